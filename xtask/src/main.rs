@@ -1,0 +1,2 @@
+//! Daemon.
+fn main() {}
