@@ -1,8 +1,31 @@
-//! The agent registry's rules, without I/O, clock or global state.
+//! The agent registry's rules: everything that can be decided without a network, and nothing else.
+//!
+//! No I/O, no clock, no async, no global state; native and wasm32. A host parses a request with
+//! [`route`], puts the resulting [`answer::Question`] into a [`run::Run`], moves the run's bytes to an RPC
+//! endpoint and back, and sends the JSON that comes out. Errors say whose fault they are and carry their
+//! status and body ([`error`]); rate limits are arithmetic over counts the host keeps ([`window`]).
 
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
 pub mod abi;
+pub mod agent;
+pub mod answer;
+pub mod compliance;
+pub mod error;
+#[cfg(test)]
+mod fixture;
 pub mod forward;
+mod json;
+pub mod kya;
+pub mod lineage;
+pub mod multicall;
+pub mod page;
+pub mod revenue;
+pub mod route;
+pub mod rpc;
+pub mod run;
+pub mod stats;
+pub mod timestamp;
+pub mod window;

@@ -1,0 +1,160 @@
+//! One agent: its id, its status, and the documented shapes of its record.
+
+use alloc::{string::String, vec::Vec};
+use core::fmt;
+
+use alloy_primitives::{Address, B256, U256};
+use serde::{Serialize, Serializer};
+
+use crate::{abi::AgentRecord, compliance::Compliance, json, timestamp::Timestamp};
+
+/// An agent's id: a `uint256` of the registry, counted from 1. Serializes as a JSON number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AgentId(pub U256);
+
+impl fmt::Display for AgentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Serialize for AgentId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        json::digits(&self.0, serializer)
+    }
+}
+
+/// An agent's state (`service.md` section 3). Revoked and Terminated are final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum Status {
+    /// In good standing.
+    Active,
+    /// Stopped by a regulator, who may reactivate or revoke it.
+    Suspended,
+    /// Ended by a regulator; its wallet is free again.
+    Revoked,
+    /// Ended by its own side; its wallet is free again.
+    Terminated,
+}
+
+impl Status {
+    /// All of them, in the order of the contract's numbers.
+    pub const ALL: [Self; 4] = [Self::Active, Self::Suspended, Self::Revoked, Self::Terminated];
+
+    /// The name the API uses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "Active",
+            Self::Suspended => "Suspended",
+            Self::Revoked => "Revoked",
+            Self::Terminated => "Terminated",
+        }
+    }
+
+    /// The status of that name, exactly as documented.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// The status behind the contract's number; `None` for a number it does not define.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+}
+
+/// The agent record of `service.md` section 2.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)] // the fields are the specification's, which documents them
+pub struct Agent {
+    pub agent_id: AgentId,
+    #[serde(serialize_with = "json::address")]
+    pub creator: Address,
+    #[serde(serialize_with = "json::address")]
+    pub haftungsperson: Address,
+    #[serde(serialize_with = "json::address")]
+    pub agent_wallet: Address,
+    #[serde(serialize_with = "json::hash")]
+    pub constitution_hash: B256,
+    #[serde(serialize_with = "json::hash")]
+    pub capability_hash: B256,
+    pub operational_scope: String,
+    pub parent_agent_id: AgentId,
+    #[serde(serialize_with = "json::digits")]
+    pub generation: U256,
+    pub self_modifying: bool,
+    pub registered_at: Timestamp,
+    pub last_attestation: Timestamp,
+    pub last_revenue_report: Timestamp,
+    pub status: Status,
+}
+
+/// The registry gave a status number that it does not define.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("agent {agent_id} has the unknown status {number}")]
+pub struct UnknownStatus {
+    /// The agent whose record says so.
+    pub agent_id: U256,
+    /// The number found.
+    pub number: u8,
+}
+
+impl TryFrom<AgentRecord> for Agent {
+    type Error = UnknownStatus;
+
+    fn try_from(record: AgentRecord) -> Result<Self, UnknownStatus> {
+        let status = Status::from_number(record.status)
+            .ok_or(UnknownStatus { agent_id: record.agentId, number: record.status })?;
+        Ok(Self {
+            agent_id: AgentId(record.agentId),
+            creator: record.creator,
+            haftungsperson: record.haftungsperson,
+            agent_wallet: record.agentWallet,
+            constitution_hash: record.constitutionHash,
+            capability_hash: record.capabilityHash,
+            operational_scope: record.operationalScope,
+            parent_agent_id: AgentId(record.parentAgentId),
+            generation: record.generation,
+            self_modifying: record.selfModifying,
+            registered_at: Timestamp::from_seconds(record.registeredAt),
+            last_attestation: Timestamp::from_seconds(record.lastAttestation),
+            last_revenue_report: Timestamp::from_seconds(record.lastRevenueReport),
+            status,
+        })
+    }
+}
+
+/// The answer of `/agent/:id`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AgentDetail {
+    /// The full record.
+    pub agent: Agent,
+    /// Ids of the direct children, in order of registration.
+    #[serde(serialize_with = "json::digits_list")]
+    pub children: Vec<U256>,
+    /// Where the agent stands now.
+    pub compliance: Compliance,
+}
+
+/// An item of `/agents`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)] // the fields are the specification's
+pub struct AgentListItem {
+    pub agent_id: AgentId,
+    #[serde(serialize_with = "json::address")]
+    pub creator: Address,
+    pub status: Status,
+    pub registered_at: Timestamp,
+}
+
+impl From<&Agent> for AgentListItem {
+    fn from(agent: &Agent) -> Self {
+        Self {
+            agent_id: agent.agent_id,
+            creator: agent.creator,
+            status: agent.status,
+            registered_at: agent.registered_at,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Compliance: an agent is compliant while it is Active and its last attestation is within the grace period
+//! (`service.md` section 2).
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use alloy_primitives::{Address, U256};
+use serde::Serialize;
+
+use crate::{
+    agent::{Agent, AgentId, Status},
+    json,
+    timestamp::Timestamp,
+};
+
+/// How old an attestation may be, in seconds, where the registry does not say: 7 days (`service.md` section 8).
+pub const DEFAULT_GRACE_SECONDS: u64 = 604_800;
+
+/// The compliance object of `service.md` section 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compliance {
+    /// The status is Active.
+    pub is_active: bool,
+    /// The last attestation is at most the grace period old, to the second.
+    pub attestation_current: bool,
+    /// Seconds since the last attestation; 0 where the host's clock is behind the chain's.
+    pub seconds_since_attestation: u64,
+    /// How many direct children the agent has.
+    #[serde(serialize_with = "json::digits")]
+    pub child_count: U256,
+    /// The agent's status.
+    pub status: Status,
+}
+
+impl Compliance {
+    /// Where `agent` stands at `now`, given the registry's grace period in seconds.
+    pub fn of(agent: &Agent, child_count: U256, grace_seconds: U256, now: Timestamp) -> Self {
+        let age = now.seconds().saturating_sub(agent.last_attestation.seconds());
+        Self {
+            is_active: agent.status == Status::Active,
+            attestation_current: U256::from(age) <= grace_seconds,
+            seconds_since_attestation: age,
+            child_count,
+            status: agent.status,
+        }
+    }
+
+    /// The verdict: Active, and attested in time.
+    pub const fn is_compliant(&self) -> bool {
+        self.is_active && self.attestation_current
+    }
+}
+
+/// An item of `/agents/compliance`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)] // the fields are the specification's
+pub struct ComplianceListItem {
+    pub agent_id: AgentId,
+    #[serde(serialize_with = "json::address")]
+    pub creator: Address,
+    pub status: Status,
+    pub compliance: Compliance,
+}
+
+/// The answer of `/agents/compliance`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ComplianceList {
+    /// How many agents there are.
+    pub total: usize,
+    /// All of them, the stalest attestation first; equally stale ones by id.
+    pub data: Vec<ComplianceListItem>,
+}
+
+impl ComplianceList {
+    /// Judges every agent of the registry at `now`. `agents` is all of them, so that children can be counted
+    /// here instead of being asked for.
+    pub fn of(agents: &[Agent], grace_seconds: U256, now: Timestamp) -> Self {
+        let mut child_counts: BTreeMap<AgentId, u64> = BTreeMap::new();
+        for agent in agents {
+            *child_counts.entry(agent.parent_agent_id).or_default() += 1;
+        }
+        let mut stalest_first: Vec<&Agent> = agents.iter().collect();
+        stalest_first.sort_by_key(|agent| (agent.last_attestation, agent.agent_id));
+        let data = stalest_first
+            .into_iter()
+            .map(|agent| {
+                let child_count = U256::from(child_counts.get(&agent.agent_id).copied().unwrap_or_default());
+                ComplianceListItem {
+                    agent_id: agent.agent_id,
+                    creator: agent.creator,
+                    status: agent.status,
+                    compliance: Compliance::of(agent, child_count, grace_seconds, now),
+                }
+            })
+            .collect();
+        Self { total: agents.len(), data }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::agent;
+    use proptest::prelude::*;
+
+    const GRACE: U256 = U256::from_limbs([DEFAULT_GRACE_SECONDS, 0, 0, 0]);
+
+    fn compliant_after(age: u64, status: Status) -> bool {
+        let mut agent = agent(1);
+        agent.status = status;
+        agent.last_attestation = Timestamp::from_seconds(1_000);
+        Compliance::of(&agent, U256::ZERO, GRACE, Timestamp::from_seconds(1_000 + age)).is_compliant()
+    }
+
+    #[test]
+    fn the_grace_period_ends_after_its_last_second() {
+        assert!(compliant_after(DEFAULT_GRACE_SECONDS - 1, Status::Active));
+        assert!(compliant_after(DEFAULT_GRACE_SECONDS, Status::Active));
+        assert!(!compliant_after(DEFAULT_GRACE_SECONDS + 1, Status::Active));
+    }
+
+    #[test]
+    fn only_active_agents_are_compliant() {
+        for status in Status::ALL {
+            assert_eq!(compliant_after(0, status), status == Status::Active);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_clock_behind_the_chain_counts_as_no_age(now: u64, ahead in 0u64..1_000_000) {
+            let mut agent = agent(1);
+            agent.last_attestation = Timestamp::from_seconds(now.saturating_add(ahead));
+            let compliance = Compliance::of(&agent, U256::ZERO, GRACE, Timestamp::from_seconds(now));
+            prop_assert_eq!(compliance.seconds_since_attestation, 0);
+            prop_assert!(compliance.attestation_current);
+        }
+
+        #[test]
+        fn the_boundary_holds_for_any_grace_period(grace in 0u64..u64::MAX / 2, last in 0u64..u64::MAX / 4, over: bool) {
+            let mut agent = agent(1);
+            agent.last_attestation = Timestamp::from_seconds(last);
+            let now = Timestamp::from_seconds(last + grace + u64::from(over));
+            prop_assert_eq!(Compliance::of(&agent, U256::ZERO, U256::from(grace), now).attestation_current, !over);
+        }
+
+        #[test]
+        fn the_list_is_whole_and_stalest_first(stamps in prop::collection::vec(0u64..50, 0..40)) {
+            let agents: Vec<_> = stamps.iter().zip(1..).map(|(stamp, id)| {
+                let mut agent = agent(id);
+                agent.last_attestation = Timestamp::from_seconds(*stamp);
+                agent
+            }).collect();
+            let list = ComplianceList::of(&agents, GRACE, Timestamp::from_seconds(60));
+            prop_assert_eq!(list.data.len(), agents.len());
+            for pair in list.data.windows(2) {
+                let key = |item: &ComplianceListItem| (core::cmp::Reverse(item.compliance.seconds_since_attestation), item.agent_id);
+                prop_assert!(key(&pair[0]) < key(&pair[1]));
+            }
+        }
+    }
+}

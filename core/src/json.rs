@@ -1,0 +1,58 @@
+//! How the API writes Ethereum's values as JSON, one function per kind, for `#[serde(serialize_with)]`.
+//!
+//! Numbers keep all their digits: a `uint256` is a JSON number, however large, never a rounded float.
+
+use alloc::{collections::BTreeMap, format, string::ToString, vec::Vec};
+use core::fmt::Display;
+
+use alloy_primitives::{Address, B256, U256};
+use serde::{
+    Serialize, Serializer,
+    ser::{Error, SerializeMap, SerializeSeq},
+};
+use serde_json::value::RawValue;
+
+/// A non-negative integer of any width, all digits written out.
+pub(crate) struct Digits<T>(pub(crate) T);
+
+impl<T: Display> Serialize for Digits<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        RawValue::from_string(self.0.to_string()).map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+/// An integer as a JSON number with all its digits.
+pub(crate) fn digits<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    Digits(value).serialize(serializer)
+}
+
+/// A list of integers, each with all its digits.
+pub(crate) fn digits_list<S: Serializer>(values: &Vec<U256>, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut list = serializer.serialize_seq(Some(values.len()))?;
+    for value in values {
+        list.serialize_element(&Digits(value))?;
+    }
+    list.end()
+}
+
+/// An object from text to integers, in key order.
+pub(crate) fn digits_by_key<K: Display, V: Display, S: Serializer>(
+    values: &BTreeMap<K, V>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut object = serializer.serialize_map(Some(values.len()))?;
+    for (key, value) in values {
+        object.serialize_entry(&key.to_string(), &Digits(value))?;
+    }
+    object.end()
+}
+
+/// An address with its EIP-55 checksum.
+pub(crate) fn address<S: Serializer>(value: &Address, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&value.to_checksum(None))
+}
+
+/// 32 bytes as `0x` and 64 hexadecimal digits.
+pub(crate) fn hash<S: Serializer>(value: &B256, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&format!("{value:#x}"))
+}

@@ -1,0 +1,251 @@
+//! Lineage: the tree below an agent, grown level by level and cut at the documented bounds.
+//!
+//! The registry is not trusted to be a tree. An agent that turns up a second time is shown as a leaf, so
+//! that a cycle ends and no arrangement of children makes the answer larger than the registry.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use alloy_primitives::{Address, U256};
+use serde::Serialize;
+
+use crate::{
+    agent::{Agent, AgentId, Status},
+    json,
+};
+
+/// Levels a tree shows at most, the root's included (`service.md` section 8).
+pub const MAX_LEVELS: usize = 15;
+/// Children a node shows at most.
+pub const MAX_CHILDREN: usize = 50;
+
+/// A lineage node of `service.md` section 2; the answer of `/agent/:id/lineage` is the root's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LineageNode {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Its own wallet.
+    #[serde(serialize_with = "json::address")]
+    pub wallet: Address,
+    /// Its generation, as registered.
+    #[serde(serialize_with = "json::digits")]
+    pub generation: U256,
+    /// Its status.
+    pub status: Status,
+    /// Its children, in order of registration; empty for a leaf.
+    pub children: Vec<LineageNode>,
+    /// Present and true where children were cut.
+    #[serde(skip_serializing_if = "is_false")]
+    pub truncated: bool,
+    /// Why something is not shown; absent where all is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// An agent and the ids of its direct children.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The record.
+    pub agent: Agent,
+    /// Its children, in order of registration.
+    pub children: Vec<U256>,
+}
+
+/// Grows the tree below `root`, asking `fetch` for all unknown agents of one level at a time. `None` from
+/// `fetch` is an agent the registry does not have; it is left out.
+///
+/// # Errors
+///
+/// Whatever `fetch` fails with.
+pub fn grow<E>(
+    root: Member,
+    mut fetch: impl FnMut(&[U256]) -> Result<Vec<Option<Member>>, E>,
+) -> Result<LineageNode, E> {
+    let root_id = root.agent.agent_id.0;
+    let mut tree =
+        Tree { members: BTreeMap::from([(root_id, root.clone())]), first_shown_by: BTreeMap::new() };
+    let mut seen = BTreeSet::from([root_id]);
+    let mut level = Vec::from([root_id]);
+    for _ in 1..MAX_LEVELS {
+        let mut next = Vec::new();
+        for parent in level {
+            for child in tree.shown_children(parent) {
+                if seen.insert(child) {
+                    tree.first_shown_by.insert(child, parent);
+                    next.push(child);
+                }
+            }
+        }
+        if next.is_empty() {
+            break;
+        }
+        let fetched = fetch(&next)?;
+        tree.members.extend(next.iter().zip(fetched).filter_map(|(id, member)| Some((*id, member?))));
+        level = next;
+    }
+    Ok(tree.node(&root, 1))
+}
+
+struct Tree {
+    members: BTreeMap<U256, Member>,
+    /// The parent under which an agent is shown in full.
+    first_shown_by: BTreeMap<U256, U256>,
+}
+
+impl Tree {
+    fn shown_children(&self, id: U256) -> Vec<U256> {
+        self.members
+            .get(&id)
+            .into_iter()
+            .flat_map(|member| member.children.iter().take(MAX_CHILDREN))
+            .copied()
+            .collect()
+    }
+
+    /// The node of `member` on `level`; recursion is as deep as [`MAX_LEVELS`] at most.
+    fn node(&self, member: &Member, level: usize) -> LineageNode {
+        let Member { agent, children } = member;
+        let mut node = LineageNode::leaf(agent);
+        if children.is_empty() {
+            return node;
+        }
+        if level == MAX_LEVELS {
+            node.note = Some(format!("Depth limit of {MAX_LEVELS} levels reached"));
+            return node;
+        }
+        let id = agent.agent_id.0;
+        let mut shown = BTreeSet::new();
+        for child_id in children.iter().take(MAX_CHILDREN) {
+            let Some(child) = self.members.get(child_id) else { continue };
+            let in_full = self.first_shown_by.get(child_id) == Some(&id) && shown.insert(child_id);
+            node.children.push(if in_full {
+                self.node(child, level + 1)
+            } else {
+                LineageNode::repeated(&child.agent)
+            });
+        }
+        if children.len() > MAX_CHILDREN {
+            node.truncated = true;
+            node.note = Some(format!("Showing {MAX_CHILDREN} of {} children", children.len()));
+        }
+        node
+    }
+}
+
+impl LineageNode {
+    fn leaf(agent: &Agent) -> Self {
+        Self {
+            agent_id: agent.agent_id,
+            wallet: agent.agent_wallet,
+            generation: agent.generation,
+            status: agent.status,
+            children: Vec::new(),
+            truncated: false,
+            note: None,
+        }
+    }
+
+    fn repeated(agent: &Agent) -> Self {
+        Self { note: Some("Shown elsewhere in this tree".to_string()), ..Self::leaf(agent) }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::agent;
+    use core::convert::Infallible;
+    use proptest::prelude::*;
+
+    /// The tree below `root` in a registry given as id -> children, and how many levels were fetched.
+    fn tree(root: u64, registry: &BTreeMap<u64, Vec<u64>>) -> (LineageNode, usize) {
+        let member = |id: u64| {
+            let children = registry.get(&id)?.iter().copied().map(U256::from).collect();
+            Some(Member { agent: agent(id), children })
+        };
+        let mut fetches = 0;
+        let node = grow(member(root).unwrap(), |ids| {
+            fetches += 1;
+            Ok::<_, Infallible>(ids.iter().map(|id| member(id.to::<u64>())).collect())
+        });
+        let Ok(node) = node;
+        (node, fetches)
+    }
+
+    fn size(node: &LineageNode) -> usize {
+        1 + node.children.iter().map(size).sum::<usize>()
+    }
+
+    fn depth(node: &LineageNode) -> usize {
+        1 + node.children.iter().map(depth).max().unwrap_or(0)
+    }
+
+    fn chain(len: u64) -> BTreeMap<u64, Vec<u64>> {
+        (1..=len).map(|id| (id, if id < len { vec![id + 1] } else { vec![] })).collect()
+    }
+
+    #[test]
+    fn sixty_children_are_cut_to_fifty_with_a_note() {
+        let mut registry: BTreeMap<u64, Vec<u64>> = (2..=61).map(|id| (id, vec![])).collect();
+        registry.insert(1, (2..=61).collect());
+        let (root, fetches) = tree(1, &registry);
+        assert_eq!((root.children.len(), fetches), (50, 1));
+        assert!(root.truncated);
+        assert_eq!(root.note.as_deref(), Some("Showing 50 of 60 children"));
+        assert_eq!(root.children[49].agent_id.0, U256::from(51));
+    }
+
+    #[test]
+    fn twelve_levels_are_shown_whole() {
+        let (root, fetches) = tree(1, &chain(12));
+        assert_eq!((depth(&root), size(&root), fetches), (12, 12, 11));
+        assert!(!serde_json::to_string(&root).unwrap().contains("note"));
+    }
+
+    #[test]
+    fn the_fifteenth_level_is_the_last_and_says_so_only_if_more_follow() {
+        let (root, fetches) = tree(1, &chain(16));
+        assert_eq!((depth(&root), fetches), (15, 14));
+        let json = serde_json::to_string(&root).unwrap();
+        assert_eq!(json.matches(r#""note":"Depth limit of 15 levels reached""#).count(), 1);
+        assert!(!serde_json::to_string(&tree(1, &chain(15)).0).unwrap().contains("note"));
+    }
+
+    #[test]
+    fn a_cycle_ends_at_its_first_repetition() {
+        let registry = BTreeMap::from([(1, vec![2]), (2, vec![1, 2, 3, 3]), (3, vec![])]);
+        let (root, _) = tree(1, &registry);
+        assert_eq!(size(&root), 6);
+        let notes: Vec<bool> = root.children[0].children.iter().map(|node| node.note.is_some()).collect();
+        assert_eq!(notes, [true, true, false, true]);
+    }
+
+    #[test]
+    fn children_the_registry_does_not_have_are_left_out() {
+        let (root, _) = tree(1, &BTreeMap::from([(1, vec![2, 9]), (2, vec![])]));
+        assert_eq!(size(&root), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn no_registry_makes_it_hang_or_grow_beyond_its_links(
+            links in prop::collection::vec(prop::collection::vec(1u64..40, 0..60), 1..40),
+        ) {
+            let registry: BTreeMap<u64, Vec<u64>> = (1..).zip(links.clone()).collect();
+            let (root, fetches) = tree(1, &registry);
+            prop_assert!(fetches < MAX_LEVELS);
+            prop_assert!(depth(&root) <= MAX_LEVELS);
+            prop_assert!(size(&root) <= 1 + links.iter().map(Vec::len).sum::<usize>());
+        }
+    }
+}

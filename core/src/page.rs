@@ -1,0 +1,93 @@
+//! Pages of agents: which ids a page covers, and the documented shape of `/agents`.
+
+use alloc::vec::Vec;
+
+use alloy_primitives::U256;
+use serde::Serialize;
+
+use crate::{agent::AgentListItem, json};
+
+/// Which page of a list is asked for: `number` counts from 1, `limit` items each. Neither is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Page {
+    /// Page number, from 1.
+    pub number: u64,
+    /// Items per page, from 1.
+    pub limit: u64,
+}
+
+impl Page {
+    /// How many items stand before this page; saturates, so a page beyond any list stays beyond it.
+    pub const fn skipped(self) -> u128 {
+        (self.number as u128).saturating_sub(1).saturating_mul(self.limit as u128)
+    }
+
+    /// How many pages `total` items fill.
+    pub fn count(self, total: U256) -> U256 {
+        total.div_ceil(U256::from(self.limit))
+    }
+
+    /// This page's part of `items`.
+    pub fn slice<T>(self, items: &[T]) -> &[T] {
+        slice(items, self.skipped(), self.limit)
+    }
+}
+
+/// At most `limit` of `items`, from the `offset`th on; empty beyond the end.
+pub fn slice<T>(items: &[T], offset: u128, limit: u64) -> &[T] {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(items.len());
+    let end = start.saturating_add(usize::try_from(limit).unwrap_or(usize::MAX)).min(items.len());
+    items.get(start..end).unwrap_or_default()
+}
+
+/// The answer of `/agents`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentPage {
+    /// How many agents there are after filtering.
+    #[serde(serialize_with = "json::digits")]
+    pub total: U256,
+    /// The page given.
+    pub page: u64,
+    /// The page size used: what was asked for, cut to the maximum.
+    pub limit: u64,
+    /// How many pages there are.
+    #[serde(serialize_with = "json::digits")]
+    pub total_pages: U256,
+    /// The agents, by ascending id.
+    pub data: Vec<AgentListItem>,
+}
+
+impl AgentPage {
+    /// The page with its already selected `data`.
+    pub fn of(page: Page, total: U256, data: Vec<AgentListItem>) -> Self {
+        Self { total, page: page.number, limit: page.limit, total_pages: page.count(total), data }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn pages_laid_end_to_end_are_the_list(len in 0usize..300, limit in 1u64..120) {
+            let items: Vec<usize> = (0..len).collect();
+            let pages = Page { number: 1, limit }.count(U256::from(len)).to::<u64>();
+            let joined: Vec<usize> =
+                (1..=pages).flat_map(|number| Page { number, limit }.slice(&items).to_vec()).collect();
+            prop_assert_eq!(&joined, &items);
+            let beyond = Page { number: pages + 1, limit };
+            prop_assert!(beyond.slice(&items).is_empty());
+        }
+
+        #[test]
+        fn no_page_number_overflows(number in 1u64.., limit in 1u64.., offset: u128) {
+            let page = Page { number, limit };
+            prop_assert!(page.slice(&[1, 2, 3]).len() <= 3);
+            prop_assert!(slice(&[1, 2, 3], offset, limit).len() <= 3);
+            prop_assert!(page.count(U256::MAX) >= U256::from(1));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Points in time: what the chain stores as unix seconds and the API writes as ISO 8601.
+
+use core::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// A point in time, UTC, to the millisecond. Chain times are whole seconds; a host's clock has the rest.
+///
+/// Serializes as the specification's `<timestamp>`: ISO 8601 UTC with milliseconds (`service.md` section 2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp {
+    seconds: u64,
+    millis: u16,
+}
+
+impl Timestamp {
+    /// From unix seconds, as contracts store them.
+    pub const fn from_seconds(seconds: u64) -> Self {
+        Self { seconds, millis: 0 }
+    }
+
+    /// From unix milliseconds, as hosts' clocks tell them.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self { seconds: millis / 1000, millis: (millis % 1000) as u16 }
+    }
+
+    /// Whole unix seconds.
+    pub const fn seconds(self) -> u64 {
+        self.seconds
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// Written by hand because date libraries stop long before `u64::MAX` seconds, and a contract's caller
+    /// may store any of them. Years above 9999 take ISO 8601's expanded form with a plus sign.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, second_of_day) = (self.seconds / 86_400, self.seconds % 86_400);
+        let (year, month, day) = civil_from_days(days);
+        if year > 9999 {
+            f.write_str("+")?;
+        }
+        let (hour, minute, second) = (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
+        let width = if year > 9999 { 6 } else { 4 };
+        write!(f, "{year:0width$}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", self.millis)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Days since 1970-01-01 to a date of the proleptic Gregorian calendar. Years are counted from March, so
+/// that the leap day is a year's last, and in eras of 400 years, which all have 146,097 days.
+const fn civil_from_days(days: u64) -> (u64, u64, u64) {
+    const DAYS_FROM_0000_03_01: u64 = 719_468;
+    let shifted = days + DAYS_FROM_0000_03_01;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = era * 400 + year_of_era + (month <= 2) as u64;
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Timestamp;
+    use proptest::prelude::*;
+
+    #[test]
+    fn known_dates_are_written_as_the_calendar_has_them() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399, "2000-02-28T23:59:59.000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000Z"),
+            (1_700_991_453, "2023-11-26T09:37:33.000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000Z"),
+            (253_402_300_799, "9999-12-31T23:59:59.000Z"),
+            (253_402_300_800, "+010000-01-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(Timestamp::from_seconds(seconds).to_string(), text);
+        }
+        assert_eq!(Timestamp::from_millis(1_500).to_string(), "1970-01-01T00:00:01.500Z");
+    }
+
+    proptest! {
+        #[test]
+        fn any_second_is_written_without_overflow(seconds: u64) {
+            let text = Timestamp::from_seconds(seconds).to_string();
+            prop_assert!(text.ends_with(".000Z"));
+        }
+
+        #[test]
+        fn the_next_second_reads_later(seconds in 0u64..253_402_300_799) {
+            let now = Timestamp::from_seconds(seconds).to_string();
+            prop_assert!(now < Timestamp::from_seconds(seconds + 1).to_string());
+        }
+    }
+}
