@@ -313,8 +313,9 @@ contract AgentRegistry is ERC2771Context {
 
     function isRegisteredAndCompliant(address agentWallet) external view returns (bool) {
         uint256 agentId = walletToAgent[agentWallet];
-        return agentId != 0 && _agents[agentId].status == Status.Active
-            && _attestationAge(agentId) <= attestationGracePeriod;
+        return
+            agentId != 0 && _agents[agentId].status == Status.Active
+                && _attestationAge(agentId) <= attestationGracePeriod;
     }
 
     function _exists(uint256 agentId) private view returns (bool) {

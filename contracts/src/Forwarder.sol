@@ -99,14 +99,7 @@ contract Forwarder is EIP712 {
         return _hashTypedDataV4(
             keccak256(
                 abi.encode(
-                    REQUEST_TYPEHASH,
-                    req.from,
-                    req.to,
-                    req.value,
-                    req.gas,
-                    req.nonce,
-                    req.deadline,
-                    keccak256(req.data)
+                    REQUEST_TYPEHASH, req.from, req.to, req.value, req.gas, req.nonce, req.deadline, keccak256(req.data)
                 )
             )
         );

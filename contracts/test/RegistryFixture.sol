@@ -38,9 +38,8 @@ abstract contract RegistryFixture {
 
     function register(address agentWallet, uint256 parentAgentId) internal returns (uint256 agentId) {
         vm.prank(creator);
-        return registry.registerAgent(
-            haftungsperson, agentWallet, CONSTITUTION, CAPABILITIES, SCOPE, parentAgentId, true
-        );
+        return
+            registry.registerAgent(haftungsperson, agentWallet, CONSTITUTION, CAPABILITIES, SCOPE, parentAgentId, true);
     }
 
     function suspended() internal returns (uint256 agentId) {

@@ -16,6 +16,7 @@ interface Vm {
 
     // Expectations of the next call.
     function expectRevert(bytes calldata revertData) external;
+    function expectEmit() external;
     function expectEmit(address emitter) external;
 
     // Keys.
@@ -35,6 +36,7 @@ interface Vm {
     function assertEq(bytes32 left, bytes32 right) external pure;
     function assertEq(bytes32 left, bytes32 right, string calldata why) external pure;
     function assertEq(string calldata left, string calldata right) external pure;
+    function assertEq(string calldata left, string calldata right, string calldata why) external pure;
     function assertEq(bytes calldata left, bytes calldata right) external pure;
     function assertEq(bytes calldata left, bytes calldata right, string calldata why) external pure;
     function assertGe(uint256 left, uint256 right, string calldata why) external pure;
