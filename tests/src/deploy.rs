@@ -1,0 +1,73 @@
+//! Putting registry and forwarder on a chain, local or real.
+//!
+//! The forwarder goes first: the registry learns at its construction which forwarder it trusts.
+
+use std::time::Duration;
+
+use alloy::network::{EthereumWallet, TransactionBuilder as _};
+use alloy::primitives::{Address, Bytes, address};
+use alloy::providers::{Provider, ProviderBuilder};
+use alloy::rpc::types::TransactionRequest;
+use alloy::signers::local::PrivateKeySigner;
+use alloy::sol_types::SolValue as _;
+use anyhow::{Context as _, Result, bail};
+use registry_core::abi::IAgentRegistry;
+
+use crate::http;
+use crate::repo::Artifact;
+
+/// Where Multicall3 lies on more than 250 chains.
+pub const MULTICALL3: Address = address!("0xcA11bde05977b3631167028862bE2a173976CA11");
+
+/// How long a real chain may take to mine one of the two deployments.
+const RECEIPT: Duration = Duration::from_secs(180);
+
+/// The addresses a Worker and a relayer need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deployment {
+    /// The agent registry.
+    pub registry: Address,
+    /// The forwarder the registry trusts.
+    pub forwarder: Address,
+}
+
+/// Deploys both contracts, paying with `key`; returns once both are mined and the registry trusts the forwarder.
+///
+/// # Errors
+/// When the node refuses, a deployment reverts, or no receipt comes within three minutes.
+pub async fn deploy(rpc_url: &str, key: PrivateKeySigner) -> Result<Deployment> {
+    let url = rpc_url.parse().context("the RPC URL is not a URL")?;
+    let provider = ProviderBuilder::new()
+        .wallet(EthereumWallet::from(key))
+        .connect_reqwest(http::client(Duration::from_secs(30)), url);
+
+    let forwarder = create(&provider, "Forwarder", &[]).await?;
+    let registry = create(&provider, "AgentRegistry", &forwarder.abi_encode()).await?;
+
+    let question =
+        alloy::sol_types::SolCall::abi_encode(&IAgentRegistry::isTrustedForwarderCall { forwarder });
+    let answer = provider.call(TransactionRequest::default().to(registry).input(question.into())).await?;
+    if answer.last() != Some(&1) {
+        bail!("the registry at {registry} does not trust the forwarder at {forwarder}");
+    }
+    Ok(Deployment { registry, forwarder })
+}
+
+async fn create(provider: &impl Provider, contract: &str, arguments: &[u8]) -> Result<Address> {
+    let artifact = Artifact::load(contract)?;
+    let code: Bytes = [&artifact.creation_code[..], arguments].concat().into();
+    let pending = provider
+        .send_transaction(TransactionRequest::default().with_deploy_code(code))
+        .await
+        .with_context(|| format!("the node refused to deploy {contract}"))?;
+    let hash = *pending.tx_hash();
+    let receipt = pending
+        .with_timeout(Some(RECEIPT))
+        .get_receipt()
+        .await
+        .with_context(|| format!("no receipt for {contract}, transaction {hash}"))?;
+    if !receipt.status() {
+        bail!("deploying {contract} reverted, transaction {hash}");
+    }
+    receipt.contract_address.with_context(|| format!("{contract}: the receipt names no contract"))
+}

@@ -1,0 +1,231 @@
+//! The ways a node or the network in front of it can fail, and the rules that say when.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::proxy::{Closed, Node};
+
+/// One way to fail.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// The post gets this HTTP status and body; the node is not asked.
+    Status {
+        /// The HTTP status.
+        status: u16,
+        /// The body.
+        body: String,
+        /// Seconds in a `Retry-After` header.
+        retry_after: Option<u64>,
+    },
+    /// The post gets this body with status 200; the node is not asked.
+    Garbage(String),
+    /// The connection is closed; the node is not asked.
+    Refuse,
+    /// No answer, ever; the node is not asked.
+    Hang,
+    /// The node does what it was asked, then the connection is closed.
+    LoseAnswer,
+    /// The node does what it was asked, and no answer comes.
+    HangAfterwards,
+    /// The answer comes this much later.
+    Delay(Duration),
+    /// The call gets this JSON-RPC error; the node is not asked.
+    Error {
+        /// The JSON-RPC error code.
+        code: i64,
+        /// Its message.
+        message: String,
+        /// Its data; `Null` leaves the field out.
+        data: Value,
+    },
+    /// The node does what it was asked, and answers this JSON-RPC error all the same.
+    ErrorAfterwards {
+        /// The JSON-RPC error code.
+        code: i64,
+        /// Its message.
+        message: String,
+    },
+    /// The call gets this result; the node is not asked.
+    Result(Value),
+    /// The node is behind: it knows no block above `head`, and its `latest` is that one.
+    Stale {
+        /// The number of the last block it knows.
+        head: u64,
+    },
+}
+
+/// What a fault concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// The whole HTTP post.
+    Post,
+    /// One call in it; the others in its batch are answered as ever.
+    Call,
+}
+
+impl Fault {
+    /// HTTP status `status` with a JSON-RPC error body, as providers send it.
+    pub fn status(status: u16) -> Self {
+        let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": format!("http {status}")}});
+        Self::Status { status, body: body.to_string(), retry_after: None }
+    }
+
+    /// A JSON-RPC error without data.
+    pub fn error(code: i64, message: &str) -> Self {
+        Self::Error { code, message: message.into(), data: Value::Null }
+    }
+
+    /// Whether it takes the whole post or one call.
+    pub fn reach(&self) -> Reach {
+        match self {
+            Self::Error { .. } | Self::ErrorAfterwards { .. } | Self::Result(_) | Self::Stale { .. } => {
+                Reach::Call
+            }
+            Self::Status { .. }
+            | Self::Garbage(_)
+            | Self::Refuse
+            | Self::Hang
+            | Self::LoseAnswer
+            | Self::HangAfterwards
+            | Self::Delay(_) => Reach::Post,
+        }
+    }
+
+    /// The answer to one call under a fault of [`Reach::Call`]; `node` asks the node.
+    pub(crate) async fn answer(&self, call: &Value, node: &Node) -> Result<Value, Closed> {
+        let error = |code: i64, message: &str, data: &Value| {
+            let mut error = json!({"code": code, "message": message});
+            if !data.is_null() {
+                error["data"] = data.clone();
+            }
+            json!({"jsonrpc": "2.0", "id": call["id"], "error": error})
+        };
+        match self {
+            Self::Error { code, message, data } => Ok(error(*code, message, data)),
+            Self::ErrorAfterwards { code, message } => {
+                node.ask(call).await?;
+                Ok(error(*code, message, &Value::Null))
+            }
+            Self::Result(result) => Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": result})),
+            Self::Stale { head } => match behind(call, *head, node).await? {
+                Behind::Ask(call) => {
+                    let mut answer = node.ask(&call).await?;
+                    // Receipts and transactions of blocks it does not have are unknown to it.
+                    if number(&answer["result"]["blockNumber"]).is_some_and(|block| block > *head) {
+                        answer["result"] = Value::Null;
+                    }
+                    Ok(answer)
+                }
+                Behind::Head => {
+                    Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": format!("{head:#x}")}))
+                }
+                Behind::Unknown => Ok(error(-32000, "header not found", &Value::Null)),
+            },
+            _ => node.ask(call).await,
+        }
+    }
+}
+
+enum Behind {
+    Ask(Value),
+    Head,
+    Unknown,
+}
+
+/// What a node that stands at `head` makes of a call.
+async fn behind(call: &Value, head: u64, node: &Node) -> Result<Behind, Closed> {
+    let position = match call["method"].as_str().unwrap_or_default() {
+        "eth_blockNumber" => return Ok(Behind::Head),
+        "eth_getBlockByNumber" => 0,
+        "eth_call" | "eth_estimateGas" | "eth_getBalance" | "eth_getCode" | "eth_getTransactionCount" => 1,
+        "eth_getStorageAt" => 2,
+        _ => return Ok(Behind::Ask(call.clone())),
+    };
+    let mut call = call.clone();
+    let block = call["params"][position].clone();
+    let hash = block["blockHash"].as_str();
+    let known = match (block.as_str(), hash) {
+        (_, Some(hash)) => {
+            let lookup =
+                json!({"jsonrpc": "2.0", "id": 0, "method": "eth_getBlockByHash", "params": [hash, false]});
+            number(&node.ask(&lookup).await?["result"]["number"]).is_some_and(|block| block <= head)
+        }
+        (None | Some("latest" | "pending"), None) => {
+            call["params"][position] = format!("{head:#x}").into();
+            true
+        }
+        (Some(_), None) => number(&block).is_none_or(|block| block <= head),
+    };
+    Ok(if known { Behind::Ask(call) } else { Behind::Unknown })
+}
+
+fn number(value: &Value) -> Option<u64> {
+    u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok()
+}
+
+/// When a fault strikes: for calls of `method`, after `skip` of them, `times` times.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    method: Option<String>,
+    containing: Option<String>,
+    skip: usize,
+    times: usize,
+    fault: Fault,
+}
+
+impl Rule {
+    /// `fault` for every call, whatever its method.
+    pub fn any(fault: Fault) -> Self {
+        Self { method: None, containing: None, skip: 0, times: usize::MAX, fault }
+    }
+
+    /// `fault` for every call of `method`.
+    pub fn on(method: &str, fault: Fault) -> Self {
+        Self { method: Some(method.into()), ..Self::any(fault) }
+    }
+
+    /// Only for calls whose parameters contain `text`: a selector, an address.
+    pub fn containing(mut self, text: &str) -> Self {
+        self.containing = Some(text.to_lowercase());
+        self
+    }
+
+    /// Leaves the first `calls` matching calls alone.
+    pub fn after(mut self, calls: usize) -> Self {
+        self.skip = calls;
+        self
+    }
+
+    /// Strikes this often, then is used up.
+    pub fn times(mut self, times: usize) -> Self {
+        self.times = times;
+        self
+    }
+
+    /// Strikes once.
+    pub fn once(self) -> Self {
+        self.times(1)
+    }
+
+    fn matches(&self, call: &Value) -> bool {
+        self.method.as_ref().is_none_or(|method| call["method"] == **method)
+            && self
+                .containing
+                .as_ref()
+                .is_none_or(|text| call["params"].to_string().to_lowercase().contains(text))
+    }
+
+    /// The fault for one call, if any; counts the use.
+    pub(crate) fn decide(rules: &mut [Self], call: &Value) -> Option<Fault> {
+        for rule in rules.iter_mut().filter(|rule| rule.times > 0 && rule.matches(call)) {
+            if rule.skip > 0 {
+                rule.skip -= 1;
+                continue;
+            }
+            rule.times -= 1;
+            return Some(rule.fault.clone());
+        }
+        None
+    }
+}

@@ -1,0 +1,338 @@
+//! Child processes that never outlive whoever started them.
+//!
+//! Every child leads its own process group: `wrangler dev` starts a Node process which starts `workerd`, and all of
+//! them have to go. A child goes when its [`Process`] is dropped, and also when this process dies without
+//! dropping anything: a small watchdog inside the group reads from a pipe that only this process holds open.
+//! What a child prints goes to a log file, and every error from here quotes its end.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use std::os::unix::process::CommandExt as _;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+/// How long a child may take to leave after SIGTERM before it is killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How often a condition is looked at again.
+const POLL: Duration = Duration::from_millis(25);
+
+/// The lines of a log that go into an error message.
+const TAIL_LINES: usize = 40;
+
+/// Becomes the child by `exec`, leaving the watchdog behind in its group: the pipe on stdin ends when the
+/// starting process is gone, however it went.
+const WATCHED: &str = r#"
+exec 3<&0 0</dev/null
+(
+  trap '' TERM INT HUP
+  exec 1>/dev/null 2>&1
+  read -r _ <&3
+  kill -s TERM -- "-$$"
+  sleep 5
+  kill -s KILL -- "-$$"
+) &
+exec 3<&-
+exec "$@"
+"#;
+
+/// What to start; [`Spawn::start`] starts it.
+#[derive(Debug)]
+pub struct Spawn {
+    name: String,
+    command: Command,
+    log: Option<PathBuf>,
+}
+
+impl Spawn {
+    /// `name` is what messages call the child; `program` is looked up on the PATH unless it is a path.
+    pub fn new(name: &str, program: impl AsRef<Path>) -> Self {
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(WATCHED).arg(name).arg(program.as_ref());
+        Self { name: name.into(), command, log: None }
+    }
+
+    /// Appends one argument.
+    pub fn arg(mut self, arg: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    /// Appends arguments.
+    pub fn args<S: AsRef<std::ffi::OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    /// Sets one environment variable; the others are inherited.
+    pub fn env(mut self, key: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.env(key, value);
+        self
+    }
+
+    /// Removes one environment variable.
+    pub fn env_remove(mut self, key: &str) -> Self {
+        self.command.env_remove(key);
+        self
+    }
+
+    /// The child's working directory.
+    pub fn dir(mut self, dir: impl AsRef<Path>) -> Self {
+        self.command.current_dir(dir);
+        self
+    }
+
+    /// Where its output goes; without this, to a file of its own that is deleted with the [`Process`].
+    pub fn log(mut self, path: impl Into<PathBuf>) -> Self {
+        self.log = Some(path.into());
+        self
+    }
+
+    /// Starts the child.
+    ///
+    /// # Errors
+    /// When the log file cannot be made or no shell can be started. A program that does not exist shows as a
+    /// child that ends at once, with the reason in its log.
+    pub fn start(mut self) -> Result<Process> {
+        let keep_log = self.log.is_some();
+        let log_path = self.log.take().unwrap_or_else(|| scratch_log(&self.name));
+        let log = File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
+        let mut child = self
+            .command
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.name))?;
+        let lifeline = child.stdin.take();
+        Ok(Process { name: self.name, child, lifeline, log_path, keep_log })
+    }
+}
+
+/// A running child and everything it started; all of it ends when this is dropped.
+pub struct Process {
+    name: String,
+    child: Child,
+    /// Never written to: the watchdog waits for its end.
+    lifeline: Option<ChildStdin>,
+    log_path: PathBuf,
+    keep_log: bool,
+}
+
+impl Process {
+    /// The process id, which is the group's id too.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All the child has printed so far.
+    pub fn log(&self) -> String {
+        fs::read(&self.log_path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// The end of what the child has printed, for messages.
+    pub fn log_tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines
+            .iter()
+            .skip(lines.len().saturating_sub(TAIL_LINES))
+            .map(|line| format!("  | {line}\n"))
+            .collect()
+    }
+
+    /// The exit status, once the child itself has ended.
+    ///
+    /// # Errors
+    /// When the operating system will not say.
+    pub fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Sends a signal to the child alone, as an operator would.
+    ///
+    /// # Errors
+    /// When the child is gone.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        if self.exit_status()?.is_some() {
+            bail!("{} has already ended", self.name);
+        }
+        kill_process(self.pid(), signal).with_context(|| format!("cannot signal {}", self.name))
+    }
+
+    /// Kills the child and its group at once, as a power cut would, and waits for the end.
+    pub fn kill(&mut self) {
+        // An error means that the group is gone, which is what was wanted.
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        let _ = self.child.wait();
+    }
+
+    /// Waits until the child has ended by itself.
+    ///
+    /// # Errors
+    /// When it is still there after `within`.
+    pub async fn exited(&mut self, within: Duration) -> Result<ExitStatus> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(status) = self.exit_status()? {
+                return Ok(status);
+            }
+            if Instant::now() >= deadline {
+                bail!("{} still runs after {within:?}; its last lines:\n{}", self.name, self.log_tail());
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Waits until `probe` gives something, watching over the child meanwhile.
+    ///
+    /// # Errors
+    /// When the child ends, or `within` passes, first; the message holds the end of its log.
+    pub async fn until<T>(
+        &mut self,
+        what: &str,
+        within: Duration,
+        mut probe: impl AsyncFnMut(&str) -> Option<T>,
+    ) -> Result<T> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(found) = probe(&self.log()).await {
+                return Ok(found);
+            }
+            if let Some(status) = self.exit_status()? {
+                bail!("{} ended ({status}) before {what}; its last lines:\n{}", self.name, self.log_tail());
+            }
+            if Instant::now() >= deadline {
+                bail!("{}: not {what} after {within:?}; its last lines:\n{}", self.name, self.log_tail());
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The watchdog ignores SIGTERM, so the group's id stays taken until the SIGKILL below.
+        let _ = kill_process_group(self.pid(), Signal::TERM);
+        let deadline = Instant::now() + GRACE;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(POLL);
+        }
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        let _ = self.child.wait();
+        drop(self.lifeline.take());
+        if !self.keep_log {
+            let _ = fs::remove_file(&self.log_path);
+        }
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.id())
+    }
+}
+
+/// Waits until `probe` gives something.
+///
+/// # Errors
+/// When `within` passes first.
+pub async fn eventually<T>(
+    what: &str,
+    within: Duration,
+    mut probe: impl AsyncFnMut() -> Option<T>,
+) -> Result<T> {
+    let deadline = Instant::now() + within;
+    loop {
+        if let Some(found) = probe().await {
+            return Ok(found);
+        }
+        if Instant::now() >= deadline {
+            bail!("not {what} after {within:?}");
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// A TCP port that was free a moment ago. Prefer port 0 where the child can report what it got.
+///
+/// # Errors
+/// When the operating system has none.
+pub fn free_port() -> Result<u16> {
+    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+fn scratch_log(name: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    std::env::temp_dir().join(format!("e2e-{}-{number}-{name}.log", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Starts a child that starts a grandchild; both print their process ids.
+    const FAMILY: &str = "sleep 600 & echo grandchild $!; echo child $$; wait";
+
+    async fn family(mut process: Process) -> (Process, Pid) {
+        let pid = process
+            .until("started", Duration::from_secs(5), async |log| {
+                log.lines().find_map(|line| line.strip_prefix("grandchild ")?.parse().ok())
+            })
+            .await
+            .unwrap();
+        (process, Pid::from_raw(pid).unwrap())
+    }
+
+    /// Whether the process has ended; a zombie that nobody has collected yet has.
+    fn gone(pid: Pid) -> bool {
+        match fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
+            Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
+            Err(_) => true,
+        }
+    }
+
+    #[tokio::test]
+    async fn dropping_a_process_ends_its_grandchildren() {
+        let process = Spawn::new("family", "sh").arg("-c").arg(FAMILY).start().unwrap();
+        let (process, grandchild) = family(process).await;
+        assert!(!gone(grandchild));
+        drop(process);
+        eventually("gone", Duration::from_secs(5), async || gone(grandchild).then_some(())).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn losing_the_starter_without_a_drop_ends_the_grandchildren() {
+        let process = Spawn::new("family", "sh").arg("-c").arg(FAMILY).start().unwrap();
+        let (mut process, grandchild) = family(process).await;
+        // What the kernel does with our end of the pipe when we are killed.
+        drop(process.lifeline.take());
+        eventually("gone", Duration::from_secs(5), async || gone(grandchild).then_some(())).await.unwrap();
+        assert!(!process.exited(Duration::from_secs(5)).await.unwrap().success());
+    }
+
+    #[tokio::test]
+    async fn a_child_that_dies_early_is_reported_with_its_last_words() {
+        let mut process =
+            Spawn::new("short", "sh").arg("-c").arg("echo no such luck; exit 3").start().unwrap();
+        let error = process
+            .until("ready", Duration::from_secs(5), async |_| None::<()>)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("exit status: 3") && error.contains("no such luck"), "{error}");
+    }
+}

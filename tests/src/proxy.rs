@@ -1,0 +1,261 @@
+//! A JSON-RPC proxy in front of a node: it counts, remembers, and misbehaves on request.
+//!
+//! Every HTTP post and every JSON-RPC call inside it is recorded before it goes on, so a client's round trips can
+//! be counted whether or not they were answered. [`Proxy::inject`] adds a rule; the first rule that names a call's method and
+//! has uses left decides about it. What the faults do to an answer is in [`crate::fault`].
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::fault::{Fault, Reach, Rule};
+use crate::http;
+
+/// One HTTP post as it came in.
+#[derive(Debug, Clone)]
+pub struct Post {
+    /// The JSON body; `Null` when it was none.
+    pub body: Value,
+    /// The method of each call in it, in order.
+    pub methods: Vec<String>,
+    /// When it arrived.
+    pub at: Instant,
+}
+
+/// A running proxy; dropping it closes its port and every connection.
+#[derive(Debug)]
+pub struct Proxy {
+    url: String,
+    shared: Arc<Shared>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    upstream: Mutex<String>,
+    client: reqwest::Client,
+    posts: Mutex<Vec<Post>>,
+    rules: Mutex<Vec<Rule>>,
+}
+
+impl Proxy {
+    /// Listens on a free port and forwards to `upstream`.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub async fn start(upstream: &str) -> Result<Self> {
+        Self::start_on(0, upstream).await
+    }
+
+    /// Listens on `port`.
+    ///
+    /// # Errors
+    /// When the port is taken.
+    pub async fn start_on(port: u16, upstream: &str) -> Result<Self> {
+        let listener =
+            TcpListener::bind(("127.0.0.1", port)).await.with_context(|| format!("port {port}"))?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let shared = Arc::new(Shared {
+            upstream: Mutex::new(upstream.to_owned()),
+            client: http::client(Duration::from_secs(60)),
+            posts: Mutex::default(),
+            rules: Mutex::default(),
+        });
+        let server = tokio::spawn(serve(listener, shared.clone()));
+        Ok(Self { url, shared, server })
+    }
+
+    /// Where clients send their posts.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Forwards to another node from now on.
+    pub fn set_upstream(&self, upstream: &str) {
+        *lock(&self.shared.upstream) = upstream.to_owned();
+    }
+
+    /// Adds a rule behind those that are there.
+    pub fn inject(&self, rule: Rule) {
+        lock(&self.shared.rules).push(rule);
+    }
+
+    /// Forgets all rules. What hangs goes on hanging.
+    pub fn heal(&self) {
+        lock(&self.shared.rules).clear();
+    }
+
+    /// HTTP posts since the start or the last [`reset`](Self::reset): a client's round trips.
+    pub fn posts(&self) -> usize {
+        lock(&self.shared.posts).len()
+    }
+
+    /// JSON-RPC calls of `method`, those inside batches included.
+    pub fn calls(&self, method: &str) -> usize {
+        lock(&self.shared.posts).iter().flat_map(|post| &post.methods).filter(|name| *name == method).count()
+    }
+
+    /// Every post since the start or the last [`reset`](Self::reset).
+    pub fn log(&self) -> Vec<Post> {
+        lock(&self.shared.posts).clone()
+    }
+
+    /// Forgets what was counted, and gives it to the caller.
+    pub fn reset(&self) -> Vec<Post> {
+        std::mem::take(&mut *lock(&self.shared.posts))
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    // Dropped with this task, and every connection with it.
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let shared = shared.clone();
+        connections.spawn(async move {
+            let service = service_fn(move |request| answer(shared.clone(), request));
+            // A connection ends with an error whenever a fault closes it.
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// The connection is to be closed without an answer.
+#[derive(Debug)]
+pub(crate) struct Closed;
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("closed by a fault")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+/// The node behind the proxy.
+pub(crate) struct Node {
+    client: reqwest::Client,
+    url: String,
+}
+
+impl Node {
+    /// Forwards a body as it is.
+    async fn post(&self, body: &Value) -> Result<(u16, Bytes), Closed> {
+        let response = self.client.post(&self.url).json(body).send().await.map_err(|_| Closed)?;
+        let status = response.status().as_u16();
+        Ok((status, response.bytes().await.map_err(|_| Closed)?))
+    }
+
+    /// The answer to one call.
+    pub(crate) async fn ask(&self, call: &Value) -> Result<Value, Closed> {
+        let (_, bytes) = self.post(call).await?;
+        serde_json::from_slice(&bytes).map_err(|_| Closed)
+    }
+}
+
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Closed> {
+    let bytes = request.into_body().collect().await.map_err(|_| Closed)?.to_bytes();
+    let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+    let calls = calls_of(&body);
+    let methods = calls.iter().map(|call| call["method"].as_str().unwrap_or_default().to_owned()).collect();
+    lock(&shared.posts).push(Post { body: body.clone(), methods, at: Instant::now() });
+
+    let faults: Vec<Option<Fault>> = {
+        let mut rules = lock(&shared.rules);
+        calls.iter().map(|call| Rule::decide(&mut rules, call)).collect()
+    };
+    // A fault of the whole post goes before those of single calls.
+    let whole = faults.iter().flatten().find(|fault| fault.reach() == Reach::Post).cloned();
+    match whole {
+        Some(Fault::Status { status, body, retry_after }) => {
+            let mut response = respond(status, body.into());
+            if let Some(seconds) = retry_after {
+                response.headers_mut().insert("retry-after", seconds.into());
+            }
+            return Ok(response);
+        }
+        Some(Fault::Garbage(body)) => return Ok(respond(200, body.into())),
+        Some(Fault::Refuse) => return Err(Closed),
+        Some(Fault::Hang) => {
+            std::future::pending::<Infallible>().await;
+        }
+        _ => {}
+    }
+
+    let node = Node { client: shared.client.clone(), url: lock(&shared.upstream).clone() };
+    let answered = forward(&node, &body, &calls, &faults).await;
+    match whole {
+        Some(Fault::LoseAnswer) => Err(Closed),
+        Some(Fault::HangAfterwards) => {
+            std::future::pending::<Infallible>().await;
+            Err(Closed)
+        }
+        Some(Fault::Delay(time)) => {
+            tokio::time::sleep(time).await;
+            answered
+        }
+        _ => answered,
+    }
+}
+
+/// Asks the node what the faults leave to it, and puts the answers in the calls' order.
+async fn forward(
+    node: &Node,
+    body: &Value,
+    calls: &[Value],
+    faults: &[Option<Fault>],
+) -> Result<Response<Full<Bytes>>, Closed> {
+    let single = |fault: &Option<Fault>| fault.as_ref().is_some_and(|fault| fault.reach() == Reach::Call);
+    if !faults.iter().any(single) {
+        let (status, bytes) = node.post(body).await?;
+        return Ok(respond(status, bytes));
+    }
+    let mut answers = Vec::with_capacity(calls.len());
+    for (call, fault) in calls.iter().zip(faults) {
+        answers.push(match fault {
+            Some(fault) => fault.answer(call, node).await?,
+            None => node.ask(call).await?,
+        });
+    }
+    let answer = if body.is_array() { Value::Array(answers) } else { answers.swap_remove(0) };
+    Ok(respond(200, answer.to_string().into()))
+}
+
+fn respond(status: u16, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = StatusCode::from_u16(status).expect("a fault names a real status");
+    response
+        .headers_mut()
+        .insert("content-type", hyper::header::HeaderValue::from_static("application/json"));
+    response
+}
+
+fn calls_of(body: &Value) -> Vec<Value> {
+    match body {
+        Value::Array(calls) => calls.clone(),
+        Value::Object(_) => vec![body.clone()],
+        _ => Vec::new(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

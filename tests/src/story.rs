@@ -1,0 +1,151 @@
+//! The showcase registry's history: who registered when, and what became of them.
+//!
+//! Written so that every answer of the read API has something to show. Ages are seconds before "now", oldest
+//! first; `seed` turns each age into one block of that time.
+
+/// Seconds in a day.
+pub const DAY: u64 = 86_400;
+
+/// How long before now the story begins; the chain's genesis has to lie before that.
+pub const BEGINS: u64 = 30 * DAY;
+
+/// The agent with more children than the lineage shows.
+pub const BUSY: &str = "harbour";
+
+/// How many children it has.
+pub const BUSY_CHILDREN: usize = 55;
+
+/// One thing that happened.
+#[derive(Debug, Clone, Copy)]
+pub enum Event {
+    /// An agent registered, under the wallet of its own name.
+    Register {
+        /// What the story calls it; its wallet's key is derived from this.
+        agent: &'static str,
+        /// Its operational scope.
+        scope: &'static str,
+        /// Its parent.
+        parent: Option<&'static str>,
+    },
+    /// An agent registered on the wallet of one whose wallet is free again.
+    Inherit {
+        /// The new agent.
+        agent: &'static str,
+        /// Its operational scope.
+        scope: &'static str,
+        /// Whose wallet it took.
+        from: &'static str,
+    },
+    /// The fleet registered: [`BUSY_CHILDREN`] agents under [`BUSY`].
+    Fleet,
+    /// An agent attested.
+    Attest(&'static str),
+    /// An agent reported revenue for the week before: cents, currency, category.
+    Report(&'static str, u64, &'static str, &'static str),
+    /// The regulator suspended an agent, for a reason.
+    Suspend(&'static str, &'static str),
+    /// The regulator revoked an agent, for a reason.
+    Revoke(&'static str, &'static str),
+    /// The regulator reactivated an agent.
+    Reactivate(&'static str),
+    /// An agent terminated itself.
+    Terminate(&'static str),
+}
+
+use Event::{Attest, Fleet, Inherit, Reactivate, Register, Report, Revoke, Suspend, Terminate};
+
+const fn root(agent: &'static str, scope: &'static str) -> Event {
+    Register { agent, scope, parent: None }
+}
+
+const fn child(agent: &'static str, parent: &'static str, scope: &'static str) -> Event {
+    Register { agent, scope, parent: Some(parent) }
+}
+
+/// A scope as long as people write them.
+const LONG_SCOPE: &str = "Reads incoming invoices, matches each against purchase order and delivery note, \
+    asks the supplier about differences above two per cent, books what matches, and proposes payment dates that \
+    keep every discount. It may not: approve its own proposals; change bank details; pay suppliers that were added \
+    in the last thirty days; split an invoice to stay below a limit. It hands over to a person: invoices without an \
+    order; second reminders; anything a supplier calls a mistake; whatever it has seen fewer than five times. Its \
+    log is kept for ten years and is open to the auditor, the data protection officer and the works council.";
+
+/// The whole story.
+pub const STORY: &[(u64, &[Event])] = &[
+    (
+        BEGINS,
+        &[
+            root("atlas", "Research: reads papers, writes summaries, buys nothing"),
+            child("boreas", "atlas", "Gathers papers for atlas"),
+            child("cirrus", "boreas", "Translates what boreas gathers"),
+            child("dune", "cirrus", "Checks cirrus's terminology"),
+            child("ember", "atlas", "Pays atlas's licence fees, up to 200 EUR a month"),
+            root("forgetful", "Watches a car park; nobody has renewed its attestation in a month"),
+            root("gone", "A campaign that is over"),
+            root("impostor", "Claimed to be somebody's bank"),
+            root("lost-key", "Its wallet was revoked and is somebody else's now"),
+            root("ledger", LONG_SCOPE),
+            root("kyoto", "税務申告の補助 — 東京・京都"),
+            root("zurich", "Prüft Überweisungen über 1'000 CHF & mahnt säumige Schuldner 🧾"),
+        ],
+    ),
+    (
+        20 * DAY,
+        &[
+            root(BUSY, "Runs a harbour's berths, one agent each"),
+            Fleet,
+            root("alexandria", "مراجعة العقود وفهرستها"),
+            root("quoted", "Says \"no\" \\ <b>often</b>\n\tand on two lines"),
+            root("family", "A family's calendar 👩‍👩‍👧‍👦, e\u{301}crit de\u{301}compose\u{301}"),
+            child("smuggler", BUSY, "Was found with somebody else's cargo"),
+            root("paused", "Trades energy; suspended until its meter is repaired"),
+            child("paused-child", "paused", "Registered before its parent was suspended"),
+            root("second-chance", "Was suspended, and is back"),
+            root("silent", ""),
+            Report("atlas", 125_000, "EUR", "research"),
+            Report("zurich", 2_000_000, "CHF", "dunning"),
+        ],
+    ),
+    (
+        10 * DAY,
+        &[
+            Attest("zurich"),
+            Attest("second-chance"),
+            Revoke("impostor", "phishing"),
+            Revoke("smuggler", "contraband"),
+            Revoke("lost-key", "key compromised"),
+            Terminate("gone"),
+            Suspend("second-chance", "complaint 17"),
+            Suspend("paused", "meter broken"),
+            Report("atlas", 98_050, "EUR", "research"),
+            Report("kyoto", 480_000, "JPY", "tax"),
+        ],
+    ),
+    // Attested here: still current for another hour.
+    (7 * DAY - 3_600, &[Attest("ledger"), Attest("dune"), Reactivate("second-chance")]),
+    (
+        2 * DAY,
+        &[
+            Attest("atlas"),
+            Attest("boreas"),
+            Attest("kyoto"),
+            Attest(BUSY),
+            Attest("paused-child"),
+            Inherit { agent: "heir", scope: "Registered on a revoked agent's wallet", from: "lost-key" },
+            Report("atlas", 101_999, "EUR", "licences"),
+            Report("atlas", 4_200, "USD", "research"),
+            Report(BUSY, 77_001_305, "USD", "mooring"),
+            // More than a double can hold exactly.
+            Report("ledger", 9_007_199_254_740_993, "JPY", "bookkeeping"),
+        ],
+    ),
+    (
+        3_600,
+        &[
+            root("newcomer", "Arrived an hour ago"),
+            child("apprentice", "newcomer", "Learns from newcomer"),
+            Attest("second-chance"),
+            Report("newcomer", 1, "EUR", "first-cent"),
+        ],
+    ),
+];
