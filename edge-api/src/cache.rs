@@ -1,0 +1,52 @@
+//! The Cache API: one entry per question and registry, per data centre.
+//!
+//! The key is a string on the Worker's own host, made from the endpoint's canonical form, so that spellings
+//! of one question share an entry and none of the request's headers come along. A broken cache is a slow
+//! cache, never an error: what fails here is answered from the chain.
+
+use registry_core::{route::Endpoint, timestamp::Timestamp};
+use worker::{Cache, Context, Response, ResponseBody};
+
+use crate::{http::Content, settings::Settings};
+
+/// When an entry was made, in unix seconds. Only inside the cache; clients get `Age`.
+const MADE_AT: &str = "X-Made-At";
+
+/// The key of an endpoint's answer. The chain and registry asked are part of it: answers from before a
+/// change of settings are never served after it.
+pub(crate) fn key(origin: &str, settings: &Settings, endpoint: &Endpoint) -> String {
+    let chain = settings.public_rpc.replace("://", "-");
+    format!("{origin}/{chain}/{}{}", settings.registry, endpoint.canonical())
+}
+
+/// The entry, where there is one younger than its time to live.
+pub(crate) async fn find(key: &str, time_to_live: u32, now: Timestamp) -> Option<Content> {
+    let response = Cache::default().get(key, false).await.ok()??;
+    let made_at: u64 = response.headers().get(MADE_AT).ok()??.parse().ok()?;
+    let age = now.seconds().saturating_sub(made_at);
+    if age >= u64::from(time_to_live) {
+        return None;
+    }
+    let etag = response.headers().get("ETag").ok()??;
+    let (_, body) = response.into_parts();
+    Some(Content { body, etag, time_to_live, age })
+}
+
+/// Stores a fresh answer, after the client has it.
+pub(crate) fn store(key: String, content: &Content, now: Timestamp, context: &Context) {
+    let Ok(response) = entry(content, now) else { return };
+    context.wait_until(async move {
+        // There is nobody left to tell; the next request asks the chain again.
+        let _ = Cache::default().put(key, response).await;
+    });
+}
+
+fn entry(content: &Content, now: Timestamp) -> worker::Result<Response> {
+    let body = match &content.body {
+        ResponseBody::Body(bytes) => ResponseBody::Body(bytes.clone()),
+        ResponseBody::Empty | ResponseBody::Stream(_) => ResponseBody::Empty,
+    };
+    let headers = content.headers()?;
+    headers.set(MADE_AT, &now.seconds().to_string())?;
+    Ok(Response::from_body(body)?.with_headers(headers))
+}

@@ -1,0 +1,120 @@
+//! HTTP: the request's target, and responses with their headers. No header is decided anywhere else.
+
+use alloy_primitives::{hex, keccak256};
+use registry_core::{error::Error, window::Verdict};
+use worker::{Headers, Request, Response, ResponseBody, Result};
+
+/// Where a request goes, as text: a URL library would bring 160 KB of domain-name tables.
+pub(crate) struct Target {
+    /// Scheme and host.
+    pub(crate) origin: String,
+    /// What follows, without a fragment.
+    pub(crate) path_and_query: String,
+}
+
+impl Target {
+    pub(crate) fn of(request: &Request) -> core::result::Result<Self, Error> {
+        let url = request.inner().url();
+        let url = url.split('#').next().unwrap_or_default();
+        let host_start = url.find("://").map(|index| index + 3).ok_or(Error::NotFound)?;
+        let path_start =
+            url.get(host_start..).and_then(|rest| rest.find('/')).ok_or(Error::NotFound)? + host_start;
+        let (origin, path_and_query) = url.split_at_checked(path_start).ok_or(Error::NotFound)?;
+        Ok(Self { origin: origin.to_owned(), path_and_query: path_and_query.to_owned() })
+    }
+}
+
+/// A good answer's body and what clients may do with it.
+pub(crate) struct Content {
+    pub(crate) body: ResponseBody,
+    /// Empty for an answer that is never kept.
+    pub(crate) etag: String,
+    /// Seconds it may be kept from when it was made; 0 is not at all.
+    pub(crate) time_to_live: u32,
+    /// Seconds since it was made.
+    pub(crate) age: u64,
+}
+
+impl Content {
+    /// An answer just read from the chain.
+    pub(crate) fn fresh(body: String, time_to_live: u32) -> Self {
+        let etag = match keccak256(&body).get(..8) {
+            Some(digest) if time_to_live > 0 => format!("\"{}\"", hex::encode(digest)),
+            _ => String::new(),
+        };
+        Self { body: ResponseBody::Body(body.into_bytes()), etag, time_to_live, age: 0 }
+    }
+
+    /// The headers that describe the content, whoever gets it.
+    pub(crate) fn headers(&self) -> Result<Headers> {
+        let headers = Headers::new();
+        headers.set("Content-Type", "application/json")?;
+        if self.time_to_live == 0 {
+            headers.set("Cache-Control", "no-store")?;
+        } else {
+            headers.set("Cache-Control", &format!("public, max-age={}", self.time_to_live))?;
+            headers.set("ETag", &self.etag)?;
+        }
+        Ok(headers)
+    }
+}
+
+/// The answer to a browser's question whether it may ask (Fetch standard, CORS preflight).
+pub(crate) fn preflight() -> Result<Response> {
+    let headers = Headers::new();
+    headers.set("Access-Control-Allow-Origin", "*")?;
+    headers.set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")?;
+    headers.set("Access-Control-Allow-Headers", "*")?;
+    headers.set("Access-Control-Max-Age", "86400")?;
+    Ok(Response::empty()?.with_status(204).with_headers(headers))
+}
+
+/// 200 with the content, or 304 where the client has it already.
+pub(crate) fn success(request: &Request, content: Content, verdict: Option<Verdict>) -> Result<Response> {
+    let headers = content.headers()?;
+    if content.time_to_live > 0 {
+        headers.set("Age", &content.age.to_string())?;
+    }
+    let known = request.headers().get("If-None-Match")?.unwrap_or_default();
+    if !content.etag.is_empty() && matches(&known, &content.etag) {
+        return finish(Response::empty()?.with_status(304), headers, verdict);
+    }
+    finish(Response::from_body(content.body)?, headers, verdict)
+}
+
+/// An error's status and body.
+pub(crate) fn failure(error: &Error, verdict: Option<Verdict>) -> Result<Response> {
+    let headers = Headers::new();
+    headers.set("Content-Type", "application/json")?;
+    headers.set("Cache-Control", "no-store")?;
+    match (error, verdict) {
+        (Error::MethodNotAllowed, _) => headers.set("Allow", "GET, HEAD, OPTIONS")?,
+        (Error::RateLimited, Some(verdict)) => {
+            headers.set("Retry-After", &verdict.retry_after.to_string())?
+        }
+        _ => {}
+    }
+    let body = ResponseBody::Body(error.body().into_bytes());
+    finish(Response::from_body(body)?.with_status(error.status()), headers, verdict)
+}
+
+/// Adds what every answer carries: leave for any web page to read it, and the client's standing.
+fn finish(response: Response, headers: Headers, verdict: Option<Verdict>) -> Result<Response> {
+    headers.set("Access-Control-Allow-Origin", "*")?;
+    headers.set(
+        "Access-Control-Expose-Headers",
+        "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, ETag, Age",
+    )?;
+    headers.set("X-Content-Type-Options", "nosniff")?;
+    if let Some(verdict) = verdict {
+        headers.set("X-RateLimit-Limit", &verdict.limit.to_string())?;
+        headers.set("X-RateLimit-Remaining", &verdict.remaining.to_string())?;
+        headers.set("X-RateLimit-Reset", &verdict.resets_at.to_string())?;
+    }
+    Ok(response.with_headers(headers))
+}
+
+/// Whether `If-None-Match` names the entity tag (RFC 9110 section 13.1.2: weak comparison, a list, or `*`).
+fn matches(known: &str, etag: &str) -> bool {
+    known.split(',').map(str::trim).any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+}

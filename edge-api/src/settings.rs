@@ -1,0 +1,79 @@
+//! The Worker's settings: environment variables, checked.
+
+use alloy_primitives::Address;
+use registry_core::{answer::public_origin, error::Error, multicall, route::CacheScope, window::Limit};
+use worker::Env;
+
+/// Base Sepolia's public endpoint, the documented default.
+const DEFAULT_RPC_URL: &str = "https://sepolia.base.org";
+
+/// What the operator decided; the README's table of settings.
+pub(crate) struct Settings {
+    pub(crate) rpc_url: String,
+    /// Scheme and host of `rpc_url`: what clients may see of it.
+    pub(crate) public_rpc: String,
+    pub(crate) rpc_timeout_seconds: u32,
+    pub(crate) registry: Address,
+    pub(crate) multicall3: Address,
+    pub(crate) rate_limit: Limit,
+    agent_ttl: u32,
+    lineage_ttl: u32,
+    kya_ttl: u32,
+}
+
+impl Settings {
+    /// Reads the environment. An error names the variable and the rule, and keeps its value to itself.
+    pub(crate) fn from_env(env: &Env) -> Result<Self, Error> {
+        let rpc_url = variable(env, "RPC_URL").unwrap_or_else(|| DEFAULT_RPC_URL.to_owned());
+        if !rpc_url.starts_with("https://") && !rpc_url.starts_with("http://") {
+            return Err(Error::Misconfigured("RPC_URL must be an http:// or https:// URL".to_owned()));
+        }
+        let registry = variable(env, "REGISTRY_ADDRESS").ok_or_else(|| {
+            Error::Misconfigured(
+                "REGISTRY_ADDRESS is not set; it is the deployed registry's address".to_owned(),
+            )
+        })?;
+        let multicall3 = variable(env, "MULTICALL3_ADDRESS");
+        Ok(Self {
+            public_rpc: public_origin(&rpc_url),
+            rpc_url,
+            rpc_timeout_seconds: number(env, "RPC_TIMEOUT_SECONDS", 10)?,
+            registry: address("REGISTRY_ADDRESS", &registry)?,
+            multicall3: match multicall3 {
+                Some(text) => address("MULTICALL3_ADDRESS", &text)?,
+                None => multicall::CANONICAL_ADDRESS,
+            },
+            rate_limit: Limit { requests: number(env, "RATE_LIMIT_PER_MINUTE", 60)?, window_seconds: 60 },
+            agent_ttl: number(env, "AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
+            lineage_ttl: number(env, "LINEAGE_TTL_SECONDS", CacheScope::Lineage.default_seconds())?,
+            kya_ttl: number(env, "KYA_TTL_SECONDS", CacheScope::Kya.default_seconds())?,
+        })
+    }
+
+    /// How many seconds an answer of that scope may be kept; 0 is not at all.
+    pub(crate) const fn time_to_live(&self, scope: CacheScope) -> u32 {
+        match scope {
+            CacheScope::None => 0,
+            CacheScope::Agent => self.agent_ttl,
+            CacheScope::Lineage => self.lineage_ttl,
+            CacheScope::Kya => self.kya_ttl,
+        }
+    }
+}
+
+/// A variable's value; one left empty counts as not set.
+fn variable(env: &Env, name: &str) -> Option<String> {
+    let value = env.var(name).ok()?.to_string();
+    let value = value.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+fn number(env: &Env, name: &str, default: u32) -> Result<u32, Error> {
+    let Some(text) = variable(env, name) else { return Ok(default) };
+    text.parse().map_err(|_| Error::Misconfigured(format!("{name} must be a whole number of at least 0")))
+}
+
+fn address(name: &str, text: &str) -> Result<Address, Error> {
+    let error = || Error::Misconfigured(format!("{name} must be 0x followed by 40 hexadecimal digits"));
+    if text.starts_with("0x") { text.parse().map_err(|_| error()) } else { Err(error()) }
+}
