@@ -1,0 +1,166 @@
+//! The journal: what the daemon must still know after it was killed at any moment.
+//!
+//! SQLite in WAL mode with `synchronous = FULL`: when a method returns, what it wrote is on disk. A signed
+//! transaction is written before any byte of it goes to the network, replacements too; the budget changes in
+//! the same transaction as the relay that uses it. Relays and the budget are in [`relays`], nonces and their
+//! transactions in [`nonces`]; deciding what to do with them is the sender's.
+
+mod nonces;
+mod relays;
+
+use std::{
+    path::Path,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use alloy::primitives::{Address, B256};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params, types::FromSql};
+use thiserror::Error;
+
+pub use nonces::MinedSlot;
+pub use relays::{Accepted, NewRelay, RelayRecord};
+
+/// Something is wrong with the journal: nothing may be sent until that is mended.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// SQLite failed: disk full, file locked, no permission.
+    #[error("journal: {0}")]
+    Database(#[from] rusqlite::Error),
+    /// A value that this program never writes.
+    #[error("journal: column {0} holds a value that was never written there")]
+    Corrupt(&'static str),
+    /// The journal was written for another chain, key or forwarder.
+    #[error("journal belongs to another {0}: give this one a data directory of its own")]
+    Foreign(&'static str),
+    /// The task that was writing died.
+    #[error("journal: a write was interrupted")]
+    Interrupted,
+}
+
+/// Whose journal it is. A journal never follows its owner to another chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The chain's id.
+    pub chain_id: u64,
+    /// Hash of the chain's block 0: two local chains share an id.
+    pub genesis: B256,
+    /// The account that pays.
+    pub relayer: Address,
+    /// The forwarder whose requests are relayed: their digests are the relays' ids.
+    pub forwarder: Address,
+}
+
+/// The journal. Methods block on the disk; from async code go through [`Journal::run`].
+#[derive(Debug)]
+pub struct Journal {
+    db: Mutex<Connection>,
+}
+
+impl Journal {
+    /// Opens the journal at `path`, creating it if it is not there.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        Self::prepare(Connection::open(path)?)
+    }
+
+    /// A journal that forgets everything when it is dropped, for tests.
+    ///
+    /// # Errors
+    /// [`JournalError::Database`].
+    pub fn in_memory() -> Result<Self, JournalError> {
+        Self::prepare(Connection::open_in_memory()?)
+    }
+
+    fn prepare(db: Connection) -> Result<Self, JournalError> {
+        db.busy_timeout(Duration::from_secs(5))?;
+        db.pragma_update(None, "journal_mode", "WAL")?;
+        db.pragma_update(None, "synchronous", "FULL")?;
+        db.pragma_update(None, "foreign_keys", true)?;
+        db.execute_batch(include_str!("schema.sql"))?;
+        Ok(Self { db: Mutex::new(db) })
+    }
+
+    /// Runs a closure on the journal without holding up the async runtime.
+    ///
+    /// # Errors
+    /// The closure's, or [`JournalError::Interrupted`].
+    pub async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let journal = Arc::clone(self);
+        tokio::task::spawn_blocking(move || work(&journal)).await.map_err(|_| JournalError::Interrupted)?
+    }
+
+    /// Makes this the journal of `identity`, or confirms that it is.
+    ///
+    /// # Errors
+    /// [`JournalError::Foreign`] with what differs.
+    pub fn bind(&self, identity: &Identity) -> Result<(), JournalError> {
+        self.transact(|tx| {
+            let found = tx
+                .query_row("SELECT chain_id, genesis, relayer, forwarder FROM identity", [], |row| {
+                    Ok(Identity {
+                        chain_id: row.get::<_, i64>(0)?.cast_unsigned(),
+                        genesis: row.get::<_, [u8; 32]>(1)?.into(),
+                        relayer: row.get::<_, [u8; 20]>(2)?.into(),
+                        forwarder: row.get::<_, [u8; 20]>(3)?.into(),
+                    })
+                })
+                .optional()?;
+            let Some(found) = found else {
+                tx.execute(
+                    "INSERT INTO identity VALUES (1, ?1, ?2, ?3, ?4)",
+                    params![
+                        identity.chain_id.cast_signed(),
+                        identity.genesis.0,
+                        identity.relayer.0.0,
+                        identity.forwarder.0.0
+                    ],
+                )?;
+                return Ok(());
+            };
+            let differs = [
+                (found.chain_id != identity.chain_id, "chain id"),
+                (found.genesis != identity.genesis, "chain (its block 0 differs)"),
+                (found.relayer != identity.relayer, "key"),
+                (found.forwarder != identity.forwarder, "forwarder"),
+            ];
+            match differs.into_iter().find(|(differs, _)| *differs) {
+                Some((_, what)) => Err(JournalError::Foreign(what)),
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn transact<T>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, JournalError>,
+    ) -> Result<T, JournalError> {
+        // A panic while the lock was held left no half-written state: SQLite rolled it back.
+        let mut db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
+        let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let result = work(&tx)?;
+        tx.commit()?;
+        Ok(result)
+    }
+}
+
+/// A column whose type SQLite does not have, written as text.
+fn text<T: FromStr>(row: &Row<'_>, column: &'static str) -> Result<T, JournalError> {
+    row.get::<_, String>(column)?.parse().map_err(|_| JournalError::Corrupt(column))
+}
+
+/// A column as SQLite has it.
+fn column<T: FromSql>(row: &Row<'_>, name: &'static str) -> Result<T, JournalError> {
+    Ok(row.get(name)?)
+}
+
+/// An unsigned 64-bit column, which SQLite stores signed.
+fn unsigned(row: &Row<'_>, name: &'static str) -> Result<u64, JournalError> {
+    Ok(row.get::<_, i64>(name)?.cast_unsigned())
+}

@@ -1,0 +1,153 @@
+//! The relayer's key: from the environment, from a file, or from an encrypted keystore.
+//!
+//! Never from the command line, where every user of the machine could read it; never logged: errors name the
+//! source and the rule, not the content.
+
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use alloy::{primitives::B256, signers::local::PrivateKeySigner};
+use thiserror::Error;
+
+/// Names of the variables, one of which must give the key.
+const SOURCES: [&str; 3] = ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE"];
+const PASSWORD_FILE: &str = "RELAYER_KEYSTORE_PASSWORD_FILE";
+
+/// Why there is no key. Says which variable or file, never what is in it.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum KeyError {
+    /// No source is set.
+    #[error("no key: set one of RELAYER_KEY, RELAYER_KEY_FILE, RELAYER_KEYSTORE")]
+    Missing,
+    /// More than one source is set.
+    #[error("more than one key: set only one of RELAYER_KEY, RELAYER_KEY_FILE, RELAYER_KEYSTORE")]
+    Ambiguous,
+    /// A keystore without its password.
+    #[error("RELAYER_KEYSTORE needs RELAYER_KEYSTORE_PASSWORD_FILE")]
+    NoPassword,
+    /// A file that cannot be read.
+    #[error("{0} cannot be read: {1}")]
+    Unreadable(PathBuf, std::io::ErrorKind),
+    /// A file that others may read.
+    #[error("{0} can be read by group or others: chmod 600 it")]
+    Exposed(PathBuf),
+    /// Not 32 bytes of hex, or no valid key.
+    #[error("{0} does not hold a private key (32 bytes of hex)")]
+    Invalid(String),
+    /// A keystore that does not open.
+    #[error("{0} is no keystore, or its password is wrong")]
+    Keystore(PathBuf),
+}
+
+/// Reads the key from wherever the environment says it is.
+///
+/// # Errors
+/// [`KeyError`], free of secrets.
+pub fn from_env() -> Result<PrivateKeySigner, KeyError> {
+    load(|name| env::var(name).ok().filter(|value| !value.is_empty()))
+}
+
+fn load(var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyError> {
+    if SOURCES.iter().filter(|name| var(name).is_some()).count() > 1 {
+        return Err(KeyError::Ambiguous);
+    }
+    let [key, file, keystore] = SOURCES.map(&var);
+    if let Some(key) = key {
+        return parse(&key).ok_or_else(|| KeyError::Invalid("RELAYER_KEY".to_owned()));
+    }
+    if let Some(path) = file.map(PathBuf::from) {
+        return parse(&private_file(&path)?).ok_or_else(|| KeyError::Invalid(path.display().to_string()));
+    }
+    if let Some(path) = keystore.map(PathBuf::from) {
+        let password = private_file(Path::new(&var(PASSWORD_FILE).ok_or(KeyError::NoPassword)?))?;
+        let password = password.trim_end_matches(['\r', '\n']);
+        return PrivateKeySigner::decrypt_keystore(&path, password).map_err(|_| KeyError::Keystore(path));
+    }
+    Err(KeyError::Missing)
+}
+
+fn parse(text: &str) -> Option<PrivateKeySigner> {
+    let key: B256 = text.trim().parse().ok()?;
+    PrivateKeySigner::from_bytes(&key).ok()
+}
+
+/// The content of a file that only its owner can read.
+fn private_file(path: &Path) -> Result<String, KeyError> {
+    let unreadable = |error: std::io::Error| KeyError::Unreadable(path.to_owned(), error.kind());
+    let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(KeyError::Exposed(path.to_owned()));
+    }
+    fs::read_to_string(path).map_err(unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy::primitives::{Address, address};
+    use std::collections::HashMap;
+
+    const KEY: &str = "0x5125fcf8ffe430ef5dd26e76cbd7478e444e2153bfc39779b9196b2a83b773da";
+    const ADDRESS: Address = address!("D9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0");
+
+    fn load_from(vars: &[(&str, &str)]) -> Result<Address, KeyError> {
+        let vars: HashMap<_, _> = vars.iter().copied().collect();
+        load(|name| vars.get(name).map(|value| (*value).to_owned())).map(|signer| signer.address())
+    }
+
+    fn file(dir: &tempfile::TempDir, name: &str, content: &str, mode: u32) -> String {
+        let path = dir.path().join(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path.display().to_string()
+    }
+
+    #[test]
+    fn reads_a_key_with_and_without_prefix() {
+        assert_eq!(load_from(&[("RELAYER_KEY", KEY)]), Ok(ADDRESS));
+        assert_eq!(load_from(&[("RELAYER_KEY", KEY.trim_start_matches("0x"))]), Ok(ADDRESS));
+    }
+
+    #[test]
+    fn a_bad_key_is_named_but_not_shown() {
+        for bad in ["0x12", "hunter2", &"00".repeat(32), &"ff".repeat(32)] {
+            let error = load_from(&[("RELAYER_KEY", bad)]).unwrap_err();
+            assert_eq!(error, KeyError::Invalid("RELAYER_KEY".to_owned()));
+            assert!(!error.to_string().contains(bad));
+        }
+        assert_eq!(load_from(&[]), Err(KeyError::Missing));
+        assert_eq!(load_from(&[("RELAYER_KEY", KEY), ("RELAYER_KEY_FILE", "x")]), Err(KeyError::Ambiguous));
+    }
+
+    #[test]
+    fn a_key_file_must_be_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let private = file(&dir, "private", &format!("{KEY}\n"), 0o600);
+        assert_eq!(load_from(&[("RELAYER_KEY_FILE", &private)]), Ok(ADDRESS));
+        for mode in [0o640, 0o604, 0o620] {
+            let exposed = file(&dir, "exposed", KEY, mode);
+            let error = load_from(&[("RELAYER_KEY_FILE", &exposed)]).unwrap_err();
+            assert_eq!(error, KeyError::Exposed(exposed.into()));
+        }
+        let missing = dir.path().join("missing").display().to_string();
+        assert!(matches!(load_from(&[("RELAYER_KEY_FILE", &missing)]), Err(KeyError::Unreadable(..))));
+    }
+
+    #[test]
+    fn a_keystore_opens_with_its_password_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let key: B256 = KEY.parse().unwrap();
+        let (_, name) =
+            PrivateKeySigner::encrypt_keystore(dir.path(), &mut rand_08::thread_rng(), key, "secret", None).unwrap();
+        let keystore = dir.path().join(name).display().to_string();
+        let right = file(&dir, "right", "secret\n", 0o600);
+        let wrong = file(&dir, "wrong", "guess", 0o600);
+        let with = |password: &str| load_from(&[("RELAYER_KEYSTORE", &keystore), (PASSWORD_FILE, password)]);
+        assert_eq!(with(&right), Ok(ADDRESS));
+        assert!(matches!(with(&wrong), Err(KeyError::Keystore(_))));
+        assert_eq!(load_from(&[("RELAYER_KEYSTORE", &keystore)]), Err(KeyError::NoPassword));
+    }
+}

@@ -1,0 +1,221 @@
+//! What the operator sets: environment variables and the flags of the same meaning, validated once.
+//!
+//! The variables of the published contract keep their names and defaults. The key is not here: it is read by
+//! [`crate::keys`] and has no flag.
+
+use std::{net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
+
+use alloy::primitives::{Address, utils::parse_units};
+use clap::{Args, ValueEnum};
+use reqwest::Url;
+use thiserror::Error;
+
+/// Wei as parsed from an amount with a decimal point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wei(pub u128);
+
+/// All settings. Flags win over the environment. `--help` never shows a variable's value.
+#[derive(Debug, Clone, Args)]
+pub struct Settings {
+    /// Listening port; 0 takes a free one
+    #[arg(long, env = "RELAYER_PORT", hide_env_values = true, default_value_t = 3001)]
+    pub port: u16,
+
+    /// Address to listen on
+    #[arg(long, env = "RELAYER_BIND", hide_env_values = true, default_value = "127.0.0.1")]
+    pub bind: IpAddr,
+
+    /// RPC endpoints, comma-separated; reads stick to one that works, transactions go to all
+    #[arg(long, env = "RPC_URL", hide_env_values = true, default_value = "https://sepolia.base.org")]
+    pub rpc_url: String,
+
+    /// The chain id the endpoints must have; without it, whatever they say
+    #[arg(long, env = "CHAIN_ID", hide_env_values = true)]
+    pub chain_id: Option<u64>,
+
+    /// The forwarder contract
+    #[arg(long, env = "FORWARDER_ADDRESS", hide_env_values = true)]
+    pub forwarder_address: Address,
+
+    /// The registry contract: the only one that requests may call
+    #[arg(long, env = "REGISTRY_ADDRESS", hide_env_values = true)]
+    pub registry_address: Address,
+
+    /// What may be spent on gas in 24 hours, ETH
+    #[arg(long, env = "DAILY_GAS_BUDGET", hide_env_values = true, default_value = "0.05", value_parser = ether)]
+    pub daily_gas_budget: Wei,
+
+    /// Requests per hour and client IP; 0 switches the limit off
+    #[arg(long, env = "RATE_LIMIT_PER_IP", hide_env_values = true, default_value_t = 20)]
+    pub rate_limit_per_ip: u32,
+
+    /// Requests per hour and signer; 0 switches the limit off
+    #[arg(long, env = "RATE_LIMIT_PER_SIGNER", hide_env_values = true, default_value_t = 10)]
+    pub rate_limit_per_signer: u32,
+
+    /// How many proxies of ours append to X-Forwarded-For; 0 ignores the header
+    #[arg(long, env = "TRUSTED_PROXY_HOPS", hide_env_values = true, default_value_t = 0)]
+    pub trusted_proxy_hops: usize,
+
+    /// The largest `request.gas`
+    #[arg(long, env = "MAX_REQUEST_GAS", hide_env_values = true, default_value_t = 2_000_000,
+          value_parser = clap::value_parser!(u64).range(1..=15_000_000))]
+    pub max_request_gas: u64,
+
+    /// The highest maxFeePerGas ever offered, gwei
+    #[arg(long, env = "MAX_FEE_PER_GAS_GWEI", hide_env_values = true, default_value = "50", value_parser = gwei)]
+    pub max_fee_per_gas: Wei,
+
+    /// Relays in flight, all signers together
+    #[arg(long, env = "MAX_QUEUE", hide_env_values = true, default_value_t = 2048)]
+    pub max_queue: usize,
+
+    /// How long a client waits for the receipt before it gets 202, seconds
+    #[arg(long, env = "RELAY_WAIT_SECONDS", hide_env_values = true, default_value = "30", value_parser = seconds)]
+    pub relay_wait: Duration,
+
+    /// How long an RPC endpoint may take to answer, seconds
+    #[arg(long, env = "RPC_TIMEOUT_SECONDS", hide_env_values = true, default_value = "10", value_parser = seconds)]
+    pub rpc_timeout: Duration,
+
+    /// Where the journal lives; created if missing
+    #[arg(long, env = "RELAYER_DATA_DIR", hide_env_values = true, default_value = "relayer-data")]
+    pub data_dir: PathBuf,
+
+    /// How log lines are written
+    #[arg(long, env = "LOG_FORMAT", hide_env_values = true, default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// How much is logged: error, warn, info, debug or trace
+    #[arg(long, env = "LOG_LEVEL", hide_env_values = true, default_value = "info")]
+    pub log_level: tracing::Level,
+}
+
+/// How log lines are written, always to standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Settings {
+    /// The RPC endpoints. Read here and not by clap, whose errors quote the value: a URL may hold a
+    /// provider's key.
+    ///
+    /// # Errors
+    /// Which of the endpoints is wrong, and how; never its text.
+    pub fn endpoints(&self) -> Result<Vec<Url>, EndpointError> {
+        self.rpc_url.split(',').zip(1..).map(|(text, position)| endpoint(text).ok_or(EndpointError { position })).collect()
+    }
+}
+
+fn endpoint(text: &str) -> Option<Url> {
+    Url::from_str(text.trim()).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+}
+
+/// An entry of `RPC_URL` that is no endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("RPC_URL: entry {position} is no http or https URL (its text is not shown: it may hold a key)")]
+pub struct EndpointError {
+    /// Counting from 1.
+    pub position: usize,
+}
+
+fn amount(text: &str, unit: &str) -> Result<Wei, String> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return Err("must be a decimal number, for example 0.05".to_owned());
+    }
+    let wei = parse_units(text, unit).map_err(|_| format!("is no amount in {unit}"))?;
+    u128::try_from(wei.get_absolute()).map(Wei).map_err(|_| "is too large".to_owned())
+}
+
+fn ether(text: &str) -> Result<Wei, String> {
+    amount(text, "ether")
+}
+
+fn gwei(text: &str) -> Result<Wei, String> {
+    amount(text, "gwei")
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .filter(|seconds| (1..=3_600).contains(seconds))
+        .map(Duration::from_secs)
+        .ok_or_else(|| "must be 1 to 3600 seconds".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    const REQUIRED: [&str; 5] = [
+        "relayer-daemon",
+        "--forwarder-address",
+        "0x70c2fdD0CDada6b43195981928D76f5D32AE29e5",
+        "--registry-address",
+        "0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23",
+    ];
+
+    fn parse(extra: &[&str]) -> Result<Settings, clap::Error> {
+        Cli::try_parse_from(REQUIRED.iter().chain(extra)).map(|cli| cli.settings)
+    }
+
+    #[test]
+    fn defaults_are_the_published_ones() {
+        let settings = parse(&[]).unwrap();
+        assert_eq!(settings.port, 3001);
+        assert_eq!(settings.daily_gas_budget, Wei(50_000_000_000_000_000));
+        assert_eq!((settings.rate_limit_per_ip, settings.rate_limit_per_signer), (20, 10));
+        assert_eq!(settings.trusted_proxy_hops, 0);
+        assert_eq!(settings.relay_wait, Duration::from_secs(30));
+        assert_eq!(settings.endpoints().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn several_endpoints_are_separated_by_commas() {
+        let urls = parse(&["--rpc-url", "http://a:1/x, https://b/y?z"]).unwrap().endpoints().unwrap();
+        assert_eq!(urls.iter().map(Url::host_str).collect::<Vec<_>>(), [Some("a"), Some("b")]);
+    }
+
+    #[test]
+    fn a_bad_endpoint_is_counted_and_not_shown() {
+        for bad in ["http://a,ftp://host/secret", "http://a,secret", "http://a,", "http://a,http:///secret"] {
+            let error = parse(&["--rpc-url", bad]).unwrap().endpoints().unwrap_err();
+            assert_eq!(error.position, 2, "{bad}");
+            assert!(!error.to_string().contains("secret"));
+        }
+    }
+
+    #[test]
+    fn bad_values_name_the_setting() {
+        for (flag, value) in [
+            ("--daily-gas-budget", "-1"),
+            ("--daily-gas-budget", "lots"),
+            ("--max-fee-per-gas", "1e3"),
+            ("--max-request-gas", "0"),
+            ("--relay-wait", "0"),
+            ("--forwarder-address", "0x12"),
+        ] {
+            let error = Cli::try_parse_from(REQUIRED.iter().take(1).chain(&[flag, value])).unwrap_err();
+            assert!(error.to_string().contains(flag), "{error}");
+        }
+    }
+
+    #[test]
+    fn help_and_flags_have_no_place_for_a_key() {
+        use clap::CommandFactory;
+        let help = Cli::command().render_long_help().to_string();
+        assert!(!help.to_lowercase().contains("relayer_key"));
+        assert!(help.contains("[env: RPC_URL]"));
+    }
+}
