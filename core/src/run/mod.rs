@@ -179,7 +179,8 @@ impl<Q: Query> Run<Q> {
     fn batch(&mut self) -> Batch {
         let learn_header = self.pin.is_none() && (self.rounds > 1 || !self.query.is_one_round());
         let tagged = self.pin.is_none() || self.by_number;
-        let room = self.limits.calls_per_batch.saturating_sub(usize::from(learn_header)).max(1);
+        // Where a batch may hold one request only, the header goes alone, and all calls are pinned to it.
+        let room = self.limits.calls_per_batch.max(1) - usize::from(learn_header);
         let (chunks, rest) = batch::chunks(core::mem::take(&mut self.queue), &self.limits, room);
         self.queue = rest;
         let flight = Flight::new(chunks, learn_header, tagged);
@@ -201,7 +202,7 @@ impl<Q: Query> Run<Q> {
         troubles: &mut Troubles,
     ) -> Result<(), RunError> {
         let header = match flight.header.and_then(|id| outcomes.remove(&id)) {
-            Some(outcome) => self.header(outcome, troubles)?,
+            Some(outcome) => self.header(outcome, flight.tagged, troubles)?,
             None => None,
         };
         let tagged = flight.tagged;
@@ -209,7 +210,7 @@ impl<Q: Query> Run<Q> {
         for Chunk { id, calls } in flight.chunks {
             match outcomes.remove(&id) {
                 Some(Ok(result)) => self.unpack(calls, &result, tagged, &mut fresh, troubles)?,
-                Some(Err(error)) => self.node_error(calls, &error, troubles)?,
+                Some(Err(error)) => self.node_error(calls, &error, tagged, troubles)?,
                 None => self.queue.extend(calls),
             }
         }
@@ -218,7 +219,12 @@ impl<Q: Query> Run<Q> {
     }
 
     /// The header in an outcome; `None` where it has to be asked for again.
-    fn header(&mut self, outcome: rpc::Outcome, troubles: &mut Troubles) -> Result<Option<Header>, RunError> {
+    fn header(
+        &mut self,
+        outcome: rpc::Outcome,
+        tagged: bool,
+        troubles: &mut Troubles,
+    ) -> Result<Option<Header>, RunError> {
         match outcome {
             Ok(result) => match serde_json::from_str::<Option<Header>>(&result) {
                 Ok(Some(header)) => Ok(Some(header)),
@@ -229,7 +235,7 @@ impl<Q: Query> Run<Q> {
                 }
                 Err(_) => Err(RunError::Malformed),
             },
-            Err(error) => self.node_error(Vec::new(), &error, troubles).map(|()| None),
+            Err(error) => self.node_error(Vec::new(), &error, tagged, troubles).map(|()| None),
         }
     }
 
@@ -276,6 +282,7 @@ impl<Q: Query> Run<Q> {
         &mut self,
         calls: Vec<Pending>,
         error: &ErrorObject,
+        tagged: bool,
         troubles: &mut Troubles,
     ) -> Result<(), RunError> {
         let splittable = calls.len() > 1;
@@ -285,7 +292,8 @@ impl<Q: Query> Run<Q> {
                 troubles.progress = true;
                 return Ok(());
             }
-            Action::PinByNumber if self.pin.is_some() && !self.by_number => {
+            // Only calls pinned by hash go untagged.
+            Action::PinByNumber if !tagged => {
                 self.by_number = true;
                 troubles.progress = true;
             }
@@ -305,7 +313,7 @@ impl<Q: Query> Run<Q> {
         status: u16,
         troubles: &mut Troubles,
     ) -> Result<(), RunError> {
-        let requests = flight.ids().len();
+        let (requests, tagged) = (flight.ids().len(), flight.tagged);
         let calls: Vec<Pending> = flight.into_pending().collect();
         match bad {
             BadReply::Refused(error)
@@ -317,7 +325,7 @@ impl<Q: Query> Run<Q> {
                 self.queue.extend(calls);
                 Ok(())
             }
-            BadReply::Refused(error) => self.node_error(calls, &error, troubles),
+            BadReply::Refused(error) => self.node_error(calls, &error, tagged, troubles),
             BadReply::Malformed => {
                 let error =
                     if (200..300).contains(&status) { RunError::Malformed } else { RunError::Http(status) };

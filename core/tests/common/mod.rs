@@ -1,0 +1,256 @@
+//! A node for tests: answers JSON-RPC bodies from a plain registry, and misbehaves on demand.
+#![allow(dead_code)] // each test binary uses its part
+
+use alloy_primitives::{Address, B256, Bytes, U256, hex, keccak256};
+use alloy_sol_types::{Revert, SolCall, SolError, SolInterface, SolValue};
+use registry_core::{
+    abi::{
+        AgentRecord,
+        IAgentRegistry::IAgentRegistryCalls,
+        IMulticall3::{self, IMulticall3Calls},
+        RevenueReport,
+    },
+    answer::Question,
+    error::Error,
+    multicall::CANONICAL_ADDRESS,
+    route::Endpoint,
+    run::{self, Batch, Limits, Run, RunError},
+    timestamp::Timestamp,
+};
+use serde_json::{Value, json};
+
+pub(crate) const REGISTRY: Address = Address::repeat_byte(0x42);
+pub(crate) const NOW: u64 = 1_800_000_000;
+
+/// The registry's state, as plain lists.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Registry {
+    /// Agent 1 is the first.
+    pub(crate) agents: Vec<AgentRecord>,
+    pub(crate) reports: Vec<RevenueReport>,
+    /// `None`: a contract without `attestationGracePeriod()`.
+    pub(crate) grace_seconds: Option<u64>,
+}
+
+impl Registry {
+    /// `count` active agents, all children of agent 1 but itself.
+    pub(crate) fn with_agents(count: u64) -> Self {
+        let agents = (1..=count).map(|id| record(id, u64::from(id > 1))).collect();
+        Self { agents, reports: Vec::new(), grace_seconds: Some(604_800) }
+    }
+
+    /// Return data, or revert data; empty revert data for a function it does not have.
+    fn call(&self, data: &[u8]) -> Result<Vec<u8>, Vec<u8>> {
+        let revert = |reason: &str| Err(Revert::from(reason).abi_encode());
+        let Ok(call) = IAgentRegistryCalls::abi_decode(data) else { return Err(Vec::new()) };
+        let agent = |id: U256| self.agents.get(usize::try_from(id).ok()?.checked_sub(1)?);
+        match call {
+            IAgentRegistryCalls::getAgent(call) => match agent(call.agentId) {
+                Some(record) => Ok(record.abi_encode()),
+                None => revert("Agent not found"),
+            },
+            IAgentRegistryCalls::getAgentByWallet(call) => {
+                match self.agents.iter().find(|agent| agent.agentWallet == call.wallet && agent.status < 2) {
+                    Some(record) => Ok(record.abi_encode()),
+                    None => revert("No agent registered for this wallet"),
+                }
+            }
+            IAgentRegistryCalls::getChildren(call) => {
+                let of = |agent: &&AgentRecord| agent.parentAgentId == call.agentId;
+                Ok(self.agents.iter().filter(of).map(|agent| agent.agentId).collect::<Vec<_>>().abi_encode())
+            }
+            IAgentRegistryCalls::getRevenueHistory(call) => {
+                let of = |report: &&RevenueReport| report.agentId == call.agentId;
+                Ok(self.reports.iter().filter(of).cloned().collect::<Vec<_>>().abi_encode())
+            }
+            IAgentRegistryCalls::nextAgentId(_) => Ok(U256::from(self.agents.len() + 1).abi_encode()),
+            IAgentRegistryCalls::attestationGracePeriod(_) => match self.grace_seconds {
+                Some(seconds) => Ok(U256::from(seconds).abi_encode()),
+                None => Err(Vec::new()),
+            },
+            _ => Err(Vec::new()),
+        }
+    }
+}
+
+pub(crate) fn record(id: u64, parent: u64) -> AgentRecord {
+    AgentRecord {
+        agentId: U256::from(id),
+        creator: Address::repeat_byte(1),
+        haftungsperson: Address::repeat_byte(2),
+        agentWallet: Address::left_padding_from(&id.to_be_bytes()),
+        constitutionHash: B256::repeat_byte(3),
+        capabilityHash: B256::repeat_byte(4),
+        operationalScope: format!("scope {id}"),
+        parentAgentId: U256::from(parent),
+        generation: U256::from(u64::from(parent > 0)),
+        selfModifying: false,
+        registeredAt: NOW - 1_000,
+        lastAttestation: NOW - 1_000,
+        lastRevenueReport: 0,
+        status: 0,
+    }
+}
+
+/// How the node misbehaves. All off by default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Quirks {
+    /// Registry calls an `eth_call` may hold before it runs out of gas.
+    pub(crate) gas_for_calls: Option<usize>,
+    /// Requests a batch may hold.
+    pub(crate) batch_limit: Option<usize>,
+    /// Does not take a block hash as parameter.
+    pub(crate) no_eip1898: bool,
+    /// How often a pinned block is "not found".
+    pub(crate) unknown_blocks: u32,
+    /// Drops all but the first so many answers of a batch.
+    pub(crate) short_batches: Option<usize>,
+    /// A block is mined before every request, even within a batch.
+    pub(crate) mines_within_batches: bool,
+    /// Replies that are HTTP 429 without JSON, before the good ones.
+    pub(crate) busy: u32,
+    /// Multicall3 has no `getLastBlockHash()`.
+    pub(crate) no_tag: bool,
+}
+
+/// A node with one registry; its newest block's number grows as the quirks say.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) registry: Registry,
+    pub(crate) quirks: Quirks,
+    pub(crate) block: u64,
+    /// What was asked, reply by reply: methods and block parameters.
+    pub(crate) log: Vec<Vec<(String, Value)>>,
+}
+
+impl Node {
+    pub(crate) fn new(registry: Registry) -> Self {
+        Self { registry, quirks: Quirks::default(), block: 100, log: Vec::new() }
+    }
+
+    /// Asks `target`, as a host would.
+    pub(crate) fn ask(&mut self, target: &str) -> Result<Result<Value, Error>, RunError> {
+        self.ask_within(target, Limits::default())
+    }
+
+    pub(crate) fn ask_within(
+        &mut self,
+        target: &str,
+        limits: Limits,
+    ) -> Result<Result<Value, Error>, RunError> {
+        let question = Question {
+            endpoint: Endpoint::parse(target).unwrap(),
+            registry: REGISTRY,
+            chain: "http://node".into(),
+            now: Timestamp::from_seconds(NOW),
+        };
+        let answer = run::drive(Run::new(question, CANONICAL_ADDRESS, limits), |batch| self.post(batch))?;
+        Ok(answer.map(|body| serde_json::from_str(&body).unwrap()))
+    }
+
+    /// How many replies the last questions took.
+    pub(crate) fn round_trips(&self) -> usize {
+        self.log.len()
+    }
+
+    pub(crate) fn post(&mut self, batch: &Batch) -> (u16, Vec<u8>) {
+        if self.quirks.busy > 0 {
+            self.quirks.busy -= 1;
+            self.log.push(Vec::new());
+            return (429, b"<html>slow down</html>".to_vec());
+        }
+        let body: Value = serde_json::from_str(&batch.body).unwrap();
+        let requests = body.as_array().cloned().unwrap_or_else(|| vec![body.clone()]);
+        self.log.push(
+            requests.iter().map(|r| (r["method"].as_str().unwrap().into(), r["params"][1].clone())).collect(),
+        );
+        if self.quirks.batch_limit.is_some_and(|limit| requests.len() > limit) {
+            return (
+                200,
+                br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch too large"}}"#
+                    .to_vec(),
+            );
+        }
+        let mut answers: Vec<Value> = requests.iter().map(|request| self.answer(request)).collect();
+        if let Some(kept) = self.quirks.short_batches {
+            answers.truncate(kept.max(1));
+        }
+        let reply = if body.is_array() { Value::from(answers) } else { answers.remove(0) };
+        (200, reply.to_string().into_bytes())
+    }
+
+    fn answer(&mut self, request: &Value) -> Value {
+        self.block += u64::from(self.quirks.mines_within_batches);
+        let outcome = match request["method"].as_str().unwrap() {
+            "eth_getBlockByNumber" => self.number(&request["params"][0]).map(|number| {
+                json!({"number": format!("{number:#x}"), "hash": hash(number).to_string(), "parentHash": hash(number - 1).to_string()})
+            }),
+            "eth_call" => self.number(&request["params"][1]).and_then(|number| {
+                let data = hex::decode(request["params"][0]["data"].as_str().unwrap()).unwrap();
+                self.aggregate(&data, number).map(|data| json!(hex::encode_prefixed(data)))
+            }),
+            method => panic!("unexpected {method}"),
+        };
+        match outcome {
+            Ok(result) => json!({"jsonrpc": "2.0", "id": request["id"], "result": result}),
+            Err(error) => json!({"jsonrpc": "2.0", "id": request["id"], "error": error}),
+        }
+    }
+
+    fn number(&mut self, block: &Value) -> Result<u64, Value> {
+        if block == "latest" {
+            return Ok(self.block);
+        }
+        if block.is_object() && self.quirks.no_eip1898 {
+            return Err(
+                json!({"code": -32602, "message": "invalid argument 1: json: cannot unmarshal object into Go value"}),
+            );
+        }
+        if self.quirks.unknown_blocks > 0 {
+            self.quirks.unknown_blocks -= 1;
+            return Err(json!({"code": -32000, "message": "header not found"}));
+        }
+        match block["blockHash"].as_str() {
+            Some(text) => (1..=self.block).rev().find(|number| hash(*number).to_string() == text),
+            None => u64::from_str_radix(&block.as_str().unwrap()[2..], 16).ok(),
+        }
+        .ok_or(json!({"code": -32000, "message": "header not found"}))
+    }
+
+    fn aggregate(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
+        let Ok(IMulticall3Calls::aggregate3(aggregate)) = IMulticall3Calls::abi_decode(data) else {
+            panic!("not an aggregate3 call");
+        };
+        let registry_calls = aggregate.calls.iter().filter(|call| call.target == REGISTRY).count();
+        if self.quirks.gas_for_calls.is_some_and(|limit| registry_calls > limit) {
+            return Err(json!({"code": -32000, "message": "out of gas"}));
+        }
+        let results: Vec<IMulticall3::Result> =
+            aggregate.calls.iter().map(|call| self.execute(call, number)).collect();
+        Ok(IMulticall3::aggregate3Call::abi_encode_returns(&results))
+    }
+
+    fn execute(&self, call: &IMulticall3::Call3, number: u64) -> IMulticall3::Result {
+        let outcome = match (call.target, self.quirks.no_tag) {
+            (REGISTRY, _) => self.registry.call(&call.callData),
+            (CANONICAL_ADDRESS, false) => Ok(hash(number - 1).abi_encode()),
+            (CANONICAL_ADDRESS, true) => Err(Vec::new()),
+            // No code there.
+            _ => Ok(Vec::new()),
+        };
+        IMulticall3::Result {
+            success: outcome.is_ok(),
+            returnData: Bytes::from(outcome.unwrap_or_else(|data| data)),
+        }
+    }
+}
+
+/// Every block has one.
+pub(crate) fn hash(number: u64) -> B256 {
+    keccak256(number.to_be_bytes())
+}
+
+/// The block parameter that pins a call to a block by its hash.
+pub(crate) fn pinned(number: u64) -> Value {
+    json!({"blockHash": hash(number).to_string()})
+}

@@ -1,0 +1,291 @@
+//! How a run asks: round trips, one block for all reads, and what it makes of nodes that misbehave.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use alloy_primitives::{Address, hex};
+use alloy_sol_types::SolCall;
+use common::{NOW, Node, REGISTRY, Registry, pinned, record};
+use proptest::prelude::*;
+use registry_core::{
+    abi::IAgentRegistry::getAgentCall,
+    agent::Agent,
+    answer::Question,
+    error::Error,
+    multicall::CANONICAL_ADDRESS,
+    route::Endpoint,
+    run::{self, Limits, Reply, Run, RunError, Step},
+    timestamp::Timestamp,
+};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+
+const ONE_ROUND: [&str; 6] = [
+    "/health",
+    "/api/v1/stats",
+    "/api/v1/agents?limit=100",
+    "/api/v1/agent/1",
+    "/api/v1/agent/1/revenue",
+    "/api/v1/kya/0x0000000000000000000000000000000000000001",
+];
+const TWO_ROUNDS: [&str; 5] = [
+    "/api/v1/stats/detailed",
+    "/api/v1/agents?status=Active",
+    "/api/v1/agents/compliance",
+    "/api/v1/revenue/aggregate",
+    "/api/v1/agent/1/lineage",
+];
+
+fn node(agents: u64) -> Node {
+    Node::new(Registry::with_agents(agents))
+}
+
+fn all() -> impl Iterator<Item = &'static str> {
+    ONE_ROUND.into_iter().chain(TWO_ROUNDS)
+}
+
+#[test]
+fn round_trips_are_as_few_as_documented() {
+    for (targets, expected) in [(ONE_ROUND.as_slice(), 1), (TWO_ROUNDS.as_slice(), 2)] {
+        for target in targets {
+            let mut node = node(30);
+            node.ask(target).unwrap().unwrap();
+            assert_eq!(node.round_trips(), expected, "{target}");
+        }
+    }
+}
+
+#[test]
+fn a_thousand_agents_still_take_two_round_trips() {
+    for target in &TWO_ROUNDS[..4] {
+        let mut node = node(1_000);
+        let answer = node.ask(target).unwrap().unwrap();
+        assert_eq!(node.round_trips(), 2, "{target}: {answer}");
+    }
+}
+
+#[test]
+fn lineage_takes_one_round_trip_per_level() {
+    let mut registry = Registry::with_agents(0);
+    registry.agents = (1..=12).map(|id| record(id, id - 1)).collect();
+    let mut node = Node::new(registry);
+    node.ask("/api/v1/agent/1/lineage").unwrap().unwrap();
+    assert_eq!(node.round_trips(), 12);
+}
+
+#[test]
+fn a_question_of_one_round_asks_for_no_header() {
+    let mut node = node(3);
+    node.ask("/api/v1/agent/1").unwrap().unwrap();
+    assert_eq!(node.log, [vec![("eth_call".to_string(), json!("latest"))]]);
+}
+
+#[test]
+fn a_longer_question_reads_everything_at_the_header_it_saw_first() {
+    let mut node = node(300);
+    node.ask("/api/v1/agents/compliance").unwrap().unwrap();
+    assert_eq!(node.log[0].len(), 2, "the header comes along with the first calls");
+    assert!(node.log[1].iter().all(|(_, block)| *block == pinned(100)), "{:?}", node.log[1]);
+}
+
+#[test]
+fn a_block_between_header_and_first_calls_costs_a_round_trip_and_no_consistency() {
+    let mut node = node(30);
+    node.quirks.mines_within_batches = true;
+    node.ask("/api/v1/agents/compliance").unwrap().unwrap();
+    assert_eq!(node.round_trips(), 3);
+    let pin = pinned(101);
+    assert!(node.log[1..].iter().flatten().all(|(_, block)| *block == pin), "{:?}", node.log);
+}
+
+#[test]
+fn a_node_without_eip_1898_is_read_by_number() {
+    let mut node = node(30);
+    node.quirks.no_eip1898 = true;
+    let answer = node.ask("/api/v1/agents/compliance").unwrap().unwrap();
+    assert_eq!(answer["total"], 30);
+    assert_eq!(node.log.last().unwrap()[0].1, json!("0x64"));
+}
+
+#[test]
+fn a_block_the_node_does_not_have_yet_is_asked_for_again_then_pinned_further_back() {
+    for (unknown, last_pin) in [(1, 100), (2, 98)] {
+        let mut node = node(30);
+        node.quirks.unknown_blocks = unknown;
+        let answer = node.ask("/api/v1/agents/compliance").unwrap().unwrap();
+        assert_eq!(answer["total"], 30);
+        assert_eq!(node.log.last().unwrap()[0].1, pinned(last_pin));
+    }
+    let mut node = node(30);
+    node.quirks.unknown_blocks = u32::MAX;
+    assert_eq!(node.ask("/api/v1/agents/compliance").unwrap_err(), RunError::BlockUnavailable);
+}
+
+#[test]
+fn a_chunk_that_runs_out_of_gas_is_split_until_it_fits() {
+    let expected = node(300).ask("/api/v1/agents/compliance").unwrap();
+    let mut node = node(300);
+    node.quirks.gas_for_calls = Some(9);
+    assert_eq!(node.ask("/api/v1/agents/compliance").unwrap(), expected);
+}
+
+#[test]
+fn a_call_too_heavy_even_alone_ends_the_run() {
+    let mut node = node(3);
+    node.quirks.gas_for_calls = Some(0);
+    let error = node.ask("/api/v1/stats").unwrap_err();
+    assert!(matches!(&error, RunError::Node { message, .. } if message == "out of gas"), "{error:?}");
+}
+
+#[test]
+fn a_registry_without_a_grace_period_has_seven_days() {
+    let mut node = node(3);
+    node.registry.grace_seconds = None;
+    for (age, current) in [(604_800, true), (604_801, false)] {
+        node.registry.agents[0].lastAttestation = NOW - age;
+        let answer = node.ask("/api/v1/agent/1").unwrap().unwrap();
+        assert_eq!(answer["compliance"]["attestationCurrent"], current);
+    }
+}
+
+#[test]
+fn short_and_refused_batches_are_asked_again_for_what_is_missing() {
+    let limits = Limits { rounds: 2_000, ..Limits::default() };
+    for target in TWO_ROUNDS {
+        let expected = node(500).ask(target).unwrap();
+        let mut short = node(500);
+        short.quirks.short_batches = Some(2);
+        assert_eq!(short.ask_within(target, limits).unwrap(), expected, "{target}");
+        let mut single = node(500);
+        single.quirks.batch_limit = Some(1);
+        assert_eq!(single.ask_within(target, limits).unwrap(), expected, "{target}");
+    }
+}
+
+#[test]
+fn a_busy_node_is_asked_again_a_little_later_and_not_forever() {
+    let mut patient = node(3);
+    patient.quirks.busy = 2;
+    assert!(patient.ask("/api/v1/stats").unwrap().is_ok());
+    let mut refused = node(3);
+    refused.quirks.busy = 3;
+    assert_eq!(refused.ask("/api/v1/stats").unwrap_err(), RunError::Http(429));
+
+    let question = question("/api/v1/stats");
+    let mut run = Run::new(question, CANONICAL_ADDRESS, Limits::default());
+    let delays = [0, 100, 400].map(|_| {
+        let Ok(Step::Send(batch)) = run.step() else { panic!("not done") };
+        let _ = run.feed(Reply { status: 503, body: b"" });
+        batch.delay_ms
+    });
+    assert_eq!(delays, [0, 100, 400]);
+}
+
+#[test]
+fn without_multicall3_or_registry_the_error_names_the_address() {
+    let mut run = Run::new(question("/api/v1/stats"), CANONICAL_ADDRESS, Limits::default());
+    assert!(matches!(run.step(), Ok(Step::Send(_))));
+    let error = run.feed(Reply { status: 200, body: br#"{"id":1,"result":"0x"}"# }).unwrap_err();
+    assert_eq!(error, RunError::NoMulticall(CANONICAL_ADDRESS));
+
+    let mut elsewhere = question("/api/v1/stats");
+    elsewhere.registry = Address::ZERO;
+    let mut node = node(0);
+    let run = Run::new(elsewhere, CANONICAL_ADDRESS, Limits::default());
+    let error = run::drive(run, |batch| node.post(batch)).unwrap_err();
+    assert_eq!(error, RunError::NoContract(Address::ZERO));
+}
+
+#[test]
+fn an_unknown_status_is_an_error_and_not_a_guess() {
+    let mut node = node(2);
+    node.registry.agents[1].status = 4;
+    for target in
+        ["/api/v1/agent/2", "/api/v1/agents", "/api/v1/agents/compliance", "/api/v1/agent/1/lineage"]
+    {
+        assert!(matches!(node.ask(target).unwrap(), Err(Error::UnknownStatus(_))), "{target}");
+    }
+}
+
+fn question(target: &str) -> Question {
+    Question {
+        endpoint: Endpoint::parse(target).unwrap(),
+        registry: REGISTRY,
+        chain: String::new(),
+        now: Timestamp::from_seconds(NOW),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_mix_of_quirks_changes_an_answer(
+        which in 0usize..11,
+        gas_for_calls in prop::option::of(2usize..40),
+        batch_limit in prop::option::of(1usize..4),
+        short_batches in prop::option::of(1usize..4),
+        (no_eip1898, no_tag) in (any::<bool>(), any::<bool>()).prop_filter("a tag is what makes numbers safe", |(a, b)| !(*a && *b)),
+        unknown_blocks in 0u32..3,
+        busy in 0u32..2,
+    ) {
+        let target = all().nth(which).unwrap();
+        let expected = node(150).ask(target).unwrap();
+        let mut node = node(150);
+        node.quirks = common::Quirks {
+            gas_for_calls, batch_limit, no_eip1898, unknown_blocks, short_batches, mines_within_batches: false, busy, no_tag,
+        };
+        let limits = Limits { rounds: 5_000, ..Limits::default() };
+        prop_assert_eq!(node.ask_within(target, limits).unwrap(), expected, "{}", target);
+    }
+
+    #[test]
+    fn any_replies_end_the_run_within_its_limits(
+        which in 0usize..11,
+        replies in prop::collection::vec((200u16..600, prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..60),
+            r#"\[?\{"id":[01],"(result":("0x"|"0x00"|null|\{\})|error":\{"code":-3[0-9]{4},"message":"(header not found|out of gas|timeout|x)"\})\}\]?"#
+                .prop_map(String::into_bytes),
+        ]), 1..8),
+    ) {
+        let mut replies = replies.iter().cycle();
+        let mut sent = 0;
+        let run = Run::new(question(all().nth(which).unwrap()), CANONICAL_ADDRESS, Limits::default());
+        let outcome = run::drive(run, |_| {
+            sent += 1;
+            replies.next().cloned().unwrap()
+        });
+        prop_assert!(outcome.is_err());
+        prop_assert!(sent <= Limits::default().rounds);
+    }
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    #[serde(rename = "returnData")]
+    return_data: String,
+    agent: BTreeMap<String, Box<RawValue>>,
+}
+
+#[test]
+fn records_decode_to_the_documented_json() {
+    let vectors: Vec<Vector> = serde_json::from_str(include_str!("vectors/agent_records.json")).unwrap();
+    assert!(!vectors.is_empty());
+    for Vector { return_data, agent: expected } in vectors {
+        let data = hex::decode(return_data).unwrap();
+        let agent = Agent::try_from(getAgentCall::abi_decode_returns(&data).unwrap()).unwrap();
+        let written = serde_json::to_string(&agent).unwrap();
+        let written: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&written).unwrap();
+        assert_eq!(written.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        for (field, expected) in &expected {
+            // Numbers are compared as text: parsed, those beyond 2^64 would lose the digits in question.
+            let (expected, written) = (expected.get(), written[field].get());
+            let meaning = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+            assert!(
+                written == expected || meaning(written).is_string() && meaning(written) == meaning(expected),
+                "{field}: {written}, not {expected}"
+            );
+        }
+    }
+}
