@@ -1,0 +1,82 @@
+//! `cargo xtask test`: all that is checked, in the order in which it is cheap to fail.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::run::{cargo, command, node_tool, root, run};
+use crate::setup::WORKER_TARGET;
+use crate::summary::{Summary, Tally, count};
+use crate::{build, purity, setup};
+
+/// Runs everything; fails if anything did.
+pub(crate) fn run_all() -> Result<ExitCode> {
+    setup::setup()?;
+    let mut summary = Summary::default();
+    summary.step("formatting", || check(cargo().args(["fmt", "--all", "--check"])));
+    summary.step("clippy", || check(cargo().args(["clippy", "--all-targets", "--", "-D", "warnings"])));
+    summary.step("clippy, Worker", || {
+        check(cargo().args(["clippy", "-p", "edge-api", "--target", WORKER_TARGET, "--", "-D", "warnings"]))
+    });
+    summary.step("purity of the core", || purity::check().map(|()| Tally::CHECK));
+    summary.step("build of contracts and Worker, size", || build::build().map(|()| Tally::CHECK));
+    summary.step("wrangler deploy --dry-run", dry_run);
+    summary.step("contracts", || {
+        count(command(node_tool("forge")).args(["test"]).current_dir(root().join("contracts")))
+    });
+
+    // One selection of packages throughout: another one would have other features, and compile everything again.
+    summary.step("compiling the tests", || check(cargo().args(["test", "--no-run"])));
+    summary.step("unit and property tests", || {
+        let mut tests = cargo();
+        tests.args(["test", "--no-fail-fast", "--lib", "--bins"]);
+        for package in ["core", "relayer-daemon", "xtask"] {
+            for name in integration_tests(&root().join(package))? {
+                tests.args(["--test", &name]);
+            }
+        }
+        count(&mut tests)
+    });
+    summary.step("examples in the documentation", || count(cargo().args(["test", "--doc"])));
+    for name in integration_tests(&root().join("tests"))? {
+        summary.step(&format!("end to end: {name}"), || {
+            count(cargo().args(["test", "--no-fail-fast", "--test", &name]))
+        });
+    }
+    Ok(summary.finish())
+}
+
+fn check(program: &mut std::process::Command) -> Result<Tally> {
+    run(program).map(|()| Tally::CHECK)
+}
+
+/// What a deployment would upload, without an account.
+fn dry_run() -> Result<Tally> {
+    let outdir = root().join("target/xtask/dry-run");
+    check(
+        command(node_tool("wrangler"))
+            .args(["deploy", "--dry-run", "--outdir"])
+            .arg(outdir)
+            .env("CI", "true")
+            .env("WRANGLER_SEND_METRICS", "false"),
+    )
+}
+
+/// The integration tests of a package, by name.
+fn integration_tests(package: &Path) -> Result<Vec<String>> {
+    let directory = package.join("tests");
+    if !directory.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let is_test =
+            path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").is_file();
+        names.extend(path.file_stem().filter(|_| is_test).map(|stem| stem.to_string_lossy().into_owned()));
+    }
+    names.sort();
+    Ok(names)
+}
