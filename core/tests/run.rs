@@ -1,4 +1,5 @@
 //! How a run asks: round trips, one block for all reads, and what it makes of nodes that misbehave.
+#![allow(clippy::unwrap_used, clippy::panic)] // a test's helpers may fail a test
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! A node for tests: answers JSON-RPC bodies from a plain registry, and misbehaves on demand.
 #![allow(dead_code)] // each test binary uses its part
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex, keccak256};
 use alloy_sol_types::{Revert, SolCall, SolError, SolInterface, SolValue};
