@@ -12,6 +12,9 @@ interface Vm {
     function deal(address account, uint256 wei_) external;
     function etch(address account, bytes calldata code) external;
     function store(address account, bytes32 slot, bytes32 value) external;
+    function cool(address account) external;
+    function snapshotState() external returns (uint256 id);
+    function revertToState(uint256 id) external returns (bool);
     function setBlockhash(uint256 blockNumber, bytes32 hash) external;
 
     // Expectations of the next call.
