@@ -13,6 +13,7 @@
 
 pub mod anvil;
 pub mod chain;
+pub mod client;
 pub mod deploy;
 pub mod fault;
 pub mod http;
@@ -21,3 +22,4 @@ pub mod proxy;
 pub mod repo;
 pub mod seed;
 pub mod story;
+pub mod worker;

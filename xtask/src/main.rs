@@ -23,7 +23,7 @@ cargo xtask <command>
   setup                          install what is missing: the wasm target, the Node tools, wasm-bindgen, worker-build
   build                          compile the contracts and the Worker, where anything changed; print the Worker's size
   dev                            a local chain with agents to look at, and the Worker on port 3000; Ctrl-C ends it
-  test                           everything that is checked, with a summary at the end
+  test [WORD...]                 everything that is checked, with a summary at the end; with words, the steps named so
   deploy-contracts --rpc-url URL deploy forwarder and registry; the key is read from DEPLOYER_KEY
 ";
 
@@ -47,7 +47,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
         ("setup", []) => setup::setup()?,
         ("build", []) => build::build()?,
         ("dev", []) => devnet::dev()?,
-        ("test", []) => return suite::run_all(),
+        ("test", _) => return suite::run_all(rest),
         ("deploy-contracts", _) => devnet::deploy_contracts(rest)?,
         ("help" | "--help" | "-h", _) => print!("{USAGE}"),
         _ => bail!("unknown: {}\n\n{USAGE}", arguments.join(" ")),

@@ -37,14 +37,23 @@ struct Row {
 }
 
 /// The steps so far.
-#[derive(Default)]
 pub(crate) struct Summary {
     rows: Vec<Row>,
+    /// Steps whose name contains none of these are left out; without any, all run.
+    only: Vec<String>,
 }
 
 impl Summary {
+    /// Nothing has run yet.
+    pub(crate) fn new(only: &[String]) -> Self {
+        Self { rows: Vec::new(), only: only.to_vec() }
+    }
+
     /// Runs a step and notes how it ended. The steps after it run in any case: one failure shall not hide another.
     pub(crate) fn step(&mut self, name: &str, step: impl FnOnce() -> Result<Tally>) {
+        if !self.only.is_empty() && !self.only.iter().any(|word| name.contains(word)) {
+            return;
+        }
         println!("\n=== {name}");
         let started = Instant::now();
         let tally = step().unwrap_or_else(|error| {

@@ -1,0 +1,100 @@
+//! All of registry-core in a module that has nothing but it: no standard library, no host.
+//!
+//! `cargo xtask test` builds it for a target without `std` and fails if the module imports anything. Each export drives a
+//! part of the core on bytes the linker cannot know, so that nothing of it can be left out.
+
+#![cfg_attr(target_arch = "wasm32", no_std)]
+#![allow(unsafe_code, reason = "an export needs `unsafe(no_mangle)`; no other unsafe code is here")]
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use alloy_primitives::Address;
+use registry_core::answer::Question;
+use registry_core::forward::{Rules, SignedRequest, domain};
+use registry_core::route::Endpoint;
+use registry_core::run::{Limits, Reply, Run, Step};
+use registry_core::timestamp::Timestamp;
+use registry_core::window::{Limit, Tally};
+
+#[cfg(target_arch = "wasm32")]
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
+#[cfg(target_arch = "wasm32")]
+#[panic_handler]
+fn on_panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    core::arch::wasm32::unreachable()
+}
+
+const SIZE: usize = 64 * 1024;
+
+/// The arguments of the other exports, byte by byte.
+static INPUT: [AtomicU8; SIZE] = [const { AtomicU8::new(0) }; SIZE];
+
+/// Writes one byte of the input.
+#[unsafe(no_mangle)]
+pub extern "C" fn put(index: usize, byte: u8) {
+    if let Some(place) = INPUT.get(index) {
+        place.store(byte, Ordering::Relaxed);
+    }
+}
+
+fn input(length: usize) -> Vec<u8> {
+    INPUT.iter().take(length).map(|byte| byte.load(Ordering::Relaxed)).collect()
+}
+
+/// Answers a question of the read API. The input is a request target and the node's replies, a zero byte after each.
+/// Gives the body's length, or the error's status, or 0 when the replies do not answer it.
+#[unsafe(no_mangle)]
+pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
+    let input = input(length);
+    let mut parts = input.split(|byte| *byte == 0);
+    let target = core::str::from_utf8(parts.next().unwrap_or_default()).unwrap_or_default();
+    let endpoint = match Endpoint::parse(target) {
+        Ok(endpoint) => endpoint,
+        Err(error) => return error.body().len() + usize::from(error.status()),
+    };
+    let canonical = endpoint.canonical();
+    let question = Question {
+        endpoint,
+        registry: Address::ZERO,
+        chain: canonical,
+        now: Timestamp::from_millis(now_millis),
+    };
+    let mut run = Run::new(question, Address::ZERO, Limits::default());
+    loop {
+        match run.step() {
+            Ok(Step::Done(Ok(body))) => return body.len(),
+            Ok(Step::Done(Err(error))) => return error.status().into(),
+            Ok(Step::Send(batch)) => {
+                let Some(body) = parts.next() else { return 0 };
+                let status = if batch.body.is_empty() { 500 } else { 200 };
+                if run.feed(Reply { status, body }).is_err() {
+                    return 0;
+                }
+            }
+            Err(error) => return registry_core::error::Error::from(error).status().into(),
+        }
+    }
+}
+
+/// Judges a signed request: the input is its JSON. Gives 0 for a good one, the refusal's status for another, 1 for what is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn forward(length: usize, chain_id: u64, now_seconds: u64) -> u32 {
+    let Ok(signed) = SignedRequest::from_json(&input(length)) else { return 1 };
+    let rules = Rules { registry: signed.request.to, max_gas: 1_000_000 };
+    match rules.check(&signed, &domain(chain_id, signed.request.from), now_seconds) {
+        Ok(()) => 0,
+        Err(refusal) => refusal.status().into(),
+    }
+}
+
+/// Charges one client; gives what remains to it, or -1 where there is no limit.
+#[unsafe(no_mangle)]
+pub extern "C" fn window(requests: u32, window_seconds: u64, now_seconds: u64) -> i64 {
+    let limit = Limit { requests, window_seconds };
+    limit.charge(&mut Tally::default(), now_seconds).map_or(-1, |verdict| verdict.remaining.into())
+}

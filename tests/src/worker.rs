@@ -1,0 +1,101 @@
+//! The real Worker in the real runtime: `wrangler dev`, from the repository's own `wrangler.toml`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use alloy::primitives::Address;
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::process::{Process, Spawn};
+use crate::repo;
+
+/// How long wrangler may take to serve, a build of the Worker included.
+const START: Duration = Duration::from_secs(300);
+
+/// What to start.
+#[derive(Debug, Clone, Default)]
+pub struct WorkerOptions {
+    /// The port; 0 is any free one.
+    pub port: u16,
+    /// Settings of the Worker, as `wrangler.toml` and the README name them.
+    pub vars: Vec<(&'static str, String)>,
+    /// Where wrangler's output is kept.
+    pub log: Option<PathBuf>,
+}
+
+impl WorkerOptions {
+    /// A Worker for this chain and registry, without a rate limit.
+    pub fn new(rpc_url: &str, registry: Address) -> Self {
+        Self::default()
+            .var("RPC_URL", rpc_url)
+            .var("REGISTRY_ADDRESS", registry)
+            .var("RATE_LIMIT_PER_MINUTE", 0)
+    }
+
+    /// Sets one setting, in place of an earlier value.
+    pub fn var(mut self, name: &'static str, value: impl std::fmt::Display) -> Self {
+        self.vars.retain(|(known, _)| *known != name);
+        self.vars.push((name, value.to_string()));
+        self
+    }
+}
+
+/// A running Worker with a cache and KV store of its own, empty at the start.
+#[derive(Debug)]
+pub struct Worker {
+    process: Process,
+    url: String,
+    _state: TempDir,
+}
+
+impl Worker {
+    /// Starts wrangler and waits until the Worker answers.
+    ///
+    /// # Errors
+    /// When wrangler is not installed, or ends before the Worker answers: a failed build, a taken port.
+    pub async fn start(options: WorkerOptions) -> Result<Self> {
+        let state = TempDir::new()?;
+        let mut spawn = Spawn::new("wrangler", repo::node_tool("wrangler")?)
+            .dir(repo::root())
+            .args(["dev", "--ip", "127.0.0.1", "--inspector-port", "0"])
+            .args(["--port", &options.port.to_string()])
+            .args(["--persist-to".as_ref(), state.path().as_os_str()])
+            .env("CI", "true")
+            .env("WRANGLER_SEND_METRICS", "false")
+            .env("WRANGLER_LOG_PATH", state.path().join("logs"))
+            .env("WRANGLER_REGISTRY_PATH", state.path().join("registry"));
+        for (name, value) in &options.vars {
+            spawn = spawn.args(["--var", &format!("{name}:{value}")]);
+        }
+        if let Some(log) = &options.log {
+            spawn = spawn.log(log);
+        }
+        let mut process = spawn.start()?;
+        let url = process
+            .until("ready", START, async |log| {
+                let (_, rest) = log.split_once("Ready on ")?;
+                let (url, _) = rest.split_once('\n')?;
+                Some(url.trim().to_owned())
+            })
+            .await
+            .context("the Worker does not start")?;
+        Ok(Self { process, url, _state: state })
+    }
+
+    /// The Worker's address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A client of the Worker.
+    pub fn client(&self) -> Client {
+        Client::new(&self.url)
+    }
+
+    /// What wrangler and the Worker have printed.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+}
