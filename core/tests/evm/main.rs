@@ -1,0 +1,101 @@
+//! The read API against the real contracts' bytecode in an in-process EVM, compared with a plain model after
+//! random registry operations.
+//!
+//! 1. Every write does what the model says, or reverts with the message the model says.
+//! 2. Every endpoint's answer is the model's, whatever the registry holds.
+//!
+//! Needs the compiled contracts: `cargo xtask build`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod chain;
+mod model;
+
+use alloy_primitives::{Address, U256};
+use chain::Chain;
+use model::{Model, Op, WALLETS};
+use proptest::prelude::*;
+use registry_core::{
+    answer::Question,
+    error::Error,
+    multicall::CANONICAL_ADDRESS,
+    route::Endpoint,
+    run::{self, Limits, Run},
+    timestamp::Timestamp,
+};
+use serde_json::Value;
+
+fn op() -> impl Strategy<Value = Op> {
+    // Small numbers, so that operations meet: few wallets, few actors, ids around those there are.
+    let (id, actor) = (0u64..9, 0usize..5);
+    prop_oneof![
+        6 => (actor.clone(), 0usize..WALLETS, 0u64..9, any::<bool>(), "[a-zé🤖\"\\\\]{0,40}").prop_map(
+            |(by, wallet, parent, self_modifying, scope)| Op::Register { by, wallet, parent, self_modifying, scope }
+        ),
+        2 => (actor.clone(), id.clone()).prop_map(|(by, id)| Op::Attest { by, id }),
+        3 => (actor.clone(), id.clone(), any::<u64>(), 0usize..3, 0usize..3)
+            .prop_map(|(by, id, amount, currency, category)| Op::Report { by, id, amount, currency, category }),
+        1 => (actor.clone(), id.clone()).prop_map(|(by, id)| Op::Suspend { by, id }),
+        1 => (actor.clone(), id.clone()).prop_map(|(by, id)| Op::Revoke { by, id }),
+        1 => (actor.clone(), id.clone()).prop_map(|(by, id)| Op::Reactivate { by, id }),
+        1 => (actor, id).prop_map(|(by, id)| Op::Terminate { by, id }),
+        2 => prop_oneof![Just(302_400), Just(604_800), Just(604_801), 1u64..100_000].prop_map(Op::Wait),
+    ]
+}
+
+fn ask(chain: &mut Chain, target: &str) -> Result<Value, Error> {
+    let question = Question {
+        endpoint: Endpoint::parse(target).unwrap(),
+        registry: chain.registry,
+        chain: "http://evm".into(),
+        now: Timestamp::from_seconds(chain.now),
+    };
+    let run = Run::new(question, CANONICAL_ADDRESS, Limits::default());
+    let body = run::drive(run, |batch| chain.post(batch)).unwrap()?;
+    Ok(serde_json::from_str(&body).unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_answer_is_the_models_after_any_operations(ops in prop::collection::vec(op(), 1..60)) {
+        let (mut chain, mut model) = (Chain::deploy(), Model::default());
+        for op in &ops {
+            let expected = model.apply(op, chain.now);
+            prop_assert_eq!(chain.apply(op), expected, "{:?}", op);
+        }
+        for target in model.questions() {
+            let (answer, expected) = (ask(&mut chain, &target), model.answer(&target, chain.now));
+            match (answer, expected) {
+                (Ok(answer), Some(expected)) => prop_assert_eq!(model::plain_times(answer), expected, "{}", target),
+                (Err(Error::AgentNotFound(_)), None) => {}
+                (answer, expected) => prop_assert!(false, "{target}: {answer:?}, not {expected:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_contracts_own_compliance_agrees_to_the_second() {
+    use alloy_sol_types::SolCall;
+    use registry_core::abi::IAgentRegistry::{complianceStatusCall, isRegisteredAndCompliantCall};
+    let (mut chain, mut model) = (Chain::deploy(), Model::default());
+    let register = Op::Register { by: 1, wallet: 0, parent: 0, self_modifying: false, scope: String::new() };
+    assert_eq!(chain.apply(&register), model.apply(&register, chain.now));
+    for wait in [604_799, 1, 1] {
+        chain.apply(&Op::Wait(wait)).unwrap();
+        let answer = ask(&mut chain, "/api/v1/agent/1").unwrap();
+        let status = chain
+            .call(chain.registry, &complianceStatusCall { agentId: U256::from(1) }.abi_encode())
+            .unwrap();
+        let status = complianceStatusCall::abi_decode_returns(&status).unwrap();
+        assert_eq!(answer["compliance"]["attestationCurrent"], status.attestationCurrent);
+        assert_eq!(answer["compliance"]["secondsSinceAttestation"], status.secondsSinceAttestation);
+        let wallet: Address = model::wallet(0);
+        let compliant =
+            chain.call(chain.registry, &isRegisteredAndCompliantCall { agentWallet: wallet }.abi_encode());
+        let compliant = isRegisteredAndCompliantCall::abi_decode_returns(&compliant.unwrap()).unwrap();
+        assert_eq!(ask(&mut chain, &format!("/api/v1/kya/{wallet}")).unwrap()["isCompliant"], compliant);
+    }
+    assert_eq!(ask(&mut chain, "/api/v1/agent/1").unwrap()["compliance"]["attestationCurrent"], false);
+}
