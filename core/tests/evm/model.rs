@@ -395,7 +395,7 @@ fn unix_seconds(text: &str) -> Option<u64> {
     let numbers: Vec<u64> =
         text.split(['-', 'T', ':']).map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let &[year, month, day, hour, minute, second] = numbers.as_slice() else { return None };
-    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let months = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let days = (1970..year).map(|year| 365 + u64::from(leap(year))).sum::<u64>()
         + months[..month as usize - 1].iter().sum::<u64>()
