@@ -122,7 +122,7 @@ impl Chain {
             self.node.mine(1).await?;
 
             let client = self.node.provider.client();
-            let mut batch = BatchRequest::new(&client);
+            let mut batch = BatchRequest::new(client);
             let mut receipts = Vec::with_capacity(hashes.len());
             for hash in hashes {
                 receipts.push(batch.add_call::<_, Value>("eth_getTransactionReceipt", &json!([hash]))?);

@@ -9,11 +9,12 @@ use alloy::primitives::{Address, Bytes, address};
 use alloy::providers::{Provider, ProviderBuilder};
 use alloy::rpc::types::TransactionRequest;
 use alloy::signers::local::PrivateKeySigner;
-use alloy::sol_types::SolValue as _;
+use alloy::sol_types::{SolCall as _, SolValue as _};
 use anyhow::{Context as _, Result, bail};
 use registry_core::abi::IAgentRegistry;
 
 use crate::http;
+use crate::process::eventually;
 use crate::repo::Artifact;
 
 /// Where Multicall3 lies on more than 250 chains.
@@ -44,12 +45,13 @@ pub async fn deploy(rpc_url: &str, key: PrivateKeySigner) -> Result<Deployment> 
     let forwarder = create(&provider, "Forwarder", &[]).await?;
     let registry = create(&provider, "AgentRegistry", &forwarder.abi_encode()).await?;
 
-    let question =
-        alloy::sol_types::SolCall::abi_encode(&IAgentRegistry::isTrustedForwarderCall { forwarder });
-    let answer = provider.call(TransactionRequest::default().to(registry).input(question.into())).await?;
-    if answer.last() != Some(&1) {
-        bail!("the registry at {registry} does not trust the forwarder at {forwarder}");
-    }
+    // A load balancer may ask a node that has not seen the block yet.
+    let question = Bytes::from(IAgentRegistry::isTrustedForwarderCall { forwarder }.abi_encode());
+    let request = TransactionRequest::default().to(registry).input(question.into());
+    eventually("trusted by the registry", RECEIPT, async || {
+        provider.call(request.clone()).await.ok().filter(|answer| answer.last() == Some(&1))
+    })
+    .await?;
     Ok(Deployment { registry, forwarder })
 }
 

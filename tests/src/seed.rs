@@ -90,11 +90,11 @@ pub async fn many(chain: &Chain, count: u64) -> Result<()> {
         ));
     }
     for id in first..first + count {
-        if id % 4 == 0 {
+        if id.is_multiple_of(4) {
             let report = report(id, id * 100, "EUR", "fees", now);
             writes.push(Write::new(operator(id), &report));
         }
-        if id % 10 == 0 {
+        if id.is_multiple_of(10) {
             let suspend = IAgentRegistry::suspendAgentCall {
                 agentId: U256::from(id),
                 reason: "every tenth".to_owned(),
@@ -184,7 +184,7 @@ fn registration(id: u64, wallet: Address, scope: &str, parent: u64) -> Write {
         capabilityHash: document("capabilities"),
         operationalScope: scope.to_owned(),
         parentAgentId: U256::from(parent),
-        selfModifying: id % 3 == 0,
+        selfModifying: id.is_multiple_of(3),
     };
     Write::new(operator(id), &call)
 }

@@ -94,8 +94,8 @@ impl Worker {
         Client::new(&self.url)
     }
 
-    /// What wrangler and the Worker have printed.
-    pub fn log(&self) -> String {
-        self.process.log()
+    /// The process behind the Worker, for its log.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
     }
 }

@@ -10,10 +10,10 @@ use crate::run::{cargo, command, root, run};
 use crate::{build, setup};
 
 /// Everything up, until Ctrl-C.
-pub(crate) fn dev() -> Result<()> {
+pub(crate) fn dev(arguments: &[String]) -> Result<()> {
     setup::setup()?;
     build::build()?;
-    become_devnet(&["dev".to_owned()])
+    become_devnet(&[&["dev".to_owned()], arguments].concat())
 }
 
 /// Deploys to the chain behind `--rpc-url`.

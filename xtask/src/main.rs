@@ -46,7 +46,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
     match (command.as_str(), rest) {
         ("setup", []) => setup::setup()?,
         ("build", []) => build::build()?,
-        ("dev", []) => devnet::dev()?,
+        ("dev", _) => devnet::dev(rest)?,
         ("test", _) => return suite::run_all(rest),
         ("deploy-contracts", _) => devnet::deploy_contracts(rest)?,
         ("help" | "--help" | "-h", _) => print!("{USAGE}"),

@@ -82,6 +82,12 @@ fn node_modules() -> Result<()> {
     if stamp.is_current() {
         return Ok(());
     }
+    // Somebody may have run npm by hand.
+    let time = |path: PathBuf| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let installed = time(modules.join(".package-lock.json"));
+    if installed.is_some() && installed >= time(root().join("package-lock.json")) {
+        return stamp.set();
+    }
     run(command("npm").args(["ci", "--no-audit", "--no-fund"]))?;
     stamp.set()
 }

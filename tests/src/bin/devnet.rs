@@ -1,0 +1,207 @@
+//! What `cargo xtask dev` and `cargo xtask deploy-contracts` become: a local chain with the whole service on it, and the
+//! deployment to any other chain.
+//!
+//! Everything it starts is a [`Process`](e2e::process::Process) inside one future. Ctrl-C drops that future, and with
+//! it all that was started.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use alloy::providers::Provider as _;
+use alloy::signers::local::PrivateKeySigner;
+use anyhow::{Context as _, Result, bail};
+use e2e::anvil::{AnvilOptions, connect};
+use e2e::chain::Chain;
+use e2e::deploy::{MULTICALL3, deploy};
+use e2e::process::Process;
+use e2e::repo;
+use e2e::seed::{self, Showcase};
+use e2e::story::BUSY;
+use e2e::worker::{Worker, WorkerOptions};
+use tokio::signal::unix::{SignalKind, signal};
+
+const DEV_USAGE: &str =
+    "usage: cargo xtask dev [--chain-port PORT] [--worker-port PORT]; port 0 is any free one";
+
+/// Where `dev` listens.
+struct Ports {
+    chain: u16,
+    worker: u16,
+}
+
+impl Ports {
+    fn parse(mut arguments: &[&str]) -> Result<Self> {
+        let mut ports = Self { chain: 8545, worker: 3000 };
+        while let [name, value, rest @ ..] = arguments {
+            let port = value.parse().with_context(|| format!("{name}: {value} is no port"))?;
+            match *name {
+                "--chain-port" => ports.chain = port,
+                "--worker-port" => ports.worker = port,
+                _ => bail!("{DEV_USAGE}"),
+            }
+            arguments = rest;
+        }
+        if arguments.is_empty() { Ok(ports) } else { bail!("{DEV_USAGE}") }
+    }
+
+    /// Names the first port that somebody else holds.
+    fn check(&self) -> Result<()> {
+        for (port, what) in [(self.chain, "chain"), (self.worker, "worker")] {
+            if TcpListener::bind(("127.0.0.1", port)).is_err() {
+                bail!("port {port} is taken: end what listens there, or choose another with --{what}-port");
+            }
+        }
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments.as_slice() {
+        ["dev", options @ ..] => match Ports::parse(options) {
+            Ok(ports) => until_stopped(dev(ports)).await,
+            Err(error) => Err(error),
+        },
+        ["deploy-contracts", "--rpc-url", url] => until_stopped(deploy_contracts(url)).await,
+        ["deploy-contracts", ..] => Err(anyhow::anyhow!("usage: cargo xtask deploy-contracts --rpc-url URL")),
+        _ => Err(anyhow::anyhow!(
+            "this program is started by `cargo xtask dev` and `cargo xtask deploy-contracts`"
+        )),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs `work` until it is done or this process is told to stop. Either way all it started is stopped on return.
+async fn until_stopped(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::select! {
+        outcome = work => outcome,
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+        _ = hangup.recv() => Ok(()),
+    }
+}
+
+async fn dev(ports: Ports) -> Result<()> {
+    ports.check()?;
+    let logs = repo::root().join("target/dev");
+    std::fs::create_dir_all(&logs)?;
+    let log = |name: &str| -> PathBuf { logs.join(name) };
+
+    let progress = Progress::begin("chain and contracts");
+    let mut chain = Chain::start(AnvilOptions {
+        port: ports.chain,
+        genesis_time: Some(seed::showcase_genesis()),
+        log: Some(log("chain.log")),
+        ..AnvilOptions::default()
+    })
+    .await?;
+    progress.done();
+
+    let progress = Progress::begin("agents");
+    let showcase = seed::showcase(&chain).await?;
+    progress.done();
+
+    let progress = Progress::begin("Worker");
+    let options =
+        WorkerOptions { port: ports.worker, log: Some(log("worker.log")), ..WorkerOptions::default() }
+            .var("RPC_URL", chain.node.url())
+            .var("REGISTRY_ADDRESS", chain.contracts.registry);
+    let mut worker = Worker::start(options).await?;
+    progress.done();
+
+    print!("{}", introduction(&chain, &worker, &showcase, &logs));
+    watch(&mut [("the chain", chain.node.process()), ("the Worker", worker.process())]).await
+}
+
+/// Returns when one of the processes ends, which none of them should.
+async fn watch(processes: &mut [(&str, &mut Process)]) -> Result<()> {
+    loop {
+        for (name, process) in processes.iter_mut() {
+            if let Some(status) = process.exit_status()? {
+                bail!("{name} ended by itself ({status}); its last lines:\n{}", process.log_tail());
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+fn introduction(chain: &Chain, worker: &Worker, showcase: &Showcase, logs: &std::path::Path) -> String {
+    let api = format!("{}/api/v1", worker.url());
+    format!(
+        "
+chain      {chain_url} (id 31337, anvil's well-known keys)
+registry   {registry}
+forwarder  {forwarder}
+read API   {worker_url}
+logs       {logs}
+
+{total} agents are registered. Try:
+
+  curl {api}/stats/detailed
+  curl {api}/agent/{suspended}
+  curl '{api}/agents?status=Revoked&limit=5'
+  curl {api}/agent/{busy}/lineage
+  curl {api}/kya/{wallet}
+
+Ctrl-C stops everything.
+",
+        chain_url = chain.node.url(),
+        registry = chain.contracts.registry,
+        forwarder = chain.contracts.forwarder,
+        worker_url = worker.url(),
+        logs = logs.display(),
+        total = showcase.total,
+        suspended = showcase.id("paused"),
+        busy = showcase.id(BUSY),
+        wallet = seed::wallet("kyoto").address(),
+    )
+}
+
+async fn deploy_contracts(rpc_url: &str) -> Result<()> {
+    let key = std::env::var("DEPLOYER_KEY").context("DEPLOYER_KEY is not set: the private key that pays")?;
+    // The parser's own words could quote the key.
+    let key: PrivateKeySigner = key.trim().parse().map_err(|_| {
+        anyhow::anyhow!("DEPLOYER_KEY is no private key: 32 bytes of hexadecimal digits are expected")
+    })?;
+    eprintln!("deploying from {}", key.address());
+    let contracts = deploy(rpc_url, key).await?;
+    println!("REGISTRY_ADDRESS={}", contracts.registry);
+    println!("FORWARDER_ADDRESS={}", contracts.forwarder);
+    if connect(rpc_url)?.get_code_at(MULTICALL3).await?.is_empty() {
+        eprintln!(
+            "This chain has no Multicall3 at {MULTICALL3}: the Worker needs MULTICALL3_ADDRESS to be set."
+        );
+    }
+    Ok(())
+}
+
+/// One line per step: its name while it runs, its time when it is done.
+struct Progress {
+    started: Instant,
+}
+
+impl Progress {
+    fn begin(step: &str) -> Self {
+        use std::io::Write as _;
+        eprint!("{step} ... ");
+        let _ = std::io::stderr().flush();
+        Self { started: Instant::now() }
+    }
+
+    fn done(self) {
+        eprintln!("{:.1} s", self.started.elapsed().as_secs_f64());
+    }
+}
