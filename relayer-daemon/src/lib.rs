@@ -1,5 +1,7 @@
 //! The gasless relayer.
 pub mod budget;
+pub mod chain;
+pub mod check;
 pub mod classify;
 pub mod clock;
 pub mod faults;
@@ -7,6 +9,15 @@ pub mod fees;
 pub mod gas;
 pub mod journal;
 pub mod keys;
+pub mod limits;
+pub mod logging;
+pub mod metrics;
+pub mod monitor;
 pub mod outcome;
+pub mod relay;
+pub mod routes;
 pub mod sender;
+pub mod serve;
+pub mod server;
 pub mod settings;
+pub mod stop;

@@ -1,2 +1,57 @@
-//! Daemon.
-fn main() {}
+//! The relayer's command line: `serve` runs it, `check` says whether it could run.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use relayer_daemon::{check, clock, keys, logging, metrics::Metrics, serve, settings::Settings};
+
+/// The gasless relayer: forwards signed requests to the agent registry and pays their gas.
+///
+/// The key that pays is read from RELAYER_KEY, RELAYER_KEY_FILE, or RELAYER_KEYSTORE with
+/// RELAYER_KEYSTORE_PASSWORD_FILE; there is no flag for it.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check everything, then relay until told to stop
+    Serve(Settings),
+    /// Check everything and print one line for each thing
+    Check(Settings),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Cli { command } = Cli::parse();
+    let (Command::Serve(settings) | Command::Check(settings)) = &command;
+    logging::init(settings.log_format, settings.log_level);
+    // The only provider compiled in; a second call, which cannot happen, would change nothing.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+
+    match run(command).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("relayer-daemon: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let key = keys::from_env()?;
+    match command {
+        Command::Serve(settings) => serve::serve(settings, key).await?,
+        Command::Check(settings) => {
+            let (report, _) = check::run(&settings, &key, &clock::shared(), &Metrics::new()?).await;
+            print!("{report}");
+            if !report.is_good() {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -103,6 +103,18 @@ impl Journal {
         })
     }
 
+    /// Gives back what was reserved for a relay that has to wait.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn release(&self, id: B256, now: u64) -> Result<(), JournalError> {
+        self.transact(|tx| {
+            set_reserved(tx, &id, 0)?;
+            let still = reserved(tx)?;
+            write_window(tx, window(tx, now)?.unused(still))
+        })
+    }
+
     /// Ends a relay for which nothing was mined, and gives its reservation back.
     ///
     /// # Errors

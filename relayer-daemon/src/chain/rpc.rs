@@ -1,0 +1,261 @@
+//! JSON-RPC over several endpoints: reads stick to one that works, raw transactions go to all.
+//!
+//! Only transport faults and rate limits move the reads on: any other JSON-RPC answer proves that a node
+//! lives. A node that is behind the others is left as well, on the sender's word ([`Rpc::prefer_freshest`]).
+//! Errors that leave this module name an endpoint by its host at most.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use alloy::{
+    network::Ethereum,
+    primitives::U64,
+    providers::{Provider, RootProvider},
+    rpc::client::RpcClient,
+    transports::{RpcError as AlloyError, TransportErrorKind, http::Http},
+};
+use futures_util::future::join_all;
+use registry_core::rpc::{
+    ErrorObject,
+    classify::{Action, classify},
+};
+use reqwest::Url;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::redact::{Redactor, label};
+use crate::{
+    classify::{self, Verdict},
+    metrics::Metrics,
+};
+
+/// How often a read is tried, over all endpoints together.
+const TRIES: usize = 4;
+/// The pause before the third try; the fourth waits twice as long.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How many blocks another endpoint must be ahead for reads to move there.
+const STALE_BLOCKS: u64 = 3;
+
+/// Why a read has no answer. Free of URLs.
+#[derive(Debug, Clone, Error)]
+pub enum RpcError {
+    /// No endpoint answered.
+    #[error("RPC endpoint unreachable: {0}")]
+    Unreachable(String),
+    /// An endpoint took too long, and so did the others.
+    #[error("RPC timeout")]
+    Timeout,
+    /// The node answered with an error; a revert is one too.
+    #[error("RPC error: {}", .0.message)]
+    Node(ErrorObject),
+    /// The node's answer is not what was asked for.
+    #[error("RPC answer to {0} makes no sense")]
+    Malformed(&'static str),
+}
+
+#[derive(Debug)]
+struct Endpoint {
+    provider: RootProvider<Ethereum>,
+    label: String,
+}
+
+/// The endpoints.
+#[derive(Debug)]
+pub struct Rpc {
+    endpoints: Vec<Endpoint>,
+    current: AtomicUsize,
+    redactor: Redactor,
+    metrics: Metrics,
+}
+
+impl Rpc {
+    /// Endpoints at these URLs; nothing is asked yet.
+    ///
+    /// # Errors
+    /// If no HTTP client can be built.
+    pub fn new(urls: &[Url], timeout: Duration, metrics: Metrics) -> Result<Self, reqwest::Error> {
+        // A proxy from the environment would see every transaction; redirects would see the key in the path.
+        let client = reqwest::Client::builder()
+            .timeout(timeout)
+            .connect_timeout(timeout.min(Duration::from_secs(5)))
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()?;
+        let endpoints = urls
+            .iter()
+            .map(|url| Endpoint {
+                label: label(url),
+                // A bare provider: no fillers, so none that counts nonces on its own.
+                provider: RootProvider::new(RpcClient::new(Http::with_client(client.clone(), url.clone()), false)),
+            })
+            .collect();
+        Ok(Self { endpoints, current: AtomicUsize::new(0), redactor: Redactor::new(urls), metrics })
+    }
+
+    /// The endpoint that reads go to, as it may be shown.
+    #[must_use]
+    pub fn label(&self) -> String {
+        self.endpoint(self.current.load(Ordering::Relaxed)).map(|endpoint| endpoint.label.clone()).unwrap_or_default()
+    }
+
+    /// Reads `method`.
+    ///
+    /// # Errors
+    /// [`RpcError`], after what may pass was tried again, on the next endpoint if there is one.
+    pub async fn read<R: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        params: impl Into<Value> + Send,
+    ) -> Result<R, RpcError> {
+        let params: Value = params.into();
+        let start = self.current.load(Ordering::Relaxed);
+        let mut last = RpcError::Unreachable("no endpoint".to_owned());
+        for attempt in 0..TRIES {
+            if attempt >= 2 {
+                tokio::time::sleep(PAUSE * (1 << (attempt - 2))).await;
+            }
+            let Some(index) = (start + attempt).checked_rem(self.endpoints.len()) else { break };
+            match self.ask(index, method, &params).await {
+                Ok(answer) => {
+                    self.stick_to(start, index);
+                    return serde_json::from_value(answer).map_err(|_| RpcError::Malformed(method));
+                }
+                Err(Fault::Transport(error)) => last = error,
+                Err(Fault::Node(error)) => {
+                    if !matches!(classify(&error), Action::Retry | Action::Repin) {
+                        return Err(RpcError::Node(error));
+                    }
+                    last = RpcError::Node(error);
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// Sends a signed transaction to every endpoint at once, and says what became of it.
+    pub async fn broadcast(&self, raw: &[u8]) -> (Verdict, String) {
+        let params = serde_json::json!([alloy::hex::encode_prefixed(raw)]);
+        let answers = join_all((0..self.endpoints.len()).map(|index| {
+            let params = &params;
+            async move {
+                match self.ask(index, "eth_sendRawTransaction", params).await {
+                    Ok(_) => (Verdict::Accepted, "accepted".to_owned()),
+                    Err(Fault::Transport(error)) => (Verdict::Unknown, error.to_string()),
+                    Err(Fault::Node(error)) => (classify::send_error(&error), error.message),
+                }
+            }
+        }))
+        .await;
+        let verdict = classify::combine(answers.iter().map(|(verdict, _)| *verdict));
+        let text = answers.into_iter().find(|(found, _)| *found == verdict).map(|(_, text)| text);
+        (verdict, text.unwrap_or_default())
+    }
+
+    /// Asks every endpoint for its head and moves the reads if theirs is clearly behind. Costs nothing with a
+    /// single endpoint.
+    pub async fn prefer_freshest(&self) {
+        if self.endpoints.len() < 2 {
+            return;
+        }
+        let heads = join_all((0..self.endpoints.len()).map(|index| async move {
+            let head = self.ask(index, "eth_blockNumber", &Value::Array(Vec::new())).await.ok()?;
+            serde_json::from_value::<U64>(head).ok().map(|head| head.to::<u64>())
+        }))
+        .await;
+        let current = self.current.load(Ordering::Relaxed);
+        let here = heads.get(current).copied().flatten();
+        let best = heads.iter().enumerate().filter_map(|(index, head)| Some(((*head)?, index))).max();
+        if let Some((head, index)) = best
+            && here.is_none_or(|here| head >= here.saturating_add(STALE_BLOCKS))
+        {
+            self.stick_to(current, index);
+        }
+    }
+
+    /// The head of each endpoint's chain id, in the order of the settings; an error where it does not answer.
+    pub async fn chain_ids(&self) -> Vec<(String, Result<u64, RpcError>)> {
+        join_all(self.endpoints.iter().enumerate().map(|(index, endpoint)| async move {
+            let id = match self.ask(index, "eth_chainId", &Value::Array(Vec::new())).await {
+                Ok(id) => serde_json::from_value::<U64>(id)
+                    .map(|id| id.to::<u64>())
+                    .map_err(|_| RpcError::Malformed("eth_chainId")),
+                Err(Fault::Transport(error)) => Err(error),
+                Err(Fault::Node(error)) => Err(RpcError::Node(error)),
+            };
+            (endpoint.label.clone(), id)
+        }))
+        .await
+    }
+
+    fn endpoint(&self, index: usize) -> Option<&Endpoint> {
+        self.endpoints.get(index)
+    }
+
+    fn stick_to(&self, before: usize, index: usize) {
+        if before == index {
+            return;
+        }
+        let moved = self.current.compare_exchange(before, index, Ordering::Relaxed, Ordering::Relaxed);
+        if moved.is_ok()
+            && let Some(endpoint) = self.endpoint(index)
+        {
+            tracing::warn!(endpoint = %endpoint.label, "reads moved to another RPC endpoint");
+        }
+    }
+
+    /// One call to one endpoint.
+    async fn ask(&self, index: usize, method: &'static str, params: &Value) -> Result<Value, Fault> {
+        let Some(endpoint) = self.endpoint(index) else {
+            return Err(Fault::Transport(RpcError::Unreachable("no endpoint".to_owned())));
+        };
+        let started = Instant::now();
+        let answer = endpoint.provider.client().request::<_, Value>(method, params).await;
+        let answer = answer.map_err(|error| self.fault(method, error, &endpoint.label));
+        let result = match &answer {
+            Ok(_) => "ok",
+            Err(Fault::Node(_)) => "error",
+            Err(Fault::Transport(_)) => "fault",
+        };
+        self.metrics.rpc(method, result, started.elapsed());
+        if let Err(Fault::Transport(error)) = &answer {
+            tracing::warn!(endpoint = %endpoint.label, method, %error, "RPC call failed");
+        }
+        answer
+    }
+
+    /// An error without anything that may hold a secret: a transport's text has the URL in it, and a
+    /// provider's error page may quote the key.
+    fn fault(&self, method: &'static str, error: AlloyError<TransportErrorKind>, label: &str) -> Fault {
+        let unreachable = |what: String| Fault::Transport(RpcError::Unreachable(format!("{label}: {what}")));
+        match error {
+            AlloyError::ErrorResp(payload) => Fault::Node(ErrorObject {
+                code: payload.code,
+                message: self.redactor.clean(&payload.message),
+                data: payload.data.and_then(|data| serde_json::from_str(data.get()).ok()),
+            }),
+            AlloyError::Transport(TransportErrorKind::HttpError(http)) => unreachable(format!("HTTP {}", http.status)),
+            AlloyError::Transport(TransportErrorKind::HttpErrorWithRetryAfter { error, .. }) => {
+                unreachable(format!("HTTP {}", error.status))
+            }
+            AlloyError::Transport(TransportErrorKind::Custom(error)) => {
+                match error.downcast_ref::<reqwest::Error>() {
+                    Some(error) if error.is_timeout() => Fault::Transport(RpcError::Timeout),
+                    Some(error) if error.is_connect() => unreachable("no connection".to_owned()),
+                    _ => unreachable("connection broke".to_owned()),
+                }
+            }
+            // The answer came but is no JSON-RPC: a proxy's error page, or a connection cut short.
+            AlloyError::DeserError { .. } => unreachable(format!("no JSON-RPC answer to {method}")),
+            AlloyError::NullResp => Fault::Transport(RpcError::Malformed(method)),
+            _ => unreachable("request failed".to_owned()),
+        }
+    }
+}
+
+enum Fault {
+    Transport(RpcError),
+    Node(ErrorObject),
+}

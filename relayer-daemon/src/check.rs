@@ -1,0 +1,294 @@
+//! Whether everything is as it must be before a request is accepted: one line each, a tick or a cross.
+//!
+//! `check` prints them, `serve` refuses to start on a cross. Asking costs about a dozen RPC calls, once.
+
+use std::{fmt, fs, fs::File, fs::TryLockError, path::PathBuf, sync::Arc};
+
+use alloy::{
+    primitives::{Address, B256, U256, utils::format_ether},
+    signers::{SignerSync, local::PrivateKeySigner},
+};
+use registry_core::{
+    abi::IForwarder,
+    forward::{ForwardRequest, SignedRequest, domain},
+};
+
+use crate::{
+    chain::{Chain, Node, Rpc, RpcError},
+    clock::SharedClock,
+    journal::{Identity, Journal},
+    metrics::Metrics,
+    relay::MINIMUM_BALANCE_WEI,
+    settings::Settings,
+};
+
+/// How far our clock and the chain's may be apart, seconds.
+const CLOCK_SKEW: u64 = 60;
+
+/// What the checks found out.
+#[derive(Debug, Default)]
+pub struct Report {
+    lines: Vec<(bool, &'static str, String)>,
+}
+
+impl Report {
+    fn tick(&mut self, name: &'static str, text: impl fmt::Display) {
+        self.lines.push((true, name, text.to_string()));
+    }
+
+    fn cross(&mut self, name: &'static str, text: impl fmt::Display) {
+        self.lines.push((false, name, text.to_string()));
+    }
+
+    fn add(&mut self, name: &'static str, result: Result<String, String>) {
+        match result {
+            Ok(text) => self.tick(name, text),
+            Err(text) => self.cross(name, text),
+        }
+    }
+
+    /// Whether there is no cross.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.lines.iter().all(|(good, ..)| *good)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (good, name, text) in &self.lines {
+            writeln!(f, "{} {name:<12} {text}", if *good { "✓" } else { "✗" })?;
+        }
+        Ok(())
+    }
+}
+
+/// What `serve` goes on with, if nothing stands against it.
+#[derive(Debug)]
+pub struct Ground {
+    /// The chain.
+    pub chain: Arc<Chain>,
+    /// The chain's id.
+    pub chain_id: u64,
+    /// The journal.
+    pub journal: Arc<Journal>,
+    /// Whether the chain charges an L1 data fee.
+    pub has_l1_fee: bool,
+    /// Held as long as the process lives: one process per key and chain.
+    pub lock: File,
+}
+
+/// Checks everything. The second value is there only if the report is good.
+pub async fn run(
+    settings: &Settings,
+    key: &PrivateKeySigner,
+    clock: &SharedClock,
+    metrics: &Metrics,
+) -> (Report, Option<Ground>) {
+    let mut report = Report::default();
+    report.tick("key", key.address());
+    let ground = examine(settings, key, clock, metrics, &mut report).await;
+    let ground = ground.filter(|_| report.is_good());
+    (report, ground)
+}
+
+async fn examine(
+    settings: &Settings,
+    key: &PrivateKeySigner,
+    clock: &SharedClock,
+    metrics: &Metrics,
+    report: &mut Report,
+) -> Option<Ground> {
+    let rpc = endpoints(settings, metrics).inspect_err(|error| report.cross("rpc", error)).ok()?;
+    let chain_id = chain_id(settings, &rpc, report).await?;
+    let chain = Arc::new(Chain {
+        rpc,
+        relayer: key.address(),
+        forwarder: settings.forwarder_address,
+        registry: settings.registry_address,
+    });
+
+    let registry = code(&chain, "registry", chain.registry, report).await;
+    let forwarder = code(&chain, "forwarder", chain.forwarder, report).await;
+    if forwarder {
+        report.add("domain", same_domain(&chain, key, chain_id).await);
+    }
+    if registry && forwarder {
+        report.add("trust", trusted(&chain).await);
+    }
+    report.add("balance", balance(&chain).await);
+    report.add("clock", clock_skew(&chain, clock.now()).await);
+    let has_l1_fee = match chain.has_l1_fee().await {
+        Ok(has_l1_fee) => has_l1_fee,
+        Err(error) => {
+            report.cross("l1 fee", error);
+            false
+        }
+    };
+
+    let lock = lock(settings, chain_id, key.address()).inspect_err(|error| report.cross("lock", error)).ok()?;
+    report.tick("lock", "no other process with this key and chain");
+    let journal = journal(settings, &chain, chain_id).await;
+    let journal = journal.inspect_err(|error| report.cross("journal", error)).ok()?;
+    report.tick("journal", journal_path(settings, chain_id, chain.relayer).display());
+    report.add("pending", nobody_else_sends(&chain, &journal).await);
+    Some(Ground { chain, chain_id, journal, has_l1_fee, lock })
+}
+
+fn endpoints(settings: &Settings, metrics: &Metrics) -> Result<Rpc, String> {
+    let urls = settings.endpoints().map_err(|error| error.to_string())?;
+    Rpc::new(&urls, settings.rpc_timeout, metrics.clone()).map_err(|_| "no HTTP client can be built".to_owned())
+}
+
+/// Every endpoint that answers must be of the same chain. One that does not answer is no obstacle as long as
+/// another does.
+async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut Report) -> Option<u64> {
+    let mut found = settings.chain_id;
+    let mut alive = false;
+    for (label, id) in rpc.chain_ids().await {
+        match (id, found) {
+            (Ok(id), Some(expected)) if id != expected => {
+                report.cross("chain id", format!("{label} is of chain {id}, not {expected}"));
+                return None;
+            }
+            (Ok(id), _) => {
+                found = Some(id);
+                alive = true;
+            }
+            (Err(error), _) => tracing::warn!(endpoint = %label, %error, "endpoint does not answer"),
+        }
+    }
+    if !alive {
+        report.cross("rpc", "no RPC endpoint answers");
+        return None;
+    }
+    report.tick("rpc", rpc.label());
+    if let Some(id) = found {
+        report.tick("chain id", id);
+    }
+    found
+}
+
+async fn code(chain: &Chain, name: &'static str, address: Address, report: &mut Report) -> bool {
+    let code = match chain.has_code(address).await {
+        Ok(true) => Ok(address.to_string()),
+        Ok(false) => Err(format!("no contract at {address}")),
+        Err(error) => Err(error.to_string()),
+    };
+    let good = code.is_ok();
+    report.add(name, code);
+    good
+}
+
+/// The forwarder's domain separator is the one computed here exactly if it accepts a signature made here; that
+/// needs no getter, which not every forwarder has.
+async fn same_domain(chain: &Chain, key: &PrivateKeySigner, chain_id: u64) -> Result<String, String> {
+    let says = |error: RpcError| error.to_string();
+    let request = ForwardRequest {
+        from: key.address(),
+        to: chain.registry,
+        value: U256::ZERO,
+        gas: U256::ZERO,
+        nonce: chain.forwarder_nonce(key.address()).await.map_err(says)?,
+        deadline: alloy::primitives::aliases::U48::ZERO,
+        data: alloy::primitives::Bytes::new(),
+    };
+    let domain = domain(chain_id, chain.forwarder);
+    let mut signed = SignedRequest { request, signature: alloy::primitives::Bytes::new() };
+    let digest = signed.digest(&domain);
+    let signature = key.sign_hash_sync(&digest).map_err(|_| "the key cannot sign".to_owned())?;
+    signed.signature = signature.as_bytes().into();
+    let execute = IForwarder::executeCall { req: signed.request, signature: signed.signature };
+    if chain.verify(&execute).await.map_err(says)? {
+        return Ok(format!("separator {}", domain.separator()));
+    }
+    let mut text = "the forwarder's EIP-712 domain is not MinimalForwarder, version 1, on this chain".to_owned();
+    if let Ok(real) = chain.view(chain.forwarder, &IForwarder::eip712DomainCall {}).await {
+        text = format!(
+            "the forwarder's EIP-712 domain is {}, version {}, chain {}, {}",
+            real.name, real.version, real.chainId, real.verifyingContract
+        );
+    }
+    Err(text)
+}
+
+async fn trusted(chain: &Chain) -> Result<String, String> {
+    match chain.is_trusted().await {
+        Ok(true) => Ok("the registry trusts the forwarder".to_owned()),
+        Ok(false) => Err("the registry does not trust this forwarder".to_owned()),
+        Err(error) => Err(format!("the registry does not say whom it trusts: {error}")),
+    }
+}
+
+async fn balance(chain: &Chain) -> Result<String, String> {
+    let wei = chain.balance().await.map_err(|error| error.to_string())?;
+    let text = format!("{} ETH", format_ether(wei));
+    if wei < MINIMUM_BALANCE_WEI {
+        return Err(format!("{text}: less than {} ETH", format_ether(MINIMUM_BALANCE_WEI)));
+    }
+    Ok(text)
+}
+
+/// Compares with the pending block, whose time is now even on a chain that makes blocks only on demand.
+async fn clock_skew(chain: &Chain, now: u64) -> Result<String, String> {
+    let mut chain_time = None;
+    for block in ["pending", "latest"] {
+        if let Some(header) = chain.header(block).await.map_err(|error| error.to_string())? {
+            chain_time = chain_time.max(Some(header.timestamp.to::<u64>()));
+        }
+    }
+    let chain_time = chain_time.ok_or_else(|| "the chain has no block".to_owned())?;
+    let skew = chain_time.abs_diff(now);
+    if skew > CLOCK_SKEW {
+        let side = if now > chain_time { "ahead of" } else { "behind" };
+        return Err(format!("our clock is {skew} s {side} the chain's (or the chain stands still)"));
+    }
+    Ok(format!("within {skew} s of the chain's"))
+}
+
+fn file_stem(chain_id: u64, relayer: Address) -> String {
+    format!("relayer-{chain_id}-{relayer}")
+}
+
+fn journal_path(settings: &Settings, chain_id: u64, relayer: Address) -> PathBuf {
+    settings.data_dir.join(format!("{}.sqlite", file_stem(chain_id, relayer)))
+}
+
+fn lock(settings: &Settings, chain_id: u64, relayer: Address) -> Result<File, String> {
+    let dir = settings.data_dir.display();
+    fs::create_dir_all(&settings.data_dir).map_err(|error| format!("{dir} cannot be created: {}", error.kind()))?;
+    let path = settings.data_dir.join(format!("{}.sqlite-lock", file_stem(chain_id, relayer)));
+    let file = File::create(&path).map_err(|error| format!("{dir} cannot be written: {}", error.kind()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err("another process runs with this key, chain and data directory".to_owned())
+        }
+        Err(TryLockError::Error(error)) => Err(format!("{dir} cannot be locked: {}", error.kind())),
+    }
+}
+
+async fn journal(settings: &Settings, chain: &Chain, chain_id: u64) -> Result<Arc<Journal>, String> {
+    let genesis = chain.header("earliest").await.map_err(|error| error.to_string())?;
+    let genesis = genesis.and_then(|header| header.hash).unwrap_or(B256::ZERO);
+    let identity = Identity { chain_id, genesis, relayer: chain.relayer, forwarder: chain.forwarder };
+    let path = journal_path(settings, chain_id, chain.relayer);
+    let journal = Journal::open(&path).map_err(|error| error.to_string())?;
+    journal.bind(&identity).map_err(|error| error.to_string())?;
+    Ok(Arc::new(journal))
+}
+
+/// Transactions of our account that are pending must be the journal's own.
+async fn nobody_else_sends(chain: &Chain, journal: &Arc<Journal>) -> Result<String, String> {
+    let says = |error: RpcError| error.to_string();
+    let (latest, pending) = (chain.mined_nonce().await.map_err(says)?, chain.pending_nonce().await.map_err(says)?);
+    if pending <= latest {
+        return Ok(format!("nothing pending, next nonce {latest}"));
+    }
+    let ours = journal.run(move |journal| journal.explains(latest, pending)).await;
+    let count = pending.saturating_sub(latest);
+    if ours.map_err(|error| error.to_string())? {
+        return Ok(format!("{count} pending, all of them ours"));
+    }
+    Err(format!("{count} pending that the journal does not know: somebody else uses this key"))
+}

@@ -1,0 +1,23 @@
+//! Log lines: text for people or JSON for machines, always on standard error.
+//!
+//! Only this daemon's own lines follow the level that the operator sets. Libraries are held at warnings:
+//! at `debug` the HTTP transport would write out RPC URLs, keys in their paths included.
+
+use tracing::Level;
+use tracing_subscriber::{Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+
+use crate::settings::LogFormat;
+
+/// Starts logging; a second call does nothing.
+pub fn init(format: LogFormat, level: Level) {
+    let filter = Targets::new()
+        .with_default(Level::WARN)
+        .with_target("relayer_daemon", level)
+        .with_target("alloy_transport_http", Level::ERROR);
+    let layer = fmt::layer().with_writer(std::io::stderr);
+    let layer = match format {
+        LogFormat::Text => layer.with_target(false).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    };
+    let _ = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
+}

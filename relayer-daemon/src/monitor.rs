@@ -1,0 +1,108 @@
+//! The daemon's look around, now and then: is the chain there, is there money, what can be forgotten.
+//!
+//! Idle, the daemon makes a constant number of RPC calls: two here and one in the sender, every 15 seconds,
+//! and one more for each endpoint where there are several.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::interval;
+
+use crate::{
+    outcome::Failure,
+    relay::{MINIMUM_BALANCE_WEI, Relayer},
+    stop::{Stop, stopped},
+};
+
+/// How often.
+pub const ROUND: Duration = Duration::from_secs(15);
+/// After how long without a word from the chain the daemon is not ready, seconds.
+const SILENCE: u64 = 60;
+/// Rounds between two prunings of journal and limits: an hour.
+const PRUNE_ROUNDS: u64 = 240;
+
+/// Whether the daemon can do its work.
+#[derive(Debug, Clone, Default)]
+pub struct Health {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    chain_seen_at: AtomicU64,
+    funded: AtomicBool,
+    stopping: AtomicBool,
+}
+
+impl Health {
+    /// The chain answered.
+    pub fn saw(&self, now: u64, balance_wei: u128) {
+        self.inner.chain_seen_at.store(now, Ordering::Relaxed);
+        self.inner.funded.store(balance_wei >= MINIMUM_BALANCE_WEI, Ordering::Relaxed);
+    }
+
+    /// The daemon is about to stop.
+    pub fn stop(&self) {
+        self.inner.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether requests make sense now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self, now: u64) -> Result<(), Failure> {
+        if self.inner.stopping.load(Ordering::Relaxed) {
+            return Err(Failure::shutting_down());
+        }
+        let silence = now.saturating_sub(self.inner.chain_seen_at.load(Ordering::Relaxed));
+        if silence > SILENCE {
+            let message = format!("No answer from the chain for {silence} s");
+            return Err(Failure::new(503, "CHAIN_SILENT", message).retry_after(15));
+        }
+        if self.inner.funded.load(Ordering::Relaxed) { Ok(()) } else { Err(Failure::balance_too_low()) }
+    }
+}
+
+/// Looks around until `stop` is set.
+pub async fn run(relayer: Arc<Relayer>, health: Health, mut stop: Stop) {
+    let mut rounds = interval(ROUND);
+    for round in 0_u64.. {
+        tokio::select! {
+            _ = rounds.tick() => {}
+            () = stopped(&mut stop) => return,
+        }
+        look(&relayer, &health).await;
+        if round % PRUNE_ROUNDS == 0 {
+            prune(&relayer).await;
+        }
+    }
+}
+
+async fn look(relayer: &Relayer, health: &Health) {
+    let chain = &relayer.chain;
+    chain.rpc.prefer_freshest().await;
+    match tokio::try_join!(chain.header("latest"), chain.balance()) {
+        Ok((header, balance)) => {
+            relayer.saw_balance(balance);
+            health.saw(relayer.clock.now(), balance);
+            if let Some(number) = header.and_then(|header| header.number) {
+                relayer.metrics.head_block.set(number.to());
+            }
+        }
+        Err(error) => tracing::warn!(%error, "the chain does not answer"),
+    }
+}
+
+async fn prune(relayer: &Relayer) {
+    relayer.limits.forget_idle();
+    let now = relayer.clock.now();
+    match relayer.journal.run(move |journal| journal.prune(now)).await {
+        Ok(forgotten) => tracing::debug!(forgotten, "journal pruned"),
+        Err(error) => tracing::error!(%error, "journal not pruned"),
+    }
+}

@@ -1,0 +1,230 @@
+//! Relays in flight: copies of one signed request join it, and a signer's requests wait for one another.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use alloy::primitives::{Address, B256, U256};
+use tokio::sync::watch;
+
+use crate::outcome::Outcome;
+
+/// Relays of one signer in flight at most: nobody needs more, and one signer cannot fill the queue.
+const PER_SIGNER: usize = 64;
+
+/// Where a relay's outcome will appear; `None` until then.
+pub type Waiting = watch::Receiver<Option<Outcome>>;
+
+/// What became of an attempt to start a relay.
+#[derive(Debug)]
+pub enum Start {
+    /// It is new: the caller runs it.
+    New(Waiting),
+    /// The same request is in flight: the caller only waits.
+    Joined(Waiting),
+    /// No room.
+    Full,
+}
+
+#[derive(Debug)]
+struct Entry {
+    signer: Address,
+    nonce: U256,
+    outcome: watch::Sender<Option<Outcome>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    relays: HashMap<B256, Entry>,
+    /// By nonce, then in order of arrival.
+    signers: HashMap<Address, BTreeMap<U256, Vec<B256>>>,
+}
+
+/// All relays in flight.
+#[derive(Debug)]
+pub struct Inflight {
+    inner: Mutex<Inner>,
+    limit: usize,
+    /// Counts arrivals, so that a request can wait for the one before it to arrive.
+    arrivals: watch::Sender<u64>,
+}
+
+impl Inflight {
+    /// Room for `limit` relays.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self { inner: Mutex::default(), limit, arrivals: watch::Sender::new(0) }
+    }
+
+    /// Enters a relay, or joins it.
+    pub fn start(&self, id: B256, signer: Address, nonce: U256) -> Start {
+        let mut inner = self.lock();
+        if let Some(entry) = inner.relays.get(&id) {
+            return Start::Joined(entry.outcome.subscribe());
+        }
+        let of_signer =
+            inner.signers.get(&signer).map(|nonces| nonces.values().map(Vec::len).sum()).unwrap_or(0);
+        if inner.relays.len() >= self.limit || of_signer >= PER_SIGNER {
+            return Start::Full;
+        }
+        let (outcome, waiting) = watch::channel(None);
+        inner.relays.insert(id, Entry { signer, nonce, outcome });
+        inner.signers.entry(signer).or_default().entry(nonce).or_default().push(id);
+        drop(inner);
+        self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
+        Start::New(waiting)
+    }
+
+    /// A relay has ended: everybody who waits for it learns how.
+    pub fn finish(&self, id: B256, outcome: Outcome) {
+        let mut inner = self.lock();
+        let Some(entry) = inner.relays.remove(&id) else { return };
+        if let Some(nonces) = inner.signers.get_mut(&entry.signer) {
+            if let Some(ids) = nonces.get_mut(&entry.nonce) {
+                ids.retain(|other| *other != id);
+                if ids.is_empty() {
+                    nonces.remove(&entry.nonce);
+                }
+            }
+            if nonces.is_empty() {
+                inner.signers.remove(&entry.signer);
+            }
+        }
+        drop(inner);
+        entry.outcome.send_replace(Some(outcome));
+    }
+
+    /// What a relay must wait for: an earlier request with the same nonce, else one with the nonce before.
+    pub fn predecessor(&self, id: B256) -> Option<Waiting> {
+        let inner = self.lock();
+        let entry = inner.relays.get(&id)?;
+        let nonces = inner.signers.get(&entry.signer)?;
+        let same = nonces.get(&entry.nonce).and_then(|ids| ids.iter().take_while(|other| **other != id).last());
+        let before = || {
+            let nonce = entry.nonce.checked_sub(U256::from(1))?;
+            nonces.get(&nonce)?.last()
+        };
+        inner.relays.get(same.or_else(before)?).map(|entry| entry.outcome.subscribe())
+    }
+
+    /// The nonce that `signer`'s next request must carry if everything in flight succeeds, from the nonce on
+    /// chain.
+    #[must_use]
+    pub fn next_nonce(&self, signer: Address, on_chain: U256) -> U256 {
+        let inner = self.lock();
+        let mut next = on_chain;
+        if let Some(nonces) = inner.signers.get(&signer) {
+            while nonces.contains_key(&next) {
+                next = next.saturating_add(U256::from(1));
+            }
+        }
+        next
+    }
+
+    /// Changes whenever a relay arrives.
+    #[must_use]
+    pub fn arrivals(&self) -> watch::Receiver<u64> {
+        self.arrivals.subscribe()
+    }
+
+    /// How many relays are in flight.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().relays.len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Failure;
+
+    const ALICE: Address = Address::repeat_byte(0xa1);
+
+    fn id(byte: u8) -> B256 {
+        B256::repeat_byte(byte)
+    }
+
+    fn nonce(nonce: u64) -> U256 {
+        U256::from(nonce)
+    }
+
+    fn dropped() -> Outcome {
+        Outcome::Dropped { failure: Failure::nonce_mismatch() }
+    }
+
+    #[test]
+    fn a_copy_joins_and_learns_the_one_outcome() {
+        let inflight = Inflight::new(10);
+        let Start::New(first) = inflight.start(id(1), ALICE, nonce(0)) else { panic!() };
+        let Start::Joined(copy) = inflight.start(id(1), ALICE, nonce(0)) else { panic!() };
+        inflight.finish(id(1), dropped());
+        assert_eq!(*first.borrow(), Some(dropped()));
+        assert_eq!(*copy.borrow(), Some(dropped()));
+        assert!(inflight.is_empty());
+        assert!(matches!(inflight.start(id(1), ALICE, nonce(0)), Start::New(_)));
+    }
+
+    #[test]
+    fn a_request_waits_for_the_one_before_it() {
+        let inflight = Inflight::new(10);
+        let _two = inflight.start(id(2), ALICE, nonce(8));
+        assert!(inflight.predecessor(id(2)).is_none());
+        let mut arrivals = inflight.arrivals();
+        let _one = inflight.start(id(1), ALICE, nonce(7));
+        assert!(arrivals.has_changed().unwrap());
+        arrivals.mark_unchanged();
+        assert!(inflight.predecessor(id(1)).is_none());
+        let before = inflight.predecessor(id(2)).unwrap();
+        inflight.finish(id(1), dropped());
+        assert!(before.borrow().is_some());
+        assert!(inflight.predecessor(id(2)).is_none());
+    }
+
+    #[test]
+    fn of_two_requests_with_one_nonce_the_later_waits() {
+        let inflight = Inflight::new(10);
+        let _one = inflight.start(id(1), ALICE, nonce(7));
+        let _two = inflight.start(id(2), ALICE, nonce(7));
+        assert!(inflight.predecessor(id(1)).is_none());
+        assert!(inflight.predecessor(id(2)).is_some());
+        let _other = inflight.start(id(3), Address::repeat_byte(0xb0), nonce(8));
+        assert!(inflight.predecessor(id(3)).is_none());
+    }
+
+    #[test]
+    fn next_counts_an_unbroken_row() {
+        let inflight = Inflight::new(10);
+        for (byte, value) in [(1, 5), (2, 6), (3, 8)] {
+            let _relay = inflight.start(id(byte), ALICE, nonce(value));
+        }
+        assert_eq!(inflight.next_nonce(ALICE, nonce(5)), nonce(7));
+        assert_eq!(inflight.next_nonce(ALICE, nonce(4)), nonce(4));
+        assert_eq!(inflight.next_nonce(Address::ZERO, nonce(9)), nonce(9));
+    }
+
+    #[test]
+    fn the_queue_is_bounded_in_all_and_per_signer() {
+        let inflight = Inflight::new(2);
+        let _kept: Vec<_> = (0..2).map(|byte| inflight.start(id(byte), ALICE, nonce(byte.into()))).collect();
+        assert!(matches!(inflight.start(id(9), Address::ZERO, nonce(0)), Start::Full));
+
+        let inflight = Inflight::new(1_000);
+        for byte in 0..PER_SIGNER as u8 {
+            assert!(matches!(inflight.start(id(byte), ALICE, nonce(byte.into())), Start::New(_)));
+        }
+        assert!(matches!(inflight.start(id(200), ALICE, nonce(200)), Start::Full));
+        assert!(matches!(inflight.start(id(201), Address::ZERO, nonce(0)), Start::New(_)));
+    }
+}

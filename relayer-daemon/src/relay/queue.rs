@@ -1,0 +1,70 @@
+//! A signer's requests, one after another: what a relay waits for before it is its turn.
+//!
+//! Requests n and n+1 may be sent together and arrive in any order. One that knows its predecessor to be in
+//! flight waits for that; one whose predecessor has not arrived yet gets it a moment to do so.
+
+use std::time::Duration;
+
+use alloy::primitives::U256;
+use tokio::time::{Instant, timeout_at};
+
+use super::inflight::Inflight;
+use crate::{journal::NewRelay, outcome::Outcome};
+
+/// How long a request waits for one before it that has not arrived.
+const ARRIVAL: Duration = Duration::from_secs(3);
+/// How long the node may take to show a nonce that a receipt has already proved.
+const NODE_LAG: Duration = Duration::from_secs(5);
+/// The pause before a lagging node is asked again.
+const LAG_PAUSE: Duration = Duration::from_millis(500);
+/// How far ahead of the chain a request may be.
+const FARTHEST: u64 = 64;
+
+/// One relay's wait for its turn.
+#[derive(Debug)]
+pub(super) struct Turn {
+    arrival_deadline: Instant,
+    /// When the predecessor was executed, if it was.
+    followed: Option<Instant>,
+    /// Whether the predecessor ended without using its nonce.
+    orphaned: bool,
+}
+
+impl Turn {
+    pub(super) fn new() -> Self {
+        Self { arrival_deadline: Instant::now() + ARRIVAL, followed: None, orphaned: false }
+    }
+
+    /// Waits until nothing in flight comes before this relay.
+    pub(super) async fn wait_for_predecessor(&mut self, inflight: &Inflight, id: alloy::primitives::B256) {
+        while let Some(mut before) = inflight.predecessor(id) {
+            let ended = before.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+            self.orphaned = !matches!(ended, Some(Outcome::Executed { .. } | Outcome::Reverted { .. }));
+            self.followed = (!self.orphaned).then(Instant::now);
+        }
+    }
+
+    /// The chain has just called the request invalid. Returns once it may have become valid: its predecessor
+    /// arrived, or the node caught up; `false` if it never will.
+    pub(super) async fn may_come(&mut self, inflight: &Inflight, relay: &NewRelay, on_chain: U256) -> bool {
+        let ahead = relay.forward_nonce.checked_sub(on_chain).filter(|ahead| !ahead.is_zero());
+        if ahead.is_none_or(|ahead| ahead > U256::from(FARTHEST)) {
+            return false;
+        }
+        if let Some(followed) = self.followed {
+            // The predecessor is mined, and this node does not show it yet.
+            tokio::time::sleep(LAG_PAUSE).await;
+            return followed.elapsed() < NODE_LAG;
+        }
+        let mut arrivals = inflight.arrivals();
+        while !self.orphaned {
+            if inflight.predecessor(relay.id).is_some() {
+                return true;
+            }
+            if !matches!(timeout_at(self.arrival_deadline, arrivals.changed()).await, Ok(Ok(()))) {
+                return false;
+            }
+        }
+        false
+    }
+}

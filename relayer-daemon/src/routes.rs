@@ -1,0 +1,341 @@
+//! The HTTP surface: paths, bodies in, JSON out. What a relay must pass is `relay`'s, how connections are
+//! served and what every answer carries is `server`'s.
+
+use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use alloy::primitives::{Address, B256, U256, utils::format_ether};
+use bytes::Buf;
+use futures_util::{Stream, StreamExt};
+use registry_core::{
+    forward::{DOMAIN_NAME, DOMAIN_VERSION},
+    timestamp::Timestamp,
+};
+use serde_json::{Map, Value, json};
+use warp::{
+    Filter, Rejection, Reply,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    reject::{MethodNotAllowed, Reject},
+    reply::Response,
+};
+
+use crate::{
+    journal::RelayRecord,
+    limits::client_key,
+    metrics::gauge_value,
+    monitor::Health,
+    outcome::{Failure, Outcome},
+    relay::{Relayer, Ticket, outcome_within},
+};
+
+/// The largest body accepted, bytes.
+pub const MAX_BODY: usize = 64 * 1024;
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The header that names a relay.
+pub const RELAY_ID: &str = "x-relay-id";
+
+/// What the handlers share.
+#[derive(Debug)]
+pub struct App {
+    /// The pipeline.
+    pub relayer: Arc<Relayer>,
+    /// Whether the daemon can do its work.
+    pub health: Health,
+    /// The chain's id.
+    pub chain_id: u64,
+    /// How long a client waits for the receipt.
+    pub relay_wait: Duration,
+    /// Trusted entries of `X-Forwarded-For`.
+    pub proxy_hops: usize,
+}
+
+/// The socket's peer, put into each request by `server`.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub SocketAddr);
+
+/// Which route answered, put into each response for the metrics.
+#[derive(Debug, Clone, Copy)]
+pub struct Route(pub &'static str);
+
+impl Reject for Failure {}
+
+/// Every route.
+pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infallible> + Clone {
+    let with_app = warp::any().map(move || Arc::clone(&app));
+    let get = warp::get().and(with_app.clone());
+
+    let relay = warp::path!("relay")
+        .and(warp::post())
+        .and(with_app)
+        .and(warp::ext::get::<Peer>())
+        .and(warp::header::headers_cloned())
+        .and(warp::body::stream())
+        .then(|app: Arc<App>, peer: Peer, headers: HeaderMap, body| async move {
+            answer("relay", post_relay(&app, peer, &headers, body).await)
+        });
+    let relay_state = warp::path!("relay" / String)
+        .and(get.clone())
+        .then(|id: String, app: Arc<App>| async move { answer("relay_state", relay_state(&app, &id).await) });
+    let nonce = warp::path!("nonce" / String)
+        .and(get.clone())
+        .then(|address: String, app: Arc<App>| async move { answer("nonce", nonce(&app, &address).await) });
+    let status = warp::path!("status")
+        .and(get.clone())
+        .then(|app: Arc<App>| async move { answer("status", status(&app).await) });
+    let domain = warp::path!("domain").and(get.clone()).map(|app: Arc<App>| answer("domain", Ok(domain(&app))));
+    let live = warp::path!("livez").and(warp::get()).map(|| answer("livez", Ok(ok(&json!({ "live": true })))));
+    let ready = warp::path!("readyz").and(get.clone()).map(|app: Arc<App>| {
+        let ready = app.health.check(app.relayer.clock.now()).map(|()| ok(&json!({ "ready": true })));
+        answer("readyz", ready)
+    });
+    let metrics = warp::path!("metrics")
+        .and(get)
+        .then(|app: Arc<App>| async move { answer("metrics", Ok(metrics(&app).await)) });
+
+    relay
+        .or(relay_state)
+        .unify()
+        .or(nonce)
+        .unify()
+        .or(status)
+        .unify()
+        .or(domain)
+        .unify()
+        .or(live)
+        .unify()
+        .or(ready)
+        .unify()
+        .or(metrics)
+        .unify()
+        .recover(|rejection: Rejection| async move { Ok::<_, Infallible>(unmatched(&rejection)) })
+        .unify()
+}
+
+async fn post_relay<S, B>(app: &App, peer: Peer, headers: &HeaderMap, body: S) -> Result<Response, Failure>
+where
+    S: Stream<Item = Result<B, warp::Error>>,
+    B: Buf,
+{
+    let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if declared.is_some_and(|length: usize| length > MAX_BODY) {
+        return Err(too_large());
+    }
+    let body = tokio::time::timeout(BODY_TIMEOUT, collect(body)).await.map_err(|_| {
+        Failure::new(408, "BODY_TIMEOUT", "Request body took too long to arrive")
+    })??;
+
+    let forwarded_for: Vec<&str> =
+        headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok()).collect();
+    let client = client_key(peer.0, &forwarded_for, app.proxy_hops);
+    let relayer = &app.relayer;
+    let Ticket { id, waiting } = relayer.accept(&body, client).await?;
+    let outcome = outcome_within(waiting, relayer.stopping.clone(), app.relay_wait).await;
+    let mut response = match outcome {
+        Some(Outcome::Executed { .. }) => {
+            let mut body = Map::from_iter([("success".to_owned(), true.into())]);
+            body.extend(describe(id, outcome.as_ref()));
+            body.remove("state");
+            ok(&body.into())
+        }
+        Some(Outcome::Reverted { failure, .. } | Outcome::Dropped { failure }) => failed(&failure),
+        None => {
+            let record = relayer.journal.run(move |journal| journal.relay(id)).await.ok().flatten();
+            let record = record.unwrap_or(RelayRecord { outcome: None, hashes: Vec::new() });
+            json_response(StatusCode::ACCEPTED, &full(id, &record))
+        }
+    };
+    if let Ok(id) = HeaderValue::from_str(&id.to_string()) {
+        response.headers_mut().insert(RELAY_ID, id);
+    }
+    Ok(response)
+}
+
+/// The body, refused as soon as it is too large.
+async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> Result<Vec<u8>, Failure> {
+    let mut stream = pin!(stream);
+    let mut body = Vec::new();
+    while let Some(chunk) = stream.next().await {
+        let broken = |_| Failure::new(400, "BODY_BROKEN", "Request body could not be read");
+        let mut chunk = chunk.map_err(broken)?;
+        if body.len().saturating_add(chunk.remaining()) > MAX_BODY {
+            return Err(too_large());
+        }
+        while chunk.has_remaining() {
+            let part = chunk.chunk();
+            body.extend_from_slice(part);
+            let length = part.len();
+            chunk.advance(length);
+        }
+    }
+    Ok(body)
+}
+
+fn too_large() -> Failure {
+    Failure::new(413, "BODY_TOO_LARGE", "Request body is larger than 64 KiB")
+}
+
+async fn relay_state(app: &App, id: &str) -> Result<Response, Failure> {
+    let invalid = |_| Failure::new(400, "INVALID_ID", "Invalid relay id: must be 0x and 64 hex digits");
+    let id: B256 = id.parse().map_err(invalid)?;
+    let record = app.relayer.journal.run(move |journal| journal.relay(id)).await;
+    match record {
+        Ok(Some(record)) => Ok(ok(&full(id, &record))),
+        Ok(None) => Err(Failure::new(404, "RELAY_NOT_FOUND", format!("Relay not found: {id}"))),
+        Err(error) => {
+            tracing::error!(%error, "journal failed");
+            Err(Failure::journal())
+        }
+    }
+}
+
+async fn nonce(app: &App, address: &str) -> Result<Response, Failure> {
+    let address = parse_address(address)?;
+    let (on_chain, next) = app.relayer.nonces(address).await?;
+    Ok(ok(&json!({ "address": address, "nonce": number(on_chain), "next": number(next) })))
+}
+
+fn parse_address(text: &str) -> Result<Address, Failure> {
+    let invalid = || {
+        Failure::new(400, "INVALID_ADDRESS", "Invalid address: must be 0x and 40 hex digits, with a right checksum if in mixed case")
+    };
+    let digits = text.strip_prefix("0x").ok_or_else(invalid)?;
+    let mixed = digits.bytes().any(|b| b.is_ascii_lowercase()) && digits.bytes().any(|b| b.is_ascii_uppercase());
+    if mixed {
+        return Address::parse_checksummed(text, None).map_err(|_| invalid());
+    }
+    text.parse().map_err(|_| invalid())
+}
+
+async fn status(app: &App) -> Result<Response, Failure> {
+    let relayer = &app.relayer;
+    let now = relayer.clock.now();
+    let balance = relayer.chain.balance().await?;
+    relayer.saw_balance(balance);
+    let limit = relayer.spending.daily_wei;
+    let read = relayer.journal.run(move |journal| Ok((journal.budget(limit, now)?, journal.oldest_pending()?)));
+    let (budget, oldest) = read.await.map_err(|_| Failure::journal())?;
+    Ok(ok(&json!({
+        "relayer": relayer.chain.relayer,
+        "balance": format_ether(balance),
+        "balanceWei": balance.to_string(),
+        "chainId": app.chain_id,
+        "registry": relayer.chain.registry,
+        "forwarder": relayer.chain.forwarder,
+        "gasBudget": {
+            "limitWei": budget.limit_wei.to_string(),
+            "usedWei": budget.used_wei().to_string(),
+            "remainingWei": budget.remaining_wei().to_string(),
+            "resetsAt": budget.resets_at().map(|at| Timestamp::from_seconds(at).to_string()),
+        },
+        "limits": {
+            "perIpPerHour": relayer.limits.per_ip.per_hour(),
+            "perSignerPerHour": relayer.limits.per_signer.per_hour(),
+            "maxRequestGas": relayer.rules.max_gas,
+            "maxBodyBytes": MAX_BODY,
+        },
+        "queue": {
+            "depth": relayer.inflight.len(),
+            "oldestPendingSeconds": oldest.map(|since| now.saturating_sub(since)),
+        },
+        "version": env!("CARGO_PKG_VERSION"),
+    })))
+}
+
+fn domain(app: &App) -> Response {
+    ok(&json!({
+        "name": DOMAIN_NAME,
+        "version": DOMAIN_VERSION,
+        "chainId": app.chain_id,
+        "verifyingContract": app.relayer.chain.forwarder,
+    }))
+}
+
+async fn metrics(app: &App) -> Response {
+    let relayer = &app.relayer;
+    let (limit, now) = (relayer.spending.daily_wei, relayer.clock.now());
+    let read = relayer.journal.run(move |journal| Ok((journal.budget(limit, now)?, journal.oldest_pending()?)));
+    if let Ok((budget, oldest)) = read.await {
+        relayer.metrics.budget_limit_wei.set(gauge_value(budget.limit_wei));
+        relayer.metrics.budget_used_wei.set(gauge_value(budget.used_wei()));
+        let age = oldest.map(|since| now.saturating_sub(since)).unwrap_or_default();
+        relayer.metrics.oldest_pending_seconds.set(age.cast_signed());
+    }
+    relayer.metrics.queue_depth.set(i64::try_from(relayer.inflight.len()).unwrap_or(i64::MAX));
+    let text = relayer.metrics.render();
+    warp::reply::with_header(text, header::CONTENT_TYPE, "text/plain; version=0.0.4").into_response()
+}
+
+/// A relay as `GET /relay/:id` shows it.
+fn full(id: B256, record: &RelayRecord) -> Value {
+    let mut body = describe(id, record.outcome.as_ref());
+    body.insert("txHashes".to_owned(), json!(record.hashes));
+    body.into()
+}
+
+fn describe(id: B256, outcome: Option<&Outcome>) -> Map<String, Value> {
+    let state = outcome.map_or("pending", Outcome::state);
+    let mut body = Map::from_iter([("id".to_owned(), json!(id)), ("state".to_owned(), state.into())]);
+    let (mined, failure, agent_id) = match outcome {
+        Some(Outcome::Executed { mined, agent_id }) => (Some(mined), None, *agent_id),
+        Some(Outcome::Reverted { mined, failure }) => (Some(mined), Some(failure), None),
+        Some(Outcome::Dropped { failure }) => (None, Some(failure), None),
+        None => (None, None, None),
+    };
+    if let Some(mined) = mined {
+        body.insert("txHash".to_owned(), json!(mined.tx_hash));
+        body.insert("blockNumber".to_owned(), mined.block_number.into());
+        body.insert("gasUsed".to_owned(), mined.gas_used.into());
+    }
+    if let Some(agent_id) = agent_id {
+        body.insert("agentId".to_owned(), number(agent_id));
+    }
+    if let Some(failure) = failure {
+        body.insert("error".to_owned(), failure.message.clone().into());
+        body.insert("code".to_owned(), failure.code.clone().into());
+    }
+    body
+}
+
+/// A JSON number as far as 64 bits go, else a decimal string.
+fn number(value: U256) -> Value {
+    u64::try_from(value).map_or_else(|_| value.to_string().into(), Value::from)
+}
+
+fn ok(body: &Value) -> Response {
+    json_response(StatusCode::OK, body)
+}
+
+fn json_response(status: StatusCode, body: &Value) -> Response {
+    warp::reply::with_status(warp::reply::json(body), status).into_response()
+}
+
+fn failed(failure: &Failure) -> Response {
+    let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json_response(status, &json!({ "error": failure.message, "code": failure.code }));
+    if let Some(seconds) = failure.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response.extensions_mut().insert(FailureCode(failure.code.clone()));
+    response
+}
+
+/// The code of a failed answer, for the metrics.
+#[derive(Debug, Clone)]
+pub struct FailureCode(pub std::borrow::Cow<'static, str>);
+
+fn answer(route: &'static str, result: Result<Response, Failure>) -> Response {
+    let mut response = result.unwrap_or_else(|failure| failed(&failure));
+    response.extensions_mut().insert(Route(route));
+    response
+}
+
+fn unmatched(rejection: &Rejection) -> Response {
+    let failure = if rejection.is_not_found() {
+        Failure::new(404, "NOT_FOUND", "Not found")
+    } else if rejection.find::<MethodNotAllowed>().is_some() {
+        Failure::new(405, "METHOD_NOT_ALLOWED", "Method not allowed")
+    } else {
+        Failure::new(400, "BAD_REQUEST", "Bad request")
+    };
+    answer("none", Err(failure))
+}

@@ -1,0 +1,187 @@
+//! What a mined transaction did: judged by the forwarder's and the registry's logs, not by its status.
+//!
+//! `execute` reports a failed inner call and does not revert, so status 1 says nothing about the request.
+
+use alloy::{
+    primitives::{Address, U256},
+    rpc::types::Log,
+    sol_types::SolEvent,
+};
+use registry_core::{
+    abi::{IAgentRegistry::AgentRegistered, IForwarder::RequestExecuted},
+    rpc::revert::Revert,
+};
+
+use super::slot::{Order, Purpose};
+use crate::{
+    chain::Receipt,
+    outcome::{Failure, Mined, Outcome},
+};
+
+/// Where to look.
+#[derive(Debug, Clone, Copy)]
+pub struct Contracts {
+    /// Whose `RequestExecuted` counts.
+    pub forwarder: Address,
+    /// Whose `AgentRegistered` counts.
+    pub registry: Address,
+}
+
+impl Contracts {
+    /// How the relay `order` ended, now that `receipt`, of a transaction with this purpose, is there.
+    #[must_use]
+    pub fn outcome(&self, order: &Order, purpose: Purpose, receipt: &Receipt) -> Outcome {
+        let failure = match purpose {
+            Purpose::Relay => return self.executed(order, receipt),
+            Purpose::Superseded | Purpose::Gap => Failure::nonce_mismatch(),
+            Purpose::Expired => {
+                Failure::new(401, "DEADLINE_PASSED", "Invalid signature or nonce mismatch")
+            }
+            Purpose::Rejected => {
+                Failure::new(500, "TRANSACTION_REJECTED", "Every RPC endpoint refused the transaction")
+            }
+        };
+        Outcome::Dropped { failure }
+    }
+
+    fn executed(&self, order: &Order, receipt: &Receipt) -> Outcome {
+        let mined =
+            Mined { tx_hash: receipt.hash, block_number: receipt.block_number, gas_used: receipt.gas_used };
+        let reverted = |reason: String| Outcome::Reverted { mined, failure: Failure::reverted(reason) };
+        if !receipt.status {
+            return reverted("Forwarder refused the request when it was mined".to_owned());
+        }
+        let event = events::<RequestExecuted>(self.forwarder, &receipt.logs)
+            .find(|event| event.from == order.signer && event.nonce == order.forward_nonce);
+        match event {
+            Some(event) if event.success => {
+                Outcome::Executed { mined, agent_id: self.registered(receipt) }
+            }
+            Some(event) => reverted(inner_reason(&event.returnData)),
+            None => reverted("Forwarder reported no execution".to_owned()),
+        }
+    }
+
+    fn registered(&self, receipt: &Receipt) -> Option<U256> {
+        events::<AgentRegistered>(self.registry, &receipt.logs).next().map(|event| event.agentId)
+    }
+}
+
+/// What a failed inner call's return data says.
+#[must_use]
+pub fn inner_reason(return_data: &[u8]) -> String {
+    Revert::from_data(return_data)
+        .message
+        .unwrap_or_else(|| "Call failed without a reason; request.gas may be too low".to_owned())
+}
+
+fn events<'a, E: SolEvent + 'a>(emitter: Address, logs: &'a [Log]) -> impl Iterator<Item = E> + 'a {
+    logs.iter()
+        .filter(move |log| log.address() == emitter)
+        .filter_map(|log| E::decode_log(&log.inner).ok().map(|event| event.data))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy::{
+        primitives::{B256, Bytes, Log as PrimitiveLog},
+        sol_types::{Revert as ErrorString, SolError},
+    };
+
+    const CONTRACTS: Contracts =
+        Contracts { forwarder: Address::repeat_byte(0xf0), registry: Address::repeat_byte(0xe0) };
+
+    fn order() -> Order {
+        Order {
+            id: B256::repeat_byte(1),
+            signer: Address::repeat_byte(5),
+            forward_nonce: U256::from(3),
+            deadline: 0,
+            l1_fee_wei: 0,
+        }
+    }
+
+    fn log(emitter: Address, event: &impl SolEvent) -> Log {
+        Log { inner: PrimitiveLog { address: emitter, data: event.encode_log_data() }, ..Log::default() }
+    }
+
+    fn executed(success: bool, return_data: impl Into<Bytes>) -> RequestExecuted {
+        RequestExecuted {
+            from: order().signer,
+            nonce: order().forward_nonce,
+            success,
+            returnData: return_data.into(),
+        }
+    }
+
+    fn registered() -> AgentRegistered {
+        AgentRegistered {
+            agentId: U256::from(42),
+            agentWallet: order().signer,
+            creator: order().signer,
+            haftungsperson: order().signer,
+            parentAgentId: U256::ZERO,
+            generation: U256::ZERO,
+        }
+    }
+
+    fn judge(status: bool, logs: Vec<Log>) -> Outcome {
+        let receipt = Receipt { hash: B256::ZERO, block_number: 1, status, gas_used: 1, paid_wei: 1, logs };
+        CONTRACTS.outcome(&order(), Purpose::Relay, &receipt)
+    }
+
+    #[test]
+    fn the_event_of_our_request_makes_it_executed() {
+        let logs = vec![
+            log(CONTRACTS.registry, &registered()),
+            log(CONTRACTS.forwarder, &executed(true, Bytes::new())),
+        ];
+        assert!(matches!(judge(true, logs), Outcome::Executed { agent_id: Some(id), .. } if id == U256::from(42)));
+        let without = vec![log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
+        assert!(matches!(judge(true, without), Outcome::Executed { agent_id: None, .. }));
+    }
+
+    #[test]
+    fn status_1_with_a_failed_inner_call_is_no_success() {
+        let reason = ErrorString { reason: "Agent not active".to_owned() }.abi_encode();
+        let logs = vec![log(CONTRACTS.forwarder, &executed(false, reason))];
+        let Outcome::Reverted { failure, .. } = judge(true, logs) else { panic!("not reverted") };
+        assert_eq!((failure.status, failure.message.as_str()), (500, "Agent not active"));
+    }
+
+    #[test]
+    fn events_of_others_do_not_count() {
+        let other_nonce = RequestExecuted { nonce: U256::from(4), ..executed(true, Bytes::new()) };
+        let other_signer = RequestExecuted { from: Address::ZERO, ..executed(true, Bytes::new()) };
+        for logs in [
+            vec![],
+            vec![log(CONTRACTS.forwarder, &other_nonce)],
+            vec![log(CONTRACTS.forwarder, &other_signer)],
+            vec![log(CONTRACTS.registry, &executed(true, Bytes::new()))],
+        ] {
+            assert!(matches!(judge(true, logs), Outcome::Reverted { .. }));
+        }
+        let elsewhere =
+            vec![log(Address::ZERO, &registered()), log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
+        assert!(matches!(judge(true, elsewhere), Outcome::Executed { agent_id: None, .. }));
+    }
+
+    #[test]
+    fn status_0_is_a_revert_whatever_the_logs_say() {
+        let logs = vec![log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
+        assert!(matches!(judge(false, logs), Outcome::Reverted { .. }));
+    }
+
+    #[test]
+    fn a_mined_no_op_drops_its_relay() {
+        let receipt =
+            Receipt { hash: B256::ZERO, block_number: 1, status: true, gas_used: 1, paid_wei: 1, logs: vec![] };
+        for (purpose, status) in [(Purpose::Superseded, 401), (Purpose::Expired, 401), (Purpose::Rejected, 500)] {
+            let Outcome::Dropped { failure } = CONTRACTS.outcome(&order(), purpose, &receipt) else {
+                panic!("not dropped");
+            };
+            assert_eq!(failure.status, status);
+        }
+    }
+}

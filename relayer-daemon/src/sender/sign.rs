@@ -1,0 +1,117 @@
+//! Signing: the two kinds of transaction this account ever makes.
+
+use alloy::{
+    consensus::{SignableTransaction, Transaction, TxEip1559, TxEnvelope},
+    eips::eip2718::{Decodable2718, Encodable2718},
+    network::TxSignerSync,
+    primitives::{Address, Bytes, Signature, TxKind, U256},
+    signers::local::PrivateKeySigner,
+};
+
+use super::slot::{Attempt, Purpose};
+use crate::{fees::Fees, gas};
+
+/// The account that pays, on one chain, for calls of one forwarder.
+#[derive(Debug, Clone)]
+pub struct Wallet {
+    signer: PrivateKeySigner,
+    chain_id: u64,
+    forwarder: Address,
+}
+
+impl Wallet {
+    /// A wallet that signs for one chain and one forwarder.
+    #[must_use]
+    pub const fn new(signer: PrivateKeySigner, chain_id: u64, forwarder: Address) -> Self {
+        Self { signer, chain_id, forwarder }
+    }
+
+    /// The account.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        self.signer.address()
+    }
+
+    /// Signs a call of the forwarder; the value is always 0.
+    ///
+    /// # Errors
+    /// If the key cannot sign.
+    pub fn relay(
+        &self,
+        nonce: u64,
+        calldata: Bytes,
+        gas_limit: u64,
+        fees: Fees,
+    ) -> Result<Attempt, alloy::signers::Error> {
+        self.sign(self.transaction(nonce, self.forwarder, calldata, gas_limit, fees), Purpose::Relay)
+    }
+
+    /// Signs the call of an earlier transaction once more, with other fees.
+    ///
+    /// # Errors
+    /// If the key cannot sign, or the earlier bytes are none of ours.
+    pub fn relay_again(
+        &self,
+        nonce: u64,
+        earlier: &Attempt,
+        fees: Fees,
+    ) -> Result<Attempt, alloy::signers::Error> {
+        let envelope = TxEnvelope::decode_2718_exact(&earlier.raw).map_err(alloy::signers::Error::other)?;
+        self.relay(nonce, envelope.input().clone(), earlier.gas_limit, fees)
+    }
+
+    /// Signs a no-op: nothing, to ourselves.
+    ///
+    /// # Errors
+    /// If the key cannot sign.
+    pub fn no_op(&self, nonce: u64, fees: Fees, purpose: Purpose) -> Result<Attempt, alloy::signers::Error> {
+        let to = self.address();
+        self.sign(self.transaction(nonce, to, Bytes::new(), gas::NO_OP, fees), purpose)
+    }
+
+    /// Bytes of the length and content a relay's transaction will have, to ask for its L1 fee.
+    #[must_use]
+    pub fn draft(&self, calldata: Bytes, gas_limit: u64, fees: Fees) -> Bytes {
+        let signature = Signature::new(U256::MAX, U256::MAX, true);
+        let transaction = self.transaction(u64::from(u32::MAX), self.forwarder, calldata, gas_limit, fees);
+        TxEnvelope::from(transaction.into_signed(signature)).encoded_2718().into()
+    }
+
+    const fn transaction(
+        &self,
+        nonce: u64,
+        to: Address,
+        input: Bytes,
+        gas_limit: u64,
+        fees: Fees,
+    ) -> TxEip1559 {
+        TxEip1559 {
+            chain_id: self.chain_id,
+            nonce,
+            gas_limit,
+            max_fee_per_gas: fees.max_fee,
+            max_priority_fee_per_gas: fees.tip,
+            to: TxKind::Call(to),
+            value: U256::ZERO,
+            access_list: alloy::eips::eip2930::AccessList(Vec::new()),
+            input,
+        }
+    }
+
+    fn sign(&self, mut transaction: TxEip1559, purpose: Purpose) -> Result<Attempt, alloy::signers::Error> {
+        let signature = self.signer.sign_transaction_sync(&mut transaction)?;
+        let fees = Fees {
+            max_fee: transaction.max_fee_per_gas,
+            tip: transaction.max_priority_fee_per_gas,
+        };
+        let gas_limit = transaction.gas_limit;
+        let envelope = TxEnvelope::from(transaction.into_signed(signature));
+        Ok(Attempt {
+            hash: *envelope.tx_hash(),
+            raw: envelope.encoded_2718().into(),
+            fees,
+            gas_limit,
+            purpose,
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! The task around the sender: jobs in, rounds while anything is in flight, a look at the chain now and then.
+
+use std::time::Duration;
+
+use tokio::{
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior, interval, sleep_until},
+};
+
+use super::{Job, Sender};
+use crate::{
+    chain::Node,
+    stop::{Stop, stopped},
+};
+
+/// Jobs taken at once: they share one look at the chain's nonce.
+const BATCH: usize = 16;
+/// The first round after a send; each round without news doubles the pause.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The longest pause between rounds while anything is in flight.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How often an idle sender asks how many of its transactions are mined, to notice reorganisations.
+pub const IDLE_WATCH: Duration = Duration::from_secs(15);
+
+impl<N: Node> Sender<N> {
+    /// Runs until `stop` is set. The send in hand is finished; jobs not yet taken stay in the journal.
+    pub async fn run(mut self, mut jobs: mpsc::Receiver<Job>, mut stop: Stop) {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut pause = FIRST_PAUSE;
+        let mut next_round = Instant::now();
+        let mut idle = interval(IDLE_WATCH);
+        idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        idle.reset();
+        loop {
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return,
+                () = sleep_until(next_round), if self.has_pending() => {
+                    if let Err(trouble) = self.poll().await {
+                        tracing::warn!(%trouble, "round not finished");
+                    }
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    next_round = Instant::now() + pause;
+                    idle.reset();
+                }
+                taken = jobs.recv_many(&mut batch, BATCH) => {
+                    if taken == 0 {
+                        return;
+                    }
+                    let waiting = self.has_pending();
+                    self.submit(std::mem::take(&mut batch)).await;
+                    pause = FIRST_PAUSE;
+                    let soon = Instant::now() + pause;
+                    // An endless stream of jobs must not put off the next round for ever.
+                    next_round = if waiting { next_round.min(soon) } else { soon };
+                    idle.reset();
+                }
+                _ = idle.tick() => {
+                    if let Err(trouble) = self.watch_chain().await {
+                        tracing::warn!(%trouble, "chain not reached");
+                    }
+                }
+            }
+        }
+    }
+}
