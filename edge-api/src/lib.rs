@@ -11,7 +11,7 @@ mod limiter;
 mod settings;
 
 use registry_core::{answer::Question, error::Error, route::Endpoint, timestamp::Timestamp};
-use worker::{Context, Date, Env, Method, Request, Response, event};
+use worker::{Context, Date, Env, Request, Response, event};
 
 use crate::{
     http::{Content, Target},
@@ -21,8 +21,9 @@ use crate::{
 /// The Worker's entry: every request gets an answer, errors included.
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
-    let method = request.method();
-    if method == Method::Options {
+    // As text: the library's own type takes methods it does not know for GET.
+    let method = request.inner().method();
+    if method == "OPTIONS" {
         return http::preflight();
     }
     let now = Timestamp::from_millis(Date::now().as_millis());
@@ -31,7 +32,7 @@ async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<R
         Err(error) => return http::failure(&error, None),
     };
     let client = limiter::client_of(&request)?;
-    let question = if matches!(method, Method::Get | Method::Head) {
+    let question = if matches!(method.as_str(), "GET" | "HEAD") {
         Target::of(&request)
             .and_then(|target| Endpoint::parse(&target.path_and_query).map(|endpoint| (target, endpoint)))
     } else {
