@@ -1,0 +1,343 @@
+//! The JSON documents of `service.md`, written from an [`Oracle`](crate::oracle::Oracle)'s facts.
+//!
+//! A second implementation on purpose, by the specification's text and sharing nothing with the core: if the two disagree,
+//! one of them has misread it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::oracle::{Facts, Record};
+
+/// Most children of a lineage node that are shown.
+const SHOWN_CHILDREN: usize = 50;
+
+/// Most levels of a lineage that are shown.
+const SHOWN_LEVELS: usize = 15;
+
+/// A registry as it was read, and what the documents depend on besides.
+#[derive(Debug, Clone)]
+pub struct Documents {
+    /// All agents; `id` is at `id - 1`.
+    pub agents: Vec<Facts>,
+    /// The registry's address in its EIP-55 form.
+    pub registry: String,
+    /// The RPC endpoint as clients see it.
+    pub rpc: String,
+    /// Seconds an attestation holds.
+    pub grace_seconds: u64,
+}
+
+impl Documents {
+    /// `/health`
+    pub fn health(&self) -> Value {
+        json!({"status": "ok", "registry": self.registry, "rpc": self.rpc})
+    }
+
+    /// `/api/v1/stats`
+    pub fn stats(&self) -> Value {
+        json!({"totalAgents": self.agents.len(), "registryAddress": self.registry, "chain": self.rpc})
+    }
+
+    /// `/api/v1/stats/detailed`, at `now` in unix seconds
+    pub fn detailed_stats(&self, now: u64) -> Value {
+        let mut statuses =
+            BTreeMap::from(["Active", "Suspended", "Revoked", "Terminated"].map(|name| (name, 0)));
+        let mut generations: BTreeMap<String, u64> = BTreeMap::new();
+        for agent in &self.agents {
+            *statuses.entry(status(&agent.record)).or_default() += 1;
+            *generations.entry(agent.record.number("generation").to_string()).or_default() += 1;
+        }
+        let compliant = self.agents.iter().filter(|agent| self.is_compliant(agent, now)).count();
+        let rate = match self.agents.len() {
+            0 => 0.0,
+            total => (compliant as f64 / total as f64 * 1000.0).round() / 10.0,
+        };
+        let recent: Vec<Value> =
+            self.agents.iter().rev().take(10).map(|agent| recent(&agent.record)).collect();
+        let mut document = self.stats();
+        document["statusDistribution"] = json!(statuses);
+        document["generationDistribution"] = json!(generations);
+        document["complianceRate"] = format!("{rate:.1}").into();
+        document["compliantCount"] = compliant.into();
+        document["totalRevenue"] = json!(self.sums("currency"));
+        document["recentRegistrations"] = recent.into();
+        document
+    }
+
+    /// `/api/v1/agent/:id`
+    pub fn agent(&self, id: u64, now: u64) -> Value {
+        let facts = self.facts(id);
+        json!({
+            "agent": record(&facts.record),
+            "children": facts.children,
+            "compliance": self.compliance(facts, now),
+        })
+    }
+
+    /// `/api/v1/agents`, with `limit` as it is answered
+    pub fn agents(&self, page: usize, limit: usize, wanted: Option<&str>) -> Value {
+        let chosen: Vec<&Facts> = self
+            .agents
+            .iter()
+            .filter(|agent| wanted.is_none_or(|wanted| status(&agent.record) == wanted))
+            .collect();
+        let data: Vec<Value> =
+            chosen.iter().skip((page - 1) * limit).take(limit).map(|agent| item(&agent.record)).collect();
+        json!({
+            "total": chosen.len(),
+            "page": page,
+            "limit": limit,
+            "totalPages": chosen.len().div_ceil(limit),
+            "data": data,
+        })
+    }
+
+    /// `/api/v1/agents/compliance`: stalest first, and in order of registration among equals
+    pub fn compliance_list(&self, now: u64) -> Value {
+        let mut agents: Vec<&Facts> = self.agents.iter().collect();
+        agents.sort_by_key(|agent| agent.record.number("lastAttestation"));
+        let data: Vec<Value> = agents
+            .iter()
+            .map(|agent| {
+                json!({
+                    "agentId": agent.record.number("agentId"),
+                    "creator": agent.record.address("creator"),
+                    "status": status(&agent.record),
+                    "compliance": self.compliance(agent, now),
+                })
+            })
+            .collect();
+        json!({"total": self.agents.len(), "data": data})
+    }
+
+    /// `/api/v1/agent/:id/lineage`
+    pub fn lineage(&self, id: u64) -> Value {
+        self.node(id, 1)
+    }
+
+    /// `/api/v1/agent/:id/revenue`, with `limit` as it is answered
+    pub fn revenue(&self, id: u64, offset: usize, limit: usize) -> Value {
+        let reports = &self.facts(id).revenue;
+        let data: Vec<Value> = reports.iter().skip(offset).take(limit).map(report).collect();
+        json!({"total": reports.len(), "offset": offset, "limit": limit, "data": data})
+    }
+
+    /// `/api/v1/revenue/aggregate`
+    pub fn revenue_aggregate(&self) -> Value {
+        let reports = || self.agents.iter().flat_map(|agent| &agent.revenue);
+        json!({
+            "totalReports": reports().count(),
+            "totalAmount": reports().map(|report| report.number("amount")).sum::<u64>(),
+            "byCurrency": self.sums("currency"),
+            "byCategory": self.sums("category"),
+        })
+    }
+
+    /// `/api/v1/kya/:wallet`, for the wallet in its EIP-55 form and its agent, checked at `checked_at` (ISO 8601)
+    pub fn kya(&self, wallet: &str, id: Option<u64>, now: u64, checked_at: &str) -> Value {
+        let facts = id.map(|id| self.facts(id));
+        let agent = facts.map(|facts| {
+            let mut reduced = Map::new();
+            let full = record(&facts.record);
+            for field in [
+                "agentId",
+                "creator",
+                "haftungsperson",
+                "agentWallet",
+                "operationalScope",
+                "status",
+                "registeredAt",
+                "lastAttestation",
+            ] {
+                reduced.insert(field.to_owned(), full[field].clone());
+            }
+            reduced
+        });
+        json!({
+            "wallet": wallet,
+            "isRegistered": id.is_some(),
+            "isCompliant": facts.is_some_and(|facts| self.is_compliant(facts, now)),
+            "agent": agent,
+            "checkedAt": checked_at,
+        })
+    }
+
+    fn facts(&self, id: u64) -> &Facts {
+        &self.agents[usize::try_from(id).expect("an id of a test") - 1]
+    }
+
+    fn attestation_age(&self, facts: &Facts, now: u64) -> u64 {
+        now.saturating_sub(facts.record.number("lastAttestation"))
+    }
+
+    fn is_compliant(&self, facts: &Facts, now: u64) -> bool {
+        status(&facts.record) == "Active" && self.attestation_age(facts, now) <= self.grace_seconds
+    }
+
+    fn compliance(&self, facts: &Facts, now: u64) -> Value {
+        let age = self.attestation_age(facts, now);
+        json!({
+            "isActive": status(&facts.record) == "Active",
+            "attestationCurrent": age <= self.grace_seconds,
+            "secondsSinceAttestation": age,
+            "childCount": facts.children.len(),
+            "status": status(&facts.record),
+        })
+    }
+
+    fn node(&self, id: u64, level: usize) -> Value {
+        let facts = self.facts(id);
+        let mut node = json!({
+            "agentId": id,
+            "wallet": facts.record.address("agentWallet"),
+            "generation": facts.record.number("generation"),
+            "status": status(&facts.record),
+            "children": [],
+        });
+        if facts.children.is_empty() {
+            return node;
+        }
+        if level == SHOWN_LEVELS {
+            node["note"] = format!("Depth limit of {SHOWN_LEVELS} levels reached").into();
+            return node;
+        }
+        node["children"] =
+            facts.children.iter().take(SHOWN_CHILDREN).map(|child| self.node(*child, level + 1)).collect();
+        if facts.children.len() > SHOWN_CHILDREN {
+            node["truncated"] = true.into();
+            node["note"] = format!("Showing {SHOWN_CHILDREN} of {} children", facts.children.len()).into();
+        }
+        node
+    }
+
+    /// All amounts, added up by a field of the reports.
+    fn sums(&self, field: &str) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        for report in self.agents.iter().flat_map(|agent| &agent.revenue) {
+            *sums.entry(report.text(field)).or_default() += report.number("amount");
+        }
+        sums
+    }
+}
+
+/// A full agent record.
+fn record(record: &Record) -> Value {
+    json!({
+        "agentId": record.number("agentId"),
+        "creator": record.address("creator"),
+        "haftungsperson": record.address("haftungsperson"),
+        "agentWallet": record.address("agentWallet"),
+        "constitutionHash": record.word("constitutionHash"),
+        "capabilityHash": record.word("capabilityHash"),
+        "operationalScope": record.text("operationalScope"),
+        "parentAgentId": record.number("parentAgentId"),
+        "generation": record.number("generation"),
+        "selfModifying": record.flag("selfModifying"),
+        "registeredAt": time(record.number("registeredAt")),
+        "lastAttestation": time(record.number("lastAttestation")),
+        "lastRevenueReport": time(record.number("lastRevenueReport")),
+        "status": status(record),
+    })
+}
+
+fn item(record: &Record) -> Value {
+    json!({
+        "agentId": record.number("agentId"),
+        "creator": record.address("creator"),
+        "status": status(record),
+        "registeredAt": time(record.number("registeredAt")),
+    })
+}
+
+fn recent(record: &Record) -> Value {
+    json!({
+        "agentId": record.number("agentId"),
+        "creator": record.address("creator"),
+        "haftungsperson": record.address("haftungsperson"),
+        "agentWallet": record.address("agentWallet"),
+        "registeredAt": time(record.number("registeredAt")),
+        "status": status(record),
+    })
+}
+
+fn report(report: &Record) -> Value {
+    json!({
+        "amount": report.number("amount"),
+        "currency": report.text("currency"),
+        "category": report.text("category"),
+        "periodStart": time(report.number("periodStart")),
+        "periodEnd": time(report.number("periodEnd")),
+        "reportedAt": time(report.number("reportedAt")),
+    })
+}
+
+/// A record's status by its name.
+///
+/// # Panics
+/// When it is none of the four.
+pub fn status(record: &Record) -> &'static str {
+    match record.number("status") {
+        0 => "Active",
+        1 => "Suspended",
+        2 => "Revoked",
+        3 => "Terminated",
+        other => panic!("the contract has no status {other}"),
+    }
+}
+
+/// Unix seconds as ISO 8601 in UTC with milliseconds.
+pub fn time(unix_seconds: u64) -> String {
+    let (days, rest) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    let mut year = 1970;
+    let mut day = days;
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    while day >= 365 + u64::from(leap(year)) {
+        day -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while day >= lengths[month] {
+        day -= lengths[month];
+        month += 1;
+    }
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}.000Z", month + 1, day + 1)
+}
+
+/// The unix milliseconds of such a string, by search: the inverse of [`time`].
+///
+/// # Panics
+/// When `text` is no time after 2020 in that form.
+pub fn unix_millis(text: &str) -> u64 {
+    let millis: u64 = text[20..23].parse().unwrap_or_else(|_| panic!("{text}"));
+    let whole = format!("{}.000Z", &text[..19]);
+    let (mut low, mut high) = (1_577_836_800, 1 << 33);
+    while low < high {
+        let middle = (low + high) / 2;
+        if time(middle) < whole { low = middle + 1 } else { high = middle }
+    }
+    assert_eq!(time(low), whole);
+    low * 1000 + millis
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_date_u() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399, "2000-02-28T23:59:59.000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000Z"),
+            (1_709_251_199, "2024-02-29T23:59:59.000Z"),
+            (1_767_225_600, "2026-01-01T00:00:00.000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(time(seconds), text);
+        }
+        assert_eq!(unix_millis("2026-01-01T00:00:00.123Z"), 1_767_225_600_123);
+    }
+}

@@ -1,0 +1,293 @@
+//! Every endpoint's answer is the document `service.md` describes, of the registry as an independent reader finds it.
+//!
+//! 1. `/health`, `/stats` name registry and endpoint, and count.
+//! 2. `/stats/detailed` counts statuses, generations, compliance and revenue, and shows the last ten registrations.
+//! 3. `/agent/:id` of every agent: record, children, compliance; unicode scopes unharmed.
+//! 4. `/agents`: the pages laid end to end are the registry, with and without a filter; a limit above 100 is cut; a page
+//!    beyond the end is empty.
+//! 5. `/agents/compliance` is whole, and stalest first.
+//! 6. `/agent/:id/lineage` of every agent: four generations, and 55 children cut to 50 with a note.
+//! 7. `/agent/:id/revenue` of every agent, in pieces too; `/revenue/aggregate` adds them up.
+//! 8. `/kya/:wallet` of every wallet, in every accepted spelling; a revoked wallet is not registered, its heir is.
+//! 9. A grace period the owner has set holds instead of seven days.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use alloy::primitives::{Address, U256};
+use e2e::chain::Chain;
+use e2e::documents::{Documents, status, unix_millis};
+use e2e::seed::{self, Showcase};
+use e2e::stage::{Stage, run};
+use e2e::story::{BUSY, BUSY_CHILDREN, DAY, STORY};
+use registry_core::abi::IAgentRegistry;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+struct Scene {
+    stage: Stage,
+    showcase: Showcase,
+    documents: Documents,
+}
+
+/// One chain and one Worker for all tests here; nothing is cached, so every answer is of this moment.
+async fn scene() -> &'static Scene {
+    static SCENE: OnceCell<Scene> = OnceCell::const_new();
+    SCENE
+        .get_or_init(async || {
+            let uncached = ["AGENT_TTL_SECONDS", "LINEAGE_TTL_SECONDS", "KYA_TTL_SECONDS"];
+            let (stage, showcase) = Stage::showcase(|options| {
+                uncached.into_iter().fold(options, |options, name| options.var(name, 0))
+            })
+            .await
+            .unwrap();
+            let documents = stage.documents().await.unwrap();
+            Scene { stage, showcase, documents }
+        })
+        .await
+}
+
+fn wall_clock_millis() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+impl Scene {
+    /// The answer to `path`, and the second in which the Worker gave it: the one in which `document` is that answer.
+    async fn check(&self, path: &str, document: impl Fn(u64) -> Value) {
+        let before = wall_clock_millis() / 1000;
+        let answer = self.stage.client.get(path).await.ok();
+        let after = wall_clock_millis() / 1000;
+        let expected: Vec<Value> = (before..=after).map(document).collect();
+        assert!(expected.contains(&answer), "{path}\n   answered {answer}\n   expected {}", expected[0]);
+    }
+
+    fn ids(&self) -> std::ops::RangeInclusive<u64> {
+        1..=self.showcase.total
+    }
+}
+
+#[test]
+fn health_and_stats_name_the_registry_and_the_endpoint() {
+    run(async {
+        let scene = scene().await;
+        scene.check("/health", |_| scene.documents.health()).await;
+        scene.check("/api/v1/stats", |_| scene.documents.stats()).await;
+    });
+}
+
+#[test]
+fn detailed_stats_count_the_whole_registry() {
+    run(async {
+        let scene = scene().await;
+        scene.check("/api/v1/stats/detailed", |now| scene.documents.detailed_stats(now)).await;
+
+        // What the document has to show, should both readers be wrong in the same way.
+        let answer = scene.stage.client.get("/api/v1/stats/detailed").await.ok();
+        assert_eq!(answer["totalAgents"], scene.showcase.total);
+        for name in ["Active", "Suspended", "Revoked", "Terminated"] {
+            assert!(answer["statusDistribution"][name].as_u64().unwrap() > 0, "{name}: {answer}");
+        }
+        assert_eq!(answer["recentRegistrations"][0]["agentId"], scene.showcase.total);
+        assert_eq!(answer["recentRegistrations"].as_array().unwrap().len(), 10);
+        assert_eq!(answer["totalRevenue"]["JPY"], 9_007_199_254_740_993_u64 + 480_000);
+    });
+}
+
+#[test]
+fn every_agent_is_answered_as_the_chain_has_it() {
+    run(async {
+        let scene = scene().await;
+        for id in scene.ids() {
+            scene.check(&format!("/api/v1/agent/{id}"), |now| scene.documents.agent(id, now)).await;
+        }
+        for (name, scope) in [
+            ("kyoto", "税務申告の補助 — 東京・京都"),
+            ("quoted", "Says \"no\" \\ <b>often</b>\n\tand on two lines"),
+            ("silent", ""),
+        ] {
+            let answer =
+                scene.stage.client.get(&format!("/api/v1/agent/{}", scene.showcase.id(name))).await.ok();
+            assert_eq!(answer["agent"]["operationalScope"], scope);
+        }
+        let silent =
+            scene.stage.client.get(&format!("/api/v1/agent/{}", scene.showcase.id("silent"))).await.ok();
+        assert_eq!(silent["agent"]["lastRevenueReport"], "1970-01-01T00:00:00.000Z");
+    });
+}
+
+#[test]
+fn pages_laid_end_to_end_are_the_registry() {
+    run(async {
+        let scene = scene().await;
+        for filter in [None, Some("Active"), Some("Suspended"), Some("Revoked"), Some("Terminated")] {
+            let chosen = scene
+                .documents
+                .agents
+                .iter()
+                .filter(|agent| filter.is_none_or(|filter| status(&agent.record) == filter))
+                .count();
+            for limit in [3, 7, 20, 100] {
+                let (mut seen, pages) = (Vec::new(), chosen.div_ceil(limit));
+                // The last one lies beyond the end.
+                for page in 1..=pages + 1 {
+                    let filter_text = filter.map(|filter| format!("&status={filter}")).unwrap_or_default();
+                    let path = format!("/api/v1/agents?page={page}&limit={limit}{filter_text}");
+                    scene.check(&path, |_| scene.documents.agents(page, limit, filter)).await;
+                    let answer = scene.stage.client.get(&path).await.ok();
+                    seen.extend(
+                        answer["data"]
+                            .as_array()
+                            .unwrap()
+                            .iter()
+                            .map(|item| item["agentId"].as_u64().unwrap()),
+                    );
+                }
+                assert_eq!(seen.len(), chosen, "{filter:?}, {limit} a page");
+                assert!(seen.is_sorted(), "in order of registration: {seen:?}");
+            }
+        }
+        scene.check("/api/v1/agents", |_| scene.documents.agents(1, 20, None)).await;
+        scene.check("/api/v1/agents?limit=101", |_| scene.documents.agents(1, 100, None)).await;
+        scene
+            .check("/api/v1/agents?limit=99999999999999999999999", |_| scene.documents.agents(1, 100, None))
+            .await;
+        scene
+            .check("/api/v1/agents?page=4000000000", |_| scene.documents.agents(4_000_000_000, 20, None))
+            .await;
+    });
+}
+
+#[test]
+fn the_compliance_list_is_whole_and_stalest_first() {
+    run(async {
+        let scene = scene().await;
+        scene.check("/api/v1/agents/compliance", |now| scene.documents.compliance_list(now)).await;
+
+        let answer = scene.stage.client.get("/api/v1/agents/compliance").await.ok();
+        let data = answer["data"].as_array().unwrap();
+        let of = |name: &str| {
+            data.iter().find(|item| item["agentId"] == scene.showcase.id(name)).unwrap()["compliance"].clone()
+        };
+        assert_eq!(of("forgetful")["attestationCurrent"], false);
+        assert_eq!(of("forgetful")["isActive"], true);
+        assert_eq!(of("ledger")["attestationCurrent"], true, "one hour is left to it");
+        assert_eq!(of("paused")["isActive"], false);
+        assert_eq!(of(BUSY)["childCount"], BUSY_CHILDREN + 1);
+    });
+}
+
+#[test]
+fn every_lineage_is_the_tree_below_its_root() {
+    run(async {
+        let scene = scene().await;
+        for id in scene.ids() {
+            scene.check(&format!("/api/v1/agent/{id}/lineage"), |_| scene.documents.lineage(id)).await;
+        }
+        let tree = scene
+            .stage
+            .client
+            .get(&format!("/api/v1/agent/{}/lineage", scene.showcase.id("atlas")))
+            .await
+            .ok();
+        let fourth = &tree["children"][0]["children"][0]["children"][0];
+        assert_eq!(fourth["agentId"], scene.showcase.id("dune"));
+        assert_eq!(fourth["generation"], 3);
+        assert_eq!(fourth["children"], json!([]));
+
+        let busy =
+            scene.stage.client.get(&format!("/api/v1/agent/{}/lineage", scene.showcase.id(BUSY))).await.ok();
+        assert_eq!(busy["children"].as_array().unwrap().len(), 50);
+        assert_eq!(busy["truncated"], true);
+        assert_eq!(busy["note"], format!("Showing 50 of {} children", BUSY_CHILDREN + 1));
+    });
+}
+
+#[test]
+fn revenue_is_answered_in_pieces_and_in_sum() {
+    run(async {
+        let scene = scene().await;
+        for id in scene.ids() {
+            scene
+                .check(&format!("/api/v1/agent/{id}/revenue"), |_| scene.documents.revenue(id, 0, 100))
+                .await;
+        }
+        let atlas = scene.showcase.id("atlas");
+        for offset in 0..6 {
+            for limit in [1, 3, 500] {
+                let path = format!("/api/v1/agent/{atlas}/revenue?offset={offset}&limit={limit}");
+                scene.check(&path, |_| scene.documents.revenue(atlas, offset, limit)).await;
+            }
+        }
+        let path = format!("/api/v1/agent/{atlas}/revenue?limit=501");
+        scene.check(&path, |_| scene.documents.revenue(atlas, 0, 500)).await;
+        scene.check("/api/v1/revenue/aggregate", |_| scene.documents.revenue_aggregate()).await;
+    });
+}
+
+#[test]
+fn every_wallet_is_known_by_whose_it_is_now() {
+    run(async {
+        let scene = scene().await;
+        let oracle = scene.stage.oracle().unwrap();
+        let mut wallets: Vec<Address> =
+            vec![Address::ZERO, Address::repeat_byte(0xab), scene.stage.chain.owner()];
+        wallets.extend(scene.showcase.ids.keys().map(|name| seed::wallet(name).address()));
+        for wallet in wallets {
+            let checksummed = wallet.to_checksum(None);
+            let owner = oracle.agent_of(wallet).await.unwrap();
+            let digits = &checksummed[2..];
+            for spelling in
+                [checksummed.clone(), checksummed.to_lowercase(), format!("0x{}", digits.to_uppercase())]
+            {
+                let before = wall_clock_millis();
+                let answer = scene.stage.client.get(&format!("/api/v1/kya/{spelling}")).await.ok();
+                let checked_at = answer["checkedAt"].as_str().unwrap();
+                let millis = unix_millis(checked_at);
+                assert!((before..=wall_clock_millis()).contains(&millis), "{checked_at}");
+                assert_eq!(
+                    answer,
+                    scene.documents.kya(&checksummed, owner, millis / 1000, checked_at),
+                    "{spelling}"
+                );
+            }
+        }
+        let verdict = async |name: &str| {
+            let answer =
+                scene.stage.client.get(&format!("/api/v1/kya/{}", seed::wallet(name).address())).await.ok();
+            (answer["isRegistered"].as_bool().unwrap(), answer["isCompliant"].as_bool().unwrap())
+        };
+        assert_eq!(verdict("kyoto").await, (true, true), "active and attested");
+        assert_eq!(verdict("forgetful").await, (true, false), "its attestation has lapsed");
+        assert_eq!(verdict("paused").await, (true, false), "suspended");
+        assert_eq!(verdict("impostor").await, (false, false), "revoked");
+        assert_eq!(verdict("gone").await, (false, false), "terminated");
+        // The revoked agent's wallet is its heir's now.
+        assert_eq!(verdict("lost-key").await, (true, true));
+        assert_eq!(
+            oracle.agent_of(seed::wallet("lost-key").address()).await.unwrap(),
+            Some(scene.showcase.id("heir"))
+        );
+    });
+}
+
+#[test]
+fn the_contracts_grace_period_decides_and_not_the_default() {
+    run(async {
+        let (stage, showcase) = Stage::showcase(|options| options.var("KYA_TTL_SECONDS", 0)).await.unwrap();
+        let kya = format!("/api/v1/kya/{}", seed::wallet("kyoto").address());
+        assert_eq!(stage.client.get(&kya).await.ok()["isCompliant"], true, "attested two days ago");
+        set_grace_period(&stage.chain, DAY).await;
+        assert_eq!(stage.client.get(&kya).await.ok()["isCompliant"], false, "more than one day ago");
+        let agent = stage.client.get(&format!("/api/v1/agent/{}", showcase.id("kyoto"))).await.ok();
+        assert_eq!(agent["compliance"]["attestationCurrent"], false);
+    });
+}
+
+async fn set_grace_period(chain: &Chain, seconds: u64) {
+    let call = IAgentRegistry::setAttestationGracePeriodCall { gracePeriodSeconds: U256::from(seconds) };
+    chain.send(chain.owner(), call).await.unwrap();
+}
+
+#[test]
+fn the_story_is_told_in_order() {
+    assert!(STORY.is_sorted_by(|(earlier, _), (later, _)| earlier > later));
+}
