@@ -126,7 +126,8 @@ async fn examine(
         }
     };
 
-    let lock = lock(settings, chain_id, key.address()).inspect_err(|error| report.cross("lock", error)).ok()?;
+    let lock =
+        lock(settings, chain_id, key.address()).inspect_err(|error| report.cross("lock", error)).ok()?;
     report.tick("lock", "no other process with this key and chain");
     let journal = journal(settings, &chain, chain_id).await;
     let journal = journal.inspect_err(|error| report.cross("journal", error)).ok()?;
@@ -137,7 +138,8 @@ async fn examine(
 
 fn endpoints(settings: &Settings, metrics: &Metrics) -> Result<Rpc, String> {
     let urls = settings.endpoints().map_err(|error| error.to_string())?;
-    Rpc::new(&urls, settings.rpc_timeout, metrics.clone()).map_err(|_| "no HTTP client can be built".to_owned())
+    Rpc::new(&urls, settings.rpc_timeout, metrics.clone())
+        .map_err(|_| "no HTTP client can be built".to_owned())
 }
 
 /// Every endpoint that answers must be of the same chain. One that does not answer is no obstacle as long as
@@ -202,7 +204,8 @@ async fn same_domain(chain: &Chain, key: &PrivateKeySigner, chain_id: u64) -> Re
     if chain.verify(&execute).await.map_err(says)? {
         return Ok(format!("separator {}", domain.separator()));
     }
-    let mut text = "the forwarder's EIP-712 domain is not MinimalForwarder, version 1, on this chain".to_owned();
+    let mut text =
+        "the forwarder's EIP-712 domain is not MinimalForwarder, version 1, on this chain".to_owned();
     if let Ok(real) = chain.view(chain.forwarder, &IForwarder::eip712DomainCall {}).await {
         text = format!(
             "the forwarder's EIP-712 domain is {}, version {}, chain {}, {}",
@@ -256,7 +259,8 @@ fn journal_path(settings: &Settings, chain_id: u64, relayer: Address) -> PathBuf
 
 fn lock(settings: &Settings, chain_id: u64, relayer: Address) -> Result<File, String> {
     let dir = settings.data_dir.display();
-    fs::create_dir_all(&settings.data_dir).map_err(|error| format!("{dir} cannot be created: {}", error.kind()))?;
+    fs::create_dir_all(&settings.data_dir)
+        .map_err(|error| format!("{dir} cannot be created: {}", error.kind()))?;
     let path = settings.data_dir.join(format!("{}.sqlite-lock", file_stem(chain_id, relayer)));
     let file = File::create(&path).map_err(|error| format!("{dir} cannot be written: {}", error.kind()))?;
     match file.try_lock() {
@@ -281,7 +285,8 @@ async fn journal(settings: &Settings, chain: &Chain, chain_id: u64) -> Result<Ar
 /// Transactions of our account that are pending must be the journal's own.
 async fn nobody_else_sends(chain: &Chain, journal: &Arc<Journal>) -> Result<String, String> {
     let says = |error: RpcError| error.to_string();
-    let (latest, pending) = (chain.mined_nonce().await.map_err(says)?, chain.pending_nonce().await.map_err(says)?);
+    let (latest, pending) =
+        (chain.mined_nonce().await.map_err(says)?, chain.pending_nonce().await.map_err(says)?);
     if pending <= latest {
         return Ok(format!("nothing pending, next nonce {latest}"));
     }

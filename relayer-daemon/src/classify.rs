@@ -28,53 +28,53 @@ pub enum Verdict {
 
 const TABLE: &[(&str, Verdict)] = &[
     // The node has it.
-    ("already known", Verdict::Accepted),            // geth, reth, erigon (behind "ALREADY_EXISTS:")
-    ("alreadyknown", Verdict::Accepted),             // nethermind
-    ("known transaction", Verdict::Accepted),        // besu; geth before 1.9.14
-    ("already imported", Verdict::Accepted),         // anvil, openethereum
-    ("already exists", Verdict::Accepted),           // hosted endpoints
-    ("already in mempool", Verdict::Accepted),       // zksync and other sequencers
+    ("already known", Verdict::Accepted), // geth, reth, erigon (behind "ALREADY_EXISTS:")
+    ("alreadyknown", Verdict::Accepted),  // nethermind
+    ("known transaction", Verdict::Accepted), // besu; geth before 1.9.14
+    ("already imported", Verdict::Accepted), // anvil, openethereum
+    ("already exists", Verdict::Accepted), // hosted endpoints
+    ("already in mempool", Verdict::Accepted), // zksync and other sequencers
     ("already in the txpool", Verdict::Accepted),
     ("existing tx with same hash", Verdict::Accepted), // erigon
     ("already_exists", Verdict::Accepted),
     // The nonce is gone.
-    ("nonce too low", Verdict::NonceTooLow),         // geth, reth, erigon, besu, anvil
-    ("nonce is too low", Verdict::NonceTooLow),      // openethereum, hosted endpoints
-    ("oldnonce", Verdict::NonceTooLow),              // nethermind
+    ("nonce too low", Verdict::NonceTooLow), // geth, reth, erigon, besu, anvil
+    ("nonce is too low", Verdict::NonceTooLow), // openethereum, hosted endpoints
+    ("oldnonce", Verdict::NonceTooLow),      // nethermind
     ("old nonce", Verdict::NonceTooLow),
-    ("ownnoncealreadyused", Verdict::NonceTooLow),   // nethermind
-    ("nonce below current", Verdict::NonceTooLow),   // besu, older
+    ("ownnoncealreadyused", Verdict::NonceTooLow), // nethermind
+    ("nonce below current", Verdict::NonceTooLow), // besu, older
     ("invalid transaction nonce", Verdict::NonceTooLow), // hosted endpoints
     // Another one holds the nonce.
     ("replacement transaction underpriced", Verdict::Underpriced), // geth, reth, erigon, besu
     ("transaction replacement underpriced", Verdict::Underpriced), // anvil
-    ("could not replace existing", Verdict::Underpriced), // erigon
-    ("replacementnotallowed", Verdict::Underpriced), // nethermind
+    ("could not replace existing", Verdict::Underpriced),          // erigon
+    ("replacementnotallowed", Verdict::Underpriced),               // nethermind
     ("another transaction with same nonce", Verdict::Underpriced), // openethereum
     // Too little is offered.
     ("less than block base fee", Verdict::FeeTooLow), // geth, reth, anvil
-    ("below current base fee", Verdict::FeeTooLow),  // besu
+    ("below current base fee", Verdict::FeeTooLow),   // besu
     ("below configured minimum gas price", Verdict::FeeTooLow), // besu
-    ("transaction underpriced", Verdict::FeeTooLow), // geth, reth
-    ("feetoolow", Verdict::FeeTooLow),               // nethermind, also FeeTooLowToCompete
-    ("fee too low", Verdict::FeeTooLow),             // erigon, hosted endpoints
-    ("gas price is too low", Verdict::FeeTooLow),    // openethereum
-    ("underpriced", Verdict::FeeTooLow),             // erigon
+    ("transaction underpriced", Verdict::FeeTooLow),  // geth, reth
+    ("feetoolow", Verdict::FeeTooLow),                // nethermind, also FeeTooLowToCompete
+    ("fee too low", Verdict::FeeTooLow),              // erigon, hosted endpoints
+    ("gas price is too low", Verdict::FeeTooLow),     // openethereum
+    ("underpriced", Verdict::FeeTooLow),              // erigon
     // The account is short.
     ("insufficient funds", Verdict::InsufficientFunds), // geth, reth, erigon, anvil, openethereum
-    ("insufficientfunds", Verdict::InsufficientFunds), // nethermind
+    ("insufficientfunds", Verdict::InsufficientFunds),  // nethermind
     ("upfront cost exceeds account balance", Verdict::InsufficientFunds), // besu
     // Never valid.
-    ("intrinsic gas too low", Verdict::Rejected),    // geth, reth, erigon, anvil
+    ("intrinsic gas too low", Verdict::Rejected), // geth, reth, erigon, anvil
     ("intrinsic gas exceeds gas limit", Verdict::Rejected), // besu
-    ("exceeds block gas limit", Verdict::Rejected),  // geth, reth, besu
-    ("gaslimitexceeded", Verdict::Rejected),         // nethermind
-    ("gas limit too high", Verdict::Rejected),       // EIP-7825
-    ("transaction gas limit", Verdict::Rejected),    // EIP-7825
-    ("oversized data", Verdict::Rejected),           // geth
-    ("invalid sender", Verdict::Rejected),           // geth
-    ("invalid chain id", Verdict::Rejected),         // geth
-    ("invalid chainid", Verdict::Rejected),          // nethermind
+    ("exceeds block gas limit", Verdict::Rejected), // geth, reth, besu
+    ("gaslimitexceeded", Verdict::Rejected),      // nethermind
+    ("gas limit too high", Verdict::Rejected),    // EIP-7825
+    ("transaction gas limit", Verdict::Rejected), // EIP-7825
+    ("oversized data", Verdict::Rejected),        // geth
+    ("invalid sender", Verdict::Rejected),        // geth
+    ("invalid chain id", Verdict::Rejected),      // geth
+    ("invalid chainid", Verdict::Rejected),       // nethermind
     ("transaction type not supported", Verdict::Rejected), // geth
     ("unsupported transaction type", Verdict::Rejected),
 ];
@@ -112,8 +112,18 @@ mod tests {
             ("geth", -32000, "already known", Verdict::Accepted),
             ("geth", -32000, "replacement transaction underpriced", Verdict::Underpriced),
             ("geth", -32000, "transaction underpriced: gas tip cap 0, minimum needed 1", Verdict::FeeTooLow),
-            ("geth", -32000, "insufficient funds for gas * price + value: balance 0, tx cost 21000, overshot 21000", Verdict::InsufficientFunds),
-            ("geth", -32000, "max fee per gas less than block base fee: address 0x00, maxFeePerGas: 1, baseFee: 7", Verdict::FeeTooLow),
+            (
+                "geth",
+                -32000,
+                "insufficient funds for gas * price + value: balance 0, tx cost 21000, overshot 21000",
+                Verdict::InsufficientFunds,
+            ),
+            (
+                "geth",
+                -32000,
+                "max fee per gas less than block base fee: address 0x00, maxFeePerGas: 1, baseFee: 7",
+                Verdict::FeeTooLow,
+            ),
             ("geth", -32000, "intrinsic gas too low: gas 1, minimum needed 21000", Verdict::Rejected),
             ("geth", -32000, "exceeds block gas limit", Verdict::Rejected),
             ("geth", -32000, "invalid chain id for signer: have 1 want 84532", Verdict::Rejected),
@@ -122,7 +132,12 @@ mod tests {
             ("reth", -32000, "nonce too low: next nonce 1, tx nonce 0", Verdict::NonceTooLow),
             ("reth", -32000, "already known", Verdict::Accepted),
             ("reth", -32000, "replacement transaction underpriced", Verdict::Underpriced),
-            ("reth", -32000, "insufficient funds for gas * price + value: have 0 want 1", Verdict::InsufficientFunds),
+            (
+                "reth",
+                -32000,
+                "insufficient funds for gas * price + value: have 0 want 1",
+                Verdict::InsufficientFunds,
+            ),
             ("reth", -32003, "max fee per gas less than block base fee", Verdict::FeeTooLow),
             ("erigon", -32000, "nonce too low", Verdict::NonceTooLow),
             ("erigon", -32000, "ALREADY_EXISTS: already known", Verdict::Accepted),
@@ -136,21 +151,46 @@ mod tests {
             ("besu", -32004, "Upfront cost exceeds account balance", Verdict::InsufficientFunds),
             ("besu", -32009, "Gas price below current base fee", Verdict::FeeTooLow),
             ("besu", -32003, "Intrinsic gas exceeds gas limit", Verdict::Rejected),
-            ("nethermind", -32010, "OldNonce, Current nonce: 5, nonce of rejected tx: 4", Verdict::NonceTooLow),
+            (
+                "nethermind",
+                -32010,
+                "OldNonce, Current nonce: 5, nonce of rejected tx: 4",
+                Verdict::NonceTooLow,
+            ),
             ("nethermind", -32010, "OwnNonceAlreadyUsed", Verdict::NonceTooLow),
             ("nethermind", -32010, "AlreadyKnown", Verdict::Accepted),
             ("nethermind", -32010, "ReplacementNotAllowed", Verdict::Underpriced),
             ("nethermind", -32010, "FeeTooLow, EffectivePriorityFeePerGas too low 0 < 1", Verdict::FeeTooLow),
             ("nethermind", -32010, "FeeTooLowToCompete", Verdict::FeeTooLow),
-            ("nethermind", -32010, "InsufficientFunds, Account balance: 0, cumulative cost: 1", Verdict::InsufficientFunds),
-            ("nethermind", -32010, "GasLimitExceeded, Gas limit: 1, gas limit of rejected tx: 2", Verdict::Rejected),
+            (
+                "nethermind",
+                -32010,
+                "InsufficientFunds, Account balance: 0, cumulative cost: 1",
+                Verdict::InsufficientFunds,
+            ),
+            (
+                "nethermind",
+                -32010,
+                "GasLimitExceeded, Gas limit: 1, gas limit of rejected tx: 2",
+                Verdict::Rejected,
+            ),
             ("anvil", -32003, "nonce too low", Verdict::NonceTooLow),
             ("anvil", -32003, "transaction already imported", Verdict::Accepted),
             ("anvil", -32003, "replacement transaction underpriced", Verdict::Underpriced),
             ("anvil", -32003, "Insufficient funds for gas * price + value", Verdict::InsufficientFunds),
             ("anvil", -32003, "max fee per gas less than block base fee", Verdict::FeeTooLow),
-            ("openethereum", -32010, "Transaction nonce is too low. Try incrementing the nonce.", Verdict::NonceTooLow),
-            ("openethereum", -32010, "Transaction with the same hash was already imported.", Verdict::Accepted),
+            (
+                "openethereum",
+                -32010,
+                "Transaction nonce is too low. Try incrementing the nonce.",
+                Verdict::NonceTooLow,
+            ),
+            (
+                "openethereum",
+                -32010,
+                "Transaction with the same hash was already imported.",
+                Verdict::Accepted,
+            ),
             ("hosted", 429, "Too Many Requests", Verdict::Unknown),
             ("hosted", -32005, "daily request count exceeded, request rate limited", Verdict::Unknown),
             ("hosted", -32603, "Internal error", Verdict::Unknown),
@@ -162,7 +202,9 @@ mod tests {
 
     #[test]
     fn a_revert_that_quotes_a_node_error_stays_a_revert() {
-        for quoted in ["nonce too low", "already known", "insufficient funds", "replacement transaction underpriced"] {
+        for quoted in
+            ["nonce too low", "already known", "insufficient funds", "replacement transaction underpriced"]
+        {
             assert_eq!(verdict(3, &format!("execution reverted: {quoted}")), Verdict::Rejected);
             assert_eq!(verdict(-32000, &format!("execution reverted: {quoted}")), Verdict::Rejected);
         }

@@ -141,7 +141,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let key: B256 = KEY.parse().unwrap();
         let (_, name) =
-            PrivateKeySigner::encrypt_keystore(dir.path(), &mut rand_08::thread_rng(), key, "secret", None).unwrap();
+            PrivateKeySigner::encrypt_keystore(dir.path(), &mut rand_08::thread_rng(), key, "secret", None)
+                .unwrap();
         let keystore = dir.path().join(name).display().to_string();
         let right = file(&dir, "right", "secret\n", 0o600);
         let wrong = file(&dir, "wrong", "guess", 0o600);

@@ -20,4 +20,5 @@ pub mod sender;
 pub mod serve;
 pub mod server;
 pub mod settings;
+mod shapes;
 pub mod stop;

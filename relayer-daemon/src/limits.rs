@@ -31,8 +31,9 @@ impl<K: Hash + Eq + Clone> HourlyLimit<K> {
     #[must_use]
     pub fn new(per_hour: u32) -> Self {
         let clock = DefaultClock::default();
-        let limiter = NonZeroU32::new(per_hour)
-            .map(|count| RateLimiter::new(Quota::per_hour(count), HashMapStateStore::default(), clock.clone()));
+        let limiter = NonZeroU32::new(per_hour).map(|count| {
+            RateLimiter::new(Quota::per_hour(count), HashMapStateStore::default(), clock.clone())
+        });
         Self { per_hour, limiter, clock }
     }
 

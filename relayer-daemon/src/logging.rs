@@ -3,8 +3,12 @@
 //! Only this daemon's own lines follow the level that the operator sets. Libraries are held at warnings:
 //! at `debug` the HTTP transport would write out RPC URLs, keys in their paths included.
 
+use std::io::IsTerminal as _;
+
 use tracing::Level;
-use tracing_subscriber::{Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+use tracing_subscriber::{
+    Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 use crate::settings::LogFormat;
 
@@ -14,7 +18,7 @@ pub fn init(format: LogFormat, level: Level) {
         .with_default(Level::WARN)
         .with_target("relayer_daemon", level)
         .with_target("alloy_transport_http", Level::ERROR);
-    let layer = fmt::layer().with_writer(std::io::stderr);
+    let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     let layer = match format {
         LogFormat::Text => layer.with_target(false).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),

@@ -105,7 +105,10 @@ impl Metrics {
             budget_limit_wei: metric!(gauge("budget_limit_wei", "Daily gas budget, wei")),
             budget_used_wei: metric!(gauge("budget_used_wei", "Of it paid or reserved, wei")),
             queue_depth: metric!(int_gauge("queue_depth", "Relays in flight")),
-            oldest_pending_seconds: metric!(int_gauge("oldest_pending_seconds", "Age of the oldest pending relay")),
+            oldest_pending_seconds: metric!(int_gauge(
+                "oldest_pending_seconds",
+                "Age of the oldest pending relay"
+            )),
             head_block: metric!(int_gauge("head_block", "Newest block seen")),
             registry,
         })

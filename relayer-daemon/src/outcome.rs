@@ -90,7 +90,8 @@ impl Failure {
     /// 503: even the next block's base fee is above what the operator allows.
     #[must_use]
     pub fn network_too_expensive() -> Self {
-        let message = "Network fees are above the relayer's maximum. Please try again later or use direct mode.";
+        let message =
+            "Network fees are above the relayer's maximum. Please try again later or use direct mode.";
         Self::new(503, "NETWORK_FEES_TOO_HIGH", message).retry_after(60)
     }
 

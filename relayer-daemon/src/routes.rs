@@ -3,14 +3,15 @@
 
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use alloy::primitives::{Address, B256, U256, utils::format_ether};
+use alloy::primitives::{Address, B256, utils::format_ether};
 use bytes::Buf;
 use futures_util::{Stream, StreamExt};
 use registry_core::{
     forward::{DOMAIN_NAME, DOMAIN_VERSION},
     timestamp::Timestamp,
 };
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::json;
 use warp::{
     Filter, Rejection, Reply,
     http::{HeaderMap, HeaderValue, StatusCode, header},
@@ -25,6 +26,7 @@ use crate::{
     monitor::Health,
     outcome::{Failure, Outcome},
     relay::{Relayer, Ticket, outcome_within},
+    shapes,
 };
 
 /// The largest body accepted, bytes.
@@ -82,8 +84,10 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
     let status = warp::path!("status")
         .and(get.clone())
         .then(|app: Arc<App>| async move { answer("status", status(&app).await) });
-    let domain = warp::path!("domain").and(get.clone()).map(|app: Arc<App>| answer("domain", Ok(domain(&app))));
-    let live = warp::path!("livez").and(warp::get()).map(|| answer("livez", Ok(ok(&json!({ "live": true })))));
+    let domain =
+        warp::path!("domain").and(get.clone()).map(|app: Arc<App>| answer("domain", Ok(domain(&app))));
+    let live =
+        warp::path!("livez").and(warp::get()).map(|| answer("livez", Ok(ok(&json!({ "live": true })))));
     let ready = warp::path!("readyz").and(get.clone()).map(|app: Arc<App>| {
         let ready = app.health.check(app.relayer.clock.now()).map(|()| ok(&json!({ "ready": true })));
         answer("readyz", ready)
@@ -120,9 +124,9 @@ where
     if declared.is_some_and(|length: usize| length > MAX_BODY) {
         return Err(too_large());
     }
-    let body = tokio::time::timeout(BODY_TIMEOUT, collect(body)).await.map_err(|_| {
-        Failure::new(408, "BODY_TIMEOUT", "Request body took too long to arrive")
-    })??;
+    let body = tokio::time::timeout(BODY_TIMEOUT, collect(body))
+        .await
+        .map_err(|_| Failure::new(408, "BODY_TIMEOUT", "Request body took too long to arrive"))??;
 
     let forwarded_for: Vec<&str> =
         headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok()).collect();
@@ -131,17 +135,12 @@ where
     let Ticket { id, waiting } = relayer.accept(&body, client).await?;
     let outcome = outcome_within(waiting, relayer.stopping.clone(), app.relay_wait).await;
     let mut response = match outcome {
-        Some(Outcome::Executed { .. }) => {
-            let mut body = Map::from_iter([("success".to_owned(), true.into())]);
-            body.extend(describe(id, outcome.as_ref()));
-            body.remove("state");
-            ok(&body.into())
-        }
+        Some(Outcome::Executed { mined, agent_id }) => ok(&shapes::Executed::new(id, &mined, agent_id)),
         Some(Outcome::Reverted { failure, .. } | Outcome::Dropped { failure }) => failed(&failure),
         None => {
             let record = relayer.journal.run(move |journal| journal.relay(id)).await.ok().flatten();
             let record = record.unwrap_or(RelayRecord { outcome: None, hashes: Vec::new() });
-            json_response(StatusCode::ACCEPTED, &full(id, &record))
+            json_response(StatusCode::ACCEPTED, &shapes::Relay::new(id, &record))
         }
     };
     if let Ok(id) = HeaderValue::from_str(&id.to_string()) {
@@ -179,7 +178,7 @@ async fn relay_state(app: &App, id: &str) -> Result<Response, Failure> {
     let id: B256 = id.parse().map_err(invalid)?;
     let record = app.relayer.journal.run(move |journal| journal.relay(id)).await;
     match record {
-        Ok(Some(record)) => Ok(ok(&full(id, &record))),
+        Ok(Some(record)) => Ok(ok(&shapes::Relay::new(id, &record))),
         Ok(None) => Err(Failure::new(404, "RELAY_NOT_FOUND", format!("Relay not found: {id}"))),
         Err(error) => {
             tracing::error!(%error, "journal failed");
@@ -191,15 +190,20 @@ async fn relay_state(app: &App, id: &str) -> Result<Response, Failure> {
 async fn nonce(app: &App, address: &str) -> Result<Response, Failure> {
     let address = parse_address(address)?;
     let (on_chain, next) = app.relayer.nonces(address).await?;
-    Ok(ok(&json!({ "address": address, "nonce": number(on_chain), "next": number(next) })))
+    Ok(ok(&shapes::Nonce { address, nonce: on_chain, next }))
 }
 
 fn parse_address(text: &str) -> Result<Address, Failure> {
     let invalid = || {
-        Failure::new(400, "INVALID_ADDRESS", "Invalid address: must be 0x and 40 hex digits, with a right checksum if in mixed case")
+        Failure::new(
+            400,
+            "INVALID_ADDRESS",
+            "Invalid address: must be 0x and 40 hex digits, with a right checksum if in mixed case",
+        )
     };
     let digits = text.strip_prefix("0x").ok_or_else(invalid)?;
-    let mixed = digits.bytes().any(|b| b.is_ascii_lowercase()) && digits.bytes().any(|b| b.is_ascii_uppercase());
+    let mixed =
+        digits.bytes().any(|b| b.is_ascii_lowercase()) && digits.bytes().any(|b| b.is_ascii_uppercase());
     if mixed {
         return Address::parse_checksummed(text, None).map_err(|_| invalid());
     }
@@ -212,48 +216,50 @@ async fn status(app: &App) -> Result<Response, Failure> {
     let balance = relayer.chain.balance().await?;
     relayer.saw_balance(balance);
     let limit = relayer.spending.daily_wei;
-    let read = relayer.journal.run(move |journal| Ok((journal.budget(limit, now)?, journal.oldest_pending()?)));
+    let read =
+        relayer.journal.run(move |journal| Ok((journal.budget(limit, now)?, journal.oldest_pending()?)));
     let (budget, oldest) = read.await.map_err(|_| Failure::journal())?;
-    Ok(ok(&json!({
-        "relayer": relayer.chain.relayer,
-        "balance": format_ether(balance),
-        "balanceWei": balance.to_string(),
-        "chainId": app.chain_id,
-        "registry": relayer.chain.registry,
-        "forwarder": relayer.chain.forwarder,
-        "gasBudget": {
-            "limitWei": budget.limit_wei.to_string(),
-            "usedWei": budget.used_wei().to_string(),
-            "remainingWei": budget.remaining_wei().to_string(),
-            "resetsAt": budget.resets_at().map(|at| Timestamp::from_seconds(at).to_string()),
+    Ok(ok(&shapes::Status {
+        relayer: relayer.chain.relayer,
+        balance: format_ether(balance),
+        balance_wei: balance.to_string(),
+        chain_id: app.chain_id,
+        registry: relayer.chain.registry,
+        forwarder: relayer.chain.forwarder,
+        gas_budget: shapes::GasBudget {
+            limit_wei: budget.limit_wei.to_string(),
+            used_wei: budget.used_wei().to_string(),
+            remaining_wei: budget.remaining_wei().to_string(),
+            resets_at: budget.resets_at().map(|at| Timestamp::from_seconds(at).to_string()),
         },
-        "limits": {
-            "perIpPerHour": relayer.limits.per_ip.per_hour(),
-            "perSignerPerHour": relayer.limits.per_signer.per_hour(),
-            "maxRequestGas": relayer.rules.max_gas,
-            "maxBodyBytes": MAX_BODY,
+        limits: shapes::Limits {
+            per_ip_per_hour: relayer.limits.per_ip.per_hour(),
+            per_signer_per_hour: relayer.limits.per_signer.per_hour(),
+            max_request_gas: relayer.rules.max_gas,
+            max_body_bytes: MAX_BODY,
         },
-        "queue": {
-            "depth": relayer.inflight.len(),
-            "oldestPendingSeconds": oldest.map(|since| now.saturating_sub(since)),
+        queue: shapes::Queue {
+            depth: relayer.inflight.len(),
+            oldest_pending_seconds: oldest.map(|since| now.saturating_sub(since)),
         },
-        "version": env!("CARGO_PKG_VERSION"),
-    })))
+        version: env!("CARGO_PKG_VERSION"),
+    }))
 }
 
 fn domain(app: &App) -> Response {
-    ok(&json!({
-        "name": DOMAIN_NAME,
-        "version": DOMAIN_VERSION,
-        "chainId": app.chain_id,
-        "verifyingContract": app.relayer.chain.forwarder,
-    }))
+    ok(&shapes::Domain {
+        name: DOMAIN_NAME,
+        version: DOMAIN_VERSION,
+        chain_id: app.chain_id,
+        verifying_contract: app.relayer.chain.forwarder,
+    })
 }
 
 async fn metrics(app: &App) -> Response {
     let relayer = &app.relayer;
     let (limit, now) = (relayer.spending.daily_wei, relayer.clock.now());
-    let read = relayer.journal.run(move |journal| Ok((journal.budget(limit, now)?, journal.oldest_pending()?)));
+    let read =
+        relayer.journal.run(move |journal| Ok((journal.budget(limit, now)?, journal.oldest_pending()?)));
     if let Ok((budget, oldest)) = read.await {
         relayer.metrics.budget_limit_wei.set(gauge_value(budget.limit_wei));
         relayer.metrics.budget_used_wei.set(gauge_value(budget.used_wei()));
@@ -265,47 +271,11 @@ async fn metrics(app: &App) -> Response {
     warp::reply::with_header(text, header::CONTENT_TYPE, "text/plain; version=0.0.4").into_response()
 }
 
-/// A relay as `GET /relay/:id` shows it.
-fn full(id: B256, record: &RelayRecord) -> Value {
-    let mut body = describe(id, record.outcome.as_ref());
-    body.insert("txHashes".to_owned(), json!(record.hashes));
-    body.into()
-}
-
-fn describe(id: B256, outcome: Option<&Outcome>) -> Map<String, Value> {
-    let state = outcome.map_or("pending", Outcome::state);
-    let mut body = Map::from_iter([("id".to_owned(), json!(id)), ("state".to_owned(), state.into())]);
-    let (mined, failure, agent_id) = match outcome {
-        Some(Outcome::Executed { mined, agent_id }) => (Some(mined), None, *agent_id),
-        Some(Outcome::Reverted { mined, failure }) => (Some(mined), Some(failure), None),
-        Some(Outcome::Dropped { failure }) => (None, Some(failure), None),
-        None => (None, None, None),
-    };
-    if let Some(mined) = mined {
-        body.insert("txHash".to_owned(), json!(mined.tx_hash));
-        body.insert("blockNumber".to_owned(), mined.block_number.into());
-        body.insert("gasUsed".to_owned(), mined.gas_used.into());
-    }
-    if let Some(agent_id) = agent_id {
-        body.insert("agentId".to_owned(), number(agent_id));
-    }
-    if let Some(failure) = failure {
-        body.insert("error".to_owned(), failure.message.clone().into());
-        body.insert("code".to_owned(), failure.code.clone().into());
-    }
-    body
-}
-
-/// A JSON number as far as 64 bits go, else a decimal string.
-fn number(value: U256) -> Value {
-    u64::try_from(value).map_or_else(|_| value.to_string().into(), Value::from)
-}
-
-fn ok(body: &Value) -> Response {
+fn ok(body: &impl Serialize) -> Response {
     json_response(StatusCode::OK, body)
 }
 
-fn json_response(status: StatusCode, body: &Value) -> Response {
+fn json_response(status: StatusCode, body: &impl Serialize) -> Response {
     warp::reply::with_status(warp::reply::json(body), status).into_response()
 }
 
@@ -337,5 +307,9 @@ fn unmatched(rejection: &Rejection) -> Response {
     } else {
         Failure::new(400, "BAD_REQUEST", "Bad request")
     };
-    answer("none", Err(failure))
+    let mut response = answer("none", Err(failure));
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST, OPTIONS"));
+    }
+    response
 }

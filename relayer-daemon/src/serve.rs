@@ -50,8 +50,7 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
     let (jobs_in, jobs) = mpsc::channel(JOBS);
     let (events_in, mut events) = mpsc::unbounded_channel();
     let wallet = Wallet::new(key, chain_id, chain.forwarder);
-    let spending =
-        Spending { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
+    let spending = Spending { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
     let relayer = Arc::new(Relayer {
         domain: domain(chain_id, chain.forwarder),
         rules: Rules { registry: chain.registry, max_gas: settings.max_request_gas },

@@ -107,7 +107,11 @@ impl Settings {
     /// # Errors
     /// Which of the endpoints is wrong, and how; never its text.
     pub fn endpoints(&self) -> Result<Vec<Url>, EndpointError> {
-        self.rpc_url.split(',').zip(1..).map(|(text, position)| endpoint(text).ok_or(EndpointError { position })).collect()
+        self.rpc_url
+            .split(',')
+            .zip(1..)
+            .map(|(text, position)| endpoint(text).ok_or(EndpointError { position }))
+            .collect()
     }
 }
 
@@ -189,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_bad_endpoint_is_counted_and_not_shown() {
-        for bad in ["http://a,ftp://host/secret", "http://a,secret", "http://a,", "http://a,http:///secret"] {
+        for bad in ["http://a,ftp://host/secret", "http://a,secret", "http://a,", "http://a,http://?secret"] {
             let error = parse(&["--rpc-url", bad]).unwrap().endpoints().unwrap_err();
             assert_eq!(error.position, 2, "{bad}");
             assert!(!error.to_string().contains("secret"));
@@ -206,7 +210,8 @@ mod tests {
             ("--relay-wait", "0"),
             ("--forwarder-address", "0x12"),
         ] {
-            let error = Cli::try_parse_from(REQUIRED.iter().take(1).chain(&[flag, value])).unwrap_err();
+            let error =
+                Cli::try_parse_from(["relayer-daemon".to_owned(), format!("{flag}={value}")]).unwrap_err();
             assert!(error.to_string().contains(flag), "{error}");
         }
     }

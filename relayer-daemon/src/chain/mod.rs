@@ -236,10 +236,8 @@ impl Node for Chain {
     }
 
     async fn market(&self) -> Result<Market, RpcError> {
-        let history: FeeHistoryJson = self
-            .rpc
-            .read("eth_feeHistory", json!([U64::from(FEE_HISTORY_BLOCKS), "latest", [50.0]]))
-            .await?;
+        let history: FeeHistoryJson =
+            self.rpc.read("eth_feeHistory", json!([U64::from(FEE_HISTORY_BLOCKS), "latest", [50.0]])).await?;
         let blocks = history.base_fee_per_gas.len().saturating_sub(1) as u64;
         let next = history.base_fee_per_gas.last().ok_or(RpcError::Malformed("eth_feeHistory"))?;
         let mut tips: Vec<_> = history.reward.unwrap_or_default().into_iter().flatten().collect();

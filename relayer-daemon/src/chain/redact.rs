@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn no_piece_of_an_endpoint_survives() {
-        let url: Url = "https://user:passw0rd@rpc.example:8443/v2/s3cr3tkey?apikey=t0psecret&x=1".parse().unwrap();
+        let url: Url =
+            "https://user:passw0rd@rpc.example:8443/v2/s3cr3tkey?apikey=t0psecret&x=1".parse().unwrap();
         assert_eq!(label(&url), "https://rpc.example:8443");
         let redactor = Redactor::new(std::slice::from_ref(&url));
         for text in [

@@ -89,7 +89,10 @@ impl Rpc {
             .map(|url| Endpoint {
                 label: label(url),
                 // A bare provider: no fillers, so none that counts nonces on its own.
-                provider: RootProvider::new(RpcClient::new(Http::with_client(client.clone(), url.clone()), false)),
+                provider: RootProvider::new(RpcClient::new(
+                    Http::with_client(client.clone(), url.clone()),
+                    false,
+                )),
             })
             .collect();
         Ok(Self { endpoints, current: AtomicUsize::new(0), redactor: Redactor::new(urls), metrics })
@@ -98,7 +101,9 @@ impl Rpc {
     /// The endpoint that reads go to, as it may be shown.
     #[must_use]
     pub fn label(&self) -> String {
-        self.endpoint(self.current.load(Ordering::Relaxed)).map(|endpoint| endpoint.label.clone()).unwrap_or_default()
+        self.endpoint(self.current.load(Ordering::Relaxed))
+            .map(|endpoint| endpoint.label.clone())
+            .unwrap_or_default()
     }
 
     /// Reads `method`.
@@ -236,7 +241,9 @@ impl Rpc {
                 message: self.redactor.clean(&payload.message),
                 data: payload.data.and_then(|data| serde_json::from_str(data.get()).ok()),
             }),
-            AlloyError::Transport(TransportErrorKind::HttpError(http)) => unreachable(format!("HTTP {}", http.status)),
+            AlloyError::Transport(TransportErrorKind::HttpError(http)) => {
+                unreachable(format!("HTTP {}", http.status))
+            }
             AlloyError::Transport(TransportErrorKind::HttpErrorWithRetryAfter { error, .. }) => {
                 unreachable(format!("HTTP {}", error.status))
             }

@@ -16,7 +16,9 @@ use std::{
 };
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params, types::FromSql};
+use rusqlite::{
+    Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params, types::FromSql,
+};
 use thiserror::Error;
 
 pub use nonces::MinedSlot;

@@ -152,10 +152,14 @@ impl Journal {
                 "SELECT relay, paid_wei FROM nonces WHERE nonce = ?1",
                 [nonce.cast_signed()],
                 |row| {
-                    Ok::<_, JournalError>((column::<Option<[u8; 32]>>(row, "relay")?, text::<u128>(row, "paid_wei")?))
+                    Ok::<_, JournalError>((
+                        column::<Option<[u8; 32]>>(row, "relay")?,
+                        text::<u128>(row, "paid_wei")?,
+                    ))
                 },
             )?;
-            let reopen = "UPDATE nonces SET state = 'open', mined_hash = NULL, mined_block = NULL WHERE nonce = ?1";
+            let reopen =
+                "UPDATE nonces SET state = 'open', mined_hash = NULL, mined_block = NULL WHERE nonce = ?1";
             tx.execute(reopen, [nonce.cast_signed()])?;
             if let Some(id) = relay {
                 tx.execute("UPDATE relays SET outcome = NULL, finished_at = NULL WHERE id = ?1", [id])?;
@@ -197,8 +201,7 @@ fn slot(tx: &Transaction<'_>, nonce: i64) -> Result<Slot, JournalError> {
         "SELECT relays.* FROM nonces JOIN relays ON relays.id = nonces.relay WHERE nonce = ?1",
     )?;
     let order: Option<Order> = orders.query([nonce])?.next()?.map(relays::order).transpose()?;
-    let mut statement =
-        tx.prepare_cached("SELECT * FROM transactions WHERE nonce = ?1 ORDER BY rowid")?;
+    let mut statement = tx.prepare_cached("SELECT * FROM transactions WHERE nonce = ?1 ORDER BY rowid")?;
     let attempts = statement.query_and_then([nonce], attempt)?.collect::<Result<_, JournalError>>()?;
     Ok(Slot { nonce: nonce.cast_unsigned(), order, attempts })
 }

@@ -89,15 +89,18 @@ impl Journal {
         now: u64,
     ) -> Result<bool, JournalError> {
         self.transact(|tx| {
-            let before: u128 = tx
-                .query_row_and_then("SELECT reserved_wei FROM relays WHERE id = ?1", [id.0], |row| {
+            let before: u128 =
+                tx.query_row_and_then("SELECT reserved_wei FROM relays WHERE id = ?1", [id.0], |row| {
                     text(row, "reserved_wei")
                 })?;
             if !budget(tx, limit_wei, now)?.allows(wei.saturating_sub(before)) {
                 return Ok(false);
             }
             set_reserved(tx, &id, wei)?;
-            tx.execute("UPDATE relays SET l1_fee_wei = ?2 WHERE id = ?1", params![id.0, l1_fee_wei.to_string()])?;
+            tx.execute(
+                "UPDATE relays SET l1_fee_wei = ?2 WHERE id = ?1",
+                params![id.0, l1_fee_wei.to_string()],
+            )?;
             write_window(tx, window(tx, now)?.used(now, 0))?;
             Ok(true)
         })
@@ -195,11 +198,10 @@ impl Journal {
     /// [`JournalError`].
     pub fn oldest_pending(&self) -> Result<Option<u64>, JournalError> {
         self.transact(|tx| {
-            let oldest: Option<i64> = tx.query_row(
-                "SELECT min(created_at) FROM relays WHERE outcome IS NULL",
-                [],
-                |row| row.get(0),
-            )?;
+            let oldest: Option<i64> =
+                tx.query_row("SELECT min(created_at) FROM relays WHERE outcome IS NULL", [], |row| {
+                    row.get(0)
+                })?;
             Ok(oldest.map(i64::cast_unsigned))
         })
     }
@@ -251,7 +253,12 @@ pub(super) fn order(row: &Row<'_>) -> Result<Order, JournalError> {
     })
 }
 
-pub(super) fn finish(tx: &Transaction<'_>, id: &B256, outcome: &Outcome, now: u64) -> Result<(), JournalError> {
+pub(super) fn finish(
+    tx: &Transaction<'_>,
+    id: &B256,
+    outcome: &Outcome,
+    now: u64,
+) -> Result<(), JournalError> {
     let json = serde_json::to_string(outcome).map_err(|_| JournalError::Corrupt("outcome"))?;
     tx.execute(
         "UPDATE relays SET outcome = ?2, finished_at = ?3, reserved_wei = '0' WHERE id = ?1",

@@ -100,7 +100,8 @@ impl Inflight {
         let inner = self.lock();
         let entry = inner.relays.get(&id)?;
         let nonces = inner.signers.get(&entry.signer)?;
-        let same = nonces.get(&entry.nonce).and_then(|ids| ids.iter().take_while(|other| **other != id).last());
+        let same =
+            nonces.get(&entry.nonce).and_then(|ids| ids.iter().take_while(|other| **other != id).last());
         let before = || {
             let nonce = entry.nonce.checked_sub(U256::from(1))?;
             nonces.get(&nonce)?.last()

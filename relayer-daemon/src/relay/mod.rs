@@ -96,7 +96,10 @@ impl Relayer {
     /// The [`Failure`] to answer with.
     pub async fn accept(self: &Arc<Self>, body: &[u8], client: IpAddr) -> Result<Ticket, Failure> {
         let signed = SignedRequest::from_json(body)?;
-        self.limits.per_ip.charge(&client).map_err(|wait| Failure::ip_limit(self.limits.per_ip.per_hour(), wait))?;
+        self.limits
+            .per_ip
+            .charge(&client)
+            .map_err(|wait| Failure::ip_limit(self.limits.per_ip.per_hour(), wait))?;
         self.rules.check_call(&signed.request)?;
         let id = signed.authenticate(&self.domain).map_err(registry_core::forward::Refusal::Signature)?;
         if *self.stopping.borrow() {
@@ -317,11 +320,7 @@ impl Relayer {
 }
 
 /// Waits for a relay's outcome, at most `limit`, and not for long once the daemon stops.
-pub async fn outcome_within(
-    mut waiting: Waiting,
-    mut stopping: Stop,
-    limit: Duration,
-) -> Option<Outcome> {
+pub async fn outcome_within(mut waiting: Waiting, mut stopping: Stop, limit: Duration) -> Option<Outcome> {
     const LAST_MOMENTS: Duration = Duration::from_secs(2);
     let stop = async {
         stopped(&mut stopping).await;

@@ -56,8 +56,11 @@ impl Turn {
             tokio::time::sleep(LAG_PAUSE).await;
             return followed.elapsed() < NODE_LAG;
         }
+        if self.orphaned {
+            return false;
+        }
         let mut arrivals = inflight.arrivals();
-        while !self.orphaned {
+        loop {
             if inflight.predecessor(relay.id).is_some() {
                 return true;
             }
@@ -65,6 +68,5 @@ impl Turn {
                 return false;
             }
         }
-        false
     }
 }

@@ -34,9 +34,7 @@ impl Contracts {
         let failure = match purpose {
             Purpose::Relay => return self.executed(order, receipt),
             Purpose::Superseded | Purpose::Gap => Failure::nonce_mismatch(),
-            Purpose::Expired => {
-                Failure::new(401, "DEADLINE_PASSED", "Invalid signature or nonce mismatch")
-            }
+            Purpose::Expired => Failure::new(401, "DEADLINE_PASSED", "Invalid signature or nonce mismatch"),
             Purpose::Rejected => {
                 Failure::new(500, "TRANSACTION_REJECTED", "Every RPC endpoint refused the transaction")
             }
@@ -54,9 +52,7 @@ impl Contracts {
         let event = events::<RequestExecuted>(self.forwarder, &receipt.logs)
             .find(|event| event.from == order.signer && event.nonce == order.forward_nonce);
         match event {
-            Some(event) if event.success => {
-                Outcome::Executed { mined, agent_id: self.registered(receipt) }
-            }
+            Some(event) if event.success => Outcome::Executed { mined, agent_id: self.registered(receipt) },
             Some(event) => reverted(inner_reason(&event.returnData)),
             None => reverted("Forwarder reported no execution".to_owned()),
         }
@@ -137,7 +133,9 @@ mod tests {
             log(CONTRACTS.registry, &registered()),
             log(CONTRACTS.forwarder, &executed(true, Bytes::new())),
         ];
-        assert!(matches!(judge(true, logs), Outcome::Executed { agent_id: Some(id), .. } if id == U256::from(42)));
+        assert!(
+            matches!(judge(true, logs), Outcome::Executed { agent_id: Some(id), .. } if id == U256::from(42))
+        );
         let without = vec![log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
         assert!(matches!(judge(true, without), Outcome::Executed { agent_id: None, .. }));
     }
@@ -175,9 +173,17 @@ mod tests {
 
     #[test]
     fn a_mined_no_op_drops_its_relay() {
-        let receipt =
-            Receipt { hash: B256::ZERO, block_number: 1, status: true, gas_used: 1, paid_wei: 1, logs: vec![] };
-        for (purpose, status) in [(Purpose::Superseded, 401), (Purpose::Expired, 401), (Purpose::Rejected, 500)] {
+        let receipt = Receipt {
+            hash: B256::ZERO,
+            block_number: 1,
+            status: true,
+            gas_used: 1,
+            paid_wei: 1,
+            logs: vec![],
+        };
+        for (purpose, status) in
+            [(Purpose::Superseded, 401), (Purpose::Expired, 401), (Purpose::Rejected, 500)]
+        {
             let Outcome::Dropped { failure } = CONTRACTS.outcome(&order(), purpose, &receipt) else {
                 panic!("not dropped");
             };

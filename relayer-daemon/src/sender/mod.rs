@@ -416,7 +416,8 @@ impl<N: Node> Sender<N> {
             let worst = slot.attempts.iter().chain([&attempt]).map(worst_case).max().unwrap_or_default();
             let (limit, now) = (self.spending.daily_wei, self.clock.now());
             let wei = worst.saturating_add(order.l1_fee_wei);
-            let reserve = move |journal: &Journal| journal.reserve(order.id, wei, order.l1_fee_wei, limit, now);
+            let reserve =
+                move |journal: &Journal| journal.reserve(order.id, wei, order.l1_fee_wei, limit, now);
             if !self.journal.run(reserve).await? {
                 tracing::warn!(nonce, "the budget does not allow a replacement");
                 self.send(&[nonce]).await;

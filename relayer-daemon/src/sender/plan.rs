@@ -67,10 +67,10 @@ pub fn next_step(situation: &Situation<'_>) -> Step {
     let bumped = latest.fees.bumped(market, situation.cap);
     let relay = slot.order.filter(|_| latest.purpose == Purpose::Relay);
 
-    if let (Some(order), Some(fees)) = (relay, bumped) {
-        if let Some(reason) = hopeless(situation, &order) {
-            return Step::Cancel(reason, fees);
-        }
+    if let (Some(order), Some(fees)) = (relay, bumped)
+        && let Some(reason) = hopeless(situation, &order)
+    {
+        return Step::Cancel(reason, fees);
     }
     let outbid = market.next_base_fee > latest.fees.max_fee
         || matches!(situation.verdict, Verdict::Underpriced | Verdict::FeeTooLow)
@@ -145,7 +145,8 @@ mod tests {
     #[test]
     fn a_block_without_it_means_the_same_bytes_again() {
         let slot = slot(Purpose::Relay, 3 * GWEI, 0);
-        for verdict in [Verdict::Accepted, Verdict::Unknown, Verdict::InsufficientFunds, Verdict::NonceTooLow] {
+        for verdict in [Verdict::Accepted, Verdict::Unknown, Verdict::InsufficientFunds, Verdict::NonceTooLow]
+        {
             assert_eq!(next_step(&Situation { verdict, ..situation(&slot) }), Step::Resend);
         }
     }

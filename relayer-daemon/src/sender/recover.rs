@@ -24,7 +24,12 @@ impl<N: Node> Sender<N> {
         let nonces: Vec<u64> = self.slots.keys().copied().filter(|nonce| *nonce >= mined).collect();
         self.send(&nonces).await;
         self.fill_hole(mined, &market).await?;
-        tracing::info!(open, mined = open.saturating_sub(self.slots.len()), resent = nonces.len(), "journal recovered");
+        tracing::info!(
+            open,
+            mined = open.saturating_sub(self.slots.len()),
+            resent = nonces.len(),
+            "journal recovered"
+        );
         Ok(self.slots.values().map(|tracked| tracked.slot.clone()).collect())
     }
 }

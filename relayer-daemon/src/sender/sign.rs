@@ -100,10 +100,7 @@ impl Wallet {
 
     fn sign(&self, mut transaction: TxEip1559, purpose: Purpose) -> Result<Attempt, alloy::signers::Error> {
         let signature = self.signer.sign_transaction_sync(&mut transaction)?;
-        let fees = Fees {
-            max_fee: transaction.max_fee_per_gas,
-            tip: transaction.max_priority_fee_per_gas,
-        };
+        let fees = Fees { max_fee: transaction.max_fee_per_gas, tip: transaction.max_priority_fee_per_gas };
         let gas_limit = transaction.gas_limit;
         let envelope = TxEnvelope::from(transaction.into_signed(signature));
         Ok(Attempt {
