@@ -3,19 +3,20 @@
 //! Every child leads its own process group: `wrangler dev` starts a Node process which starts `workerd`, and all of
 //! them have to go. A child goes when its [`Process`] is dropped, and also when this process dies without
 //! dropping anything: a small watchdog inside the group reads from a pipe that only this process holds open.
-//! What a child prints goes to a log file, and every error from here quotes its end.
+//! What a child prints goes to a log file, and every error from here quotes its end. Each child has a scratch directory
+//! that goes with it, by either way.
 
 use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use std::os::unix::process::CommandExt as _;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tempfile::TempDir;
 
 /// How long a child may take to leave after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -35,10 +36,12 @@ exec 3<&0 0</dev/null
   exec 1>/dev/null 2>&1
   read -r _ <&3
   kill -s TERM -- "-$$"
-  sleep 5
+  sleep 3
+  rm -rf -- "$1"
   kill -s KILL -- "-$$"
 ) &
 exec 3<&-
+shift
 exec "$@"
 "#;
 
@@ -47,15 +50,25 @@ exec "$@"
 pub struct Spawn {
     name: String,
     command: Command,
+    scratch: TempDir,
     log: Option<PathBuf>,
 }
 
 impl Spawn {
     /// `name` is what messages call the child; `program` is looked up on the PATH unless it is a path.
+    ///
+    /// # Panics
+    /// When no temporary directory can be made.
     pub fn new(name: &str, program: impl AsRef<Path>) -> Self {
+        let scratch = tempfile::Builder::new().prefix("e2e-").tempdir().expect("a temporary directory");
         let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(WATCHED).arg(name).arg(program.as_ref());
-        Self { name: name.into(), command, log: None }
+        command.args(["-c", WATCHED, name]).arg(scratch.path()).arg(program.as_ref());
+        Self { name: name.into(), command, scratch, log: None }
+    }
+
+    /// A directory for whatever the child writes; it is deleted when the child ends.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
     }
 
     /// Appends one argument.
@@ -88,7 +101,7 @@ impl Spawn {
         self
     }
 
-    /// Where its output goes; without this, to a file of its own that is deleted with the [`Process`].
+    /// Where its output goes; without this, to a file in its scratch directory.
     pub fn log(mut self, path: impl Into<PathBuf>) -> Self {
         self.log = Some(path.into());
         self
@@ -100,8 +113,7 @@ impl Spawn {
     /// When the log file cannot be made or no shell can be started. A program that does not exist shows as a
     /// child that ends at once, with the reason in its log.
     pub fn start(mut self) -> Result<Process> {
-        let keep_log = self.log.is_some();
-        let log_path = self.log.take().unwrap_or_else(|| scratch_log(&self.name));
+        let log_path = self.log.take().unwrap_or_else(|| self.scratch.path().join("log"));
         let log = File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
         let mut child = self
             .command
@@ -112,7 +124,7 @@ impl Spawn {
             .spawn()
             .with_context(|| format!("cannot start {}", self.name))?;
         let lifeline = child.stdin.take();
-        Ok(Process { name: self.name, child, lifeline, log_path, keep_log })
+        Ok(Process { name: self.name, child, lifeline, log_path, scratch: self.scratch })
     }
 }
 
@@ -123,13 +135,18 @@ pub struct Process {
     /// Never written to: the watchdog waits for its end.
     lifeline: Option<ChildStdin>,
     log_path: PathBuf,
-    keep_log: bool,
+    scratch: TempDir,
 }
 
 impl Process {
     /// The process id, which is the group's id too.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The directory that goes with the child.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
     }
 
     /// All the child has printed so far.
@@ -232,9 +249,6 @@ impl Drop for Process {
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let _ = self.child.wait();
         drop(self.lifeline.take());
-        if !self.keep_log {
-            let _ = fs::remove_file(&self.log_path);
-        }
     }
 }
 
@@ -271,13 +285,6 @@ pub async fn eventually<T>(
 /// When the operating system has none.
 pub fn free_port() -> Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
-fn scratch_log(name: &str) -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    std::env::temp_dir().join(format!("e2e-{}-{number}-{name}.log", std::process::id()))
 }
 
 #[cfg(test)]
@@ -318,10 +325,14 @@ mod tests {
     async fn losing_the_starter_without_a_drop_ends_the_grandchildren() {
         let process = Spawn::new("family", "sh").arg("-c").arg(FAMILY).start().unwrap();
         let (mut process, grandchild) = family(process).await;
+        let scratch = process.scratch().to_owned();
         // What the kernel does with our end of the pipe when we are killed.
         drop(process.lifeline.take());
         eventually("gone", Duration::from_secs(5), async || gone(grandchild).then_some(())).await.unwrap();
         assert!(!process.exited(Duration::from_secs(5)).await.unwrap().success());
+        eventually("deleted", Duration::from_secs(5), async || (!scratch.exists()).then_some(()))
+            .await
+            .unwrap();
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@
 //! has uses left decides about it. What the faults do to an answer is in [`crate::fault`].
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,8 @@ struct Shared {
     upstream: Mutex<String>,
     client: reqwest::Client,
     posts: Mutex<Vec<Post>>,
+    /// Posts the node has answered, whatever became of the answers.
+    served: AtomicUsize,
     rules: Mutex<Vec<Rule>>,
 }
 
@@ -69,6 +72,7 @@ impl Proxy {
             upstream: Mutex::new(upstream.to_owned()),
             client: http::client(Duration::from_secs(60)),
             posts: Mutex::default(),
+            served: AtomicUsize::new(0),
             rules: Mutex::default(),
         });
         let server = tokio::spawn(serve(listener, shared.clone()));
@@ -103,6 +107,11 @@ impl Proxy {
     /// JSON-RPC calls of `method`, those inside batches included.
     pub fn calls(&self, method: &str) -> usize {
         lock(&self.shared.posts).iter().flat_map(|post| &post.methods).filter(|name| *name == method).count()
+    }
+
+    /// Posts the node has answered since the proxy started, whatever became of the answers.
+    pub fn served(&self) -> usize {
+        self.shared.served.load(Ordering::SeqCst)
     }
 
     /// Every post since the start or the last [`reset`](Self::reset).
@@ -202,6 +211,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
 
     let node = Node { client: shared.client.clone(), url: lock(&shared.upstream).clone() };
     let answered = forward(&node, &body, &calls, &faults).await;
+    shared.served.fetch_add(1, Ordering::SeqCst);
     match whole {
         Some(Fault::LoseAnswer) => Err(Closed),
         Some(Fault::HangAfterwards) => {

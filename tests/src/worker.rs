@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use alloy::primitives::Address;
 use anyhow::{Context as _, Result};
-use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::process::{Process, Spawn};
@@ -21,6 +20,8 @@ pub struct WorkerOptions {
     pub port: u16,
     /// Settings of the Worker, as `wrangler.toml` and the README name them.
     pub vars: Vec<(&'static str, String)>,
+    /// Where cache and KV store are kept, for a later Worker to find; without this they end with the Worker.
+    pub state: Option<PathBuf>,
     /// Where wrangler's output is kept.
     pub log: Option<PathBuf>,
 }
@@ -42,12 +43,11 @@ impl WorkerOptions {
     }
 }
 
-/// A running Worker with a cache and KV store of its own, empty at the start.
+/// A running Worker; unless told otherwise its cache and KV store are its own, and empty at the start.
 #[derive(Debug)]
 pub struct Worker {
     process: Process,
     url: String,
-    _state: TempDir,
 }
 
 impl Worker {
@@ -56,16 +56,18 @@ impl Worker {
     /// # Errors
     /// When wrangler is not installed, or ends before the Worker answers: a failed build, a taken port.
     pub async fn start(options: WorkerOptions) -> Result<Self> {
-        let state = TempDir::new()?;
-        let mut spawn = Spawn::new("wrangler", repo::node_tool("wrangler")?)
+        let mut spawn = Spawn::new("wrangler", repo::node_tool("wrangler")?);
+        let scratch = spawn.scratch().to_owned();
+        let state = options.state.clone().unwrap_or_else(|| scratch.join("state"));
+        spawn = spawn
             .dir(repo::root())
             .args(["dev", "--ip", "127.0.0.1", "--inspector-port", "0"])
             .args(["--port", &options.port.to_string()])
-            .args(["--persist-to".as_ref(), state.path().as_os_str()])
+            .args(["--persist-to".as_ref(), state.as_os_str()])
             .env("CI", "true")
             .env("WRANGLER_SEND_METRICS", "false")
-            .env("WRANGLER_LOG_PATH", state.path().join("logs"))
-            .env("WRANGLER_REGISTRY_PATH", state.path().join("registry"));
+            .env("WRANGLER_LOG_PATH", scratch.join("logs"))
+            .env("WRANGLER_REGISTRY_PATH", scratch.join("registry"));
         for (name, value) in &options.vars {
             spawn = spawn.args(["--var", &format!("{name}:{value}")]);
         }
@@ -81,7 +83,7 @@ impl Worker {
             })
             .await
             .context("the Worker does not start")?;
-        Ok(Self { process, url, _state: state })
+        Ok(Self { process, url })
     }
 
     /// The Worker's address.

@@ -1,0 +1,277 @@
+//! The real relayer daemon as a child process: started, asked, killed, started again on what it left behind.
+//!
+//! The binary is built by cargo with the feature `fault-injection`, which gives it named crash points and a clock that
+//! a file can move. What tests say to it over HTTP is in [`crate::relay`].
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use alloy::hex;
+use alloy::primitives::Address;
+use alloy::signers::local::PrivateKeySigner;
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::chain::Chain;
+use crate::deploy::Deployment;
+use crate::process::{Process, Spawn};
+use crate::repo;
+
+/// How long the daemon may take to check its surroundings and listen.
+const START: Duration = Duration::from_secs(30);
+
+/// How long a daemon that is to die may take to reach the point where it does.
+const DEATH: Duration = Duration::from_secs(40);
+
+/// Settings of the daemon that the tests' own environment must not leak into it.
+const KEYS: [&str; 4] =
+    ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE", "RELAYER_KEYSTORE_PASSWORD_FILE"];
+
+/// How to start the daemon. A clone starts a successor on the same journal.
+#[derive(Debug, Clone)]
+pub struct DaemonOptions {
+    vars: Vec<(&'static str, String)>,
+    relayer: Address,
+    data: Arc<TempDir>,
+}
+
+impl DaemonOptions {
+    /// A daemon for these contracts that pays with `key` and limits nobody, on a free port and with an empty journal.
+    ///
+    /// # Panics
+    /// When no temporary directory can be made.
+    pub fn new(rpc_url: &str, contracts: Deployment, key: &PrivateKeySigner) -> Self {
+        let options = Self {
+            vars: Vec::new(),
+            relayer: key.address(),
+            data: Arc::new(TempDir::new().expect("a temporary directory")),
+        };
+        options
+            .var("RELAYER_PORT", 0)
+            .var("RPC_URL", rpc_url)
+            .var("RELAYER_KEY", hex::encode_prefixed(key.to_bytes()))
+            .var("FORWARDER_ADDRESS", contracts.forwarder)
+            .var("REGISTRY_ADDRESS", contracts.registry)
+            .var("RATE_LIMIT_PER_IP", 0)
+            .var("RATE_LIMIT_PER_SIGNER", 0)
+            .var("LOG_LEVEL", "debug")
+    }
+
+    /// Sets one variable, in place of an earlier value.
+    pub fn var(mut self, name: &'static str, value: impl std::fmt::Display) -> Self {
+        self = self.without(name);
+        self.vars.push((name, value.to_string()));
+        self
+    }
+
+    /// Leaves a variable to the daemon's default.
+    pub fn without(mut self, name: &'static str) -> Self {
+        self.vars.retain(|(known, _)| *known != name);
+        self
+    }
+
+    /// Aborts the daemon when it reaches a named point, `name` or `name:n` for the n-th time.
+    pub fn crash_at(self, point: &str) -> Self {
+        self.var("CRASH_AT", point)
+    }
+
+    /// The same daemon with an empty journal.
+    ///
+    /// # Panics
+    /// When no temporary directory can be made.
+    pub fn with_empty_journal(mut self) -> Self {
+        self.data = Arc::new(TempDir::new().expect("a temporary directory"));
+        self
+    }
+
+    /// Where the journal is.
+    pub fn data_dir(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// The account that pays.
+    pub fn relayer(&self) -> Address {
+        self.relayer
+    }
+
+    /// Moves the daemon's clock to this many seconds from the machine's, from now on and while it runs.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    pub fn move_clock(&self, seconds: i64) {
+        // Renamed into place: the daemon never reads half a number.
+        let (path, draft) = (self.clock_file(), self.data.path().join("clock-offset.draft"));
+        fs::write(&draft, seconds.to_string()).and_then(|()| fs::rename(&draft, &path)).expect("a clock file");
+    }
+
+    fn clock_file(&self) -> PathBuf {
+        self.data.path().join("clock-offset")
+    }
+
+    fn spawn(&self, command: &str) -> Result<Spawn> {
+        let mut spawn = Spawn::new("relayer-daemon", binary()?)
+            .arg(command)
+            .dir(self.data.path())
+            .env("RELAYER_DATA_DIR", self.data.path())
+            .env("CLOCK_OFFSET_FILE", self.clock_file());
+        for name in KEYS {
+            spawn = spawn.env_remove(name);
+        }
+        for (name, value) in &self.vars {
+            spawn = spawn.env(name, value);
+        }
+        Ok(spawn)
+    }
+}
+
+impl Chain {
+    /// A daemon for this chain that talks to its node directly and pays with one of its funded accounts.
+    pub fn daemon(&self, key: &PrivateKeySigner) -> DaemonOptions {
+        DaemonOptions::new(self.node.url(), self.contracts, key)
+    }
+}
+
+/// A running daemon. Dropping it kills it, as a power cut would: it has to bear that at any moment.
+#[derive(Debug)]
+pub struct Daemon {
+    process: Process,
+    url: String,
+}
+
+impl Daemon {
+    /// Starts `relayer-daemon serve` and waits until it listens.
+    ///
+    /// # Errors
+    /// When it cannot be built, or ends before it listens; the message holds the end of its log.
+    pub async fn start(options: &DaemonOptions) -> Result<Self> {
+        let mut process = options.spawn("serve")?.start()?;
+        let url = process
+            .until("listening", START, async |log| {
+                log.lines().find_map(|line| line.strip_prefix("relayer-daemon listening on ")).map(str::to_owned)
+            })
+            .await?;
+        Ok(Self { process, url })
+    }
+
+    /// Starts `relayer-daemon serve` where it has to refuse, and returns all that it printed.
+    ///
+    /// # Errors
+    /// When it does not refuse.
+    pub async fn refuse(options: &DaemonOptions) -> Result<String> {
+        let mut process = options.spawn("serve")?.start()?;
+        let status = process.exited(START).await?;
+        ensure!(!status.success(), "it ended without an error:\n{}", process.log());
+        ensure!(!process.log().contains("listening"), "it listened:\n{}", process.log());
+        Ok(process.log())
+    }
+
+    /// Its address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// All it has printed.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Waits until a line of the log contains all of `words`.
+    ///
+    /// # Errors
+    /// When the daemon ends, or `within` passes, first.
+    pub async fn logged(&mut self, words: &[&str], within: Duration) -> Result<String> {
+        self.process
+            .until(&format!("saying {words:?}"), within, async |log| {
+                log.lines().find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
+            })
+            .await
+    }
+
+    /// `kill -9`; what it printed.
+    pub fn kill(mut self) -> String {
+        self.process.kill();
+        self.process.log()
+    }
+
+    /// Waits until the daemon has died by itself at the named crash point.
+    ///
+    /// # Errors
+    /// When it lives on, or ended in another way.
+    pub async fn crashed(mut self, point: &str) -> Result<()> {
+        let status = self.process.exited(DEATH).await?;
+        if status.code().is_some() || !self.log().contains(&format!("crash point {point}")) {
+            bail!("it ended ({status}), but not at {point}:\n{}", self.process.log_tail());
+        }
+        Ok(())
+    }
+
+    /// Sends SIGTERM and waits for the end: how it ended, and how long that took.
+    ///
+    /// # Errors
+    /// When it is still there after ten seconds.
+    pub async fn terminate(&mut self) -> Result<(ExitStatus, Duration)> {
+        let since = Instant::now();
+        self.process.signal(Signal::TERM)?;
+        let status = self.process.exited(Duration::from_secs(10)).await?;
+        Ok((status, since.elapsed()))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.process.kill();
+    }
+}
+
+/// Runs `relayer-daemon check`: whether it found everything good, and what it printed.
+///
+/// # Errors
+/// When it does not end.
+pub async fn check(options: &DaemonOptions) -> Result<(bool, String)> {
+    let mut process = options.spawn("check")?.start()?;
+    let status = process.exited(START).await?;
+    Ok((status.success(), process.log()))
+}
+
+/// The daemon with fault injection, built once per test run.
+///
+/// Kept under a name of its own: a build without the feature writes to cargo's usual place.
+///
+/// # Errors
+/// When it does not compile.
+pub fn binary() -> Result<PathBuf> {
+    static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    BINARY.get_or_init(|| build().map_err(|error| format!("{error:#}"))).clone().map_err(anyhow::Error::msg)
+}
+
+fn build() -> Result<PathBuf> {
+    // The same selection of packages as a plain `cargo test`: another one would compile the dependencies again.
+    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(repo::root())
+        .args(["build", "--quiet", "--bin", "relayer-daemon"])
+        .args(["--features", "relayer-daemon/fault-injection", "--message-format", "json"])
+        .output()
+        .context("cargo cannot be started")?;
+    if !output.status.success() {
+        bail!("relayer-daemon does not compile:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let text = String::from_utf8(output.stdout)?;
+    let built = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .context("cargo names no executable")?;
+
+    let kept = repo::root().join("target/e2e");
+    fs::create_dir_all(&kept)?;
+    let (draft, path) =
+        (kept.join(format!("relayer-daemon.{}", std::process::id())), kept.join("relayer-daemon"));
+    fs::copy(&built, &draft).with_context(|| format!("cannot copy {}", built.display()))?;
+    fs::rename(&draft, &path)?;
+    Ok(path)
+}

@@ -1,0 +1,273 @@
+//! Signed requests and the relayer's HTTP surface, as an agent's own software would use them.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use alloy::hex;
+use alloy::primitives::aliases::U48;
+use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
+use alloy::signers::SignerSync as _;
+use alloy::signers::local::PrivateKeySigner;
+use alloy::sol_types::{Eip712Domain, SolCall};
+use registry_core::abi::{ForwardRequest, IAgentRegistry};
+use registry_core::forward::{SignedRequest, domain};
+use reqwest::Method;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use crate::chain::Chain;
+use crate::client::Answer;
+use crate::daemon::Daemon;
+use crate::http;
+
+/// Inner gas of the requests made here: enough for a registration.
+pub const REQUEST_GAS: u64 = 500_000;
+
+/// The forwarder and the registry of one chain: what requests are made for.
+#[derive(Debug, Clone)]
+pub struct Desk {
+    /// The forwarder's EIP-712 domain.
+    pub domain: Eip712Domain,
+    /// The registry.
+    pub registry: Address,
+}
+
+impl Desk {
+    /// Of a local chain with anvil's own chain id.
+    pub fn of(chain: &Chain) -> Self {
+        Self { domain: domain(31337, chain.contracts.forwarder), registry: chain.contracts.registry }
+    }
+
+    /// An unsigned request of `signer`, with its `nonce`-th nonce and no deadline.
+    pub fn draft(&self, signer: &PrivateKeySigner, nonce: u64, call: &impl SolCall) -> ForwardRequest {
+        ForwardRequest {
+            from: signer.address(),
+            to: self.registry,
+            value: U256::ZERO,
+            gas: U256::from(REQUEST_GAS),
+            nonce: U256::from(nonce),
+            deadline: U48::ZERO,
+            data: call.abi_encode().into(),
+        }
+    }
+
+    /// `request`, signed by `signer`, whether or not that is its `from`.
+    ///
+    /// # Panics
+    /// When the key cannot sign.
+    pub fn sign(&self, signer: &PrivateKeySigner, request: ForwardRequest) -> Signed {
+        let mut signed = SignedRequest { request, signature: Bytes::new() };
+        let id = signed.digest(&self.domain);
+        signed.signature = signer.sign_hash_sync(&id).expect("a local key signs").as_bytes().into();
+        Signed { id, signed }
+    }
+
+    /// A signed call of the registry.
+    pub fn request(&self, signer: &PrivateKeySigner, nonce: u64, call: &impl SolCall) -> Signed {
+        self.sign(signer, self.draft(signer, nonce, call))
+    }
+
+    /// A signed registration of the signer's own wallet, as a root agent.
+    pub fn registration(&self, signer: &PrivateKeySigner, nonce: u64) -> Signed {
+        self.request(signer, nonce, &register(signer.address()))
+    }
+}
+
+/// A registration of `wallet` as a root agent, the wallet itself being liable.
+pub fn register(wallet: Address) -> IAgentRegistry::registerAgentCall {
+    IAgentRegistry::registerAgentCall {
+        haftungsperson: wallet,
+        agentWallet: wallet,
+        constitutionHash: keccak256("constitution"),
+        capabilityHash: keccak256("capabilities"),
+        operationalScope: "relayed".to_owned(),
+        parentAgentId: U256::ZERO,
+        selfModifying: false,
+    }
+}
+
+/// An attestation for an agent.
+pub fn attest(agent: u64) -> IAgentRegistry::attestComplianceCall {
+    IAgentRegistry::attestComplianceCall { agentId: U256::from(agent) }
+}
+
+/// A signed request and its digest, which is the relay's id.
+#[derive(Debug, Clone)]
+pub struct Signed {
+    /// The EIP-712 digest.
+    pub id: B256,
+    /// What is signed.
+    pub signed: SignedRequest,
+}
+
+impl Signed {
+    /// The relay body, its numbers as decimal strings.
+    pub fn body(&self) -> Value {
+        let request = &self.signed.request;
+        json!({
+            "request": {
+                "from": request.from,
+                "to": request.to,
+                "value": request.value.to_string(),
+                "gas": request.gas.to_string(),
+                "nonce": request.nonce.to_string(),
+                "deadline": request.deadline.to_string(),
+                "data": request.data,
+            },
+            "signature": self.signed.signature,
+        })
+    }
+
+    /// The body with one field of the request replaced, and its signature left as it was.
+    pub fn with(&self, field: &str, value: impl Into<Value>) -> Value {
+        let mut body = self.body();
+        body["request"][field] = value.into();
+        body
+    }
+
+    /// The body with another signature.
+    pub fn signed_with(&self, signature: &[u8]) -> Value {
+        let mut body = self.body();
+        body["signature"] = hex::encode_prefixed(signature).into();
+        body
+    }
+}
+
+/// A client of the daemon.
+#[derive(Debug, Clone)]
+pub struct RelayClient {
+    http: reqwest::Client,
+    base: String,
+    headers: HeaderMap,
+}
+
+impl Daemon {
+    /// A client of this daemon.
+    pub fn client(&self) -> RelayClient {
+        RelayClient {
+            http: http::client(Duration::from_secs(120)),
+            base: self.url().to_owned(),
+            headers: HeaderMap::new(),
+        }
+    }
+}
+
+impl RelayClient {
+    /// The same client behind a proxy that appends this to `X-Forwarded-For`.
+    ///
+    /// # Panics
+    /// When that is no header.
+    pub fn forwarded_for(&self, addresses: &str) -> Self {
+        self.with("x-forwarded-for", addresses)
+    }
+
+    /// The same client, sending one more header.
+    ///
+    /// # Panics
+    /// When that is no header.
+    pub fn with(&self, name: &'static str, value: &str) -> Self {
+        let mut changed = self.clone();
+        let value = HeaderValue::from_str(value).expect("a header value");
+        changed.headers.insert(HeaderName::from_static(name), value);
+        changed
+    }
+
+    /// The same client on a socket bound to this address of the machine.
+    ///
+    /// # Panics
+    /// When no such client can be made.
+    pub fn from_address(&self, address: impl Into<IpAddr>) -> Self {
+        let http = reqwest::Client::builder().no_proxy().local_address(address.into()).build();
+        Self { http: http.expect("a client"), ..self.clone() }
+    }
+
+    /// `GET path`.
+    ///
+    /// # Panics
+    /// When no answer comes at all.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, None).await.unwrap_or_else(|error| panic!("{path}: {error:?}"))
+    }
+
+    /// A body posted to `/relay`.
+    ///
+    /// # Panics
+    /// When no answer comes at all.
+    pub async fn post(&self, body: impl Into<reqwest::Body>) -> Answer {
+        let answer = self.send(Method::POST, "/relay", Some(body.into())).await;
+        answer.unwrap_or_else(|error| panic!("/relay: {error:?}"))
+    }
+
+    /// A signed request posted to `/relay`.
+    ///
+    /// # Panics
+    /// When no answer comes at all.
+    pub async fn relay(&self, request: &Signed) -> Answer {
+        self.post(request.body().to_string()).await
+    }
+
+    /// The same, where the daemon may die meanwhile.
+    ///
+    /// # Errors
+    /// When no answer comes.
+    pub async fn try_relay(&self, request: &Signed) -> reqwest::Result<Answer> {
+        self.send(Method::POST, "/relay", Some(request.body().to_string().into())).await
+    }
+
+    /// What the daemon knows of a relay.
+    ///
+    /// # Panics
+    /// When no answer comes at all.
+    pub async fn state(&self, request: &Signed) -> Answer {
+        self.get(&format!("/relay/{}", request.id)).await
+    }
+
+    /// Wei used of the budget, reservations included, as `/status` has it.
+    ///
+    /// # Panics
+    /// When `/status` has another shape.
+    pub async fn used_wei(&self) -> u128 {
+        let status = self.get("/status").await.ok();
+        status["gasBudget"]["usedWei"].as_str().and_then(|wei| wei.parse().ok()).expect("wei as a decimal string")
+    }
+
+    /// Relays in flight, as `/status` has it.
+    ///
+    /// # Panics
+    /// When `/status` has another shape.
+    pub async fn depth(&self) -> u64 {
+        self.get("/status").await.ok()["queue"]["depth"].as_u64().expect("a number")
+    }
+
+    /// Any request.
+    ///
+    /// # Errors
+    /// When no answer comes.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<reqwest::Body>,
+    ) -> reqwest::Result<Answer> {
+        let mut request =
+            self.http.request(method, format!("{}{path}", self.base)).headers(self.headers.clone());
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body);
+        }
+        let response = request.send().await?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Ok(Answer { status, headers, text: response.text().await? })
+    }
+}
+
+impl Answer {
+    /// Checks that this is a refusal or failure with this status, code and message, in the documented shape.
+    ///
+    /// # Panics
+    /// When it is another.
+    pub fn refused(&self, status: u16, code: &str, message: &str) -> &Self {
+        assert_eq!(self.json(), json!({ "error": message, "code": code }), "{}", self.status);
+        assert_eq!(self.status, status, "{}", self.text);
+        self
+    }
+}

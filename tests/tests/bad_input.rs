@@ -1,0 +1,125 @@
+//! Bad input gets a 400 that names the field and the rule, before it costs anything.
+//!
+//! 1. The table: each parameter of each endpoint, with what it may not be.
+//! 2. What only looks bad and is not: unknown parameters, leading zeros, escaped digits.
+//! 3. None of it reaches the chain.
+
+use e2e::stage::{Stage, run};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+/// One stage, for one test at a time: one of them counts.
+async fn stage() -> (MutexGuard<'static, ()>, &'static Stage) {
+    static STAGE: OnceCell<Stage> = OnceCell::const_new();
+    static TURN: Mutex<()> = Mutex::const_new(());
+    let turn = TURN.lock().await;
+    (turn, STAGE.get_or_init(async || Stage::showcase(|options| options).await.unwrap().0).await)
+}
+
+const WHOLE_FROM_1: &str = "must be a whole number of at least 1";
+const WHOLE_FROM_0: &str = "must be a whole number of at least 0";
+const STATUSES: &str = "must be one of Active, Suspended, Revoked, Terminated";
+const ID: &str = "must be a whole number, at most 2^256 - 1";
+const WALLET: &str = "must be 0x followed by 40 hexadecimal digits";
+
+/// `{}` stands for the bad value: the path, the field the message names, the rule, the bad values.
+const TABLE: &[(&str, &str, &str, &[&str])] = &[
+    (
+        "/api/v1/agents?page={}",
+        "page",
+        WHOLE_FROM_1,
+        &["0", "-1", "1.5", "x", "", "1e3", "0x1", "+1", "%201", "NaN", "١"],
+    ),
+    ("/api/v1/agents?limit={}", "limit", WHOLE_FROM_1, &["0", "-5", "2.0", "all", "", "%00", "1,2", "1;2"]),
+    ("/api/v1/agents?page=1&page={}", "page", "must be given once", &["1", "2", ""]),
+    ("/api/v1/agents?limit=5&x=y&limit={}", "limit", "must be given once", &["5"]),
+    (
+        "/api/v1/agents?status={}",
+        "status",
+        STATUSES,
+        &["active", "ACTIVE", "", "Deleted", "0", "Active,Revoked", "Active%20"],
+    ),
+    ("/api/v1/agents?status=Active&status={}", "status", "must be given once", &["Revoked"]),
+    ("/api/v1/agents?page={}", "page", "must be UTF-8 text", &["%ff", "%c3%28"]),
+    ("/api/v1/agent/{}", "id", ID, &["abc", "-1", "1.0", "0x1", "", "1e3", "%31x", "%ff", "1%2F2", "१"]),
+    // One digit more than 2^256 - 1 has, and one above it.
+    (
+        "/api/v1/agent/{}",
+        "id",
+        ID,
+        &[
+            "1157920892373161954235709850086879078532699846656405640394575840079131296399350",
+            "115792089237316195423570985008687907853269984665640564039457584007913129639936",
+        ],
+    ),
+    ("/api/v1/agent/{}/lineage", "id", ID, &["x", "-1", ""]),
+    ("/api/v1/agent/{}/revenue", "id", ID, &["x", "-1", ""]),
+    ("/api/v1/agent/1/revenue?limit={}", "limit", WHOLE_FROM_1, &["0", "-1", "x", ""]),
+    ("/api/v1/agent/1/revenue?offset={}", "offset", WHOLE_FROM_0, &["-1", "x", "", "1.5"]),
+    ("/api/v1/agent/1/revenue?offset=0&offset={}", "offset", "must be given once", &["0"]),
+    (
+        "/api/v1/kya/{}",
+        "wallet",
+        WALLET,
+        &[
+            "",
+            "0x",
+            "me",
+            "vitalik.eth",
+            "5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+            "0X5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+            "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAe",
+            "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed0",
+            "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeg",
+            "%200x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+            "0x%ff",
+        ],
+    ),
+    // The address is an example of EIP-55, with one letter's case changed.
+    (
+        "/api/v1/kya/{}",
+        "wallet",
+        "EIP-55",
+        &["0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"],
+    ),
+];
+
+#[test]
+fn every_bad_value_is_refused_with_the_field_and_the_rule() {
+    run(async {
+        let (_turn, stage) = stage().await;
+        let posts = stage.proxy.posts();
+        for (path, field, rule, values) in TABLE {
+            for value in *values {
+                let path = path.replace("{}", value);
+                let message = stage.client.get(&path).await.error(400);
+                assert!(message.starts_with(&format!("Invalid {field}: ")), "{path}: {message}");
+                assert!(message.contains(rule), "{path}: {message}");
+            }
+        }
+        assert_eq!(stage.proxy.posts(), posts, "bad input reached the chain");
+    });
+}
+
+/// What is unusual, and fine.
+const GOOD: &[&str] = &[
+    "/api/v1/agents?page=01&limit=020",
+    "/api/v1/agents?p%61ge=%31",
+    "/api/v1/agents?page=1&utm_source=mail&utm_source=web",
+    "/api/v1/agents?",
+    "/api/v1/agents?&&",
+    "/api/v1/agents?Page=0",
+    "/api/v1/agent/01",
+    "/api/v1/agent/%31",
+    "/api/v1/agent/1?page=x",
+    "/api/v1/stats?limit=-1",
+];
+
+#[test]
+fn what_is_only_unusual_is_answered() {
+    run(async {
+        let (_turn, stage) = stage().await;
+        for path in GOOD {
+            stage.client.get(path).await.ok();
+        }
+    });
+}

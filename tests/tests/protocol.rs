@@ -1,0 +1,190 @@
+//! The API as HTTP: methods, headers, conditional requests, and browsers.
+//!
+//! 1. Every answer is JSON, says so, and may be read by any web page, errors included.
+//! 2. `HEAD` is `GET` without the body; every other method but `OPTIONS` is refused with 405.
+//! 3. `OPTIONS` answers a browser's preflight.
+//! 4. Answers carry their TTL; a client that has the current one gets 304.
+//! 5. Unknown routes are 404, each with the documented body.
+
+use e2e::seed::{self, Showcase};
+use e2e::stage::{Stage, run};
+use reqwest::Method;
+use tokio::sync::OnceCell;
+
+async fn scene() -> &'static (Stage, Showcase) {
+    static SCENE: OnceCell<(Stage, Showcase)> = OnceCell::const_new();
+    SCENE.get_or_init(async || Stage::showcase(|options| options).await.unwrap()).await
+}
+
+#[test]
+fn every_answer_is_json_that_any_web_page_may_read() {
+    run(async {
+        let (stage, _) = scene().await;
+        for (path, status) in [
+            ("/health", 200),
+            ("/api/v1/stats", 200),
+            ("/api/v1/agents?page=0", 400),
+            ("/api/v1/agent/4000", 404),
+            ("/nowhere", 404),
+        ] {
+            let answer = stage.client.with("origin", "https://example.org").get(path).await;
+            assert_eq!(answer.status, status, "{path}");
+            assert_eq!(answer.header("content-type"), "application/json", "{path}");
+            assert_eq!(answer.header("access-control-allow-origin"), "*", "{path}");
+            let exposed = answer.header("access-control-expose-headers").to_lowercase();
+            for header in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "retry-after"] {
+                assert!(exposed.contains(header), "{path} does not expose {header}: {exposed}");
+            }
+            answer.json();
+        }
+    });
+}
+
+#[test]
+fn head_is_get_without_the_body() {
+    run(async {
+        let (stage, _) = scene().await;
+        for path in ["/health", "/api/v1/agent/1", "/api/v1/agent/4000", "/api/v1/agents?limit=x"] {
+            let get = stage.client.get(path).await;
+            let head = stage.client.send(Method::HEAD, path).await;
+            assert_eq!(head.status, get.status, "{path}");
+            assert_eq!(head.text, "", "{path}");
+            for header in ["content-type", "cache-control", "etag", "access-control-allow-origin"] {
+                assert_eq!(head.header(header), get.header(header), "{path}: {header}");
+            }
+        }
+    });
+}
+
+#[test]
+fn methods_that_would_write_are_refused() {
+    run(async {
+        let (stage, _) = scene().await;
+        for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
+            for path in ["/health", "/api/v1/agent/1", "/nowhere"] {
+                let answer = stage.client.send(method.clone(), path).await;
+                assert!(answer.error(405).starts_with("Method not allowed"), "{}", answer.text);
+                let allowed = answer.header("allow");
+                assert!(allowed.contains("GET") && allowed.contains("HEAD"), "{allowed}");
+            }
+        }
+        let answer = stage.client.send(Method::HEAD, "/api/v1/agent/1").await;
+        assert_eq!(answer.status, 200, "the API still stands");
+    });
+}
+
+#[test]
+fn a_preflight_is_answered_without_a_question_to_the_chain() {
+    run(async {
+        let (stage, _) = scene().await;
+        let answer = stage
+            .client
+            .with("origin", "https://example.org")
+            .with("access-control-request-method", "GET")
+            .with("access-control-request-headers", "if-none-match")
+            .send(Method::OPTIONS, "/api/v1/agents")
+            .await;
+        assert_eq!((answer.status, answer.text.as_str()), (204, ""));
+        assert_eq!(answer.header("access-control-allow-origin"), "*");
+        assert!(answer.header("access-control-allow-methods").contains("GET"));
+        let headers = answer.header("access-control-allow-headers").to_lowercase();
+        assert!(headers == "*" || headers.contains("if-none-match"), "{headers}");
+    });
+}
+
+#[test]
+fn answers_carry_their_time_to_live() {
+    run(async {
+        let (stage, showcase) = scene().await;
+        let kya = format!("/api/v1/kya/{}", seed::wallet("kyoto").address());
+        let lineage = format!("/api/v1/agent/{}/lineage", showcase.id("atlas"));
+        for (path, seconds) in [
+            ("/api/v1/stats", 300),
+            ("/api/v1/stats/detailed", 300),
+            ("/api/v1/agent/1", 300),
+            ("/api/v1/agents", 300),
+            ("/api/v1/agents/compliance", 300),
+            ("/api/v1/revenue/aggregate", 300),
+            (&lineage, 600),
+            (&kya, 60),
+        ] {
+            let answer = stage.client.get(path).await;
+            assert_eq!(answer.header("cache-control"), format!("public, max-age={seconds}"), "{path}");
+            assert!(answer.number("age") < seconds, "{path}");
+        }
+        for path in ["/health", "/api/v1/agent/1/revenue", "/nowhere", "/api/v1/agent/4000"] {
+            assert_eq!(stage.client.get(path).await.header("cache-control"), "no-store", "{path}");
+        }
+    });
+}
+
+#[test]
+fn a_client_that_has_the_answer_gets_304() {
+    run(async {
+        let (stage, _) = scene().await;
+        let path = "/api/v1/agent/2";
+        let first = stage.client.get(path).await;
+        let tag = first.header("etag").to_owned();
+        assert!(tag.starts_with('"') && tag.ends_with('"') && tag.len() > 2, "{tag}");
+        for known in [tag.clone(), format!("W/{tag}"), format!("\"other\", {tag}"), "*".to_owned()] {
+            let answer = stage.client.with("if-none-match", &known).get(path).await;
+            assert_eq!((answer.status, answer.text.as_str()), (304, ""), "{known}");
+            assert_eq!(answer.header("etag"), tag);
+            assert_eq!(answer.header("access-control-allow-origin"), "*");
+        }
+        let other = stage.client.with("if-none-match", "\"other\"").get(path).await;
+        assert_eq!((other.status, other.text), (200, first.text));
+        assert_ne!(stage.client.get("/api/v1/agent/3").await.header("etag"), tag);
+    });
+}
+
+#[test]
+fn unknown_routes_are_not_found() {
+    run(async {
+        let (stage, _) = scene().await;
+        for path in [
+            "/",
+            "/api",
+            "/api/v1",
+            "/api/v1/",
+            "/api/v2/stats",
+            "/api/v1/stats/",
+            "/api/v1/stats/detailed/",
+            "/api/v1/stats/simple",
+            "/api/v1/agent",
+            "/api/v1/agent/1/",
+            "/api/v1/agent/1/children",
+            "/api/v1/agent/1/lineage/2",
+            "/api/v1/agents/1",
+            "/api/v1/kya",
+            "/api/v1/revenue",
+            "/API/v1/stats",
+            "/health/",
+            "//health",
+            "/favicon.ico",
+        ] {
+            assert_eq!(stage.client.get(path).await.error(404), "Not found", "{path}");
+        }
+    });
+}
+
+#[test]
+fn unknown_agents_are_not_found_by_their_id() {
+    run(async {
+        let (stage, showcase) = scene().await;
+        let huge = "115792089237316195423570985008687907853269984665640564039457584007913129639935";
+        for id in ["0", &(showcase.total + 1).to_string(), "18446744073709551616", huge] {
+            for path in [
+                format!("/api/v1/agent/{id}"),
+                format!("/api/v1/agent/{id}/lineage"),
+                format!("/api/v1/agent/{id}/revenue"),
+            ] {
+                assert_eq!(
+                    stage.client.get(&path).await.error(404),
+                    format!("Agent not found: {id}"),
+                    "{path}"
+                );
+            }
+        }
+    });
+}

@@ -1,0 +1,121 @@
+//! What has to be true in the end, whatever went wrong on the way, and the stage most tests play on.
+
+use std::time::Duration;
+
+use alloy::primitives::Address;
+use alloy::signers::local::PrivateKeySigner;
+use e2e::anvil::{AnvilOptions, dev_key};
+use e2e::chain::Chain;
+use e2e::daemon::{Daemon, DaemonOptions};
+use e2e::process::eventually;
+use e2e::proxy::Proxy;
+use e2e::relay::{Desk, RelayClient, Signed};
+use e2e::seed::wallet;
+
+/// How long anything may take that the daemon does by itself.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
+
+/// A chain, a proxy before its node, and the settings of a daemon that sees the node through the proxy only.
+pub(crate) struct Stage {
+    pub(crate) chain: Chain,
+    pub(crate) proxy: Proxy,
+    pub(crate) desk: Desk,
+    pub(crate) options: DaemonOptions,
+}
+
+impl Stage {
+    pub(crate) async fn set() -> Self {
+        let chain = Chain::start(AnvilOptions::default()).await.unwrap();
+        let proxy = Proxy::start(chain.node.url()).await.unwrap();
+        let options = DaemonOptions::new(proxy.url(), chain.contracts, &relayer());
+        Self { desk: Desk::of(&chain), chain, proxy, options }
+    }
+
+    /// Starts the daemon.
+    pub(crate) async fn daemon(&self) -> (Daemon, RelayClient) {
+        let daemon = Daemon::start(&self.options).await.unwrap();
+        let client = daemon.client();
+        (daemon, client)
+    }
+
+    /// Posts without waiting for the answer; returns once the transaction is on its way to the node.
+    pub(crate) async fn post_and_see_sent(
+        &self,
+        client: &RelayClient,
+        request: &Signed,
+    ) -> tokio::task::JoinHandle<reqwest::Result<e2e::client::Answer>> {
+        let sent = self.proxy.calls("eth_sendRawTransaction");
+        let answer = post(client, request);
+        eventually("sent", PATIENCE, async || {
+            (self.proxy.calls("eth_sendRawTransaction") > sent).then_some(())
+        })
+        .await
+        .unwrap();
+        // What the proxy has seen, the node has a moment later.
+        eventually("in the pool", PATIENCE, async || {
+            let (mined, pending) = self.chain.nonces_of(self.options.relayer()).await.unwrap();
+            (pending > mined).then_some(())
+        })
+        .await
+        .unwrap();
+        answer
+    }
+
+    /// See [`audit`].
+    pub(crate) async fn audit(&self, client: &RelayClient, executed: &[&Signed]) {
+        audit(&self.chain, &self.options, client, executed).await;
+    }
+}
+
+/// The account that pays in these tests.
+pub(crate) fn relayer() -> PrivateKeySigner {
+    dev_key(9)
+}
+
+/// A key without any ETH.
+pub(crate) fn agent(name: &str) -> PrivateKeySigner {
+    wallet(&format!("relayed {name}"))
+}
+
+/// Posts in the background.
+pub(crate) fn post(
+    client: &RelayClient,
+    request: &Signed,
+) -> tokio::task::JoinHandle<reqwest::Result<e2e::client::Answer>> {
+    let (client, request) = (client.clone(), request.clone());
+    tokio::spawn(async move { client.try_relay(&request).await })
+}
+
+/// Waits until the daemon has nothing in flight.
+pub(crate) async fn settled(client: &RelayClient) {
+    eventually("settled", PATIENCE, async || (client.depth().await == 0).then_some(())).await.unwrap();
+}
+
+/// Once everything is settled: exactly these requests were executed, each once; the relayer's nonces have no gap
+/// and nothing waits; and the budget counts what was really paid, to the wei.
+pub(crate) async fn audit(
+    chain: &Chain,
+    options: &DaemonOptions,
+    client: &RelayClient,
+    executed: &[&Signed],
+) {
+    settled(client).await;
+    let mut expected: Vec<(Address, u64, bool)> = executed
+        .iter()
+        .map(|request| (request.signed.request.from, request.signed.request.nonce.to(), true))
+        .collect();
+    let mut found = chain.executions().await.unwrap();
+    expected.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, expected, "executions on chain");
+
+    for request in executed {
+        assert_eq!(client.state(request).await.ok()["state"], "executed");
+    }
+    let (mined, pending) = chain.nonces_of(options.relayer()).await.unwrap();
+    assert_eq!(mined, pending, "nothing waits");
+    let transactions = chain.transactions_of(options.relayer()).await.unwrap();
+    assert_eq!(transactions.keys().copied().collect::<Vec<_>>(), (0..mined).collect::<Vec<_>>(), "no gap");
+    let paid: u128 = transactions.values().map(|transaction| transaction.paid_wei).sum();
+    assert_eq!(client.used_wei().await, paid, "the budget counts what was paid");
+}
