@@ -5,23 +5,18 @@
 //! the same transaction as the relay that uses it. Relays and the budget are in [`relays`], nonces and their
 //! transactions in [`nonces`]; deciding what to do with them is the sender's.
 
+mod group;
 mod nonces;
 mod relays;
 
-use std::{
-    path::Path,
-    str::FromStr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{path::Path, str::FromStr, sync::Arc, time::Duration};
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{
-    Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params, types::FromSql,
-};
+use rusqlite::{Connection, OptionalExtension, Row, params, types::FromSql};
 use thiserror::Error;
 
-pub use nonces::MinedSlot;
+use self::group::GroupCommit;
+pub use nonces::{MinedSlot, Signed};
 pub use relays::{Accepted, NewRelay, RelayRecord};
 
 /// Something is wrong with the journal: nothing may be sent until that is mended.
@@ -36,6 +31,9 @@ pub enum JournalError {
     /// The journal was written for another chain, key or forwarder.
     #[error("journal belongs to another {0}: give this one a data directory of its own")]
     Foreign(&'static str),
+    /// The disk did not take it.
+    #[error("journal: not committed")]
+    NotCommitted,
     /// The task that was writing died.
     #[error("journal: a write was interrupted")]
     Interrupted,
@@ -57,7 +55,7 @@ pub struct Identity {
 /// The journal. Methods block on the disk; from async code go through [`Journal::run`].
 #[derive(Debug)]
 pub struct Journal {
-    db: Mutex<Connection>,
+    db: GroupCommit,
 }
 
 impl Journal {
@@ -83,7 +81,7 @@ impl Journal {
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "foreign_keys", true)?;
         db.execute_batch(include_str!("schema.sql"))?;
-        Ok(Self { db: Mutex::new(db) })
+        Ok(Self { db: GroupCommit::new(db) })
     }
 
     /// Runs a closure on the journal without holding up the async runtime.
@@ -141,14 +139,9 @@ impl Journal {
 
     fn transact<T>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, JournalError>,
+        work: impl FnOnce(&Connection) -> Result<T, JournalError>,
     ) -> Result<T, JournalError> {
-        // A panic while the lock was held left no half-written state: SQLite rolled it back.
-        let mut db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
-        let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let result = work(&tx)?;
-        tx.commit()?;
-        Ok(result)
+        self.db.run(work)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Nonces, the transactions signed for them, and what mining them cost.
 
 use alloy::primitives::B256;
-use rusqlite::{Row, Transaction, params};
+use rusqlite::{Connection, Row, params};
 
 use super::{Journal, JournalError, column, relays, text, unsigned};
 use crate::{
@@ -9,6 +9,17 @@ use crate::{
     outcome::Outcome,
     sender::slot::{Attempt, Order, Purpose, Slot},
 };
+
+/// A transaction that is signed and not yet sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// Its nonce.
+    pub nonce: u64,
+    /// The relay that the nonce is for; `None` for a gap.
+    pub relay: Option<B256>,
+    /// The transaction.
+    pub attempt: Attempt,
+}
 
 /// A nonce that was mined by one of our transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,36 +31,32 @@ pub struct MinedSlot {
 }
 
 impl Journal {
-    /// Writes a signed transaction, and with its first one the assignment of its nonce. Must return before
-    /// any byte of the transaction goes to the network.
+    /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. Must
+    /// return before any byte of them goes to the network.
     ///
     /// # Errors
-    /// [`JournalError`]; then the transaction must not be sent.
-    pub fn record(
-        &self,
-        nonce: u64,
-        relay: Option<B256>,
-        attempt: &Attempt,
-        now: u64,
-    ) -> Result<(), JournalError> {
+    /// [`JournalError`]; then none of them may be sent.
+    pub fn record(&self, signed: &[Signed], now: u64) -> Result<(), JournalError> {
         self.transact(|tx| {
-            tx.execute(
-                "INSERT INTO nonces (nonce, relay, state) VALUES (?1, ?2, 'open') ON CONFLICT DO NOTHING",
-                params![nonce.cast_signed(), relay.map(|id| id.0)],
-            )?;
-            tx.execute(
-                "INSERT INTO transactions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
-                params![
-                    attempt.hash.0,
-                    nonce.cast_signed(),
-                    attempt.purpose.name(),
-                    attempt.raw.as_ref(),
-                    attempt.fees.max_fee.to_string(),
-                    attempt.fees.tip.to_string(),
-                    attempt.gas_limit.cast_signed(),
-                    now.cast_signed()
-                ],
-            )?;
+            for Signed { nonce, relay, attempt } in signed {
+                tx.execute(
+                    "INSERT INTO nonces (nonce, relay, state) VALUES (?1, ?2, 'open') ON CONFLICT DO NOTHING",
+                    params![nonce.cast_signed(), relay.map(|id| id.0)],
+                )?;
+                tx.execute(
+                    "INSERT INTO transactions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
+                    params![
+                        attempt.hash.0,
+                        nonce.cast_signed(),
+                        attempt.purpose.name(),
+                        attempt.raw.as_ref(),
+                        attempt.fees.max_fee.to_string(),
+                        attempt.fees.tip.to_string(),
+                        attempt.gas_limit.cast_signed(),
+                        now.cast_signed()
+                    ],
+                )?;
+            }
             Ok(())
         })
     }
@@ -196,7 +203,7 @@ impl Journal {
     }
 }
 
-fn slot(tx: &Transaction<'_>, nonce: i64) -> Result<Slot, JournalError> {
+fn slot(tx: &Connection, nonce: i64) -> Result<Slot, JournalError> {
     let mut orders = tx.prepare_cached(
         "SELECT relays.* FROM nonces JOIN relays ON relays.id = nonces.relay WHERE nonce = ?1",
     )?;

@@ -1,7 +1,7 @@
 //! Relays and the budget they use.
 
 use alloy::primitives::{Address, B256, Bytes, U256};
-use rusqlite::{OptionalExtension, Row, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Journal, JournalError, column, text, unsigned};
 use crate::{
@@ -222,7 +222,7 @@ impl Journal {
 }
 
 /// `None`: unknown relay; `Some(None)`: pending.
-fn stored_outcome(tx: &Transaction<'_>, id: &B256) -> Result<Option<Option<Outcome>>, JournalError> {
+fn stored_outcome(tx: &Connection, id: &B256) -> Result<Option<Option<Outcome>>, JournalError> {
     let json: Option<Option<String>> =
         tx.query_row("SELECT outcome FROM relays WHERE id = ?1", [id.0], |row| row.get(0)).optional()?;
     json.map(|json| {
@@ -253,12 +253,7 @@ pub(super) fn order(row: &Row<'_>) -> Result<Order, JournalError> {
     })
 }
 
-pub(super) fn finish(
-    tx: &Transaction<'_>,
-    id: &B256,
-    outcome: &Outcome,
-    now: u64,
-) -> Result<(), JournalError> {
+pub(super) fn finish(tx: &Connection, id: &B256, outcome: &Outcome, now: u64) -> Result<(), JournalError> {
     let json = serde_json::to_string(outcome).map_err(|_| JournalError::Corrupt("outcome"))?;
     tx.execute(
         "UPDATE relays SET outcome = ?2, finished_at = ?3, reserved_wei = '0' WHERE id = ?1",
@@ -267,19 +262,20 @@ pub(super) fn finish(
     Ok(())
 }
 
-pub(super) fn set_reserved(tx: &Transaction<'_>, id: &B256, wei: u128) -> Result<(), JournalError> {
+pub(super) fn set_reserved(tx: &Connection, id: &B256, wei: u128) -> Result<(), JournalError> {
     tx.execute("UPDATE relays SET reserved_wei = ?2 WHERE id = ?1", params![id.0, wei.to_string()])?;
     Ok(())
 }
 
 /// What pending relays may still cost, all together.
-fn reserved(tx: &Transaction<'_>) -> Result<u128, JournalError> {
-    let mut statement = tx.prepare_cached("SELECT reserved_wei FROM relays WHERE outcome IS NULL")?;
+fn reserved(tx: &Connection) -> Result<u128, JournalError> {
+    let mut statement =
+        tx.prepare_cached("SELECT reserved_wei FROM relays WHERE outcome IS NULL AND reserved_wei <> '0'")?;
     let rows = statement.query_and_then([], |row| text::<u128>(row, "reserved_wei"))?;
     rows.into_iter().try_fold(0_u128, |sum, wei| Ok(sum.saturating_add(wei?)))
 }
 
-pub(super) fn window(tx: &Transaction<'_>, now: u64) -> Result<Window, JournalError> {
+pub(super) fn window(tx: &Connection, now: u64) -> Result<Window, JournalError> {
     let mut statement = tx.prepare_cached("SELECT opened_at, settled_wei FROM budget")?;
     let mut rows = statement.query([])?;
     let Some(row) = rows.next()? else { return Ok(Window::default()) };
@@ -287,7 +283,7 @@ pub(super) fn window(tx: &Transaction<'_>, now: u64) -> Result<Window, JournalEr
     Ok(Window { opened_at, settled_wei: text(row, "settled_wei")? }.at(now))
 }
 
-pub(super) fn write_window(tx: &Transaction<'_>, window: Window) -> Result<(), JournalError> {
+pub(super) fn write_window(tx: &Connection, window: Window) -> Result<(), JournalError> {
     tx.execute(
         "INSERT INTO budget VALUES (1, ?1, ?2)
          ON CONFLICT (only_row) DO UPDATE SET opened_at = ?1, settled_wei = ?2",
@@ -296,6 +292,6 @@ pub(super) fn write_window(tx: &Transaction<'_>, window: Window) -> Result<(), J
     Ok(())
 }
 
-fn budget(tx: &Transaction<'_>, limit_wei: u128, now: u64) -> Result<Budget, JournalError> {
+fn budget(tx: &Connection, limit_wei: u128, now: u64) -> Result<Budget, JournalError> {
     Ok(Budget { limit_wei, window: window(tx, now)?, reserved_wei: reserved(tx)? })
 }

@@ -22,6 +22,9 @@ CREATE TABLE IF NOT EXISTS relays (
     finished_at   INTEGER
 );
 CREATE INDEX IF NOT EXISTS relays_pending ON relays (created_at) WHERE outcome IS NULL;
+-- Read for each reservation: only relays that hold one, not those that queue behind their signer's others.
+CREATE INDEX IF NOT EXISTS relays_reserved ON relays (reserved_wei)
+    WHERE outcome IS NULL AND reserved_wei <> '0';
 
 -- A nonce of the relayer's account that was given away. open: not seen mined; mined: by one of our hashes;
 -- lost: by somebody else's transaction.

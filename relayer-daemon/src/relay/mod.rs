@@ -83,6 +83,13 @@ pub struct Ticket {
     pub waiting: Waiting,
 }
 
+/// What a relay will offer, and what was reserved beside it.
+struct Offer {
+    fees: Fees,
+    l1_fee: u128,
+    head: u64,
+}
+
 impl Relayer {
     /// A semaphore of the right size.
     #[must_use]
@@ -190,7 +197,7 @@ impl Relayer {
             turn.wait_for_predecessor(&self.inflight, relay.id).await;
             let permit = self.checks.acquire().await.map_err(|_| Failure::shutting_down())?;
             self.rules.check_terms(&execute.req, self.clock.now())?;
-            let (fees, l1_fee) = self.afford(relay, gas_limit).await?;
+            let Offer { fees, l1_fee, head } = self.afford(relay, gas_limit).await?;
             if self.chain.verify(&execute).await? {
                 let order = Order {
                     id: relay.id,
@@ -201,7 +208,7 @@ impl Relayer {
                 };
                 self.simulate(&relay.calldata, gas_limit).await?;
                 faults::point("after_simulate");
-                return Ok(Job { order, calldata: relay.calldata.clone(), gas_limit, fees });
+                return Ok(Job { order, calldata: relay.calldata.clone(), gas_limit, fees, head });
             }
             drop(permit);
             // Not its turn? The reservation waits for nobody.
@@ -213,8 +220,8 @@ impl Relayer {
         }
     }
 
-    /// Balance and budget: reserves the worst case. Returns the fees to offer and the L1 fee reserved for.
-    async fn afford(&self, relay: &NewRelay, gas_limit: u64) -> Result<(Fees, u128), Failure> {
+    /// Balance and budget: reserves the worst case.
+    async fn afford(&self, relay: &NewRelay, gas_limit: u64) -> Result<Offer, Failure> {
         let (balance, market) = tokio::try_join!(self.chain.balance(), self.chain.market())?;
         self.saw_balance(balance);
         if balance < MINIMUM_BALANCE_WEI {
@@ -239,7 +246,7 @@ impl Relayer {
         if budget.reserved_wei > balance {
             return Err(Failure::balance_too_low());
         }
-        Ok((fees, l1_fee))
+        Ok(Offer { fees, l1_fee, head: market.head })
     }
 
     /// What the L1 data fee may come to: it moves with L1's market, so a quarter is added.

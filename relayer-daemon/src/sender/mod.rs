@@ -32,7 +32,7 @@ use crate::{
     clock::SharedClock,
     faults,
     fees::{Fees, Market},
-    journal::{Journal, JournalError},
+    journal::{Journal, JournalError, Signed},
     metrics::{Metrics, gauge_value},
     outcome::{Failure, Outcome},
 };
@@ -56,6 +56,8 @@ pub struct Job {
     pub gas_limit: u64,
     /// The first offer.
     pub fees: Fees,
+    /// The head when the fees were read.
+    pub head: u64,
 }
 
 /// What the sender tells the rest of the daemon.
@@ -100,6 +102,7 @@ struct Tracked {
     sent_head: u64,
     signed_head: u64,
     sent_at: Instant,
+    signed_at: Instant,
     /// Since when the chain has used the nonce without a receipt for us: head and time.
     absent: Option<(u64, Instant)>,
 }
@@ -175,38 +178,24 @@ impl<N: Node> Sender<N> {
         if jobs.is_empty() {
             return;
         }
-        let ids: Vec<B256> = jobs.iter().map(|job| job.order.id).collect();
-        let mut nonce = match self.next_nonce().await {
-            Ok(nonce) => nonce,
-            Err(trouble) => {
-                let failure = match &trouble {
-                    Trouble::Rpc(error) => Failure::rpc(error.to_string()),
-                    _ => Failure::journal(),
-                };
-                tracing::warn!(%trouble, "no nonce: relays dropped");
-                for id in ids {
-                    self.drop_unsent(id, failure.clone()).await;
-                }
-                return;
+        self.head = jobs.iter().map(|job| job.head).fold(self.head, u64::max);
+        let orders: Vec<Order> = jobs.iter().map(|job| job.order).collect();
+        match self.assign(jobs).await {
+            Ok(nonces) => {
+                self.send(&nonces).await;
+                faults::point("after_send");
             }
-        };
-        faults::point("after_nonce");
-        let mut assigned = Vec::new();
-        for job in jobs {
-            let id = job.order.id;
-            match self.assign(nonce, job).await {
-                Ok(()) => {
-                    assigned.push(nonce);
-                    nonce = nonce.saturating_add(1);
-                }
-                Err(trouble) => {
-                    tracing::error!(%trouble, relay = %id, "relay not journalled, so not sent");
-                    self.drop_unsent(id, Failure::journal()).await;
+            Err(trouble) => {
+                tracing::error!(%trouble, relays = orders.len(), "not journalled, so not sent");
+                let failure = match trouble {
+                    Trouble::Rpc(error) => error.into(),
+                    Trouble::Journal(_) | Trouble::Signing(_) => Failure::journal(),
+                };
+                for order in orders {
+                    self.drop_unsent(order.id, failure.clone()).await;
                 }
             }
         }
-        self.send(&assigned).await;
-        faults::point("after_send");
     }
 
     /// One round over everything in flight: takes in what was mined, re-sends, replaces, fills holes.
@@ -218,8 +207,9 @@ impl<N: Node> Sender<N> {
             return Ok(());
         }
         let mined = self.watch_chain().await?;
-        self.collect(mined).await?;
-        if self.slots.is_empty() {
+        let settled = self.collect(mined).await?;
+        // Where some were mined the rest is on its way: it has until the next round.
+        if self.slots.is_empty() || settled {
             return Ok(());
         }
         let market = self.node.market().await?;
@@ -254,20 +244,44 @@ impl<N: Node> Sender<N> {
         Ok(chain.max(journal.unwrap_or_default()))
     }
 
-    async fn assign(&mut self, nonce: u64, job: Job) -> Result<(), Trouble> {
-        let attempt = self.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees)?;
+    /// Nonces, signatures, journal; for all of the jobs or for none, so that no hole is left.
+    async fn assign(&mut self, jobs: Vec<Job>) -> Result<Vec<u64>, Trouble> {
+        let first = self.next_nonce().await?;
+        faults::point("after_nonce");
+        let mut slots = Vec::with_capacity(jobs.len());
+        for (nonce, job) in (first..).zip(jobs) {
+            let attempt = self.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees)?;
+            slots.push(Slot { nonce, order: Some(job.order), attempts: vec![attempt] });
+        }
         faults::point("after_sign");
-        self.write(nonce, Some(job.order.id), &attempt).await?;
+        self.write(&slots).await?;
         faults::point("after_journal");
-        tracing::info!(relay = %job.order.id, nonce, tx = %attempt.hash, max_fee = attempt.fees.max_fee, "signed");
-        self.track(Slot { nonce, order: Some(job.order), attempts: vec![attempt] });
-        Ok(())
+        let nonces = slots.iter().map(|slot| slot.nonce).collect();
+        slots.into_iter().for_each(|slot| self.track(slot));
+        Ok(nonces)
     }
 
-    async fn write(&self, nonce: u64, relay: Option<B256>, attempt: &Attempt) -> Result<(), JournalError> {
-        let (attempt, now) = (attempt.clone(), self.clock.now());
-        self.metrics.transactions.with_label_values(&[attempt.purpose.name()]).inc();
-        self.journal.run(move |journal| journal.record(nonce, relay, &attempt, now)).await
+    /// Journals the latest transaction of each slot.
+    async fn write(&self, slots: &[Slot]) -> Result<(), JournalError> {
+        let mut signed = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let (relay, Some(attempt)) = (slot.order.map(|order| order.id), slot.latest().cloned()) else {
+                continue;
+            };
+            tracing::info!(
+                nonce = slot.nonce,
+                tx = %attempt.hash,
+                relay = ?relay,
+                purpose = attempt.purpose.name(),
+                max_fee = attempt.fees.max_fee,
+                tip = attempt.fees.tip,
+                "signed"
+            );
+            self.metrics.transactions.with_label_values(&[attempt.purpose.name()]).inc();
+            signed.push(Signed { nonce: slot.nonce, relay, attempt });
+        }
+        let now = self.clock.now();
+        self.journal.run(move |journal| journal.record(&signed, now)).await
     }
 
     fn track(&mut self, slot: Slot) {
@@ -277,6 +291,7 @@ impl<N: Node> Sender<N> {
             sent_head: self.head,
             signed_head: self.head,
             sent_at: Instant::now(),
+            signed_at: Instant::now(),
             absent: None,
         };
         self.slots.insert(tracked.slot.nonce, tracked);
@@ -310,49 +325,72 @@ impl<N: Node> Sender<N> {
         }
     }
 
-    /// Takes in receipts: of every nonce the chain has used, and of those a node called too low.
-    async fn collect(&mut self, mined: u64) -> Result<(), Trouble> {
+    /// Takes in receipts: of every nonce the chain has used, and of those a node called too low. Returns
+    /// whether there were any.
+    async fn collect(&mut self, mined: u64) -> Result<bool, Trouble> {
         let nonces: Vec<u64> = self
             .slots
             .iter()
             .filter(|(nonce, tracked)| **nonce < mined || tracked.verdict == Verdict::NonceTooLow)
             .map(|(nonce, _)| *nonce)
             .collect();
-        for nonce in nonces {
-            let Some(tracked) = self.slots.get(&nonce) else { continue };
-            let attempts = tracked.slot.attempts.clone();
-            for attempt in attempts.iter().rev() {
-                if let Some(receipt) = self.node.receipt(attempt.hash).await? {
-                    faults::point("after_receipt");
-                    self.settle(nonce, attempt.purpose, &receipt).await?;
-                    break;
+        let mut settled = false;
+        for nonces in nonces.chunks(ROUND) {
+            let slots = nonces.iter().filter_map(|nonce| Some(&self.slots.get(nonce)?.slot));
+            let found: Result<Vec<_>, _> =
+                join_all(slots.map(|slot| self.find_receipt(slot))).await.into_iter().collect();
+            let found: Vec<_> = found?.into_iter().flatten().collect();
+            if !found.is_empty() {
+                faults::point("after_receipt");
+                faults::point("before_settle");
+            }
+            // Side by side, so that they share the journal's commits.
+            for written in join_all(found.iter().map(|found| self.settle(found))).await {
+                let (nonce, event) = written?;
+                faults::point("after_settle");
+                self.slots.remove(&nonce);
+                self.highest_mined = self.highest_mined.max(Some(nonce));
+                settled = true;
+                if let Some(event) = event {
+                    self.tell(event);
                 }
             }
         }
-        Ok(())
+        Ok(settled)
     }
 
-    async fn settle(&mut self, nonce: u64, purpose: Purpose, receipt: &Receipt) -> Result<(), Trouble> {
+    /// Looks all hashes of a nonce up, the latest first: any of them may be the one that was mined.
+    async fn find_receipt(&self, slot: &Slot) -> Result<Option<(u64, Purpose, Receipt)>, RpcError> {
+        for attempt in slot.attempts.iter().rev() {
+            if let Some(receipt) = self.node.receipt(attempt.hash).await? {
+                return Ok(Some((slot.nonce, attempt.purpose, receipt)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes down what a mined transaction did and cost.
+    async fn settle(&self, found: &(u64, Purpose, Receipt)) -> Result<(u64, Option<Event>), JournalError> {
+        let (nonce, purpose, receipt) = (found.0, found.1, &found.2);
         let order = self.slots.get(&nonce).and_then(|tracked| tracked.slot.order);
         let outcome = order.map(|order| (order.id, self.contracts.outcome(&order, purpose, receipt)));
         let (mined, paid, now) = ((receipt.hash, receipt.block_number), receipt.paid_wei, self.clock.now());
         let written = outcome.clone();
-        faults::point("before_settle");
-        self.journal
-            .run(move |journal| {
-                let outcome = written.as_ref().map(|(id, outcome)| (*id, outcome));
-                journal.settle(nonce, mined, paid, outcome, now)
-            })
-            .await?;
-        faults::point("after_settle");
-        self.slots.remove(&nonce);
-        self.highest_mined = self.highest_mined.max(Some(nonce));
+        let settle = move |journal: &Journal| {
+            let outcome = written.as_ref().map(|(id, outcome)| (*id, outcome));
+            journal.settle(nonce, mined, paid, outcome, now)
+        };
+        self.journal.run(settle).await?;
         self.metrics.paid_wei.inc_by(gauge_value(paid));
-        tracing::info!(nonce, tx = %receipt.hash, block = receipt.block_number, purpose = purpose.name(), paid_wei = paid, "mined");
-        if let Some((id, outcome)) = outcome {
-            self.tell(Event::Finished(id, outcome));
-        }
-        Ok(())
+        tracing::info!(
+            nonce,
+            tx = %receipt.hash,
+            block = receipt.block_number,
+            purpose = purpose.name(),
+            paid_wei = paid,
+            "mined"
+        );
+        Ok((nonce, outcome.map(|(id, outcome)| Event::Finished(id, outcome))))
     }
 
     /// Re-sends, replaces or cancels what has waited long enough.
@@ -363,6 +401,10 @@ impl<N: Node> Sender<N> {
             let mut step = self.step(nonce, market, None);
             if step == Step::AskForwarder {
                 let superseded = self.is_superseded(nonce).await?;
+                if superseded && self.node.mined_nonce().await? > nonce {
+                    // It was our own transaction, mined since this round began.
+                    continue;
+                }
                 step = self.step(nonce, market, Some(superseded));
             }
             match step {
@@ -387,6 +429,7 @@ impl<N: Node> Sender<N> {
             blocks_since_send: market.head.saturating_sub(tracked.sent_head),
             blocks_since_signed: market.head.saturating_sub(tracked.signed_head),
             since_send: tracked.sent_at.elapsed(),
+            since_signed: tracked.signed_at.elapsed(),
             market: *market,
             cap: self.spending.max_fee,
             now: self.clock.now(),
@@ -424,13 +467,14 @@ impl<N: Node> Sender<N> {
                 return Ok(());
             }
         }
-        self.write(nonce, slot.order.map(|order| order.id), &attempt).await?;
+        let replaced = Slot { attempts: vec![attempt.clone()], ..slot };
+        self.write(&[replaced]).await?;
         faults::point("before_replacement_send");
-        tracing::info!(nonce, tx = %attempt.hash, max_fee = fees.max_fee, tip = fees.tip, purpose = attempt.purpose.name(), "replaced");
         self.metrics.replacements.inc();
         if let Some(tracked) = self.slots.get_mut(&nonce) {
             tracked.slot.attempts.push(attempt);
             tracked.signed_head = self.head;
+            tracked.signed_at = Instant::now();
         }
         self.send(&[nonce]).await;
         Ok(())
@@ -470,13 +514,15 @@ impl<N: Node> Sender<N> {
             return Ok(());
         }
         let Some(fees) = Fees::initial(market, self.spending.max_fee) else { return Ok(()) };
-        let holes: Vec<u64> = (mined..lowest).take(ROUND).collect();
-        for nonce in &holes {
-            let attempt = self.wallet.no_op(*nonce, fees, Purpose::Gap)?;
-            self.write(*nonce, None, &attempt).await?;
-            tracing::warn!(nonce, tx = %attempt.hash, "filling a hole in the nonce sequence");
-            self.track(Slot { nonce: *nonce, order: None, attempts: vec![attempt] });
+        let mut slots = Vec::new();
+        for nonce in (mined..lowest).take(ROUND) {
+            let attempt = self.wallet.no_op(nonce, fees, Purpose::Gap)?;
+            slots.push(Slot { nonce, order: None, attempts: vec![attempt] });
         }
+        tracing::warn!(from = mined, to = lowest, "filling a hole in the nonce sequence");
+        self.write(&slots).await?;
+        let holes: Vec<u64> = slots.iter().map(|slot| slot.nonce).collect();
+        slots.into_iter().for_each(|slot| self.track(slot));
         self.send(&holes).await;
         Ok(())
     }

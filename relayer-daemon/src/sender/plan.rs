@@ -10,8 +10,12 @@ use crate::{
     fees::{Fees, Market},
 };
 
-/// After how many blocks a transaction that the market should have taken is replaced all the same.
+/// After how many blocks a transaction that the market should have taken is replaced all the same,
 pub const STUCK_BLOCKS: u64 = 3;
+/// but not before this long: some chains make four blocks a second.
+pub const STUCK_AFTER: Duration = Duration::from_secs(6);
+/// How long a transaction that was just sent is left alone, however many blocks are made.
+pub const QUIET: Duration = Duration::from_secs(1);
 /// After how long the same bytes are sent again where no block comes.
 pub const RESEND_AFTER: Duration = Duration::from_secs(3);
 /// How long past its deadline, by our clock, a request is given up: clocks differ.
@@ -30,6 +34,8 @@ pub struct Situation<'a> {
     pub blocks_since_signed: u64,
     /// Time since its latest transaction was last sent.
     pub since_send: Duration,
+    /// Time since its latest transaction was first sent.
+    pub since_signed: Duration,
     /// The fee market.
     pub market: Market,
     /// The highest fee allowed.
@@ -61,7 +67,8 @@ pub enum Step {
 pub fn next_step(situation: &Situation<'_>) -> Step {
     let Situation { slot, market, .. } = situation;
     let Some(latest) = slot.latest() else { return Step::Wait };
-    if situation.blocks_since_send == 0 && situation.since_send < RESEND_AFTER {
+    let patience = if situation.blocks_since_send == 0 { RESEND_AFTER } else { QUIET };
+    if situation.since_send < patience {
         return Step::Wait;
     }
     let bumped = latest.fees.bumped(market, situation.cap);
@@ -74,7 +81,7 @@ pub fn next_step(situation: &Situation<'_>) -> Step {
     }
     let outbid = market.next_base_fee > latest.fees.max_fee
         || matches!(situation.verdict, Verdict::Underpriced | Verdict::FeeTooLow)
-        || situation.blocks_since_signed >= STUCK_BLOCKS;
+        || (situation.blocks_since_signed >= STUCK_BLOCKS && situation.since_signed >= STUCK_AFTER);
     match (bumped, relay, situation.superseded) {
         (Some(_), Some(_), None) if outbid => Step::AskForwarder,
         (Some(fees), _, _) if outbid => Step::Replace(fees),
@@ -126,7 +133,8 @@ mod tests {
             verdict: Verdict::Accepted,
             blocks_since_send: 1,
             blocks_since_signed: 1,
-            since_send: Duration::ZERO,
+            since_send: QUIET,
+            since_signed: QUIET,
             market: Market { head: 10, next_base_fee: GWEI, tip: GWEI },
             cap: 50 * GWEI,
             now: 1_000,
@@ -137,6 +145,8 @@ mod tests {
     #[test]
     fn nothing_is_done_before_a_block_or_some_seconds() {
         let slot = slot(Purpose::Relay, 3 * GWEI, 0);
+        let just_sent = Situation { since_send: Duration::ZERO, ..situation(&slot) };
+        assert_eq!(next_step(&just_sent), Step::Wait);
         let at_rest = Situation { blocks_since_send: 0, ..situation(&slot) };
         assert_eq!(next_step(&at_rest), Step::Wait);
         assert_eq!(next_step(&Situation { since_send: RESEND_AFTER, ..at_rest }), Step::Resend);
@@ -169,8 +179,10 @@ mod tests {
     fn stuck_or_underpriced_is_replaced_too() {
         let slot = slot(Purpose::Relay, 3 * GWEI, 0);
         let known = Situation { superseded: Some(false), ..situation(&slot) };
-        let stuck = Situation { blocks_since_signed: STUCK_BLOCKS, ..known };
+        let stuck = Situation { blocks_since_signed: STUCK_BLOCKS, since_signed: STUCK_AFTER, ..known };
         assert!(matches!(next_step(&stuck), Step::Replace(_)));
+        let fast_chain = Situation { since_signed: Duration::from_secs(1), ..stuck };
+        assert_eq!(next_step(&fast_chain), Step::Resend);
         for verdict in [Verdict::Underpriced, Verdict::FeeTooLow] {
             assert!(matches!(next_step(&Situation { verdict, ..known }), Step::Replace(_)));
         }
