@@ -131,7 +131,7 @@ impl RunError {
 fn scrub(message: &str) -> String {
     let telling = |word: &&str| {
         let key_like = word.len() >= 20 && word.bytes().any(|byte| byte.is_ascii_digit());
-        !word.contains("://") && !word.contains('/') && !key_like
+        !word.contains(['/', '=']) && !key_like
     };
     let words: Vec<&str> = message.split_whitespace().filter(telling).collect();
     words.join(" ").chars().take(200).collect()
@@ -255,8 +255,7 @@ mod tests {
 
     #[test]
     fn a_nodes_message_shows_neither_urls_nor_keys() {
-        let message =
-            "project 0123456789abcdef0123456789abcdef at https://rpc.example/v2/k3y is over its limit";
+        let message = "project 0123456789abcdef0123456789abcdef at https://rpc.example/v2/k3y?token=k3y (token=k3y) is over its limit";
         assert_eq!(scrub(message), "project at is over its limit");
     }
 
