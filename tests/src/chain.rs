@@ -78,10 +78,14 @@ impl Chain {
         let request = TransactionRequest::default()
             .from(from)
             .to(self.contracts.registry)
+            // No estimate: one made in the second of the last write is too low in the next, when a timestamp changes.
+            .gas_limit(WRITE_GAS)
             .input(Bytes::from(call.abi_encode()).into());
+        // Asked first, a call that reverts says why.
+        self.node.provider.call(request.clone()).await?;
         let receipt = self.node.provider.send_transaction(request).await?.get_receipt().await?;
         if !receipt.status() {
-            bail!("{} reverted", receipt.transaction_hash);
+            bail!("did not succeed: {receipt:?}");
         }
         Ok(receipt)
     }

@@ -106,7 +106,9 @@ impl DaemonOptions {
     pub fn move_clock(&self, seconds: i64) {
         // Renamed into place: the daemon never reads half a number.
         let (path, draft) = (self.clock_file(), self.data.path().join("clock-offset.draft"));
-        fs::write(&draft, seconds.to_string()).and_then(|()| fs::rename(&draft, &path)).expect("a clock file");
+        fs::write(&draft, seconds.to_string())
+            .and_then(|()| fs::rename(&draft, &path))
+            .expect("a clock file");
     }
 
     fn clock_file(&self) -> PathBuf {
@@ -152,7 +154,9 @@ impl Daemon {
         let mut process = options.spawn("serve")?.start()?;
         let url = process
             .until("listening", START, async |log| {
-                log.lines().find_map(|line| line.strip_prefix("relayer-daemon listening on ")).map(str::to_owned)
+                log.lines()
+                    .find_map(|line| line.strip_prefix("relayer-daemon listening on "))
+                    .map(str::to_owned)
             })
             .await?;
         Ok(Self { process, url })

@@ -80,8 +80,7 @@ impl Chain {
     pub async fn nonces_of(&self, account: Address) -> Result<(u64, u64)> {
         let mut counts = [0; 2];
         for (count, block) in counts.iter_mut().zip(["latest", "pending"]) {
-            let answer: U256 =
-                self.node.request("eth_getTransactionCount", json!([account, block])).await?;
+            let answer: U256 = self.node.request("eth_getTransactionCount", json!([account, block])).await?;
             *count = answer.to();
         }
         Ok((counts[0], counts[1]))

@@ -228,7 +228,10 @@ impl RelayClient {
     /// When `/status` has another shape.
     pub async fn used_wei(&self) -> u128 {
         let status = self.get("/status").await.ok();
-        status["gasBudget"]["usedWei"].as_str().and_then(|wei| wei.parse().ok()).expect("wei as a decimal string")
+        status["gasBudget"]["usedWei"]
+            .as_str()
+            .and_then(|wei| wei.parse().ok())
+            .expect("wei as a decimal string")
     }
 
     /// Relays in flight, as `/status` has it.

@@ -37,9 +37,20 @@ impl WorkerOptions {
 
     /// Sets one setting, in place of an earlier value.
     pub fn var(mut self, name: &'static str, value: impl std::fmt::Display) -> Self {
-        self.vars.retain(|(known, _)| *known != name);
+        self = self.unset(name);
         self.vars.push((name, value.to_string()));
         self
+    }
+
+    /// Leaves one setting to its default.
+    pub fn unset(mut self, name: &str) -> Self {
+        self.vars.retain(|(known, _)| *known != name);
+        self
+    }
+
+    /// The value of a setting, `""` where it is left to its default.
+    pub fn get(&self, name: &str) -> &str {
+        self.vars.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 }
 

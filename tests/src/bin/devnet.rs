@@ -5,7 +5,7 @@
 //! it all that was started.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -96,15 +96,18 @@ async fn until_stopped(work: impl Future<Output = Result<()>>) -> Result<()> {
 
 async fn dev(ports: Ports) -> Result<()> {
     ports.check()?;
-    let logs = repo::root().join("target/dev");
-    std::fs::create_dir_all(&logs)?;
-    let log = |name: &str| -> PathBuf { logs.join(name) };
+    // On any free port there may be several of these at once; their logs go with them.
+    let logs = (ports.chain != 0).then(|| repo::root().join(format!("target/dev/{}", ports.chain)));
+    if let Some(logs) = &logs {
+        std::fs::create_dir_all(logs)?;
+    }
+    let log = |name: &str| logs.as_ref().map(|logs| logs.join(name));
 
     let progress = Progress::begin("chain and contracts");
     let mut chain = Chain::start(AnvilOptions {
         port: ports.chain,
         genesis_time: Some(seed::showcase_genesis()),
-        log: Some(log("chain.log")),
+        log: log("chain.log"),
         ..AnvilOptions::default()
     })
     .await?;
@@ -115,14 +118,13 @@ async fn dev(ports: Ports) -> Result<()> {
     progress.done();
 
     let progress = Progress::begin("Worker");
-    let options =
-        WorkerOptions { port: ports.worker, log: Some(log("worker.log")), ..WorkerOptions::default() }
-            .var("RPC_URL", chain.node.url())
-            .var("REGISTRY_ADDRESS", chain.contracts.registry);
+    let options = WorkerOptions { port: ports.worker, log: log("worker.log"), ..WorkerOptions::default() }
+        .var("RPC_URL", chain.node.url())
+        .var("REGISTRY_ADDRESS", chain.contracts.registry);
     let mut worker = Worker::start(options).await?;
     progress.done();
 
-    print!("{}", introduction(&chain, &worker, &showcase, &logs));
+    print!("{}", introduction(&chain, &worker, &showcase, logs.as_deref()));
     watch(&mut [("the chain", chain.node.process()), ("the Worker", worker.process())]).await
 }
 
@@ -138,7 +140,7 @@ async fn watch(processes: &mut [(&str, &mut Process)]) -> Result<()> {
     }
 }
 
-fn introduction(chain: &Chain, worker: &Worker, showcase: &Showcase, logs: &std::path::Path) -> String {
+fn introduction(chain: &Chain, worker: &Worker, showcase: &Showcase, logs: Option<&Path>) -> String {
     let api = format!("{}/api/v1", worker.url());
     format!(
         "
@@ -162,7 +164,7 @@ Ctrl-C stops everything.
         registry = chain.contracts.registry,
         forwarder = chain.contracts.forwarder,
         worker_url = worker.url(),
-        logs = logs.display(),
+        logs = logs.map_or_else(|| "not kept on a free port".to_owned(), |logs| logs.display().to_string()),
         total = showcase.total,
         suspended = showcase.id("paused"),
         busy = showcase.id(BUSY),

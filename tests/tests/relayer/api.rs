@@ -115,7 +115,8 @@ async fn the_next_nonce_counts_relays_in_flight() {
     let alice = agent("alice");
     let address = alice.address();
     let path = format!("/nonce/{address}");
-    let shape = |nonce: u64, next: u64| json!({ "address": address.to_checksum(None), "nonce": nonce, "next": next });
+    let shape =
+        |nonce: u64, next: u64| json!({ "address": address.to_checksum(None), "nonce": nonce, "next": next });
     assert_eq!(client.get(&path).await.ok(), shape(0, 0));
 
     stage.chain.node.set_automine(false).await.unwrap();
@@ -239,14 +240,17 @@ async fn probes_and_metrics_answer_and_an_empty_account_is_not_ready() {
     let stage = Stage::set().await;
     let (_daemon, client) = stage.daemon().await;
     assert_eq!(client.get("/livez").await.ok(), json!({ "live": true }));
-    eventually("ready", PATIENCE, async || (client.get("/readyz").await.status == 200).then_some(())).await.unwrap();
+    eventually("ready", PATIENCE, async || (client.get("/readyz").await.status == 200).then_some(()))
+        .await
+        .unwrap();
     assert_eq!(client.get("/readyz").await.ok(), json!({ "ready": true }));
 
     client.relay(&stage.desk.registration(&agent("alice"), 0)).await.ok();
     let metrics = client.get("/metrics").await;
     assert_eq!((metrics.status, metrics.header("content-type")), (200, "text/plain; version=0.0.4"));
     for line in [
-        "relayer_relays_total{outcome=\"executed\"} 1",
+        "relayer_relays_total{state=\"executed\"} 1",
+        "relayer_relay_seconds_count 1",
         "relayer_http_requests_total{route=\"relay\",status=\"200\"} 1",
         "relayer_transactions_total{purpose=\"relay\"} 1",
         "relayer_queue_depth 0",

@@ -5,4 +5,7 @@
 
 mod api;
 mod audit;
+mod budget;
 mod errors;
+mod limits;
+mod reverts;

@@ -1,0 +1,131 @@
+//! Rate limits: who counts for what, and what does not help against them.
+//!
+//! 1. The 21st request from one IP is refused, whatever the first 20 were; another IP is served.
+//! 2. The 11th request of one signer is refused, wherever it comes from; another signer is served.
+//! 3. A forged `X-Forwarded-For` changes nothing; behind one trusted proxy its last entry counts, and only that.
+//! 4. IPv6 clients count by /64.
+//! 5. Forged signatures do not charge the signer they name.
+//! 6. The messages carry the configured numbers, and `/status` shows them.
+
+use std::net::Ipv4Addr;
+
+use e2e::daemon::{Daemon, DaemonOptions};
+use e2e::relay::{RelayClient, Signed, attest};
+
+use crate::audit::{Stage, agent};
+
+/// The published limits: 20 per hour and IP, 10 per hour and signer.
+fn limited(stage: &Stage) -> DaemonOptions {
+    stage.options.clone().without("RATE_LIMIT_PER_IP").without("RATE_LIMIT_PER_SIGNER")
+}
+
+/// A request that costs the daemon little, and the chain nothing.
+fn cheap(stage: &Stage) -> Signed {
+    let signer = agent("cheap");
+    let mut request = stage.desk.draft(&signer, 0, &attest(1));
+    request.to = signer.address();
+    stage.desk.sign(&signer, request)
+}
+
+async fn served(client: &RelayClient, request: &Signed) {
+    let answer = client.relay(request).await;
+    assert_eq!(answer.status, 403, "{}", answer.text);
+}
+
+async fn limited_by_ip(client: &RelayClient, request: &Signed) {
+    let answer = client.relay(request).await;
+    answer.refused(429, "IP_RATE_LIMITED", "IP rate limit exceeded (20/hour)");
+    // A leaky bucket of 20 an hour lets one more through every 3 minutes.
+    assert!((1..=181).contains(&answer.number("retry-after")), "{:?}", answer.headers);
+}
+
+#[tokio::test]
+async fn the_21st_request_from_one_ip_is_refused_and_a_forged_header_does_not_help() {
+    let stage = Stage::set().await;
+    let daemon = Daemon::start(&limited(&stage)).await.unwrap();
+    let client = daemon.client();
+    let request = cheap(&stage);
+    for _ in 0..20 {
+        served(&client, &request).await;
+    }
+    limited_by_ip(&client, &request).await;
+    for forged in ["203.0.113.9", "203.0.113.9, 198.51.100.7", "::1", "nonsense"] {
+        limited_by_ip(&client.forwarded_for(forged), &request).await;
+    }
+    limited_by_ip(&client.with("x-real-ip", "203.0.113.9"), &request).await;
+    limited_by_ip(&client.with("forwarded", "for=203.0.113.9"), &request).await;
+    limited_by_ip(&client.with("cf-connecting-ip", "203.0.113.9"), &request).await;
+    // Asking is free.
+    for _ in 0..30 {
+        client.get("/domain").await.ok();
+    }
+    served(&client.from_address(Ipv4Addr::new(127, 0, 0, 2)), &request).await;
+}
+
+#[tokio::test]
+async fn behind_one_trusted_proxy_the_last_entry_counts_and_ipv6_by_its_64() {
+    let stage = Stage::set().await;
+    let daemon = Daemon::start(&limited(&stage).var("TRUSTED_PROXY_HOPS", 1)).await.unwrap();
+    let client = daemon.client();
+    let request = cheap(&stage);
+    for index in 0..20 {
+        // Whatever the client wrote itself stands to the left, and counts for nothing.
+        served(&client.forwarded_for(&format!("10.0.0.{index}, 203.0.113.9")), &request).await;
+    }
+    limited_by_ip(&client.forwarded_for("203.0.113.9"), &request).await;
+    limited_by_ip(&client.forwarded_for("198.51.100.7, 203.0.113.9"), &request).await;
+    served(&client.forwarded_for("203.0.113.9, 198.51.100.7"), &request).await;
+
+    for index in 0..20 {
+        served(&client.forwarded_for(&format!("2001:db8:1:2:{index:x}::{index:x}")), &request).await;
+    }
+    limited_by_ip(&client.forwarded_for("2001:db8:1:2:ffff::1"), &request).await;
+    served(&client.forwarded_for("2001:db8:1:3::1"), &request).await;
+}
+
+#[tokio::test]
+async fn the_11th_request_of_one_signer_is_refused_and_forgeries_do_not_charge_it() {
+    let stage = Stage::set().await;
+    let daemon = Daemon::start(&limited(&stage).var("TRUSTED_PROXY_HOPS", 1)).await.unwrap();
+    let client = daemon.client();
+    let (alice, mallory) = (agent("alice"), agent("mallory"));
+    let from = |index: u64| client.forwarded_for(&format!("203.0.113.{index}"));
+
+    let victims = stage.desk.draft(&alice, 0, &attest(1));
+    for index in 0..15 {
+        let forged = stage.desk.sign(&mallory, victims.clone());
+        let message = "Invalid signature or nonce mismatch";
+        from(index).relay(&forged).await.refused(401, "INVALID_SIGNATURE", message);
+    }
+    let mut executed = vec![stage.desk.registration(&alice, 0)];
+    executed.extend((1..10).map(|nonce| stage.desk.request(&alice, nonce, &attest(1))));
+    for (index, request) in (100..).zip(&executed) {
+        from(index).relay(request).await.ok();
+    }
+    let eleventh = stage.desk.request(&alice, 10, &attest(1));
+    let answer = from(200).relay(&eleventh).await;
+    answer.refused(429, "SIGNER_RATE_LIMITED", "Signer rate limit exceeded (10/hour)");
+    assert!((1..=361).contains(&answer.number("retry-after")), "{:?}", answer.headers);
+
+    let bobs = stage.desk.registration(&agent("bob"), 0);
+    from(200).relay(&bobs).await.ok();
+    executed.push(bobs);
+    stage.audit(&client, &executed.iter().collect::<Vec<_>>()).await;
+}
+
+#[tokio::test]
+async fn the_messages_carry_the_configured_numbers() {
+    let stage = Stage::set().await;
+    let options = stage.options.clone().var("RATE_LIMIT_PER_IP", 3).var("RATE_LIMIT_PER_SIGNER", 1);
+    let daemon = Daemon::start(&options).await.unwrap();
+    let client = daemon.client();
+    let limits = client.get("/status").await.ok()["limits"].clone();
+    assert_eq!((&limits["perIpPerHour"], &limits["perSignerPerHour"]), (&3.into(), &1.into()));
+    let alice = agent("alice");
+    client.relay(&stage.desk.registration(&alice, 0)).await.ok();
+    let second = stage.desk.request(&alice, 1, &attest(1));
+    client.relay(&second).await.refused(429, "SIGNER_RATE_LIMITED", "Signer rate limit exceeded (1/hour)");
+    served(&client, &cheap(&stage)).await;
+    let third = client.relay(&cheap(&stage)).await;
+    third.refused(429, "IP_RATE_LIMITED", "IP rate limit exceeded (3/hour)");
+}

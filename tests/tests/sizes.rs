@@ -1,0 +1,201 @@
+//! Registries of every size: none, one, a deep line, a thousand.
+//!
+//! 1. An empty registry has an answer at every endpoint.
+//! 2. So has a registry of one agent, from its first block on.
+//! 3. A line of 17 generations is shown to its 15th level, with a note there.
+//! 4. A thousand agents: every answer whole and right, in the documented round trips.
+//! 5. An amount above 64 bits keeps all its digits.
+
+use alloy::primitives::U256;
+use e2e::anvil::{AnvilOptions, wall_clock};
+use e2e::chain::{Chain, Write};
+use e2e::documents::Documents;
+use e2e::seed;
+use e2e::stage::{Stage, run};
+use e2e::story::DAY;
+use e2e::worker::WorkerOptions;
+use registry_core::abi::IAgentRegistry;
+use serde_json::{Value, json};
+
+fn uncached(options: WorkerOptions) -> WorkerOptions {
+    ["AGENT_TTL_SECONDS", "LINEAGE_TTL_SECONDS", "KYA_TTL_SECONDS"]
+        .into_iter()
+        .fold(options, |options, name| options.var(name, 0))
+}
+
+/// A stage with nothing registered, whose chain is a day behind the clock: it stays behind however many blocks come.
+async fn empty() -> Stage {
+    let options = AnvilOptions { genesis_time: Some(wall_clock() - DAY), ..AnvilOptions::default() };
+    Stage::over(Chain::start(options).await.unwrap(), uncached).await.unwrap()
+}
+
+async fn check(stage: &Stage, path: &str, document: impl Fn(u64) -> Value) {
+    let before = wall_clock();
+    let answer = stage.client.get(path).await.ok();
+    let expected: Vec<Value> = (before..=wall_clock()).map(document).collect();
+    assert!(expected.contains(&answer), "{path}\n   answered {answer}\n   expected {}", expected[0]);
+}
+
+/// Every endpoint that covers the whole registry.
+async fn check_overviews(stage: &Stage, documents: &Documents) {
+    check(stage, "/health", |_| documents.health()).await;
+    check(stage, "/api/v1/stats", |_| documents.stats()).await;
+    check(stage, "/api/v1/stats/detailed", |now| documents.detailed_stats(now)).await;
+    check(stage, "/api/v1/agents", |_| documents.agents(1, 20, None)).await;
+    check(stage, "/api/v1/agents?status=Active&limit=100", |_| documents.agents(1, 100, Some("Active")))
+        .await;
+    check(stage, "/api/v1/agents?status=Revoked", |_| documents.agents(1, 20, Some("Revoked"))).await;
+    check(stage, "/api/v1/agents/compliance", |now| documents.compliance_list(now)).await;
+    check(stage, "/api/v1/revenue/aggregate", |_| documents.revenue_aggregate()).await;
+}
+
+/// Every endpoint about one agent.
+async fn check_agent(stage: &Stage, documents: &Documents, id: u64) {
+    check(stage, &format!("/api/v1/agent/{id}"), |now| documents.agent(id, now)).await;
+    check(stage, &format!("/api/v1/agent/{id}/lineage"), |_| documents.lineage(id)).await;
+    check(stage, &format!("/api/v1/agent/{id}/revenue"), |_| documents.revenue(id, 0, 100)).await;
+}
+
+#[test]
+fn a_registry_grows_from_none_to_one_agent() {
+    run(async {
+        let stage = empty().await;
+        let wallet = seed::wallet("many 1").address();
+        let documents = stage.documents().await.unwrap();
+        assert!(documents.agents.is_empty());
+        check_overviews(&stage, &documents).await;
+        let detailed = stage.client.get("/api/v1/stats/detailed").await.ok();
+        assert_eq!(detailed["complianceRate"], "0.0");
+        assert_eq!(detailed["generationDistribution"], json!({}));
+        assert_eq!(stage.client.get("/api/v1/agents?page=7").await.ok()["totalPages"], 0);
+        for path in ["/api/v1/agent/1", "/api/v1/agent/1/lineage", "/api/v1/agent/1/revenue"] {
+            assert_eq!(stage.client.get(path).await.error(404), "Agent not found: 1");
+        }
+        assert_eq!(stage.client.get(&format!("/api/v1/kya/{wallet}")).await.ok()["isRegistered"], false);
+
+        seed::many(&stage.chain, 1).await.unwrap();
+        let documents = stage.documents().await.unwrap();
+        assert_eq!(documents.agents.len(), 1);
+        check_overviews(&stage, &documents).await;
+        check_agent(&stage, &documents, 1).await;
+        assert_eq!(stage.client.get("/api/v1/stats/detailed").await.ok()["complianceRate"], "100.0");
+        let kya = stage.client.get(&format!("/api/v1/kya/{wallet}")).await.ok();
+        assert_eq!(
+            (&kya["isRegistered"], &kya["isCompliant"], &kya["agent"]["agentId"]),
+            (&json!(true), &json!(true), &json!(1))
+        );
+    });
+}
+
+#[test]
+fn a_line_of_17_generations_is_shown_to_its_15th_level() {
+    run(async {
+        let stage = empty().await;
+        let chain = &stage.chain;
+        chain.send(chain.owner(), setMaxGenerationDepthCall { depth: U256::from(20) }).await.unwrap();
+        let line: Vec<Write> = (1..=17_u64)
+            .map(|id| {
+                let call = IAgentRegistry::registerAgentCall {
+                    haftungsperson: chain.owner(),
+                    agentWallet: seed::wallet(&format!("link {id}")).address(),
+                    constitutionHash: Default::default(),
+                    capabilityHash: Default::default(),
+                    operationalScope: format!("Link {id}"),
+                    parentAgentId: U256::from(id - 1),
+                    selfModifying: false,
+                };
+                Write::new(chain.owner(), &call)
+            })
+            .collect();
+        chain.send_all(&line, None).await.unwrap();
+
+        let documents = stage.documents().await.unwrap();
+        for id in [1, 2, 3, 4, 17] {
+            stage.proxy.reset();
+            check(&stage, &format!("/api/v1/agent/{id}/lineage"), |_| documents.lineage(id)).await;
+            let levels = usize::try_from(18 - id).unwrap().min(15);
+            assert!(
+                stage.proxy.posts() <= levels,
+                "agent {id}: {} round trips for {levels} levels",
+                stage.proxy.posts()
+            );
+        }
+        let text = stage.client.get("/api/v1/agent/1/lineage").await.text;
+        assert_eq!(text.matches("\"agentId\"").count(), 15);
+        assert!(text.contains("\"note\":\"Depth limit of 15 levels reached\""), "{text}");
+        assert!(
+            !stage.client.get("/api/v1/agent/3/lineage").await.text.contains("note"),
+            "exactly 15 levels are whole"
+        );
+    });
+}
+
+alloy::sol! {
+    /// The registry's own; the published interface does not name it.
+    function setMaxGenerationDepth(uint256 depth) external;
+}
+
+#[test]
+fn a_thousand_agents_are_answered_whole() {
+    run(async {
+        let stage = empty().await;
+        seed::many(&stage.chain, 1000).await.unwrap();
+        let documents = stage.documents().await.unwrap();
+        assert_eq!(documents.agents.len(), 1000);
+        check_overviews(&stage, &documents).await;
+        for id in [1, 2, 500, 1000] {
+            check_agent(&stage, &documents, id).await;
+        }
+        for page in [1, 5, 10, 11] {
+            check(&stage, &format!("/api/v1/agents?page={page}&limit=100"), |_| {
+                documents.agents(page, 100, None)
+            })
+            .await;
+            let path = format!("/api/v1/agents?page={page}&limit=90&status=Active");
+            check(&stage, &path, |_| documents.agents(page, 90, Some("Active"))).await;
+        }
+        for (path, round_trips) in [
+            ("/api/v1/stats", 1),
+            ("/api/v1/agents?page=10&limit=100", 1),
+            ("/api/v1/stats/detailed", 2),
+            ("/api/v1/agents?status=Suspended", 2),
+            ("/api/v1/agents/compliance", 2),
+            ("/api/v1/revenue/aggregate", 2),
+            // Generations 0 to 5.
+            ("/api/v1/agent/1/lineage", 6),
+        ] {
+            stage.proxy.reset();
+            stage.client.get(path).await.ok();
+            assert_eq!(stage.proxy.posts(), round_trips, "{path}");
+        }
+    });
+}
+
+#[test]
+fn amounts_keep_all_their_digits() {
+    run(async {
+        let stage = empty().await;
+        let chain = &stage.chain;
+        seed::many(chain, 1).await.unwrap();
+        let amount = U256::MAX >> 1;
+        for (amount, currency) in [(amount, "XYZ"), (amount, "XYZ"), (U256::from(5), "EUR")] {
+            let call = IAgentRegistry::reportRevenueCall {
+                agentId: U256::from(1),
+                amount,
+                currency: currency.into(),
+                category: "gold".into(),
+                periodStart: 0,
+                periodEnd: 1,
+            };
+            let creator = stage.oracle().unwrap().facts(1).await.unwrap().record.address("creator");
+            chain.send(creator.parse().unwrap(), call).await.unwrap();
+        }
+        let revenue = stage.client.get("/api/v1/agent/1/revenue").await.text;
+        assert!(revenue.contains(&format!("\"amount\":{amount},")), "{revenue}");
+        // The sum of all three is more than 2^256 - 1, and all its digits are shown too.
+        let sum = "115792089237316195423570985008687907853269984665640564039457584007913129639939";
+        let aggregate = stage.client.get("/api/v1/revenue/aggregate").await.text;
+        assert!(aggregate.contains(&format!("\"totalAmount\":{sum},")), "{aggregate}");
+        assert!(aggregate.contains(&format!("\"XYZ\":{}", amount * U256::from(2))), "{aggregate}");
+    });
+}
