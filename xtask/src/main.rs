@@ -21,7 +21,7 @@ const USAGE: &str = "\
 cargo xtask <command>
 
   setup                          install what is missing: the wasm target, the Node tools, wasm-bindgen, worker-build
-  build                          compile the contracts and the Worker, where anything changed; print the Worker's size
+  build                          setup; compile the contracts and the Worker, where anything changed; print the Worker's size
   dev                            a local chain with agents to look at, and the Worker on port 3000; Ctrl-C ends it
   test [WORD...]                 everything that is checked, with a summary at the end; with words, the steps named so
   deploy-contracts --rpc-url URL deploy forwarder and registry; the key is read from DEPLOYER_KEY
@@ -45,7 +45,10 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
     };
     match (command.as_str(), rest) {
         ("setup", []) => setup::setup()?,
-        ("build", []) => build::build()?,
+        ("build", []) => {
+            setup::setup()?;
+            build::build()?;
+        }
         ("dev", _) => devnet::dev(rest)?,
         ("test", _) => return suite::run_all(rest),
         ("deploy-contracts", _) => devnet::deploy_contracts(rest)?,
