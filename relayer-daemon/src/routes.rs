@@ -31,6 +31,9 @@ use crate::{
 
 /// The largest body accepted, bytes.
 pub const MAX_BODY: usize = 64 * 1024;
+/// Of a body that is too large, so much more is read and thrown away before the answer: a client that is still
+/// writing when the connection closes loses the answer with it.
+const DISCARDED: usize = 1024 * 1024;
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The header that names a relay.
@@ -121,7 +124,7 @@ where
     B: Buf,
 {
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if declared.is_some_and(|length: usize| length > MAX_BODY) {
+    if declared.is_some_and(|length: usize| length > MAX_BODY + DISCARDED) {
         return Err(too_large());
     }
     let body = tokio::time::timeout(BODY_TIMEOUT, collect(body))
@@ -149,15 +152,22 @@ where
     Ok(response)
 }
 
-/// The body, refused as soon as it is too large.
+/// The body. One that is too large is never held: what is beyond the limit is thrown away as it arrives, and
+/// soon nothing more is read.
 async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> Result<Vec<u8>, Failure> {
     let mut stream = pin!(stream);
     let mut body = Vec::new();
+    let mut length = 0_usize;
     while let Some(chunk) = stream.next().await {
         let broken = |_| Failure::new(400, "BODY_BROKEN", "Request body could not be read");
         let mut chunk = chunk.map_err(broken)?;
-        if body.len().saturating_add(chunk.remaining()) > MAX_BODY {
-            return Err(too_large());
+        length = length.saturating_add(chunk.remaining());
+        if length > MAX_BODY + DISCARDED {
+            break;
+        }
+        if length > MAX_BODY {
+            body = Vec::new();
+            continue;
         }
         while chunk.has_remaining() {
             let part = chunk.chunk();
@@ -166,7 +176,7 @@ async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> 
             chunk.advance(length);
         }
     }
-    Ok(body)
+    if length > MAX_BODY { Err(too_large()) } else { Ok(body) }
 }
 
 fn too_large() -> Failure {

@@ -26,8 +26,8 @@ pub struct Signed {
 pub struct MinedSlot {
     /// The nonce with all that was tried for it.
     pub slot: Slot,
-    /// The block it was seen in.
-    pub block: u64,
+    /// The hash that was mined, and the block it was seen in.
+    pub mined: (B256, u64),
 }
 
 impl Journal {
@@ -40,7 +40,8 @@ impl Journal {
         self.transact(|tx| {
             for Signed { nonce, relay, attempt } in signed {
                 tx.execute(
-                    "INSERT INTO nonces (nonce, relay, state) VALUES (?1, ?2, 'open') ON CONFLICT DO NOTHING",
+                    "INSERT INTO nonces (nonce, relay, state) VALUES (?1, ?2, 'open')
+                     ON CONFLICT DO UPDATE SET relay = ?2, state = 'open' WHERE state = 'lost'",
                     params![nonce.cast_signed(), relay.map(|id| id.0)],
                 )?;
                 tx.execute(
@@ -85,6 +86,14 @@ impl Journal {
         })
     }
 
+    /// Everything ever signed for a nonce, whatever became of it.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn slot(&self, nonce: u64) -> Result<Slot, JournalError> {
+        self.transact(|tx| slot(tx, nonce.cast_signed()))
+    }
+
     /// The nonces from `nonce` on that were seen mined in or before block `head`, lowest first: those that a
     /// chain with fewer mined transactions has lost again.
     ///
@@ -93,15 +102,36 @@ impl Journal {
     pub fn mined_from(&self, nonce: u64, head: u64) -> Result<Vec<MinedSlot>, JournalError> {
         self.transact(|tx| {
             let mut statement = tx.prepare_cached(
-                "SELECT nonce, mined_block FROM nonces
-                 WHERE state = 'mined' AND nonce >= ?1 AND mined_block <= ?2 ORDER BY nonce",
+                "SELECT * FROM nonces WHERE state = 'mined' AND nonce >= ?1 AND mined_block <= ?2 ORDER BY nonce",
             )?;
-            let rows: Vec<(i64, i64)> = statement
-                .query_map([nonce.cast_signed(), head.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))?
-                .collect::<Result<_, _>>()?;
-            rows.into_iter()
-                .map(|(nonce, block)| Ok(MinedSlot { slot: slot(tx, nonce)?, block: block.cast_unsigned() }))
-                .collect()
+            let range = [nonce.cast_signed(), head.cast_signed()];
+            statement.query_and_then(range, |row| mined_slot(tx, row))?.collect()
+        })
+    }
+
+    /// A nonce that was seen mined; `None` if it was not, or was undone since.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn mined_slot(&self, nonce: u64) -> Result<Option<MinedSlot>, JournalError> {
+        self.transact(|tx| {
+            let mut statement =
+                tx.prepare_cached("SELECT * FROM nonces WHERE state = 'mined' AND nonce = ?1")?;
+            let mut rows = statement.query([nonce.cast_signed()])?;
+            rows.next()?.map(|row| mined_slot(tx, row)).transpose()
+        })
+    }
+
+    /// The nonces seen mined since `since`, unix seconds, lowest first.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn mined_since(&self, since: u64) -> Result<Vec<u64>, JournalError> {
+        self.transact(|tx| {
+            let mut statement = tx.prepare_cached(
+                "SELECT nonce FROM nonces WHERE state = 'mined' AND mined_at >= ?1 ORDER BY nonce",
+            )?;
+            statement.query_and_then([since.cast_signed()], |row| unsigned(row, "nonce"))?.collect()
         })
     }
 
@@ -137,8 +167,10 @@ impl Journal {
                     text(row, "paid_wei")
                 })?;
             tx.execute(
-                "UPDATE nonces SET state = 'mined', mined_hash = ?2, mined_block = ?3, paid_wei = ?4 WHERE nonce = ?1",
-                params![nonce.cast_signed(), mined.0.0, mined.1.cast_signed(), paid_wei.max(before).to_string()],
+                "UPDATE nonces SET state = 'mined', mined_hash = ?2, mined_block = ?3, paid_wei = ?4, mined_at = ?5
+                 WHERE nonce = ?1",
+                params![nonce.cast_signed(), mined.0.0, mined.1.cast_signed(), paid_wei.max(before).to_string(),
+                    now.cast_signed()],
             )?;
             if let Some((id, outcome)) = outcome {
                 relays::finish(tx, &id, outcome, now)?;
@@ -201,6 +233,14 @@ impl Journal {
             Ok(ours.cast_unsigned() == to.saturating_sub(from))
         })
     }
+}
+
+fn mined_slot(tx: &Connection, row: &Row<'_>) -> Result<MinedSlot, JournalError> {
+    let hash: [u8; 32] = column(row, "mined_hash")?;
+    Ok(MinedSlot {
+        slot: slot(tx, column(row, "nonce")?)?,
+        mined: (hash.into(), unsigned(row, "mined_block")?),
+    })
 }
 
 fn slot(tx: &Connection, nonce: i64) -> Result<Slot, JournalError> {

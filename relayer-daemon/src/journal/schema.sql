@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS nonces (
     state         TEXT NOT NULL CHECK (state IN ('open', 'mined', 'lost')),
     mined_hash    BLOB,
     mined_block   INTEGER,
+    mined_at      INTEGER,
     paid_wei      TEXT NOT NULL DEFAULT '0'
 );
 CREATE INDEX IF NOT EXISTS nonces_relay ON nonces (relay);

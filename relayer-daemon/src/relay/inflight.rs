@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use alloy::primitives::{Address, B256, U256};
@@ -31,6 +32,7 @@ pub enum Start {
 struct Entry {
     signer: Address,
     nonce: U256,
+    since: Instant,
     outcome: watch::Sender<Option<Outcome>>,
 }
 
@@ -69,11 +71,17 @@ impl Inflight {
             return Start::Full;
         }
         let (outcome, waiting) = watch::channel(None);
-        inner.relays.insert(id, Entry { signer, nonce, outcome });
+        inner.relays.insert(id, Entry { signer, nonce, since: Instant::now(), outcome });
         inner.signers.entry(signer).or_default().entry(nonce).or_default().push(id);
         drop(inner);
         self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
         Start::New(waiting)
+    }
+
+    /// How long a relay has been in flight.
+    #[must_use]
+    pub fn age(&self, id: B256) -> Option<Duration> {
+        self.lock().relays.get(&id).map(|entry| entry.since.elapsed())
     }
 
     /// A relay has ended: everybody who waits for it learns how.

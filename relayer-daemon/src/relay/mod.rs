@@ -297,6 +297,9 @@ impl Relayer {
     fn finished(&self, id: B256, outcome: Outcome) {
         faults::point("before_answer");
         self.metrics.relays.with_label_values(&[outcome.state()]).inc();
+        if let (Some(age), false) = (self.inflight.age(id), outcome.is_repeatable()) {
+            self.metrics.relay_seconds.observe(age.as_secs_f64());
+        }
         match &outcome {
             Outcome::Executed { mined, .. } => {
                 tracing::info!(relay = %id, tx = %mined.tx_hash, block = mined.block_number, "executed");

@@ -1,6 +1,8 @@
 //! Start-up: whatever died when, every journalled nonce is accounted for before a request is accepted.
 
-use super::{Sender, Trouble, slot::Slot};
+use tokio::time::Instant;
+
+use super::{Sender, Trouble, reorg::CONFIRM_BACKLOG, slot::Slot};
 use crate::{chain::Node, journal::Journal};
 
 impl<N: Node> Sender<N> {
@@ -12,6 +14,9 @@ impl<N: Node> Sender<N> {
     /// [`Trouble`]: then the daemon must not accept requests.
     pub async fn recover(&mut self) -> Result<Vec<Slot>, Trouble> {
         self.highest_mined = self.journal.run(Journal::highest_mined).await?;
+        let since = self.clock.now().saturating_sub(CONFIRM_BACKLOG);
+        let recent = self.journal.run(move |journal| journal.mined_since(since)).await?;
+        self.unconfirmed = recent.into_iter().map(|nonce| (nonce, Instant::now())).collect();
         let market = self.node.market().await?;
         self.head = market.head;
         for slot in self.journal.run(Journal::open_slots).await? {

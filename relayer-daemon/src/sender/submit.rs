@@ -1,0 +1,81 @@
+//! A batch of relays on its way out: nonces, signatures, journal, network, in this order.
+
+use alloy::primitives::B256;
+
+use super::{
+    Event, Job, Sender, Trouble,
+    slot::{Order, Slot},
+};
+use crate::{
+    chain::Node,
+    faults,
+    journal::Journal,
+    outcome::{Failure, Outcome},
+};
+
+impl<N: Node> Sender<N> {
+    /// Gives each job a nonce, journals its signed transaction, and sends it. A job that cannot be journalled
+    /// is dropped; one that is journalled is looked after until its nonce is mined.
+    pub async fn submit(&mut self, mut jobs: Vec<Job>) {
+        // One request never has two nonces: what is in flight already (after a reorganisation) stays at its own.
+        jobs.retain(|job| !self.carries(job.order.id));
+        if jobs.is_empty() {
+            return;
+        }
+        self.head = jobs.iter().map(|job| job.head).fold(self.head, u64::max);
+        let orders: Vec<Order> = jobs.iter().map(|job| job.order).collect();
+        match self.assign(jobs).await {
+            Ok(nonces) => {
+                self.send(&nonces).await;
+                faults::point("after_send");
+            }
+            Err(trouble) => {
+                tracing::error!(%trouble, relays = orders.len(), "not journalled, so not sent");
+                let failure = match trouble {
+                    Trouble::Rpc(error) => error.into(),
+                    Trouble::Journal(_) | Trouble::Signing(_) => Failure::journal(),
+                };
+                for order in orders {
+                    self.drop_unsent(order.id, failure.clone()).await;
+                }
+            }
+        }
+    }
+
+    fn carries(&self, id: B256) -> bool {
+        self.slots.values().any(|tracked| tracked.slot.order.is_some_and(|order| order.id == id))
+    }
+
+    /// The next nonce: never a stored counter.
+    async fn next_nonce(&self) -> Result<u64, Trouble> {
+        let chain = self.node.pending_nonce().await?;
+        let journal = self.journal.run(Journal::next_nonce).await?;
+        Ok(chain.max(journal.unwrap_or_default()))
+    }
+
+    /// Nonces, signatures, journal; for all of the jobs or for none, so that no hole is left.
+    async fn assign(&mut self, jobs: Vec<Job>) -> Result<Vec<u64>, Trouble> {
+        let first = self.next_nonce().await?;
+        faults::point("after_nonce");
+        let mut slots = Vec::with_capacity(jobs.len());
+        for (nonce, job) in (first..).zip(jobs) {
+            let attempt = self.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees)?;
+            slots.push(Slot { nonce, order: Some(job.order), attempts: vec![attempt] });
+        }
+        faults::point("after_sign");
+        self.write(&slots).await?;
+        faults::point("after_journal");
+        let nonces = slots.iter().map(|slot| slot.nonce).collect();
+        slots.into_iter().for_each(|slot| self.track(slot));
+        Ok(nonces)
+    }
+
+    async fn drop_unsent(&self, id: B256, failure: Failure) {
+        let outcome = Outcome::Dropped { failure };
+        let (written, now) = (outcome.clone(), self.clock.now());
+        if let Err(error) = self.journal.run(move |journal| journal.finish_unsent(id, &written, now)).await {
+            tracing::error!(%error, relay = %id, "dropped relay not journalled");
+        }
+        self.tell(Event::Finished(id, outcome));
+    }
+}
