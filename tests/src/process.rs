@@ -132,7 +132,7 @@ impl Spawn {
 pub struct Process {
     name: String,
     child: Child,
-    /// Never written to: the watchdog waits for its end.
+    /// Never written to: the watchdog waits for its end. Gone with the group, whose id may be somebody else's by then.
     lifeline: Option<ChildStdin>,
     log_path: PathBuf,
     scratch: TempDir,
@@ -186,9 +186,13 @@ impl Process {
 
     /// Kills the child and its group at once, as a power cut would, and waits for the end.
     pub fn kill(&mut self) {
-        // An error means that the group is gone, which is what was wanted.
-        let _ = kill_process_group(self.pid(), Signal::KILL);
-        let _ = self.child.wait();
+        // As long as the lifeline is there the watchdog is too, and the group's id is the group's.
+        if self.lifeline.is_some() {
+            // An error means that the group is gone, which is what was wanted.
+            let _ = kill_process_group(self.pid(), Signal::KILL);
+            let _ = self.child.wait();
+            self.lifeline = None;
+        }
     }
 
     /// Waits until the child has ended by itself.
@@ -240,15 +244,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The watchdog ignores SIGTERM, so the group's id stays taken until the SIGKILL below.
-        let _ = kill_process_group(self.pid(), Signal::TERM);
-        let deadline = Instant::now() + GRACE;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
-            std::thread::sleep(POLL);
+        if self.lifeline.is_some() {
+            let _ = kill_process_group(self.pid(), Signal::TERM);
+            let deadline = Instant::now() + GRACE;
+            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+                std::thread::sleep(POLL);
+            }
+            self.kill();
         }
-        let _ = kill_process_group(self.pid(), Signal::KILL);
-        let _ = self.child.wait();
-        drop(self.lifeline.take());
     }
 }
 
