@@ -1,7 +1,13 @@
 //! The HTTP surface: paths, bodies in, JSON out. What a relay must pass is `relay`'s, how connections are
 //! served and what every answer carries is `server`'s.
 
-use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use alloy::primitives::{Address, B256, utils::format_ether};
 use bytes::Buf;
@@ -31,9 +37,11 @@ use crate::{
 
 /// The largest body accepted, bytes.
 pub const MAX_BODY: usize = 64 * 1024;
-/// Of a body that is too large, so much more is read and thrown away before the answer: a client that is still
-/// writing when the connection closes loses the answer with it.
+/// Of a body that is too large, so many bytes more are read and thrown away before the answer: a client that is
+/// still writing when the connection closes loses the answer with it.
 const DISCARDED: usize = 1024 * 1024;
+/// How long that may take.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The header that names a relay.
@@ -152,22 +160,17 @@ where
     Ok(response)
 }
 
-/// The body. One that is too large is never held: what is beyond the limit is thrown away as it arrives, and
-/// soon nothing more is read.
+/// The body, refused as soon as it is too large.
 async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> Result<Vec<u8>, Failure> {
     let mut stream = pin!(stream);
     let mut body = Vec::new();
-    let mut length = 0_usize;
     while let Some(chunk) = stream.next().await {
         let broken = |_| Failure::new(400, "BODY_BROKEN", "Request body could not be read");
         let mut chunk = chunk.map_err(broken)?;
-        length = length.saturating_add(chunk.remaining());
-        if length > MAX_BODY + DISCARDED {
-            break;
-        }
-        if length > MAX_BODY {
-            body = Vec::new();
-            continue;
+        if body.len().saturating_add(chunk.remaining()) > MAX_BODY {
+            // However it ends, the answer is the same.
+            let _ = tokio::time::timeout(DISCARD_TIMEOUT, discard(stream)).await;
+            return Err(too_large());
         }
         while chunk.has_remaining() {
             let part = chunk.chunk();
@@ -176,7 +179,18 @@ async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> 
             chunk.advance(length);
         }
     }
-    if length > MAX_BODY { Err(too_large()) } else { Ok(body) }
+    Ok(body)
+}
+
+/// Reads the rest of a body, or a good part of it, to the satisfaction of whoever writes it.
+async fn discard<B: Buf>(mut stream: Pin<&mut impl Stream<Item = Result<B, warp::Error>>>) {
+    let mut length = 0_usize;
+    while let Some(Ok(chunk)) = stream.next().await {
+        length = length.saturating_add(chunk.remaining());
+        if length > DISCARDED {
+            return;
+        }
+    }
 }
 
 fn too_large() -> Failure {

@@ -260,9 +260,11 @@ impl<N: Node> Sender<N> {
             Some(latest) => latest.fees.bumped(market, cap),
             None => Fees::initial(market, cap),
         };
-        let Some(fees) = fees else { return Ok(None) };
         let mut attempts = once.attempts;
-        attempts.push(self.wallet.no_op(nonce, fees, Purpose::Gap)?);
-        Ok(Some(Slot { nonce, order: None, attempts }))
+        if let Some(fees) = fees {
+            attempts.push(self.wallet.no_op(nonce, fees, Purpose::Gap)?);
+        }
+        // At the cap what was signed once goes out again; where nothing was, the next round tries anew.
+        Ok((!attempts.is_empty()).then_some(Slot { nonce, order: None, attempts }))
     }
 }
