@@ -1,7 +1,7 @@
 //! The real relayer daemon as a child process: started, asked, killed, started again on what it left behind.
 //!
-//! The binary is built by cargo with the feature `fault-injection`, which gives it named crash points and a clock that
-//! a file can move. What tests say to it over HTTP is in [`crate::relay`].
+//! For tests the binary is built by cargo with the feature `fault-injection`, which gives it named crash points and a
+//! clock that a file can move. What tests say to it over HTTP is in [`crate::relay`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -38,6 +38,17 @@ pub struct DaemonOptions {
     vars: Vec<(&'static str, String)>,
     relayer: Address,
     data: Arc<TempDir>,
+    build: Build,
+    log: Option<PathBuf>,
+}
+
+/// Which daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Build {
+    /// As operators run it.
+    Plain,
+    /// With crash points and a clock that can be moved.
+    FaultInjection,
 }
 
 impl DaemonOptions {
@@ -50,6 +61,8 @@ impl DaemonOptions {
             vars: Vec::new(),
             relayer: key.address(),
             data: Arc::new(TempDir::new().expect("a temporary directory")),
+            build: Build::FaultInjection,
+            log: None,
         };
         options
             .var("RELAYER_PORT", 0)
@@ -72,6 +85,18 @@ impl DaemonOptions {
     /// Leaves a variable to the daemon's default.
     pub fn without(mut self, name: &'static str) -> Self {
         self.vars.retain(|(known, _)| *known != name);
+        self
+    }
+
+    /// The daemon as operators run it, without the means to make it fail.
+    pub fn plain(mut self) -> Self {
+        self.build = Build::Plain;
+        self
+    }
+
+    /// Keeps what it prints in this file.
+    pub fn log_to(mut self, log: Option<PathBuf>) -> Self {
+        self.log = log;
         self
     }
 
@@ -116,11 +141,14 @@ impl DaemonOptions {
     }
 
     fn spawn(&self, command: &str) -> Result<Spawn> {
-        let mut spawn = Spawn::new("relayer-daemon", binary()?)
+        let mut spawn = Spawn::new("relayer-daemon", binary(self.build)?)
             .arg(command)
             .dir(self.data.path())
             .env("RELAYER_DATA_DIR", self.data.path())
             .env("CLOCK_OFFSET_FILE", self.clock_file());
+        if let Some(log) = &self.log {
+            spawn = spawn.log(log);
+        }
         for name in KEYS {
             spawn = spawn.env_remove(name);
         }
@@ -177,6 +205,11 @@ impl Daemon {
     /// Its address.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The process, to see whether it still runs.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
     }
 
     /// All it has printed.
@@ -242,23 +275,41 @@ pub async fn check(options: &DaemonOptions) -> Result<(bool, String)> {
     Ok((status.success(), process.log()))
 }
 
-/// The daemon with fault injection, built once per test run.
+/// The daemon, built once per process that asks for it.
 ///
-/// Kept under a name of its own: a build without the feature writes to cargo's usual place.
-///
-/// # Errors
-/// When it does not compile.
-pub fn binary() -> Result<PathBuf> {
-    static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    BINARY.get_or_init(|| build().map_err(|error| format!("{error:#}"))).clone().map_err(anyhow::Error::msg)
+/// Kept under a name of its own: builds with and without the feature write to the same place of cargo's.
+fn binary(build: Build) -> Result<PathBuf> {
+    static PLAIN: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    static FAULT_INJECTION: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let (once, name, features) = match build {
+        Build::Plain => (&PLAIN, "relayer-daemon", [].as_slice()),
+        Build::FaultInjection => {
+            let features = ["--features", "relayer-daemon/fault-injection"].as_slice();
+            (&FAULT_INJECTION, "relayer-daemon-fault-injection", features)
+        }
+    };
+    let built = once.get_or_init(|| compile(name, features).map_err(|error| format!("{error:#}")));
+    built.clone().map_err(anyhow::Error::msg)
 }
 
-fn build() -> Result<PathBuf> {
+fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
     // The same selection of packages as a plain `cargo test`: another one would compile the dependencies again.
-    let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What cargo says of this package to its tests is not meant for another build: build scripts that look at
+    // it would run again, and all that depends on them would be compiled again, each time anew.
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy();
+        if ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+        {
+            cargo.env_remove(&*name);
+        }
+    }
+    let output = cargo
         .current_dir(repo::root())
-        .args(["build", "--quiet", "--bin", "relayer-daemon"])
-        .args(["--features", "relayer-daemon/fault-injection", "--message-format", "json"])
+        .args(["build", "--quiet", "--bin", "relayer-daemon", "--message-format", "json"])
+        .args(features)
         .output()
         .context("cargo cannot be started")?;
     if !output.status.success() {
@@ -273,8 +324,7 @@ fn build() -> Result<PathBuf> {
 
     let kept = repo::root().join("target/e2e");
     fs::create_dir_all(&kept)?;
-    let (draft, path) =
-        (kept.join(format!("relayer-daemon.{}", std::process::id())), kept.join("relayer-daemon"));
+    let (draft, path) = (kept.join(format!("{name}.{}", std::process::id())), kept.join(name));
     fs::copy(&built, &draft).with_context(|| format!("cannot copy {}", built.display()))?;
     fs::rename(&draft, &path)?;
     Ok(path)

@@ -18,6 +18,7 @@ pub mod proxy;
 pub mod relay;
 pub mod repo;
 pub mod seed;
+pub mod signers;
 pub mod stage;
 pub mod story;
 pub mod worker;

@@ -11,6 +11,7 @@ use e2e::process::eventually;
 use e2e::proxy::Proxy;
 use e2e::relay::{Desk, RelayClient, Signed};
 use e2e::seed::wallet;
+use serde_json::{Value, json};
 
 /// How long anything may take that the daemon does by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
@@ -61,6 +62,24 @@ impl Stage {
         answer
     }
 
+    /// The next block's base fee, wei.
+    pub(crate) async fn gas_costs(&self, wei: u64) {
+        let params = json!([format!("{wei:#x}")]);
+        let _: Value = self.chain.node.request("anvil_setNextBlockBaseFeePerGas", params).await.unwrap();
+    }
+
+    /// The same after a reorganisation: what the lost block had charged is not given back where the new one is
+    /// cheaper, so the budget may count more than was paid in the end, but no more than was paid in both.
+    pub(crate) async fn audit_after_reorganisation(
+        &self,
+        client: &RelayClient,
+        executed: &[&Signed],
+        undone_wei: u128,
+    ) {
+        let (used, paid) = accounts(&self.chain, &self.options, client, executed).await;
+        assert!((paid..=paid + undone_wei).contains(&used), "{used} {paid} {undone_wei}");
+    }
+
     /// See [`audit`].
     pub(crate) async fn audit(&self, client: &RelayClient, executed: &[&Signed]) {
         audit(&self.chain, &self.options, client, executed).await;
@@ -99,6 +118,17 @@ pub(crate) async fn audit(
     client: &RelayClient,
     executed: &[&Signed],
 ) {
+    let (used, paid) = accounts(chain, options, client, executed).await;
+    assert_eq!(used, paid, "the budget counts what was paid");
+}
+
+/// All of [`audit`] but its last line: what the budget counts, and what was paid.
+async fn accounts(
+    chain: &Chain,
+    options: &DaemonOptions,
+    client: &RelayClient,
+    executed: &[&Signed],
+) -> (u128, u128) {
     settled(client).await;
     let mut expected: Vec<(Address, u64, bool)> = executed
         .iter()
@@ -116,6 +146,5 @@ pub(crate) async fn audit(
     assert_eq!(mined, pending, "nothing waits");
     let transactions = chain.transactions_of(options.relayer()).await.unwrap();
     assert_eq!(transactions.keys().copied().collect::<Vec<_>>(), (0..mined).collect::<Vec<_>>(), "no gap");
-    let paid: u128 = transactions.values().map(|transaction| transaction.paid_wei).sum();
-    assert_eq!(client.used_wei().await, paid, "the budget counts what was paid");
+    (client.used_wei().await, transactions.values().map(|transaction| transaction.paid_wei).sum())
 }

@@ -28,6 +28,9 @@ async fn the_budget_is_used_up_by_spending_survives_a_restart_and_refills_a_day_
 
     let mut executed: Vec<Signed> = Vec::new();
     let refused = loop {
+        assert!(executed.len() < 30, "the budget is never used up");
+        // Without this the price of gas would fall with every block that is not half full.
+        stage.gas_costs(1_000_000_000).await;
         let request = stage.desk.registration(&agent(&format!("spender {}", executed.len())), 0);
         let answer = client.relay(&request).await;
         if answer.status != 200 {
@@ -66,19 +69,20 @@ async fn the_budget_is_used_up_by_spending_survives_a_restart_and_refills_a_day_
 async fn what_is_in_flight_is_reserved_at_its_worst_and_settled_at_its_real_price() {
     let stage = Stage::set().await;
     // Room for two transactions at their worst, not for three.
-    let options = stage.options.clone().var("DAILY_GAS_BUDGET", "0.0045");
+    let options = stage.options.clone().var("DAILY_GAS_BUDGET", "0.003");
     let daemon = Daemon::start(&options).await.unwrap();
     let client = daemon.client();
     stage.chain.node.set_automine(false).await.unwrap();
+    stage.gas_costs(1_000_000_000).await;
 
     let first = stage.desk.registration(&agent("first"), 0);
     let answer = stage.post_and_see_sent(&client, &first).await;
     let reserved = client.used_wei().await;
-    assert!(reserved * 2 < 4_500_000_000_000_000 && reserved * 3 > 4_500_000_000_000_000, "{reserved}");
+    assert!((1_000_000_000_000_000..1_500_000_000_000_000).contains(&reserved), "{reserved}");
     let second = stage.desk.registration(&agent("second"), 0);
     let second_answer = crate::audit::post(&client, &second);
     e2e::process::eventually("reserved", crate::audit::PATIENCE, async || {
-        (client.used_wei().await == reserved * 2).then_some(())
+        (client.used_wei().await > reserved * 19 / 10).then_some(())
     })
     .await
     .unwrap();

@@ -6,6 +6,14 @@
 mod api;
 mod audit;
 mod budget;
+mod chain;
+mod check;
+mod crash;
 mod errors;
+mod faults;
 mod limits;
+mod load;
 mod reverts;
+mod rpc;
+mod secrets;
+mod signers;

@@ -1,0 +1,136 @@
+//! `relayer-daemon check`: one screen of ticks, or the one line that says what is wrong; `serve` refuses what it crosses.
+//!
+//! 1. A good chain: ticks only.
+//! 2. Each thing wrong, and the line that says so.
+
+use alloy::hex;
+use alloy::primitives::{Address, Bytes, U256, keccak256};
+use e2e::anvil::{AnvilOptions, dev_key};
+use e2e::chain::Chain;
+use e2e::daemon::{Daemon, DaemonOptions, check};
+use e2e::deploy::deploy;
+use e2e::process::free_port;
+use serde_json::{Value, json};
+
+use crate::audit::{Stage, agent, relayer};
+
+/// Runs `check`, which must find exactly one thing wrong, in a line with these words; `serve` must refuse as well.
+async fn crosses(options: &DaemonOptions, words: &[&str]) {
+    let (good, printed) = check(options).await.unwrap();
+    let crosses: Vec<&str> = printed.lines().filter(|line| line.starts_with('✗')).collect();
+    assert!(!good && crosses.len() == 1, "{words:?}:\n{printed}");
+    assert!(words.iter().all(|word| crosses[0].contains(word)), "{words:?}:\n{printed}");
+    let refusal = Daemon::refuse(options).await.unwrap();
+    assert!(refusal.contains(crosses[0]) || words.iter().all(|word| refusal.contains(word)), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_good_chain_has_ticks_only() {
+    let stage = Stage::set().await;
+    let (good, printed) = check(&stage.options).await.unwrap();
+    assert!(good, "{printed}");
+    let ticks: Vec<&str> = printed.lines().collect();
+    assert!(ticks.iter().all(|line| line.starts_with('✓')), "{printed}");
+    for name in [
+        "key",
+        "rpc",
+        "chain id",
+        "registry",
+        "forwarder",
+        "domain",
+        "trust",
+        "balance",
+        "clock",
+        "lock",
+        "journal",
+        "pending",
+    ] {
+        assert_eq!(
+            ticks.iter().filter(|line| line[3..].trim_start().starts_with(name)).count(),
+            1,
+            "{name}:\n{printed}"
+        );
+    }
+    assert!(printed.contains(&relayer().address().to_checksum(None)), "{printed}");
+}
+
+#[tokio::test]
+async fn each_thing_wrong_with_the_chain_has_its_line() {
+    let stage = Stage::set().await;
+    let fresh = || stage.options.clone().with_empty_journal();
+    crosses(&fresh().var("CHAIN_ID", 84532), &["chain id", "31337", "84532"]).await;
+    let dead = format!("http://127.0.0.1:{}", free_port().unwrap());
+    crosses(&fresh().var("RPC_URL", dead), &["rpc", "no RPC endpoint answers"]).await;
+    crosses(&fresh().var("RPC_URL", "localhost:8545"), &["rpc", "entry 1"]).await;
+
+    let nobody = agent("nobody").address();
+    let text = nobody.to_checksum(None);
+    crosses(&fresh().var("REGISTRY_ADDRESS", nobody), &["registry", "no contract at", &text]).await;
+    crosses(&fresh().var("FORWARDER_ADDRESS", nobody), &["forwarder", "no contract at", &text]).await;
+
+    // A registry that trusts another forwarder, good in itself.
+    let other = deploy(stage.chain.node.url(), dev_key(0)).await.unwrap();
+    crosses(&fresh().var("REGISTRY_ADDRESS", other.registry), &["trust", "does not trust"]).await;
+
+    let stranger = rename_forwarder(&stage.chain).await;
+    let (good, printed) = check(&fresh().var("FORWARDER_ADDRESS", stranger)).await.unwrap();
+    let cross =
+        printed.lines().find(|line| line.starts_with("✗ domain")).unwrap_or_else(|| panic!("{printed}"));
+    assert!(!good && cross.contains("EIP-712 domain"), "{cross}");
+
+    let options = fresh();
+    options.move_clock(3_600);
+    crosses(&options, &["clock", "ahead of"]).await;
+    options.move_clock(-3_600);
+    crosses(&options, &["clock", "behind"]).await;
+
+    // Somebody else sends with this key.
+    stage.chain.node.set_automine(false).await.unwrap();
+    let foreign = json!([{ "from": relayer().address(), "to": nobody }]);
+    let _: Value = stage.chain.node.request("eth_sendTransaction", foreign).await.unwrap();
+    crosses(&fresh(), &["pending", "somebody else uses this key"]).await;
+    stage.chain.node.mine(1).await.unwrap();
+
+    let poor = U256::from(999_999_999_999_999_u64);
+    stage.chain.node.set_balance(relayer().address(), poor).await.unwrap();
+    crosses(&fresh(), &["balance", "less than 0.001"]).await;
+}
+
+/// A forwarder whose EIP-712 name is another one: the real code with the name's hash replaced.
+async fn rename_forwarder(chain: &Chain) -> Address {
+    let code: Bytes =
+        chain.node.request("eth_getCode", json!([chain.contracts.forwarder, "latest"])).await.unwrap();
+    let name = hex::encode(keccak256("MinimalForwarder"));
+    let code = hex::encode(&code);
+    assert!(code.contains(&name), "the name's hash is in the code");
+    let renamed = hex::decode(code.replace(&name, &hex::encode(keccak256("AnotherForwarder")))).unwrap();
+    let address = agent("renamed forwarder").address();
+    chain.node.set_code(address, &renamed.into()).await.unwrap();
+    address
+}
+
+#[tokio::test]
+async fn each_thing_wrong_around_the_process_has_its_line() {
+    let stage = Stage::set().await;
+    let (daemon, _client) = stage.daemon().await;
+    crosses(&stage.options, &["lock", "another process"]).await;
+    daemon.kill();
+
+    // The journal was written for another chain with the same id.
+    let elsewhere = Chain::start(AnvilOptions {
+        genesis_time: Some(e2e::anvil::wall_clock() - 30),
+        ..Default::default()
+    });
+    let elsewhere = elsewhere.await.unwrap();
+    crosses(&stage.options.clone().var("RPC_URL", elsewhere.node.url()), &["journal", "another chain"]).await;
+
+    for (options, message) in [
+        (stage.options.clone().without("RELAYER_KEY"), "no key: set one of RELAYER_KEY"),
+        (stage.options.clone().var("RELAYER_KEY", "0x12"), "RELAYER_KEY does not hold a private key"),
+        (stage.options.clone().without("REGISTRY_ADDRESS"), "--registry-address"),
+        (stage.options.clone().var("DAILY_GAS_BUDGET", "lots"), "--daily-gas-budget"),
+    ] {
+        let (good, printed) = check(&options).await.unwrap();
+        assert!(!good && printed.contains(message), "{message}:\n{printed}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Many at once.
+//!
+//! 1. A hundred signers with ten requests each, sent together and in no order: all executed, in order per signer.
+//! 2. Twenty copies of one signed request at once: one transaction, and everybody is told of it.
+//! 3. Requests n and n+1 of one signer may arrive the wrong way round.
+
+use e2e::anvil::AnvilOptions;
+use e2e::chain::Chain;
+use e2e::daemon::Daemon;
+use e2e::relay::{Desk, Signed, attest};
+use std::collections::BTreeMap;
+
+use crate::audit::{Stage, agent, audit, post, relayer};
+
+const SIGNERS: usize = 100;
+const REQUESTS: u64 = 10;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_signers_with_ten_requests_each_are_served_in_order() {
+    let chain = Chain::start(AnvilOptions::default()).await.unwrap();
+    let desk = Desk::of(&chain);
+    let options = chain.daemon(&relayer()).var("DAILY_GAS_BUDGET", 100).var("RELAY_WAIT_SECONDS", 110);
+    let daemon = Daemon::start(&options).await.unwrap();
+    let client = daemon.client();
+
+    // Which agent is whose is not known beforehand: each signer calls something that needs no agent of its own.
+    let mut requests: Vec<Signed> = Vec::new();
+    for nonce in 0..REQUESTS {
+        for signer in 0..SIGNERS {
+            let key = agent(&format!("crowd {signer}"));
+            let wallet = agent(&format!("crowd {signer} agent {nonce}")).address();
+            requests.push(desk.request(&key, nonce, &e2e::relay::register(wallet)));
+        }
+    }
+    // Later nonces are as likely to arrive first: rounds of signers, alternately forwards and backwards.
+    let (even, odd): (Vec<_>, Vec<_>) = requests.iter().enumerate().partition(|(index, _)| index % 2 == 0);
+    let answers: Vec<_> =
+        even.iter().chain(odd.iter().rev()).map(|(_, request)| post(&client, request)).collect();
+    for answer in answers {
+        answer.await.unwrap().unwrap().ok();
+    }
+
+    let mut last: BTreeMap<_, u64> = BTreeMap::new();
+    for (signer, nonce, success) in chain.executions().await.unwrap() {
+        assert!(success);
+        let next = last.entry(signer).or_default();
+        assert_eq!(nonce, *next, "in order");
+        *next += 1;
+    }
+    assert_eq!((last.len(), last.values().all(|count| *count == REQUESTS)), (SIGNERS, true));
+    audit(&chain, &options, &client, &requests.iter().collect::<Vec<_>>()).await;
+}
+
+#[tokio::test]
+async fn twenty_copies_of_one_request_are_one_transaction() {
+    let stage = Stage::set().await;
+    let (_daemon, client) = stage.daemon().await;
+    stage.chain.node.set_automine(false).await.unwrap();
+    let request = stage.desk.registration(&agent("alice"), 0);
+    let mut answers = vec![stage.post_and_see_sent(&client, &request).await];
+    answers.extend((0..19).map(|_| post(&client, &request)));
+    let mut joined = Vec::new();
+    stage.chain.node.set_automine(true).await.unwrap();
+    stage.chain.node.mine(1).await.unwrap();
+    for answer in answers {
+        let answer = answer.await.unwrap().unwrap();
+        // Whoever comes once it is over has come too late, and is told so.
+        if answer.status != 401 {
+            joined.push(answer.ok());
+        }
+    }
+    assert!(joined.windows(2).all(|pair| pair[0] == pair[1]), "one outcome for all: {joined:?}");
+    assert_eq!(stage.chain.nonces_of(relayer().address()).await.unwrap(), (1, 1));
+    stage.audit(&client, &[&request]).await;
+
+    // Together from the first moment on.
+    let request = stage.desk.request(&agent("alice"), 1, &attest(1));
+    let answers: Vec<_> = (0..20).map(|_| post(&client, &request)).collect();
+    let mut served = 0;
+    for answer in answers {
+        served += usize::from(answer.await.unwrap().unwrap().status == 200);
+    }
+    assert!(served > 0);
+    assert_eq!(stage.chain.nonces_of(relayer().address()).await.unwrap(), (2, 2));
+}
+
+#[tokio::test]
+async fn the_second_request_may_arrive_before_the_first() {
+    let stage = Stage::set().await;
+    let (mut daemon, client) = stage.daemon().await;
+    let alice = agent("alice");
+    let (first, second) = (stage.desk.registration(&alice, 0), stage.desk.request(&alice, 1, &attest(1)));
+    let early = post(&client, &second);
+    daemon.logged(&["accepted", &second.id.to_string()], crate::audit::PATIENCE).await.unwrap();
+    // Alone it cannot be simulated; it waits a moment for the one before it.
+    client.relay(&first).await.ok();
+    early.await.unwrap().unwrap().ok();
+    stage.audit(&client, &[&first, &second]).await;
+}

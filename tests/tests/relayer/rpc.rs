@@ -1,0 +1,101 @@
+//! How often the daemon asks its node: a provider's bill, pinned.
+//!
+//! 1. Per relay: so many calls of each method, and no more for a refused one than it needs.
+//! 2. Idle: one round of calls every 15 seconds, whatever was relayed before.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use e2e::process::eventually;
+use e2e::proxy::{Post, Proxy};
+use e2e::relay::attest;
+
+use crate::audit::{PATIENCE, Stage, agent, settled};
+
+fn counted(posts: &[Post]) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for method in posts.iter().flat_map(|post| &post.methods) {
+        *counts.entry(method.as_str()).or_default() += 1;
+    }
+    counts
+}
+
+/// Waits for the next round that an idle daemon makes, and returns what it asked.
+async fn idle_round(proxy: &Proxy) -> Vec<Post> {
+    proxy.reset();
+    eventually("a round", PATIENCE, async || (proxy.calls("eth_getBalance") > 0).then_some(()))
+        .await
+        .unwrap();
+    // The sender's own look comes at another moment of the same 15 seconds.
+    eventually("the sender's look", PATIENCE, async || {
+        (proxy.calls("eth_getTransactionCount") > 0).then_some(())
+    })
+    .await
+    .unwrap();
+    proxy.reset()
+}
+
+#[tokio::test]
+async fn a_relay_costs_eight_calls_and_an_idle_minute_twelve() {
+    let stage = Stage::set().await;
+    let (_daemon, client) = stage.daemon().await;
+    // The monitor's first round is over once the daemon is ready; its next is 15 seconds away.
+    eventually("ready", PATIENCE, async || (client.get("/readyz").await.status == 200).then_some(()))
+        .await
+        .unwrap();
+    for (name, nonce) in [("alice", 0), ("bob", 0)] {
+        stage.proxy.reset();
+        client.relay(&stage.desk.registration(&agent(name), nonce)).await.ok();
+        let posts = stage.proxy.reset();
+        assert_eq!(
+            counted(&posts),
+            BTreeMap::from([
+                ("eth_call", 2),                // verify, simulate
+                ("eth_feeHistory", 1),          // the price
+                ("eth_getBalance", 1),          // enough?
+                ("eth_getTransactionCount", 2), // the next nonce; mined?
+                ("eth_getTransactionReceipt", 1),
+                ("eth_sendRawTransaction", 1),
+            ]),
+            "{name}"
+        );
+    }
+    stage.proxy.reset();
+    client.relay(&stage.desk.request(&agent("alice"), 1, &attest(99))).await;
+    assert_eq!(
+        counted(&stage.proxy.reset()),
+        BTreeMap::from([("eth_call", 2), ("eth_feeHistory", 1), ("eth_getBalance", 1)]),
+        "a refused one"
+    );
+    settled(&client).await;
+
+    let first = idle_round(&stage.proxy).await;
+    let started = first.last().unwrap().at;
+    let second = idle_round(&stage.proxy).await;
+    for round in [&first, &second] {
+        assert_eq!(
+            counted(round).into_keys().collect::<Vec<_>>(),
+            ["eth_getBalance", "eth_getBlockByNumber", "eth_getTransactionCount"],
+        );
+        assert!(round.len() <= 4, "{round:?}");
+    }
+    let apart = second.last().unwrap().at - started;
+    assert!(apart >= Duration::from_secs(12), "a round every 15 seconds: {apart:?}");
+}
+
+#[tokio::test]
+async fn reading_endpoints_cost_one_call_at_most() {
+    let stage = Stage::set().await;
+    let (_daemon, client) = stage.daemon().await;
+    eventually("ready", PATIENCE, async || (client.get("/readyz").await.status == 200).then_some(()))
+        .await
+        .unwrap();
+    let nonce = format!("/nonce/{}", agent("alice").address());
+    for (path, calls) in
+        [("/domain", 0), ("/livez", 0), ("/readyz", 0), ("/metrics", 0), ("/status", 1), (nonce.as_str(), 1)]
+    {
+        stage.proxy.reset();
+        client.get(path).await;
+        assert_eq!(stage.proxy.posts(), calls, "{path}");
+    }
+}
