@@ -9,7 +9,9 @@ use registry_core::abi::IAgentRegistry;
 
 use crate::anvil::{dev_account, wall_clock};
 use crate::chain::{Chain, Write};
-use crate::story::{BEGINS, BUSY, BUSY_CHILDREN, DAY, Event, STORY};
+use crate::daemon::Daemon;
+use crate::relay::Desk;
+use crate::story::{BEGINS, BUSY, BUSY_CHILDREN, DAY, Event, RELAYED, STORY};
 
 /// Accounts 2 to 9 register agents; 0 owns the registry, 1 is its regulator.
 const OPERATORS: std::ops::Range<usize> = 2..10;
@@ -67,6 +69,23 @@ pub async fn showcase(chain: &Chain) -> Result<Showcase> {
     chain.node.set_next_block_time(now - 60).await?;
     chain.node.mine(1).await?;
     Ok(Showcase { total: cast.next, ids: cast.ids })
+}
+
+/// Adds the agents that have no ETH, each by a request its own wallet signs and the daemon relays.
+///
+/// # Errors
+/// When a relay fails.
+pub async fn relayed(chain: &Chain, daemon: &Daemon, showcase: &mut Showcase) -> Result<()> {
+    let (desk, client) = (Desk::of(chain), daemon.client());
+    for (agent, parent, scope) in RELAYED {
+        let (wallet, parent) = (wallet(agent), parent.map_or(0, |parent| showcase.id(parent)));
+        let call = registration_call(showcase.total + 1, wallet.address(), scope, parent);
+        let answer = client.relay(&desk.request(&wallet, 0, &call)).await;
+        ensure!(answer.status == 200, "{agent} was not registered: {}", answer.text);
+        showcase.total += 1;
+        showcase.ids.insert((*agent).to_owned(), showcase.total);
+    }
+    Ok(())
 }
 
 /// Adds `count` agents as fast as the node takes them: five children each, in registration order, every tenth
@@ -176,8 +195,17 @@ fn operator(id: u64) -> Address {
 }
 
 fn registration(id: u64, wallet: Address, scope: &str, parent: u64) -> Write {
+    Write::new(operator(id), &registration_call(id, wallet, scope, parent))
+}
+
+fn registration_call(
+    id: u64,
+    wallet: Address,
+    scope: &str,
+    parent: u64,
+) -> IAgentRegistry::registerAgentCall {
     let document = |kind: &str| -> B256 { keccak256(format!("{kind} of agent {id}")) };
-    let call = IAgentRegistry::registerAgentCall {
+    IAgentRegistry::registerAgentCall {
         haftungsperson: Address::from_word(keccak256(format!("person liable for agent {id}"))),
         agentWallet: wallet,
         constitutionHash: document("constitution"),
@@ -185,8 +213,7 @@ fn registration(id: u64, wallet: Address, scope: &str, parent: u64) -> Write {
         operationalScope: scope.to_owned(),
         parentAgentId: U256::from(parent),
         selfModifying: id.is_multiple_of(3),
-    };
-    Write::new(operator(id), &call)
+    }
 }
 
 /// A report for the week before `now`.

@@ -149,3 +149,19 @@ pub const STORY: &[(u64, &[Event])] = &[
         ],
     ),
 ];
+
+/// Agents without ETH, registered just now through the relayer: name, parent, scope. A third of all but the fleet.
+pub const RELAYED: &[(&str, Option<&str>, &str)] = &[
+    ("almoner", None, "Hands out a foundation's small grants; holds no money itself"),
+    ("baker", None, "Invoicing for a small bakery 🥐"),
+    ("carter", Some("baker"), "Plans the bakery's morning round"),
+    ("diviner", Some("atlas"), "Guesses which paper atlas will want next"),
+    ("exchequer", None, "Steuererklärungen für Vereine, ohne Gewähr"),
+    ("falconer", None, "Flies inspection drones along power lines"),
+    ("gleaner", Some("newcomer"), "Reads what newcomer leaves behind"),
+    ("herald", None, "お知らせの翻訳と配信"),
+    ("illuminator", None, "Describes pictures for people who cannot see them"),
+    ("joiner", Some("kyoto"), "Puts kyoto's receipts in order"),
+    ("keeper", None, "Waters a greenhouse, and asks before it buys seeds"),
+    ("lamplighter", None, "Switches a town's lamps by the almanac"),
+];

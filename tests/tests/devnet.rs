@@ -25,8 +25,10 @@ const UP: Duration = Duration::from_secs(300);
 const DOWN: Duration = Duration::from_secs(20);
 
 async fn up() -> Process {
-    let mut dev =
-        Spawn::new("dev", DEVNET).args(["dev", "--chain-port", "0", "--worker-port", "0"]).start().unwrap();
+    let mut dev = Spawn::new("dev", DEVNET)
+        .args(["dev", "--chain-port", "0", "--worker-port", "0", "--relayer-port", "0"])
+        .start()
+        .unwrap();
     dev.until("up", UP, async |log| log.contains("Ctrl-C stops everything.").then_some(())).await.unwrap();
     dev
 }
@@ -115,9 +117,14 @@ fn dev_answers_its_own_curl_lines_and_ctrl_c_ends_it() {
         let forwarder: Address = told(&dev, "forwarder").parse().unwrap();
         assert_ne!(forwarder, Address::ZERO);
 
+        let relayer = told(&dev, "relayer");
+        let status =
+            http::client(Duration::from_secs(30)).get(format!("{relayer}/status")).send().await.unwrap();
+        assert!(status.text().await.unwrap().contains(&told(&dev, "registry")));
+
         let started = descendants(dev.id());
-        assert!(started.len() >= 4, "anvil, wrangler and workerd are there: {started:?}");
-        let ports = [port(&told(&dev, "chain")), port(&told(&dev, "read API"))];
+        assert!(started.len() >= 5, "anvil, the daemon, wrangler and workerd are there: {started:?}");
+        let ports = ["chain", "read API", "relayer"].map(|what| port(&told(&dev, what)));
         dev.signal(Signal::INT).unwrap();
         assert!(dev.exited(DOWN).await.unwrap().success());
         drop(dev);
@@ -146,8 +153,10 @@ fn a_taken_port_is_named_in_one_line() {
     run(async {
         let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = taken.local_addr().unwrap().port().to_string();
-        for (option, other) in [("--chain-port", "--worker-port"), ("--worker-port", "--chain-port")] {
-            let mut dev = Spawn::new("dev", DEVNET).args(["dev", option, &port, other, "0"]).start().unwrap();
+        let options = ["--chain-port", "--worker-port", "--relayer-port"];
+        for option in options {
+            let ports = options.iter().flat_map(|name| [*name, if *name == option { &port } else { "0" }]);
+            let mut dev = Spawn::new("dev", DEVNET).arg("dev").args(ports).start().unwrap();
             assert_eq!(dev.exited(DOWN).await.unwrap().code(), Some(1));
             let log = dev.log();
             assert_eq!(log.lines().count(), 1, "{log}");

@@ -22,7 +22,7 @@ cargo xtask <command>
 
   setup                          install what is missing: the wasm target, the Node tools, wasm-bindgen, worker-build
   build                          setup; compile the contracts and the Worker, where anything changed; print the Worker's size
-  dev                            a local chain with agents to look at, and the Worker on port 3000; Ctrl-C ends it
+  dev                            a local chain with agents to look at, the Worker on port 3000, the relayer on 3001
   test [WORD...]                 everything that is checked, with a summary at the end; with words, the steps named so
   deploy-contracts --rpc-url URL deploy forwarder and registry; the key is read from DEPLOYER_KEY
 ";

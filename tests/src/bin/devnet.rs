@@ -9,36 +9,45 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use alloy::primitives::{U256, uint};
 use alloy::providers::Provider as _;
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, Result, bail};
 use e2e::anvil::{AnvilOptions, connect};
 use e2e::chain::Chain;
+use e2e::daemon::Daemon;
 use e2e::deploy::{MULTICALL3, deploy};
 use e2e::process::Process;
 use e2e::repo;
 use e2e::seed::{self, Showcase};
-use e2e::story::BUSY;
+use e2e::story::{BUSY, RELAYED};
 use e2e::worker::{Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-const DEV_USAGE: &str =
-    "usage: cargo xtask dev [--chain-port PORT] [--worker-port PORT]; port 0 is any free one";
+const DEV_USAGE: &str = "usage: cargo xtask dev [--chain-port PORT] [--worker-port PORT] [--relayer-port PORT]; port 0 is any free one";
+
+/// What the local relayer has to spend: 10 ETH.
+const RELAYER_BALANCE: U256 = uint!(10_000_000_000_000_000_000_U256);
+
+/// Its limit per client, above the default: the agents registered here come from the same address as you.
+const RELAYS_PER_HOUR: u32 = 120;
 
 /// Where `dev` listens.
 struct Ports {
     chain: u16,
     worker: u16,
+    relayer: u16,
 }
 
 impl Ports {
     fn parse(mut arguments: &[&str]) -> Result<Self> {
-        let mut ports = Self { chain: 8545, worker: 3000 };
+        let mut ports = Self { chain: 8545, worker: 3000, relayer: 3001 };
         while let [name, value, rest @ ..] = arguments {
             let port = value.parse().with_context(|| format!("{name}: {value} is no port"))?;
             match *name {
                 "--chain-port" => ports.chain = port,
                 "--worker-port" => ports.worker = port,
+                "--relayer-port" => ports.relayer = port,
                 _ => bail!("{DEV_USAGE}"),
             }
             arguments = rest;
@@ -48,7 +57,7 @@ impl Ports {
 
     /// Names the first port that somebody else holds.
     fn check(&self) -> Result<()> {
-        for (port, what) in [(self.chain, "chain"), (self.worker, "worker")] {
+        for (port, what) in [(self.chain, "chain"), (self.worker, "worker"), (self.relayer, "relayer")] {
             if TcpListener::bind(("127.0.0.1", port)).is_err() {
                 bail!("port {port} is taken: end what listens there, or choose another with --{what}-port");
             }
@@ -114,7 +123,25 @@ async fn dev(ports: Ports) -> Result<()> {
     progress.done();
 
     let progress = Progress::begin("agents");
-    let showcase = seed::showcase(&chain).await?;
+    let mut showcase = seed::showcase(&chain).await?;
+    progress.done();
+
+    let progress = Progress::begin("relayer, compiled where anything changed");
+    let key = seed::wallet("relayer");
+    chain.node.set_balance(key.address(), RELAYER_BALANCE).await?;
+    let options = chain
+        .daemon(&key)
+        .plain()
+        .log_to(log("relayer.log"))
+        .var("RELAYER_PORT", ports.relayer)
+        .var("LOG_LEVEL", "info")
+        .var("RATE_LIMIT_PER_IP", RELAYS_PER_HOUR)
+        .without("RATE_LIMIT_PER_SIGNER");
+    let mut relayer = Daemon::start(&options).await?;
+    progress.done();
+
+    let progress = Progress::begin("agents without ETH, through the relayer");
+    seed::relayed(&chain, &relayer, &mut showcase).await?;
     progress.done();
 
     let progress = Progress::begin("Worker");
@@ -124,14 +151,19 @@ async fn dev(ports: Ports) -> Result<()> {
     let mut worker = Worker::start(options).await?;
     progress.done();
 
-    print!("{}", introduction(&chain, &worker, &showcase, logs.as_deref()));
-    watch(&mut [("the chain", chain.node.process()), ("the Worker", worker.process())]).await
+    print!("{}", introduction(&chain, &worker, &relayer, &showcase, logs.as_deref()));
+    let processes = [
+        ("the chain", chain.node.process()),
+        ("the Worker", worker.process()),
+        ("the relayer", relayer.process()),
+    ];
+    watch(processes).await
 }
 
 /// Returns when one of the processes ends, which none of them should.
-async fn watch(processes: &mut [(&str, &mut Process)]) -> Result<()> {
+async fn watch<const N: usize>(mut processes: [(&str, &mut Process); N]) -> Result<()> {
     loop {
-        for (name, process) in processes.iter_mut() {
+        for (name, process) in &mut processes {
             if let Some(status) = process.exit_status()? {
                 bail!("{name} ended by itself ({status}); its last lines:\n{}", process.log_tail());
             }
@@ -140,7 +172,13 @@ async fn watch(processes: &mut [(&str, &mut Process)]) -> Result<()> {
     }
 }
 
-fn introduction(chain: &Chain, worker: &Worker, showcase: &Showcase, logs: Option<&Path>) -> String {
+fn introduction(
+    chain: &Chain,
+    worker: &Worker,
+    relayer: &Daemon,
+    showcase: &Showcase,
+    logs: Option<&Path>,
+) -> String {
     let api = format!("{}/api/v1", worker.url());
     format!(
         "
@@ -148,9 +186,10 @@ chain      {chain_url} (id 31337, anvil's well-known keys)
 registry   {registry}
 forwarder  {forwarder}
 read API   {worker_url}
+relayer    {relayer_url}
 logs       {logs}
 
-{total} agents are registered. Try:
+{total} agents are registered, {relayed} of them through the relayer. Try:
 
   curl {api}/stats/detailed
   curl {api}/agent/{suspended}
@@ -158,12 +197,18 @@ logs       {logs}
   curl {api}/agent/{busy}/lineage
   curl {api}/kya/{wallet}
 
+or be an agent without ETH that registers and attests:
+
+  cargo run -p relayer-daemon --example register
+
 Ctrl-C stops everything.
 ",
         chain_url = chain.node.url(),
         registry = chain.contracts.registry,
         forwarder = chain.contracts.forwarder,
         worker_url = worker.url(),
+        relayer_url = relayer.url(),
+        relayed = RELAYED.len(),
         logs = logs.map_or_else(|| "not kept on a free port".to_owned(), |logs| logs.display().to_string()),
         total = showcase.total,
         suspended = showcase.id("paused"),
