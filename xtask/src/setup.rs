@@ -67,7 +67,7 @@ fn prerequisites() -> Result<()> {
 
 fn targets() -> Result<()> {
     let installed = output_of(command("rustup").args(["target", "list", "--installed"]))
-        .context("rustup does not list its targets")?;
+        .context("rustup is missing: install it from https://rustup.rs")?;
     for target in [WORKER_TARGET, BARE_TARGET] {
         if !installed.lines().any(|line| line == target) {
             run(command("rustup").args(["target", "add", target]))?;
@@ -88,6 +88,7 @@ fn node_modules() -> Result<()> {
     if installed.is_some() && installed >= time(root().join("package-lock.json")) {
         return stamp.set();
     }
+    output_of(command("npm").arg("--version")).context("npm is missing: it comes with Node")?;
     run(command("npm").args(["ci", "--no-audit", "--no-fund"]))?;
     stamp.set()
 }
