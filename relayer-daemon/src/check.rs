@@ -70,8 +70,10 @@ pub struct Ground {
     pub chain: Arc<Chain>,
     /// The chain's id.
     pub chain_id: u64,
-    /// The journal.
+    /// The journal, this relayer's or nobody's yet.
     pub journal: Arc<Journal>,
+    /// Whose the journal is to be.
+    pub identity: Identity,
     /// Whether the chain charges an L1 data fee.
     pub has_l1_fee: bool,
     /// Held as long as the process lives: one process per key and chain.
@@ -130,10 +132,10 @@ async fn examine(
         lock(settings, chain_id, key.address()).inspect_err(|error| report.cross("lock", error)).ok()?;
     report.tick("lock", "no other process with this key and chain");
     let journal = journal(settings, &chain, chain_id).await;
-    let journal = journal.inspect_err(|error| report.cross("journal", error)).ok()?;
+    let (journal, identity) = journal.inspect_err(|error| report.cross("journal", error)).ok()?;
     report.tick("journal", journal_path(settings, chain_id, chain.relayer).display());
     report.add("pending", nobody_else_sends(&chain, &journal).await);
-    Some(Ground { chain, chain_id, journal, has_l1_fee, lock })
+    Some(Ground { chain, chain_id, journal, identity, has_l1_fee, lock })
 }
 
 fn endpoints(settings: &Settings, metrics: &Metrics) -> Result<Rpc, String> {
@@ -185,7 +187,7 @@ async fn code(chain: &Chain, name: &'static str, address: Address, report: &mut 
 /// The forwarder's domain separator is the one computed here exactly if it accepts a signature made here; that
 /// needs no getter, which not every forwarder has.
 async fn same_domain(chain: &Chain, key: &PrivateKeySigner, chain_id: u64) -> Result<String, String> {
-    let says = |error: RpcError| error.to_string();
+    let says = |error: RpcError| format!("the forwarder does not answer like one: {error}");
     let request = ForwardRequest {
         from: key.address(),
         to: chain.registry,
@@ -272,14 +274,18 @@ fn lock(settings: &Settings, chain_id: u64, relayer: Address) -> Result<File, St
     }
 }
 
-async fn journal(settings: &Settings, chain: &Chain, chain_id: u64) -> Result<Arc<Journal>, String> {
+async fn journal(
+    settings: &Settings,
+    chain: &Chain,
+    chain_id: u64,
+) -> Result<(Arc<Journal>, Identity), String> {
     let genesis = chain.header("earliest").await.map_err(|error| error.to_string())?;
     let genesis = genesis.and_then(|header| header.hash).unwrap_or(B256::ZERO);
     let identity = Identity { chain_id, genesis, relayer: chain.relayer, forwarder: chain.forwarder };
     let path = journal_path(settings, chain_id, chain.relayer);
     let journal = Journal::open(&path).map_err(|error| error.to_string())?;
-    journal.bind(&identity).map_err(|error| error.to_string())?;
-    Ok(Arc::new(journal))
+    journal.verify(&identity).map_err(|error| error.to_string())?;
+    Ok((Arc::new(journal), identity))
 }
 
 /// Transactions of our account that are pending must be the journal's own.

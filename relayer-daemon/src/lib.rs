@@ -1,4 +1,10 @@
-//! The gasless relayer.
+//! The gasless relayer: takes requests that agents signed, checks them, and has the forwarder execute them.
+//!
+//! A request's way: [`routes`] reads it, [`relay`] checks it (rules from `registry_core::forward`, [`limits`],
+//! [`budget`], the chain), [`journal`] remembers it, [`sender`] gives it a nonce, sends it and looks after it
+//! until it is mined; [`outcome`] says how it ended. [`serve`] puts all this together after [`check`] has found
+//! nothing wrong. [`fees`], [`gas`] and [`classify`] are pure. The README tells the operator's side.
+
 pub mod budget;
 pub mod chain;
 pub mod check;

@@ -41,7 +41,8 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
         eprint!("{report}");
         bail!("not started: see the crosses above");
     };
-    let Ground { chain, chain_id, journal, has_l1_fee, lock } = ground;
+    let Ground { chain, chain_id, journal, identity, has_l1_fee, lock } = ground;
+    journal.run(move |journal| journal.bind(&identity)).await?;
     let listener = TcpListener::bind((settings.bind, settings.port))
         .await
         .with_context(|| format!("cannot listen on {}:{}", settings.bind, settings.port))?;

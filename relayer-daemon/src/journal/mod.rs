@@ -12,7 +12,7 @@ mod relays;
 use std::{path::Path, str::FromStr, sync::Arc, time::Duration};
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, OptionalExtension, Row, params, types::FromSql};
+use rusqlite::{Connection, Row, params, types::FromSql};
 use thiserror::Error;
 
 use self::group::GroupCommit;
@@ -50,6 +50,33 @@ pub struct Identity {
     pub relayer: Address,
     /// The forwarder whose requests are relayed: their digests are the relays' ids.
     pub forwarder: Address,
+}
+
+impl Identity {
+    fn must_be(&self, other: &Self) -> Result<(), JournalError> {
+        let differs = [
+            (self.chain_id != other.chain_id, "chain id"),
+            (self.genesis != other.genesis, "chain (its block 0 differs)"),
+            (self.relayer != other.relayer, "key"),
+            (self.forwarder != other.forwarder, "forwarder"),
+        ];
+        match differs.into_iter().find(|(differs, _)| *differs) {
+            Some((_, what)) => Err(JournalError::Foreign(what)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn owner(tx: &Connection) -> Result<Option<Identity>, JournalError> {
+    let mut statement = tx.prepare("SELECT * FROM identity")?;
+    let mut rows = statement.query([])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some(Identity {
+        chain_id: unsigned(row, "chain_id")?,
+        genesis: column::<[u8; 32]>(row, "genesis")?.into(),
+        relayer: column::<[u8; 20]>(row, "relayer")?.into(),
+        forwarder: column::<[u8; 20]>(row, "forwarder")?.into(),
+    }))
 }
 
 /// The journal. Methods block on the disk; from async code go through [`Journal::run`].
@@ -96,44 +123,32 @@ impl Journal {
         tokio::task::spawn_blocking(move || work(&journal)).await.map_err(|_| JournalError::Interrupted)?
     }
 
-    /// Makes this the journal of `identity`, or confirms that it is.
+    /// Confirms that this is the journal of `identity`, or nobody's yet.
     ///
     /// # Errors
     /// [`JournalError::Foreign`] with what differs.
+    pub fn verify(&self, identity: &Identity) -> Result<(), JournalError> {
+        self.transact(|tx| match owner(tx)? {
+            Some(owner) => owner.must_be(identity),
+            None => Ok(()),
+        })
+    }
+
+    /// Makes this the journal of `identity`, for good.
+    ///
+    /// # Errors
+    /// [`JournalError::Foreign`] if it is another's.
     pub fn bind(&self, identity: &Identity) -> Result<(), JournalError> {
         self.transact(|tx| {
-            let found = tx
-                .query_row("SELECT chain_id, genesis, relayer, forwarder FROM identity", [], |row| {
-                    Ok(Identity {
-                        chain_id: row.get::<_, i64>(0)?.cast_unsigned(),
-                        genesis: row.get::<_, [u8; 32]>(1)?.into(),
-                        relayer: row.get::<_, [u8; 20]>(2)?.into(),
-                        forwarder: row.get::<_, [u8; 20]>(3)?.into(),
-                    })
-                })
-                .optional()?;
-            let Some(found) = found else {
-                tx.execute(
-                    "INSERT INTO identity VALUES (1, ?1, ?2, ?3, ?4)",
-                    params![
-                        identity.chain_id.cast_signed(),
-                        identity.genesis.0,
-                        identity.relayer.0.0,
-                        identity.forwarder.0.0
-                    ],
-                )?;
-                return Ok(());
-            };
-            let differs = [
-                (found.chain_id != identity.chain_id, "chain id"),
-                (found.genesis != identity.genesis, "chain (its block 0 differs)"),
-                (found.relayer != identity.relayer, "key"),
-                (found.forwarder != identity.forwarder, "forwarder"),
-            ];
-            match differs.into_iter().find(|(differs, _)| *differs) {
-                Some((_, what)) => Err(JournalError::Foreign(what)),
-                None => Ok(()),
+            if let Some(owner) = owner(tx)? {
+                return owner.must_be(identity);
             }
+            let Identity { chain_id, genesis, relayer, forwarder } = identity;
+            tx.execute(
+                "INSERT INTO identity VALUES (1, ?1, ?2, ?3, ?4)",
+                params![chain_id.cast_signed(), genesis.0, relayer.0.0, forwarder.0.0],
+            )?;
+            Ok(())
         })
     }
 
@@ -158,4 +173,52 @@ fn column<T: FromSql>(row: &Row<'_>, name: &'static str) -> Result<T, JournalErr
 /// An unsigned 64-bit column, which SQLite stores signed.
 fn unsigned(row: &Row<'_>, name: &'static str) -> Result<u64, JournalError> {
     Ok(row.get::<_, i64>(name)?.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDENTITY: Identity = Identity {
+        chain_id: 31_337,
+        genesis: B256::repeat_byte(1),
+        relayer: Address::repeat_byte(2),
+        forwarder: Address::repeat_byte(3),
+    };
+
+    #[test]
+    fn a_journal_belongs_to_one_chain_key_and_forwarder() {
+        let journal = Journal::in_memory().unwrap();
+        journal.verify(&IDENTITY).unwrap();
+        let other = Identity { genesis: B256::ZERO, ..IDENTITY };
+        journal.verify(&other).expect("nobody's journal is anybody's");
+        journal.bind(&IDENTITY).unwrap();
+        journal.bind(&IDENTITY).unwrap();
+        for (other, what) in [
+            (Identity { chain_id: 1, ..IDENTITY }, "chain id"),
+            (other, "chain (its block 0 differs)"),
+            (Identity { relayer: Address::ZERO, ..IDENTITY }, "key"),
+            (Identity { forwarder: Address::ZERO, ..IDENTITY }, "forwarder"),
+        ] {
+            for refused in [journal.bind(&other), journal.verify(&other)] {
+                assert!(matches!(refused, Err(JournalError::Foreign(found)) if found == what));
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_there_after_reopening() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.sqlite");
+        Journal::open(&path).unwrap().bind(&IDENTITY).unwrap();
+        let again = Journal::open(&path).unwrap();
+        assert!(again.bind(&Identity { chain_id: 1, ..IDENTITY }).is_err());
+        let (mode, synchronous): (String, i64) = again
+            .transact(|db| {
+                let mode = db.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+                Ok((mode, db.query_row("PRAGMA synchronous", [], |row| row.get(0))?))
+            })
+            .unwrap();
+        assert_eq!((mode.as_str(), synchronous), ("wal", 2), "not WAL with synchronous FULL");
+    }
 }
