@@ -25,8 +25,19 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
 }
 
 /// Cargo, the one that started this process where one did.
+///
+/// Without what that one said of this package: build scripts that look at it would take it for a change, and every
+/// switch between `cargo xtask` and plain cargo would compile what depends on them anew.
 pub(crate) fn cargo() -> Command {
-    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    const ABOUT_US: [&str; 5] =
+        ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
+    let mut cargo = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        if ABOUT_US.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }
 
 /// Runs to the end with its output on ours.
