@@ -56,10 +56,16 @@ pub enum RpcError {
     Malformed(&'static str),
 }
 
-#[derive(Debug)]
 struct Endpoint {
     provider: RootProvider<Ethereum>,
     label: String,
+}
+
+impl std::fmt::Debug for Endpoint {
+    /// The label alone: the provider knows the URL.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Endpoint").field(&self.label).finish()
+    }
 }
 
 /// The endpoints.
