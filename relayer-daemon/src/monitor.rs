@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::time::interval;
@@ -23,7 +23,9 @@ use crate::{
 pub const ROUND: Duration = Duration::from_secs(15);
 /// After how long without a word from the chain the daemon is not ready, seconds.
 const SILENCE: u64 = 60;
-/// Rounds between two prunings of journal and limits: an hour.
+/// Rounds between two prunings of the limits' maps: a minute, since a flood of addresses fills them fast.
+const FORGET_ROUNDS: u64 = 4;
+/// Rounds between two prunings of the journal: an hour.
 const PRUNE_ROUNDS: u64 = 240;
 
 /// Whether the daemon can do its work.
@@ -32,17 +34,31 @@ pub struct Health {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
-    chain_seen_at: AtomicU64,
+    /// Wall clocks jump; silence is measured on one that does not.
+    started: Instant,
+    /// Seconds from `started`.
+    chain_seen_after: AtomicU64,
     funded: AtomicBool,
     stopping: AtomicBool,
 }
 
+impl Default for Inner {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            chain_seen_after: AtomicU64::new(0),
+            funded: AtomicBool::new(true),
+            stopping: AtomicBool::new(false),
+        }
+    }
+}
+
 impl Health {
     /// The chain answered.
-    pub fn saw(&self, now: u64, balance_wei: u128) {
-        self.inner.chain_seen_at.store(now, Ordering::Relaxed);
+    pub fn saw(&self, balance_wei: u128) {
+        self.inner.chain_seen_after.store(self.inner.started.elapsed().as_secs(), Ordering::Relaxed);
         self.inner.funded.store(balance_wei >= MINIMUM_BALANCE_WEI, Ordering::Relaxed);
     }
 
@@ -55,11 +71,12 @@ impl Health {
     ///
     /// # Errors
     /// Why not.
-    pub fn check(&self, now: u64) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), Failure> {
         if self.inner.stopping.load(Ordering::Relaxed) {
             return Err(Failure::shutting_down());
         }
-        let silence = now.saturating_sub(self.inner.chain_seen_at.load(Ordering::Relaxed));
+        let seen_after = self.inner.chain_seen_after.load(Ordering::Relaxed);
+        let silence = self.inner.started.elapsed().as_secs().saturating_sub(seen_after);
         if silence > SILENCE {
             let message = format!("No answer from the chain for {silence} s");
             return Err(Failure::new(503, "CHAIN_SILENT", message).retry_after(15));
@@ -77,6 +94,9 @@ pub async fn run(relayer: Arc<Relayer>, health: Health, mut stop: Stop) {
             () = stopped(&mut stop) => return,
         }
         look(&relayer, &health).await;
+        if round % FORGET_ROUNDS == 0 {
+            relayer.limits.forget_idle();
+        }
         if round % PRUNE_ROUNDS == 0 {
             prune(&relayer).await;
         }
@@ -89,7 +109,7 @@ async fn look(relayer: &Relayer, health: &Health) {
     match tokio::try_join!(chain.header("latest"), chain.balance()) {
         Ok((header, balance)) => {
             relayer.saw_balance(balance);
-            health.saw(relayer.clock.now(), balance);
+            health.saw(balance);
             if let Some(number) = header.and_then(|header| header.number) {
                 relayer.metrics.head_block.set(number.to());
             }
@@ -99,7 +119,6 @@ async fn look(relayer: &Relayer, health: &Health) {
 }
 
 async fn prune(relayer: &Relayer) {
-    relayer.limits.forget_idle();
     let now = relayer.clock.now();
     match relayer.journal.run(move |journal| journal.prune(now)).await {
         Ok(forgotten) => tracing::debug!(forgotten, "journal pruned"),
