@@ -6,7 +6,8 @@
 //! 4. 401: not the signer, not the nonce, not the chain, past the deadline, a malleable or mutilated signature, a replay.
 //! 5. 400: more gas than the relayer's cap.
 //! 6. 503: the account is nearly empty.
-//! 7. 500: the chain is out of reach, or silent.
+//! 7. 503: the queue is full, or the network's fees are above what the operator allows.
+//! 8. 500: the chain is out of reach, or silent.
 //!
 //! Rate limits and budget have modules of their own, and so have the contract's reverts.
 
@@ -319,6 +320,43 @@ async fn a_nearly_empty_account_relays_nothing_and_says_so() {
     // The very same signed request is good again once there is money.
     let rich = U256::from(1_000_000_000_000_000_000_u64);
     stage.chain.node.set_balance(relayer().address(), rich).await.unwrap();
+    client.relay(&request).await.ok();
+    stage.audit(&client, &[&request]).await;
+}
+
+#[tokio::test]
+async fn a_full_queue_takes_no_more_and_forgets_nothing() {
+    let stage = Stage::set().await;
+    let daemon = Daemon::start(&stage.options.clone().var("MAX_QUEUE", 1)).await.unwrap();
+    let client = daemon.client();
+    stage.chain.node.set_automine(false).await.unwrap();
+    let first = stage.desk.registration(&agent("alice"), 0);
+    let answer = stage.post_and_see_sent(&client, &first).await;
+    let second = stage.desk.registration(&agent("bob"), 0);
+    let refusal = client.relay(&second).await;
+    let message = "Too many relays in flight. Please try again shortly.";
+    refusal.refused(503, "QUEUE_FULL", message);
+    assert!(refusal.number("retry-after") > 0);
+
+    stage.chain.node.set_automine(true).await.unwrap();
+    stage.chain.node.mine(1).await.unwrap();
+    answer.await.unwrap().unwrap().ok();
+    client.relay(&second).await.ok();
+    stage.audit(&client, &[&first, &second]).await;
+}
+
+#[tokio::test]
+async fn fees_above_the_operators_cap_are_not_paid() {
+    let stage = Stage::set().await;
+    let daemon = Daemon::start(&stage.options.clone().var("MAX_FEE_PER_GAS_GWEI", 2)).await.unwrap();
+    let client = daemon.client();
+    stage.gas_costs(3_000_000_000).await;
+    let request = stage.desk.registration(&agent("alice"), 0);
+    let answer = client.relay(&request).await;
+    let message = "Network fees are above the relayer's maximum. Please try again later or use direct mode.";
+    answer.refused(503, "NETWORK_FEES_TOO_HIGH", message);
+    assert!(answer.number("retry-after") > 0);
+    stage.gas_costs(1_000_000_000).await;
     client.relay(&request).await.ok();
     stage.audit(&client, &[&request]).await;
 }

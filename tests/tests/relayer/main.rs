@@ -13,6 +13,7 @@ mod errors;
 mod faults;
 mod limits;
 mod load;
+mod nonces;
 mod reverts;
 mod rpc;
 mod secrets;

@@ -23,7 +23,8 @@ fn secret_url(url: &str) -> String {
 fn assert_clean(what: &str, text: &str) {
     let key = hex::encode(relayer().to_bytes());
     let lower = text.to_lowercase();
-    for secret in [key.as_str(), PATH, QUERY, USER, PASSWORD, "/v2/"] {
+    // Half of a key is too much already.
+    for secret in [&key[16..48], PATH, QUERY, USER, PASSWORD, "/v2/"] {
         if let Some(at) = lower.find(secret) {
             let line = text[..at].lines().count();
             panic!(
@@ -36,56 +37,64 @@ fn assert_clean(what: &str, text: &str) {
 
 #[tokio::test]
 async fn no_log_line_error_metric_or_answer_shows_the_key_or_an_rpc_path() {
-    for format in ["text", "json"] {
-        let stage = Stage::set().await;
-        let options = stage
-            .options
-            .clone()
-            .var("RPC_URL", secret_url(stage.proxy.url()))
-            .var("RPC_TIMEOUT_SECONDS", 1)
-            .var("LOG_LEVEL", "trace")
-            .var("LOG_FORMAT", format);
-        let daemon = Daemon::start(&options).await.unwrap();
-        let client = daemon.client();
-        let mut shown = Vec::new();
-        let alice = agent("alice");
-        shown.push(client.relay(&stage.desk.registration(&alice, 0)).await);
-        shown.push(client.relay(&stage.desk.request(&alice, 1, &attest(9))).await);
+    goes_wrong_without_a_word_of_them("text").await;
+}
 
-        // Providers quote URLs and keys in their errors, and so do HTTP libraries.
-        let quoting = format!("invalid key {PATH} for {} ({QUERY})", secret_url(stage.proxy.url()));
-        let request = stage.desk.request(&alice, 1, &attest(1));
-        for fault in [
-            Fault::error(-32000, &quoting),
-            Fault::Status { status: 401, body: quoting.clone(), retry_after: None },
-            Fault::Status { status: 429, body: quoting.clone(), retry_after: None },
-            Fault::Garbage(quoting.clone()),
-            Fault::Refuse,
-            Fault::Hang,
-        ] {
-            stage.proxy.inject(Rule::any(fault));
-            let answer = client.relay(&request).await;
-            assert_eq!(answer.status, 500, "{}", answer.text);
-            shown.push(answer);
-            shown.push(client.get("/status").await);
-            shown.push(client.get(&format!("/nonce/{}", alice.address())).await);
-            stage.proxy.heal();
-        }
-        stage.proxy.inject(Rule::on("eth_sendRawTransaction", Fault::error(-32000, &quoting)).once());
-        shown.push(client.relay(&request).await);
-        assert_eq!(shown.last().unwrap().status, 200);
-        for path in ["/status", "/domain", "/metrics", "/readyz", "/livez", "/nonce/x", "/relay/x", "/x"] {
-            shown.push(client.get(path).await);
-        }
-        shown.push(client.state(&request).await);
+#[tokio::test]
+async fn no_log_line_in_json_shows_the_key_or_an_rpc_path() {
+    goes_wrong_without_a_word_of_them("json").await;
+}
 
-        for answer in &shown {
-            assert_clean("an answer", &format!("{:?}\n{}", answer.headers, answer.text));
-        }
-        let log = daemon.kill();
-        assert!(log.lines().count() > 40, "there is a log to look at");
-        assert_clean(&format!("the {format} log"), &log);
+/// Everything works, then everything breaks, and all that can be seen of it is searched.
+async fn goes_wrong_without_a_word_of_them(format: &str) {
+    let stage = Stage::set().await;
+    let options = stage
+        .options
+        .clone()
+        .var("RPC_URL", secret_url(stage.proxy.url()))
+        .var("RPC_TIMEOUT_SECONDS", 1)
+        .var("LOG_LEVEL", "trace")
+        .var("LOG_FORMAT", format);
+    let daemon = Daemon::start(&options).await.unwrap();
+    let client = daemon.client();
+    let mut shown = Vec::new();
+    let alice = agent("alice");
+    shown.push(client.relay(&stage.desk.registration(&alice, 0)).await);
+    shown.push(client.relay(&stage.desk.request(&alice, 1, &attest(9))).await);
+
+    // Providers quote URLs and keys in their errors, and so do HTTP libraries.
+    let quoting = format!("invalid key {PATH} for {} ({QUERY})", secret_url(stage.proxy.url()));
+    let request = stage.desk.request(&alice, 1, &attest(1));
+    for fault in [
+        Fault::error(-32000, &quoting),
+        Fault::Status { status: 401, body: quoting.clone(), retry_after: None },
+        Fault::Status { status: 429, body: quoting.clone(), retry_after: None },
+        Fault::Garbage(quoting.clone()),
+        Fault::Refuse,
+        Fault::Hang,
+    ] {
+        stage.proxy.inject(Rule::any(fault));
+        let answer = client.relay(&request).await;
+        assert_eq!(answer.status, 500, "{}", answer.text);
+        shown.push(answer);
+        shown.push(client.get("/status").await);
+        shown.push(client.get(&format!("/nonce/{}", alice.address())).await);
+        stage.proxy.heal();
     }
+    stage.proxy.inject(Rule::on("eth_sendRawTransaction", Fault::error(-32000, &quoting)).once());
+    shown.push(client.relay(&request).await);
+    assert_eq!(shown.last().unwrap().status, 200);
+    for path in ["/status", "/domain", "/metrics", "/readyz", "/livez", "/nonce/x", "/relay/x", "/x"] {
+        shown.push(client.get(path).await);
+    }
+    shown.push(client.state(&request).await);
+
+    for answer in &shown {
+        assert_clean("an answer", &format!("{:?}\n{}", answer.headers, answer.text));
+    }
+    let log = daemon.kill();
+    assert!(log.lines().count() > 40, "there is a log to look at");
+    assert_clean(&format!("the {format} log"), &log);
 }
 
 #[tokio::test]
