@@ -1,13 +1,13 @@
 //! Many at once.
 //!
-//! 1. A hundred signers with ten requests each, sent together and in no order: all executed, in order per signer.
+//! 1. A hundred signers with ten requests each, all at once, half of them backwards: all executed, in order per signer.
 //! 2. Twenty copies of one signed request at once: one transaction, and everybody is told of it.
 //! 3. Requests n and n+1 of one signer may arrive the wrong way round.
 
 use e2e::anvil::AnvilOptions;
 use e2e::chain::Chain;
 use e2e::daemon::Daemon;
-use e2e::relay::{Desk, Signed, attest};
+use e2e::relay::{Desk, Signed, attest, register};
 use std::collections::BTreeMap;
 
 use crate::audit::{Stage, agent, audit, post, relayer};
@@ -23,19 +23,26 @@ async fn a_hundred_signers_with_ten_requests_each_are_served_in_order() {
     let daemon = Daemon::start(&options).await.unwrap();
     let client = daemon.client();
 
-    // Which agent is whose is not known beforehand: each signer calls something that needs no agent of its own.
-    let mut requests: Vec<Signed> = Vec::new();
-    for nonce in 0..REQUESTS {
-        for signer in 0..SIGNERS {
+    // Every other signer sends its requests the wrong way round.
+    let requests: Vec<Signed> = (0..SIGNERS)
+        .flat_map(|signer| {
             let key = agent(&format!("crowd {signer}"));
-            let wallet = agent(&format!("crowd {signer} agent {nonce}")).address();
-            requests.push(desk.request(&key, nonce, &e2e::relay::register(wallet)));
-        }
-    }
-    // Later nonces are as likely to arrive first: rounds of signers, alternately forwards and backwards.
-    let (even, odd): (Vec<_>, Vec<_>) = requests.iter().enumerate().partition(|(index, _)| index % 2 == 0);
-    let answers: Vec<_> =
-        even.iter().chain(odd.iter().rev()).map(|(_, request)| post(&client, request)).collect();
+            let mut nonces: Vec<u64> = (0..REQUESTS).collect();
+            if signer % 2 == 1 {
+                nonces.reverse();
+            }
+            // Nobody knows the ids beforehand, so each request is a registration of one more wallet.
+            let request = |nonce: u64| {
+                desk.request(
+                    &key,
+                    nonce,
+                    &register(agent(&format!("crowd {signer} agent {nonce}")).address()),
+                )
+            };
+            nonces.into_iter().map(request).collect::<Vec<_>>()
+        })
+        .collect();
+    let answers: Vec<_> = requests.iter().map(|request| post(&client, request)).collect();
     for answer in answers {
         answer.await.unwrap().unwrap().ok();
     }
