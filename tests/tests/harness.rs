@@ -18,6 +18,7 @@ use e2e::documents::status;
 use e2e::fault::{Fault, Rule};
 use e2e::http;
 use e2e::oracle::Oracle;
+use e2e::process::eventually;
 use e2e::proxy::Proxy;
 use e2e::seed;
 use e2e::stage::run;
@@ -128,7 +129,7 @@ fn each_fault_does_what_it_says() {
             ),
             (Fault::Result(json!("0xfeed")), false, Some((200, "0xfeed"))),
         ] {
-            let sent = async || node.provider.get_transaction_count(dev_account(5)).await.unwrap();
+            let sent = async || node.provider.get_transaction_count(dev_account(5)).pending().await.unwrap();
             let before = sent().await;
             let (started, slow) = (Instant::now(), matches!(fault, Fault::Delay(_)));
             proxy.inject(Rule::on("eth_sendTransaction", fault.clone()));
@@ -167,9 +168,14 @@ fn a_stale_node_knows_nothing_above_its_head() {
         node.set_balance(dev_account(9), U256::from(1)).await.unwrap();
         node.mine(1).await.unwrap();
         let seen: Value = node.request("eth_getBlockByNumber", json!(["0x1", false])).await.unwrap();
-        let hash = transfer(&proxy).await.unwrap().1;
+        let (_, hash) = transfer(&proxy).await.unwrap();
         let hash: Value = serde_json::from_str(&hash).unwrap();
-        let unseen: Value = node.request("eth_getBlockByNumber", json!(["0x2", false])).await.unwrap();
+        let unseen: Value = eventually("mined", Duration::from_secs(5), async || {
+            let block: Value = node.request("eth_getBlockByNumber", json!(["0x2", false])).await.unwrap();
+            (!block.is_null()).then_some(block)
+        })
+        .await
+        .unwrap();
 
         proxy.inject(Rule::any(Fault::Stale { head: 1 }));
         assert_eq!(ask(&proxy, &call(1, "eth_blockNumber", json!([]))).await["result"], "0x1");

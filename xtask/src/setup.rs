@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -128,7 +129,8 @@ fn tool(name: &str, package: &str, version: &str) -> Result<PathBuf> {
             install.arg("--no-default-features");
         }
         if locked {
-            install.arg("--locked");
+            // It may fail, and its reasons would only be in the way.
+            install.arg("--locked").stderr(Stdio::null());
         }
         run(&mut install)
     };
