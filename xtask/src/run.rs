@@ -17,10 +17,19 @@ pub(crate) fn node_tool(name: &str) -> PathBuf {
     root().join("node_modules/.bin").join(name)
 }
 
+/// What `cargo run` says of this package: not meant for other builds, and a build script that looks at one of these would
+/// run again, with all that depends on it compiled again.
+const OF_THIS_PACKAGE: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+
 /// A command in the repository's root.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        if OF_THIS_PACKAGE.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
