@@ -7,10 +7,7 @@
 //! | `/stats/detailed`, `/agents?status=`, `/agents/compliance`, `/revenue/aggregate` | 2 |
 //! | `/agent/:id/lineage` | one per level |
 
-use alloc::{
-    string::{String, ToString},
-    vec::Vec,
-};
+use alloc::{string::String, vec::Vec};
 
 use alloy_primitives::{Address, U256};
 use alloy_sol_types::SolCall;
@@ -53,7 +50,7 @@ pub struct Question {
     pub endpoint: Endpoint,
     /// The registry's address.
     pub registry: Address,
-    /// The RPC endpoint as shown to clients: scheme and host, see [`public_origin`].
+    /// The RPC endpoint as shown to clients: scheme and host, see [`public_origin`](crate::redact::public_origin).
     pub chain: String,
     /// The host's clock.
     pub now: Timestamp,
@@ -324,32 +321,4 @@ fn reverted<C: SolCall>(revert: Revert) -> Error {
 fn json<T: Serialize>(answer: Answer<T>) -> Answer<String> {
     // Strings, numbers and maps with string keys: serialization has nothing to fail on.
     answer.map(|value| serde_json::to_string(&value).unwrap_or_default())
-}
-
-/// What may be shown of an RPC endpoint: scheme, host and port. Providers put keys into the path, the
-/// query or the user part.
-pub fn public_origin(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    if scheme.is_empty() { host.to_string() } else { [scheme, "://", host].concat() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_an_endpoint_only_scheme_and_host_are_shown() {
-        for (url, shown) in [
-            ("https://base.example/v2/SECRET?key=SECRET", "https://base.example"),
-            ("https://user:SECRET@base.example:8545", "https://base.example:8545"),
-            ("https://base.example?SECRET", "https://base.example"),
-            ("http://127.0.0.1:8545", "http://127.0.0.1:8545"),
-            ("http://[::1]:8545/#SECRET", "http://[::1]:8545"),
-            ("base.example/SECRET", "base.example"),
-        ] {
-            assert_eq!(public_origin(url), shown);
-        }
-    }
 }

@@ -22,6 +22,7 @@ pub mod kya;
 pub mod lineage;
 pub mod multicall;
 pub mod page;
+pub mod redact;
 pub mod revenue;
 pub mod route;
 pub mod rpc;

@@ -17,10 +17,14 @@ use crate::settings::Settings;
 
 /// The question's answer, in as few round trips as it needs.
 pub(crate) async fn ask(question: Question, settings: &Settings) -> Result<String, Error> {
+    drive(question, settings).await.map_err(|error| error.redacted(&settings.redactor))?
+}
+
+async fn drive(question: Question, settings: &Settings) -> Result<Result<String, Error>, RunError> {
     let mut run = Run::new(question, settings.multicall3, Limits::default());
     loop {
         match run.step()? {
-            Step::Done(answer) => return answer,
+            Step::Done(answer) => return Ok(answer),
             Step::Send(batch) => {
                 let (status, body) = post(settings, &batch).await?;
                 run.feed(Reply { status, body: &body })?;

@@ -1,7 +1,13 @@
 //! The Worker's settings: environment variables, checked.
 
 use alloy_primitives::Address;
-use registry_core::{answer::public_origin, error::Error, multicall, route::CacheScope, window::Limit};
+use registry_core::{
+    error::Error,
+    multicall,
+    redact::{Redactor, public_origin},
+    route::CacheScope,
+    window::Limit,
+};
 use worker::Env;
 
 /// Base Sepolia's public endpoint, the documented default.
@@ -12,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) rpc_url: String,
     /// Scheme and host of `rpc_url`: what clients may see of it.
     pub(crate) public_rpc: String,
+    /// Strikes the rest of `rpc_url` out of nodes' messages.
+    pub(crate) redactor: Redactor,
     pub(crate) rpc_timeout_seconds: u32,
     pub(crate) registry: Address,
     pub(crate) multicall3: Address,
@@ -36,6 +44,7 @@ impl Settings {
         let multicall3 = variable(env, "MULTICALL3_ADDRESS");
         Ok(Self {
             public_rpc: public_origin(&rpc_url),
+            redactor: Redactor::new([rpc_url.as_str()]),
             rpc_url,
             rpc_timeout_seconds: number(env, "RPC_TIMEOUT_SECONDS", 10)?,
             registry: address("REGISTRY_ADDRESS", &registry)?,

@@ -171,9 +171,14 @@ fn no_part_of_the_rpc_urls_key_leaves_the_worker() {
         }
         answers.push(stage.client.get("/api/v1/stats").await);
         let echo = format!("no access to https://node.example/v2/{} with token={}", SECRETS[0], SECRETS[1]);
-        for fault in
-            [Fault::Refuse, Fault::Garbage(echo.clone()), Fault::error(-32000, &echo), Fault::status(401)]
-        {
+        let bare = format!("{} is over its quota, {} too", SECRETS[0], SECRETS[1]);
+        for fault in [
+            Fault::Refuse,
+            Fault::Garbage(echo.clone()),
+            Fault::error(-32000, &echo),
+            Fault::error(-32000, &bare),
+            Fault::status(401),
+        ] {
             stage.proxy.inject(Rule::any(fault));
             for path in paths(showcase) {
                 answers.push(stage.client.get(&path).await);

@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use crate::{
     abi::IMulticall3,
     multicall::{self, Call},
+    redact::Redactor,
     rpc::{self, ErrorObject, Request},
 };
 
@@ -124,6 +125,14 @@ impl RunError {
     /// A node's error, made safe to show.
     pub(super) fn node(error: &ErrorObject) -> Self {
         Self::Node { code: error.code, message: scrub(&error.message) }
+    }
+
+    /// The same without the secrets of the endpoint that was asked, however short and bare a node quotes them.
+    pub fn redacted(self, redactor: &Redactor) -> Self {
+        match self {
+            Self::Node { code, message } => Self::Node { code, message: redactor.clean(&message) },
+            other => other,
+        }
     }
 }
 

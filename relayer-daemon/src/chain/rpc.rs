@@ -17,16 +17,18 @@ use alloy::{
     transports::{RpcError as AlloyError, TransportErrorKind, http::Http},
 };
 use futures_util::future::join_all;
-use registry_core::rpc::{
-    ErrorObject,
-    classify::{Action, classify},
+use registry_core::{
+    redact::{Redactor, public_origin},
+    rpc::{
+        ErrorObject,
+        classify::{Action, classify},
+    },
 };
 use reqwest::Url;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::redact::{Redactor, label};
 use crate::{
     classify::{self, Verdict},
     metrics::Metrics,
@@ -93,7 +95,7 @@ impl Rpc {
         let endpoints = urls
             .iter()
             .map(|url| Endpoint {
-                label: label(url),
+                label: public_origin(url.as_str()),
                 // A bare provider: no fillers, so none that counts nonces on its own.
                 provider: RootProvider::new(RpcClient::new(
                     Http::with_client(client.clone(), url.clone()),
@@ -101,7 +103,12 @@ impl Rpc {
                 )),
             })
             .collect();
-        Ok(Self { endpoints, current: AtomicUsize::new(0), redactor: Redactor::new(urls), metrics })
+        Ok(Self {
+            endpoints,
+            current: AtomicUsize::new(0),
+            redactor: Redactor::new(urls.iter().map(Url::as_str)),
+            metrics,
+        })
     }
 
     /// The endpoint that reads go to, as it may be shown.

@@ -1,0 +1,133 @@
+//! What may be said about an RPC endpoint: scheme, host and port. Providers put their keys into path, query
+//! and user info, and quote them in error texts.
+
+use alloc::{
+    borrow::ToOwned,
+    string::{String, ToString},
+    vec::Vec,
+};
+use core::{cmp::Reverse, fmt};
+
+use percent_encoding::percent_decode_str;
+
+/// Shorter pieces are words such as `v2` or `rpc`, not secrets; replacing them would garble messages.
+const SHORTEST_SECRET: usize = 6;
+
+/// The longest message worth showing, in characters.
+const LONGEST_MESSAGE: usize = 400;
+
+/// Knows endpoints' secrets well enough to strike them out of a text.
+#[derive(Clone, Default)]
+pub struct Redactor {
+    secrets: Vec<String>,
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor").finish_non_exhaustive()
+    }
+}
+
+impl Redactor {
+    /// For texts that may quote any of these URLs.
+    pub fn new<'a>(urls: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut secrets: Vec<String> = urls.into_iter().flat_map(pieces).collect();
+        // Longest first: a whole URL goes before the parts of it.
+        secrets.sort_by_key(|secret| Reverse(secret.len()));
+        secrets.dedup();
+        Self { secrets }
+    }
+
+    /// `text` without any of the secrets, and not longer than an error message need be.
+    pub fn clean(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in &self.secrets {
+            text = text.replace(secret.as_str(), "***");
+        }
+        if text.chars().count() > LONGEST_MESSAGE {
+            text = text.chars().take(LONGEST_MESSAGE).chain("...".chars()).collect();
+        }
+        text
+    }
+}
+
+/// What may be shown of an RPC endpoint's URL: scheme, host and port.
+pub fn public_origin(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let host = authority(rest).rsplit('@').next().unwrap_or_default();
+    if scheme.is_empty() { host.to_string() } else { [scheme, "://", host].concat() }
+}
+
+fn authority(rest: &str) -> &str {
+    rest.split(['/', '?', '#', '\\']).next().unwrap_or_default()
+}
+
+/// Everything in a URL that may be a secret, as it stands and percent-decoded.
+fn pieces(url: &str) -> Vec<String> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = authority(rest);
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    let path_and_query = rest.strip_prefix(authority).unwrap_or_default();
+    let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
+    let whole = [url, user, path_and_query, path, query];
+    let values = query.split(['&', '#']).map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
+    user.split(':')
+        .chain(path.split(['/', '#']))
+        .chain(values)
+        .chain(whole)
+        .flat_map(|piece| [piece.to_owned(), percent_decode_str(piece).decode_utf8_lossy().into_owned()])
+        .filter(|piece| piece.len() >= SHORTEST_SECRET)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use proptest::prelude::*;
+
+    #[test]
+    fn of_an_endpoint_only_scheme_and_host_are_shown() {
+        for (url, shown) in [
+            ("https://base.example/v2/SECRET?key=SECRET", "https://base.example"),
+            ("https://user:SECRET@base.example:8545", "https://base.example:8545"),
+            ("https://base.example?SECRET", "https://base.example"),
+            ("http://127.0.0.1:8545", "http://127.0.0.1:8545"),
+            ("http://[::1]:8545/#SECRET", "http://[::1]:8545"),
+            ("base.example/SECRET", "base.example"),
+        ] {
+            assert_eq!(public_origin(url), shown);
+        }
+    }
+
+    #[test]
+    fn no_piece_of_an_endpoint_survives() {
+        let url = "https://user:passw0rd@rpc.example:8443/v2/s3cr3tkey?apikey=t0p%2Dsecret&x=1#fragm3nt";
+        let redactor = Redactor::new([url]);
+        for text in [
+            format!("error sending request for url ({url})"),
+            "invalid project id s3cr3tkey".to_owned(),
+            "key t0p-secret is over its quota, or t0p%2Dsecret".to_owned(),
+            "path /v2/s3cr3tkey not found, passw0rd? fragm3nt!".to_owned(),
+        ] {
+            let clean = redactor.clean(&text);
+            for secret in ["s3cr3tkey", "t0p-secret", "t0p%2Dsecret", "passw0rd", "fragm3nt"] {
+                assert!(!clean.contains(secret), "{clean}");
+            }
+        }
+        assert_eq!(redactor.clean("nonce too low"), "nonce too low");
+    }
+
+    #[test]
+    fn endless_messages_are_cut() {
+        assert!(Redactor::default().clean(&"ä".repeat(10_000)).chars().count() < 410);
+    }
+
+    proptest! {
+        #[test]
+        fn any_url_is_survived(url: String, text: String) {
+            public_origin(&url);
+            Redactor::new([url.as_str()]).clean(&text);
+        }
+    }
+}
