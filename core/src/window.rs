@@ -119,15 +119,20 @@ impl Tally {
     }
 }
 
-/// Whom an address counts as. IPv6 clients count by /64, the smallest block a site is given, so that nobody
-/// gets 2^64 quotas; an IPv4 address mapped into IPv6 counts as itself.
-pub fn client_key(address: IpAddr) -> String {
+/// The network a client counts as. IPv6 clients count by /64, the smallest block a site is given, so that
+/// nobody gets 2^64 quotas; an IPv4 address mapped into IPv6 counts as itself.
+pub const fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+        address => address,
+    }
+}
+
+/// The [`network`] a client counts as, as text.
+pub fn client_key(address: IpAddr) -> String {
+    match network(address) {
         IpAddr::V4(address) => format!("{address}"),
-        IpAddr::V6(address) => {
-            let prefix = address.to_bits() & (u128::MAX << 64);
-            format!("{}/64", Ipv6Addr::from_bits(prefix))
-        }
+        IpAddr::V6(prefix) => format!("{prefix}/64"),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::{
     hash::Hash,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     num::NonZeroU32,
 };
 
@@ -17,6 +17,7 @@ use governor::{
     middleware::NoOpMiddleware,
     state::keyed::HashMapStateStore,
 };
+use registry_core::window::network;
 
 /// A limit per hour and key; `None` lets everything through.
 #[derive(Debug)]
@@ -103,17 +104,6 @@ pub fn client_key(peer: SocketAddr, forwarded_for: &[&str], hops: usize) -> IpAd
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     bare.parse().ok().or_else(|| text.parse().ok().map(|socket: SocketAddr| socket.ip()))
-}
-
-/// An IPv6 client has a whole /64 to itself, so it counts as that.
-fn network(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        v4 => v4,
-    }
 }
 
 #[cfg(test)]

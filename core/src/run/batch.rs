@@ -7,7 +7,7 @@ use alloc::{
 };
 use core::iter;
 
-use alloy_primitives::{Address, B256, Bytes};
+use alloy_primitives::{Address, B256, Bytes, hex};
 use alloy_sol_types::SolCall;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
@@ -242,7 +242,8 @@ pub(super) fn block_number(number: Option<u64>) -> String {
 
 /// The bytes of an `eth_call`'s result.
 pub(super) fn call_result(result: &str) -> Option<Bytes> {
-    super::hex_bytes(result)
+    let text: String = serde_json::from_str(result).ok()?;
+    hex::decode(text.strip_prefix("0x")?).ok().map(Bytes::from)
 }
 
 /// A JSON-RPC quantity.

@@ -20,9 +20,9 @@
 mod batch;
 mod view;
 
-use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
+use alloc::{collections::BTreeMap, format, vec::Vec};
 
-use alloy_primitives::{Address, B256, Bytes};
+use alloy_primitives::{Address, B256};
 use serde::Deserialize;
 
 use crate::{
@@ -405,10 +405,4 @@ pub fn drive<Q: Query>(
             Step::Done(output) => return Ok(output),
         }
     }
-}
-
-/// JSON text of a hex string as bytes.
-fn hex_bytes(text: &str) -> Option<Bytes> {
-    let text: String = serde_json::from_str(text).ok()?;
-    alloy_primitives::hex::decode(text.strip_prefix("0x")?).ok().map(Bytes::from)
 }
