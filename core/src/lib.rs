@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod abi;
+pub mod address;
 pub mod agent;
 pub mod answer;
 pub mod compliance;

@@ -14,6 +14,7 @@ use alloy_primitives::{Address, U256};
 use percent_encoding::percent_decode_str;
 
 use crate::{
+    address::{self, AddressError},
     agent::{AgentId, Status},
     error::Error,
     page::Page,
@@ -203,22 +204,10 @@ fn agent_id(segment: &str) -> Result<AgentId, Error> {
 
 /// A path's wallet: 0x and 40 hexadecimal digits, in one case or with its EIP-55 checksum.
 fn wallet(segment: &str) -> Result<Address, Error> {
-    let invalid = |rule| Error::InvalidParameter { field: "wallet", rule };
-    const SHAPE: &str = "must be 0x followed by 40 hexadecimal digits";
-    let segment = percent_decode_str(segment).decode_utf8().map_err(|_| invalid(SHAPE))?;
-    let digits = segment.strip_prefix("0x").ok_or(invalid(SHAPE))?;
-    if digits.len() != 40 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(invalid(SHAPE));
-    }
-    let address = segment.parse::<Address>().map_err(|_| invalid(SHAPE))?;
-    let mixed = digits.bytes().any(|byte| byte.is_ascii_uppercase())
-        && digits.bytes().any(|byte| byte.is_ascii_lowercase());
-    if mixed && address.to_checksum(None) != segment {
-        return Err(invalid(
-            "its mixed-case checksum (EIP-55) is wrong; check for a typo, or write it in lower case",
-        ));
-    }
-    Ok(address)
+    let segment = percent_decode_str(segment).decode_utf8().map_err(|_| AddressError::Shape);
+    segment
+        .and_then(|text| address::parse(&text))
+        .map_err(|error| Error::InvalidParameter { field: "wallet", rule: error.rule() })
 }
 
 /// The value of a query parameter, decoded; `None` where it is absent.

@@ -4,7 +4,10 @@
 
 use alloy_primitives::{U256, address, aliases::U48, bytes};
 use proptest::prelude::*;
-use registry_core::forward::{ForwardRequest, ParseError, Problem, SignedRequest};
+use registry_core::{
+    address::AddressError,
+    forward::{ForwardRequest, ParseError, Problem, SignedRequest},
+};
 use serde_json::{Map, Value, json};
 
 fn good() -> Value {
@@ -111,11 +114,15 @@ fn each_wrong_field_is_named_with_its_rule() {
     let too_large = |bits| Problem::TooLarge { bits };
     let cases: [(&str, Value, Problem); 22] = [
         ("from", json!(5), Problem::NotAString),
-        ("from", json!("D9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0"), Problem::NotHex),
-        ("from", json!("0xD9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17"), Problem::AddressLength),
-        ("from", json!("0xd9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0"), Problem::Checksum),
-        ("to", json!("agent.eth"), Problem::NotHex),
-        ("to", json!("0xzz"), Problem::NotHex),
+        ("from", json!("D9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0"), Problem::Address(AddressError::Shape)),
+        ("from", json!("0xD9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17"), Problem::Address(AddressError::Shape)),
+        (
+            "from",
+            json!("0xd9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0"),
+            Problem::Address(AddressError::Checksum),
+        ),
+        ("to", json!("agent.eth"), Problem::Address(AddressError::Shape)),
+        ("to", json!("0xzz"), Problem::Address(AddressError::Shape)),
         ("value", json!(1.5), Problem::NotWhole),
         ("value", json!(-1), Problem::Negative),
         ("value", json!("one"), Problem::NotANumber),

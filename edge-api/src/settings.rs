@@ -2,6 +2,7 @@
 
 use alloy_primitives::Address;
 use registry_core::{
+    address,
     error::Error,
     multicall,
     redact::{Redactor, public_origin},
@@ -83,6 +84,5 @@ fn number(env: &Env, name: &str, default: u32) -> Result<u32, Error> {
 }
 
 fn address(name: &str, text: &str) -> Result<Address, Error> {
-    let error = || Error::Misconfigured(format!("{name} must be 0x followed by 40 hexadecimal digits"));
-    if text.starts_with("0x") { text.parse().map_err(|_| error()) } else { Err(error()) }
+    address::parse(text).map_err(|error| Error::Misconfigured(format!("{name}: {error}")))
 }

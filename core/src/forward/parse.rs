@@ -12,7 +12,10 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use super::number;
-use crate::abi::ForwardRequest;
+use crate::{
+    abi::ForwardRequest,
+    address::{self, AddressError},
+};
 
 /// A request together with the signature that claims to be its `from`'s. Nothing is verified yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,12 +78,9 @@ pub enum Problem {
     /// Hex with an odd number of digits.
     #[error("must have an even number of hex digits")]
     OddHex,
-    /// An address that is not 20 bytes.
-    #[error("must be 20 bytes, 0x and 40 hex digits")]
-    AddressLength,
-    /// A mixed-case address whose EIP-55 checksum is wrong.
-    #[error("has a wrong EIP-55 checksum")]
-    Checksum,
+    /// A string that is no address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
 }
 
 #[derive(Deserialize)]
@@ -179,20 +179,7 @@ fn bytes(json: &str) -> Result<Bytes, Problem> {
 
 /// An address in any single case, or in mixed case with a right EIP-55 checksum.
 fn address(json: &str) -> Result<Address, Problem> {
-    let text = string(json)?;
-    let digits = text.strip_prefix("0x").ok_or(Problem::NotHex)?;
-    if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Err(Problem::NotHex);
-    }
-    if digits.len() != 40 {
-        return Err(Problem::AddressLength);
-    }
-    let lower = digits.bytes().any(|b| b.is_ascii_lowercase());
-    let upper = digits.bytes().any(|b| b.is_ascii_uppercase());
-    if lower && upper {
-        return Address::parse_checksummed(&text, None).map_err(|_| Problem::Checksum);
-    }
-    text.parse().map_err(|_| Problem::AddressLength)
+    Ok(address::parse(&string(json)?)?)
 }
 
 fn string(json: &str) -> Result<Cow<'_, str>, Problem> {
