@@ -24,6 +24,11 @@ impl Timestamp {
         Self { seconds: millis / 1000, millis: (millis % 1000) as u16 }
     }
 
+    /// Unix milliseconds.
+    pub const fn as_millis(self) -> u64 {
+        self.seconds.saturating_mul(1000).saturating_add(self.millis as u64)
+    }
+
     /// Whole unix seconds.
     pub const fn seconds(self) -> u64 {
         self.seconds

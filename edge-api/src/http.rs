@@ -103,13 +103,17 @@ fn finish(response: Response, headers: Headers, verdict: Option<Verdict>) -> Res
     headers.set("Access-Control-Allow-Origin", "*")?;
     headers.set(
         "Access-Control-Expose-Headers",
-        "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, ETag, Age",
+        "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, ETag, Age",
     )?;
     headers.set("X-Content-Type-Options", "nosniff")?;
     if let Some(verdict) = verdict {
         headers.set("X-RateLimit-Limit", &verdict.limit.to_string())?;
         headers.set("X-RateLimit-Remaining", &verdict.remaining.to_string())?;
         headers.set("X-RateLimit-Reset", &verdict.resets_at.to_string())?;
+        // draft-ietf-httpapi-ratelimit-headers-10: the same, as structured fields.
+        let Verdict { limit, window_seconds, remaining, retry_after, .. } = verdict;
+        headers.set("RateLimit-Policy", &format!("\"default\";q={limit};w={window_seconds}"))?;
+        headers.set("RateLimit", &format!("\"default\";r={remaining};t={retry_after}"))?;
     }
     Ok(response.with_headers(headers))
 }

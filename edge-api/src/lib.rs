@@ -43,8 +43,8 @@ async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<R
         Ok(question) => question,
         Err(error) => return http::failure(&error, limiter::peek(settings.rate_limit, &client, now)),
     };
-    let verdict = limiter::charge(settings.rate_limit, &client, now);
-    limiter::share(&env, &context, client, now);
+    let (scheme, limit) = (settings.rate_limiter, settings.rate_limit);
+    let verdict = limiter::charge(scheme, limit, &env, &context, client, now).await;
     if verdict.is_some_and(|verdict| !verdict.admitted) {
         return http::failure(&Error::RateLimited, verdict);
     }

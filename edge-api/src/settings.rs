@@ -11,6 +11,8 @@ use registry_core::{
 };
 use worker::Env;
 
+use crate::limiter::{OBJECT_BINDING, Scheme};
+
 /// Base Sepolia's public endpoint, the documented default.
 const DEFAULT_RPC_URL: &str = "https://sepolia.base.org";
 
@@ -25,6 +27,7 @@ pub(crate) struct Settings {
     pub(crate) registry: Address,
     pub(crate) multicall3: Address,
     pub(crate) rate_limit: Limit,
+    pub(crate) rate_limiter: Scheme,
     agent_ttl: u32,
     lineage_ttl: u32,
     kya_ttl: u32,
@@ -53,7 +56,8 @@ impl Settings {
                 Some(text) => address("MULTICALL3_ADDRESS", &text)?,
                 None => multicall::CANONICAL_ADDRESS,
             },
-            rate_limit: Limit { requests: number(env, "RATE_LIMIT_PER_MINUTE", 60)?, window_seconds: 60 },
+            rate_limit: rate_limit(env)?,
+            rate_limiter: rate_limiter(env)?,
             agent_ttl: number(env, "AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
             lineage_ttl: number(env, "LINEAGE_TTL_SECONDS", CacheScope::Lineage.default_seconds())?,
             kya_ttl: number(env, "KYA_TTL_SECONDS", CacheScope::Kya.default_seconds())?,
@@ -68,6 +72,22 @@ impl Settings {
             CacheScope::Lineage => self.lineage_ttl,
             CacheScope::Kya => self.kya_ttl,
         }
+    }
+}
+
+/// The limit alone, for the object that counts a client.
+pub(crate) fn rate_limit(env: &Env) -> Result<Limit, Error> {
+    Ok(Limit { requests: number(env, "RATE_LIMIT_PER_MINUTE", 60)?, window_seconds: 60 })
+}
+
+fn rate_limiter(env: &Env) -> Result<Scheme, Error> {
+    match variable(env, "RATE_LIMITER").as_deref() {
+        None | Some("kv") => Ok(Scheme::Kv),
+        Some("durable-object") if env.durable_object(OBJECT_BINDING).is_ok() => Ok(Scheme::DurableObject),
+        Some("durable-object") => Err(Error::Misconfigured(format!(
+            "RATE_LIMITER is durable-object, but the Worker has no binding {OBJECT_BINDING}"
+        ))),
+        Some(_) => Err(Error::Misconfigured("RATE_LIMITER must be kv or durable-object".to_owned())),
     }
 }
 

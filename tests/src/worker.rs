@@ -22,6 +22,10 @@ pub struct WorkerOptions {
     pub vars: Vec<(&'static str, String)>,
     /// Where cache and KV store are kept, for a later Worker to find; without this they end with the Worker.
     pub state: Option<PathBuf>,
+    /// wrangler's configuration, in place of the repository's.
+    pub config: Option<PathBuf>,
+    /// Where Workers announce themselves to others that bind to their objects; without this the Worker is alone.
+    pub registry: Option<PathBuf>,
     /// Where wrangler's output is kept.
     pub log: Option<PathBuf>,
 }
@@ -70,6 +74,7 @@ impl Worker {
         let mut spawn = Spawn::new("wrangler", repo::node_tool("wrangler")?);
         let scratch = spawn.scratch().to_owned();
         let state = options.state.clone().unwrap_or_else(|| scratch.join("state"));
+        let registry = options.registry.clone().unwrap_or_else(|| scratch.join("registry"));
         spawn = spawn
             .dir(repo::root())
             .args(["dev", "--ip", "127.0.0.1", "--inspector-port", "0"])
@@ -78,7 +83,10 @@ impl Worker {
             .env("CI", "true")
             .env("WRANGLER_SEND_METRICS", "false")
             .env("WRANGLER_LOG_PATH", scratch.join("logs"))
-            .env("WRANGLER_REGISTRY_PATH", scratch.join("registry"));
+            .env("WRANGLER_REGISTRY_PATH", registry);
+        if let Some(config) = &options.config {
+            spawn = spawn.arg("--config").arg(config);
+        }
         for (name, value) in &options.vars {
             spawn = spawn.args(["--var", &format!("{name}:{value}")]);
         }

@@ -1,0 +1,304 @@
+//! How instances that count the same client tell one another what they counted, through a store all of them read
+//! and write: when there is something to tell, what, and what to make of the answer.
+//!
+//! Every instance writes its own count under a name of its own and adds up those of the others. So no instance ever
+//! overwrites another's count, and a sum that misses the latest writes is too low, never too high: a client that
+//! keeps to its limit is never refused. In return the store may take a write only so often, and a client of few
+//! requests is not worth one: that is what [`Sharing`] is for.
+//!
+//! The host asks for an [`Errand`] after each request it admitted, and runs it behind the answer's back:
+//!
+//! 1. wait [`after_millis`](Errand::after_millis);
+//! 2. if the errand tells: write what [`Tally::tell`] returns, and call [`Tally::untold`] if that fails;
+//! 3. read the counts of the others, and hand their sum to [`Tally::learn`].
+//!
+//! Written before read: of two instances that do this at once, at least one sees the other.
+
+use super::Tally;
+
+/// How much sharing costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    /// A client of no more requests than this in the window is never written.
+    pub quiet: u32,
+    /// Of such a client the others' counts are read after every so many requests, at least 1: it may have been
+    /// busy with them.
+    pub listen_every: u32,
+    /// Milliseconds between two writes for a client by one instance.
+    pub pause_millis: u64,
+}
+
+/// What an instance is to do for a client when its answer is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errand {
+    /// The window it is about.
+    pub window: u64,
+    /// Whether the own count is to be written before the others' are read.
+    pub tells: bool,
+    /// Milliseconds to wait first.
+    pub after_millis: u64,
+}
+
+/// What an instance has told of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Telling {
+    /// The count last written.
+    told: u32,
+    /// Unix millisecond of that.
+    told_at: u64,
+    /// Until this unix millisecond an errand is on its way that will tell what is counted by then. One that has not
+    /// told anything by then was lost with its request.
+    under_way_until: u64,
+}
+
+impl Telling {
+    /// Nothing told, nothing under way; but the pause holds across windows.
+    pub(super) const fn in_a_new_window(self) -> Self {
+        Self { told: 0, told_at: self.told_at, under_way_until: 0 }
+    }
+}
+
+impl Tally {
+    /// What is to be done after a request that was admitted at `now` (unix milliseconds). Whatever is counted until
+    /// an errand tells is told with it, so that one at a time is enough.
+    pub fn errand(&mut self, sharing: &Sharing, now: u64) -> Option<Errand> {
+        if self.own <= sharing.quiet {
+            let listens = self.own > 0 && self.own.checked_rem(sharing.listen_every) == Some(0);
+            return listens.then_some(Errand { window: self.window, tells: false, after_millis: 0 });
+        }
+        let telling = &mut self.telling;
+        if self.own <= telling.told || now < telling.under_way_until {
+            return None;
+        }
+        let begins = now.max(telling.told_at.saturating_add(sharing.pause_millis));
+        telling.under_way_until = begins.saturating_add(sharing.pause_millis);
+        Some(Errand { window: self.window, tells: true, after_millis: begins - now })
+    }
+
+    /// The count to write at `now` (unix milliseconds) for that window; `None` when there is nothing new, the pause
+    /// is not over, or the window is.
+    pub fn tell(&mut self, sharing: &Sharing, window: u64, now: u64) -> Option<u32> {
+        let telling = &mut self.telling;
+        let early = now < telling.told_at.saturating_add(sharing.pause_millis);
+        if self.window != window || self.own <= telling.told || early {
+            return None;
+        }
+        *telling = Telling { told: self.own, told_at: now, under_way_until: 0 };
+        Some(self.own)
+    }
+
+    /// Takes [`tell`](Self::tell) back: the count did not reach the store. The next errand tells it.
+    pub fn untold(&mut self, window: u64) {
+        if self.window == window {
+            self.telling.told = 0;
+        }
+    }
+
+    /// Takes in the sum of what the other instances have written for that window.
+    pub fn learn(&mut self, window: u64, others: u32) {
+        if self.window == window {
+            // Counts only grow within a window: a lower sum is an older one.
+            self.others = self.others.max(others);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::window::Limit;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    const PER_MINUTE: Limit = Limit { requests: 60, window_seconds: 60 };
+    const SHARING: Sharing = Sharing { quiet: 14, listen_every: 5, pause_millis: 1_000 };
+    /// Where the tests' window begins, in unix milliseconds.
+    const START: u64 = 60_000;
+
+    fn admit(tally: &mut Tally, now: u64) -> Option<Errand> {
+        assert!(PER_MINUTE.charge(tally, now / 1_000).unwrap().admitted);
+        tally.errand(&SHARING, now)
+    }
+
+    #[test]
+    fn a_quiet_client_is_listened_for_now_and_then_and_never_told() {
+        let mut tally = Tally::default();
+        let listened: Vec<u32> = (1..=14)
+            .filter(|_| {
+                admit(&mut tally, START).is_some_and(|errand| !errand.tells && errand.after_millis == 0)
+            })
+            .collect();
+        assert_eq!(listened, [5, 10]);
+        assert!(admit(&mut tally, START).unwrap().tells, "the fifteenth is worth a write");
+    }
+
+    #[test]
+    fn what_is_counted_before_an_errand_tells_is_told_with_it() {
+        let mut tally = Tally::default();
+        for _ in 0..14 {
+            admit(&mut tally, START);
+        }
+        let errand = admit(&mut tally, START).unwrap();
+        assert_eq!(errand, Errand { window: 1, tells: true, after_millis: 0 });
+        assert_eq!(tally.tell(&SHARING, 1, START), Some(15));
+
+        let errand = admit(&mut tally, START + 300).unwrap();
+        assert_eq!(errand.after_millis, 700, "one write a second");
+        assert_eq!(admit(&mut tally, START + 900), None, "is told with the sixteenth");
+        assert_eq!(tally.tell(&SHARING, 1, START + 999), None);
+        assert_eq!(tally.tell(&SHARING, 1, START + 1_000), Some(17));
+        assert_eq!(tally.tell(&SHARING, 1, START + 9_000), None, "nothing new");
+    }
+
+    #[test]
+    fn an_errand_lost_with_its_request_is_made_up_for() {
+        let mut tally = Tally::default();
+        for _ in 0..15 {
+            admit(&mut tally, START);
+        }
+        assert_eq!(admit(&mut tally, START + 999), None);
+        assert!(admit(&mut tally, START + 1_000).is_some());
+    }
+
+    #[test]
+    fn a_failed_write_is_told_again_after_the_pause() {
+        let mut tally = Tally::default();
+        for _ in 0..15 {
+            admit(&mut tally, START);
+        }
+        assert_eq!(tally.tell(&SHARING, 1, START), Some(15));
+        tally.untold(1);
+        assert_eq!(tally.tell(&SHARING, 1, START + 500), None);
+        assert_eq!(tally.tell(&SHARING, 1, START + 1_000), Some(15));
+    }
+
+    #[test]
+    fn a_window_gone_by_is_neither_told_nor_learnt_of() {
+        let mut tally = Tally::default();
+        for _ in 0..15 {
+            admit(&mut tally, START);
+        }
+        admit(&mut tally, START + 60_000);
+        assert_eq!(tally.tell(&SHARING, 1, START + 60_000), None);
+        tally.learn(1, 60);
+        tally.untold(1);
+        assert_eq!(PER_MINUTE.peek(&tally, START / 1_000 + 60).unwrap().remaining, 59);
+    }
+
+    /// What happens next in the simulation below, to which instance.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    enum Event {
+        Request,
+        /// A telling errand writes; how long it then takes to read.
+        Write {
+            latency: u64,
+        },
+        Read,
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        /// Any number of instances, any interleaving of requests, writes and reads, writes that fail.
+        #[test]
+        fn sharing_loses_no_count_refuses_nobody_too_early_and_keeps_its_pace(
+            instances in 1usize..6,
+            requests in prop::collection::vec((any::<prop::sample::Index>(), 0u64..150), 1..390),
+            latencies in prop::collection::vec(0u64..400, 1..20),
+            failures in prop::collection::btree_set(0usize..60, 0..5),
+        ) {
+            let mut tallies = vec![Tally::default(); instances];
+            let mut store = BTreeMap::<usize, u32>::new();
+            let mut admitted = vec![0; instances];
+            let mut writes = vec![Vec::<(u64, u32)>::new(); instances];
+            let mut attempts = 0;
+            let mut latency = latencies.iter().copied().cycle();
+            // In the order of time; the counter tells apart what happens at once.
+            let mut events = BTreeSet::new();
+            let mut time = START;
+            for (place, (instance, gap)) in requests.iter().enumerate() {
+                time += gap;
+                events.insert((time, place, instance.index(instances), Event::Request));
+            }
+            let mut place = requests.len();
+
+            while let Some((now, _, instance, event)) = events.pop_first() {
+                let tally = &mut tallies[instance];
+                place += 1;
+                match event {
+                    Event::Request => {
+                        let total: u32 = admitted.iter().sum();
+                        if !PER_MINUTE.charge(tally, now / 1_000).unwrap().admitted {
+                            prop_assert!(total >= PER_MINUTE.requests, "refused after {total} in all");
+                            continue;
+                        }
+                        admitted[instance] += 1;
+                        let Some(errand) = tally.errand(&SHARING, now) else { continue };
+                        let then = now + errand.after_millis;
+                        let latency = latency.next().unwrap();
+                        let event = if errand.tells { Event::Write { latency } } else { Event::Read };
+                        events.insert((then, place, instance, event));
+                    }
+                    Event::Write { latency } => {
+                        if let Some(count) = tally.tell(&SHARING, 1, now) {
+                            attempts += 1;
+                            writes[instance].push((now, count));
+                            if failures.contains(&attempts) {
+                                tally.untold(1);
+                            } else {
+                                store.insert(instance, count);
+                            }
+                        }
+                        events.insert((now + latency, place, instance, Event::Read));
+                    }
+                    Event::Read => {
+                        let others = store.iter().filter(|(writer, _)| **writer != instance);
+                        tally.learn(1, others.map(|(_, count)| count).sum());
+                    }
+                }
+            }
+
+            let total: u32 = admitted.iter().sum();
+            let asked = u32::try_from(requests.len()).unwrap();
+            prop_assert!(total >= asked.min(PER_MINUTE.requests));
+            for (instance, tally) in tallies.iter().enumerate() {
+                prop_assert_eq!(tally.own(), admitted[instance]);
+                prop_assert!(tally.own() <= PER_MINUTE.requests);
+                for pair in writes[instance].windows(2) {
+                    prop_assert!(pair[1].0 - pair[0].0 >= SHARING.pause_millis, "{pair:?}");
+                    prop_assert!(pair[1].1 >= pair[0].1);
+                }
+                prop_assert!(writes[instance].iter().all(|(_, count)| *count > SHARING.quiet));
+                if failures.is_empty() && tally.own() > SHARING.quiet {
+                    prop_assert_eq!(store.get(&instance), Some(&tally.own()), "all is told in the end");
+                }
+            }
+        }
+
+        /// However a client goes about it, what it asked of one instance is known to the store a second later.
+        #[test]
+        fn a_busy_client_is_told_within_a_second(gaps in prop::collection::vec(0u64..2_000, 15..60)) {
+            let (mut tally, mut now, mut written) = (Tally::default(), START, 0);
+            let mut errands = Vec::<u64>::new();
+            let mut untold_since = None;
+            for gap in gaps {
+                let until = now + gap;
+                if until >= START + 60_000 {
+                    break;
+                }
+                for then in errands.extract_if(.., |then| *then <= until) {
+                    written = tally.tell(&SHARING, 1, then).unwrap_or(written);
+                    if written == tally.own() && let Some(since) = untold_since.take() {
+                        prop_assert!(then - since <= SHARING.pause_millis);
+                    }
+                }
+                prop_assert!(untold_since.is_none_or(|since| until - since <= SHARING.pause_millis));
+                now = until;
+                errands.extend(admit(&mut tally, now).filter(|errand| errand.tells).map(|errand| now + errand.after_millis));
+                if tally.own() > SHARING.quiet {
+                    untold_since.get_or_insert(now);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The limiter that costs no time: every instance counts exactly what reaches it, and tells the others through KV
+//! after the answer is sent.
+//!
+//! Each instance has a key of its own for a client and window, `window:client:instance`, with its count as metadata,
+//! and learns the others' with one `list` of the prefix. So no instance overwrites another's count, no two write one
+//! key (KV takes one write a second for each), and the read is not a `get`, which KV would answer from its cache for
+//! at least 30 seconds, "no such key" included.
+//!
+//! What it costs, per client and instance in a minute: nothing below 5 requests, a list at the 5th and the 10th, and
+//! from the 15th on a write and a list a second at most, as long as requests are admitted. Of the free plan's 1,000
+//! writes and 1,000 lists a day only busy clients use any; when they are used up, KV refuses, and each instance goes
+//! on with its own count.
+//!
+//! How exact it is: what an instance does not know yet it cannot count, so a client gets at most its limit from each
+//! instance, and less the longer it takes. Where the store is one place (`wrangler dev`) others know within a second
+//! of a busy client's request. In production KV promises less: what is written shows at once where it was written,
+//! as a rule, and elsewhere within a minute, which may be the whole window.
+
+use std::{cell::OnceCell, time::Duration};
+
+use registry_core::{
+    timestamp::Timestamp,
+    window::{
+        Limit, Verdict,
+        sharing::{Errand, Sharing},
+    },
+};
+use worker::{Context, Date, Delay, Env, KvError, KvStore, js_sys::Math};
+
+use super::tallies;
+
+/// The KV namespace's binding.
+const BINDING: &str = "RATE_COUNTERS";
+/// One write a second and key is what KV takes.
+const SHARING: Sharing = Sharing { quiet: 14, listen_every: 5, pause_millis: 1_000 };
+/// How long a count stays in KV: longer than its window, and KV's shortest is 60.
+const EXPIRATION_SECONDS: u64 = 120;
+
+thread_local! {
+    /// What tells this instance's keys from others'.
+    static INSTANCE: OnceCell<String> = const { OnceCell::new() };
+}
+
+/// Counts a request, and shares the count once the answer is sent. `None` where the limit is off.
+pub(super) fn charge(
+    limit: Limit,
+    env: &Env,
+    context: &Context,
+    client: String,
+    now: Timestamp,
+) -> Option<Verdict> {
+    let (verdict, errand) = tallies::change(limit, &client, now, |tally| {
+        let verdict = limit.charge(tally, now.seconds());
+        let admitted = verdict.is_some_and(|verdict| verdict.admitted);
+        (verdict, if admitted { tally.errand(&SHARING, now.as_millis()) } else { None })
+    });
+    if let Some(errand) = errand
+        && let Ok(store) = env.kv(BINDING)
+    {
+        context.wait_until(async move {
+            // Where KV fails nothing is learnt, and the instance's own count holds.
+            let _ = run(&store, &client, errand).await;
+        });
+    }
+    verdict
+}
+
+async fn run(store: &KvStore, client: &str, errand: Errand) -> Result<(), KvError> {
+    if errand.after_millis > 0 {
+        Delay::from(Duration::from_millis(errand.after_millis)).await;
+    }
+    let window = errand.window;
+    let prefix = format!("{window}:{client}:");
+    let own_key = INSTANCE.with(|instance| format!("{prefix}{}", instance.get_or_init(random_name)));
+    if errand.tells {
+        let now = Date::now().as_millis();
+        let told = tallies::change_known(client, |tally| tally.tell(&SHARING, window, now));
+        if let Some(count) = told.flatten() {
+            let write = store.put(&own_key, "")?.metadata(count)?.expiration_ttl(EXPIRATION_SECONDS);
+            if write.execute().await.is_err() {
+                tallies::change_known(client, |tally| tally.untold(window));
+            }
+        }
+    }
+    let counts = store.list().prefix(prefix).execute().await?.keys;
+    let others = counts
+        .iter()
+        .filter(|key| key.name != own_key)
+        .filter_map(|key| key.metadata.as_ref()?.as_u64())
+        .fold(0, u64::saturating_add);
+    tallies::change_known(client, |tally| tally.learn(window, u32::try_from(others).unwrap_or(u32::MAX)));
+    Ok(())
+}
+
+/// 53 random bits: enough that no two instances share a name.
+fn random_name() -> String {
+    format!("{:014x}", (Math::random() * 2f64.powi(53)) as u64)
+}

@@ -1,0 +1,97 @@
+//! The exact limiter: one Durable Object per client counts its requests, whichever instance they reach.
+//!
+//! An object runs in one place in the world and handles one request after the other, so that its count is the count.
+//! Every admitted request costs a call to that place: as a rule milliseconds from the same region, up to hundreds across
+//! the world. A refused one costs nothing once the instance has heard a refusal, because within a window counts
+//! only grow.
+//!
+//! The count is in the object's memory alone: nothing about a client is stored. The runtime takes the memory of an
+//! object that lies idle for some seconds, or is deployed anew; so each instance sends along what it knows, and the
+//! object goes on from there. Only a client that idles for so long, and then turns to an instance it has not been to
+//! within the minute, is counted anew. Storing would close that gap, for a write per request.
+//!
+//! Limiting must not take the API down: where the object fails, the instance goes on with what it knows, counts by
+//! itself, and says so in the log. It sets no time limit: the platform ends calls to objects that are gone or overloaded
+//! with an error, and a timer running beside a call makes workerd 1.20260426 stall under load.
+
+use std::cell::Cell;
+
+use registry_core::{
+    timestamp::Timestamp,
+    window::{Limit, Tally, Verdict},
+};
+use worker::{
+    Date,
+    DurableObject,
+    Env,
+    Method,
+    Request,
+    RequestInit,
+    Response,
+    Result,
+    State,
+    console_warn,
+    durable_object,
+    // What `durable_object` expands to names this crate.
+    wasm_bindgen,
+};
+
+use super::tallies;
+use crate::settings;
+
+/// The binding of the objects' class.
+pub(crate) const BINDING: &str = "CLIENT_LIMITS";
+
+/// Has the client's object count a request; `None` where the limit is off.
+pub(super) async fn charge(limit: Limit, env: &Env, client: &str, now: Timestamp) -> Option<Verdict> {
+    let known = tallies::peek(limit, client, now)?;
+    if !known.admitted {
+        return Some(known);
+    }
+    match ask(env, client, tallies::known(client)).await {
+        Ok(verdict) => {
+            tallies::change(limit, client, now, |tally| limit.adopt(tally, &verdict));
+            Some(verdict)
+        }
+        Err(error) => {
+            console_warn!("rate limit object failed: {error}");
+            tallies::change(limit, client, now, |tally| limit.charge(tally, now.seconds()))
+        }
+    }
+}
+
+async fn ask(env: &Env, client: &str, known: Tally) -> Result<Verdict> {
+    let object = env.durable_object(BINDING)?.get_by_name(client)?;
+    let mut init = RequestInit::new();
+    init.with_method(Method::Post).with_body(Some(serde_json::to_string(&known)?.into()));
+    // The object knows whom it counts and has one thing to do: the URL only has to be one.
+    let mut response = object.fetch_with_request(Request::new_with_init("https://limit/", &init)?).await?;
+    match response.status_code() {
+        200 => response.json().await,
+        status => Err(format!("status {status}").into()),
+    }
+}
+
+/// Counts one client's requests for all instances, by its own clock.
+#[durable_object(fetch)]
+pub struct ClientLimit {
+    env: Env,
+    tally: Cell<Tally>,
+}
+
+impl DurableObject for ClientLimit {
+    fn new(_state: State, env: Env) -> Self {
+        Self { env, tally: Cell::default() }
+    }
+
+    async fn fetch(&self, mut request: Request) -> Result<Response> {
+        let known = request.json().await?;
+        let limit = settings::rate_limit(&self.env).map_err(|error| error.to_string())?;
+        // Nothing is awaited between reading the tally and writing it.
+        let mut tally = self.tally.get();
+        let verdict = limit.charge_knowing(&mut tally, &known, Date::now().as_millis() / 1_000);
+        self.tally.set(tally);
+        let verdict = verdict.ok_or_else(|| "asked to count where there is no limit".to_owned())?;
+        Response::from_json(&verdict)
+    }
+}

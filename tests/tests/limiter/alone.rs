@@ -1,0 +1,159 @@
+//! One instance: sixty requests per client in each minute of the clock, with either limiter.
+
+use std::time::Duration;
+
+use e2e::anvil::wall_clock;
+use e2e::client::Client;
+use e2e::process::eventually;
+use e2e::proxy::Proxy;
+use e2e::stage::run;
+use e2e::worker::Worker;
+use tokio::sync::OnceCell;
+
+use super::{LIMIT, MINUTE, PATH, assert_refused, at_once, ip, limited, stage, with_time_left};
+
+/// Runs a test with both limiters, one Worker each; each test is a client of its own.
+async fn with_both(test: impl AsyncFn(Client)) {
+    static WORKERS: OnceCell<[Worker; 2]> = OnceCell::const_new();
+    let [kv, object] = WORKERS
+        .get_or_init(async || {
+            let (kv, object) = (limited("kv").await, limited("durable-object").await);
+            let (kv, object) = tokio::join!(Worker::start(kv), Worker::start(object));
+            [kv.unwrap(), object.unwrap()]
+        })
+        .await;
+    tokio::join!(test(kv.client()), test(object.client()));
+}
+
+async fn remaining(client: &Client, path: &str) -> u64 {
+    client.get(path).await.number("x-ratelimit-remaining")
+}
+
+/// With a Worker of its own, so that nobody else asks the chain meanwhile.
+async fn the_61st_request(limiter: &str) {
+    let proxy = Proxy::start(stage().await.chain.node.url()).await.unwrap();
+    let worker = Worker::start(limited(limiter).await.var("RPC_URL", proxy.url())).await.unwrap();
+    let client = worker.client().at(ip("192.0.2.1"));
+    with_time_left(20).await;
+    let mut reset = 0;
+    for request in 1..=LIMIT {
+        let answer = client.get(PATH).await;
+        answer.ok();
+        let left = LIMIT - request;
+        assert_eq!(answer.number("x-ratelimit-limit"), LIMIT);
+        assert_eq!(answer.number("x-ratelimit-remaining"), left);
+        assert_eq!(answer.header("ratelimit-policy"), "\"default\";q=60;w=60");
+        assert!(answer.header("ratelimit").starts_with(&format!("\"default\";r={left};t=")), "{answer:?}");
+        assert_eq!(answer.header("retry-after"), "", "only a refusal says when to come back");
+        reset = answer.number("x-ratelimit-reset");
+    }
+    let posts = proxy.posts();
+    let asked = wall_clock();
+    let refused = client.get("/api/v1/agent/1").await;
+    assert_refused(&refused, asked);
+    assert_eq!(refused.number("x-ratelimit-reset"), reset);
+    assert_refused(&client.get("/health").await, asked);
+    assert_eq!(client.send(reqwest::Method::HEAD, PATH).await.status, 429);
+    assert_eq!(proxy.posts(), posts, "a refusal asks the chain nothing");
+
+    eventually("the window's end", Duration::from_secs(MINUTE + 1), async || {
+        (wall_clock() >= reset).then_some(())
+    })
+    .await
+    .unwrap();
+    let next = client.get(PATH).await;
+    next.ok();
+    assert_eq!(next.number("x-ratelimit-remaining"), LIMIT - 1);
+    assert_eq!(next.number("x-ratelimit-reset"), reset + MINUTE);
+}
+
+#[test]
+fn the_61st_request_of_a_minute_is_refused_and_the_next_minute_is_new() {
+    run(async {
+        tokio::join!(the_61st_request("kv"), the_61st_request("durable-object"));
+    });
+}
+
+#[test]
+fn clients_are_apart_and_a_site_is_one() {
+    run(with_both(async |worker| {
+        with_time_left(20).await;
+        let first = worker.at(ip("192.0.2.10"));
+        for _ in 0..LIMIT {
+            first.get(PATH).await.ok();
+        }
+        let asked = wall_clock();
+        assert_refused(&first.get(PATH).await, asked);
+        assert_eq!(remaining(&worker.at(ip("192.0.2.11")), PATH).await, LIMIT - 1);
+
+        // 2001:db8:1:2::/64 is one site, 2001:db8:1:3::/64 another.
+        assert_eq!(remaining(&worker.at(ip("2001:db8:1:2::1")), PATH).await, LIMIT - 1);
+        assert_eq!(remaining(&worker.at(ip("2001:db8:1:2:ffff::9")), PATH).await, LIMIT - 2);
+        assert_eq!(remaining(&worker.at(ip("2001:db8:1:3::1")), PATH).await, LIMIT - 1);
+        // An IPv4 address written as IPv6 is the same client.
+        assert_eq!(remaining(&worker.at(ip("192.0.2.12")), PATH).await, LIMIT - 1);
+        assert_eq!(remaining(&worker.at(ip("::ffff:192.0.2.12")), PATH).await, LIMIT - 2);
+        // And no other header makes a client somebody else.
+        let forged = worker.at(ip("192.0.2.12")).with("x-forwarded-for", "198.51.100.7");
+        assert_eq!(remaining(&forged.with("x-real-ip", "198.51.100.7"), PATH).await, LIMIT - 3);
+    }));
+}
+
+#[test]
+fn of_200_requests_at_once_exactly_60_are_admitted() {
+    run(with_both(async |worker| {
+        let client = worker.at(ip("192.0.2.20"));
+        with_time_left(30).await;
+        let asked = wall_clock();
+        let mut remaining = Vec::new();
+        let mut refused = 0;
+        for answer in at_once(200, &[client]).await {
+            if answer.status == 200 {
+                remaining.push(answer.number("x-ratelimit-remaining"));
+            } else {
+                assert_refused(&answer, asked);
+                refused += 1;
+            }
+        }
+        remaining.sort_unstable();
+        assert_eq!(remaining, (0..LIMIT).collect::<Vec<_>>(), "each admitted request has a place of its own");
+        assert_eq!(refused, 140);
+    }));
+}
+
+#[test]
+fn bad_requests_are_free_and_answered_ones_are_not() {
+    run(with_both(async |worker| {
+        let client = worker.at(ip("192.0.2.30"));
+        with_time_left(20).await;
+        for path in ["/nowhere", "/api/v1/agents?page=0", "/api/v1/kya/0x"] {
+            assert_eq!(remaining(&client, path).await, LIMIT, "{path}");
+        }
+        let post = client.send(reqwest::Method::POST, PATH).await;
+        assert_eq!((post.status, post.number("x-ratelimit-remaining")), (405, LIMIT));
+        for (place, path) in (1..).zip([
+            "/health",
+            "/api/v1/agent/4000",
+            "/api/v1/agent/1",
+            "/api/v1/agent/1",
+            "/api/v1/agent/1/revenue",
+        ]) {
+            assert_eq!(remaining(&client, path).await, LIMIT - place, "{path}");
+        }
+        assert_eq!(remaining(&client, "/nowhere").await, LIMIT - 5, "and says how many are left");
+    }));
+}
+
+#[test]
+fn a_limit_of_zero_is_none() {
+    run(async {
+        let unlimited = limited("durable-object").await.var("RATE_LIMIT_PER_MINUTE", 0);
+        let unlimited = Worker::start(unlimited).await.unwrap();
+        let client = unlimited.client();
+        for _ in 0..LIMIT + 5 {
+            let answer = client.get(PATH).await;
+            answer.ok();
+            assert_eq!(answer.header("x-ratelimit-limit"), "");
+        }
+    });
+}

@@ -1,0 +1,98 @@
+//! The rate limit: sixty requests per client in each minute of the clock.
+//!
+//! One instance, with either limiter (`alone`):
+//!
+//! 1. The 61st request of a minute is refused, with the documented message; the headers count down to it.
+//! 2. The next minute begins with sixty again.
+//! 3. Two clients do not share a limit; one IPv6 site does.
+//! 4. Of 200 requests at once exactly 60 are admitted.
+//! 5. A refused request asks the chain nothing; a bad one is not charged, an unknown agent is.
+//! 6. A limit of 0 is none.
+//!
+//! Two instances and one KV store (`kv`):
+//!
+//! 7. Of 300 requests over both, few more than sixty pass; the figures are printed.
+//! 8. An instance a client turns to after using up its minute at another refuses it after a few requests.
+//! 9. A client of fewer than 15 requests is never written.
+//! 10. A store that fails costs no request its answer.
+//!
+//! Two instances and one Durable Object per client (`object`):
+//!
+//! 11. Of 300 requests over both exactly sixty pass.
+//! 12. An object that lost its count takes it up from the instance that asks.
+//! 13. Where the object can't be reached, each instance counts by itself.
+
+mod alone;
+mod kv;
+mod object;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use e2e::anvil::wall_clock;
+use e2e::client::{Answer, Client};
+use e2e::process::eventually;
+use e2e::stage::Stage;
+use e2e::worker::WorkerOptions;
+use tokio::sync::OnceCell;
+
+const LIMIT: u64 = 60;
+const MINUTE: u64 = 60;
+
+/// A path any Worker answers without the chain once it has been asked.
+const PATH: &str = "/api/v1/stats";
+
+/// The chain behind all Workers here.
+async fn stage() -> &'static Stage {
+    static STAGE: OnceCell<Stage> = OnceCell::const_new();
+    STAGE.get_or_init(async || Stage::showcase(|options| options).await.unwrap().0).await
+}
+
+/// A Worker with the documented limit, counted in one of the two ways.
+async fn limited(limiter: &str) -> WorkerOptions {
+    let stage = stage().await;
+    WorkerOptions::new(stage.proxy.url(), stage.chain.contracts.registry)
+        .var("RATE_LIMIT_PER_MINUTE", LIMIT)
+        .var("RATE_LIMITER", limiter)
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// Waits until at least `seconds` are left of the minute: what a test does then happens within one window.
+async fn with_time_left(seconds: u64) {
+    eventually("a minute with time left", Duration::from_secs(MINUTE), async || {
+        (MINUTE - wall_clock() % MINUTE > seconds).then_some(())
+    })
+    .await
+    .unwrap();
+}
+
+/// Sends as many requests at once, to the clients in turn.
+async fn at_once(requests: usize, clients: &[Client]) -> Vec<Answer> {
+    let tasks: Vec<_> = clients
+        .iter()
+        .cycle()
+        .take(requests)
+        .cloned()
+        .map(|client| tokio::spawn(async move { client.get(PATH).await }))
+        .collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.unwrap());
+    }
+    answers
+}
+
+/// `asked` is when the request was made, or a little before.
+fn assert_refused(answer: &Answer, asked: u64) {
+    assert_eq!(answer.error(429), "Rate limit exceeded. Try again in 1 minute.");
+    assert_eq!(answer.number("x-ratelimit-limit"), LIMIT);
+    assert_eq!(answer.number("x-ratelimit-remaining"), 0);
+    let (reset, retry) = (answer.number("x-ratelimit-reset"), answer.number("retry-after"));
+    assert_eq!(reset % MINUTE, 0, "windows are minutes of the clock");
+    assert!((1..=MINUTE).contains(&retry), "{retry}");
+    assert!((asked..=wall_clock()).contains(&(reset - retry)), "asked at {asked}: {reset} in {retry} s");
+    assert_eq!(answer.header("ratelimit"), format!("\"default\";r=0;t={retry}"));
+}
