@@ -1,6 +1,6 @@
-//! Every error the read API can answer with: whose fault it is, its status, its message, its body.
+//! Every error the read API can answer with: its status, its code, its message, its body.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 
 use serde::Serialize;
 
@@ -55,53 +55,121 @@ pub enum Error {
     Misconfigured(String),
 }
 
-/// Whose fault an [`Error`] is.
+/// What an [`Error`] is to a program that has to act on it. A closed set: messages may change, codes do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The request is wrong; the same request will fail again.
-    Caller,
-    /// The RPC endpoint or the contract failed; the same request may work later.
-    Chain,
+pub enum Code {
+    /// A parameter breaks its rule; the same request will fail again.
+    InvalidParameter,
+    /// The registry has no such agent.
+    AgentNotFound,
+    /// No such route.
+    NotFound,
+    /// The API only reads.
+    MethodNotAllowed,
+    /// Too many requests; `Retry-After` says when to come back.
+    RateLimited,
+    /// No RPC endpoint gave an answer; the same request may work soon.
+    RpcUnavailable,
+    /// The RPC endpoint answered, with an error or with nonsense.
+    RpcError,
+    /// There is no contract where one should be, or it answers what its interface does not define.
+    RegistryError,
+    /// The registry is too large for an answer over all of it.
+    TooLarge,
     /// The service is set up wrongly.
-    Operator,
+    Misconfigured,
+}
+
+impl Code {
+    /// All codes.
+    pub const ALL: [Self; 10] = [
+        Self::InvalidParameter,
+        Self::AgentNotFound,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::RateLimited,
+        Self::RpcUnavailable,
+        Self::RpcError,
+        Self::RegistryError,
+        Self::TooLarge,
+        Self::Misconfigured,
+    ];
+
+    /// The code as error bodies carry it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InvalidParameter => "INVALID_PARAMETER",
+            Self::AgentNotFound => "AGENT_NOT_FOUND",
+            Self::NotFound => "NOT_FOUND",
+            Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
+            Self::RateLimited => "RATE_LIMITED",
+            Self::RpcUnavailable => "RPC_UNAVAILABLE",
+            Self::RpcError => "RPC_ERROR",
+            Self::RegistryError => "REGISTRY_ERROR",
+            Self::TooLarge => "TOO_LARGE",
+            Self::Misconfigured => "MISCONFIGURED",
+        }
+    }
+
+    /// The HTTP status (`service.md` section 7).
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::InvalidParameter => 400,
+            Self::AgentNotFound | Self::NotFound => 404,
+            Self::MethodNotAllowed => 405,
+            Self::RateLimited => 429,
+            Self::RpcUnavailable
+            | Self::RpcError
+            | Self::RegistryError
+            | Self::TooLarge
+            | Self::Misconfigured => 500,
+        }
+    }
+}
+
+/// The body of an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ErrorBody {
+    /// What is wrong, in words that may change. Of a parameter: its name and its rule.
+    pub error: String,
+    /// What is wrong, to a program.
+    pub code: &'static str,
 }
 
 impl Error {
-    /// Whose fault it is.
-    pub const fn fault(&self) -> Fault {
+    /// What it is to a program.
+    pub const fn code(&self) -> Code {
         match self {
-            Self::InvalidParameter { .. }
-            | Self::AgentNotFound(_)
-            | Self::NotFound
-            | Self::MethodNotAllowed
-            | Self::RateLimited => Fault::Caller,
-            Self::Reverted { .. } | Self::UnknownStatus(_) | Self::TooManyAgents(_) | Self::Chain(_) => {
-                Fault::Chain
-            }
-            Self::Misconfigured(_) => Fault::Operator,
+            Self::InvalidParameter { .. } => Code::InvalidParameter,
+            Self::AgentNotFound(_) => Code::AgentNotFound,
+            Self::NotFound => Code::NotFound,
+            Self::MethodNotAllowed => Code::MethodNotAllowed,
+            Self::RateLimited => Code::RateLimited,
+            Self::Reverted { .. } | Self::UnknownStatus(_) => Code::RegistryError,
+            Self::TooManyAgents(_) => Code::TooLarge,
+            Self::Chain(error) => error.code(),
+            Self::Misconfigured(_) => Code::Misconfigured,
         }
     }
 
     /// The HTTP status (`service.md` section 7).
     pub const fn status(&self) -> u16 {
-        match self {
-            Self::InvalidParameter { .. } => 400,
-            Self::AgentNotFound(_) | Self::NotFound => 404,
-            Self::MethodNotAllowed => 405,
-            Self::RateLimited => 429,
-            _ => 500,
+        self.code().status()
+    }
+
+    /// Seconds after which the same request may work, for `Retry-After`, where the fault is an RPC endpoint's. What a
+    /// limited client has to wait is in its [`Verdict`](crate::window::Verdict).
+    pub const fn retry_after(&self) -> Option<u32> {
+        match self.code() {
+            Code::RpcUnavailable | Code::RpcError => Some(10),
+            _ => None,
         }
     }
 
-    /// The JSON body: `{"error": message}`.
+    /// The JSON body: `{"error": message, "code": code}`.
     pub fn body(&self) -> String {
-        /// The documented shape.
-        #[derive(Serialize)]
-        struct Body {
-            error: String,
-        }
-        let error = alloc::string::ToString::to_string(self);
-        serde_json::to_string(&Body { error })
-            .unwrap_or_else(|_| String::from(r#"{"error":"Internal error"}"#))
+        let body = ErrorBody { error: self.to_string(), code: self.code().name() };
+        // Two strings: serialization has nothing to fail on.
+        serde_json::to_string(&body).unwrap_or_default()
     }
 }

@@ -87,6 +87,9 @@ pub(crate) fn failure(error: &Error, verdict: Option<Verdict>) -> Result<Respons
     let headers = Headers::new();
     headers.set("Content-Type", "application/json")?;
     headers.set("Cache-Control", "no-store")?;
+    if let Some(seconds) = error.retry_after() {
+        headers.set("Retry-After", &seconds.to_string())?;
+    }
     match (error, verdict) {
         (Error::MethodNotAllowed, _) => headers.set("Allow", "GET, HEAD, OPTIONS")?,
         (Error::RateLimited, Some(verdict)) => {

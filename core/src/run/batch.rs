@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::{
     abi::IMulticall3,
+    error::Code,
     multicall::{self, Call},
     redact::Redactor,
     rpc::{self, ErrorObject, Request},
@@ -122,6 +123,18 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// What it is to a program.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Unreachable | Self::TimedOut { .. } | Self::Http(_) | Self::BlockUnavailable => {
+                Code::RpcUnavailable
+            }
+            Self::Malformed | Self::Node { .. } | Self::Stalled => Code::RpcError,
+            Self::NoContract(_) | Self::NoMulticall(_) | Self::BadReturn { .. } => Code::RegistryError,
+            Self::TooManyRounds | Self::TooManyCalls => Code::TooLarge,
+        }
+    }
+
     /// A node's error, made safe to show.
     pub(super) fn node(error: &ErrorObject) -> Self {
         Self::Node { code: error.code, message: scrub(&error.message) }
