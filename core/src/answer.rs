@@ -11,7 +11,6 @@ use alloc::{string::String, vec::Vec};
 
 use alloy_primitives::{Address, U256};
 use alloy_sol_types::SolCall;
-use serde::Serialize;
 
 use crate::{
     abi::{
@@ -24,7 +23,9 @@ use crate::{
     },
     agent::{Agent, AgentDetail, AgentId, AgentListItem, Status},
     compliance::{Compliance, ComplianceList, DEFAULT_GRACE_SECONDS},
+    document::{Document, Shape},
     error::Error,
+    health::Health,
     kya::Kya,
     lineage::{self, Member},
     page::{AgentPage, Page},
@@ -43,7 +44,7 @@ pub const MAX_AGENTS: u64 = 100_000;
 const AGENT_NOT_FOUND: &str = "Agent not found";
 const WALLET_NOT_REGISTERED: &str = "No agent registered for this wallet";
 
-/// A question to the registry. Its output is the JSON body of the answer, or the error to answer with.
+/// A question to the registry. Its output is the answer as a [`Document`], or the error to answer with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// What is asked.
@@ -56,26 +57,30 @@ pub struct Question {
     pub now: Timestamp,
 }
 
-/// A body, or the error to answer with; the outer error of a reading function is [`Need`].
+/// A value, or the error to answer with; the outer error of a reading function is [`Need`].
 type Answer<T> = Result<T, Error>;
 
 impl Query for Question {
-    type Output = Answer<String>;
+    type Output = Answer<Document>;
 
     fn resolve(&self, view: &View) -> Result<Self::Output, Need> {
         let registry = Registry { view, address: self.registry };
         Ok(match &self.endpoint {
-            Endpoint::Health => json(self.health(&registry)?),
-            Endpoint::Stats => json(self.stats(&registry)?),
-            Endpoint::DetailedStats => json(self.detailed_stats(&registry)?),
-            Endpoint::Agent(id) => json(self.agent(&registry, *id)?),
-            Endpoint::Agents { page, status: None } => json(agents(&registry, *page)?),
-            Endpoint::Agents { page, status: Some(status) } => json(agents_of(&registry, *page, *status)?),
-            Endpoint::Compliance => json(self.compliance(&registry)?),
-            Endpoint::Lineage(id) => json(lineage(&registry, *id)?),
-            Endpoint::Revenue { id, offset, limit } => json(revenue(&registry, *id, *offset, *limit)?),
-            Endpoint::RevenueAggregate => json(revenue_aggregate(&registry)?),
-            Endpoint::Kya(wallet) => json(self.kya(&registry, *wallet)?),
+            Endpoint::Health => self.document(self.health(&registry)?),
+            Endpoint::Stats => self.document(self.stats(&registry)?),
+            Endpoint::DetailedStats => self.document(self.detailed_stats(&registry)?),
+            Endpoint::Agent(id) => self.document(self.agent(&registry, *id)?),
+            Endpoint::Agents { page, status: None } => self.document(agents(&registry, *page)?),
+            Endpoint::Agents { page, status: Some(status) } => {
+                self.document(agents_of(&registry, *page, *status)?)
+            }
+            Endpoint::Compliance => self.document(self.compliance(&registry)?),
+            Endpoint::Lineage(id) => self.document(lineage(&registry, *id)?),
+            Endpoint::Revenue { id, offset, limit } => {
+                self.document(revenue(&registry, *id, *offset, *limit)?)
+            }
+            Endpoint::RevenueAggregate => self.document(revenue_aggregate(&registry)?),
+            Endpoint::Kya(wallet) => self.document(self.kya(&registry, *wallet)?),
         })
     }
 
@@ -107,10 +112,16 @@ macro_rules! known {
 }
 
 impl Question {
-    fn health(&self, registry: &Registry<'_>) -> Result<Answer<Health<'_>>, Need> {
+    fn document<T: Shape>(&self, answer: Answer<T>) -> Answer<Document> {
+        answer.map(|shape| {
+            let links = shape.total().and_then(|total| self.endpoint.links(total));
+            Document { links, ..Document::of(shape) }
+        })
+    }
+
+    fn health(&self, registry: &Registry<'_>) -> Result<Answer<Health>, Need> {
         known!(registry.total()?);
-        let registry = registry.address.to_checksum(None);
-        Ok(Ok(Health { status: "ok", registry, rpc: &self.chain }))
+        Ok(Ok(Health { status: "ok", registry: registry.address, rpc: self.chain.clone() }))
     }
 
     fn stats(&self, registry: &Registry<'_>) -> Result<Answer<Stats>, Need> {
@@ -147,7 +158,7 @@ impl Question {
         let agent = match record {
             Ok(record) => Some(known!(Agent::try_from(record))),
             Err(revert) if revert.message.as_deref() == Some(WALLET_NOT_REGISTERED) => None,
-            Err(revert) => return Ok(Err(reverted::<getAgentByWalletCall>(revert))),
+            Err(revert) => return Ok(Err(Error::reverted::<getAgentByWalletCall>(revert))),
         };
         Ok(Ok(Kya::of(wallet, agent, grace, self.now)))
     }
@@ -161,7 +172,7 @@ fn agents(registry: &Registry<'_>, page: Page) -> Result<Answer<AgentPage>, Need
     let (total, records) = (known!(total?), records?);
     let mut data = Vec::new();
     for record in ids.iter().zip(records).take_while(|(id, _)| **id <= total).map(|(_, record)| record) {
-        let agent = known!(Agent::try_from(known!(record.map_err(reverted::<getAgentCall>))));
+        let agent = known!(Agent::try_from(known!(record.map_err(Error::reverted::<getAgentCall>))));
         data.push(AgentListItem::from(&agent));
     }
     Ok(Ok(AgentPage::of(page, total, data)))
@@ -185,7 +196,7 @@ fn lineage(registry: &Registry<'_>, id: AgentId) -> Result<Answer<lineage::Linea
         let member = |(record, children): (Result<AgentRecord, Revert>, Result<Vec<U256>, Revert>)| {
             let Ok(record) = record else { return Ok(None) };
             let agent = Agent::try_from(record).map_err(Error::from)?;
-            Ok(Some(Member { agent, children: children.map_err(reverted::<getChildrenCall>)? }))
+            Ok(Some(Member { agent, children: children.map_err(Error::reverted::<getChildrenCall>)? }))
         };
         records.into_iter().zip(children).map(member).collect::<Answer<Vec<_>>>().map_err(Stop::Error)
     });
@@ -211,7 +222,7 @@ fn revenue(
     let reports = registry.call(&getRevenueHistoryCall { agentId: id.0 });
     // The history of an unknown agent may be empty instead of an error: the record tells them apart.
     known!(registry.agent(id)?);
-    let reports = known!(reports?.map_err(reverted::<getRevenueHistoryCall>));
+    let reports = known!(reports?.map_err(Error::reverted::<getRevenueHistoryCall>));
     Ok(Ok(RevenueHistory::of(&reports, offset, limit)))
 }
 
@@ -242,7 +253,7 @@ impl Registry<'_> {
     /// How many agents there are: ids count from 1.
     fn total(&self) -> Result<Answer<U256>, Need> {
         let next = self.call(&nextAgentIdCall {})?;
-        Ok(next.map(|next| next.saturating_sub(U256::from(1))).map_err(reverted::<nextAgentIdCall>))
+        Ok(next.map(|next| next.saturating_sub(U256::from(1))).map_err(Error::reverted::<nextAgentIdCall>))
     }
 
     /// The grace period in seconds; the documented one where the contract has no such function.
@@ -250,7 +261,7 @@ impl Registry<'_> {
         Ok(match self.call(&attestationGracePeriodCall {})? {
             Ok(seconds) => Ok(seconds),
             Err(Revert { message: None }) => Ok(U256::from(DEFAULT_GRACE_SECONDS)),
-            Err(revert) => Err(reverted::<attestationGracePeriodCall>(revert)),
+            Err(revert) => Err(Error::reverted::<attestationGracePeriodCall>(revert)),
         })
     }
 
@@ -260,7 +271,7 @@ impl Registry<'_> {
             Err(revert) if revert.message.as_deref() == Some(AGENT_NOT_FOUND) => {
                 Err(Error::AgentNotFound(id))
             }
-            Err(revert) => Err(reverted::<getAgentCall>(revert)),
+            Err(revert) => Err(Error::reverted::<getAgentCall>(revert)),
         })
     }
 
@@ -271,7 +282,7 @@ impl Registry<'_> {
             Err(revert) if revert.message.as_deref() == Some(AGENT_NOT_FOUND) => {
                 Err(Error::AgentNotFound(id))
             }
-            Err(revert) => Err(reverted::<getChildrenCall>(revert)),
+            Err(revert) => Err(Error::reverted::<getChildrenCall>(revert)),
         })
     }
 
@@ -281,7 +292,7 @@ impl Registry<'_> {
 
     fn agents(&self, ids: &[U256]) -> Result<Answer<Vec<Agent>>, Need> {
         let records = self.records(ids)?.into_iter();
-        Ok(records.map(|record| Ok(record.map_err(reverted::<getAgentCall>)?.try_into()?)).collect())
+        Ok(records.map(|record| Ok(record.map_err(Error::reverted::<getAgentCall>)?.try_into()?)).collect())
     }
 
     fn all_agents(&self) -> Result<Answer<Vec<Agent>>, Need> {
@@ -295,16 +306,8 @@ impl Registry<'_> {
         let histories: Result<Vec<_>, Revert> = histories.into_iter().collect();
         Ok(histories
             .map(|histories| histories.into_iter().flatten().collect())
-            .map_err(reverted::<getRevenueHistoryCall>))
+            .map_err(Error::reverted::<getRevenueHistoryCall>))
     }
-}
-
-/// The answer of `/health`, given only where the chain and the registry answered.
-#[derive(Serialize)]
-struct Health<'a> {
-    status: &'static str,
-    registry: String,
-    rpc: &'a str,
 }
 
 fn all_ids(total: U256) -> Answer<Vec<U256>> {
@@ -312,13 +315,4 @@ fn all_ids(total: U256) -> Answer<Vec<U256>> {
         Ok(total) if total <= MAX_AGENTS => Ok((1..=total).map(U256::from).collect()),
         _ => Err(Error::TooManyAgents(total)),
     }
-}
-
-fn reverted<C: SolCall>(revert: Revert) -> Error {
-    Error::Reverted { function: C::SIGNATURE, revert }
-}
-
-fn json<T: Serialize>(answer: Answer<T>) -> Answer<String> {
-    // Strings, numbers and maps with string keys: serialization has nothing to fail on.
-    answer.map(|value| serde_json::to_string(&value).unwrap_or_default())
 }

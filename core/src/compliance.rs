@@ -51,6 +51,12 @@ impl Compliance {
     }
 }
 
+/// The first second at which `agent`'s attestation is no longer current; `None` where that is beyond all clocks.
+pub fn lapses_at(agent: &Agent, grace_seconds: U256) -> Option<Timestamp> {
+    let grace = u64::try_from(grace_seconds).ok()?;
+    agent.last_attestation.seconds().checked_add(grace)?.checked_add(1).map(Timestamp::from_seconds)
+}
+
 /// An item of `/agents/compliance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -2,6 +2,7 @@
 
 use alloc::string::{String, ToString};
 
+use alloy_sol_types::SolCall;
 use serde::Serialize;
 
 use crate::{
@@ -137,6 +138,11 @@ pub struct ErrorBody {
 }
 
 impl Error {
+    /// A revert where the registry's interface has none.
+    pub(crate) fn reverted<C: SolCall>(revert: Revert) -> Self {
+        Self::Reverted { function: C::SIGNATURE, revert }
+    }
+
     /// What it is to a program.
     pub const fn code(&self) -> Code {
         match self {

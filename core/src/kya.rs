@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     agent::{Agent, AgentId, Status},
-    compliance::Compliance,
+    compliance::{Compliance, lapses_at},
     json,
     timestamp::Timestamp,
 };
@@ -30,6 +30,9 @@ pub struct Kya {
     pub agent: Option<KyaAgent>,
     /// When the verdict was given, by the host's clock.
     pub checked_at: Timestamp,
+    /// The first second at which the attestation is no longer current; `None` where no time changes the verdict.
+    #[serde(skip)]
+    pub valid_until: Option<Timestamp>,
 }
 
 /// The reduced agent record inside a [`Kya`].
@@ -56,12 +59,15 @@ impl Kya {
         let is_compliant = agent
             .as_ref()
             .is_some_and(|agent| Compliance::of(agent, U256::ZERO, grace_seconds, now).is_compliant());
+        let valid_until =
+            agent.as_ref().filter(|_| is_compliant).and_then(|agent| lapses_at(agent, grace_seconds));
         Self {
             wallet,
             is_registered: agent.is_some(),
             is_compliant,
             agent: agent.map(KyaAgent::from),
             checked_at: now,
+            valid_until,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! No I/O, no clock, no async, no global state; native and wasm32. A host parses a request with
 //! [`route`], puts the resulting [`answer::Question`] into a [`run::Run`], moves the run's bytes to an RPC
-//! endpoint and back, and sends the JSON that comes out. Errors say whose fault they are and carry their
+//! endpoint and back, and sends the [`document::Document`] that comes out. Errors say whose fault they are and carry their
 //! status and body ([`error`]); rate limits are arithmetic over counts the host keeps ([`window`]).
 
 #![cfg_attr(not(test), no_std)]
@@ -14,13 +14,16 @@ pub mod address;
 pub mod agent;
 pub mod answer;
 pub mod compliance;
+pub mod document;
 pub mod error;
 #[cfg(test)]
 mod fixture;
 pub mod forward;
+pub mod health;
 mod json;
 pub mod kya;
 pub mod lineage;
+mod links;
 pub mod multicall;
 pub mod page;
 pub mod redact;

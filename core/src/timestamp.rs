@@ -33,6 +33,11 @@ impl Timestamp {
     pub const fn seconds(self) -> u64 {
         self.seconds
     }
+
+    /// The first whole unix second that is not before this.
+    pub const fn seconds_rounded_up(self) -> u64 {
+        self.seconds.saturating_add((self.millis > 0) as u64)
+    }
 }
 
 impl fmt::Display for Timestamp {

@@ -11,6 +11,8 @@ use crate::{http::Content, settings::Settings};
 
 /// When an entry was made, in unix seconds. Only inside the cache; clients get `Age`.
 const MADE_AT: &str = "X-Made-At";
+/// For how many seconds from then on it may be given out.
+const KEEP_FOR: &str = "X-Keep-For";
 
 /// The key of an endpoint's answer. The chain and registry asked are part of it: answers from before a
 /// change of settings are never served after it.
@@ -19,17 +21,17 @@ pub(crate) fn key(origin: &str, settings: &Settings, endpoint: &Endpoint) -> Str
     format!("{origin}/{chain}/{}{}", settings.registry, endpoint.canonical())
 }
 
-/// The entry, where there is one younger than its time to live.
+/// The entry, where there is one that may still be given out and is younger than `time_to_live`.
 pub(crate) async fn find(key: &str, time_to_live: u32, now: Timestamp) -> Option<Content> {
     let response = Cache::default().get(key, false).await.ok()??;
-    let made_at: u64 = response.headers().get(MADE_AT).ok()??.parse().ok()?;
-    let age = now.seconds().saturating_sub(made_at);
-    if age >= u64::from(time_to_live) {
-        return None;
-    }
+    let number = |name| response.headers().get(name).ok()??.parse::<u64>().ok();
+    let age = now.seconds().saturating_sub(number(MADE_AT)?);
+    // The setting may be a shorter time than it was when the entry was made.
+    let keep_for = number(KEEP_FOR)?.min(time_to_live.into()).checked_sub(age).filter(|left| *left > 0)?;
     let etag = response.headers().get("ETag").ok()??;
+    let links = response.headers().get("Link").ok()?;
     let (_, body) = response.into_parts();
-    Some(Content { body, etag, time_to_live, age })
+    Some(Content { body, etag, links, keep_for, age: Some(age) })
 }
 
 /// Stores a fresh answer, after the client has it.
@@ -48,5 +50,6 @@ fn entry(content: &Content, now: Timestamp) -> worker::Result<Response> {
     };
     let headers = content.headers()?;
     headers.set(MADE_AT, &now.seconds().to_string())?;
+    headers.set(KEEP_FOR, &content.keep_for.to_string())?;
     Ok(Response::from_body(body)?.with_headers(headers))
 }

@@ -8,6 +8,7 @@ use futures_util::{
 };
 use registry_core::{
     answer::Question,
+    document::Document,
     error::Error,
     run::{Batch, Limits, Reply, Run, RunError, Step},
 };
@@ -16,11 +17,11 @@ use worker::{AbortController, AbortSignal, Delay, Fetch, Headers, Method, Reques
 use crate::settings::Settings;
 
 /// The question's answer, in as few round trips as it needs.
-pub(crate) async fn ask(question: Question, settings: &Settings) -> Result<String, Error> {
+pub(crate) async fn ask(question: Question, settings: &Settings) -> Result<Document, Error> {
     drive(question, settings).await.map_err(|error| error.redacted(&settings.redactor))?
 }
 
-async fn drive(question: Question, settings: &Settings) -> Result<Result<String, Error>, RunError> {
+async fn drive(question: Question, settings: &Settings) -> Result<Result<Document, Error>, RunError> {
     let mut run = Run::new(question, settings.multicall3, Limits::default());
     loop {
         match run.step()? {

@@ -1,8 +1,11 @@
 //! HTTP: the request's target, and responses with their headers. No header is decided anywhere else.
 
-use alloy_primitives::{hex, keccak256};
-use registry_core::{error::Error, window::Verdict};
+use registry_core::{document::Document, error::Error, timestamp::Timestamp, window::Verdict};
 use worker::{Headers, Request, Response, ResponseBody, Result};
+
+/// The headers of ours that a web page of another origin may read.
+const EXPOSED: &str = "Age, ETag, Link, RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-RateLimit-Limit, \
+    X-RateLimit-Remaining, X-RateLimit-Reset";
 
 /// Where a request goes, as text: a URL library would bring 160 KB of domain-name tables.
 pub(crate) struct Target {
@@ -27,33 +30,47 @@ impl Target {
 /// A good answer's body and what clients may do with it.
 pub(crate) struct Content {
     pub(crate) body: ResponseBody,
-    /// Empty for an answer that is never kept.
+    /// The entity tag; empty where there is nothing to compare.
     pub(crate) etag: String,
-    /// Seconds it may be kept from when it was made; 0 is not at all.
-    pub(crate) time_to_live: u32,
-    /// Seconds since it was made.
-    pub(crate) age: u64,
+    /// The `Link` header, for one page of a list.
+    pub(crate) links: Option<String>,
+    /// Seconds it may be kept from now on; 0 is not at all.
+    pub(crate) keep_for: u64,
+    /// Seconds since it was made; `None` where it was made for this request.
+    pub(crate) age: Option<u64>,
 }
 
 impl Content {
-    /// An answer just read from the chain.
-    pub(crate) fn fresh(body: String, time_to_live: u32) -> Self {
-        let etag = match keccak256(&body).get(..8) {
-            Some(digest) if time_to_live > 0 => format!("\"{}\"", hex::encode(digest)),
-            _ => String::new(),
-        };
-        Self { body: ResponseBody::Body(body.into_bytes()), etag, time_to_live, age: 0 }
+    /// An answer just read from the chain, which may be kept for `time_to_live` seconds if nothing in it ends sooner.
+    pub(crate) fn fresh(document: Document, time_to_live: u32, now: Timestamp) -> Self {
+        Self {
+            keep_for: document.keep_for(time_to_live, now).into(),
+            body: ResponseBody::Body(document.body.into_bytes()),
+            etag: document.etag,
+            links: document.links,
+            age: None,
+        }
+    }
+
+    /// `X-Cache`: whether it comes from the cache.
+    pub(crate) const fn cache(&self) -> &'static str {
+        if self.age.is_some() { "HIT" } else { "MISS" }
     }
 
     /// The headers that describe the content, whoever gets it.
     pub(crate) fn headers(&self) -> Result<Headers> {
         let headers = Headers::new();
         headers.set("Content-Type", "application/json")?;
-        if self.time_to_live == 0 {
-            headers.set("Cache-Control", "no-store")?;
-        } else {
-            headers.set("Cache-Control", &format!("public, max-age={}", self.time_to_live))?;
+        let control = match self.keep_for {
+            0 => "no-store".to_owned(),
+            seconds => format!("public, max-age={seconds}"),
+        };
+        headers.set("Cache-Control", &control)?;
+        if !self.etag.is_empty() {
             headers.set("ETag", &self.etag)?;
+        }
+        if let Some(links) = &self.links {
+            headers.set("Link", links)?;
         }
         Ok(headers)
     }
@@ -66,14 +83,16 @@ pub(crate) fn preflight() -> Result<Response> {
     headers.set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")?;
     headers.set("Access-Control-Allow-Headers", "*")?;
     headers.set("Access-Control-Max-Age", "86400")?;
+    headers.set("Allow", "GET, HEAD, OPTIONS")?;
     Ok(Response::empty()?.with_status(204).with_headers(headers))
 }
 
 /// 200 with the content, or 304 where the client has it already.
 pub(crate) fn success(request: &Request, content: Content, verdict: Option<Verdict>) -> Result<Response> {
     let headers = content.headers()?;
-    if content.time_to_live > 0 {
-        headers.set("Age", &content.age.to_string())?;
+    headers.set("X-Cache", content.cache())?;
+    if content.keep_for > 0 {
+        headers.set("Age", &content.age.unwrap_or_default().to_string())?;
     }
     let known = request.headers().get("If-None-Match")?.unwrap_or_default();
     if !content.etag.is_empty() && matches(&known, &content.etag) {
@@ -104,10 +123,7 @@ pub(crate) fn failure(error: &Error, verdict: Option<Verdict>) -> Result<Respons
 /// Adds what every answer carries: leave for any web page to read it, and the client's standing.
 fn finish(response: Response, headers: Headers, verdict: Option<Verdict>) -> Result<Response> {
     headers.set("Access-Control-Allow-Origin", "*")?;
-    headers.set(
-        "Access-Control-Expose-Headers",
-        "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, ETag, Age",
-    )?;
+    headers.set("Access-Control-Expose-Headers", EXPOSED)?;
     headers.set("X-Content-Type-Options", "nosniff")?;
     if let Some(verdict) = verdict {
         headers.set("X-RateLimit-Limit", &verdict.limit.to_string())?;

@@ -71,9 +71,9 @@ async fn answer(
     }
     let question =
         Question { endpoint, registry: settings.registry, chain: settings.public_rpc.clone(), now };
-    let body = chain::ask(question, settings).await?;
-    let content = Content::fresh(body, time_to_live);
-    if time_to_live > 0 {
+    let document = chain::ask(question, settings).await?;
+    let content = Content::fresh(document, time_to_live, now);
+    if content.keep_for > 0 {
         cache::store(key, &content, now, context);
     }
     Ok(content)

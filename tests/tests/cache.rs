@@ -6,14 +6,18 @@
 //! 4. Revenue histories and `/health` are never stored.
 //! 5. After its TTL an entry is read again.
 //! 6. A TTL of 0 stores nothing.
+//! 7. A KYA verdict is not given out past the moment at which time alone ends it.
 
 use std::time::{Duration, Instant};
 
 use alloy::primitives::U256;
+use e2e::anvil::wall_clock;
+use e2e::client::Answer;
 use e2e::fault::{Fault, Rule};
 use e2e::process::eventually;
 use e2e::seed::{self, Showcase};
 use e2e::stage::{Stage, run};
+use e2e::worker::{Worker, WorkerOptions};
 use registry_core::abi::IAgentRegistry;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
@@ -34,6 +38,13 @@ async fn posts(stage: &Stage, path: &str) -> usize {
     stage.proxy.reset();
     stage.client.get(path).await.ok();
     stage.proxy.posts()
+}
+
+/// The seconds in `Cache-Control`.
+fn max_age(answer: &Answer) -> u64 {
+    let control = answer.header("cache-control");
+    let seconds = control.strip_prefix("public, max-age=").and_then(|seconds| seconds.parse().ok());
+    seconds.unwrap_or_else(|| panic!("{control}"))
 }
 
 /// Asks `path` until the answer comes from the cache: it is stored behind the first answer's back.
@@ -66,12 +77,18 @@ fn a_second_call_reaches_no_rpc() {
             let second = stage.client.get(&path).await;
             assert_eq!(second.text, first.text, "{path}");
             assert_eq!(second.header("etag"), first.header("etag"), "{path}");
-            assert_eq!(second.header("cache-control"), first.header("cache-control"), "{path}");
-            eventually("older", Duration::from_secs(5), async || {
-                (stage.client.get(&path).await.number("age") > 0).then_some(())
+            assert_eq!((first.header("x-cache"), second.header("x-cache")), ("MISS", "HIT"), "{path}");
+            let older = eventually("older", Duration::from_secs(5), async || {
+                let answer = stage.client.get(&path).await;
+                (answer.number("age") > 0).then_some(answer)
             })
             .await
             .unwrap();
+            assert_eq!(
+                max_age(&older) + older.number("age"),
+                max_age(&first),
+                "{path}: what is left of its time"
+            );
         }
     });
 }
@@ -213,5 +230,49 @@ fn after_its_time_to_live_an_entry_is_read_again() {
             assert_eq!(posts(&stage, &kya).await, 1);
         }
         assert_eq!(stage.client.get(&kya).await.header("cache-control"), "no-store");
+    });
+}
+
+#[test]
+fn a_verdict_that_time_ends_is_not_given_out_past_its_end() {
+    run(async {
+        // On a chain of its own: the grace period is everybody's.
+        let (stage, _) = Stage::showcase(|options| options).await.unwrap();
+        let kya = format!("/api/v1/kya/{}", seed::wallet("kyoto").address());
+        let agent: U256 = U256::from(stage.client.get(&kya).await.ok()["agent"]["agentId"].as_u64().unwrap());
+        let registry = stage.chain.contracts.registry;
+        let record =
+            stage.chain.read(registry, IAgentRegistry::getAgentCall { agentId: agent }).await.unwrap();
+        let lapse = wall_clock() + 15;
+        let grace = U256::from(lapse - 1 - record.lastAttestation);
+        let call = IAgentRegistry::setAttestationGracePeriodCall { gracePeriodSeconds: grace };
+        stage.chain.send(stage.chain.owner(), call).await.unwrap();
+
+        // Another Worker: its cache is empty.
+        let worker =
+            Worker::start(WorkerOptions::new(stage.proxy.url(), registry).var("KYA_TTL_SECONDS", 60))
+                .await
+                .unwrap();
+        let client = worker.client();
+        let first = client.get(&kya).await;
+        assert_eq!(first.ok()["isCompliant"], true);
+        assert!(max_age(&first) <= lapse - wall_clock() + 1, "{}", max_age(&first));
+        let mut tags = vec![first.header("etag").to_owned()];
+        let lapsed = eventually("lapsed", Duration::from_secs(30), async || {
+            let asked = wall_clock();
+            let answer = client.get(&kya).await;
+            let compliant = answer.ok()["isCompliant"] == true;
+            assert!(
+                !compliant || asked < lapse,
+                "compliant at {asked}, and the grace period ended at {lapse}"
+            );
+            tags.push(answer.header("etag").to_owned());
+            (!compliant).then_some(answer)
+        })
+        .await
+        .unwrap();
+        assert_eq!(max_age(&lapsed), 60, "from then on the verdict stays");
+        tags.dedup();
+        assert_eq!(tags.len(), 2, "one tag for each verdict: {tags:?}");
     });
 }

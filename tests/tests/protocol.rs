@@ -5,7 +5,9 @@
 //! 3. `OPTIONS` answers a browser's preflight.
 //! 4. Answers carry their TTL; a client that has the current one gets 304.
 //! 5. Unknown routes are 404, each with the documented body.
+//! 6. Pages of a list link to the others, and the links lead through the whole list.
 
+use e2e::client::Answer;
 use e2e::seed::{self, Showcase};
 use e2e::stage::{Stage, run};
 use reqwest::Method;
@@ -32,7 +34,16 @@ fn every_answer_is_json_that_any_web_page_may_read() {
             assert_eq!(answer.header("content-type"), "application/json", "{path}");
             assert_eq!(answer.header("access-control-allow-origin"), "*", "{path}");
             let exposed = answer.header("access-control-expose-headers").to_lowercase();
-            for header in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "retry-after"] {
+            for header in [
+                "x-ratelimit-limit",
+                "x-ratelimit-remaining",
+                "x-ratelimit-reset",
+                "retry-after",
+                "x-cache",
+                "link",
+                "age",
+                "etag",
+            ] {
                 assert!(exposed.contains(header), "{path} does not expose {header}: {exposed}");
             }
             answer.json();
@@ -109,8 +120,8 @@ fn answers_carry_their_time_to_live() {
             (&kya, 60),
         ] {
             let answer = stage.client.get(path).await;
-            assert_eq!(answer.header("cache-control"), format!("public, max-age={seconds}"), "{path}");
-            assert!(answer.number("age") < seconds, "{path}");
+            let left = seconds - answer.number("age");
+            assert_eq!(answer.header("cache-control"), format!("public, max-age={left}"), "{path}");
         }
         for path in ["/health", "/api/v1/agent/1/revenue", "/nowhere", "/api/v1/agent/4000"] {
             assert_eq!(stage.client.get(path).await.header("cache-control"), "no-store", "{path}");
@@ -186,5 +197,42 @@ fn unknown_agents_are_not_found_by_their_id() {
                 );
             }
         }
+    });
+}
+
+/// The target of a `Link` header's relation.
+fn link(answer: &Answer, relation: &str) -> Option<String> {
+    let rel = format!("; rel=\"{relation}\"");
+    let found = answer.header("link").split(", ").find_map(|link| link.strip_suffix(&rel).map(str::to_owned));
+    found.map(|target| target.trim_matches(['<', '>']).to_owned())
+}
+
+#[test]
+fn the_next_links_lead_through_a_list_and_the_prev_links_back() {
+    run(async {
+        let (stage, showcase) = scene().await;
+        let revenue = format!("/api/v1/agent/{}/revenue?limit=2", showcase.id("atlas"));
+        for (first, count) in [("/api/v1/agents?limit=25", showcase.total), (&revenue, 4)] {
+            let (mut target, mut items, mut pages) = (first.to_owned(), Vec::new(), Vec::new());
+            loop {
+                let answer = stage.client.get(&target).await;
+                items.extend(answer.ok()["data"].as_array().unwrap().clone());
+                assert_eq!(link(&answer, "first").as_deref(), Some(first));
+                assert_eq!(link(&answer, "prev").as_ref(), pages.last(), "{target}");
+                pages.push(target);
+                match link(&answer, "next") {
+                    Some(next) => target = next,
+                    None => {
+                        assert_eq!(link(&answer, "last").as_ref(), pages.last());
+                        break;
+                    }
+                }
+            }
+            assert_eq!(items.len() as u64, count, "{first}");
+        }
+        // From the cache too.
+        let again = stage.client.get("/api/v1/agents?limit=25").await;
+        assert_eq!(link(&again, "next").as_deref(), Some("/api/v1/agents?page=2&limit=25"));
+        assert_eq!(stage.client.get("/api/v1/stats").await.header("link"), "");
     });
 }

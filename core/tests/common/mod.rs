@@ -146,7 +146,7 @@ impl Node {
             now: Timestamp::from_seconds(NOW),
         };
         let answer = run::drive(Run::new(question, CANONICAL_ADDRESS, limits), |batch| self.post(batch))?;
-        Ok(answer.map(|body| serde_json::from_str(&body).unwrap()))
+        Ok(answer.map(|document| serde_json::from_str(&document.body).unwrap()))
     }
 
     /// How many replies the last questions took.

@@ -50,8 +50,8 @@ fn ask(chain: &mut Chain, target: &str) -> Result<Value, Error> {
         now: Timestamp::from_seconds(chain.now),
     };
     let run = Run::new(question, CANONICAL_ADDRESS, Limits::default());
-    let body = run::drive(run, |batch| chain.post(batch)).unwrap()?;
-    Ok(serde_json::from_str(&body).unwrap())
+    let document = run::drive(run, |batch| chain.post(batch)).unwrap()?;
+    Ok(serde_json::from_str(&document.body).unwrap())
 }
 
 proptest! {

@@ -67,7 +67,7 @@ pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
     let mut run = Run::new(question, Address::ZERO, Limits::default());
     loop {
         match run.step() {
-            Ok(Step::Done(Ok(body))) => return body.len(),
+            Ok(Step::Done(Ok(document))) => return document.body.len() + document.etag.len(),
             Ok(Step::Done(Err(error))) => return error.status().into(),
             Ok(Step::Send(batch)) => {
                 let Some(body) = parts.next() else { return 0 };

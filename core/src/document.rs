@@ -1,0 +1,184 @@
+//! A good answer: its JSON body, and what a cache and a client need to know of it.
+
+use alloc::string::String;
+
+use alloy_primitives::{U256, hex, keccak256};
+use serde::Serialize;
+
+use crate::{
+    agent::AgentDetail,
+    compliance::{Compliance, ComplianceList},
+    health::Health,
+    kya::Kya,
+    lineage::LineageNode,
+    page::AgentPage,
+    revenue::{RevenueAggregate, RevenueHistory},
+    stats::{DetailedStats, Stats},
+    timestamp::Timestamp,
+};
+
+/// An answer of the read API, whole and ready to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// The JSON text.
+    pub body: String,
+    /// A strong entity tag (RFC 9110 section 8.8.3), quotes included: equal for answers that differ only in when they were
+    /// given, and in nothing that a reader would decide by.
+    pub etag: String,
+    /// The moment from which the verdict in it is no longer true, if time alone can make it so.
+    pub valid_until: Option<Timestamp>,
+    /// For one page of a list: the `Link` header (RFC 8288) to the others.
+    pub links: Option<String>,
+}
+
+impl Document {
+    /// The document that says `shape`.
+    pub(crate) fn of<T: Shape>(mut shape: T) -> Self {
+        let body = json(&shape);
+        let valid_until = shape.valid_until();
+        let etag = if shape.hold_still() { entity_tag(&json(&shape)) } else { entity_tag(&body) };
+        Self { body, etag, valid_until, links: None }
+    }
+
+    /// For how many seconds from `now` on the document may be kept, of at most `time_to_live`: never into the second in which
+    /// its verdict lapses.
+    pub fn keep_for(&self, time_to_live: u32, now: Timestamp) -> u32 {
+        let Some(valid_until) = self.valid_until else { return time_to_live };
+        let left = valid_until.seconds().saturating_sub(now.seconds_rounded_up());
+        time_to_live.min(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+}
+
+/// What an endpoint answers with, as a [`Document`] sees it.
+pub(crate) trait Shape: Serialize {
+    /// Sets whatever moves with the clock alone to the same value in every answer; false where there is nothing of the kind.
+    fn hold_still(&mut self) -> bool {
+        false
+    }
+
+    /// See [`Document::valid_until`].
+    fn valid_until(&self) -> Option<Timestamp> {
+        None
+    }
+
+    /// For one page of a list: how many items the list has.
+    fn total(&self) -> Option<U256> {
+        None
+    }
+}
+
+impl Shape for Health {}
+impl Shape for Stats {}
+impl Shape for DetailedStats {}
+impl Shape for LineageNode {}
+impl Shape for RevenueAggregate {}
+
+impl Shape for AgentPage {
+    fn total(&self) -> Option<U256> {
+        Some(self.total)
+    }
+}
+
+impl Shape for RevenueHistory {
+    fn total(&self) -> Option<U256> {
+        Some(U256::from(self.total))
+    }
+}
+
+impl Shape for Kya {
+    fn hold_still(&mut self) -> bool {
+        self.checked_at = Timestamp::default();
+        true
+    }
+
+    fn valid_until(&self) -> Option<Timestamp> {
+        self.valid_until
+    }
+}
+
+impl Shape for AgentDetail {
+    fn hold_still(&mut self) -> bool {
+        self.compliance.hold_still();
+        true
+    }
+}
+
+impl Shape for ComplianceList {
+    fn hold_still(&mut self) -> bool {
+        self.data.iter_mut().for_each(|item| item.compliance.hold_still());
+        true
+    }
+}
+
+impl Compliance {
+    /// The attestation's age moves; whether it is current, which follows from it, is what readers decide by.
+    const fn hold_still(&mut self) {
+        self.seconds_since_attestation = 0;
+    }
+}
+
+/// Strings, numbers and maps with string keys: serialization has nothing to fail on.
+fn json(shape: &impl Serialize) -> String {
+    serde_json::to_string(shape).unwrap_or_default()
+}
+
+/// A strong entity tag for this very text (RFC 9110 section 8.8.3), quotes included.
+pub fn entity_tag(text: &str) -> String {
+    const LENGTH: usize = 8;
+    let digest = keccak256(text);
+    let digest = digest.get(..LENGTH).map(hex::encode).unwrap_or_default();
+    ["\"", &digest, "\""].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{agent::Status, fixture::agent};
+    use alloy_primitives::Address;
+
+    const GRACE: u64 = 604_800;
+
+    fn kya(attested: u64, status: Status, now: u64) -> Document {
+        let mut agent = agent(1);
+        agent.status = status;
+        agent.last_attestation = Timestamp::from_seconds(attested);
+        Document::of(Kya::of(Address::ZERO, Some(agent), U256::from(GRACE), Timestamp::from_seconds(now)))
+    }
+
+    #[test]
+    fn the_tag_of_a_verdict_changes_with_the_verdict_and_not_with_the_clock() {
+        let first = kya(1_000, Status::Active, 1_500);
+        let later = kya(1_000, Status::Active, 1_501);
+        assert_ne!(first.body, later.body);
+        assert_eq!(first.etag, later.etag);
+        assert_ne!(first.etag, kya(1_000, Status::Suspended, 1_500).etag);
+        assert_ne!(first.etag, kya(1_000, Status::Active, 1_001 + GRACE).etag, "the grace period is over");
+        assert!(first.etag.starts_with('"') && first.etag.ends_with('"') && first.etag.len() == 18);
+    }
+
+    #[test]
+    fn a_compliant_verdict_ends_with_the_grace_period_and_the_others_last() {
+        let lapse = 1_001 + GRACE;
+        assert_eq!(kya(1_000, Status::Active, 1_500).valid_until, Some(Timestamp::from_seconds(lapse)));
+        let at = |now| kya(1_000, Status::Active, now).body.contains("\"isCompliant\":true");
+        assert!(at(lapse - 1) && !at(lapse), "it is the moment at which the verdict flips");
+        assert_eq!(kya(1_000, Status::Active, lapse).valid_until, None);
+        assert_eq!(kya(1_000, Status::Suspended, 1_500).valid_until, None);
+        assert_eq!(kya(u64::MAX, Status::Active, 1_500).valid_until, None);
+    }
+
+    #[test]
+    fn a_verdict_is_not_kept_beyond_its_end() {
+        let lapse = 1_001 + GRACE;
+        let kept = |now: Timestamp| kya(1_000, Status::Active, now.seconds()).keep_for(60, now);
+        assert_eq!(kept(Timestamp::from_seconds(lapse - 61)), 60);
+        assert_eq!(kept(Timestamp::from_seconds(lapse - 20)), 20);
+        assert_eq!(kept(Timestamp::from_millis((lapse - 20) * 1_000 + 1)), 19);
+        assert_eq!(kept(Timestamp::from_millis((lapse - 1) * 1_000 + 999)), 0);
+        assert_eq!(
+            kept(Timestamp::from_seconds(lapse)),
+            60,
+            "from then on it is another verdict, which stays"
+        );
+    }
+}
