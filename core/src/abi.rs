@@ -149,6 +149,7 @@ sol! {
         }
         function aggregate3(Call3[] calldata calls) external payable returns (Result[] memory returnData);
         function getLastBlockHash() external view returns (bytes32 blockHash);
-        function getBlockNumber() external view returns (uint256 blockNumber);
+        function getChainId() external view returns (uint256 chainid);
+        function getCurrentBlockTimestamp() external view returns (uint256 timestamp);
     }
 }

@@ -158,9 +158,12 @@ fn short_and_refused_batches_are_asked_again_for_what_is_missing() {
         let mut short = node(500);
         short.quirks.short_batches = Some(2);
         assert_eq!(short.ask_within(target, limits).unwrap(), expected, "{target}");
-        let mut single = node(500);
-        single.quirks.batch_limit = Some(1);
-        assert_eq!(single.ask_within(target, limits).unwrap(), expected, "{target}");
+        for refuses_by_id in [false, true] {
+            let mut single = node(500);
+            single.quirks.batch_limit = Some(1);
+            single.quirks.refuses_by_id = refuses_by_id;
+            assert_eq!(single.ask_within(target, limits).unwrap(), expected, "{target}");
+        }
     }
 }
 
@@ -227,6 +230,7 @@ proptest! {
         gas_for_calls in prop::option::of(2usize..40),
         batch_limit in prop::option::of(1usize..4),
         short_batches in prop::option::of(1usize..4),
+        refuses_by_id: bool,
         (no_eip1898, no_tag) in (any::<bool>(), any::<bool>()).prop_filter("a tag is what makes numbers safe", |(a, b)| !(*a && *b)),
         unknown_blocks in 0u32..3,
         busy in 0u32..2,
@@ -235,7 +239,8 @@ proptest! {
         let expected = node(150).ask(target).unwrap();
         let mut node = node(150);
         node.quirks = common::Quirks {
-            gas_for_calls, batch_limit, no_eip1898, unknown_blocks, short_batches, mines_within_batches: false, busy, no_tag,
+            gas_for_calls, batch_limit, no_eip1898, unknown_blocks, short_batches, busy, no_tag, refuses_by_id,
+            ..common::Quirks::default()
         };
         let limits = Limits { rounds: 5_000, ..Limits::default() };
         prop_assert_eq!(node.ask_within(target, limits).unwrap(), expected, "{}", target);

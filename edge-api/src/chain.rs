@@ -1,6 +1,7 @@
-//! The chain, over `fetch`: moves a run's batches to the RPC endpoint and back, within the time allowed.
+//! The chain, over `fetch`: moves a run's batches to the RPC endpoints it names and back, and tells it the time.
 
 use core::time::Duration;
+use std::cell::RefCell;
 
 use futures_util::{
     future::{Either, select},
@@ -10,11 +11,19 @@ use registry_core::{
     answer::Question,
     document::Document,
     error::Error,
-    run::{Batch, Limits, Reply, Run, RunError, Step},
+    rpc::endpoint::RpcEndpoint,
+    run::{Batch, Endpoints, Failure, Freshness, Limits, Reply, Run, RunError, Step},
 };
-use worker::{AbortController, AbortSignal, Delay, Fetch, Headers, Method, Request, RequestInit};
+use worker::{
+    AbortController, AbortSignal, Date, Delay, Fetch, Headers, Method, Request, RequestInit, RequestRedirect,
+};
 
 use crate::settings::Settings;
+
+thread_local! {
+    /// What this instance knows of its endpoints: which one answers, on which chain.
+    static ENDPOINTS: RefCell<Option<Endpoints>> = const { RefCell::new(None) };
+}
 
 /// The question's answer, in as few round trips as it needs.
 pub(crate) async fn ask(question: Question, settings: &Settings) -> Result<Document, Error> {
@@ -22,44 +31,76 @@ pub(crate) async fn ask(question: Question, settings: &Settings) -> Result<Docum
 }
 
 async fn drive(question: Question, settings: &Settings) -> Result<Result<Document, Error>, RunError> {
-    let mut run = Run::new(question, settings.multicall3, Limits::default());
+    let max_age_seconds = u64::from(settings.max_head_age_seconds);
+    let freshness = Freshness { now: question.now, max_age_seconds };
+    let limits = Limits {
+        timeout_ms: settings.rpc_timeout_seconds.saturating_mul(1_000),
+        deadline_ms: settings.rpc_deadline_seconds.saturating_mul(1_000),
+        freshness: (max_age_seconds > 0).then_some(freshness),
+        ..Limits::default()
+    };
+    let endpoints = ENDPOINTS.with_borrow_mut(|known| {
+        known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
+    });
+    let mut run = Run::new(question, settings.multicall3, limits).over(endpoints);
+    let began = Date::now().as_millis();
     loop {
+        let elapsed = Date::now().as_millis().saturating_sub(began);
+        run.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
         match run.step()? {
             Step::Done(answer) => return Ok(answer),
             Step::Send(batch) => {
-                let (status, body) = post(settings, &batch).await?;
-                run.feed(Reply { status, body: &body })?;
+                let fed = match post(&settings.rpc, &batch).await {
+                    Ok((status, body)) => run.feed(Reply { status, body: &body }),
+                    Err(failure) => run.fail(failure),
+                };
+                // At once: a client that goes away ends this request, and the next should not wait for a dead endpoint.
+                ENDPOINTS.with_borrow_mut(|known| known.as_mut().map(|known| known.learn(run.endpoints())));
+                fed?;
             }
         }
     }
 }
 
 /// One round trip.
-async fn post(settings: &Settings, batch: &Batch) -> Result<(u16, Vec<u8>), RunError> {
+async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<(u16, Vec<u8>), Failure> {
     if batch.delay_ms > 0 {
         Delay::from(Duration::from_millis(batch.delay_ms.into())).await;
     }
+    let endpoint = endpoints.get(batch.endpoint).ok_or(Failure::Unreachable)?;
     let controller = AbortController::default();
     let signal = controller.signal();
-    let exchange = exchange(&settings.rpc_url, &batch.body, &signal);
-    let time_out = Delay::from(Duration::from_secs(settings.rpc_timeout_seconds.into()));
+    let exchange = exchange(endpoint, &batch.body, &signal);
+    let time_out = Delay::from(Duration::from_millis(batch.timeout_ms.into()));
     pin_mut!(exchange, time_out);
     match select(exchange, time_out).await {
         // What `fetch` throws may quote the URL, so it is not passed on.
-        Either::Left((reply, _)) => reply.map_err(|_| RunError::Unreachable),
+        Either::Left((reply, _)) => reply.map_err(|_| Failure::Unreachable),
         Either::Right(_) => {
             controller.abort();
-            Err(RunError::TimedOut { seconds: settings.rpc_timeout_seconds })
+            Err(Failure::TimedOut)
         }
     }
 }
 
-async fn exchange(url: &str, body: &str, signal: &AbortSignal) -> worker::Result<(u16, Vec<u8>)> {
+async fn exchange(
+    endpoint: &RpcEndpoint,
+    body: &str,
+    signal: &AbortSignal,
+) -> worker::Result<(u16, Vec<u8>)> {
     let headers = Headers::new();
     headers.set("Content-Type", "application/json")?;
     headers.set("Accept", "application/json")?;
+    if let Some(authorization) = &endpoint.authorization {
+        headers.set("Authorization", authorization)?;
+    }
     let mut init = RequestInit::new();
-    init.with_method(Method::Post).with_headers(headers).with_body(Some(body.into()));
-    let mut response = Fetch::Request(Request::new_with_init(url, &init)?).send_with_signal(signal).await?;
+    init.with_method(Method::Post)
+        .with_headers(headers)
+        .with_body(Some(body.into()))
+        // A redirect would carry the key in the path somewhere else.
+        .with_redirect(RequestRedirect::Manual);
+    let request = Request::new_with_init(&endpoint.url, &init)?;
+    let mut response = Fetch::Request(request).send_with_signal(signal).await?;
     Ok((response.status_code(), response.bytes().await?))
 }

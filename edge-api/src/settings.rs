@@ -5,8 +5,9 @@ use registry_core::{
     address,
     error::Error,
     multicall,
-    redact::{Redactor, public_origin},
+    redact::Redactor,
     route::CacheScope,
+    rpc::endpoint::{RpcEndpoint, parse_list},
     window::Limit,
 };
 use worker::Env;
@@ -18,12 +19,20 @@ const DEFAULT_RPC_URL: &str = "https://sepolia.base.org";
 
 /// What the operator decided; the README's table of settings.
 pub(crate) struct Settings {
-    pub(crate) rpc_url: String,
-    /// Scheme and host of `rpc_url`: what clients may see of it.
+    /// At least one.
+    pub(crate) rpc: Vec<RpcEndpoint>,
+    /// Scheme and host of the first of them, whichever answers: what clients may see.
     pub(crate) public_rpc: String,
-    /// Strikes the rest of `rpc_url` out of nodes' messages.
+    /// Strikes the rest of all of them out of nodes' messages.
     pub(crate) redactor: Redactor,
+    /// For one batch at one endpoint.
     pub(crate) rpc_timeout_seconds: u32,
+    /// For all of a request's batches and endpoints.
+    pub(crate) rpc_deadline_seconds: u32,
+    /// 0 is any age.
+    pub(crate) max_head_age_seconds: u32,
+    /// The chain all endpoints have to be on; `None` is the first one's.
+    pub(crate) chain_id: Option<u64>,
     pub(crate) registry: Address,
     pub(crate) multicall3: Address,
     pub(crate) rate_limit: Limit,
@@ -36,10 +45,8 @@ pub(crate) struct Settings {
 impl Settings {
     /// Reads the environment. An error names the variable and the rule, and keeps its value to itself.
     pub(crate) fn from_env(env: &Env) -> Result<Self, Error> {
-        let rpc_url = variable(env, "RPC_URL").unwrap_or_else(|| DEFAULT_RPC_URL.to_owned());
-        if !rpc_url.starts_with("https://") && !rpc_url.starts_with("http://") {
-            return Err(Error::Misconfigured("RPC_URL must be an http:// or https:// URL".to_owned()));
-        }
+        let rpc = variable(env, "RPC_URL").unwrap_or_else(|| DEFAULT_RPC_URL.to_owned());
+        let rpc = parse_list(&rpc).map_err(|error| Error::Misconfigured(format!("RPC_URL {error}")))?;
         let registry = variable(env, "REGISTRY_ADDRESS").ok_or_else(|| {
             Error::Misconfigured(
                 "REGISTRY_ADDRESS is not set; it is the deployed registry's address".to_owned(),
@@ -47,10 +54,13 @@ impl Settings {
         })?;
         let multicall3 = variable(env, "MULTICALL3_ADDRESS");
         Ok(Self {
-            public_rpc: public_origin(&rpc_url),
-            redactor: Redactor::new([rpc_url.as_str()]),
-            rpc_url,
-            rpc_timeout_seconds: number(env, "RPC_TIMEOUT_SECONDS", 10)?,
+            public_rpc: rpc.first().map(RpcEndpoint::origin).unwrap_or_default(),
+            redactor: Redactor::new(rpc.iter().flat_map(RpcEndpoint::secrets)),
+            rpc,
+            rpc_timeout_seconds: seconds(env, "RPC_TIMEOUT_SECONDS", 4)?,
+            rpc_deadline_seconds: seconds(env, "RPC_DEADLINE_SECONDS", 15)?,
+            max_head_age_seconds: number(env, "MAX_HEAD_AGE_SECONDS", 0)?,
+            chain_id: chain_id(env)?,
             registry: address("REGISTRY_ADDRESS", &registry)?,
             multicall3: match multicall3 {
                 Some(text) => address("MULTICALL3_ADDRESS", &text)?,
@@ -101,6 +111,22 @@ fn variable(env: &Env, name: &str) -> Option<String> {
 fn number(env: &Env, name: &str, default: u32) -> Result<u32, Error> {
     let Some(text) = variable(env, name) else { return Ok(default) };
     text.parse().map_err(|_| Error::Misconfigured(format!("{name} must be a whole number of at least 0")))
+}
+
+/// A time to wait, which is at least one second and at most an hour.
+fn seconds(env: &Env, name: &str, default: u32) -> Result<u32, Error> {
+    match number(env, name, default)? {
+        seconds @ 1..=3_600 => Ok(seconds),
+        _ => Err(Error::Misconfigured(format!("{name} must be 1 to 3600 seconds"))),
+    }
+}
+
+fn chain_id(env: &Env) -> Result<Option<u64>, Error> {
+    let Some(text) = variable(env, "CHAIN_ID") else { return Ok(None) };
+    match text.parse() {
+        Ok(id) if id > 0 => Ok(Some(id)),
+        _ => Err(Error::Misconfigured("CHAIN_ID must be a whole number of at least 1".to_owned())),
+    }
 }
 
 fn address(name: &str, text: &str) -> Result<Address, Error> {

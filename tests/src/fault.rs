@@ -28,6 +28,10 @@ pub enum Fault {
     LoseAnswer,
     /// The node does what it was asked, and no answer comes.
     HangAfterwards,
+    /// The node does what it was asked; half of its answer comes, then the connection is closed.
+    HalfAnAnswer,
+    /// The answer to a batch is its first call's, bare.
+    OneObject,
     /// The answer comes this much later.
     Delay(Duration),
     /// The call gets this JSON-RPC error; the node is not asked.
@@ -48,6 +52,8 @@ pub enum Fault {
     },
     /// The call gets this result; the node is not asked.
     Result(Value),
+    /// The node's answer comes under an id that nobody gave.
+    WrongId,
     /// The node is behind: it knows no block above `head`, and its `latest` is that one.
     Stale {
         /// The number of the last block it knows.
@@ -79,15 +85,19 @@ impl Fault {
     /// Whether it takes the whole post or one call.
     pub fn reach(&self) -> Reach {
         match self {
-            Self::Error { .. } | Self::ErrorAfterwards { .. } | Self::Result(_) | Self::Stale { .. } => {
-                Reach::Call
-            }
+            Self::Error { .. }
+            | Self::ErrorAfterwards { .. }
+            | Self::Result(_)
+            | Self::WrongId
+            | Self::Stale { .. } => Reach::Call,
             Self::Status { .. }
             | Self::Garbage(_)
             | Self::Refuse
             | Self::Hang
             | Self::LoseAnswer
             | Self::HangAfterwards
+            | Self::HalfAnAnswer
+            | Self::OneObject
             | Self::Delay(_) => Reach::Post,
         }
     }
@@ -108,6 +118,11 @@ impl Fault {
                 Ok(error(*code, message, &Value::Null))
             }
             Self::Result(result) => Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": result})),
+            Self::WrongId => {
+                let mut answer = node.ask(call).await?;
+                answer["id"] = json!(777);
+                Ok(answer)
+            }
             Self::Stale { head } => match behind(call, *head, node).await? {
                 Behind::Ask(call) => {
                     let mut answer = node.ask(&call).await?;

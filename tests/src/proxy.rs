@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Bytes, Incoming};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -29,6 +30,8 @@ pub struct Post {
     pub body: Value,
     /// The method of each call in it, in order.
     pub methods: Vec<String>,
+    /// The `Authorization` header; empty without one.
+    pub authorization: String,
     /// When it arrived.
     pub at: Instant,
 }
@@ -180,12 +183,17 @@ impl Node {
     }
 }
 
-async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Closed> {
+/// An answer as it goes out; its body may break off.
+type Answer = Response<BoxBody<Bytes, Closed>>;
+
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, Closed> {
+    let authorization = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+    let authorization = authorization.unwrap_or_default().to_owned();
     let bytes = request.into_body().collect().await.map_err(|_| Closed)?.to_bytes();
     let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
     let calls = calls_of(&body);
     let methods = calls.iter().map(|call| call["method"].as_str().unwrap_or_default().to_owned()).collect();
-    lock(&shared.posts).push(Post { body: body.clone(), methods, at: Instant::now() });
+    lock(&shared.posts).push(Post { body: body.clone(), methods, authorization, at: Instant::now() });
 
     let faults: Vec<Option<Fault>> = {
         let mut rules = lock(&shared.rules);
@@ -214,6 +222,13 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
     shared.served.fetch_add(1, Ordering::SeqCst);
     match whole {
         Some(Fault::LoseAnswer) => Err(Closed),
+        Some(Fault::HalfAnAnswer) => break_off(answered?).await,
+        Some(Fault::OneObject) => {
+            let body = answered?.into_body().collect().await?.to_bytes();
+            let answers: Value = serde_json::from_slice(&body).map_err(|_| Closed)?;
+            let first = answers.get(0).unwrap_or(&answers);
+            Ok(respond(200, first.to_string().into()))
+        }
         Some(Fault::HangAfterwards) => {
             std::future::pending::<Infallible>().await;
             Err(Closed)
@@ -232,7 +247,7 @@ async fn forward(
     body: &Value,
     calls: &[Value],
     faults: &[Option<Fault>],
-) -> Result<Response<Full<Bytes>>, Closed> {
+) -> Result<Answer, Closed> {
     let single = |fault: &Option<Fault>| fault.as_ref().is_some_and(|fault| fault.reach() == Reach::Call);
     if !faults.iter().any(single) {
         let (status, bytes) = node.post(body).await?;
@@ -249,8 +264,18 @@ async fn forward(
     Ok(respond(200, answer.to_string().into()))
 }
 
-fn respond(status: u16, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
+/// The answer's length, and half of it.
+async fn break_off(answer: Answer) -> Result<Answer, Closed> {
+    let (mut parts, body) = answer.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let half = body.slice(..body.len() / 2);
+    parts.headers.insert(hyper::header::CONTENT_LENGTH, body.len().into());
+    let frames = futures_util::stream::iter([Ok(Frame::data(half)), Err(Closed)]);
+    Ok(Response::from_parts(parts, StreamBody::new(frames).boxed()))
+}
+
+fn respond(status: u16, body: Bytes) -> Answer {
+    let mut response = Response::new(Full::new(body).map_err(|never| match never {}).boxed());
     *response.status_mut() = StatusCode::from_u16(status).expect("a fault names a real status");
     response
         .headers_mut()

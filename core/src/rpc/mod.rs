@@ -5,6 +5,7 @@
 //! again. (`alloy-json-rpc` would do for the types, but it needs `std`.)
 
 pub mod classify;
+pub mod endpoint;
 pub mod revert;
 
 use alloc::{

@@ -1,4 +1,4 @@
-//! Batches: limits, chunks of calls, the bytes of a round trip, and what can end a run.
+//! Batches: limits, chunks of calls, and the bytes of a round trip.
 
 use alloc::{
     format,
@@ -7,16 +7,13 @@ use alloc::{
 };
 use core::iter;
 
-use alloy_primitives::{Address, B256, Bytes, hex};
-use alloy_sol_types::SolCall;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use alloy_primitives::Address;
 
+use super::tag::Tag;
 use crate::{
-    abi::IMulticall3,
-    error::Code,
     multicall::{self, Call},
-    redact::Redactor,
-    rpc::{self, ErrorObject, Request},
+    rpc::{self, Request},
+    timestamp::Timestamp,
 };
 
 /// How far a run may go.
@@ -32,10 +29,25 @@ pub struct Limits {
     pub bytes_per_chunk: usize,
     /// JSON-RPC requests in one batch.
     pub calls_per_batch: usize,
-    /// Batches that may bring nothing new.
+    /// Batches that may bring nothing new, beyond one for each endpoint but one.
     pub retries: u32,
     /// Times a node may not know the pinned block.
     pub repins: u32,
+    /// Milliseconds an endpoint has for a batch.
+    pub timeout_ms: u32,
+    /// Milliseconds for all batches and pauses together, by what the host says has [`passed`](super::Run::passed).
+    pub deadline_ms: u32,
+    /// How old an endpoint's newest block may be; `None` is any age.
+    pub freshness: Option<Freshness>,
+}
+
+/// How old an endpoint's newest block may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freshness {
+    /// The host's clock.
+    pub now: Timestamp,
+    /// Seconds between the block's timestamp and now.
+    pub max_age_seconds: u64,
 }
 
 impl Default for Limits {
@@ -48,17 +60,24 @@ impl Default for Limits {
             calls_per_batch: 50,
             retries: 2,
             repins: 4,
+            timeout_ms: 4_000,
+            deadline_ms: 15_000,
+            freshness: None,
         }
     }
 }
 
-/// Bytes to send to the RPC endpoint, as the body of a POST with `Content-Type: application/json`.
+/// Bytes to send to an RPC endpoint, as the body of a POST with `Content-Type: application/json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
+    /// Which endpoint: its place in the list, from 0.
+    pub endpoint: usize,
     /// One JSON-RPC request, or an array of them.
     pub body: String,
-    /// Milliseconds to wait before sending; 0 but after a round that brought nothing.
+    /// Milliseconds to wait before sending; 0 but after rounds that brought nothing.
     pub delay_ms: u32,
+    /// Milliseconds the whole answer may take from then on.
+    pub timeout_ms: u32,
 }
 
 /// What came back.
@@ -70,93 +89,13 @@ pub struct Reply<'a> {
     pub body: &'a [u8],
 }
 
-/// Why a question could not be answered. None of the messages carries an endpoint's URL or key.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunError {
-    /// The host could not reach the endpoint.
-    #[error("RPC endpoint unreachable")]
+/// What never came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// There was no connection, or it broke before the body's end.
     Unreachable,
-    /// The endpoint did not answer in the host's time.
-    #[error("RPC endpoint did not answer within {seconds} s")]
-    TimedOut {
-        /// How long the host waited.
-        seconds: u32,
-    },
-    /// The endpoint answered with this status and no JSON-RPC.
-    #[error("RPC endpoint answered HTTP {0}")]
-    Http(u16),
-    /// The endpoint answered something that is not what was asked for.
-    #[error("RPC endpoint gave a malformed answer")]
-    Malformed,
-    /// The node refused a call.
-    #[error("RPC endpoint error {code}: {message}")]
-    Node {
-        /// The JSON-RPC error code.
-        code: i64,
-        /// The node's message, without anything that looks like an address on the net or a key.
-        message: String,
-    },
-    /// There is no code at this address.
-    #[error("No contract at {0}")]
-    NoContract(Address),
-    /// Multicall3 is not at the configured address.
-    #[error("No Multicall3 at {0}; set MULTICALL3_ADDRESS to where it is on this chain")]
-    NoMulticall(Address),
-    /// The contract returned something else than its interface says.
-    #[error("Contract returned no valid answer to {function}")]
-    BadReturn {
-        /// The function's signature.
-        function: &'static str,
-    },
-    /// No node knew the block to read at.
-    #[error("RPC endpoint does not have the block it named")]
-    BlockUnavailable,
-    /// Nothing new came in, and nothing more could be asked.
-    #[error("RPC endpoint left calls unanswered")]
-    Stalled,
-    /// More batches than allowed.
-    #[error("Answer needs too many round trips")]
-    TooManyRounds,
-    /// More calls than allowed.
-    #[error("Answer needs too many contract calls")]
-    TooManyCalls,
-}
-
-impl RunError {
-    /// What it is to a program.
-    pub const fn code(&self) -> Code {
-        match self {
-            Self::Unreachable | Self::TimedOut { .. } | Self::Http(_) | Self::BlockUnavailable => {
-                Code::RpcUnavailable
-            }
-            Self::Malformed | Self::Node { .. } | Self::Stalled => Code::RpcError,
-            Self::NoContract(_) | Self::NoMulticall(_) | Self::BadReturn { .. } => Code::RegistryError,
-            Self::TooManyRounds | Self::TooManyCalls => Code::TooLarge,
-        }
-    }
-
-    /// A node's error, made safe to show.
-    pub(super) fn node(error: &ErrorObject) -> Self {
-        Self::Node { code: error.code, message: scrub(&error.message) }
-    }
-
-    /// The same without the secrets of the endpoint that was asked, however short and bare a node quotes them.
-    pub fn redacted(self, redactor: &Redactor) -> Self {
-        match self {
-            Self::Node { code, message } => Self::Node { code, message: redactor.clean(&message) },
-            other => other,
-        }
-    }
-}
-
-/// Leaves out words of a node's message that may be URLs or keys, and cuts the rest to 200 characters.
-fn scrub(message: &str) -> String {
-    let telling = |word: &&str| {
-        let key_like = word.len() >= 20 && word.bytes().any(|byte| byte.is_ascii_digit());
-        !word.contains(['/', '=']) && !key_like
-    };
-    let words: Vec<&str> = message.split_whitespace().filter(telling).collect();
-    words.join(" ").chars().take(200).collect()
+    /// The time was up.
+    TimedOut,
 }
 
 /// A call waiting for its answer, and how many calls may share its chunk.
@@ -186,14 +125,17 @@ pub(super) struct Flight {
     pub(super) chunks: Vec<Chunk>,
     /// The id of the header request, where there is one.
     pub(super) header: Option<u64>,
-    /// Each chunk's first call asks for the parent hash.
+    /// Each chunk begins with the calls of a [`Tag`].
     pub(super) tagged: bool,
+    /// The calls are pinned by block hash.
+    pub(super) by_hash: bool,
+    pub(super) timeout_ms: u32,
 }
 
 impl Flight {
-    pub(super) fn new(chunks: Vec<Vec<Pending>>, header: bool, tagged: bool) -> Self {
+    pub(super) fn new(chunks: Vec<Vec<Pending>>, header: bool) -> Self {
         let chunks: Vec<Chunk> = (1..).zip(chunks).map(|(id, calls)| Chunk { id, calls }).collect();
-        Self { chunks, header: header.then_some(0), tagged }
+        Self { chunks, header: header.then_some(0), tagged: false, by_hash: false, timeout_ms: 0 }
     }
 
     pub(super) fn ids(&self) -> Vec<u64> {
@@ -206,16 +148,14 @@ impl Flight {
 
     /// The batch's JSON: `block` is where the calls read, `header_block` which header is asked for.
     pub(super) fn body(&self, multicall3: Address, block: &str, header_block: &str) -> String {
-        let tag = Call { target: multicall3, data: IMulticall3::getLastBlockHashCall {}.abi_encode().into() };
+        let tag = if self.tagged { Tag::calls(multicall3).to_vec() } else { Vec::new() };
         let header = self.header.map(|id| Request {
             id,
             method: "eth_getBlockByNumber",
             params: format!("[{header_block},false]"),
         });
         let calls = self.chunks.iter().map(|chunk| {
-            let tag = self.tagged.then_some(&tag);
-            let data =
-                multicall::pack(tag.into_iter().chain(chunk.calls.iter().map(|pending| &pending.call)));
+            let data = multicall::pack(tag.iter().chain(chunk.calls.iter().map(|pending| &pending.call)));
             let params = format!(r#"[{{"to":"{multicall3:#x}","data":"{data}"}},{block}]"#);
             Request { id: chunk.id, method: "eth_call", params }
         });
@@ -253,34 +193,10 @@ pub(super) fn block_number(number: Option<u64>) -> String {
     number.map_or_else(|| r#""latest""#.to_string(), |number| format!(r#""{number:#x}""#))
 }
 
-/// The bytes of an `eth_call`'s result.
-pub(super) fn call_result(result: &str) -> Option<Bytes> {
-    let text: String = serde_json::from_str(result).ok()?;
-    hex::decode(text.strip_prefix("0x")?).ok().map(Bytes::from)
-}
-
-/// A JSON-RPC quantity.
-pub(super) fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let digits = text.strip_prefix("0x").ok_or_else(|| D::Error::custom("no 0x"))?;
-    u64::from_str_radix(digits, 16).map_err(D::Error::custom)
-}
-
-/// A 32-byte hash.
-pub(super) fn hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<B256, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn a_nodes_message_shows_neither_urls_nor_keys() {
-        let message = "project 0123456789abcdef0123456789abcdef at https://rpc.example/v2/k3y?token=k3y (token=k3y) is over its limit";
-        assert_eq!(scrub(message), "project at is over its limit");
-    }
 
     proptest! {
         #[test]

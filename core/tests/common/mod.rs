@@ -100,6 +100,8 @@ pub(crate) struct Quirks {
     pub(crate) gas_for_calls: Option<usize>,
     /// Requests a batch may hold.
     pub(crate) batch_limit: Option<usize>,
+    /// Refuses a larger batch under its first request's id, as geth does, and not as a whole.
+    pub(crate) refuses_by_id: bool,
     /// Does not take a block hash as parameter.
     pub(crate) no_eip1898: bool,
     /// How often a pinned block is "not found".
@@ -110,8 +112,20 @@ pub(crate) struct Quirks {
     pub(crate) mines_within_batches: bool,
     /// Replies that are HTTP 429 without JSON, before the good ones.
     pub(crate) busy: u32,
-    /// Multicall3 has no `getLastBlockHash()`.
+    /// Multicall3 has nothing but `aggregate3`.
     pub(crate) no_tag: bool,
+    /// Every record's creator is the [`signature`] of the block it was read in.
+    pub(crate) signs_records: bool,
+}
+
+/// The chain of a node that is on no other.
+pub(crate) const CHAIN_ID: u64 = 84_532;
+
+const SECONDS_PER_BLOCK: u64 = 2;
+
+/// An address that tells a chain and a block.
+pub(crate) fn signature(chain_id: u64, number: u64) -> Address {
+    Address::left_padding_from(&[chain_id.to_be_bytes(), number.to_be_bytes()].concat())
 }
 
 /// A node with one registry; its newest block's number grows as the quirks say.
@@ -120,13 +134,23 @@ pub(crate) struct Node {
     pub(crate) registry: Registry,
     pub(crate) quirks: Quirks,
     pub(crate) block: u64,
+    pub(crate) chain_id: u64,
+    /// Seconds since the newest block, by the host's clock.
+    pub(crate) head_age: u64,
     /// What was asked, reply by reply: methods and block parameters.
     pub(crate) log: Vec<Vec<(String, Value)>>,
 }
 
 impl Node {
     pub(crate) fn new(registry: Registry) -> Self {
-        Self { registry, quirks: Quirks::default(), block: 100, log: Vec::new() }
+        Self {
+            registry,
+            quirks: Quirks::default(),
+            block: 100,
+            chain_id: CHAIN_ID,
+            head_age: 0,
+            log: Vec::new(),
+        }
     }
 
     /// Asks `target`, as a host would.
@@ -166,11 +190,12 @@ impl Node {
             requests.iter().map(|r| (r["method"].as_str().unwrap().into(), r["params"][1].clone())).collect(),
         );
         if self.quirks.batch_limit.is_some_and(|limit| requests.len() > limit) {
-            return (
-                200,
-                br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch too large"}}"#
-                    .to_vec(),
-            );
+            let error = json!({"code": -32600, "message": "batch too large"});
+            let refusal = match self.quirks.refuses_by_id {
+                true => json!([{"jsonrpc": "2.0", "id": requests[0]["id"], "error": error}]),
+                false => json!({"jsonrpc": "2.0", "id": null, "error": error}),
+            };
+            return (200, refusal.to_string().into_bytes());
         }
         let mut answers: Vec<Value> = requests.iter().map(|request| self.answer(request)).collect();
         if let Some(kept) = self.quirks.short_batches {
@@ -184,7 +209,11 @@ impl Node {
         self.block += u64::from(self.quirks.mines_within_batches);
         let outcome = match request["method"].as_str().unwrap() {
             "eth_getBlockByNumber" => self.number(&request["params"][0]).map(|number| {
-                json!({"number": format!("{number:#x}"), "hash": hash(number).to_string(), "parentHash": hash(number - 1).to_string()})
+                json!({
+                    "number": format!("{number:#x}"),
+                    "hash": self.hash(number).to_string(),
+                    "parentHash": self.hash(number - 1).to_string(),
+                })
             }),
             "eth_call" => self.number(&request["params"][1]).and_then(|number| {
                 let data = hex::decode(request["params"][0]["data"].as_str().unwrap()).unwrap();
@@ -212,10 +241,36 @@ impl Node {
             return Err(json!({"code": -32000, "message": "header not found"}));
         }
         match block["blockHash"].as_str() {
-            Some(text) => (1..=self.block).rev().find(|number| hash(*number).to_string() == text),
+            Some(text) => (1..=self.block).rev().find(|number| self.hash(*number).to_string() == text),
             None => u64::from_str_radix(&block.as_str().unwrap()[2..], 16).ok(),
         }
         .ok_or(json!({"code": -32000, "message": "header not found"}))
+    }
+
+    /// What Multicall3 tells of the block itself.
+    fn tell(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Vec<u8>> {
+        match IMulticall3Calls::abi_decode(data) {
+            Ok(IMulticall3Calls::getLastBlockHash(_)) => Ok(self.hash(number - 1).abi_encode()),
+            Ok(IMulticall3Calls::getChainId(_)) => Ok(U256::from(self.chain_id).abi_encode()),
+            Ok(IMulticall3Calls::getCurrentBlockTimestamp(_)) => {
+                let age = self.head_age + (self.block - number) * SECONDS_PER_BLOCK;
+                Ok(U256::from(NOW - age).abi_encode())
+            }
+            _ => Err(Vec::new()),
+        }
+    }
+
+    /// The registry with the chain and the block in every record, as its creator.
+    fn signed(&self, number: u64) -> Registry {
+        let mut registry = self.registry.clone();
+        for agent in &mut registry.agents {
+            agent.creator = signature(self.chain_id, number);
+        }
+        registry
+    }
+
+    fn hash(&self, number: u64) -> B256 {
+        hash(self.chain_id, number)
     }
 
     fn aggregate(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
@@ -226,15 +281,17 @@ impl Node {
         if self.quirks.gas_for_calls.is_some_and(|limit| registry_calls > limit) {
             return Err(json!({"code": -32000, "message": "out of gas"}));
         }
+        let signed = self.quirks.signs_records.then(|| self.signed(number));
+        let registry = signed.as_ref().unwrap_or(&self.registry);
         let results: Vec<IMulticall3::Result> =
-            aggregate.calls.iter().map(|call| self.execute(call, number)).collect();
+            aggregate.calls.iter().map(|call| self.execute(call, number, registry)).collect();
         Ok(IMulticall3::aggregate3Call::abi_encode_returns(&results))
     }
 
-    fn execute(&self, call: &IMulticall3::Call3, number: u64) -> IMulticall3::Result {
+    fn execute(&self, call: &IMulticall3::Call3, number: u64, registry: &Registry) -> IMulticall3::Result {
         let outcome = match (call.target, self.quirks.no_tag) {
-            (REGISTRY, _) => self.registry.call(&call.callData),
-            (CANONICAL_ADDRESS, false) => Ok(hash(number - 1).abi_encode()),
+            (REGISTRY, _) => registry.call(&call.callData),
+            (CANONICAL_ADDRESS, false) => self.tell(&call.callData, number),
             (CANONICAL_ADDRESS, true) => Err(Vec::new()),
             // No code there.
             _ => Ok(Vec::new()),
@@ -246,12 +303,11 @@ impl Node {
     }
 }
 
-/// Every block has one.
-pub(crate) fn hash(number: u64) -> B256 {
-    keccak256(number.to_be_bytes())
+/// The block parameter that pins a call to a block of the usual chain by its hash.
+pub(crate) fn pinned(number: u64) -> Value {
+    json!({"blockHash": hash(CHAIN_ID, number).to_string()})
 }
 
-/// The block parameter that pins a call to a block by its hash.
-pub(crate) fn pinned(number: u64) -> Value {
-    json!({"blockHash": hash(number).to_string()})
+fn hash(chain_id: u64, number: u64) -> B256 {
+    keccak256([chain_id.to_be_bytes(), number.to_be_bytes()].concat())
 }

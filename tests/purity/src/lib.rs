@@ -15,7 +15,8 @@ use alloy_primitives::Address;
 use registry_core::answer::Question;
 use registry_core::forward::{Rules, SignedRequest, domain};
 use registry_core::route::Endpoint;
-use registry_core::run::{Limits, Reply, Run, Step};
+use registry_core::rpc::endpoint::parse_list;
+use registry_core::run::{Endpoints, Failure, Limits, Reply, Run, Step};
 use registry_core::timestamp::Timestamp;
 use registry_core::window::{Limit, Tally};
 
@@ -46,8 +47,8 @@ fn input(length: usize) -> Vec<u8> {
     INPUT.iter().take(length).map(|byte| byte.load(Ordering::Relaxed)).collect()
 }
 
-/// Answers a question of the read API. The input is a request target and the node's replies, a zero byte after each.
-/// Gives the body's length, or the error's status, or 0 when the replies do not answer it.
+/// Answers a question of the read API. The input is a request target and the replies of the nodes asked, a zero byte after
+/// each; an empty one never came. Gives the body's length, or the error's status, or 0 when the replies do not answer it.
 #[unsafe(no_mangle)]
 pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
     let input = input(length);
@@ -64,15 +65,23 @@ pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
         chain: canonical,
         now: Timestamp::from_millis(now_millis),
     };
-    let mut run = Run::new(question, Address::ZERO, Limits::default());
+    // No request target is a list of endpoints; the linker cannot know.
+    let endpoints = parse_list(target).map_or(1, |list| list.len());
+    let mut run = Run::new(question, Address::ZERO, Limits::default())
+        .over(Endpoints::new(endpoints, Some(now_millis)));
     loop {
+        run.passed(endpoints as u32);
         match run.step() {
             Ok(Step::Done(Ok(document))) => return document.body.len() + document.etag.len(),
             Ok(Step::Done(Err(error))) => return error.status().into(),
             Ok(Step::Send(batch)) => {
                 let Some(body) = parts.next() else { return 0 };
                 let status = if batch.body.is_empty() { 500 } else { 200 };
-                if run.feed(Reply { status, body }).is_err() {
+                let fed = match body {
+                    [] => run.fail(Failure::TimedOut),
+                    body => run.feed(Reply { status, body }),
+                };
+                if fed.is_err() {
                     return 0;
                 }
             }

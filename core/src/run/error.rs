@@ -1,0 +1,166 @@
+//! What can end a run, in words that are safe to show.
+
+use alloc::{boxed::Box, string::String, vec::Vec};
+
+use alloy_primitives::Address;
+
+use crate::{error::Code, redact::Redactor, rpc::ErrorObject};
+
+/// Why a question could not be answered. None of the messages carries an endpoint's URL or key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// The host could not reach the endpoint, or the connection broke.
+    #[error("RPC endpoint unreachable")]
+    Unreachable,
+    /// The endpoint did not answer in the time allowed.
+    #[error("RPC endpoint did not answer within {seconds} s")]
+    TimedOut {
+        /// How long the host waited, rounded up.
+        seconds: u32,
+    },
+    /// The endpoint answered with this status and no JSON-RPC.
+    #[error("RPC endpoint answered HTTP {0}")]
+    Http(u16),
+    /// The endpoint answered something that is not what was asked for.
+    #[error("RPC endpoint gave a malformed answer")]
+    Malformed,
+    /// The node refused a call.
+    #[error("RPC endpoint error {code}: {message}")]
+    Node {
+        /// The JSON-RPC error code.
+        code: i64,
+        /// The node's message, without anything that looks like an address on the net or a key.
+        message: String,
+    },
+    /// The endpoint is on another chain than it has to be.
+    #[error("RPC endpoint is on chain {found}, not {expected}")]
+    WrongChain {
+        /// The chain id it told.
+        found: u64,
+        /// The chain id of the other endpoints, or of the settings.
+        expected: u64,
+    },
+    /// The endpoint has fallen behind.
+    #[error("RPC endpoint's newest block is {seconds} s old")]
+    StaleHead {
+        /// By the host's clock.
+        seconds: u64,
+    },
+    /// None of several endpoints gave an answer.
+    #[error("No RPC endpoint answered ({tried} of {count} tried). Number {position}: {error}")]
+    Unanswered {
+        /// Endpoints that were tried.
+        tried: usize,
+        /// Endpoints that there are.
+        count: usize,
+        /// The place in the operator's list, from 1, of the endpoint whose trouble tells most.
+        position: usize,
+        /// That trouble: the last one that will not pass by itself, or else the last.
+        error: Box<RunError>,
+    },
+    /// There is no code at this address.
+    #[error("No contract at {0}")]
+    NoContract(Address),
+    /// Multicall3 is not at the configured address.
+    #[error("No Multicall3 at {0}; set MULTICALL3_ADDRESS to where it is on this chain")]
+    NoMulticall(Address),
+    /// What is at Multicall3's address can't tell what has to be checked.
+    #[error("Multicall3 gave no answer to {function}")]
+    MulticallLacks {
+        /// The function's signature.
+        function: &'static str,
+    },
+    /// The contract returned something else than its interface says.
+    #[error("Contract returned no valid answer to {function}")]
+    BadReturn {
+        /// The function's signature.
+        function: &'static str,
+    },
+    /// No node knew the block to read at.
+    #[error("RPC endpoint does not have the block it named")]
+    BlockUnavailable,
+    /// Nothing new came in, and nothing more could be asked.
+    #[error("RPC endpoint left calls unanswered")]
+    Stalled,
+    /// The endpoints answered, but together too slowly.
+    #[error("Answer was not complete within {seconds} s")]
+    OutOfTime {
+        /// The deadline, rounded up.
+        seconds: u32,
+    },
+    /// More batches than allowed.
+    #[error("Answer needs too many round trips")]
+    TooManyRounds,
+    /// More calls than allowed.
+    #[error("Answer needs too many contract calls")]
+    TooManyCalls,
+}
+
+impl RunError {
+    /// What it is to a program.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Unreachable
+            | Self::TimedOut { .. }
+            | Self::Http(_)
+            | Self::StaleHead { .. }
+            | Self::BlockUnavailable
+            | Self::OutOfTime { .. } => Code::RpcUnavailable,
+            Self::Malformed | Self::Node { .. } | Self::WrongChain { .. } | Self::Stalled => Code::RpcError,
+            Self::NoContract(_)
+            | Self::NoMulticall(_)
+            | Self::MulticallLacks { .. }
+            | Self::BadReturn { .. } => Code::RegistryError,
+            Self::TooManyRounds | Self::TooManyCalls => Code::TooLarge,
+            Self::Unanswered { error, .. } => error.code(),
+        }
+    }
+
+    /// A node's error, made safe to show.
+    pub(super) fn node(error: &ErrorObject) -> Self {
+        Self::Node { code: error.code, message: scrub(&error.message) }
+    }
+
+    /// The same without the secrets of the endpoints that were asked, however short and bare a node quotes them.
+    pub fn redacted(self, redactor: &Redactor) -> Self {
+        match self {
+            Self::Node { code, message } => Self::Node { code, message: redactor.clean(&message) },
+            Self::Unanswered { tried, count, position, error } => {
+                Self::Unanswered { tried, count, position, error: Box::new(error.redacted(redactor)) }
+            }
+            other => other,
+        }
+    }
+}
+
+/// Leaves out words of a node's message that may be URLs or keys, and cuts the rest to 200 characters.
+fn scrub(message: &str) -> String {
+    let telling = |word: &&str| {
+        let key_like = word.len() >= 20 && word.bytes().any(|byte| byte.is_ascii_digit());
+        !word.contains(['/', '=']) && !key_like
+    };
+    let words: Vec<&str> = message.split_whitespace().filter(telling).collect();
+    words.join(" ").chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nodes_message_shows_neither_urls_nor_keys() {
+        let message = "project 0123456789abcdef0123456789abcdef at https://rpc.example/v2/k3y?token=k3y (token=k3y) is over its limit";
+        assert_eq!(scrub(message), "project at is over its limit");
+    }
+
+    #[test]
+    fn of_several_endpoints_the_message_names_one_and_hides_its_key() {
+        let error = Box::new(RunError::Node { code: 1, message: "k3yk3y is over its quota".into() });
+        let error = RunError::Unanswered { tried: 2, count: 3, position: 2, error }
+            .redacted(&Redactor::new(["https://a.example", "https://b.example/k3yk3y"]));
+        assert_eq!(
+            alloc::string::ToString::to_string(&error),
+            "No RPC endpoint answered (2 of 3 tried). Number 2: RPC endpoint error 1: *** is over its quota"
+        );
+    }
+}

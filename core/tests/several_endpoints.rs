@@ -1,0 +1,520 @@
+//! How a run uses several RPC endpoints, against nodes that misbehave in the ways of [`common::Trouble`], with a clock
+//! that only the test moves.
+//!
+//! 1. An endpoint in trouble is left at once for the next one, which is kept by later runs.
+//! 2. A trouble that lasts rules the endpoint out; one that passes gives it another chance, after a pause.
+//! 3. All endpoints have to be on the chain of the settings, or of the first one.
+//! 4. A head older than allowed is a trouble like any other.
+//! 5. When nobody answers, the error says how many were tried, and what ailed one of them.
+//! 6. Whatever the endpoints do: a run ends within its limits and its deadline, and what it reads is of one block.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
+
+mod common;
+
+use std::collections::{BTreeSet, VecDeque};
+
+use alloy_primitives::Address;
+use common::{CHAIN_ID, NOW, Node, REGISTRY, Registry, signature};
+use proptest::prelude::*;
+use registry_core::{
+    answer::Question,
+    document::Document,
+    error::Error,
+    multicall::CANONICAL_ADDRESS,
+    route::Endpoint,
+    run::{Batch, Endpoints, Failure, Freshness, Limits, Reply, Run, RunError, Step},
+    timestamp::Timestamp,
+};
+use serde_json::Value;
+
+const ONE_ROUND: &str = "/api/v1/agents?limit=100";
+const TWO_ROUNDS: &str = "/api/v1/agents/compliance";
+
+/// What becomes of one post.
+#[derive(Clone, Debug)]
+enum Trouble {
+    /// It is answered, after so many milliseconds.
+    Slow(u32),
+    Unreachable,
+    Hangs,
+    /// An HTTP status with a page.
+    Status(u16),
+    /// Status 200, and a page.
+    Html,
+    /// The beginning of the right answer.
+    HalfABody,
+    /// The right answer to a request nobody made.
+    WrongId,
+    /// Of a batch's answers, the first alone and without its array.
+    OneObject,
+    /// One error object for the whole batch.
+    Error(i64, &'static str),
+}
+
+/// An endpoint: a node, and what becomes of the posts to it, one after another; after that all is well.
+#[derive(Clone)]
+struct Upstream {
+    node: Node,
+    troubles: VecDeque<Trouble>,
+    posts: u32,
+}
+
+impl std::fmt::Debug for Upstream {
+    /// All but the registry, which is the same everywhere.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Node { quirks, block, chain_id, head_age, .. } = &self.node;
+        write!(f, "{{chain {chain_id}, block {block}, {head_age} s old, {quirks:?}, {:?}}}", self.troubles)
+    }
+}
+
+impl Upstream {
+    fn good() -> Self {
+        let mut node = Node::new(Registry::with_agents(12));
+        node.quirks.signs_records = true;
+        Self { node, troubles: VecDeque::new(), posts: 0 }
+    }
+
+    fn in_trouble(trouble: Trouble) -> Self {
+        Self { troubles: vec![trouble; 100].into(), ..Self::good() }
+    }
+
+    fn on_chain(chain_id: u64) -> Self {
+        let mut upstream = Self::good();
+        upstream.node.chain_id = chain_id;
+        upstream
+    }
+
+    /// The reply, and how many milliseconds it took: no more than it may.
+    fn post(&mut self, batch: &Batch) -> (Result<(u16, Vec<u8>), Failure>, u32) {
+        self.posts += 1;
+        match self.reply(batch) {
+            (_, took) if took >= batch.timeout_ms => (Err(Failure::TimedOut), batch.timeout_ms),
+            in_time => in_time,
+        }
+    }
+
+    fn reply(&mut self, batch: &Batch) -> (Result<(u16, Vec<u8>), Failure>, u32) {
+        let trouble = self.troubles.pop_front().unwrap_or(Trouble::Slow(10));
+        let ok = |body: Vec<u8>| (Ok((200, body)), 10);
+        match trouble {
+            Trouble::Slow(time) => (Ok(self.node.post(batch)), time),
+            Trouble::Unreachable => (Err(Failure::Unreachable), 1),
+            Trouble::Hangs => (Err(Failure::TimedOut), u32::MAX),
+            Trouble::Status(status) => (Ok((status, b"<html>sorry</html>".to_vec())), 10),
+            Trouble::Html => ok(b"<html>welcome</html>".to_vec()),
+            Trouble::HalfABody => {
+                let (_, body) = self.node.post(batch);
+                ok(body[..body.len() / 2].to_vec())
+            }
+            Trouble::WrongId => {
+                let text = String::from_utf8(self.node.post(batch).1).unwrap();
+                ok(text.replace("\"id\":", "\"id\":77").into_bytes())
+            }
+            Trouble::OneObject => {
+                let (_, body) = self.node.post(batch);
+                match serde_json::from_slice::<Vec<Value>>(&body) {
+                    Ok(answers) => ok(answers[0].to_string().into_bytes()),
+                    Err(_) => ok(body),
+                }
+            }
+            Trouble::Error(code, message) => {
+                let error = serde_json::json!({"id": null, "error": {"code": code, "message": message}});
+                ok(error.to_string().into_bytes())
+            }
+        }
+    }
+}
+
+/// A host with several endpoints and a clock.
+#[derive(Clone)]
+struct Host {
+    upstreams: Vec<Upstream>,
+    known: Endpoints,
+    limits: Limits,
+    /// Milliseconds the last question took.
+    took: u32,
+}
+
+impl Host {
+    fn new(upstreams: impl IntoIterator<Item = Upstream>) -> Self {
+        let upstreams: Vec<Upstream> = upstreams.into_iter().collect();
+        let known = Endpoints::new(upstreams.len(), None);
+        Self { upstreams, known, limits: Limits::default(), took: 0 }
+    }
+
+    fn ask(&mut self, target: &str) -> Result<Value, RunError> {
+        let question = Question {
+            endpoint: Endpoint::parse(target).unwrap(),
+            registry: REGISTRY,
+            chain: "http://node".into(),
+            now: Timestamp::from_seconds(NOW),
+        };
+        let mut run = Run::new(question, CANONICAL_ADDRESS, self.limits).over(self.known.clone());
+        self.took = 0;
+        loop {
+            run.passed(self.took);
+            let fed = match run.step()? {
+                Step::Send(batch) => {
+                    let (reply, took) = self.upstreams[batch.endpoint].post(&batch);
+                    self.took += batch.delay_ms + took;
+                    match reply {
+                        Ok((status, body)) => run.feed(Reply { status, body: &body }),
+                        Err(failure) => run.fail(failure),
+                    }
+                }
+                Step::Done(answer) => return Ok(read(answer)),
+            };
+            self.known.learn(run.endpoints());
+            fed?;
+        }
+    }
+
+    /// Posts to each endpoint since the last time.
+    fn posts(&mut self) -> Vec<u32> {
+        self.upstreams.iter_mut().map(|upstream| std::mem::take(&mut upstream.posts)).collect()
+    }
+}
+
+fn read(answer: Result<Document, Error>) -> Value {
+    serde_json::from_str(&answer.unwrap().body).unwrap()
+}
+
+/// The blocks that the records in an answer were read in.
+fn blocks(answer: &Value) -> BTreeSet<String> {
+    let items = answer["data"].as_array().unwrap();
+    items.iter().map(|item| item["creator"].as_str().unwrap().to_owned()).collect()
+}
+
+fn of_block(chain_id: u64, number: u64) -> BTreeSet<String> {
+    BTreeSet::from([signature(chain_id, number).to_checksum(None)])
+}
+
+fn chain_of(blocks: &BTreeSet<String>) -> u64 {
+    let signature: Address = blocks.first().unwrap().parse().unwrap();
+    u64::from_be_bytes(signature[4..12].try_into().unwrap())
+}
+
+/// Troubles that end one endpoint's answer, and the message that tells of each.
+fn troubles() -> [(Trouble, &'static str); 12] {
+    [
+        (Trouble::Unreachable, "RPC endpoint unreachable"),
+        (Trouble::Hangs, "RPC endpoint did not answer within "),
+        (Trouble::Slow(4_000), "RPC endpoint did not answer within "),
+        (Trouble::Status(429), "RPC endpoint answered HTTP 429"),
+        (Trouble::Status(503), "RPC endpoint answered HTTP 503"),
+        (Trouble::Status(403), "RPC endpoint answered HTTP 403"),
+        (Trouble::Status(308), "RPC endpoint answered HTTP 308"),
+        (Trouble::Html, "RPC endpoint gave a malformed answer"),
+        (Trouble::HalfABody, "RPC endpoint gave a malformed answer"),
+        (Trouble::WrongId, "RPC endpoint gave a malformed answer"),
+        (Trouble::Error(-32005, "daily request count exceeded"), "daily request count exceeded"),
+        (Trouble::Error(-32601, "the method does not exist"), "the method does not exist"),
+    ]
+}
+
+#[test]
+fn an_endpoint_in_trouble_is_left_at_once_and_the_next_is_kept() {
+    for (trouble, message) in troubles() {
+        for target in [ONE_ROUND, TWO_ROUNDS] {
+            let mut host =
+                Host::new([Upstream::in_trouble(trouble.clone()), Upstream::good(), Upstream::good()]);
+            assert_eq!(host.ask(target).unwrap()["total"], 12, "{trouble:?}");
+            let attempt = if message.contains("within") { host.limits.timeout_ms } else { 0 };
+            assert!(host.took < attempt + 100, "{trouble:?}, {target}: {} ms", host.took);
+            host.posts();
+            host.ask(target).unwrap();
+            assert_eq!(host.posts()[0], 0, "{trouble:?}, {target}");
+            assert_eq!(host.known.preferred(), 1, "{trouble:?}, {target}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_in_one_object_for_a_batch_is_taken_for_what_it_is() {
+    let mut host = Host::new([Upstream::in_trouble(Trouble::OneObject), Upstream::good()]);
+    let answer = host.ask(TWO_ROUNDS).unwrap();
+    assert_eq!(blocks(&answer), of_block(CHAIN_ID, 100));
+}
+
+#[test]
+fn an_endpoint_that_fails_midway_is_left_with_its_block_kept() {
+    let mut first = Upstream::good();
+    first.troubles = [Trouble::Slow(10), Trouble::Status(503)].into();
+    let mut second = Upstream::good();
+    second.node.block = 104;
+    let mut host = Host::new([first, second]);
+    let answer = host.ask(TWO_ROUNDS).unwrap();
+    assert_eq!(blocks(&answer), of_block(CHAIN_ID, 100), "the block the first endpoint named");
+    assert_eq!(host.posts(), [2, 1]);
+}
+
+#[test]
+fn an_endpoint_that_has_not_seen_the_block_yet_is_read_at_its_own() {
+    let mut first = Upstream::good();
+    first.troubles = [Trouble::Slow(10), Trouble::Unreachable, Trouble::Unreachable].into();
+    let mut second = Upstream::good();
+    second.node.block = 60;
+    let mut host = Host::new([first, second]);
+    let answer = host.ask(TWO_ROUNDS).unwrap();
+    assert_eq!(blocks(&answer), of_block(CHAIN_ID, 60));
+}
+
+#[test]
+fn what_an_endpoint_said_before_it_failed_is_not_mixed_with_what_the_next_says() {
+    // Of many chunks the first endpoint answers one, unpinned, and is gone; the second is at another block.
+    let mut first = Upstream::good();
+    first.troubles = [Trouble::Slow(10)].into_iter().chain(vec![Trouble::Unreachable; 9]).collect();
+    first.node.quirks.short_batches = Some(1);
+    let mut second = Upstream::good();
+    second.node.block = 101;
+    let mut host = Host::new([first, second]);
+    host.limits.calls_per_chunk = 5;
+    assert_eq!(blocks(&host.ask(ONE_ROUND).unwrap()), of_block(CHAIN_ID, 101));
+}
+
+#[test]
+fn a_node_without_block_hashes_is_read_at_its_own_block_by_number() {
+    let mut first = Upstream::good();
+    first.troubles = [Trouble::Slow(10), Trouble::Unreachable].into();
+    let mut second = Upstream::good();
+    second.node.block = 100;
+    second.node.quirks.no_eip1898 = true;
+    let mut host = Host::new([first, second]);
+    assert_eq!(blocks(&host.ask(TWO_ROUNDS).unwrap()), of_block(CHAIN_ID, 100));
+    assert_eq!(host.posts(), [2, 3], "the refusal, and its two rounds from the beginning");
+}
+
+#[test]
+fn pauses_begin_when_every_endpoint_has_had_its_chance() {
+    let mut host = Host::new([(); 3].map(|()| Upstream::in_trouble(Trouble::Status(503))));
+    host.ask(ONE_ROUND).unwrap_err();
+    assert_eq!(host.posts(), [2, 2, 1]);
+    assert_eq!(host.took, 5 * 10 + 100 + 400);
+}
+
+#[test]
+fn a_trouble_that_passes_while_the_others_are_down_is_survived() {
+    let mut first = Upstream::good();
+    first.troubles = [Trouble::Status(429)].into();
+    let mut host = Host::new([first, Upstream::in_trouble(Trouble::Unreachable)]);
+    host.ask(ONE_ROUND).unwrap();
+    assert_eq!(host.known.preferred(), 0);
+}
+
+#[test]
+fn a_refusal_that_lasts_rules_an_endpoint_out() {
+    let mut second = Upstream::good();
+    second.troubles = vec![Trouble::Status(503); 3].into();
+    let mut host = Host::new([Upstream::in_trouble(Trouble::Status(401)), second]);
+    let error = host.ask(ONE_ROUND).unwrap_err();
+    assert_eq!(host.posts(), [1, 3]);
+    assert_eq!(
+        error.to_string(),
+        "No RPC endpoint answered (2 of 2 tried). Number 1: RPC endpoint answered HTTP 401"
+    );
+}
+
+#[test]
+fn when_nobody_answers_the_error_counts_and_names_one() {
+    for (trouble, message) in troubles() {
+        let mut host = Host::new([(); 2].map(|()| Upstream::in_trouble(trouble.clone())));
+        let error = host.ask(ONE_ROUND).unwrap_err().to_string();
+        assert!(
+            error.starts_with("No RPC endpoint answered (2 of 2 tried). Number "),
+            "{trouble:?}: {error}"
+        );
+        assert!(error.contains(message), "{trouble:?}: {error}");
+        assert!(host.took <= host.limits.deadline_ms, "{trouble:?}: {} ms", host.took);
+
+        let mut alone = Host::new([Upstream::in_trouble(trouble.clone())]);
+        let error = alone.ask(ONE_ROUND).unwrap_err().to_string();
+        assert!(error.contains(message) && !error.contains("tried"), "{trouble:?}: {error}");
+        assert!(alone.took <= alone.limits.deadline_ms, "{trouble:?}: {} ms", alone.took);
+    }
+}
+
+#[test]
+fn the_deadline_is_over_all_attempts_and_cuts_the_last() {
+    let mut host = Host::new([(); 8].map(|()| Upstream::in_trouble(Trouble::Hangs)));
+    let error = host.ask(ONE_ROUND).unwrap_err();
+    assert_eq!((host.took, host.posts().iter().sum()), (15_000, 4), "three of four seconds and one of three");
+    assert_eq!(
+        error.to_string(),
+        "No RPC endpoint answered (4 of 8 tried). Number 4: RPC endpoint did not answer within 3 s"
+    );
+    let mut slow = Host::new([Upstream::in_trouble(Trouble::Slow(3_900))]);
+    slow.upstreams[0].node.registry.agents = (1..=9).map(|id| common::record(id, id - 1)).collect();
+    let error = slow.ask("/api/v1/agent/1/lineage").unwrap_err();
+    assert_eq!(error, RunError::TimedOut { seconds: 4 }, "the fourth level had what was left of 15 s");
+    assert_eq!(slow.took, 15_000);
+}
+
+#[test]
+fn an_endpoint_of_another_chain_than_the_settings_is_refused() {
+    let mut host = Host::new([Upstream::on_chain(1), Upstream::on_chain(CHAIN_ID), Upstream::on_chain(5)]);
+    host.known = Endpoints::new(3, Some(CHAIN_ID));
+    for target in [ONE_ROUND, TWO_ROUNDS] {
+        assert_eq!(blocks(&host.ask(target).unwrap()), of_block(CHAIN_ID, 100));
+    }
+    let mut alone = Host::new([Upstream::on_chain(1)]);
+    alone.known = Endpoints::new(1, Some(CHAIN_ID));
+    let error = alone.ask(ONE_ROUND).unwrap_err();
+    assert_eq!(error, RunError::WrongChain { found: 1, expected: CHAIN_ID });
+    assert_eq!(error.to_string(), "RPC endpoint is on chain 1, not 84532");
+}
+
+#[test]
+fn an_endpoint_of_another_chain_than_the_first_is_refused() {
+    let mut host = Host::new([Upstream::good(), Upstream::on_chain(5)]);
+    host.ask(TWO_ROUNDS).unwrap();
+    host.upstreams[0].troubles = vec![Trouble::Unreachable; 100].into();
+    for target in [ONE_ROUND, TWO_ROUNDS] {
+        let error = host.ask(target).unwrap_err().to_string();
+        assert!(error.ends_with("Number 2: RPC endpoint is on chain 5, not 84532"), "{error}");
+    }
+    host.upstreams[0].troubles.clear();
+    host.upstreams[0].node.chain_id = 5;
+    let error = host.ask(ONE_ROUND).unwrap_err().to_string();
+    assert!(error.contains("is on chain 5, not 84532"), "the first has changed its chain: {error}");
+}
+
+#[test]
+fn while_the_first_is_silent_another_tells_the_chain_and_the_first_overrules_it() {
+    let mut first = Upstream::good();
+    first.troubles = [Trouble::Unreachable, Trouble::Unreachable].into();
+    let mut host = Host::new([first, Upstream::on_chain(5), Upstream::on_chain(7)]);
+    assert_eq!(blocks(&host.ask(ONE_ROUND).unwrap()), of_block(5, 100), "provisionally");
+    host.upstreams[1].troubles = vec![Trouble::Unreachable; 100].into();
+    assert_eq!(blocks(&host.ask(TWO_ROUNDS).unwrap()), of_block(CHAIN_ID, 100), "neither 5 nor 7");
+    host.upstreams[0].troubles = vec![Trouble::Unreachable; 100].into();
+    host.upstreams[1].troubles.clear();
+    let error = host.ask(ONE_ROUND).unwrap_err().to_string();
+    assert!(error.contains("not 84532"), "{error}");
+}
+
+#[test]
+fn a_header_alone_is_not_believed_to_be_of_the_right_chain() {
+    // One request a batch: the header comes without a call that tells the chain.
+    let mut wrong = Upstream::on_chain(5);
+    wrong.node.quirks.batch_limit = Some(1);
+    let mut host = Host::new([wrong, Upstream::good()]);
+    host.known = Endpoints::new(2, Some(CHAIN_ID));
+    assert_eq!(blocks(&host.ask(TWO_ROUNDS).unwrap()), of_block(CHAIN_ID, 100));
+}
+
+#[test]
+fn where_chain_or_age_matter_a_multicall3_that_does_not_tell_is_refused() {
+    let mut silent = Upstream::good();
+    silent.node.quirks.no_tag = true;
+    let mut host = Host::new([silent.clone()]);
+    host.ask(ONE_ROUND).unwrap();
+    host.known = Endpoints::new(1, Some(CHAIN_ID));
+    let error = host.ask(ONE_ROUND).unwrap_err();
+    assert_eq!(error.to_string(), "Multicall3 gave no answer to getChainId()");
+    let mut host = Host::new([silent]);
+    host.limits.freshness = Some(fresh(60));
+    let error = host.ask(ONE_ROUND).unwrap_err();
+    assert_eq!(error.to_string(), "Multicall3 gave no answer to getCurrentBlockTimestamp()");
+}
+
+fn fresh(max_age_seconds: u64) -> Freshness {
+    Freshness { now: Timestamp::from_seconds(NOW), max_age_seconds }
+}
+
+#[test]
+fn a_head_older_than_allowed_is_a_trouble_like_any_other() {
+    for target in [ONE_ROUND, TWO_ROUNDS] {
+        let mut stale = Upstream::good();
+        stale.node.head_age = 61;
+        let mut host = Host::new([stale.clone(), Upstream::good()]);
+        host.ask(target).unwrap();
+        assert_eq!(host.known.preferred(), 0, "off unless it is set");
+        host.limits.freshness = Some(fresh(60));
+        host.ask(target).unwrap();
+        assert_eq!(host.known.preferred(), 1);
+        host.upstreams[1].node.head_age = 3_600;
+        let error = host.ask(target).unwrap_err().to_string();
+        assert!(error.starts_with("No RPC endpoint answered (2 of 2 tried)"), "{error}");
+        assert!(
+            error.ends_with("RPC endpoint's newest block is 61 s old"),
+            "the last that was tried: {error}"
+        );
+        host.limits.freshness = Some(fresh(61));
+        host.ask(target).unwrap();
+        assert_eq!(host.known.preferred(), 0);
+    }
+}
+
+#[test]
+fn what_runs_side_by_side_have_learned_is_kept() {
+    let (mut known, mut late) = (Endpoints::new(2, None), Endpoints::new(2, None));
+    let mut host = Host::new([Upstream::good(), Upstream::good()]);
+    host.ask(ONE_ROUND).unwrap();
+    known.learn(&host.known);
+    late.learn(&known);
+    known.learn(&Endpoints::new(2, None));
+    assert_eq!(known, late, "a run that has learned nothing takes nothing away");
+}
+
+fn trouble() -> impl Strategy<Value = Trouble> {
+    prop_oneof![
+        3 => (1u32..6_000).prop_map(Trouble::Slow),
+        1 => prop::sample::select(
+            troubles().into_iter().map(|(trouble, _)| trouble).chain([
+                Trouble::OneObject,
+                Trouble::Error(-32000, "header not found"),
+                Trouble::Error(-32600, "batch too large"),
+                Trouble::Error(-32000, "out of gas"),
+            ]).collect::<Vec<_>>()
+        ),
+    ]
+}
+
+prop_compose! {
+    fn upstream()(
+        chain_id in prop_oneof![4 => Just(CHAIN_ID), 1 => Just(5)],
+        behind in 0u64..9,
+        head_age in prop_oneof![3 => Just(0u64), 1 => Just(100)],
+        (batch_limit, refuses_by_id) in (prop::option::of(1usize..4), any::<bool>()),
+        (no_eip1898, mines_within_batches) in (any::<bool>(), any::<bool>()),
+        unknown_blocks in 0u32..3,
+        troubles in prop::collection::vec(trouble(), 0..9),
+    ) -> Upstream {
+        let mut upstream = Upstream { troubles: troubles.into(), ..Upstream::on_chain(chain_id) };
+        upstream.node.block -= behind;
+        upstream.node.head_age = head_age;
+        upstream.node.quirks = common::Quirks {
+            batch_limit, refuses_by_id, no_eip1898, unknown_blocks, mines_within_batches, ..upstream.node.quirks
+        };
+        upstream
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_endpoints_do_a_run_ends_in_time_with_one_block_of_one_chain(
+        upstreams in prop::collection::vec(upstream(), 1..5),
+        chain_id in prop::option::of(Just(CHAIN_ID)),
+        max_age in prop::option::of(Just(50)),
+        calls_per_chunk in 3usize..15,
+    ) {
+        let mut host = Host::new(upstreams);
+        host.known = Endpoints::new(host.upstreams.len(), chain_id);
+        host.limits = Limits { freshness: max_age.map(fresh), calls_per_chunk, ..Limits::default() };
+        for target in [TWO_ROUNDS, ONE_ROUND, TWO_ROUNDS] {
+            let outcome = host.ask(target);
+            prop_assert!(host.took <= host.limits.deadline_ms, "{} ms", host.took);
+            prop_assert!(host.posts().iter().sum::<u32>() <= host.limits.rounds);
+            let Ok(answer) = outcome else { continue };
+            let blocks = blocks(&answer);
+            prop_assert_eq!(blocks.len(), 1, "{:?}", blocks);
+            let chain_id_read = chain_of(&blocks);
+            let of: Vec<&Upstream> =
+                host.upstreams.iter().filter(|upstream| upstream.node.chain_id == chain_id_read).collect();
+            prop_assert!(of.iter().any(|upstream| max_age.is_none_or(|age| upstream.node.head_age <= age)));
+            prop_assert!(chain_id.is_none_or(|chain_id| chain_id == chain_id_read));
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Several RPC endpoints: bad weather at one of them is not noticed, but for the time it takes.
+//!
+//! 1. Whatever ails the first endpoint, the second gives the answer, within one attempt's time, and is kept.
+//! 2. An endpoint that fails midway is left as well, and the answer is still of one block.
+//! 3. A stale head is a fault where MAX_HEAD_AGE_SECONDS says so.
+//! 4. An endpoint that changes its chain, or is on another from the start, is refused.
+//! 5. All of them down: a 500 that helps, within the deadline, with Retry-After; nothing is stored.
+//! 6. A URL's user part becomes a header.
+
+use std::time::{Duration, Instant};
+
+use e2e::anvil::AnvilOptions;
+use e2e::chain::Chain;
+use e2e::client::{Answer, Client};
+use e2e::fault::{Fault, Rule};
+use e2e::process::{eventually, free_port};
+use e2e::proxy::Proxy;
+use e2e::seed::{self, Showcase};
+use e2e::stage::run;
+use e2e::worker::{Worker, WorkerOptions};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+/// An attempt's time: what is answered in less has waited for nobody.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A request's time, over all attempts.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// What a machine under load may add to it.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// The other chain.
+const OTHER_CHAIN: u64 = 5;
+
+/// What the two URLs hold besides scheme and host.
+const SECRETS: [&str; 6] = [
+    "0fAKeKey1234567890",
+    "s3cr3t-token",
+    "rpc-us3r",
+    "p4ss:w0rd",
+    "cnBjLXVzM3I6cDRzczp3MHJk",
+    "an0ther-k3y",
+];
+
+/// A chain behind two endpoints, and a Worker without a cache that has both.
+struct Scene {
+    chain: Chain,
+    showcase: Showcase,
+    other: Chain,
+    first: Proxy,
+    second: Proxy,
+    /// Ends when it is dropped.
+    _worker: Worker,
+    client: Client,
+}
+
+/// The scene, for one test at a time: a fault is everybody's.
+async fn scene() -> (MutexGuard<'static, ()>, &'static Scene) {
+    static SCENE: OnceCell<Scene> = OnceCell::const_new();
+    static TURN: Mutex<()> = Mutex::const_new(());
+    let turn = TURN.lock().await;
+    let scene = SCENE.get_or_init(Scene::start).await;
+    scene.begin_with_the_first().await;
+    (turn, scene)
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let options =
+            AnvilOptions { genesis_time: Some(seed::showcase_genesis()), ..AnvilOptions::default() };
+        let chain = Chain::start(options).await.unwrap();
+        let showcase = seed::showcase(&chain).await.unwrap();
+        let other = AnvilOptions { chain_id: Some(OTHER_CHAIN), ..AnvilOptions::default() };
+        let other = Chain::start(other).await.unwrap();
+        assert_eq!(chain.contracts, other.contracts, "the same addresses on both chains");
+        let first = Proxy::start(chain.node.url()).await.unwrap();
+        let second = Proxy::start(chain.node.url()).await.unwrap();
+        let worker = Worker::start(options_for(&chain, [&first, &second])).await.unwrap();
+        let client = worker.client();
+        Self { chain, showcase, other, first, second, _worker: worker, client }
+    }
+
+    /// All well, and the first endpoint the one that is kept.
+    async fn begin_with_the_first(&self) {
+        for proxy in [&self.first, &self.second] {
+            proxy.heal();
+            proxy.set_upstream(self.chain.node.url());
+        }
+        eventually("first endpoint kept", Duration::from_secs(10), async || {
+            self.second.inject(Rule::any(Fault::Refuse).once());
+            self.client.get("/health").await.ok();
+            self.second.heal();
+            self.reset();
+            self.client.get("/health").await.ok();
+            (self.first.posts() == 1 && self.second.posts() == 0).then_some(())
+        })
+        .await
+        .unwrap();
+        self.reset();
+    }
+
+    fn reset(&self) {
+        self.first.reset();
+        self.second.reset();
+    }
+
+    /// One path for each way the core asks, none of them with a clock in its answer: one round, two, level by level.
+    fn paths(&self) -> [String; 3] {
+        [
+            "/api/v1/agents?limit=50".to_owned(),
+            "/api/v1/agents?status=Active&limit=100".to_owned(),
+            format!("/api/v1/agent/{}/lineage", self.showcase.id("atlas")),
+        ]
+    }
+}
+
+/// A Worker with these endpoints, impatient and without a cache.
+fn options_for(chain: &Chain, [first, second]: [&Proxy; 2]) -> WorkerOptions {
+    let with_user = first.url().replace("http://", "http://rpc-us3r:p4ss%3Aw0rd@");
+    let urls = format!("{with_user}/v2/{}?token={}, {}/{}", SECRETS[0], SECRETS[1], second.url(), SECRETS[5]);
+    ["AGENT_TTL_SECONDS", "LINEAGE_TTL_SECONDS", "KYA_TTL_SECONDS"]
+        .into_iter()
+        .fold(WorkerOptions::new(&urls, chain.contracts.registry), |options, name| options.var(name, 0))
+        .var("RPC_TIMEOUT_SECONDS", TIMEOUT.as_secs())
+        .var("RPC_DEADLINE_SECONDS", DEADLINE.as_secs())
+}
+
+/// Asks, and takes the time.
+async fn timed(client: &Client, path: &str) -> (Answer, Duration) {
+    let asked = Instant::now();
+    let answer = client.get(path).await;
+    (answer, asked.elapsed())
+}
+
+fn page(status: u16) -> Fault {
+    Fault::Status { status, body: "<html>sorry</html>".into(), retry_after: None }
+}
+
+/// What can ail an endpoint, and how its Worker finds out: at once, or when the attempt's time is up.
+fn ailments() -> [(Fault, bool); 15] {
+    [
+        (Fault::Hang, true),
+        (Fault::HangAfterwards, true),
+        (Fault::Refuse, false),
+        (Fault::LoseAnswer, false),
+        (Fault::HalfAnAnswer, false),
+        (Fault::Garbage("<html>welcome</html>".into()), false),
+        (Fault::Garbage(String::new()), false),
+        (page(403), false),
+        (page(429), false),
+        (Fault::Status { status: 429, body: String::new(), retry_after: Some(60) }, false),
+        (page(503), false),
+        (Fault::WrongId, false),
+        (Fault::error(-32005, "daily request count exceeded, request rate limited"), false),
+        (Fault::error(-32603, "Internal error"), false),
+        (Fault::error(-32601, "the method eth_call does not exist/is not available"), false),
+    ]
+}
+
+#[test]
+fn whatever_ails_the_first_endpoint_the_second_answers_in_time_and_is_kept() {
+    run(async {
+        let (_turn, scene) = scene().await;
+        for path in scene.paths() {
+            let expected = scene.client.get(&path).await.ok();
+            for (fault, hangs) in ailments() {
+                scene.begin_with_the_first().await;
+                scene.first.inject(Rule::any(fault.clone()));
+                let (answer, took) = timed(&scene.client, &path).await;
+                assert_eq!(answer.ok(), expected, "{path}, {fault:?}");
+                let allowed = if hangs { DEADLINE } else { TIMEOUT };
+                assert!(took < allowed, "{path}, {fault:?}: {took:?}");
+                assert!(scene.first.posts() > 0, "{path}, {fault:?}: was asked first");
+                scene.reset();
+                assert_eq!(scene.client.get(&path).await.ok(), expected, "{path}, {fault:?}");
+                assert_eq!(scene.first.posts(), 0, "{path}, {fault:?}: not asked again");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_endpoint_that_fails_midway_is_left_and_the_answer_is_of_one_block() {
+    run(async {
+        let (_turn, scene) = scene().await;
+        for path in &scene.paths()[1..] {
+            let expected = scene.client.get(path).await.ok();
+            for (fault, _) in ailments() {
+                scene.begin_with_the_first().await;
+                // The first round trip is two calls: the header, and the count or the root.
+                scene.first.inject(Rule::any(fault.clone()).after(2));
+                assert_eq!(scene.client.get(path).await.ok(), expected, "{path}, {fault:?}");
+                let pinned =
+                    scene.second.log().into_iter().all(|post| post.body.to_string().contains("blockHash"));
+                assert!(pinned && scene.second.posts() > 0, "{path}, {fault:?}: at the first one's block");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_batch_answered_by_one_object_is_asked_for_the_rest() {
+    run(async {
+        let (_turn, scene) = scene().await;
+        for path in scene.paths() {
+            let expected = scene.client.get(&path).await.ok();
+            scene.first.inject(Rule::any(Fault::OneObject));
+            assert_eq!(scene.client.get(&path).await.ok(), expected, "{path}");
+            scene.begin_with_the_first().await;
+        }
+    });
+}
+
+#[test]
+fn a_stale_head_is_a_fault_where_the_settings_say_so() {
+    run(async {
+        let (_turn, scene) = scene().await;
+        let path = "/api/v1/stats";
+        let now = scene.client.get(path).await.ok();
+        // The chain's first agents are weeks old.
+        scene.first.inject(Rule::any(Fault::Stale { head: 6 }));
+        let then = scene.client.get(path).await.ok();
+        assert_ne!(then, now, "off by default: the block of then is served");
+
+        let options =
+            options_for(&scene.chain, [&scene.first, &scene.second]).var("MAX_HEAD_AGE_SECONDS", 3_600);
+        let worker = Worker::start(options).await.unwrap();
+        let (answer, took) = timed(&worker.client(), path).await;
+        assert_eq!(answer.ok(), now);
+        assert!(took < TIMEOUT, "{took:?}");
+        scene.reset();
+        assert_eq!(worker.client().get(path).await.ok(), now);
+        assert_eq!(scene.first.posts(), 0, "the fresh one is kept");
+        scene.second.inject(Rule::any(Fault::Stale { head: 6 }));
+        let (answer, took) = timed(&worker.client(), path).await;
+        let error = answer.error(500);
+        let age = error
+            .strip_prefix("No RPC endpoint answered (2 of 2 tried). Number ")
+            .and_then(|rest| rest.split_once(": RPC endpoint's newest block is "))
+            .and_then(|(_, rest)| rest.strip_suffix(" s old")?.parse::<u64>().ok());
+        assert!(age.is_some_and(|seconds| seconds > 3_600), "{error}");
+        assert!(took < TIMEOUT, "{took:?}");
+    });
+}
+
+#[test]
+fn an_endpoint_of_another_chain_is_refused() {
+    run(async {
+        let (_turn, scene) = scene().await;
+        for path in scene.paths() {
+            let expected = scene.client.get(&path).await.ok();
+            // The first endpoint has told its chain; now it is on another, and so is the second, later.
+            scene.first.set_upstream(scene.other.node.url());
+            let (answer, took) = timed(&scene.client, &path).await;
+            assert_eq!(answer.ok(), expected, "{path}");
+            assert!(took < TIMEOUT, "{path}: {took:?}");
+            scene.second.set_upstream(scene.other.node.url());
+            let (answer, took) = timed(&scene.client, &path).await;
+            let error = answer.error(500);
+            assert!(error.contains("RPC endpoint is on chain 5, not 31337"), "{path}: {error}");
+            assert!(took < TIMEOUT, "{path}: {took:?}");
+            scene.begin_with_the_first().await;
+        }
+
+        let options = options_for(&scene.chain, [&scene.first, &scene.second]);
+        scene.first.set_upstream(scene.other.node.url());
+        let worker = Worker::start(options.var("CHAIN_ID", 31_337)).await.unwrap();
+        // The first endpoint was never on the settings' chain.
+        for path in scene.paths() {
+            assert_eq!(worker.client().get(&path).await.ok(), scene.client.get(&path).await.ok(), "{path}");
+        }
+    });
+}
+
+#[test]
+fn an_endpoint_that_refuses_connections_is_left_for_the_next() {
+    run(async {
+        let (_turn, scene) = scene().await;
+        let dead = format!("http://127.0.0.1:{}", free_port().unwrap());
+        let options = options_for(&scene.chain, [&scene.first, &scene.second]);
+        let urls = format!("{dead} {}", scene.second.url());
+        let worker = Worker::start(options.clone().var("RPC_URL", urls)).await.unwrap();
+        for path in scene.paths() {
+            let (answer, took) = timed(&worker.client(), &path).await;
+            assert_eq!(answer.ok(), scene.client.get(&path).await.ok(), "{path}");
+            assert!(took < TIMEOUT, "{path}: {took:?}");
+        }
+        assert_eq!(worker.client().get("/health").await.ok()["rpc"], dead, "the first, whichever answers");
+
+        let worker = Worker::start(options.var("RPC_URL", &dead)).await.unwrap();
+        let (answer, took) = timed(&worker.client(), "/api/v1/stats").await;
+        assert_eq!(answer.error(500), "RPC endpoint unreachable");
+        assert!(took < TIMEOUT, "{took:?}");
+    });
+}
+
+#[test]
+fn all_of_them_down_is_an_error_that_helps_in_time_and_nothing_is_stored() {
+    run(async {
+        let (_turn, scene) = scene().await;
+        let options = options_for(&scene.chain, [&scene.first, &scene.second]);
+        let cached = options.unset("AGENT_TTL_SECONDS").unset("LINEAGE_TTL_SECONDS");
+        let worker = Worker::start(cached).await.unwrap();
+        for (index, (fault, hangs)) in ailments().into_iter().enumerate() {
+            // Not in the cache yet.
+            let path = format!("/api/v1/agents?limit={}", index + 1);
+            for proxy in [&scene.first, &scene.second] {
+                proxy.inject(Rule::any(fault.clone()));
+            }
+            let (answer, took) = timed(&worker.client(), &path).await;
+            let error = answer.error(500);
+            assert!(
+                error.starts_with("No RPC endpoint answered (2 of 2 tried). Number "),
+                "{fault:?}: {error}"
+            );
+            assert!(answer.number("retry-after") > 0, "{fault:?}: {:?}", answer.headers);
+            assert_eq!(answer.header("cache-control"), "no-store", "{fault:?}");
+            let allowed = if hangs { DEADLINE + SLACK } else { TIMEOUT };
+            assert!(took < allowed, "{fault:?}: {took:?}");
+            for proxy in [&scene.first, &scene.second] {
+                proxy.heal();
+            }
+            let answer = worker.client().get(&path).await;
+            assert_eq!(answer.header("x-cache"), "MISS", "{fault:?}");
+            answer.ok();
+        }
+    });
+}
+
+#[test]
+fn the_user_part_of_a_url_is_sent_as_a_header() {
+    run(async {
+        let (_turn, scene) = scene().await;
+        scene.client.get("/health").await.ok();
+        assert_eq!(
+            scene.first.log()[0].authorization,
+            format!("Basic {}", SECRETS[4]),
+            "the user part, percent-decoded"
+        );
+    });
+}
