@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     agent::AgentDetail,
     compliance::{Compliance, ComplianceList},
-    health::Health,
+    health::{Health, Ready},
     kya::Kya,
     lineage::LineageNode,
     page::AgentPage,
@@ -68,6 +68,7 @@ pub(crate) trait Shape: Serialize {
 }
 
 impl Shape for Health {}
+impl Shape for Ready {}
 impl Shape for Stats {}
 impl Shape for DetailedStats {}
 impl Shape for LineageNode {}

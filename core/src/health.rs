@@ -1,11 +1,22 @@
-//! Health: whether the service answers, for people (`/health`).
+//! Health: whether the service answers, for people (`/health`), and whether it could answer a question right now, for load
+//! balancers and monitors (`/readyz`).
 
 use alloc::string::String;
 
-use alloy_primitives::Address;
+use alloy_primitives::{Address, U256};
 use serde::Serialize;
 
-use crate::json;
+use crate::{
+    abi::{
+        IAgentRegistry::nextAgentIdCall,
+        IMulticall3::{getChainIdCall, getCurrentBlockTimestampCall},
+    },
+    document::Document,
+    error::Error,
+    json,
+    run::{Need, Query, View},
+    timestamp::Timestamp,
+};
 
 /// The answer of `/health`, given only where the chain and the registry answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -17,4 +28,56 @@ pub struct Health {
     pub registry: Address,
     /// The RPC endpoint, scheme and host only.
     pub rpc: String,
+}
+
+/// Asks the chain for its id and the age of its head, and the registry for a sign of life, in one round trip. Its output is
+/// the body of a 200 as a [`Document`], or why the service is not ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// The registry's address.
+    pub registry: Address,
+    /// Multicall3's address.
+    pub multicall3: Address,
+    /// The host's clock.
+    pub now: Timestamp,
+}
+
+/// The answer of `/readyz`, where the service is ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ready {
+    /// Always true.
+    pub ready: bool,
+    /// The chain's id (EIP-155).
+    #[serde(serialize_with = "json::digits")]
+    pub chain_id: U256,
+    /// How old the newest block is by the host's clock; 0 where that is behind the chain's.
+    pub head_age_seconds: u64,
+    /// The registry, which has code and answers.
+    #[serde(serialize_with = "json::address")]
+    pub registry: Address,
+}
+
+impl Query for Readiness {
+    type Output = Result<Document, Error>;
+
+    fn resolve(&self, view: &View) -> Result<Self::Output, Need> {
+        let registry = view.call(self.registry, &nextAgentIdCall {});
+        let chain_id = view.call(self.multicall3, &getChainIdCall {});
+        let head = view.call(self.multicall3, &getCurrentBlockTimestampCall {});
+        let (registry, chain_id, head) = (registry?, chain_id?, head?);
+        let ready = || {
+            registry.map_err(Error::reverted::<nextAgentIdCall>)?;
+            let chain_id = chain_id.map_err(Error::reverted::<getChainIdCall>)?;
+            let head = head.map_err(Error::reverted::<getCurrentBlockTimestampCall>)?;
+            let head_age = U256::from(self.now.seconds()).saturating_sub(head);
+            let head_age_seconds = u64::try_from(head_age).unwrap_or(u64::MAX);
+            Ok(Ready { ready: true, chain_id, head_age_seconds, registry: self.registry })
+        };
+        Ok(ready().map(Document::of))
+    }
+
+    fn is_one_round(&self) -> bool {
+        true
+    }
 }

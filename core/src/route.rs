@@ -156,6 +156,22 @@ impl Endpoint {
         }
     }
 
+    /// The route, parameters by name: what logs and documentation call the endpoint.
+    pub const fn route(&self) -> &'static str {
+        match self {
+            Self::Health => "/health",
+            Self::Stats => "/api/v1/stats",
+            Self::DetailedStats => "/api/v1/stats/detailed",
+            Self::Agent(_) => "/api/v1/agent/:id",
+            Self::Agents { .. } => "/api/v1/agents",
+            Self::Compliance => "/api/v1/agents/compliance",
+            Self::Lineage(_) => "/api/v1/agent/:id/lineage",
+            Self::Revenue { .. } => "/api/v1/agent/:id/revenue",
+            Self::RevenueAggregate => "/api/v1/revenue/aggregate",
+            Self::Kya(_) => "/api/v1/kya/:wallet",
+        }
+    }
+
     /// How long its answer may be kept.
     pub const fn cache_scope(&self) -> CacheScope {
         match self {
@@ -286,6 +302,8 @@ mod tests {
         ] {
             assert_eq!(Endpoint::parse(&target), Ok(endpoint.clone()), "{target}");
             assert_eq!(endpoint.canonical(), target);
+            let route = endpoint.route().replace(":id", "7").replace(":wallet", &wallet.to_string());
+            assert_eq!(route, target);
         }
     }
 

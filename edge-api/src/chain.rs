@@ -11,8 +11,10 @@ use registry_core::{
     answer::Question,
     document::Document,
     error::Error,
+    health::Readiness,
     rpc::endpoint::RpcEndpoint,
-    run::{Batch, Endpoints, Failure, Freshness, Limits, Reply, Run, RunError, Step},
+    run::{Batch, Endpoints, Failure, Freshness, Limits, Need, Query, Reply, Run, RunError, Step, View},
+    timestamp::Timestamp,
 };
 use worker::{
     AbortController, AbortSignal, Date, Delay, Fetch, Headers, Method, Request, RequestInit, RequestRedirect,
@@ -25,14 +27,53 @@ thread_local! {
     static ENDPOINTS: RefCell<Option<Endpoints>> = const { RefCell::new(None) };
 }
 
-/// The question's answer, in as few round trips as it needs.
-pub(crate) async fn ask(question: Question, settings: &Settings) -> Result<Document, Error> {
-    drive(question, settings).await.map_err(|error| error.redacted(&settings.redactor))?
+/// What is asked of the chain. One type, because each type of question would bring a copy of the whole run into the wasm.
+pub(crate) enum Ask {
+    /// A question of the read API.
+    Api(Question),
+    /// Whether a question could be answered.
+    Ready(Readiness),
 }
 
-async fn drive(question: Question, settings: &Settings) -> Result<Result<Document, Error>, RunError> {
+impl Ask {
+    const fn now(&self) -> Timestamp {
+        match self {
+            Self::Api(question) => question.now,
+            Self::Ready(question) => question.now,
+        }
+    }
+}
+
+impl Query for Ask {
+    type Output = Result<Document, Error>;
+
+    fn resolve(&self, view: &View) -> Result<Self::Output, Need> {
+        match self {
+            Self::Api(question) => question.resolve(view),
+            Self::Ready(question) => question.resolve(view),
+        }
+    }
+
+    fn is_one_round(&self) -> bool {
+        match self {
+            Self::Api(question) => question.is_one_round(),
+            Self::Ready(question) => question.is_one_round(),
+        }
+    }
+}
+
+/// The answer, in as few round trips as it needs; `rpc_calls` counts them.
+pub(crate) async fn ask(ask: Ask, settings: &Settings, rpc_calls: &mut u32) -> Result<Document, Error> {
+    drive(ask, settings, rpc_calls).await.map_err(|error| error.redacted(&settings.redactor))?
+}
+
+async fn drive(
+    ask: Ask,
+    settings: &Settings,
+    rpc_calls: &mut u32,
+) -> Result<Result<Document, Error>, RunError> {
     let max_age_seconds = u64::from(settings.max_head_age_seconds);
-    let freshness = Freshness { now: question.now, max_age_seconds };
+    let freshness = Freshness { now: ask.now(), max_age_seconds };
     let limits = Limits {
         timeout_ms: settings.rpc_timeout_seconds.saturating_mul(1_000),
         deadline_ms: settings.rpc_deadline_seconds.saturating_mul(1_000),
@@ -42,7 +83,7 @@ async fn drive(question: Question, settings: &Settings) -> Result<Result<Documen
     let endpoints = ENDPOINTS.with_borrow_mut(|known| {
         known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
     });
-    let mut run = Run::new(question, settings.multicall3, limits).over(endpoints);
+    let mut run = Run::new(ask, settings.multicall3, limits).over(endpoints);
     let began = Date::now().as_millis();
     loop {
         let elapsed = Date::now().as_millis().saturating_sub(began);
@@ -50,6 +91,7 @@ async fn drive(question: Question, settings: &Settings) -> Result<Result<Documen
         match run.step()? {
             Step::Done(answer) => return Ok(answer),
             Step::Send(batch) => {
+                *rpc_calls += 1;
                 let fed = match post(&settings.rpc, &batch).await {
                     Ok((status, body)) => run.feed(Reply { status, body: &body }),
                     Err(failure) => run.fail(failure),

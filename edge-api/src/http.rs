@@ -5,7 +5,7 @@ use worker::{Headers, Request, Response, ResponseBody, Result};
 
 /// The headers of ours that a web page of another origin may read.
 const EXPOSED: &str = "Age, ETag, Link, RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-RateLimit-Limit, \
-    X-RateLimit-Remaining, X-RateLimit-Reset";
+    X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id";
 
 /// Where a request goes, as text: a URL library would bring 160 KB of domain-name tables.
 pub(crate) struct Target {
@@ -48,6 +48,17 @@ impl Content {
             body: ResponseBody::Body(document.body.into_bytes()),
             etag: document.etag,
             links: document.links,
+            age: None,
+        }
+    }
+
+    /// A body that is true now and says nothing about later.
+    pub(crate) fn unkept(body: &str) -> Self {
+        Self {
+            body: ResponseBody::Body(body.into()),
+            etag: String::new(),
+            links: None,
+            keep_for: 0,
             age: None,
         }
     }
@@ -101,8 +112,8 @@ pub(crate) fn success(request: &Request, content: Content, verdict: Option<Verdi
     finish(Response::from_body(content.body)?, headers, verdict)
 }
 
-/// An error's status and body.
-pub(crate) fn failure(error: &Error, verdict: Option<Verdict>) -> Result<Response> {
+/// An error's body with this status.
+pub(crate) fn failure(error: &Error, status: u16, verdict: Option<Verdict>) -> Result<Response> {
     let headers = Headers::new();
     headers.set("Content-Type", "application/json")?;
     headers.set("Cache-Control", "no-store")?;
@@ -117,13 +128,18 @@ pub(crate) fn failure(error: &Error, verdict: Option<Verdict>) -> Result<Respons
         _ => {}
     }
     let body = ResponseBody::Body(error.body().into_bytes());
-    finish(Response::from_body(body)?.with_status(error.status()), headers, verdict)
+    finish(Response::from_body(body)?.with_status(status), headers, verdict)
 }
 
-/// Adds what every answer carries: leave for any web page to read it, and the client's standing.
+/// Adds what every answer carries: leave for any web page to read it, no leave to be taken for a page itself, and the
+/// client's standing.
 fn finish(response: Response, headers: Headers, verdict: Option<Verdict>) -> Result<Response> {
     headers.set("Access-Control-Allow-Origin", "*")?;
     headers.set("Access-Control-Expose-Headers", EXPOSED)?;
+    headers.set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")?;
+    headers.set("Cross-Origin-Resource-Policy", "cross-origin")?;
+    headers.set("Referrer-Policy", "no-referrer")?;
+    headers.set("Strict-Transport-Security", "max-age=31536000")?;
     headers.set("X-Content-Type-Options", "nosniff")?;
     if let Some(verdict) = verdict {
         headers.set("X-RateLimit-Limit", &verdict.limit.to_string())?;

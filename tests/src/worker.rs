@@ -115,7 +115,12 @@ impl Worker {
         Client::new(&self.url)
     }
 
-    /// The process behind the Worker, for its log.
+    /// What wrangler and the Worker have printed so far.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// The process behind the Worker, to watch over.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }

@@ -6,6 +6,7 @@
 //! 4. Answers carry their TTL; a client that has the current one gets 304.
 //! 5. Unknown routes are 404, each with the documented body.
 //! 6. Pages of a list link to the others, and the links lead through the whole list.
+//! 7. Every answer has an id, the client's own where it sent one, and headers that keep browsers from reading more into it.
 
 use e2e::client::Answer;
 use e2e::seed::{self, Showcase};
@@ -39,6 +40,7 @@ fn every_answer_is_json_that_any_web_page_may_read() {
                 "x-ratelimit-remaining",
                 "x-ratelimit-reset",
                 "retry-after",
+                "x-request-id",
                 "x-cache",
                 "link",
                 "age",
@@ -234,5 +236,33 @@ fn the_next_links_lead_through_a_list_and_the_prev_links_back() {
         let again = stage.client.get("/api/v1/agents?limit=25").await;
         assert_eq!(link(&again, "next").as_deref(), Some("/api/v1/agents?page=2&limit=25"));
         assert_eq!(stage.client.get("/api/v1/stats").await.header("link"), "");
+    });
+}
+
+#[test]
+fn every_answer_has_an_id_and_the_headers_that_protect_browsers() {
+    run(async {
+        let (stage, _) = scene().await;
+        for (method, path) in [
+            (Method::GET, "/health"),
+            (Method::HEAD, "/api/v1/stats"),
+            (Method::GET, "/api/v1/agent/x"),
+            (Method::GET, "/nowhere"),
+            (Method::POST, "/api/v1/stats"),
+            (Method::GET, "/livez"),
+        ] {
+            let answer = stage.client.send(method, path).await;
+            let id = answer.header("x-request-id").to_owned();
+            assert!(!id.is_empty(), "{path}");
+            assert_ne!(stage.client.get(path).await.header("x-request-id"), id, "{path}");
+            assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+            assert!(answer.header("content-security-policy").contains("default-src 'none'"), "{path}");
+            assert_eq!(answer.header("referrer-policy"), "no-referrer", "{path}");
+        }
+        let named = |id: &str| stage.client.with("x-request-id", id);
+        assert_eq!(named("trace-17.a_b:c").get("/health").await.header("x-request-id"), "trace-17.a_b:c");
+        for odd in ["a b", "\"quoted\"", "<script>", &"x".repeat(65)] {
+            assert_ne!(named(odd).get("/health").await.header("x-request-id"), odd);
+        }
     });
 }

@@ -5,7 +5,7 @@
 //! 3. A stale head is a fault where MAX_HEAD_AGE_SECONDS says so.
 //! 4. An endpoint that changes its chain, or is on another from the start, is refused.
 //! 5. All of them down: a 500 that helps, within the deadline, with Retry-After; nothing is stored.
-//! 6. A URL's user part becomes a header.
+//! 6. A URL's user part becomes a header; no secret of any URL is in an answer or a line of the log.
 
 use std::time::{Duration, Instant};
 
@@ -49,8 +49,7 @@ struct Scene {
     other: Chain,
     first: Proxy,
     second: Proxy,
-    /// Ends when it is dropped.
-    _worker: Worker,
+    worker: Worker,
     client: Client,
 }
 
@@ -77,7 +76,7 @@ impl Scene {
         let second = Proxy::start(chain.node.url()).await.unwrap();
         let worker = Worker::start(options_for(&chain, [&first, &second])).await.unwrap();
         let client = worker.client();
-        Self { chain, showcase, other, first, second, _worker: worker, client }
+        Self { chain, showcase, other, first, second, worker, client }
     }
 
     /// All well, and the first endpoint the one that is kept.
@@ -264,11 +263,15 @@ fn an_endpoint_of_another_chain_is_refused() {
 
         let options = options_for(&scene.chain, [&scene.first, &scene.second]);
         scene.first.set_upstream(scene.other.node.url());
-        let worker = Worker::start(options.var("CHAIN_ID", 31_337)).await.unwrap();
-        // The first endpoint was never on the settings' chain.
-        for path in scene.paths() {
-            assert_eq!(worker.client().get(&path).await.ok(), scene.client.get(&path).await.ok(), "{path}");
-        }
+        let worker = Worker::start(options.clone().var("CHAIN_ID", 31_337)).await.unwrap();
+        let answer = worker.client().get("/readyz").await.ok();
+        assert_eq!(answer["chainId"], 31_337, "the first endpoint was never on the settings' chain");
+        let worker = Worker::start(options).await.unwrap();
+        assert_eq!(
+            worker.client().get("/readyz").await.ok()["chainId"],
+            OTHER_CHAIN,
+            "the first one decides"
+        );
     });
 }
 
@@ -328,14 +331,57 @@ fn all_of_them_down_is_an_error_that_helps_in_time_and_nothing_is_stored() {
 }
 
 #[test]
-fn the_user_part_of_a_url_is_sent_as_a_header() {
+fn no_secret_of_any_url_is_in_an_answer_or_a_line_of_the_log() {
     run(async {
         let (_turn, scene) = scene().await;
-        scene.client.get("/health").await.ok();
+        let mut answers = Vec::new();
+        for path in
+            scene.paths().into_iter().chain(["/health", "/readyz", "/api/v1/stats"].map(str::to_owned))
+        {
+            answers.push(scene.client.get(&path).await);
+        }
         assert_eq!(
             scene.first.log()[0].authorization,
             format!("Basic {}", SECRETS[4]),
             "the user part, percent-decoded"
         );
+        assert_eq!(scene.second.log().len(), 0);
+        let all = SECRETS.join(" and ");
+        for fault in [
+            Fault::Refuse,
+            Fault::Hang,
+            Fault::Garbage(all.clone()),
+            Fault::error(-32000, &format!("no access to {}: {all}", scene.first.url())),
+            Fault::error(-32005, &format!("rate limit of {all}")),
+            Fault::Status { status: 401, body: all.clone(), retry_after: None },
+        ] {
+            for proxy in [&scene.first, &scene.second] {
+                proxy.inject(Rule::any(fault.clone()));
+            }
+            for path in scene.paths().into_iter().chain(["/readyz".to_owned()]) {
+                let answer = scene.client.get(&path).await;
+                assert!(answer.status >= 500, "{fault:?}: {}", answer.text);
+                answers.push(answer);
+            }
+            for proxy in [&scene.first, &scene.second] {
+                proxy.heal();
+            }
+        }
+        assert_eq!(answers[3].ok()["rpc"], scene.first.url(), "scheme and host alone");
+        // Wrangler's own lines are not the Worker's, of which there is one for each request.
+        let lines = eventually("logged", Duration::from_secs(10), async || {
+            let log = scene.worker.log();
+            let lines: Vec<String> =
+                log.lines().filter(|line| line.contains("requestId")).map(str::to_owned).collect();
+            (lines.len() >= answers.len()).then_some(lines)
+        })
+        .await
+        .unwrap();
+        for text in answers.iter().map(|answer| format!("{:?}\n{}", answer.headers, answer.text)) {
+            assert!(!SECRETS.iter().any(|secret| text.contains(secret)), "{text}");
+        }
+        for line in lines {
+            assert!(!SECRETS.iter().any(|secret| line.contains(secret)), "{line}");
+        }
     });
 }

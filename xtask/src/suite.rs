@@ -58,16 +58,17 @@ fn check(program: &mut std::process::Command) -> Result<Tally> {
     run(program).map(|()| Tally::CHECK)
 }
 
-/// What a deployment would upload, without an account.
+/// What a deployment would upload, without an account: on its own, and to the published registry's chain.
 fn dry_run() -> Result<Tally> {
     let outdir = root().join("target/xtask/dry-run");
-    check(
-        command(node_tool("wrangler"))
-            .args(["deploy", "--dry-run", "--outdir"])
-            .arg(outdir)
+    for environment in ["", "base-sepolia"] {
+        run(command(node_tool("wrangler"))
+            .args(["deploy", "--dry-run", "--env", environment, "--outdir"])
+            .arg(&outdir)
             .env("CI", "true")
-            .env("WRANGLER_SEND_METRICS", "false"),
-    )
+            .env("WRANGLER_SEND_METRICS", "false"))?;
+    }
+    Ok(Tally::CHECK)
 }
 
 /// The integration tests of a package, by name.
