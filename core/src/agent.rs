@@ -20,12 +20,13 @@ impl fmt::Display for AgentId {
 
 impl Serialize for AgentId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        json::digits(&self.0, serializer)
+        json::Integer::serialize(&self.0, serializer)
     }
 }
 
 /// An agent's state (`service.md` section 3). Revoked and Terminated are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Status {
     /// In good standing.
     Active,
@@ -62,30 +63,44 @@ impl Status {
     }
 }
 
-/// The agent record of `service.md` section 2.
+/// An agent's record (`service.md` section 2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)] // the fields are the specification's, which documents them
 pub struct Agent {
+    /// The agent's id.
     pub agent_id: AgentId,
-    #[serde(serialize_with = "json::address")]
+    /// The wallet that registered it.
+    #[serde(with = "json::Checksummed")]
     pub creator: Address,
-    #[serde(serialize_with = "json::address")]
+    /// The wallet of the person who is liable for it.
+    #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
-    #[serde(serialize_with = "json::address")]
+    /// The agent's own wallet.
+    #[serde(with = "json::Checksummed")]
     pub agent_wallet: Address,
-    #[serde(serialize_with = "json::hash")]
+    /// Hash of the rules it says it follows.
+    #[serde(with = "json::Hash")]
     pub constitution_hash: B256,
-    #[serde(serialize_with = "json::hash")]
+    /// Hash of what it says it can do.
+    #[serde(with = "json::Hash")]
     pub capability_hash: B256,
+    /// What it says it is for: free text by whoever registered it.
     pub operational_scope: String,
+    /// The agent it descends from; 0 for a root.
     pub parent_agent_id: AgentId,
-    #[serde(serialize_with = "json::digits")]
+    /// Its depth in the lineage; 0 for a root.
+    #[serde(with = "json::Integer")]
     pub generation: U256,
+    /// It may change its own code.
     pub self_modifying: bool,
+    /// When it was registered.
     pub registered_at: Timestamp,
+    /// When it last attested its compliance.
     pub last_attestation: Timestamp,
+    /// When it last reported revenue; 1970-01-01T00:00:00.000Z if it never did.
     pub last_revenue_report: Timestamp,
+    /// Its state.
     pub status: Status,
 }
 
@@ -126,11 +141,12 @@ impl TryFrom<AgentRecord> for Agent {
 
 /// The answer of `/agent/:id`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentDetail {
     /// The full record.
     pub agent: Agent,
     /// Ids of the direct children, in order of registration.
-    #[serde(serialize_with = "json::digits_list")]
+    #[serde(with = "json::Integers")]
     pub children: Vec<U256>,
     /// Where the agent stands now.
     pub compliance: Compliance,
@@ -138,13 +154,17 @@ pub struct AgentDetail {
 
 /// An item of `/agents`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)] // the fields are the specification's
 pub struct AgentListItem {
+    /// The agent.
     pub agent_id: AgentId,
-    #[serde(serialize_with = "json::address")]
+    /// The wallet that registered it.
+    #[serde(with = "json::Checksummed")]
     pub creator: Address,
+    /// Its state.
     pub status: Status,
+    /// When it was registered.
     pub registered_at: Timestamp,
 }
 

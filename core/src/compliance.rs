@@ -15,8 +15,9 @@ use crate::{
 /// How old an attestation may be, in seconds, where the registry does not say: 7 days (`service.md` section 8).
 pub const DEFAULT_GRACE_SECONDS: u64 = 604_800;
 
-/// The compliance object of `service.md` section 2.
+/// Where an agent stands (`service.md` section 2). It is compliant while it is Active and its attestation current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Compliance {
     /// The status is Active.
@@ -26,7 +27,7 @@ pub struct Compliance {
     /// Seconds since the last attestation; 0 where the host's clock is behind the chain's.
     pub seconds_since_attestation: u64,
     /// How many direct children the agent has.
-    #[serde(serialize_with = "json::digits")]
+    #[serde(with = "json::Integer")]
     pub child_count: U256,
     /// The agent's status.
     pub status: Status,
@@ -59,18 +60,23 @@ pub fn lapses_at(agent: &Agent, grace_seconds: U256) -> Option<Timestamp> {
 
 /// An item of `/agents/compliance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)] // the fields are the specification's
 pub struct ComplianceListItem {
+    /// The agent.
     pub agent_id: AgentId,
-    #[serde(serialize_with = "json::address")]
+    /// The wallet that registered it.
+    #[serde(with = "json::Checksummed")]
     pub creator: Address,
+    /// Its state.
     pub status: Status,
+    /// Where it stands now.
     pub compliance: Compliance,
 }
 
 /// The answer of `/agents/compliance`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComplianceList {
     /// How many agents there are.
     pub total: usize,

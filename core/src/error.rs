@@ -58,6 +58,8 @@ pub enum Error {
 
 /// What an [`Error`] is to a program that has to act on it. A closed set: messages may change, codes do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ErrorCode", rename_all = "SCREAMING_SNAKE_CASE"))]
 pub enum Code {
     /// A parameter breaks its rule; the same request will fail again.
     InvalidParameter,
@@ -130,10 +132,13 @@ impl Code {
 
 /// The body of an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Error"))]
 pub struct ErrorBody {
     /// What is wrong, in words that may change. Of a parameter: its name and its rule.
     pub error: String,
     /// What is wrong, to a program.
+    #[cfg_attr(feature = "schema", schemars(with = "Code"))]
     pub code: &'static str,
 }
 

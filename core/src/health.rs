@@ -20,11 +20,12 @@ use crate::{
 
 /// The answer of `/health`, given only where the chain and the registry answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Health {
     /// Always `ok`.
     pub status: &'static str,
     /// The registry's address.
-    #[serde(serialize_with = "json::address")]
+    #[serde(with = "json::Checksummed")]
     pub registry: Address,
     /// The RPC endpoint, scheme and host only.
     pub rpc: String,
@@ -44,17 +45,18 @@ pub struct Readiness {
 
 /// The answer of `/readyz`, where the service is ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Ready {
     /// Always true.
     pub ready: bool,
     /// The chain's id (EIP-155).
-    #[serde(serialize_with = "json::digits")]
+    #[serde(with = "json::Integer")]
     pub chain_id: U256,
     /// How old the newest block is by the host's clock; 0 where that is behind the chain's.
     pub head_age_seconds: u64,
     /// The registry, which has code and answers.
-    #[serde(serialize_with = "json::address")]
+    #[serde(with = "json::Checksummed")]
     pub registry: Address,
 }
 

@@ -1,4 +1,5 @@
-//! How the API writes Ethereum's values as JSON, one function per kind, for `#[serde(serialize_with)]`.
+//! How the API writes Ethereum's values as JSON, one type per kind, for `#[serde(with)]`. What they look like to
+//! a reader of the schema stands beside them in [`crate::schema`].
 //!
 //! Numbers keep all their digits: a `uint256` is a JSON number, however large, never a rounded float.
 
@@ -13,7 +14,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 /// A non-negative integer of any width, all digits written out.
-pub(crate) struct Digits<T>(pub(crate) T);
+struct Digits<T>(T);
 
 impl<T: Display> Serialize for Digits<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -22,37 +23,87 @@ impl<T: Display> Serialize for Digits<T> {
 }
 
 /// An integer as a JSON number with all its digits.
-pub(crate) fn digits<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    Digits(value).serialize(serializer)
+#[derive(Debug)]
+pub struct Integer;
+
+impl Integer {
+    /// For `#[serde(with)]`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the serializer.
+    pub fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        Digits(value).serialize(serializer)
+    }
 }
 
 /// A list of integers, each with all its digits.
-pub(crate) fn digits_list<S: Serializer>(values: &Vec<U256>, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut list = serializer.serialize_seq(Some(values.len()))?;
-    for value in values {
-        list.serialize_element(&Digits(value))?;
+#[derive(Debug)]
+pub struct Integers;
+
+impl Integers {
+    /// For `#[serde(with)]`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(values: &Vec<U256>, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(values.len()))?;
+        for value in values {
+            list.serialize_element(&Digits(value))?;
+        }
+        list.end()
     }
-    list.end()
 }
 
 /// An object from text to integers, in key order.
-pub(crate) fn digits_by_key<K: Display, V: Display, S: Serializer>(
-    values: &BTreeMap<K, V>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let mut object = serializer.serialize_map(Some(values.len()))?;
-    for (key, value) in values {
-        object.serialize_entry(&key.to_string(), &Digits(value))?;
+#[derive(Debug)]
+pub struct IntegersByKey;
+
+impl IntegersByKey {
+    /// For `#[serde(with)]`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the serializer.
+    pub fn serialize<K: Display, V: Display, S: Serializer>(
+        values: &BTreeMap<K, V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(Some(values.len()))?;
+        for (key, value) in values {
+            object.serialize_entry(&key.to_string(), &Digits(value))?;
+        }
+        object.end()
     }
-    object.end()
 }
 
 /// An address with its EIP-55 checksum.
-pub(crate) fn address<S: Serializer>(value: &Address, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&value.to_checksum(None))
+#[derive(Debug)]
+pub struct Checksummed;
+
+impl Checksummed {
+    /// For `#[serde(with)]`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(value: &Address, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&value.to_checksum(None))
+    }
 }
 
 /// 32 bytes as `0x` and 64 hexadecimal digits.
-pub(crate) fn hash<S: Serializer>(value: &B256, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&format!("{value:#x}"))
+#[derive(Debug)]
+pub struct Hash;
+
+impl Hash {
+    /// For `#[serde(with)]`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(value: &B256, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{value:#x}"))
+    }
 }

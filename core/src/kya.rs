@@ -12,15 +12,16 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The KYA result of `service.md` section 2, the answer of `/kya/:wallet`.
+/// The verdict on a wallet (`service.md` section 2), the answer of `/kya/:wallet`.
 ///
-/// How to read it: `is_compliant` means provision; registered but not compliant means ask for an attestation;
-/// not registered means deny, or ask for registration.
+/// How to read it: compliant means provision; registered but not compliant means ask for an attestation; not
+/// registered means deny, or ask for registration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Kya {
     /// The wallet asked about, checksummed.
-    #[serde(serialize_with = "json::address")]
+    #[serde(with = "json::Checksummed")]
     pub wallet: Address,
     /// A live agent has this wallet.
     pub is_registered: bool,
@@ -35,21 +36,29 @@ pub struct Kya {
     pub valid_until: Option<Timestamp>,
 }
 
-/// The reduced agent record inside a [`Kya`].
+/// An agent's record, reduced to what a verdict on its wallet needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)] // the fields are the specification's
 pub struct KyaAgent {
+    /// The agent's id.
     pub agent_id: AgentId,
-    #[serde(serialize_with = "json::address")]
+    /// The wallet that registered it.
+    #[serde(with = "json::Checksummed")]
     pub creator: Address,
-    #[serde(serialize_with = "json::address")]
+    /// The wallet of the person who is liable for it.
+    #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
-    #[serde(serialize_with = "json::address")]
+    /// The agent's own wallet: the one asked about.
+    #[serde(with = "json::Checksummed")]
     pub agent_wallet: Address,
+    /// What it says it is for: free text by whoever registered it.
     pub operational_scope: String,
+    /// Its state.
     pub status: Status,
+    /// When it was registered.
     pub registered_at: Timestamp,
+    /// When it last attested its compliance.
     pub last_attestation: Timestamp,
 }
 

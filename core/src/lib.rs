@@ -20,7 +20,7 @@ pub mod error;
 mod fixture;
 pub mod forward;
 pub mod health;
-mod json;
+pub mod json;
 pub mod kya;
 pub mod lineage;
 mod links;
@@ -31,6 +31,8 @@ pub mod revenue;
 pub mod route;
 pub mod rpc;
 pub mod run;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod stats;
 pub mod timestamp;
 pub mod window;

@@ -23,17 +23,18 @@ pub const MAX_LEVELS: usize = 15;
 /// Children a node shows at most.
 pub const MAX_CHILDREN: usize = 50;
 
-/// A lineage node of `service.md` section 2; the answer of `/agent/:id/lineage` is the root's.
+/// An agent in a lineage tree (`service.md` section 2); the answer of `/agent/:id/lineage` is the root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LineageNode {
     /// The agent.
     pub agent_id: AgentId,
     /// Its own wallet.
-    #[serde(serialize_with = "json::address")]
+    #[serde(with = "json::Checksummed")]
     pub wallet: Address,
     /// Its generation, as registered.
-    #[serde(serialize_with = "json::digits")]
+    #[serde(with = "json::Integer")]
     pub generation: U256,
     /// Its status.
     pub status: Status,

@@ -42,17 +42,18 @@ pub fn slice<T>(items: &[T], offset: u128, limit: u64) -> &[T] {
 
 /// The answer of `/agents`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentPage {
     /// How many agents there are after filtering.
-    #[serde(serialize_with = "json::digits")]
+    #[serde(with = "json::Integer")]
     pub total: U256,
     /// The page given.
     pub page: u64,
     /// The page size used: what was asked for, cut to the maximum.
     pub limit: u64,
     /// How many pages there are.
-    #[serde(serialize_with = "json::digits")]
+    #[serde(with = "json::Integer")]
     pub total_pages: U256,
     /// The agents, by ascending id.
     pub data: Vec<AgentListItem>,

@@ -11,17 +11,23 @@ use crate::{abi::RevenueReport, json, page, timestamp::Timestamp};
 /// overflows: anyone may report `2^256 - 1`, and one such report must not break everybody's totals.
 pub type Total = Uint<320, 5>;
 
-/// A revenue record of `service.md` section 2. `amount` is in cents of `currency`.
+/// One report of revenue (`service.md` section 2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)] // the fields are the specification's
 pub struct RevenueRecord {
-    #[serde(serialize_with = "json::digits")]
+    /// How much, in cents of the currency.
+    #[serde(with = "json::Integer")]
     pub amount: U256,
+    /// The currency, in the reporter's own words.
     pub currency: String,
+    /// The kind of revenue, in the reporter's own words.
     pub category: String,
+    /// Where the period reported begins, as the reporter says.
     pub period_start: Timestamp,
+    /// Where it ends.
     pub period_end: Timestamp,
+    /// When it was reported.
     pub reported_at: Timestamp,
 }
 
@@ -40,6 +46,7 @@ impl From<&RevenueReport> for RevenueRecord {
 
 /// The answer of `/agent/:id/revenue`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RevenueHistory {
     /// How many reports the agent made.
     pub total: usize,
@@ -59,20 +66,21 @@ impl RevenueHistory {
     }
 }
 
-/// The revenue aggregate of `service.md` section 2, the answer of `/revenue/aggregate`. Amounts are in cents.
+/// All revenue added up (`service.md` section 2), the answer of `/revenue/aggregate`. Amounts are in cents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RevenueAggregate {
     /// How many reports all agents made.
     pub total_reports: u64,
     /// All amounts added up, whatever their currency.
-    #[serde(serialize_with = "json::digits")]
+    #[serde(with = "json::Integer")]
     pub total_amount: Total,
     /// Amounts by currency.
-    #[serde(serialize_with = "json::digits_by_key")]
+    #[serde(with = "json::IntegersByKey")]
     pub by_currency: BTreeMap<String, Total>,
     /// Amounts by category.
-    #[serde(serialize_with = "json::digits_by_key")]
+    #[serde(with = "json::IntegersByKey")]
     pub by_category: BTreeMap<String, Total>,
 }
 

@@ -3,7 +3,7 @@
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 
 use alloy_primitives::{Address, U256};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{
     abi::RevenueReport,
@@ -19,13 +19,14 @@ pub const RECENT_REGISTRATIONS: usize = 10;
 
 /// The answer of `/stats`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
     /// How many agents were ever registered.
-    #[serde(serialize_with = "json::digits")]
+    #[serde(with = "json::Integer")]
     pub total_agents: U256,
     /// The registry's address.
-    #[serde(serialize_with = "json::address")]
+    #[serde(with = "json::Checksummed")]
     pub registry_address: Address,
     /// The RPC endpoint, scheme and host only.
     pub chain: String,
@@ -33,39 +34,46 @@ pub struct Stats {
 
 /// An item of `recentRegistrations`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)] // the fields are the specification's
 pub struct RecentRegistration {
+    /// The agent.
     pub agent_id: AgentId,
-    #[serde(serialize_with = "json::address")]
+    /// The wallet that registered it.
+    #[serde(with = "json::Checksummed")]
     pub creator: Address,
-    #[serde(serialize_with = "json::address")]
+    /// The wallet of the person who is liable for it.
+    #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
-    #[serde(serialize_with = "json::address")]
+    /// The agent's own wallet.
+    #[serde(with = "json::Checksummed")]
     pub agent_wallet: Address,
+    /// When it was registered.
     pub registered_at: Timestamp,
+    /// Its state.
     pub status: Status,
 }
 
 /// The answer of `/stats/detailed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DetailedStats {
     /// The three fields of `/stats`.
     #[serde(flatten)]
     pub stats: Stats,
     /// Agents per status; all four keys are always there.
-    #[serde(serialize_with = "by_status")]
+    #[serde(with = "ByStatus")]
     pub status_distribution: BTreeMap<Status, u64>,
     /// Agents per generation.
-    #[serde(serialize_with = "json::digits_by_key")]
+    #[serde(with = "json::IntegersByKey")]
     pub generation_distribution: BTreeMap<U256, u64>,
     /// Compliant agents in percent of all agents, with one decimal place; `"0.0"` where there are none.
     pub compliance_rate: String,
     /// How many agents are compliant.
     pub compliant_count: u64,
     /// Reported revenue in cents, by currency.
-    #[serde(serialize_with = "json::digits_by_key")]
+    #[serde(with = "json::IntegersByKey")]
     pub total_revenue: BTreeMap<String, Total>,
     /// The last registered agents, newest first.
     pub recent_registrations: Vec<RecentRegistration>,
@@ -122,8 +130,13 @@ fn percentage(part: u64, whole: u64) -> String {
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-fn by_status<S: serde::Serializer>(counts: &BTreeMap<Status, u64>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(counts.iter().map(|(status, count)| (status.name(), count)))
+/// Counts by status, for `#[serde(with)]`.
+pub(crate) struct ByStatus;
+
+impl ByStatus {
+    fn serialize<S: Serializer>(counts: &BTreeMap<Status, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(counts.iter().map(|(status, count)| (status.name(), count)))
+    }
 }
 
 #[cfg(test)]

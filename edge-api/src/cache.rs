@@ -7,7 +7,10 @@
 use registry_core::{route::Endpoint, timestamp::Timestamp};
 use worker::{Cache, Context, Response, ResponseBody};
 
-use crate::{http::Content, settings::Settings};
+use crate::{
+    http::{Content, JSON},
+    settings::Settings,
+};
 
 /// When an entry was made, in unix seconds. Only inside the cache; clients get `Age`.
 const MADE_AT: &str = "X-Made-At";
@@ -31,7 +34,7 @@ pub(crate) async fn find(key: &str, time_to_live: u32, now: Timestamp) -> Option
     let etag = response.headers().get("ETag").ok()??;
     let links = response.headers().get("Link").ok()?;
     let (_, body) = response.into_parts();
-    Some(Content { body, etag, links, keep_for, age: Some(age) })
+    Some(Content { media_type: JSON, body, etag, links, keep_for, age: Some(age) })
 }
 
 /// Stores a fresh answer, after the client has it.

@@ -7,6 +7,9 @@ use worker::{Headers, Request, Response, ResponseBody, Result};
 const EXPOSED: &str = "Age, ETag, Link, RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-RateLimit-Limit, \
     X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id";
 
+/// The media type of every answer of the API.
+pub(crate) const JSON: &str = "application/json";
+
 /// Where a request goes, as text: a URL library would bring 160 KB of domain-name tables.
 pub(crate) struct Target {
     /// Scheme and host.
@@ -29,6 +32,7 @@ impl Target {
 
 /// A good answer's body and what clients may do with it.
 pub(crate) struct Content {
+    pub(crate) media_type: &'static str,
     pub(crate) body: ResponseBody,
     /// The entity tag; empty where there is nothing to compare.
     pub(crate) etag: String,
@@ -44,6 +48,7 @@ impl Content {
     /// An answer just read from the chain, which may be kept for `time_to_live` seconds if nothing in it ends sooner.
     pub(crate) fn fresh(document: Document, time_to_live: u32, now: Timestamp) -> Self {
         Self {
+            media_type: JSON,
             keep_for: document.keep_for(time_to_live, now).into(),
             body: ResponseBody::Body(document.body.into_bytes()),
             etag: document.etag,
@@ -55,6 +60,7 @@ impl Content {
     /// A body that is true now and says nothing about later.
     pub(crate) fn unkept(body: &str) -> Self {
         Self {
+            media_type: JSON,
             body: ResponseBody::Body(body.into()),
             etag: String::new(),
             links: None,
@@ -71,7 +77,7 @@ impl Content {
     /// The headers that describe the content, whoever gets it.
     pub(crate) fn headers(&self) -> Result<Headers> {
         let headers = Headers::new();
-        headers.set("Content-Type", "application/json")?;
+        headers.set("Content-Type", self.media_type)?;
         let control = match self.keep_for {
             0 => "no-store".to_owned(),
             seconds => format!("public, max-age={seconds}"),
@@ -115,7 +121,7 @@ pub(crate) fn success(request: &Request, content: Content, verdict: Option<Verdi
 /// An error's body with this status.
 pub(crate) fn failure(error: &Error, status: u16, verdict: Option<Verdict>) -> Result<Response> {
     let headers = Headers::new();
-    headers.set("Content-Type", "application/json")?;
+    headers.set("Content-Type", JSON)?;
     headers.set("Cache-Control", "no-store")?;
     if let Some(seconds) = error.retry_after() {
         headers.set("Retry-After", &seconds.to_string())?;

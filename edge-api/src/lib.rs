@@ -9,6 +9,7 @@ mod chain;
 mod http;
 mod limiter;
 mod log;
+mod pages;
 mod settings;
 
 use registry_core::{
@@ -20,6 +21,7 @@ use crate::{
     chain::Ask,
     http::{Content, Target},
     log::Record,
+    pages::Page,
     settings::Settings,
 };
 
@@ -48,6 +50,8 @@ async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<R
 
 /// What a request can be for.
 enum Route {
+    /// One of the pages that are the same for everybody.
+    Page(&'static Page),
     /// Whether this code runs at all.
     Live,
     /// What only the chain can answer: it needs settings, and counts against the client's limit.
@@ -71,6 +75,9 @@ impl Route {
             return Err(Error::MethodNotAllowed);
         }
         let path = target.path_and_query.split('?').next().unwrap_or_default();
+        if let Some(page) = pages::find(path) {
+            return Ok(Self::Page(page));
+        }
         match path {
             "/livez" => Ok(Self::Live),
             READY => Ok(Self::Counted(Counted::Ready)),
@@ -82,6 +89,7 @@ impl Route {
 
     const fn name(&self) -> &'static str {
         match self {
+            Self::Page(page) => page.path,
             Self::Live => "/livez",
             Self::Counted(Counted::Ready) => READY,
             Self::Counted(Counted::Api(endpoint)) => endpoint.route(),
@@ -112,6 +120,7 @@ async fn answer(
     }
     let counted = match parsed {
         // What works however the settings are.
+        Ok((target, Route::Page(page))) => return Ok((Ok(page.content(&target)), None)),
         Ok((_, Route::Live)) => return Ok((Ok(Content::unkept(r#"{"live":true}"#)), None)),
         Ok((target, Route::Counted(counted))) => Ok((target, counted)),
         Err(error) => Err(error),

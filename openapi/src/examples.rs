@@ -1,0 +1,161 @@
+//! The examples: a registry of three agents, and what the core makes of it. Nothing here is written as JSON, so
+//! an example cannot show what the API would not answer.
+
+use core::convert::Infallible;
+
+use alloy_primitives::{Address, B256, U256, address, b256};
+use registry_core::{
+    abi::RevenueReport,
+    agent::{Agent, AgentDetail, AgentId, AgentListItem, Status},
+    compliance::{Compliance, ComplianceList, DEFAULT_GRACE_SECONDS},
+    health::{Health, Ready},
+    kya::Kya,
+    lineage::{self, LineageNode, Member},
+    page::{AgentPage, Page},
+    revenue::{RevenueAggregate, RevenueHistory},
+    stats::{DetailedStats, Stats},
+    timestamp::Timestamp,
+};
+
+/// The registry's address.
+const REGISTRY: Address = address!("2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23");
+/// The RPC endpoint, as clients see it.
+const CHAIN: &str = "https://sepolia.base.org";
+/// The wallet of a compliant agent.
+pub(crate) const WALLET: Address = address!("F8BAF884A2a20d918e118b6de84D1B1bB02f5eb1");
+/// A wallet without an agent.
+pub(crate) const STRANGER: Address = address!("5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed");
+
+/// When the examples' questions are asked: the first of March 2026, noon.
+const NOW: u64 = 1_772_366_400;
+const DAY: u64 = 86_400;
+const OPERATOR: Address = address!("9965507D1a55bcC2695C58ba16FB37d819B0A4dc");
+const CONSTITUTION: B256 = b256!("b8a3c3ecbfcc7d6c1b6dd0aa0d9f7ce2c7f4b3a2a8b7a5d63ef2f1aee0f4c1d9");
+const CAPABILITIES: B256 = b256!("1f0d6c9eb5a1a7a5f1d96bd8cbb6a0c3df6a1c4ffb9a9a83a4d0e61b2c5d7e80");
+
+fn now() -> Timestamp {
+    Timestamp::from_seconds(NOW)
+}
+
+fn grace() -> U256 {
+    U256::from(DEFAULT_GRACE_SECONDS)
+}
+
+fn ago(days: u64) -> Timestamp {
+    Timestamp::from_seconds(NOW - days * DAY)
+}
+
+/// A root that does well, its child whose attestation is too old, and one that a regulator stopped.
+fn agents() -> [Agent; 3] {
+    let first = Agent {
+        agent_id: id(1),
+        creator: OPERATOR,
+        haftungsperson: address!("7A9E6c203243de271b3253a77B526bDf96caD70B"),
+        agent_wallet: WALLET,
+        constitution_hash: CONSTITUTION,
+        capability_hash: CAPABILITIES,
+        operational_scope: "Research: reads papers, writes summaries, buys nothing".to_owned(),
+        parent_agent_id: id(0),
+        generation: U256::ZERO,
+        self_modifying: false,
+        registered_at: ago(30),
+        last_attestation: ago(2),
+        last_revenue_report: ago(2),
+        status: Status::Active,
+    };
+    let second = Agent {
+        agent_id: id(2),
+        agent_wallet: address!("15d34AAf54267DB7D7c367839AAf71A00a2C6A65"),
+        operational_scope: "Gathers papers".to_owned(),
+        parent_agent_id: id(1),
+        generation: U256::from(1),
+        self_modifying: true,
+        last_attestation: ago(9),
+        last_revenue_report: Timestamp::default(),
+        ..first.clone()
+    };
+    let third = Agent {
+        agent_id: id(3),
+        agent_wallet: address!("976EA74026E726554dB657fA54763abd0C3a0aa9"),
+        operational_scope: "Trades energy".to_owned(),
+        registered_at: ago(20),
+        last_attestation: ago(3),
+        status: Status::Suspended,
+        last_revenue_report: Timestamp::default(),
+        ..first.clone()
+    };
+    [first, second, third]
+}
+
+fn id(number: u64) -> AgentId {
+    AgentId(U256::from(number))
+}
+
+fn reports() -> [RevenueReport; 2] {
+    let report = |cents: u64, category: &str, days: u64| RevenueReport {
+        agentId: U256::from(1),
+        amount: U256::from(cents),
+        currency: "EUR".to_owned(),
+        category: category.to_owned(),
+        periodStart: NOW - (days + 7) * DAY,
+        periodEnd: NOW - days * DAY,
+        reportedAt: NOW - days * DAY,
+    };
+    [report(98_050, "research", 10), report(101_999, "licences", 2)]
+}
+
+pub(crate) fn kya(wallet: Address) -> Kya {
+    let agent = agents().into_iter().find(|agent| agent.agent_wallet == wallet);
+    Kya::of(wallet, agent, grace(), now())
+}
+
+pub(crate) fn agent() -> AgentDetail {
+    let [agent, child, _] = agents();
+    let compliance = Compliance::of(&agent, U256::from(1), grace(), now());
+    AgentDetail { agent, children: vec![child.agent_id.0], compliance }
+}
+
+pub(crate) fn page() -> AgentPage {
+    let agents = agents().each_ref().map(AgentListItem::from);
+    let page = Page { number: 1, limit: 2 };
+    AgentPage::of(page, U256::from(agents.len()), page.slice(&agents).to_vec())
+}
+
+pub(crate) fn compliance() -> ComplianceList {
+    ComplianceList::of(&agents(), grace(), now())
+}
+
+pub(crate) fn lineage() -> LineageNode {
+    let [root, child, _] = agents();
+    let root = Member { agent: root, children: vec![child.agent_id.0] };
+    let child = Member { agent: child, children: Vec::new() };
+    let tree = lineage::grow(root, |_| Ok::<_, Infallible>(vec![Some(child.clone())]));
+    match tree {
+        Ok(tree) => tree,
+        Err(never) => match never {},
+    }
+}
+
+pub(crate) fn revenue() -> RevenueHistory {
+    RevenueHistory::of(&reports(), 0, 100)
+}
+
+pub(crate) fn aggregate() -> RevenueAggregate {
+    RevenueAggregate::of(&reports())
+}
+
+pub(crate) fn stats() -> Stats {
+    Stats { total_agents: U256::from(agents().len()), registry_address: REGISTRY, chain: CHAIN.to_owned() }
+}
+
+pub(crate) fn health() -> Health {
+    Health { status: "ok", registry: REGISTRY, rpc: CHAIN.to_owned() }
+}
+
+pub(crate) fn ready() -> Ready {
+    Ready { ready: true, chain_id: U256::from(84_532), head_age_seconds: 2, registry: REGISTRY }
+}
+
+pub(crate) fn detailed_stats() -> DetailedStats {
+    DetailedStats::of(stats(), &agents(), &reports(), grace(), now())
+}

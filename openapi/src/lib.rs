@@ -1,0 +1,137 @@
+//! OpenAPI 3.1 descriptions, written once: schemas from the Rust types, errors from their closed sets, and the
+//! rest as the JSON it is. The read API's description, which must not fatten the Worker, is written to a file by
+//! this crate's program.
+
+use schemars::{
+    JsonSchema, Schema, SchemaGenerator,
+    generate::SchemaSettings,
+    transform::{Transform, transform_subschemas},
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// Stands for 2^256 - 1 in a description until [`text`] writes its digits, of which `Value` keeps only the first
+/// seventeen.
+pub const UINT256_MAX: &str = "2^256 - 1";
+
+const UINT256_MAX_DIGITS: &str =
+    "115792089237316195423570985008687907853269984665640564039457584007913129639935";
+
+/// The schemas a description refers to, each written once under `components/schemas`.
+#[derive(Debug)]
+pub struct Schemas(SchemaGenerator);
+
+impl Default for Schemas {
+    fn default() -> Self {
+        let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        });
+        Self(settings.with_transform(WithoutWidths).into_generator())
+    }
+}
+
+impl Schemas {
+    /// A schema for what `T` is written as: a reference, if it is one with a name.
+    pub fn of<T: JsonSchema + ?Sized>(&mut self) -> Value {
+        self.0.subschema_for::<T>().to_value()
+    }
+
+    /// `components/schemas`.
+    pub fn into_components(mut self) -> Map<String, Value> {
+        self.0.take_definitions(true)
+    }
+}
+
+/// Leaves out the widths of Rust's integers: `format: uint64` means nothing to readers of JSON.
+#[derive(Clone, Debug)]
+struct WithoutWidths;
+
+impl Transform for WithoutWidths {
+    fn transform(&mut self, schema: &mut Schema) {
+        if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
+            schema.remove("format");
+        }
+        transform_subschemas(self, schema);
+    }
+}
+
+/// A response: what it says, the headers it carries, its body.
+///
+/// A header is named as under `components/headers`; all of `headers` are there described by [`header`].
+#[must_use]
+pub fn response(description: &str, headers: &[&str], content: &Value) -> Value {
+    let headers: Map<String, Value> = headers
+        .iter()
+        .map(|name| ((*name).to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
+        .collect();
+    let mut response = json!({ "description": description, "headers": headers });
+    if !content.is_null()
+        && let Some(response) = response.as_object_mut()
+    {
+        response.insert("content".to_owned(), content.clone());
+    }
+    response
+}
+
+/// The response, saying that a value in its body is the `id` by which another operation asks.
+#[must_use]
+pub fn linked(mut response: Value, operation: &str, pointer: &str) -> Value {
+    let link =
+        json!({ "operationId": operation, "parameters": { "id": format!("$response.body#{pointer}") } });
+    if let Some(response) = response.as_object_mut() {
+        response.insert("links".to_owned(), json!({ operation: link }));
+    }
+    response
+}
+
+/// A JSON body, and an example of it.
+#[must_use]
+pub fn body(schema: &Value, example: &impl Serialize) -> Value {
+    json!({ "application/json": { "schema": schema, "example": example } })
+}
+
+/// A header of answers, for `components/headers`; `required` where every answer that names it has it.
+#[must_use]
+pub fn header(description: &str, required: bool, schema: &Value, example: &Value) -> Value {
+    json!({ "description": description, "required": required, "schema": schema, "example": example })
+}
+
+/// The body of an error with one of these codes, `{"error": message, "code": code}`, and an example of one.
+#[must_use]
+pub fn error(codes: &[&str], example: &impl Serialize) -> Value {
+    let schema = json!({
+        "allOf": [{ "$ref": "#/components/schemas/Error" }],
+        "properties": { "code": { "enum": codes } },
+    });
+    body(&schema, example)
+}
+
+/// The references that lead nowhere; in a good description, none.
+#[must_use]
+pub fn dangling(description: &Value) -> Vec<String> {
+    fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+        match value {
+            Value::Object(members) => {
+                found.extend(members.get("$ref").and_then(Value::as_str));
+                members.values().for_each(|member| references(member, found));
+            }
+            Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    references(description, &mut found);
+    let leads_nowhere = |reference: &&str| {
+        reference.strip_prefix('#').and_then(|pointer| description.pointer(pointer)).is_none()
+    };
+    found.into_iter().filter(leads_nowhere).map(str::to_owned).collect()
+}
+
+/// The description's text, ending in a newline.
+#[must_use]
+pub fn text(description: &Value) -> String {
+    // A tree of strings, numbers and maps with string keys: serialization has nothing to fail on.
+    let text = serde_json::to_string_pretty(description).unwrap_or_default();
+    text.replace(&format!("\"{UINT256_MAX}\""), UINT256_MAX_DIGITS) + "\n"
+}

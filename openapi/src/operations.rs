@@ -1,0 +1,266 @@
+//! The questions of the read API, an operation each: what it is called, what it takes, what it answers.
+
+use openapi::{Schemas, UINT256_MAX, body, linked, response};
+use registry_core::{
+    agent::Status,
+    route::{AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, Endpoint, REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    examples,
+    headers::{EVERY, KEPT, STANDING},
+};
+
+/// One question.
+struct Question {
+    /// The path, parameters in braces.
+    path: &'static str,
+    /// What code generators call it.
+    id: &'static str,
+    tag: &'static str,
+    summary: &'static str,
+    description: String,
+    parameters: Vec<Value>,
+    /// The body of a 200: its schema, and an example.
+    content: Value,
+    /// Asks for an agent, who may not exist.
+    of_agent: bool,
+    /// Answers with one page of a list.
+    paged: bool,
+    /// Where in its answer the id of an agent stands.
+    names_agent: Option<&'static str>,
+}
+
+/// All of them, by path.
+pub(crate) fn paths(schemas: &mut Schemas) -> Map<String, Value> {
+    questions(schemas).into_iter().map(|question| (question.path.to_owned(), question.describe())).collect()
+}
+
+fn questions(schemas: &mut Schemas) -> Vec<Question> {
+    let agent_id = || vec![id()];
+    vec![
+        Question {
+            description: "`isCompliant`: serve it. Registered but not compliant: ask it to attest. Not registered: refuse, \
+                or ask it to register. The `haftungsperson` is who is liable. A wallet without an agent is not an error."
+                .to_owned(),
+            parameters: vec![wallet()],
+            names_agent: Some("/agent/agentId"),
+            ..Question::new("/api/v1/kya/{wallet}", "checkWallet", "KYA", "The verdict on a wallet")
+                .answers(schemas, &examples::kya(examples::WALLET))
+        },
+        Question {
+            description: "The full record, the ids of its direct children, and where it stands now.".to_owned(),
+            parameters: agent_id(),
+            of_agent: true,
+            ..Question::new("/api/v1/agent/{id}", "getAgent", "Agents", "One agent")
+                .answers(schemas, &examples::agent())
+        },
+        Question {
+            description: format!(
+                "By ascending id. A `limit` above {AGENTS_LIMIT_MAX} is cut, and the answer's `limit` says so. A page beyond \
+                 the end has empty `data`."
+            ),
+            parameters: vec![
+                count("page", "Which page, from 1.", 1, 1),
+                count(
+                    "limit",
+                    &format!("Agents per page; {AGENTS_LIMIT_MAX} where more are asked for."),
+                    1,
+                    AGENTS_LIMIT_DEFAULT,
+                ),
+                json!({
+                    "name": "status", "in": "query", "description": "Only agents in this state.",
+                    "schema": schemas.of::<Status>(), "example": Status::Active,
+                }),
+            ],
+            paged: true,
+            names_agent: Some("/data/0/agentId"),
+            ..Question::new("/api/v1/agents", "listAgents", "Agents", "A page of agents")
+                .answers(schemas, &examples::page())
+        },
+        Question {
+            description: "All agents, the stalest attestation first; equally stale ones by id.".to_owned(),
+            ..Question::new("/api/v1/agents/compliance", "listCompliance", "Agents", "All agents with compliance")
+                .answers(schemas, &examples::compliance())
+        },
+        Question {
+            description: "At most 15 levels and 50 children a node. Where children were cut, `truncated` is true and a \
+                `note` says so; so does the `note` of a node on the last level that has children."
+                .to_owned(),
+            parameters: agent_id(),
+            of_agent: true,
+            ..Question::new("/api/v1/agent/{id}/lineage", "getLineage", "Agents", "The tree below an agent")
+                .answers(schemas, &examples::lineage())
+        },
+        Question {
+            description: format!(
+                "Oldest first; amounts in cents. A `limit` above {REVENUE_LIMIT_MAX} is cut, and the answer's `limit` says so."
+            ),
+            parameters: vec![
+                id(),
+                count(
+                    "limit",
+                    &format!("Reports at most; {REVENUE_LIMIT_MAX} where more are asked for."),
+                    1,
+                    REVENUE_LIMIT_DEFAULT,
+                ),
+                count("offset", "Reports to pass over.", 0, 0),
+            ],
+            of_agent: true,
+            paged: true,
+            ..Question::new("/api/v1/agent/{id}/revenue", "listRevenue", "Revenue", "What an agent reported")
+                .answers(schemas, &examples::revenue())
+        },
+        Question {
+            description: "All reports of all agents, in cents.".to_owned(),
+            ..Question::new("/api/v1/revenue/aggregate", "getTotalRevenue", "Revenue", "All revenue added up")
+                .answers(schemas, &examples::aggregate())
+        },
+        Question {
+            description: "How many agents were ever registered, and where.".to_owned(),
+            ..Question::new("/api/v1/stats", "getStats", "Statistics", "The number of agents")
+                .answers(schemas, &examples::stats())
+        },
+        Question {
+            description: "Distributions, the compliance rate in percent, revenue, the last ten registrations.".to_owned(),
+            ..Question::new("/api/v1/stats/detailed", "getDetailedStats", "Statistics", "The whole registry in numbers")
+                .answers(schemas, &examples::detailed_stats())
+        },
+        Question {
+            description: "200 only if the registry answers.".to_owned(),
+            ..Question::new("/health", "getHealth", "Operations", "Whether the service answers")
+                .answers(schemas, &examples::health())
+        },
+    ]
+}
+
+impl Question {
+    fn new(path: &'static str, id: &'static str, tag: &'static str, summary: &'static str) -> Self {
+        Self {
+            path,
+            id,
+            tag,
+            summary,
+            description: String::new(),
+            parameters: Vec::new(),
+            content: Value::Null,
+            of_agent: false,
+            paged: false,
+            names_agent: None,
+        }
+    }
+
+    fn answers<T: JsonSchema + Serialize>(self, schemas: &mut Schemas, example: &T) -> Self {
+        Self { content: body(&schemas.of::<T>(), example), ..self }
+    }
+
+    /// A target that asks it.
+    fn target(&self) -> String {
+        self.path.replace("{id}", "1").replace("{wallet}", &examples::WALLET.to_string())
+    }
+
+    /// How long its answers are kept, in seconds; 0 is not at all.
+    fn time_to_live(&self) -> u32 {
+        Endpoint::parse(&self.target()).map_or(0, |endpoint| endpoint.cache_scope().default_seconds())
+    }
+
+    /// The path item.
+    fn describe(mut self) -> Value {
+        let mut carried = [EVERY, STANDING].concat();
+        let mut responses = Map::new();
+        if self.time_to_live() > 0 {
+            carried.extend(KEPT);
+            self.parameters.push(json!({ "$ref": "#/components/parameters/If-None-Match" }));
+            self.description += &format!(" Kept for up to {} seconds.", self.time_to_live());
+            responses.insert("304".to_owned(), json!({ "$ref": "#/components/responses/NotModified" }));
+        }
+        if self.paged {
+            carried.push("Link");
+        }
+        let mut answer = response(self.summary, &carried, &self.content);
+        if let Some(pointer) = self.names_agent {
+            answer = linked(answer, "getAgent", pointer);
+        }
+        responses.insert("200".to_owned(), answer);
+        let checked = self.parameters.iter().any(|parameter| parameter["name"].is_string());
+        for (status, name, possible) in [
+            ("400", "BadRequest", checked),
+            ("404", "NotFound", self.of_agent),
+            ("429", "RateLimited", true),
+            ("500", "Failed", true),
+        ] {
+            if possible {
+                responses
+                    .insert(status.to_owned(), json!({ "$ref": format!("#/components/responses/{name}") }));
+            }
+        }
+        json!({ "get": {
+            "operationId": self.id,
+            "tags": [self.tag],
+            "summary": self.summary,
+            "description": self.description,
+            "parameters": self.parameters,
+            "responses": responses,
+        }})
+    }
+}
+
+fn id() -> Value {
+    json!({
+        "name": "id", "in": "path", "required": true, "description": "The agent's id.",
+        "schema": { "type": "integer", "minimum": 0, "maximum": UINT256_MAX }, "example": 1,
+    })
+}
+
+fn wallet() -> Value {
+    json!({
+        "name": "wallet", "in": "path", "required": true,
+        "description": "An address in lower case, in upper case, or with its EIP-55 checksum; a wrong one is refused.",
+        "schema": { "type": "string", "format": "ethereum-address", "pattern": "^0x[0-9a-fA-F]{40}$" },
+        "examples": {
+            "registered": { "value": examples::WALLET.to_string() },
+            "unknown": { "value": examples::STRANGER.to_string() },
+        },
+    })
+}
+
+/// A whole number in the query. It has no maximum: what is too large is cut.
+fn count(name: &str, description: &str, minimum: u64, default: u64) -> Value {
+    json!({
+        "name": name, "in": "query", "description": description,
+        "schema": { "type": "integer", "minimum": minimum, "default": default }, "example": minimum,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_question_the_router_knows_is_described() {
+        let described = questions(&mut Schemas::default());
+        for question in &described {
+            let endpoint = Endpoint::parse(&question.target()).unwrap();
+            assert_eq!(endpoint.canonical(), question.target());
+        }
+        // An endpoint more needs an arm here, and a question above.
+        let known = described.iter().map(|question| match Endpoint::parse(&question.target()).unwrap() {
+            Endpoint::Health => 0,
+            Endpoint::Stats => 1,
+            Endpoint::DetailedStats => 2,
+            Endpoint::Agent(_) => 3,
+            Endpoint::Agents { .. } => 4,
+            Endpoint::Compliance => 5,
+            Endpoint::Lineage(_) => 6,
+            Endpoint::Revenue { .. } => 7,
+            Endpoint::RevenueAggregate => 8,
+            Endpoint::Kya(_) => 9,
+        });
+        let mut known: Vec<u8> = known.collect();
+        known.sort_unstable();
+        assert_eq!(known, (0..10).collect::<Vec<_>>());
+    }
+}
