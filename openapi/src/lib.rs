@@ -1,6 +1,6 @@
 //! OpenAPI 3.1 descriptions, written once: schemas from the Rust types, errors from their closed sets, and the
-//! rest as the JSON it is. The read API's description, which must not fatten the Worker, is written to a file by
-//! this crate's program.
+//! rest as the JSON it is. The relayer describes itself with these blocks when it starts; the read API's
+//! description, which must not fatten the Worker, is written to a file by this crate's program.
 
 use schemars::{
     JsonSchema, Schema, SchemaGenerator,

@@ -10,6 +10,8 @@ pub mod chain;
 pub mod check;
 pub mod classify;
 pub mod clock;
+pub mod code;
+mod description;
 pub mod faults;
 pub mod fees;
 pub mod gas;

@@ -14,6 +14,7 @@ use std::{
 use tokio::time::interval;
 
 use crate::{
+    code::Code,
     outcome::Failure,
     relay::{MINIMUM_BALANCE_WEI, Relayer},
     stop::{Stop, stopped},
@@ -79,7 +80,7 @@ impl Health {
         let silence = self.inner.started.elapsed().as_secs().saturating_sub(seen_after);
         if silence > SILENCE {
             let message = format!("No answer from the chain for {silence} s");
-            return Err(Failure::new(503, "CHAIN_SILENT", message).retry_after(15));
+            return Err(Failure::new(Code::ChainSilent, message).retry_after(15));
         }
         if self.inner.funded.load(Ordering::Relaxed) { Ok(()) } else { Err(Failure::balance_too_low()) }
     }

@@ -26,6 +26,8 @@ use warp::{
 };
 
 use crate::{
+    code::Code,
+    description::{self, Particulars},
     journal::RelayRecord,
     limits::client_key,
     metrics::gauge_value,
@@ -74,8 +76,16 @@ impl Reject for Failure {}
 
 /// Every route.
 pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infallible> + Clone {
+    let description: Arc<str> = description::text(Particulars {
+        chain_id: app.chain_id,
+        registry: app.relayer.chain.registry,
+        forwarder: app.relayer.chain.forwarder,
+        max_gas: app.relayer.rules.max_gas,
+    })
+    .into();
     let with_app = warp::any().map(move || Arc::clone(&app));
-    let get = warp::get().and(with_app.clone());
+    let read = warp::get().or(warp::head()).unify();
+    let get = read.and(with_app.clone());
 
     let relay = warp::path!("relay")
         .and(warp::post())
@@ -97,12 +107,13 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
         .then(|app: Arc<App>| async move { answer("status", status(&app).await) });
     let domain =
         warp::path!("domain").and(get.clone()).map(|app: Arc<App>| answer("domain", Ok(domain(&app))));
-    let live =
-        warp::path!("livez").and(warp::get()).map(|| answer("livez", Ok(ok(&json!({ "live": true })))));
+    let live = warp::path!("livez").and(read).map(|| answer("livez", Ok(ok(&json!({ "live": true })))));
     let ready = warp::path!("readyz").and(get.clone()).map(|app: Arc<App>| {
         let ready = app.health.check().map(|()| ok(&json!({ "ready": true })));
         answer("readyz", ready)
     });
+    let openapi =
+        warp::path!("openapi.json").and(read).map(move || answer("openapi", Ok(described(&description))));
     let metrics = warp::path!("metrics")
         .and(get)
         .then(|app: Arc<App>| async move { answer("metrics", Ok(metrics(&app).await)) });
@@ -119,6 +130,8 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
         .or(live)
         .unify()
         .or(ready)
+        .unify()
+        .or(openapi)
         .unify()
         .or(metrics)
         .unify()
@@ -137,7 +150,7 @@ where
     }
     let body = tokio::time::timeout(BODY_TIMEOUT, collect(body))
         .await
-        .map_err(|_| Failure::new(408, "BODY_TIMEOUT", "Request body took too long to arrive"))??;
+        .map_err(|_| Failure::new(Code::BodyTimeout, "Request body took too long to arrive"))??;
 
     let forwarded_for: Vec<&str> =
         headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok()).collect();
@@ -165,7 +178,7 @@ async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> 
     let mut stream = pin!(stream);
     let mut body = Vec::new();
     while let Some(chunk) = stream.next().await {
-        let broken = |_| Failure::new(400, "BODY_BROKEN", "Request body could not be read");
+        let broken = |_| Failure::new(Code::BodyBroken, "Request body could not be read");
         let mut chunk = chunk.map_err(broken)?;
         if body.len().saturating_add(chunk.remaining()) > MAX_BODY {
             // However it ends, the answer is the same.
@@ -194,16 +207,16 @@ async fn discard<B: Buf>(mut stream: Pin<&mut impl Stream<Item = Result<B, warp:
 }
 
 fn too_large() -> Failure {
-    Failure::new(413, "BODY_TOO_LARGE", "Request body is larger than 64 KiB")
+    Failure::new(Code::BodyTooLarge, "Request body is larger than 64 KiB")
 }
 
 async fn relay_state(app: &App, id: &str) -> Result<Response, Failure> {
-    let invalid = |_| Failure::new(400, "INVALID_ID", "Invalid relay id: must be 0x and 64 hex digits");
+    let invalid = |_| Failure::new(Code::InvalidId, "Invalid relay id: must be 0x and 64 hex digits");
     let id: B256 = id.parse().map_err(invalid)?;
     let record = app.relayer.journal.run(move |journal| journal.relay(id)).await;
     match record {
         Ok(Some(record)) => Ok(ok(&shapes::Relay::new(id, &record))),
-        Ok(None) => Err(Failure::new(404, "RELAY_NOT_FOUND", format!("Relay not found: {id}"))),
+        Ok(None) => Err(Failure::new(Code::RelayNotFound, format!("Relay not found: {id}"))),
         Err(error) => {
             tracing::error!(%error, "journal failed");
             Err(Failure::journal())
@@ -220,8 +233,7 @@ async fn nonce(app: &App, address: &str) -> Result<Response, Failure> {
 fn parse_address(text: &str) -> Result<Address, Failure> {
     let invalid = || {
         Failure::new(
-            400,
-            "INVALID_ADDRESS",
+            Code::InvalidAddress,
             "Invalid address: must be 0x and 40 hex digits, with a right checksum if in mixed case",
         )
     };
@@ -254,7 +266,7 @@ async fn status(app: &App) -> Result<Response, Failure> {
             limit_wei: budget.limit_wei.to_string(),
             used_wei: budget.used_wei().to_string(),
             remaining_wei: budget.remaining_wei().to_string(),
-            resets_at: budget.resets_at().map(|at| Timestamp::from_seconds(at).to_string()),
+            resets_at: budget.resets_at().map(Timestamp::from_seconds),
         },
         limits: shapes::Limits {
             per_ip_per_hour: relayer.limits.per_ip.per_hour(),
@@ -295,6 +307,10 @@ async fn metrics(app: &App) -> Response {
     warp::reply::with_header(text, header::CONTENT_TYPE, "text/plain; version=0.0.4").into_response()
 }
 
+fn described(description: &str) -> Response {
+    warp::reply::with_header(description.to_owned(), header::CONTENT_TYPE, "application/json").into_response()
+}
+
 fn ok(body: &impl Serialize) -> Response {
     json_response(StatusCode::OK, body)
 }
@@ -304,18 +320,25 @@ fn json_response(status: StatusCode, body: &impl Serialize) -> Response {
 }
 
 fn failed(failure: &Failure) -> Response {
-    let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = json_response(status, &json!({ "error": failure.message, "code": failure.code }));
+    let status = StatusCode::from_u16(failure.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response =
+        json_response(status, &shapes::ErrorBody { error: &failure.message, code: failure.code });
     if let Some(seconds) = failure.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
-    response.extensions_mut().insert(FailureCode(failure.code.clone()));
+    response.extensions_mut().insert(FailureCode(failure.code));
     response
 }
 
 /// The code of a failed answer, for the metrics.
-#[derive(Debug, Clone)]
-pub struct FailureCode(pub std::borrow::Cow<'static, str>);
+#[derive(Debug, Clone, Copy)]
+pub struct FailureCode(pub Code);
+
+/// The methods that a path has, for `Allow`.
+#[must_use]
+pub fn allowed(path: &str) -> &'static str {
+    if path == "/relay" { "POST, OPTIONS" } else { "GET, HEAD, OPTIONS" }
+}
 
 fn answer(route: &'static str, result: Result<Response, Failure>) -> Response {
     let mut response = result.unwrap_or_else(|failure| failed(&failure));
@@ -325,15 +348,11 @@ fn answer(route: &'static str, result: Result<Response, Failure>) -> Response {
 
 fn unmatched(rejection: &Rejection) -> Response {
     let failure = if rejection.is_not_found() {
-        Failure::new(404, "NOT_FOUND", "Not found")
+        Failure::new(Code::NotFound, "Not found")
     } else if rejection.find::<MethodNotAllowed>().is_some() {
-        Failure::new(405, "METHOD_NOT_ALLOWED", "Method not allowed")
+        Failure::new(Code::MethodNotAllowed, "Method not allowed")
     } else {
-        Failure::new(400, "BAD_REQUEST", "Bad request")
+        Failure::new(Code::BadRequest, "Bad request")
     };
-    let mut response = answer("none", Err(failure));
-    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST, OPTIONS"));
-    }
-    response
+    answer("none", Err(failure))
 }

@@ -29,7 +29,7 @@ use warp::{
 
 use crate::{
     metrics::Metrics,
-    routes::{FailureCode, Peer, Route},
+    routes::{FailureCode, Peer, Route, allowed},
     stop::{Stop, stopped},
 };
 
@@ -100,6 +100,7 @@ where
             let started = Instant::now();
             let id = request_id(request.headers());
             let method = request.method().clone();
+            let allowed = allowed(request.uri().path());
             request.extensions_mut().insert(Peer(peer));
             let mut response = if method == Method::OPTIONS {
                 preflight()
@@ -109,6 +110,9 @@ where
                     Err(never) => match never {},
                 }
             };
+            if method == Method::OPTIONS || response.status() == StatusCode::METHOD_NOT_ALLOWED {
+                response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+            }
             observe(&metrics, &response, started.elapsed());
             let status = response.status().as_u16();
             let took_ms = started.elapsed().as_millis();
@@ -130,7 +134,7 @@ fn observe(metrics: &Metrics, response: &Response, took: Duration) {
     metrics.http_requests.with_label_values(&[route, response.status().as_str()]).inc();
     metrics.http_seconds.with_label_values(&[route]).observe(took.as_secs_f64());
     if let Some(FailureCode(code)) = response.extensions().get() {
-        metrics.failures.with_label_values(&[code.as_ref()]).inc();
+        metrics.failures.with_label_values(&[code.name()]).inc();
     }
 }
 
@@ -157,7 +161,7 @@ fn stamp(headers: &mut HeaderMap, id: HeaderValue) {
     headers.insert(REQUEST_ID, id);
     for (name, value) in [
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, OPTIONS"),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type, X-Request-Id"),
         (header::ACCESS_CONTROL_EXPOSE_HEADERS, "X-Request-Id, X-Relay-Id, Retry-After"),
         (header::ACCESS_CONTROL_MAX_AGE, "86400"),

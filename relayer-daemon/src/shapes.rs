@@ -2,117 +2,166 @@
 //! checksummed, wei are decimal strings, everything else that is a number is a JSON number.
 
 use alloy::primitives::{Address, B256, U256};
-use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
+use registry_core::{agent::AgentId, json, timestamp::Timestamp};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::{
+    code::Code,
     journal::RelayRecord,
     outcome::{Mined, Outcome},
 };
 
-/// `GET /domain`: exactly the EIP-712 domain.
-#[derive(Debug, Serialize)]
+/// Wei, all digits.
+const WHOLE: &str = r"^\d+$";
+
+/// The EIP-712 domain to sign for, and nothing else.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Domain {
+    /// The domain's name.
     pub(crate) name: &'static str,
+    /// Its version.
     pub(crate) version: &'static str,
+    /// The chain's id (EIP-155).
     pub(crate) chain_id: u64,
-    #[serde(serialize_with = "checksummed")]
+    /// The forwarder.
+    #[serde(with = "json::Checksummed")]
     pub(crate) verifying_contract: Address,
 }
 
-/// `GET /nonce/:address`.
-#[derive(Debug, Serialize)]
+/// A signer's nonces.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Nonce {
-    #[serde(serialize_with = "checksummed")]
+    /// The signer.
+    #[serde(with = "json::Checksummed")]
     pub(crate) address: Address,
     /// The forwarder's nonce on chain.
-    #[serde(serialize_with = "number")]
+    #[serde(with = "json::Integer")]
     pub(crate) nonce: U256,
     /// The nonce of the next request, relays in flight counted.
-    #[serde(serialize_with = "number")]
+    #[serde(with = "json::Integer")]
     pub(crate) next: U256,
 }
 
-/// `GET /status`.
-#[derive(Debug, Serialize)]
+/// The relayer's account, budget, limits and queue.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
-    #[serde(serialize_with = "checksummed")]
+    /// The account that pays.
+    #[serde(with = "json::Checksummed")]
     pub(crate) relayer: Address,
-    /// ETH.
+    /// Its balance in ETH.
+    #[schemars(extend("pattern" = r"^\d+\.\d{18}$"))]
     pub(crate) balance: String,
+    /// Its balance in wei.
+    #[schemars(extend("pattern" = WHOLE))]
     pub(crate) balance_wei: String,
+    /// The chain's id (EIP-155).
     pub(crate) chain_id: u64,
-    #[serde(serialize_with = "checksummed")]
+    /// The only contract that requests may call.
+    #[serde(with = "json::Checksummed")]
     pub(crate) registry: Address,
-    #[serde(serialize_with = "checksummed")]
+    /// The forwarder.
+    #[serde(with = "json::Checksummed")]
     pub(crate) forwarder: Address,
+    /// What may be spent on gas.
     pub(crate) gas_budget: GasBudget,
+    /// What a client and a request may ask for.
     pub(crate) limits: Limits,
+    /// The relays in flight.
     pub(crate) queue: Queue,
+    /// The daemon's version.
     pub(crate) version: &'static str,
 }
 
-#[derive(Debug, Serialize)]
+/// What may be spent on gas in 24 hours.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GasBudget {
+    /// The budget.
+    #[schemars(extend("pattern" = WHOLE))]
     pub(crate) limit_wei: String,
+    /// What was paid, and what transactions in flight may cost at worst.
+    #[schemars(extend("pattern" = WHOLE))]
     pub(crate) used_wei: String,
+    /// What is left.
+    #[schemars(extend("pattern" = WHOLE))]
     pub(crate) remaining_wei: String,
-    /// ISO 8601; `null` while nothing is used.
-    pub(crate) resets_at: Option<String>,
+    /// When the window ends; `null` while nothing is used.
+    pub(crate) resets_at: Option<Timestamp>,
 }
 
-#[derive(Debug, Serialize)]
+/// What a client and a request may ask for.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Limits {
+    /// Requests an hour from one address; 0 is no limit.
     pub(crate) per_ip_per_hour: u32,
+    /// Requests an hour by one signer; 0 is no limit.
     pub(crate) per_signer_per_hour: u32,
+    /// The largest `request.gas`.
     pub(crate) max_request_gas: u64,
+    /// The largest body.
     pub(crate) max_body_bytes: usize,
 }
 
-#[derive(Debug, Serialize)]
+/// The relays in flight.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Queue {
+    /// How many.
     pub(crate) depth: usize,
+    /// Since when the oldest waits; `null` where there is none.
     pub(crate) oldest_pending_seconds: Option<u64>,
 }
 
-/// `POST /relay`, executed.
-#[derive(Debug, Serialize)]
+/// A request that was executed.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Executed {
+    /// Always true.
     success: bool,
+    /// The request's EIP-712 digest.
+    #[serde(with = "json::Hash")]
     id: B256,
     #[serde(flatten)]
     mined: MinedShape,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_number")]
-    agent_id: Option<U256>,
+    /// The agent that the call registered, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_id: Option<AgentId>,
 }
 
 impl Executed {
     pub(crate) fn new(id: B256, mined: &Mined, agent_id: Option<U256>) -> Self {
-        Self { success: true, id, mined: mined.into(), agent_id }
+        Self { success: true, id, mined: mined.into(), agent_id: agent_id.map(AgentId) }
     }
 }
 
-/// `GET /relay/:id`, and `POST /relay` where the receipt did not come in time.
-#[derive(Debug, Serialize)]
+/// What became of a request.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Relay<'a> {
+    /// The request's EIP-712 digest.
+    #[serde(with = "json::Hash")]
     id: B256,
+    /// `executed`; `reverted`: mined, but the inner call failed; `dropped`: not executed, and it will not be unless
+    /// it is sent again. A reorganisation can turn each back to `pending`.
+    #[schemars(extend("enum" = ["pending", "executed", "reverted", "dropped"]))]
     state: &'static str,
     #[serde(flatten)]
     mined: Option<MinedShape>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_number")]
-    agent_id: Option<U256>,
+    /// The agent that the call registered, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_id: Option<AgentId>,
+    /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
+    /// Why it failed, to a program.
     #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<&'a str>,
+    code: Option<Code>,
     /// Every transaction tried, oldest first.
+    #[schemars(with = "Vec<json::Hash>")]
     tx_hashes: &'a [B256],
 }
 
@@ -130,41 +179,40 @@ impl<'a> Relay<'a> {
             id,
             state,
             mined: mined.map(MinedShape::from),
-            agent_id,
+            agent_id: agent_id.map(AgentId),
             error: failure.map(|failure| failure.message.as_str()),
-            code: failure.map(|failure| failure.code.as_ref()),
+            code: failure.map(|failure| failure.code),
             tx_hashes: &record.hashes,
         }
     }
 }
 
-#[derive(Debug, Serialize)]
+/// The transaction that ended a relay.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct MinedShape {
+    /// Its hash.
+    #[serde(with = "json::Hash")]
     tx_hash: B256,
+    /// Its block.
     block_number: u64,
+    /// The gas it used.
     gas_used: u64,
+}
+
+/// An error.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
+pub(crate) struct ErrorBody<'a> {
+    /// What is wrong, in words that may change.
+    pub(crate) error: &'a str,
+    /// What is wrong, to a program.
+    pub(crate) code: Code,
 }
 
 impl From<&Mined> for MinedShape {
     fn from(mined: &Mined) -> Self {
         Self { tx_hash: mined.tx_hash, block_number: mined.block_number, gas_used: mined.gas_used }
-    }
-}
-
-fn checksummed<S: Serializer>(address: &Address, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(address)
-}
-
-/// A JSON number with all its digits, however many.
-fn number<S: Serializer>(value: &U256, serializer: S) -> Result<S::Ok, S::Error> {
-    RawValue::from_string(value.to_string()).map_err(serde::ser::Error::custom)?.serialize(serializer)
-}
-
-fn optional_number<S: Serializer>(value: &Option<U256>, serializer: S) -> Result<S::Ok, S::Error> {
-    match value {
-        Some(value) => number(value, serializer),
-        None => serializer.serialize_none(),
     }
 }
 

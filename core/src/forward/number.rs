@@ -20,13 +20,21 @@ pub(super) fn parse(json: &str) -> Result<U256, Problem> {
     }
 }
 
-/// A JSON number literal. Fractions and exponents are refused: `1e21` is how JavaScript writes a number
-/// whose last digits it no longer knows.
+/// The largest whole number up to which a double holds every other one.
+const LARGEST_IN_A_DOUBLE: U256 = U256::from_limbs([1 << 53, 0, 0, 0]);
+
+/// A JSON number literal. A fraction of zeros is how some libraries write a whole number they keep as a double,
+/// and means what it says as long as doubles have all digits. Exponents are refused: `1e21` is how JavaScript
+/// writes a number whose last digits it no longer knows.
 fn literal(text: &str) -> Result<U256, Problem> {
-    if text.contains(['.', 'e', 'E']) {
+    if text.contains(['e', 'E']) {
         return Err(Problem::NotWhole);
     }
-    decimal(text)
+    let Some((whole, fraction)) = text.split_once('.') else { return decimal(text) };
+    match decimal(whole)? {
+        value if fraction.bytes().all(|b| b == b'0') && value <= LARGEST_IN_A_DOUBLE => Ok(value),
+        _ => Err(Problem::NotWhole),
+    }
 }
 
 /// The content of a JSON string.
@@ -69,6 +77,8 @@ mod tests {
             ("\"007\"", 7),
             ("\"0x7\"", 7),
             ("\"0X00fF\"", 255),
+            ("7.0", 7),
+            ("9007199254740992.000", 9_007_199_254_740_992),
             ("9007199254740993", 9_007_199_254_740_993),
             ("340282366920938463463374607431768211455", u128::MAX),
             ("\"340282366920938463463374607431768211455\"", u128::MAX),
@@ -85,7 +95,10 @@ mod tests {
         let beyond = alloc::format!("{}0", U256::MAX);
         let hex_beyond = alloc::format!("\"0x1{}\"", "0".repeat(64));
         for (json, problem) in [
-            ("1.0", Problem::NotWhole),
+            ("1.5", Problem::NotWhole),
+            ("0.00001", Problem::NotWhole),
+            ("9007199254740993.0", Problem::NotWhole),
+            ("-1.0", Problem::Negative),
             ("1e3", Problem::NotWhole),
             ("1E+21", Problem::NotWhole),
             ("-1", Problem::Negative),

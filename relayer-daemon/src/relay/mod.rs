@@ -25,6 +25,7 @@ use crate::{
     budget::Budget,
     chain::{Chain, Node, RpcError, Simulation},
     clock::SharedClock,
+    code::Code,
     faults,
     fees::Fees,
     gas,
@@ -308,7 +309,7 @@ impl Relayer {
                 tracing::warn!(relay = %id, tx = %mined.tx_hash, reason = %failure.message, "reverted");
             }
             Outcome::Dropped { failure } => {
-                tracing::info!(relay = %id, code = %failure.code, reason = %failure.message, "dropped");
+                tracing::info!(relay = %id, code = failure.code.name(), reason = %failure.message, "dropped");
             }
         }
         self.inflight.finish(id, outcome);
@@ -358,7 +359,7 @@ fn journal_failed(error: crate::journal::JournalError) -> Failure {
 impl From<RpcError> for Failure {
     fn from(error: RpcError) -> Self {
         match error {
-            RpcError::Timeout => Self::new(500, "RPC_TIMEOUT", error.to_string()),
+            RpcError::Timeout => Self::new(Code::RpcTimeout, error.to_string()),
             other => Self::rpc(other.to_string()),
         }
     }

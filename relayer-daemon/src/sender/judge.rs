@@ -15,6 +15,7 @@ use registry_core::{
 use super::slot::{Order, Purpose};
 use crate::{
     chain::Receipt,
+    code::Code,
     outcome::{Failure, Mined, Outcome},
 };
 
@@ -34,9 +35,9 @@ impl Contracts {
         let failure = match purpose {
             Purpose::Relay => return self.executed(order, receipt),
             Purpose::Superseded | Purpose::Gap => Failure::nonce_mismatch(),
-            Purpose::Expired => Failure::new(401, "DEADLINE_PASSED", "Invalid signature or nonce mismatch"),
+            Purpose::Expired => Failure::new(Code::DeadlinePassed, "Invalid signature or nonce mismatch"),
             Purpose::Rejected => {
-                Failure::new(500, "TRANSACTION_REJECTED", "Every RPC endpoint refused the transaction")
+                Failure::new(Code::TransactionRejected, "Every RPC endpoint refused the transaction")
             }
         };
         Outcome::Dropped { failure }
@@ -145,7 +146,7 @@ mod tests {
         let reason = ErrorString { reason: "Agent not active".to_owned() }.abi_encode();
         let logs = vec![log(CONTRACTS.forwarder, &executed(false, reason))];
         let Outcome::Reverted { failure, .. } = judge(true, logs) else { panic!("not reverted") };
-        assert_eq!((failure.status, failure.message.as_str()), (500, "Agent not active"));
+        assert_eq!((failure.code.status(), failure.message.as_str()), (500, "Agent not active"));
     }
 
     #[test]
@@ -187,7 +188,7 @@ mod tests {
             let Outcome::Dropped { failure } = CONTRACTS.outcome(&order(), purpose, &receipt) else {
                 panic!("not dropped");
             };
-            assert_eq!(failure.status, status);
+            assert_eq!(failure.code.status(), status);
         }
     }
 }
