@@ -6,6 +6,7 @@
 pub mod anvil;
 pub mod chain;
 pub mod client;
+pub mod conformance;
 pub mod daemon;
 pub mod deploy;
 pub mod documents;
@@ -15,6 +16,7 @@ pub mod ledger;
 pub mod oracle;
 pub mod process;
 pub mod proxy;
+pub mod python;
 pub mod relay;
 pub mod repo;
 pub mod seed;

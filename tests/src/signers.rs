@@ -1,10 +1,8 @@
 //! Clients in other languages, each with its own library's typed-data function: what agents really use.
 //!
-//! ethers comes with the repository's Node tools. eth-account is installed from PyPI into a virtual environment
-//! of its own under `target`, once, when it is first needed.
+//! ethers comes with the repository's Node tools, eth-account from PyPI.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use alloy::hex;
 use alloy::primitives::Address;
@@ -13,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::repo;
+use crate::{python, repo};
 
 /// A foreign client: a program that signs one call and has it relayed.
 #[derive(Debug, Clone)]
@@ -40,7 +38,10 @@ impl ForeignClient {
     /// # Errors
     /// When Python 3 with its `venv` module is missing, or PyPI cannot be reached the first time.
     pub async fn eth_account() -> Result<Self> {
-        Ok(Self { program: python().await?, script: script("eth_account_client.py") })
+        Ok(Self {
+            program: python::programs("signers").await?.join("python"),
+            script: script("eth_account_client.py"),
+        })
     }
 
     /// Signs `calldata` for `registry` with `key`, and has it relayed; the relayer's answer.
@@ -72,33 +73,4 @@ impl ForeignClient {
 
 fn script(name: &str) -> PathBuf {
     repo::root().join("tests/signers").join(name)
-}
-
-/// The Python of the virtual environment, made if it is not there or was made from other requirements.
-async fn python() -> Result<PathBuf> {
-    let (venv, requirements) = (repo::root().join("target/venv"), script("requirements.txt"));
-    fs::create_dir_all(repo::root().join("target"))?;
-    let lock = File::create(repo::root().join("target/venv.lock"))?;
-    tokio::task::spawn_blocking(move || lock.lock().map(|()| lock)).await??;
-
-    let (python, stamp) = (venv.join("bin/python"), venv.join("installed.txt"));
-    let wanted = fs::read_to_string(&requirements)?;
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-        return Ok(python);
-    }
-    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv)).await?;
-    let mut install = Command::new(&python);
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-    run(install.arg(&requirements)).await?;
-    fs::write(&stamp, wanted)?;
-    Ok(python)
-}
-
-async fn run(command: &mut Command) -> Result<()> {
-    let program = Path::new(command.as_std().get_program()).display().to_string();
-    let output = command.output().await.with_context(|| format!("{program} cannot be started"))?;
-    if !output.status.success() {
-        bail!("{program}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(())
 }

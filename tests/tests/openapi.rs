@@ -1,11 +1,18 @@
-//! The pages about the read API: its description, and what leads to it.
+//! The services and their descriptions: what `/openapi.json` says is what they do.
 //!
-//! 1. They are there for everybody, as HTTP wants them, and whatever the settings.
-//! 2. What the catalog and the introduction link to is there, and they can only be read.
-//! 3. The description served is the one in the repository.
+//! 1. The read API, tried with requests made up from its description: every check, every phase, nothing found.
+//! 2. The relayer likewise, requests that it carries out among them.
+//! 3. The pages about the API are there for everybody, as HTTP wants them, and whatever the settings.
+//! 4. What the catalog and the introduction link to is there, and they can only be read.
+//! 5. The description served is the one in the repository.
 
+use e2e::anvil::{AnvilOptions, dev_key};
+use e2e::chain::Chain;
+use e2e::conformance::{Known, try_out};
+use e2e::daemon::Daemon;
+use e2e::relay::Desk;
 use e2e::repo;
-use e2e::seed::Showcase;
+use e2e::seed::{Showcase, wallet};
 use e2e::stage::{Stage, run};
 use e2e::worker::{Worker, WorkerOptions};
 use reqwest::Method;
@@ -14,6 +21,46 @@ use tokio::sync::OnceCell;
 async fn scene() -> &'static (Stage, Showcase) {
     static SCENE: OnceCell<(Stage, Showcase)> = OnceCell::const_new();
     SCENE.get_or_init(async || Stage::showcase(|options| options).await.unwrap()).await
+}
+
+/// Prints how many cases there were, and fails where there were none.
+fn count(service: &str, said: &str) {
+    let cases = said.lines().find(|line| line.contains(" generated, ")).expect("a number of cases");
+    let number: u32 = cases.trim().split(' ').next().unwrap().parse().unwrap();
+    println!("{service}: {}", cases.trim());
+    assert!(number > 400, "{said}");
+    for phase in ["Examples", "Coverage", "Fuzzing", "Stateful"] {
+        assert!(said.contains(&format!("✅ {phase}")), "{phase} was left out: {said}");
+    }
+}
+
+#[test]
+fn the_read_api_does_what_its_description_says() {
+    run(async {
+        let (stage, _) = scene().await;
+        let addresses = ["kyoto", "gone", "forgetful"].map(|agent| wallet(agent).address()).to_vec();
+        let known = Known { addresses, ..Known::default() };
+        count("read API", &try_out(stage.worker.url(), &known).await.unwrap());
+    });
+}
+
+#[test]
+fn the_relayer_does_what_its_description_says() {
+    run(async {
+        let chain = Chain::start(AnvilOptions::default()).await.unwrap();
+        let daemon = Daemon::start(&chain.daemon(&dev_key(9))).await.unwrap();
+        let desk = Desk::of(&chain);
+        let first = desk.registration(&wallet("first"), 0);
+        let answer = daemon.client().relay(&first).await;
+        let signed = (1..=5).map(|number| desk.registration(&wallet(&format!("agent {number}")), 0).body());
+        let known = Known {
+            addresses: vec![wallet("first").address()],
+            relays: vec![answer.ok()["id"].as_str().unwrap().to_owned()],
+            signed: signed.collect(),
+        };
+        count("relayer", &try_out(daemon.url(), &known).await.unwrap());
+        assert_eq!(chain.executions().await.unwrap().len(), 6, "every signed request was carried out");
+    });
 }
 
 const PAGES: [(&str, &str); 3] = [

@@ -1,0 +1,45 @@
+//! Python programs from PyPI, each set in a virtual environment of its own under `target`, made once when it is first
+//! needed. A set is a folder of `tests` with a `requirements.txt` that pins everything.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::process::Command;
+
+use crate::repo;
+
+/// The programs of a set: a folder with `python` and whatever its packages install. Made if it is not there, or was made from
+/// other requirements.
+///
+/// # Errors
+/// When Python 3 with its `venv` module is missing, or PyPI cannot be reached the first time.
+pub async fn programs(set: &str) -> Result<PathBuf> {
+    let venvs = repo::root().join("target/venv");
+    fs::create_dir_all(&venvs)?;
+    let lock = File::create(venvs.join(format!("{set}.lock")))?;
+    let _turn = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock)).await??;
+
+    let venv = venvs.join(set);
+    let (programs, stamp) = (venv.join("bin"), venv.join("installed.txt"));
+    let requirements = repo::root().join("tests").join(set).join("requirements.txt");
+    let wanted = fs::read_to_string(&requirements)?;
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(programs);
+    }
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv)).await?;
+    let mut install = Command::new(programs.join("python"));
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+    run(install.arg(&requirements)).await?;
+    fs::write(&stamp, wanted)?;
+    Ok(programs)
+}
+
+async fn run(command: &mut Command) -> Result<()> {
+    let program = Path::new(command.as_std().get_program()).display().to_string();
+    let output = command.output().await.with_context(|| format!("{program} cannot be started"))?;
+    if !output.status.success() {
+        bail!("{program}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
