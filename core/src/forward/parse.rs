@@ -6,7 +6,7 @@
 
 use alloc::borrow::Cow;
 
-use alloy_primitives::{Address, Bytes, U256, aliases::U48, hex};
+use alloy_primitives::{Address, B256, Bytes, U256, aliases::U48, hex};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use thiserror::Error;
@@ -78,9 +78,36 @@ pub enum Problem {
     /// Hex with an odd number of digits.
     #[error("must have an even number of hex digits")]
     OddHex,
+    /// Not a JSON object, or one that names a field twice.
+    #[error("must be an object with each field once")]
+    NotAnObject,
     /// A string that is no address.
     #[error(transparent)]
     Address(#[from] AddressError),
+    /// A hash that is not 32 bytes.
+    #[error("must be 32 bytes, 0x and 64 hex digits")]
+    HashLength,
+    /// Not `true` or `false`.
+    #[error("must be true or false")]
+    NotABoolean,
+}
+
+impl ParseError {
+    /// The stable, machine-readable name of the error.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NotJson => "INVALID_JSON",
+            Self::Missing => "MISSING_REQUEST_OR_SIGNATURE",
+            Self::NotAnObject | Self::Field { .. } => "INVALID_FIELD",
+        }
+    }
+
+    /// The HTTP status: always the client's fault.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        400
+    }
 }
 
 #[derive(Deserialize)]
@@ -122,30 +149,38 @@ impl SignedRequest {
         if signature.get() == "\"\"" {
             return Err(ParseError::Missing);
         }
-        let raw: RawRequest<'_> = object(request.get().as_bytes()).ok_or(ParseError::NotAnObject)?;
-        let request = ForwardRequest {
-            from: field("request.from", raw.from, address)?,
-            to: field("request.to", raw.to, address)?,
-            value: field("request.value", raw.value, number::parse)?,
-            gas: field("request.gas", raw.gas, number::parse)?,
-            nonce: field("request.nonce", raw.nonce, number::parse)?,
-            deadline: field("request.deadline", raw.deadline, uint48)?,
-            data: field("request.data", raw.data, bytes)?,
-        };
+        let request = request_from_json(request.get().as_bytes())?;
         let signature = field("signature", Some(signature), bytes)?;
         Ok(Self { request, signature })
     }
 }
 
+/// Reads the `request` of a relay body alone, as it is before anybody has signed it.
+///
+/// # Errors
+/// [`ParseError`], naming the first field in the order of the Solidity struct that is wrong.
+pub fn request_from_json(json: &[u8]) -> Result<ForwardRequest, ParseError> {
+    let raw: RawRequest<'_> = object(json).ok_or(ParseError::NotAnObject)?;
+    Ok(ForwardRequest {
+        from: field("request.from", raw.from, address)?,
+        to: field("request.to", raw.to, address)?,
+        value: field("request.value", raw.value, number::parse)?,
+        gas: field("request.gas", raw.gas, number::parse)?,
+        nonce: field("request.nonce", raw.nonce, number::parse)?,
+        deadline: field("request.deadline", raw.deadline, uint48)?,
+        data: field("request.data", raw.data, bytes)?,
+    })
+}
+
 /// Deserializes a JSON object. Serde would take an array for a struct as well, so the brace is asked for.
-fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
+pub(super) fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
     if json.trim_ascii_start().first() != Some(&b'{') {
         return None;
     }
     serde_json::from_slice(json).ok()
 }
 
-fn field<T>(
+pub(super) fn field<T>(
     field: &'static str,
     raw: Option<&RawValue>,
     read: impl FnOnce(&str) -> Result<T, Problem>,
@@ -177,12 +212,17 @@ fn bytes(json: &str) -> Result<Bytes, Problem> {
     hex::decode(digits).map(Bytes::from).map_err(|_| Problem::NotHex)
 }
 
+/// 32 bytes.
+pub(super) fn hash(json: &str) -> Result<B256, Problem> {
+    B256::try_from(bytes(json)?.as_ref()).map_err(|_| Problem::HashLength)
+}
+
 /// An address in any single case, or in mixed case with a right EIP-55 checksum.
-fn address(json: &str) -> Result<Address, Problem> {
+pub(super) fn address(json: &str) -> Result<Address, Problem> {
     Ok(address::parse(&string(json)?)?)
 }
 
-fn string(json: &str) -> Result<Cow<'_, str>, Problem> {
+pub(super) fn string(json: &str) -> Result<Cow<'_, str>, Problem> {
     if !json.starts_with('"') {
         return Err(Problem::NotAString);
     }

@@ -6,6 +6,7 @@
 
 pub mod classify;
 pub mod endpoint;
+pub mod provider;
 pub mod revert;
 
 use alloc::{
@@ -15,7 +16,7 @@ use alloc::{
     vec::Vec,
 };
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, value::RawValue};
 
 /// One JSON-RPC request. `params` is JSON text.
@@ -30,7 +31,7 @@ pub struct Request {
 }
 
 /// The error object of a JSON-RPC answer.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ErrorObject {
     /// The code; what it means depends on the node.
     #[serde(default)]

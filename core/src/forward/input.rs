@@ -1,0 +1,124 @@
+//! What somebody who wants a request relayed has beside it: the forwarder it is for, the relayer's rules, and the
+//! call it shall carry. Read from JSON with the leniency of [`SignedRequest`](super::SignedRequest), and with its
+//! errors.
+
+use alloc::string::String;
+
+use alloy_sol_types::Eip712Domain;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    ParseError, Problem, Rules, number,
+    parse::{address, field, hash, object, string},
+    signature::domain,
+};
+use crate::abi::IAgentRegistry::{attestComplianceCall, registerAgentCall};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawDomain<'a> {
+    #[serde(borrow)]
+    chain_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    forwarder: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawRules<'a> {
+    #[serde(borrow)]
+    registry: Option<&'a RawValue>,
+    #[serde(borrow)]
+    max_gas: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawRegistration<'a> {
+    #[serde(borrow)]
+    haftungsperson: Option<&'a RawValue>,
+    #[serde(borrow)]
+    agent_wallet: Option<&'a RawValue>,
+    #[serde(borrow)]
+    constitution_hash: Option<&'a RawValue>,
+    #[serde(borrow)]
+    capability_hash: Option<&'a RawValue>,
+    #[serde(borrow)]
+    operational_scope: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parent_agent_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    self_modifying: Option<&'a RawValue>,
+}
+
+/// The EIP-712 domain in `{chainId, forwarder}`.
+///
+/// # Errors
+/// [`ParseError`], naming the field.
+pub fn domain_from_json(json: &[u8]) -> Result<Eip712Domain, ParseError> {
+    let raw: RawDomain<'_> = named("domain", json)?;
+    Ok(domain(field("chainId", raw.chain_id, chain_id)?, field("forwarder", raw.forwarder, address)?))
+}
+
+/// The relayer's rules in `{registry, maxGas}`; without `maxGas` there is no cap.
+///
+/// # Errors
+/// [`ParseError`], naming the field.
+pub fn rules_from_json(json: &[u8]) -> Result<Rules, ParseError> {
+    let raw: RawRules<'_> = named("rules", json)?;
+    let max_gas = raw.max_gas.map(|gas| field("maxGas", Some(gas), uint64)).transpose()?;
+    Ok(Rules { registry: field("registry", raw.registry, address)?, max_gas: max_gas.unwrap_or(u64::MAX) })
+}
+
+/// The arguments of `registerAgent`, by the names of the ABI.
+///
+/// # Errors
+/// [`ParseError`], naming the first field in the order of the ABI that is wrong.
+pub fn registration_from_json(json: &[u8]) -> Result<registerAgentCall, ParseError> {
+    let raw: RawRegistration<'_> = named("registration", json)?;
+    Ok(registerAgentCall {
+        haftungsperson: field("haftungsperson", raw.haftungsperson, address)?,
+        agentWallet: field("agentWallet", raw.agent_wallet, address)?,
+        constitutionHash: field("constitutionHash", raw.constitution_hash, hash)?,
+        capabilityHash: field("capabilityHash", raw.capability_hash, hash)?,
+        operationalScope: field("operationalScope", raw.operational_scope, text)?,
+        parentAgentId: field("parentAgentId", raw.parent_agent_id, number::parse)?,
+        selfModifying: field("selfModifying", raw.self_modifying, boolean)?,
+    })
+}
+
+/// The argument of `attestCompliance`: an agent's id.
+///
+/// # Errors
+/// [`ParseError`] where it is no number.
+pub fn attestation_from_json(json: &str) -> Result<attestComplianceCall, ParseError> {
+    let agent_id = number::parse(json).map_err(|problem| ParseError::Field { field: "agentId", problem })?;
+    Ok(attestComplianceCall { agentId: agent_id })
+}
+
+fn named<'a, T: Deserialize<'a>>(name: &'static str, json: &'a [u8]) -> Result<T, ParseError> {
+    object(json).ok_or(ParseError::Field { field: name, problem: Problem::NotAnObject })
+}
+
+fn uint64(json: &str) -> Result<u64, Problem> {
+    u64::try_from(number::parse(json)?).map_err(|_| Problem::TooLarge { bits: 64 })
+}
+
+/// Chain ids are at most 2^53 - 1: wallets and libraries hold them in doubles.
+fn chain_id(json: &str) -> Result<u64, Problem> {
+    let id = number::parse(json)?;
+    u64::try_from(id).ok().filter(|id| *id < 1 << 53).ok_or(Problem::TooLarge { bits: 53 })
+}
+
+fn text(json: &str) -> Result<String, Problem> {
+    string(json).map(|text| text.into_owned())
+}
+
+fn boolean(json: &str) -> Result<bool, Problem> {
+    match json {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(Problem::NotABoolean),
+    }
+}

@@ -1,0 +1,138 @@
+//! Reading what belongs to a forward request: domain, rules and calls, each wrong field named with its rule.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
+
+use alloy_primitives::{Address, B256, U256};
+use registry_core::forward::{
+    ParseError, Rules, attestation_from_json, domain, domain_from_json, registration_from_json,
+    rules_from_json,
+};
+use serde_json::{Value, json};
+
+/// Hex of a byte repeated.
+fn bytes(byte: u8, count: usize) -> String {
+    format!("0x{}", format!("{byte:02x}").repeat(count))
+}
+
+fn registration() -> Value {
+    json!({
+        "haftungsperson": bytes(1, 20),
+        "agentWallet": bytes(2, 20),
+        "constitutionHash": bytes(3, 32),
+        "capabilityHash": bytes(4, 32),
+        "operationalScope": "税務 \"申告\"",
+        "parentAgentId": U256::MAX.to_string(),
+        "selfModifying": true,
+    })
+}
+
+/// What reading says about `good` with one field replaced, or left out where that is `null`.
+fn said<T>(
+    good: &Value,
+    field: &str,
+    value: &Value,
+    read: impl Fn(&[u8]) -> Result<T, ParseError>,
+) -> Vec<String> {
+    let mut bodies = vec![good.clone()];
+    bodies[0][field] = value.clone();
+    if value.is_null() {
+        let mut without = good.clone();
+        without.as_object_mut().unwrap().remove(field);
+        bodies.push(without);
+    }
+    let read = |body: Value| {
+        let error = read(body.to_string().as_bytes()).err().expect("a wrong field is refused");
+        assert_eq!((error.code(), error.status()), ("INVALID_FIELD", 400));
+        error.to_string()
+    };
+    bodies.into_iter().map(read).collect()
+}
+
+#[test]
+fn a_registration_becomes_its_call() {
+    let call = registration_from_json(registration().to_string().as_bytes()).ok().unwrap();
+    assert_eq!((call.haftungsperson, call.agentWallet), (Address::repeat_byte(1), Address::repeat_byte(2)));
+    assert_eq!((call.constitutionHash, call.capabilityHash), (B256::repeat_byte(3), B256::repeat_byte(4)));
+    assert_eq!(call.operationalScope, "税務 \"申告\"");
+    assert_eq!((call.parentAgentId, call.selfModifying), (U256::MAX, true));
+}
+
+#[test]
+fn each_wrong_field_of_a_registration_is_named_with_its_rule() {
+    const ADDRESS: &str = "must be 0x followed by 40 hexadecimal digits";
+    for (field, value, problem) in [
+        ("haftungsperson", json!(null), "missing"),
+        ("haftungsperson", json!("me"), ADDRESS),
+        ("agentWallet", json!(2), "must be a string"),
+        ("agentWallet", json!("0x"), ADDRESS),
+        ("constitutionHash", json!("0xab"), "must be 32 bytes, 0x and 64 hex digits"),
+        ("constitutionHash", json!("abcd"), "must be 0x-prefixed hex"),
+        ("capabilityHash", json!("0xabc"), "must have an even number of hex digits"),
+        ("capabilityHash", json!(null), "missing"),
+        ("operationalScope", json!(7), "must be a string"),
+        ("parentAgentId", json!(-1), "must not be negative"),
+        ("parentAgentId", json!(null), "missing"),
+        ("selfModifying", json!("true"), "must be true or false"),
+        ("selfModifying", json!(1), "must be true or false"),
+    ] {
+        for said in said(&registration(), field, &value, registration_from_json) {
+            assert_eq!(said, format!("Invalid {field}: {problem}"));
+        }
+    }
+    for none in ["", "[]", "null", "7", "{", r#"{"agentWallet":"0x","agentWallet":"0x"}"#] {
+        let error = registration_from_json(none.as_bytes()).err().unwrap();
+        assert_eq!(error.to_string(), "Invalid registration: must be an object with each field once");
+    }
+}
+
+#[test]
+fn ids_are_read_in_every_spelling_of_a_number() {
+    for id in ["7", "\"7\"", "\"0x7\""] {
+        assert_eq!(attestation_from_json(id).ok().unwrap().agentId, U256::from(7));
+    }
+    for (id, problem) in [
+        ("", "must be a whole number: a JSON number, a decimal string or a 0x-hex string"),
+        ("7.5", "must be a whole number without fraction or exponent; write large values as strings"),
+    ] {
+        let error = attestation_from_json(id).err().unwrap();
+        assert_eq!(error.to_string(), format!("Invalid agentId: {problem}"));
+    }
+}
+
+#[test]
+fn domain_and_rules_are_read_from_one_object() {
+    let forwarder = Address::repeat_byte(5);
+    let relayer = json!({
+        "chainId": "0x14a34", "forwarder": bytes(5, 20), "registry": bytes(6, 20), "maxGas": 1_000_000,
+    });
+    let text = relayer.to_string();
+    assert_eq!(domain_from_json(text.as_bytes()).unwrap(), domain(84_532, forwarder));
+    let rules = Rules { registry: Address::repeat_byte(6), max_gas: 1_000_000 };
+    assert_eq!(rules_from_json(text.as_bytes()), Ok(rules.clone()));
+    let uncapped = json!({ "registry": bytes(6, 20) }).to_string();
+    assert_eq!(rules_from_json(uncapped.as_bytes()), Ok(Rules { max_gas: u64::MAX, ..rules }));
+
+    for (field, value, problem) in [
+        ("chainId", json!(null), "missing"),
+        ("chainId", json!(1_u64 << 53), "must fit in 53 bits"),
+        ("chainId", json!(U256::MAX.to_string()), "must fit in 53 bits"),
+        (
+            "chainId",
+            json!("mainnet"),
+            "must be a whole number: a JSON number, a decimal string or a 0x-hex string",
+        ),
+        ("forwarder", json!(null), "missing"),
+    ] {
+        for said in said(&relayer, field, &value, domain_from_json) {
+            assert_eq!(said, format!("Invalid {field}: {problem}"));
+        }
+    }
+    for (field, value, problem) in [
+        ("registry", json!(null), "missing"),
+        ("maxGas", json!("0x10000000000000000"), "must fit in 64 bits"),
+    ] {
+        for said in said(&relayer, field, &value, rules_from_json) {
+            assert_eq!(said, format!("Invalid {field}: {problem}"));
+        }
+    }
+}
