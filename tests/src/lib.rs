@@ -4,6 +4,7 @@
 //! crate, on free ports and in process groups that end with it. It holds no assertions about the API: those are the tests'.
 
 pub mod anvil;
+pub mod browser;
 pub mod chain;
 pub mod client;
 pub mod conformance;
@@ -21,6 +22,7 @@ pub mod relay;
 pub mod repo;
 pub mod seed;
 pub mod signers;
+pub mod stack;
 pub mod stage;
 pub mod story;
 pub mod worker;

@@ -51,7 +51,18 @@ pub struct Spawn {
     name: String,
     command: Command,
     scratch: TempDir,
-    log: Option<PathBuf>,
+    output: Output,
+}
+
+/// Where a child's output goes.
+#[derive(Debug)]
+enum Output {
+    /// To a file in its scratch directory.
+    Scratch,
+    /// To this file.
+    File(PathBuf),
+    /// To where this process's own goes.
+    Inherited,
 }
 
 impl Spawn {
@@ -63,7 +74,7 @@ impl Spawn {
         let scratch = tempfile::Builder::new().prefix("e2e-").tempdir().expect("a temporary directory");
         let mut command = Command::new("/bin/sh");
         command.args(["-c", WATCHED, name]).arg(scratch.path()).arg(program.as_ref());
-        Self { name: name.into(), command, scratch, log: None }
+        Self { name: name.into(), command, scratch, output: Output::Scratch }
     }
 
     /// A directory for whatever the child writes; it is deleted when the child ends.
@@ -103,7 +114,13 @@ impl Spawn {
 
     /// Where its output goes; without this, to a file in its scratch directory.
     pub fn log(mut self, path: impl Into<PathBuf>) -> Self {
-        self.log = Some(path.into());
+        self.output = Output::File(path.into());
+        self
+    }
+
+    /// Its output goes to where this process's own goes, and no log is kept.
+    pub fn show_output(mut self) -> Self {
+        self.output = Output::Inherited;
         self
     }
 
@@ -113,13 +130,18 @@ impl Spawn {
     /// When the log file cannot be made or no shell can be started. A program that does not exist shows as a
     /// child that ends at once, with the reason in its log.
     pub fn start(mut self) -> Result<Process> {
-        let log_path = self.log.take().unwrap_or_else(|| self.scratch.path().join("log"));
-        let log = File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
+        let log_path = match self.output {
+            Output::Scratch => Some(self.scratch.path().join("log")),
+            Output::File(path) => Some(path),
+            Output::Inherited => None,
+        };
+        if let Some(path) = &log_path {
+            let log = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            self.command.stdout(log.try_clone()?).stderr(log);
+        }
         let mut child = self
             .command
             .stdin(Stdio::piped())
-            .stdout(log.try_clone()?)
-            .stderr(log)
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", self.name))?;
@@ -134,7 +156,7 @@ pub struct Process {
     child: Child,
     /// Never written to: the watchdog waits for its end. Gone with the group, whose id may be somebody else's by then.
     lifeline: Option<ChildStdin>,
-    log_path: PathBuf,
+    log_path: Option<PathBuf>,
     scratch: TempDir,
 }
 
@@ -149,9 +171,10 @@ impl Process {
         self.scratch.path()
     }
 
-    /// All the child has printed so far.
+    /// All the child has printed so far; `""` where its output is not kept.
     pub fn log(&self) -> String {
-        fs::read(&self.log_path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+        let bytes = self.log_path.as_ref().and_then(|path| fs::read(path).ok()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// The end of what the child has printed, for messages.

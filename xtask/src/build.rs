@@ -1,28 +1,29 @@
-//! `cargo xtask build`: the contracts and the Worker, each only where its inputs changed.
+//! `cargo xtask build`: the contracts, the browser package and the Worker, each only where its inputs changed.
 //!
 //! `wrangler` runs this before every start and after every change, several at once in the tests: so it takes turns, and
 //! is quick when there is nothing to do.
 
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use flate2::{Compression, write::GzEncoder};
 
 use crate::fingerprint::{Stamp, lock};
 use crate::run::{command, node_tool, root, run};
-use crate::{setup, wasm};
+use crate::{package, setup, wasm};
 
 /// The most the Worker's wasm may be, gzipped.
 const SIZE_LIMIT: usize = 256 * 1024;
 
-/// Builds what changed and prints the Worker's size.
+/// Builds what changed and prints the sizes of what is downloaded.
 pub(crate) fn build() -> Result<()> {
     contracts()?;
+    package::build()?;
     let _turn = lock("worker")?;
     worker()?;
-    size()
+    print_size("Worker: wasm", &[wasm_path()], SIZE_LIMIT)
 }
 
 /// Compiles the contracts alone, without their tests.
@@ -41,16 +42,7 @@ pub(crate) fn contracts() -> Result<()> {
 /// Compiles the Worker to `edge-api/build`.
 fn worker() -> Result<()> {
     let edge = root().join("edge-api");
-    let mut inputs: Vec<PathBuf> = [
-        "Cargo.toml",
-        "Cargo.lock",
-        "rust-toolchain.toml",
-        "package-lock.json",
-        "core/Cargo.toml",
-        "core/src",
-    ]
-    .map(|path| root().join(path))
-    .into();
+    let mut inputs = core_inputs();
     inputs.extend(["Cargo.toml", "src"].map(|path| edge.join(path)));
     inputs.push(root().join("xtask/src/build.rs"));
     let stamp = Stamp::of(root().join("target/xtask/worker.stamp"), &inputs)?;
@@ -65,24 +57,47 @@ fn worker() -> Result<()> {
         .env("WASM_OPT_BIN", node_tool("wasm-opt"))
         .env("ESBUILD_BIN", node_tool("esbuild")))?;
 
-    // worker-build keeps the function names, a third of the size. They stay here, to read a stack trace by.
-    let named = fs::read(wasm_path())?;
-    fs::write(root().join("target/xtask/worker-with-names.wasm"), &named)?;
-    fs::write(wasm_path(), wasm::without_names(&named)?)?;
+    // worker-build keeps the function names, a third of the size.
+    strip(&wasm_path(), "worker-with-names.wasm")?;
     stamp.set()
 }
 
-fn size() -> Result<()> {
-    let module = fs::read(wasm_path()).context("the Worker's wasm is missing")?;
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(&module)?;
-    let gzipped = encoder.finish()?.len();
+/// Removes the function names from a module; with them it stays in `target/xtask`, to read a stack trace by.
+pub(crate) fn strip(module: &Path, with_names: &str) -> Result<()> {
+    let named = fs::read(module)?;
+    fs::write(root().join("target/xtask").join(with_names), &named)?;
+    Ok(fs::write(module, wasm::without_names(&named)?)?)
+}
+
+/// Prints how large these files are together; fails if that is above `limit` bytes, each of them gzipped.
+pub(crate) fn print_size(name: &str, files: &[PathBuf], limit: usize) -> Result<()> {
+    let (mut raw, mut gzipped) = (0, 0);
+    for file in files {
+        let content = fs::read(file).with_context(|| format!("{name}: cannot read {}", file.display()))?;
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&content)?;
+        raw += content.len();
+        gzipped += encoder.finish()?.len();
+    }
     let kib = |bytes: usize| format!("{}.{} KiB", bytes / 1024, bytes % 1024 * 10 / 1024);
-    println!("Worker: {} of wasm, {} gzipped (limit {})", kib(module.len()), kib(gzipped), kib(SIZE_LIMIT));
-    if gzipped > SIZE_LIMIT {
-        bail!("the Worker's wasm is {gzipped} bytes gzipped, above the limit of {SIZE_LIMIT}");
+    println!("{name}: {}, {} gzipped (limit {})", kib(raw), kib(gzipped), kib(limit));
+    if gzipped > limit {
+        bail!("{name}: {gzipped} bytes gzipped, above the limit of {limit}");
     }
     Ok(())
+}
+
+/// What everything depends on that the core is compiled into.
+pub(crate) fn core_inputs() -> Vec<PathBuf> {
+    let paths = [
+        "Cargo.toml",
+        "Cargo.lock",
+        "rust-toolchain.toml",
+        "package-lock.json",
+        "core/Cargo.toml",
+        "core/src",
+    ];
+    paths.map(|path| root().join(path)).into()
 }
 
 fn wasm_path() -> PathBuf {

@@ -4,8 +4,10 @@
 //! the `e2e` crate: `dev` and `deploy-contracts` build that crate's `devnet` program and become it.
 
 mod build;
+mod chromium;
 mod devnet;
 mod fingerprint;
+mod package;
 mod purity;
 mod run;
 mod setup;
@@ -21,7 +23,7 @@ const USAGE: &str = "\
 cargo xtask <command>
 
   setup                          install what is missing: the wasm target, the Node tools, wasm-bindgen, worker-build
-  build                          setup; compile the contracts and the Worker, where anything changed; print the Worker's size
+  build                          setup; compile contracts, browser package and Worker, where anything changed; print the sizes
   dev                            a local chain with agents to look at, the Worker on port 3000, the relayer on 3001
   test [WORD...]                 everything that is checked, with a summary at the end; with words, the steps named so
   deploy-contracts --rpc-url URL deploy forwarder and registry; the key is read from DEPLOYER_KEY

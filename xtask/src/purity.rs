@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Result, bail, ensure};
 
-use crate::run::{cargo, root, run};
+use crate::run::{cargo, run, target_dir};
 use crate::setup::BARE_TARGET;
 use crate::wasm;
 
@@ -15,8 +15,7 @@ const EXPORTS: [&str; 3] = ["read_api", "forward", "window"];
 /// Builds the probe and looks at its imports.
 pub(crate) fn check() -> Result<()> {
     run(cargo().args(["build", "--quiet", "--release", "--package", "core-probe", "--target", BARE_TARGET]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
-    let module = fs::read(target.join(BARE_TARGET).join("release/core_probe.wasm"))?;
+    let module = fs::read(target_dir().join(BARE_TARGET).join("release/core_probe.wasm"))?;
 
     let exports = wasm::exports(&module)?;
     for export in EXPORTS {

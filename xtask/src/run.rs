@@ -12,6 +12,11 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
+/// Where cargo puts what it compiles.
+pub(crate) fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
+}
+
 /// A program of `node_modules/.bin`.
 pub(crate) fn node_tool(name: &str) -> PathBuf {
     root().join("node_modules/.bin").join(name)

@@ -12,13 +12,13 @@ use crate::run::{cargo, command, output_of, root, run};
 /// The oldest Node the tools run on.
 const NODE_MAJOR: u32 = 20;
 
-/// The Worker's target.
-pub(crate) const WORKER_TARGET: &str = "wasm32-unknown-unknown";
+/// The target of the Worker and the browser package.
+pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 /// A WebAssembly target without a standard library: what builds for it is `no_std`.
 pub(crate) const BARE_TARGET: &str = "wasm32v1-none";
 
-/// The tools of the Worker's build, each at the one version that fits.
+/// The tools of the wasm builds, each at the one version that fits.
 #[derive(Debug)]
 pub(crate) struct Tools {
     /// wasm-bindgen's command line, at exactly the version of the library in Cargo.lock.
@@ -69,7 +69,7 @@ fn prerequisites() -> Result<()> {
 fn targets() -> Result<()> {
     let installed = output_of(command("rustup").args(["target", "list", "--installed"]))
         .context("rustup is missing: install it from https://rustup.rs")?;
-    for target in [WORKER_TARGET, BARE_TARGET] {
+    for target in [WASM_TARGET, BARE_TARGET] {
         if !installed.lines().any(|line| line == target) {
             run(command("rustup").args(["target", "add", target]))?;
         }

@@ -7,9 +7,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::run::{cargo, command, node_tool, root, run};
-use crate::setup::WORKER_TARGET;
+use crate::setup::WASM_TARGET;
 use crate::summary::{Summary, Tally, count};
-use crate::{build, purity, setup};
+use crate::{build, chromium, purity, setup};
+
+/// The end-to-end tests that drive a browser.
+const IN_A_BROWSER: [&str; 1] = ["package"];
 
 /// Runs everything, or the steps whose names contain one of the words; fails if anything did.
 pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
@@ -17,11 +20,14 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     let mut summary = Summary::new(only);
     summary.step("formatting", || check(cargo().args(["fmt", "--all", "--check"])));
     summary.step("clippy", || check(cargo().args(["clippy", "--all-targets", "--", "-D", "warnings"])));
-    summary.step("clippy, Worker", || {
-        check(cargo().args(["clippy", "-p", "edge-api", "--target", WORKER_TARGET, "--", "-D", "warnings"]))
-    });
+    for (name, package) in [("clippy, Worker", "edge-api"), ("clippy, browser package", "registry-browser")] {
+        // One by one: together they would have one another's features.
+        summary.step(name, || {
+            check(cargo().args(["clippy", "-p", package, "--target", WASM_TARGET, "--", "-D", "warnings"]))
+        });
+    }
     summary.step("purity of the core", || purity::check().map(|()| Tally::CHECK));
-    summary.step("build of contracts and Worker, size", || build::build().map(|()| Tally::CHECK));
+    summary.step("build, and sizes", || build::build().map(|()| Tally::CHECK));
     summary.step("wrangler deploy --dry-run", dry_run);
     summary.step("contracts", || {
         count(command(node_tool("forge")).args(["test"]).current_dir(root().join("contracts")))
@@ -42,6 +48,9 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     summary.step("examples in the documentation", || count(cargo().args(["test", "--doc"])));
     for name in integration_tests(&root().join("tests"))? {
         summary.step(&format!("end to end: {name}"), || {
+            if IN_A_BROWSER.contains(&name.as_str()) {
+                chromium::install()?;
+            }
             let mut tests = cargo();
             tests.args(["test", "--no-fail-fast", "--test", &name]);
             if name == "relayer" {

@@ -1,0 +1,9 @@
+// For Node, whose `fetch` reads no files: `await init()` reads the wasm from beside this file.
+import { readFile } from "node:fs/promises";
+import init from "./registry.js";
+
+export * from "./index.js";
+
+export default async function (source) {
+  return init(source ?? { module_or_path: await readFile(new URL("./registry_bg.wasm", import.meta.url)) });
+}

@@ -1,0 +1,43 @@
+//! What is thrown: a `RegistryError`, with the message, code and status that the API or the relayer would have answered.
+
+use registry_core::{
+    error::Error,
+    forward::{ParseError, Refusal},
+    run::RunError,
+};
+use wasm_bindgen::prelude::*;
+
+#[wasm_bindgen(raw_module = "./error.js")]
+extern "C" {
+    /// A class that extends JavaScript's `Error`.
+    pub type RegistryError;
+
+    #[wasm_bindgen(constructor)]
+    fn new(message: &str, code: &str, status: u16, cause: &JsValue) -> RegistryError;
+}
+
+impl RegistryError {
+    /// An error that ended a run, and what the wallet threw where it was one.
+    pub(crate) fn caused(error: RunError, cause: &JsValue) -> Self {
+        let error = Error::from(error);
+        Self::new(&error.to_string(), error.code().name(), error.status(), cause)
+    }
+}
+
+impl From<Error> for RegistryError {
+    fn from(error: Error) -> Self {
+        Self::new(&error.to_string(), error.code().name(), error.status(), &JsValue::UNDEFINED)
+    }
+}
+
+impl From<ParseError> for RegistryError {
+    fn from(error: ParseError) -> Self {
+        Self::new(&error.to_string(), error.code(), error.status(), &JsValue::UNDEFINED)
+    }
+}
+
+impl From<Refusal> for RegistryError {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(&refusal.to_string(), refusal.code(), refusal.status(), &JsValue::UNDEFINED)
+    }
+}

@@ -1,0 +1,185 @@
+//! How a run's batches get to the chain and back: to a JSON-RPC endpoint with `fetch`, or call by call to a wallet's
+//! provider (EIP-1193).
+
+use std::pin::pin;
+
+use futures_util::future::{Either, join_all, select};
+use gloo_timers::future::TimeoutFuture;
+use js_sys::{Function, JSON, Promise, Reflect, Uint8Array};
+use registry_core::{
+    redact::Redactor,
+    rpc::{
+        ErrorObject,
+        endpoint::RpcEndpoint,
+        provider::{Call, calls, reply},
+    },
+    run::{Batch, Failure},
+};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{AbortController, AbortSignal, Headers, RequestInit, RequestRedirect};
+
+use crate::value::text_of;
+
+/// What documents call a chain that is reached through a wallet; otherwise they name the first endpoint's host.
+const WALLET: &str = "EIP-1193 provider";
+
+#[wasm_bindgen]
+extern "C" {
+    /// An object that is asked call by call, such as `window.ethereum`.
+    pub type Provider;
+
+    #[wasm_bindgen(method, catch)]
+    fn request(this: &Provider, call: &JsValue) -> Result<JsValue, JsValue>;
+
+    /// What `fetch` gives. Not `web_sys::Response`: a page's own function may give what merely looks like one, or nothing
+    /// of the kind.
+    type Response;
+
+    #[wasm_bindgen(method, getter, catch)]
+    fn status(this: &Response) -> Result<u16, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = arrayBuffer)]
+    fn array_buffer(this: &Response) -> Result<Promise, JsValue>;
+}
+
+/// The way to a chain.
+pub(crate) enum Transport {
+    /// JSON-RPC endpoints, and the function to reach them with.
+    Endpoints { list: Vec<RpcEndpoint>, fetch: Function },
+    /// A wallet.
+    Wallet(Provider),
+}
+
+/// What came back, as [`Reply`](registry_core::run::Reply) wants it.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+    /// What a wallet threw, if it did: the cause of the error that this may lead to.
+    pub(crate) thrown: JsValue,
+}
+
+impl Transport {
+    /// How many endpoints there are.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::Endpoints { list, .. } => list.len(),
+            Self::Wallet(_) => 1,
+        }
+    }
+
+    /// What documents say of the chain's endpoint.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Endpoints { list, .. } => list.first().map(RpcEndpoint::origin).unwrap_or_default(),
+            Self::Wallet(_) => WALLET.to_owned(),
+        }
+    }
+
+    /// Strikes the endpoints' secrets out of nodes' messages.
+    pub(crate) fn redactor(&self) -> Redactor {
+        match self {
+            Self::Endpoints { list, .. } => Redactor::new(list.iter().flat_map(RpcEndpoint::secrets)),
+            Self::Wallet(_) => Redactor::default(),
+        }
+    }
+
+    /// One round trip.
+    pub(crate) async fn post(&self, batch: &Batch) -> Result<Answer, Failure> {
+        if batch.delay_ms > 0 {
+            TimeoutFuture::new(batch.delay_ms).await;
+        }
+        let controller = AbortController::new().map_err(|_| Failure::Unreachable)?;
+        let signal = controller.signal();
+        let answer = pin!(async {
+            match self {
+                Self::Endpoints { list, fetch } => {
+                    let endpoint = list.get(batch.endpoint).ok_or(Failure::Unreachable)?;
+                    // What `fetch` throws may quote the URL, so it is not passed on.
+                    exchange(endpoint, fetch, &batch.body, &signal).await.map_err(|_| Failure::Unreachable)
+                }
+                Self::Wallet(provider) => Ok(ask(provider, &batch.body).await),
+            }
+        });
+        match select(answer, TimeoutFuture::new(batch.timeout_ms)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => {
+                controller.abort();
+                Err(Failure::TimedOut)
+            }
+        }
+    }
+}
+
+async fn exchange(
+    endpoint: &RpcEndpoint,
+    fetch: &Function,
+    body: &str,
+    signal: &AbortSignal,
+) -> Result<Answer, JsValue> {
+    let headers = Headers::new()?;
+    headers.set("Content-Type", "application/json")?;
+    if let Some(authorization) = &endpoint.authorization {
+        headers.set("Authorization", authorization)?;
+    }
+    let init = RequestInit::new();
+    init.set_method("POST");
+    init.set_headers(&headers);
+    init.set_body(&body.into());
+    init.set_signal(Some(signal));
+    // It would carry the key in the path somewhere else.
+    init.set_redirect(RequestRedirect::Error);
+    let response = fetch.call2(&JsValue::UNDEFINED, &endpoint.url.as_str().into(), &init)?;
+    let response: Response = JsFuture::from(Promise::resolve(&response)).await?.unchecked_into();
+    let (status, body) = (response.status()?, JsFuture::from(response.array_buffer()?).await?);
+    Ok(Answer { status, body: Uint8Array::new(&body).to_vec(), thrown: JsValue::UNDEFINED })
+}
+
+impl Provider {
+    /// The value as a provider, if it is one.
+    pub(crate) fn of(value: JsValue) -> Option<Self> {
+        let request = Reflect::get(&value, &"request".into()).ok()?;
+        request.is_function().then(|| value.unchecked_into())
+    }
+}
+
+/// Asks a wallet all of a batch's calls at once.
+async fn ask(provider: &Provider, batch: &str) -> Answer {
+    let outcomes = calls(batch).into_iter().map(async |call| (call.id, outcome(provider, &call).await));
+    let (mut answers, mut thrown) = (Vec::new(), JsValue::UNDEFINED);
+    for (id, outcome) in join_all(outcomes).await {
+        answers.push((
+            id,
+            outcome.map_err(|error| {
+                let object = error_object(&error);
+                thrown = error;
+                object
+            }),
+        ));
+    }
+    Answer { status: 200, body: reply(answers).into_bytes(), thrown }
+}
+
+/// A call's result as JSON text, or what the wallet threw.
+async fn outcome(provider: &Provider, call: &Call<'_>) -> Result<String, JsValue> {
+    let call = JSON::parse(&format!(r#"{{"method":"{}","params":{}}}"#, call.method, call.params()))?;
+    let result = JsFuture::from(Promise::resolve(&provider.request(&call)?)).await?;
+    Ok(json(&result).unwrap_or_else(|| "null".to_owned()))
+}
+
+/// A wallet's error as a node's: both have code, message and data (EIP-1193, EIP-1474).
+fn error_object(error: &JsValue) -> ErrorObject {
+    let field = |name: &str| Reflect::get(error, &name.into()).unwrap_or(JsValue::UNDEFINED);
+    let code = field("code").as_f64().unwrap_or_default();
+    ErrorObject {
+        // Saturates; a code that is no number is none.
+        code: code as i64,
+        message: field("message").as_string().unwrap_or_else(|| text_of(error)),
+        data: json(&field("data")).and_then(|data| serde_json::from_str(&data).ok()),
+    }
+}
+
+/// A value as JSON text; `None` for what has none, such as `undefined`.
+fn json(value: &JsValue) -> Option<String> {
+    JSON::stringify(value).ok()?.as_string()
+}

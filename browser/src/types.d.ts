@@ -1,0 +1,245 @@
+/** A whole number of any size: a BigInt where a double would round it. */
+export type Integer = number | bigint;
+
+/** A wallet or another source of chain data (EIP-1193), such as `window.ethereum`. */
+export interface Eip1193Provider {
+  request(call: { method: string; params?: any }): Promise<unknown>;
+}
+
+export interface RegistryOptions {
+  /** A JSON-RPC endpoint, or several separated by commas, each asked where those before it fail; or a wallet. */
+  rpc: string | Eip1193Provider;
+  /** The registry's address. */
+  registry: string;
+  /** Where Multicall3 is, if not at its usual address. */
+  multicall3?: string;
+  /** The chain that endpoint or wallet have to be on. */
+  chainId?: Integer | string;
+  /** How long an answer may take, all its round trips together: 1 to 3600, 15 if not given. */
+  timeoutSeconds?: number;
+  /** What to reach the endpoint with, instead of the global `fetch`. */
+  fetch?: typeof globalThis.fetch;
+}
+
+export type Status = "Active" | "Suspended" | "Revoked" | "Terminated";
+
+export interface Health {
+  status: "ok";
+  registry: string;
+  rpc: string;
+}
+
+export interface Stats {
+  totalAgents: Integer;
+  registryAddress: string;
+  /** The endpoint's scheme and host; never its path, which may hold a key. */
+  chain: string;
+}
+
+export interface DetailedStats extends Stats {
+  statusDistribution: Record<Status, number>;
+  /** By generation, 0 being the roots. */
+  generationDistribution: Record<string, number>;
+  /** Per cent of all agents, with one decimal. */
+  complianceRate: string;
+  compliantCount: number;
+  /** In cents, by currency. */
+  totalRevenue: Record<string, Integer>;
+  /** The last ten, newest first. */
+  recentRegistrations: RecentRegistration[];
+}
+
+export interface RecentRegistration {
+  agentId: Integer;
+  creator: string;
+  haftungsperson: string;
+  agentWallet: string;
+  registeredAt: string;
+  status: Status;
+}
+
+export interface Agent {
+  agentId: Integer;
+  creator: string;
+  /** Who is liable. */
+  haftungsperson: string;
+  agentWallet: string;
+  constitutionHash: string;
+  capabilityHash: string;
+  /** Whatever the agent wrote there: escape it. */
+  operationalScope: string;
+  /** 0 for a root. */
+  parentAgentId: Integer;
+  generation: Integer;
+  selfModifying: boolean;
+  registeredAt: string;
+  lastAttestation: string;
+  /** 1970 for one that never reported. */
+  lastRevenueReport: string;
+  status: Status;
+}
+
+export interface Compliance {
+  isActive: boolean;
+  attestationCurrent: boolean;
+  secondsSinceAttestation: number;
+  childCount: Integer;
+  status: Status;
+}
+
+export interface AgentDetail {
+  agent: Agent;
+  /** Their ids. */
+  children: Integer[];
+  compliance: Compliance;
+}
+
+export interface AgentsQuery {
+  /** From 1. */
+  page?: number;
+  /** Agents a page, at most 100; 20 if not given. */
+  limit?: number;
+  status?: Status;
+}
+
+export interface AgentPage {
+  /** After filtering. */
+  total: Integer;
+  page: Integer;
+  limit: number;
+  totalPages: Integer;
+  data: AgentListItem[];
+}
+
+export interface AgentListItem {
+  agentId: Integer;
+  creator: string;
+  status: Status;
+  registeredAt: string;
+}
+
+export interface ComplianceList {
+  total: number;
+  data: { agentId: Integer; creator: string; status: Status; compliance: Compliance }[];
+}
+
+export interface LineageNode {
+  agentId: Integer;
+  wallet: string;
+  generation: Integer;
+  status: Status;
+  children: LineageNode[];
+  /** Not all children are shown. */
+  truncated?: true;
+  /** What is not shown, in words. */
+  note?: string;
+}
+
+export interface RevenueQuery {
+  /** Reports at most; 100 if not given, never more than 500. */
+  limit?: number;
+  /** Reports to pass over. */
+  offset?: number;
+}
+
+export interface RevenueHistory {
+  total: number;
+  offset: Integer;
+  limit: number;
+  data: RevenueReport[];
+}
+
+export interface RevenueReport {
+  /** In cents. */
+  amount: Integer;
+  currency: string;
+  category: string;
+  periodStart: string;
+  periodEnd: string;
+  reportedAt: string;
+}
+
+export interface RevenueAggregate {
+  totalReports: number;
+  /** In cents, whatever the currency. */
+  totalAmount: Integer;
+  byCurrency: Record<string, Integer>;
+  byCategory: Record<string, Integer>;
+}
+
+export interface Kya {
+  wallet: string;
+  isRegistered: boolean;
+  /** Serve it. Registered but not compliant: ask it to attest. */
+  isCompliant: boolean;
+  agent: Pick<
+    Agent,
+    | "agentId"
+    | "creator"
+    | "haftungsperson"
+    | "agentWallet"
+    | "operationalScope"
+    | "status"
+    | "registeredAt"
+    | "lastAttestation"
+  > | null;
+  checkedAt: string;
+}
+
+/** A meta-transaction. Integers may be numbers, BigInts, or decimal or 0x-hex strings. */
+export interface ForwardRequest {
+  from: string;
+  /** The registry. */
+  to: string;
+  /** 0: the relayer moves no value. */
+  value: Integer | string;
+  /** For the call itself, the forwarder's own not included. */
+  gas: Integer | string;
+  /** The relayer's `GET /nonce/:address` has the next one. */
+  nonce: Integer | string;
+  /** Unix seconds; 0 is never. */
+  deadline: Integer | string;
+  /** The call. */
+  data: string;
+}
+
+export interface ForwarderDomain {
+  chainId: Integer | string;
+  /** The forwarder's address. */
+  forwarder: string;
+}
+
+/** What is posted to the relayer. */
+export interface SignedRequest {
+  request: ForwardRequest;
+  signature: string;
+}
+
+export interface RelayRules extends ForwarderDomain {
+  /** The only contract that requests may call. */
+  registry: string;
+  /** The relayer's cap on `gas`; none if not given. */
+  maxGas?: Integer | string;
+}
+
+/** The arguments of the registry's `registerAgent`. */
+export interface Registration {
+  haftungsperson: string;
+  agentWallet: string;
+  /** 32 bytes. */
+  constitutionHash: string;
+  /** 32 bytes. */
+  capabilityHash: string;
+  operationalScope: string;
+  /** 0 for a root. */
+  parentAgentId: Integer | string;
+  selfModifying: boolean;
+}
+
+/** EIP-712 typed data for a forward request. Its integers are strings: `JSON.stringify` keeps all of it. */
+export interface TypedData {
+  types: Record<"EIP712Domain" | "ForwardRequest", { name: string; type: string }[]>;
+  primaryType: "ForwardRequest";
+  domain: { name: string; version: string; chainId: number; verifyingContract: string };
+  message: Record<"from" | "to" | "value" | "gas" | "nonce" | "deadline" | "data", string>;
+}

@@ -1,0 +1,97 @@
+//! JSON text and JavaScript values, without losing a digit: integers that a double cannot hold are BigInts.
+
+use std::collections::BTreeMap;
+
+use js_sys::{BigInt, JSON, JsString, Reflect};
+use registry_core::error::Error;
+use serde_json::value::RawValue;
+use wasm_bindgen::prelude::*;
+
+use crate::error::RegistryError;
+
+/// `Number.MAX_SAFE_INTEGER`: up to here, every integer is a double.
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
+
+/// As many digits as it takes to be larger.
+const UNSAFE_DIGITS: usize = 16;
+
+/// How deep a long number may be nested; in an answer of the API it is never nearly so deep.
+const MAX_DEPTH: usize = 128;
+
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(catch, js_name = String)]
+    fn string_of(value: &JsValue) -> Result<JsString, JsValue>;
+}
+
+/// Reads JSON text such as an answer of the API. Integers beyond `Number.MAX_SAFE_INTEGER` become BigInts; everything
+/// else is as `JSON.parse` has it.
+#[wasm_bindgen(unchecked_return_type = "unknown")]
+pub fn parse(text: &str) -> Result<JsValue, RegistryError> {
+    JSON::parse(text)
+        .ok()
+        .and_then(|rounded| exact(rounded, text.trim(), MAX_DEPTH))
+        .ok_or_else(|| Error::InvalidParameter { field: "text", rule: "must be JSON" }.into())
+}
+
+/// The value that `JSON.parse` has made of `text`, with the integers it rounded put right. Only the branches with long
+/// numbers are walked. `None` where they are nested too deep.
+fn exact(rounded: JsValue, text: &str, depth: usize) -> Option<JsValue> {
+    if !has_long_number(text) {
+        return Some(rounded);
+    }
+    let depth = depth.checked_sub(1)?;
+    match text.as_bytes().first()? {
+        b'{' => {
+            let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).ok()?;
+            for (name, member) in members {
+                put_right(&rounded, &name.into(), member.get(), depth)?;
+            }
+        }
+        b'[' => {
+            let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+            for (index, item) in (0_u32..).zip(items) {
+                put_right(&rounded, &index.into(), item.get(), depth)?;
+            }
+        }
+        b'-' | b'0'..=b'9' if is_unsafe_integer(text) => {
+            return BigInt::new(&text.into()).ok().map(JsValue::from);
+        }
+        _ => {}
+    }
+    Some(rounded)
+}
+
+/// Puts one property right. `JSON.parse` has made it the object's own, so that even `__proto__` is one like any other.
+fn put_right(object: &JsValue, key: &JsValue, text: &str, depth: usize) -> Option<()> {
+    if has_long_number(text) {
+        let value = exact(Reflect::get(object, key).ok()?, text, depth)?;
+        Reflect::set(object, key, &value).ok()?;
+    }
+    Some(())
+}
+
+fn has_long_number(text: &str) -> bool {
+    text.as_bytes().split(|byte| !byte.is_ascii_digit()).any(|digits| digits.len() >= UNSAFE_DIGITS)
+}
+
+fn is_unsafe_integer(text: &str) -> bool {
+    let digits = text.trim_start_matches('-');
+    let is_integer = digits.bytes().all(|byte| byte.is_ascii_digit());
+    // More than 64 bits is too large as well.
+    is_integer && digits.parse::<u64>().map_or(true, |number| number > MAX_SAFE_INTEGER)
+}
+
+/// A value as JSON text, its BigInts as decimal strings. What has no JSON, such as `undefined`, gives no text.
+pub(crate) fn json_text(value: &JsValue) -> String {
+    let replacer = Closure::<dyn Fn(JsValue, JsValue) -> JsValue>::new(|_, value: JsValue| {
+        if value.is_bigint() { text_of(&value).into() } else { value }
+    });
+    let json = JSON::stringify_with_replacer(value, replacer.as_ref());
+    json.ok().and_then(|json| json.as_string()).unwrap_or_default()
+}
+
+/// A value as text, as JavaScript's `String` has it: the digits of a number or BigInt, a string as it is.
+pub(crate) fn text_of(value: &JsValue) -> String {
+    string_of(value).ok().and_then(|text| text.as_string()).unwrap_or_default()
+}

@@ -1,0 +1,81 @@
+// What the package's tests share: the package itself, ready to use; the Worker to compare with; a wallet without a screen.
+
+import { createServer } from "node:http";
+import { randomInt } from "node:crypto";
+
+import init from "../../browser/pkg/node.js";
+import { stack } from "../browser/harness/stack.mjs";
+
+await init();
+
+export * from "../../browser/pkg/node.js";
+export { stack };
+
+/** The options of a registry on the stack's chain. */
+export const OPTIONS = { rpc: stack.rpc, registry: stack.registry };
+
+/**
+ * The Worker's answer; each request is another client's to its limit.
+ *
+ * @param {string} path
+ * @returns {Promise<{ status: number, text: string }>}
+ */
+export async function api(path) {
+  const group = () => randomInt(0x10000).toString(16);
+  const headers = { "cf-connecting-ip": `2001:db8:${group()}:${group()}::1` };
+  const answer = await fetch(`${stack.worker}${path}`, { headers });
+  return { status: answer.status, text: await answer.text() };
+}
+
+/** A document's text with what moves by the clock alone held still. */
+export function still(text) {
+  return text
+    .replaceAll(/"checkedAt":"[^"]+"/g, '"checkedAt":"…"')
+    .replaceAll(/"secondsSinceAttestation":\d+/g, '"secondsSinceAttestation":0');
+}
+
+/** An EIP-1193 provider on a node, which knows how often it was asked, and how many calls it had at once. */
+export class Provider {
+  calls = 0;
+  atOnce = 0;
+  #underWay = 0;
+
+  /** @param {string} rpc the node; it may be changed, as a wallet's chain is */
+  constructor(rpc = stack.rpc) {
+    this.rpc = rpc;
+  }
+
+  async request({ method, params }) {
+    this.calls += 1;
+    this.#underWay += 1;
+    this.atOnce = Math.max(this.atOnce, this.#underWay);
+    try {
+      const body = JSON.stringify({ jsonrpc: "2.0", id: this.calls, method, params });
+      const headers = { "content-type": "application/json" };
+      const { result, error } = await (await fetch(this.rpc, { method: "POST", headers, body })).json();
+      if (error) throw Object.assign(new Error(error.message), { code: error.code, data: error.data });
+      return result;
+    } finally {
+      this.#underWay -= 1;
+    }
+  }
+}
+
+/**
+ * Serves on a free port for as long as `body` runs.
+ *
+ * @param {import("node:http").RequestListener} listener
+ * @param {(url: string) => Promise<T>} body
+ * @returns {Promise<T>}
+ * @template T
+ */
+export async function serving(listener, body) {
+  const server = createServer(listener);
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  try {
+    return await body(`http://127.0.0.1:${server.address().port}`);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}

@@ -1,0 +1,79 @@
+// The package as TypeScript sees it: what has to compile, and what must not. `reading/types.test.mjs` has the compiler look.
+
+import init, {
+  type Agent,
+  type Integer,
+  type Kya,
+  Registry,
+  RegistryError,
+  attestCompliance,
+  checkRequest,
+  forwardRequest,
+  initSync,
+  keccak256,
+  parse,
+  registerAgent,
+} from "../../browser/pkg/index.js";
+
+declare const ethereum: { request(call: { method: string; params?: unknown[] }): Promise<unknown> };
+
+export async function asking(): Promise<Agent | undefined> {
+  await init();
+  initSync({ module: new Uint8Array() });
+  const registry = new Registry({ rpc: ethereum, registry: "0x", chainId: 1n, timeoutSeconds: 5, multicall3: "0x", fetch });
+  new Registry({ rpc: "https://rpc.example", registry: "0x" });
+
+  const kya: Kya = await registry.kya("0x");
+  if (kya.agent !== null) {
+    const id: Integer = kya.agent.agentId;
+    const { agent, children, compliance } = await registry.agent(id);
+    await registry.lineage(children[0] ?? "7");
+    await registry.revenue(1n, { limit: 5 });
+    return compliance.isActive ? agent : undefined;
+  }
+  await registry.agents();
+  const page = await registry.agents({ status: "Active", page: 2 });
+  const text: string = await registry.getText("/health");
+  const document: unknown = [parse(text), await registry.get("/health")];
+  registry.free();
+
+  // @ts-expect-error: an id may be larger than a number holds
+  const id: number = page.data[0].agentId;
+  // @ts-expect-error: there is no such status
+  await registry.agents({ status: "active" });
+  // @ts-expect-error: a wallet is text
+  await registry.kya(7);
+  // @ts-expect-error: a registry has an address
+  new Registry({ rpc: "https://rpc.example" });
+  // @ts-expect-error: documents by path are of no known type
+  const name: string = document.length + id;
+  return undefined;
+}
+
+export async function relaying(from: string): Promise<string | number | undefined> {
+  const rules = { chainId: 84532, forwarder: "0x", registry: "0x" };
+  const hash = keccak256("text");
+  const data = registerAgent({
+    haftungsperson: from, agentWallet: from, constitutionHash: hash, capabilityHash: hash,
+    operationalScope: "", parentAgentId: 0, selfModifying: false,
+  });
+  const request = { from, to: "0x", value: 0, gas: 5n, nonce: "0x1", deadline: 0, data };
+  const typed = forwardRequest(request, rules);
+  const { EIP712Domain: _own, ...types } = typed.types;
+  const signature = String(await ethereum.request({
+    method: "eth_signTypedData_v4", params: [from, JSON.stringify({ ...typed, types })],
+  }));
+  try {
+    return checkRequest({ request, signature }, rules) + attestCompliance(7);
+  } catch (error) {
+    if (error instanceof RegistryError) {
+      const { code, status, cause }: { code: string; status: number; cause?: unknown } = error;
+      return cause === undefined ? code : status;
+    }
+  }
+  // @ts-expect-error: a registration is whole
+  registerAgent({ haftungsperson: from });
+  // @ts-expect-error: there is nothing to check without a signature
+  checkRequest({ request }, rules);
+  return undefined;
+}
