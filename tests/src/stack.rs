@@ -1,5 +1,5 @@
-//! The whole stack, as tests written for Node find it: a chain with the showcase on it, the real Worker, the real
-//! relayer; and what goes wrong, another chain and an address where nobody listens.
+//! The whole stack, as tests written for Node find it: a chain with the showcase on it, the real Worker with the explorer's
+//! files, the real relayer; and what goes wrong, another chain and an address where nobody listens.
 
 use alloy::primitives::{U256, uint};
 use anyhow::Result;

@@ -122,6 +122,11 @@ fn dev_answers_its_own_curl_lines_and_ctrl_c_ends_it() {
             http::client(Duration::from_secs(30)).get(format!("{relayer}/status")).send().await.unwrap();
         assert!(status.text().await.unwrap().contains(&told(&dev, "registry")));
 
+        let page = http::client(Duration::from_secs(30)).get(told(&dev, "explorer")).send().await.unwrap();
+        assert!(page.text().await.unwrap().starts_with("<!doctype html>"));
+        let settings = format!("/#/settings?rpc={}&relayer={relayer}", told(&dev, "chain"));
+        assert!(log.contains(&settings), "{log}");
+
         let started = descendants(dev.id());
         assert!(started.len() >= 5, "anvil, the daemon, wrangler and workerd are there: {started:?}");
         let ports = ["chain", "read API", "relayer"].map(|what| port(&told(&dev, what)));

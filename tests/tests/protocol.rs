@@ -7,6 +7,7 @@
 //! 5. Unknown routes are 404, each with the documented body.
 //! 6. Pages of a list link to the others, and the links lead through the whole list.
 //! 7. Every answer has an id, the client's own where it sent one, and headers that keep browsers from reading more into it.
+//! 8. The explorer's page is at `/`, under a strict policy; its files can be kept for good, and hide nothing of the API.
 
 use e2e::client::Answer;
 use e2e::seed::{self, Showcase};
@@ -156,7 +157,6 @@ fn unknown_routes_are_not_found() {
     run(async {
         let (stage, _) = scene().await;
         for path in [
-            "/",
             "/api",
             "/api/v1",
             "/api/v1/",
@@ -263,6 +263,63 @@ fn every_answer_has_an_id_and_the_headers_that_protect_browsers() {
         assert_eq!(named("trace-17.a_b:c").get("/health").await.header("x-request-id"), "trace-17.a_b:c");
         for odd in ["a b", "\"quoted\"", "<script>", &"x".repeat(65)] {
             assert_ne!(named(odd).get("/health").await.header("x-request-id"), odd);
+        }
+    });
+}
+
+#[test]
+fn the_page_is_at_the_root_under_a_strict_policy() {
+    run(async {
+        let (stage, _) = scene().await;
+        let page = stage.client.get("/").await;
+        assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
+        assert!(page.header("cache-control").contains("must-revalidate"), "{}", page.header("cache-control"));
+        let policy = page.header("content-security-policy");
+        for rule in [
+            "default-src 'none'",
+            "script-src 'self' 'wasm-unsafe-eval'",
+            "style-src 'self'",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(policy.split("; ").any(|part| part == rule), "{rule}: {policy}");
+        }
+        assert!(!policy.contains("unsafe-inline") && !policy.contains("'unsafe-eval'"), "{policy}");
+        assert_eq!(page.header("x-content-type-options"), "nosniff");
+        assert_eq!(page.header("referrer-policy"), "no-referrer");
+        assert!(
+            !page.header("permissions-policy").is_empty()
+                && !page.header("cross-origin-opener-policy").is_empty()
+        );
+        assert!(!page.text.contains("<style") && !page.text.contains(" style="), "{}", page.text);
+
+        let assets: Vec<&str> = page.text.split('"').filter(|text| text.starts_with("/assets/")).collect();
+        assert_eq!(assets.len(), 3, "{assets:?}");
+        for asset in assets {
+            let file = stage.client.get(asset).await;
+            assert_eq!(file.status, 200, "{asset}");
+            assert_eq!(file.header("cache-control"), "public, max-age=31536000, immutable", "{asset}");
+            assert_eq!(file.header("x-content-type-options"), "nosniff", "{asset}");
+        }
+    });
+}
+
+#[test]
+fn the_page_hides_nothing_of_the_api() {
+    run(async {
+        let (stage, _) = scene().await;
+        for path in ["/assets", "/assets/", "/assets/main.js", "/_headers", "/settings", "/agents"] {
+            assert_eq!(stage.client.get(path).await.error(404), "Not found", "{path}");
+        }
+        for path in ["/health", "/livez", "/openapi.json", "/api/v1/stats"] {
+            let answer = stage.client.get(path).await;
+            assert_eq!(answer.status, 200, "{path}");
+            assert!(answer.header("content-type").starts_with("application/"), "{path}");
+        }
+        for script in stage.client.get("/").await.text.split("<script").skip(1) {
+            assert!(
+                script.contains(" src=") && script.contains("></script>"),
+                "no script in the page itself: {script}"
+            );
         }
     });
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask build`: the contracts, the browser package and the Worker, each only where its inputs changed.
+//! `cargo xtask build`: the contracts, the browser package, the explorer page and the Worker, each only where its inputs
+//! changed.
 //!
 //! `wrangler` runs this before every start and after every change, several at once in the tests: so it takes turns, and
 //! is quick when there is nothing to do.
@@ -12,7 +13,7 @@ use flate2::{Compression, write::GzEncoder};
 
 use crate::fingerprint::{Stamp, lock};
 use crate::run::{command, node_tool, root, run};
-use crate::{package, setup, wasm};
+use crate::{explorer, package, setup, wasm};
 
 /// The most the Worker's wasm may be, gzipped.
 const SIZE_LIMIT: usize = 256 * 1024;
@@ -21,6 +22,7 @@ const SIZE_LIMIT: usize = 256 * 1024;
 pub(crate) fn build() -> Result<()> {
     contracts()?;
     package::build()?;
+    explorer::build()?;
     let _turn = lock("worker")?;
     worker()?;
     print_size("Worker: wasm", &[wasm_path()], SIZE_LIMIT)

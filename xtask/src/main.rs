@@ -6,6 +6,7 @@
 mod build;
 mod chromium;
 mod devnet;
+mod explorer;
 mod fingerprint;
 mod package;
 mod purity;
@@ -23,7 +24,7 @@ const USAGE: &str = "\
 cargo xtask <command>
 
   setup                          install what is missing: the wasm target, the Node tools, wasm-bindgen, worker-build
-  build                          setup; compile contracts, browser package and Worker, where anything changed; print the sizes
+  build                          setup; compile contracts, browser package, explorer and Worker, where changed; print the sizes
   dev                            a local chain with agents to look at, the Worker on port 3000, the relayer on 3001
   test [WORD...]                 everything that is checked, with a summary at the end; with words, the steps named so
   deploy-contracts --rpc-url URL deploy forwarder and registry; the key is read from DEPLOYER_KEY

@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::run::{cargo, command, node_tool, root, run};
 use crate::setup::WASM_TARGET;
 use crate::summary::{Summary, Tally, count};
-use crate::{build, chromium, purity, setup};
+use crate::{build, chromium, explorer, purity, setup};
 
 /// The end-to-end tests that drive a browser.
 const IN_A_BROWSER: [&str; 1] = ["package"];
@@ -28,6 +28,8 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     }
     summary.step("purity of the core", || purity::check().map(|()| Tally::CHECK));
     summary.step("build, and sizes", || build::build().map(|()| Tally::CHECK));
+    summary.step("formatting and types of the explorer", || explorer::check().map(|()| Tally::CHECK));
+    summary.step("unit tests of the explorer", || explorer::test().map(|()| Tally::CHECK));
     summary.step("wrangler deploy --dry-run", dry_run);
     summary.step("contracts", || {
         count(command(node_tool("forge")).args(["test"]).current_dir(root().join("contracts")))

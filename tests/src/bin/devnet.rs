@@ -186,6 +186,7 @@ chain      {chain_url} (id 31337, anvil's well-known keys)
 registry   {registry}
 forwarder  {forwarder}
 read API   {worker_url}
+explorer   {worker_url}/#/
 relayer    {relayer_url}
 logs       {logs}
 
@@ -196,6 +197,10 @@ logs       {logs}
   curl '{api}/agents?status=Revoked&limit=5'
   curl {api}/agent/{busy}/lineage
   curl {api}/kya/{wallet}
+
+look around in a browser, with this chain and relayer in its settings once you save them:
+
+  {worker_url}/#/settings?rpc={chain_url}&relayer={relayer_url}
 
 or be an agent without ETH that registers and attests:
 

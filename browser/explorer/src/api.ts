@@ -1,0 +1,77 @@
+/** Questions to the read API this page is served with, and what can come back instead of an answer. */
+
+import { isObject, parse } from "./json";
+
+/** An answer: the exact text for comparing, the document for showing. */
+export interface Answer<Document = unknown> {
+  path: string;
+  text: string;
+  document: Document;
+  /** Seconds since the API read it from the chain, as it says. */
+  ageSeconds: number;
+}
+
+/** The API, or the relayer, did not answer with a document. */
+export class ServiceError extends Error {
+  override readonly name = "ServiceError";
+
+  constructor(
+    message: string,
+    /** The HTTP status; 0 where nothing came back. */
+    readonly status: number,
+    /** The service's name for the error. */
+    readonly code: string,
+    /** Seconds after which to ask again, where the service says so. */
+    readonly retryAfter: number | undefined,
+  ) {
+    super(message);
+  }
+}
+
+/** Asks the read API. Throws a `ServiceError`, or an `AbortError` once the signal is aborted. */
+export async function ask<Document>(path: string, signal: AbortSignal): Promise<Answer<Document>> {
+  const { text, document, headers } = await exchange(path, { signal });
+  return { path, text, document: document as Document, ageSeconds: Number(headers.get("age") ?? 0) || 0 };
+}
+
+/** One HTTP exchange whose good answer is a JSON object. */
+export async function exchange(
+  url: string,
+  init: RequestInit,
+): Promise<{ status: number; text: string; document: Record<string, unknown>; headers: Headers }> {
+  let response: Response;
+  let text: string;
+  try {
+    response = await fetch(url, { ...init, credentials: "omit", referrerPolicy: "no-referrer" });
+    text = await response.text();
+  } catch (error) {
+    if (init.signal?.aborted) throw error;
+    throw new ServiceError(`${hostOf(url)} cannot be reached.`, 0, "UNREACHABLE", undefined);
+  }
+  const { status, headers } = response;
+  let document: unknown;
+  try {
+    document = parse(text);
+  } catch {
+    document = undefined;
+  }
+  if (response.ok && isObject(document)) return { status, text, document, headers };
+  const said = isObject(document) ? document : {};
+  const fallback = response.ok ? "It answered something that is no document." : `It answered with HTTP ${status}.`;
+  const seconds = Number(headers.get("retry-after") ?? NaN);
+  throw new ServiceError(
+    typeof said["error"] === "string" ? said["error"] : fallback,
+    status,
+    typeof said["code"] === "string" ? said["code"] : "",
+    Number.isFinite(seconds) ? seconds : undefined,
+  );
+}
+
+/** Scheme, host and port: all of an address that is fit to show. */
+export function hostOf(url: string): string {
+  try {
+    return new URL(url, location.href).origin;
+  } catch {
+    return "The address in the settings";
+  }
+}

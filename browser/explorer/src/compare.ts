@@ -1,0 +1,51 @@
+/** Two answers to one question, compared field by field. */
+
+import { isObject } from "./json";
+
+/** `agree`, `differ`, or `moving`: a field that changes by itself or tells who was asked, and says nothing about truth. */
+export type Outcome = "agree" | "differ" | "moving";
+
+export interface Field {
+  /** Such as `agent.status`, `data[3].amount` or `byCurrency["a.b"]`; keys may be text from the chain. */
+  path: string;
+  /** As JSON; undefined where this side has no such field. */
+  api: string | undefined;
+  chain: string | undefined;
+  outcome: Outcome;
+}
+
+/** The clock's and the endpoint's fields, each where it is: a currency may be called like one. */
+const MOVING = new Set(["checkedAt", "compliance.secondsSinceAttestation", "rpc", "chain"]);
+const PLAIN_KEY = /^[A-Za-z]\w*$/;
+
+/** Every field of either document. */
+export function compare(api: unknown, chain: unknown): Field[] {
+  const [ours, theirs] = [leaves(api), leaves(chain)];
+  return [...new Set([...ours.keys(), ...theirs.keys()])].map((path) => {
+    const [left, right] = [ours.get(path), theirs.get(path)];
+    const both = left !== undefined && right !== undefined;
+    const outcome = both && MOVING.has(path) ? "moving" : left === right ? "agree" : "differ";
+    return { path, api: left, chain: right, outcome };
+  });
+}
+
+function leaves(document: unknown): Map<string, string> {
+  const found = new Map<string, string>();
+  const walk = (value: unknown, path: string): void => {
+    if (Array.isArray(value) && value.length > 0) {
+      value.forEach((item, index) => walk(item, `${path}[${index}]`));
+    } else if (isObject(value) && Object.keys(value).length > 0) {
+      for (const [key, inner] of Object.entries(value)) walk(inner, path + step(key, path === ""));
+    } else {
+      found.set(path, typeof value === "bigint" ? value.toString() : JSON.stringify(value));
+    }
+  };
+  walk(document, "");
+  return found;
+}
+
+/** A key as a step that no other key, and no position in a list, is written like. */
+function step(key: string, isFirst: boolean): string {
+  if (!PLAIN_KEY.test(key)) return `[${JSON.stringify(key)}]`;
+  return isFirst ? key : `.${key}`;
+}

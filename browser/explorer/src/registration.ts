@@ -1,0 +1,136 @@
+/** A gasless registration, step by step: what is asked of relayer, wallet and chain, in that order. */
+
+import { ask } from "./api";
+import { core } from "./chain";
+import type { Address, AgentDetail, Eip1193Provider, Integer, Registration } from "./documents";
+import { Relayer, type Relay } from "./relayer";
+import { pause, type Scope } from "./scope";
+import { refusal } from "./wallets";
+
+/** How long a signature is good for. */
+const VALID_SECONDS = 3_600;
+/** Between two questions for something that takes blocks. */
+const POLL_MILLISECONDS = 2_000;
+/** How long the API may take to see the new agent. */
+const PATIENCE_MILLISECONDS = 90_000;
+
+/** A registration without text costs 300,000 gas; each word of text is a storage slot more. */
+const GAS_BASE = 420_000;
+const GAS_PER_WORD = 26_000;
+
+/** What happens, in order. */
+export const STEPS = ["Ask the relayer", "Sign in the wallet", "Relay to the chain", "See it in the registry"] as const;
+
+/** Stopped for a reason that is said in the message. */
+export class Stopped extends Error {}
+
+/** The wallet's first account, once its owner allows it. */
+export async function connect(provider: Eip1193Provider): Promise<Address> {
+  const accounts = await fromWallet(provider, "eth_requestAccounts");
+  const first: unknown = Array.isArray(accounts) ? accounts[0] : undefined;
+  if (typeof first !== "string") throw new Stopped("The wallet has no account for this page.");
+  return first;
+}
+
+/**
+ * Registers an agent with `account` as its creator. Tells `at` which step begins. Gives the new id, and whether the API
+ * has shown it within a minute and a half.
+ */
+export async function register(
+  scope: Scope,
+  relayerUrl: string,
+  provider: Eip1193Provider,
+  account: Address,
+  registration: Registration,
+  at: (step: number, detail?: string) => void,
+): Promise<{ id: Integer; isSeen: boolean; transaction: string }> {
+  at(0);
+  const relayer = new Relayer(relayerUrl, scope.signal);
+  const package_ = core();
+  const [domain, terms, nonce] = await Promise.all([relayer.domain(), relayer.terms(), relayer.nextNonce(account)]);
+  const { registerAgent, forwardRequest, checkRequest } = await package_;
+  await onChain(provider, domain.chainId);
+  // Whoever is connected is not asked again; the wallet may have turned to another account meanwhile.
+  if ((await connect(provider)).toLowerCase() !== account.toLowerCase()) {
+    throw new Stopped("The wallet has turned to another account. Connect it again.");
+  }
+
+  const gas = gasFor(registration.operationalScope);
+  if (BigInt(gas) > BigInt(terms.maxGas))
+    throw new Stopped("The operational scope is too long for this relayer. Shorten it.");
+  const request = {
+    from: account,
+    to: terms.registry,
+    value: "0",
+    gas: String(gas),
+    nonce: String(nonce),
+    deadline: String(Math.floor(Date.now() / 1_000) + VALID_SECONDS),
+    data: registerAgent(registration),
+  };
+  const forwarder = { chainId: domain.chainId, forwarder: domain.verifyingContract };
+  const typedData = forwardRequest(request, forwarder);
+
+  at(1);
+  const signature = await fromWallet(provider, "eth_signTypedData_v4", [account, JSON.stringify(typedData)]);
+  const signed = { request, signature: String(signature) };
+  // What the relayer would refuse costs its visitor a try: better refused here.
+  const id = checkRequest(signed, { ...forwarder, registry: terms.registry, maxGas: terms.maxGas });
+
+  at(2, id);
+  const { agentId, txHash } = await executed(scope, relayer, await relayer.relay(signed));
+  if (agentId === undefined) throw new Stopped("The relayer executed the request but names no agent.");
+
+  at(3);
+  return { id: agentId, isSeen: await seen(scope, agentId), transaction: txHash ?? "" };
+}
+
+async function onChain(provider: Eip1193Provider, chainId: Integer): Promise<void> {
+  const wanted = `0x${BigInt(chainId).toString(16)}`;
+  const current = async (): Promise<boolean> =>
+    BigInt(String(await fromWallet(provider, "eth_chainId"))) === BigInt(chainId);
+  if (await current()) return;
+  await fromWallet(provider, "wallet_switchEthereumChain", [{ chainId: wanted }]).catch(() => undefined);
+  if (!(await current())) {
+    throw new Stopped(
+      `The wallet is on another chain. The relayer works on chain ${chainId}: switch the wallet to it, then try again.`,
+    );
+  }
+}
+
+async function executed(scope: Scope, relayer: Relayer, relay: Relay): Promise<Relay> {
+  let latest = relay;
+  while (latest.state === "pending") {
+    await pause(scope, POLL_MILLISECONDS);
+    latest = await relayer.state(relay.id);
+  }
+  return latest;
+}
+
+/** Whether the API shows the agent in time. Its answer "not found" is never kept, so asking again helps. */
+async function seen(scope: Scope, id: Integer): Promise<boolean> {
+  const until = Date.now() + PATIENCE_MILLISECONDS;
+  while (Date.now() < until) {
+    try {
+      await ask<AgentDetail>(`/api/v1/agent/${id}`, scope.signal);
+      return true;
+    } catch (error) {
+      if (scope.signal.aborted) throw error;
+    }
+    await pause(scope, POLL_MILLISECONDS);
+  }
+  return false;
+}
+
+/** Gas for a registration with this text as its scope. */
+export function gasFor(text: string): number {
+  const words = Math.ceil(new TextEncoder().encode(text).length / 32);
+  return GAS_BASE + GAS_PER_WORD * words;
+}
+
+async function fromWallet(provider: Eip1193Provider, method: string, params: unknown[] = []): Promise<unknown> {
+  try {
+    return await provider.request({ method, params });
+  } catch (error) {
+    throw new Stopped(refusal(error));
+  }
+}
