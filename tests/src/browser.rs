@@ -1,4 +1,4 @@
-//! Tests written for Node, some of which drive Chromium: run on a whole stack, and counted like cargo's own.
+//! Tests written for Node, most of which drive Chromium: run on a whole stack, and counted like cargo's own.
 //!
 //! Their harness lies in `tests/browser/harness`. Its reporter speaks cargo's language, so that `cargo xtask test` sums them up
 //! like every other test program.

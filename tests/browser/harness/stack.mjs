@@ -21,7 +21,7 @@ import { Contract, JsonRpcProvider } from "ethers";
 
 /** @type {Stack} */
 export const stack = JSON.parse(process.env.E2E_STACK ?? "null");
-if (!stack) throw new Error("E2E_STACK is not set: run `cargo test -p e2e --test package`");
+if (!stack) throw new Error("E2E_STACK is not set: run `cargo test -p e2e --test explorer`, or `--test package`");
 
 /** As the compiler left it. */
 const ARTIFACT = new URL("../../../contracts/out/AgentRegistry.sol/AgentRegistry.json", import.meta.url);

@@ -1,0 +1,29 @@
+// Waiting for a condition that the page, the chain or the relayer will bring about.
+
+import { setTimeout as delay } from "node:timers/promises";
+
+/** How often a condition is looked at again, in milliseconds. */
+const POLL = 50;
+
+/** How long a condition may take, in milliseconds: more than anything takes on a busy machine. */
+const PATIENCE = 20_000;
+
+/**
+ * Repeats `probe` until it no longer throws; what it threw last is the error when the time is over.
+ *
+ * @template T
+ * @param {() => T | Promise<T>} probe assertions, usually
+ * @param {number} [patience] milliseconds
+ * @returns {Promise<T>} what the probe returned
+ */
+export async function eventually(probe, patience = PATIENCE) {
+  const deadline = performance.now() + patience;
+  for (;;) {
+    try {
+      return await probe();
+    } catch (error) {
+      if (performance.now() >= deadline) throw error;
+    }
+    await delay(POLL);
+  }
+}

@@ -1,0 +1,137 @@
+// The explorer's views as a visitor gets to them: what runs over all of them (accessibility, layout, pictures) finds them here.
+
+import assert from "node:assert/strict";
+
+import { eventually } from "./eventually.mjs";
+import { stack } from "./stack.mjs";
+
+/** An address without an agent. */
+export const NOBODY = "0x000000000000000000000000000000000000dEaD";
+
+const { agents } = stack;
+
+/**
+ * @typedef {object} View
+ * @property {string} name as files are called
+ * @property {string} hash its address
+ * @property {boolean} [faults] whether it shows an answer of 400 and above, or none
+ * @property {(scene: import("./scenario.mjs").Scene) => Promise<void>} [before] what happens before the visit
+ * @property {(scene: import("./scenario.mjs").Scene) => Promise<void>} [after] what the visitor does there
+ */
+
+/** @type {View[]} */
+export const VIEWS = [
+  { name: "home", hash: "#/" },
+  { name: "wallet-provision", hash: `#/wallet/${agents.atlas.wallet}` },
+  { name: "wallet-expired", hash: `#/wallet/${agents.forgetful.wallet}` },
+  { name: "wallet-suspended", hash: `#/wallet/${agents.paused.wallet}` },
+  { name: "wallet-deny", hash: `#/wallet/${NOBODY}` },
+  { name: "agent", hash: `#/agent/${agents.atlas.id}` },
+  { name: "agent-long-scope", hash: `#/agent/${agents.ledger.id}` },
+  { name: "lineage", hash: `#/agent/${agents.atlas.id}/lineage` },
+  { name: "lineage-cut", hash: `#/agent/${agents.harbour.id}/lineage` },
+  { name: "agents", hash: "#/agents" },
+  { name: "agents-empty", hash: "#/agents?page=999" },
+  { name: "statistics", hash: "#/statistics" },
+  { name: "register", hash: "#/register" },
+  {
+    name: "register-refused",
+    hash: "#/register",
+    after: ({ page }) => page.getByRole("button", { name: "Sign and register" }).click(),
+  },
+  { name: "settings", hash: "#/settings" },
+  { name: "search-refused", hash: "#/", after: ({ page }) => search(page, "nonsense") },
+  {
+    name: "verify-agreement",
+    hash: `#/agent/${agents.kyoto.id}`,
+    before: (scene) => saveSettings(scene, { "RPC URL": stack.rpc }),
+    after: async ({ page }) => void (await verify(page)),
+  },
+  {
+    name: "verify-difference",
+    hash: `#/agent/${agents.kyoto.id}`,
+    before: async (scene) => {
+      await saveSettings(scene, { "RPC URL": stack.rpc });
+      scene.front.on(/\/agent\/\d+$/, { rewrite: (body) => body.replace('"status":"Active"', '"status":"Suspended"') });
+    },
+    after: async ({ page }) => void (await verify(page)),
+  },
+  { name: "unknown-agent", hash: "#/agent/4711", faults: true },
+  {
+    name: "too-many-requests",
+    hash: `#/agent/${agents.atlas.id}`,
+    faults: true,
+    before: async ({ front }) => front.on(/^\/api\//, TOO_MANY),
+  },
+  {
+    name: "api-down",
+    hash: `#/wallet/${agents.kyoto.wallet}`,
+    faults: true,
+    before: async ({ front }) => front.on(/^\/api\//, { close: true }),
+  },
+  { name: "no-such-page", hash: "#/nowhere" },
+];
+
+/** The limiter's refusal, as it looks half a minute before the window ends. */
+export const TOO_MANY = {
+  answer: {
+    status: 429,
+    headers: { "retry-after": "30" },
+    body: JSON.stringify({ error: "Rate limit exceeded. Try again in 1 minute.", code: "RATE_LIMITED" }),
+  },
+};
+
+/** Goes to a view and waits until it has settled. */
+export async function visit(scene, view) {
+  await view.before?.(scene);
+  await scene.open(view.hash);
+  await settled(scene.page);
+  await view.after?.(scene);
+}
+
+/** Waits until the view of the page's address is on the screen, has its heading, and nothing in it is loading. */
+export async function settled(page) {
+  await eventually(async () => {
+    const state = await page.evaluate(() => ({
+      hasArrived: window.arrivedAt === location.hash,
+      headings: document.querySelectorAll("main h1").length,
+      loading: document.querySelectorAll("main[aria-busy=true], main [aria-busy=true]").length,
+    }));
+    assert.deepEqual(state, { hasArrived: true, headings: 1, loading: 0 });
+  });
+}
+
+/**
+ * How wide the page is, and how much of that the window shows.
+ *
+ * @returns {Promise<[number, number]>} in CSS pixels; equal where nothing scrolls sideways
+ */
+export function widths(page) {
+  return page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+}
+
+/** Types a question into the search and sends it. */
+export async function search(page, question) {
+  await page.getByLabel("Wallet or agent id").fill(question);
+  await page.getByRole("button", { name: "Look up" }).click();
+}
+
+/** Saves settings by their labels, as a visitor does. */
+export async function saveSettings({ page, open }, values) {
+  await open("#/settings");
+  for (const [label, value] of Object.entries(values)) await page.getByLabel(label, { exact: true }).fill(value);
+  await page.getByRole("button", { name: "Save settings" }).click();
+  await page.getByRole("status").getByText("Saved").waitFor();
+}
+
+/**
+ * Has the answer on the screen verified.
+ *
+ * @returns {Promise<{ outcome: string, text: string }>} `agreement`, `difference` or `error`, and all the words
+ */
+export async function verify(page) {
+  await page.getByRole("button", { name: "Verify against the chain" }).click();
+  const result = page.locator("[data-verify]");
+  await result.waitFor();
+  return { outcome: await result.getAttribute("data-verify"), text: await result.innerText() };
+}

@@ -1,0 +1,106 @@
+// The verdict on a wallet, as a provider acts on it.
+//
+// 1. All four kinds, each with its reason; who is liable, and what is left of the attestation, as the chain has them.
+// 2. The time left runs, and when it is over the verdict changes by itself.
+// 3. A revoked agent's wallet is denied, unless another agent has taken it since.
+
+import assert from "node:assert/strict";
+
+import { eventually } from "../harness/eventually.mjs";
+import { scenario } from "../harness/scenario.mjs";
+import { registry, stack } from "../harness/stack.mjs";
+import { NOBODY, settled } from "../harness/views.mjs";
+
+const { agents } = stack;
+const HOUR = 3_600_000;
+/** The contract's grace period: seven days. */
+const GRACE = 7 * 24 * HOUR;
+
+/** The verdict on a wallet: its kind and its words. */
+async function verdictOn({ page, open }, wallet) {
+  await open(`#/wallet/${wallet}`);
+  await settled(page);
+  const verdict = page.getByRole("status").filter({ visible: true });
+  return { kind: await verdict.getAttribute("data-verdict"), text: await verdict.innerText(), verdict };
+}
+
+scenario("a compliant agent's wallet is provisioned, with who is liable and the time left", async (scene) => {
+  const { kind, text, verdict } = await verdictOn(scene, agents.kyoto.wallet);
+  assert.equal(kind, "provision");
+  assert.match(text, /^Provision\n/);
+  const record = await (await registry()).getAgentByWallet(agents.kyoto.wallet);
+  const ends = new Date(Number(record.lastAttestation) * 1000 + GRACE);
+  assert.equal(await verdict.locator("time").getAttribute("datetime"), ends.toISOString());
+  assert.match(text, /4 d 23 h left/, `attested two days ago: ${text}`);
+  const main = await scene.page.locator("main").textContent();
+  assert.ok(main.includes(record.haftungsperson), "the liable person's whole address");
+  assert.ok(main.includes(record.operationalScope), "its scope");
+});
+
+scenario("an agent whose attestation expired is asked for renewal", async (scene) => {
+  const { kind, text, verdict } = await verdictOn(scene, agents.forgetful.wallet);
+  assert.equal(kind, "renew-expired");
+  assert.match(text, /^Ask for renewal\n/);
+  assert.match(text, /expired/);
+  const record = await (await registry()).getAgentByWallet(agents.forgetful.wallet);
+  const ended = new Date(Number(record.lastAttestation) * 1000 + GRACE);
+  assert.equal(await verdict.locator("time").first().getAttribute("datetime"), ended.toISOString());
+  assert.match(text, /\b23 d( 0 h)? ago/, `attested thirty days ago: ${text}`);
+  assert.ok((await scene.page.locator("main").textContent()).includes(record.haftungsperson));
+});
+
+scenario("a suspended agent is asked for renewal, and the suspension is the reason", async (scene) => {
+  const { kind, text } = await verdictOn(scene, agents.paused.wallet);
+  assert.equal(kind, "renew-suspended");
+  assert.match(text, /^Ask for renewal\n/);
+  assert.match(text, /suspended/);
+  assert.match(text, /Status Suspended/);
+});
+
+scenario("a wallet without an agent is denied", async (scene) => {
+  const { kind, text } = await verdictOn(scene, NOBODY);
+  assert.equal(kind, "deny");
+  assert.match(text, /^Deny\n/);
+  assert.match(text, /never registered/);
+});
+
+scenario("a revoked agent's wallet is denied, unless another agent has taken it since", async (scene) => {
+  const revoked = await verdictOn(scene, agents.impostor.wallet);
+  assert.equal(revoked.kind, "deny");
+  assert.match(revoked.text, /revoked/);
+
+  assert.equal(agents["lost-key"].wallet, agents.heir.wallet);
+  const taken = await verdictOn(scene, agents["lost-key"].wallet);
+  assert.equal(taken.kind, "provision");
+  await scene.page.getByRole("link", { name: `Agent ${agents.heir.id}`, exact: true }).waitFor();
+});
+
+scenario("the time left runs, and when it is over the verdict changes by itself", async (scene) => {
+  const { page, front } = scene;
+  // The API judges otherwise once the page's clock is ahead, as if its own had run as well.
+  let isOver = false;
+  const judge = (body) => (isOver ? body.replace('"isCompliant":true', '"isCompliant":false') : body);
+  front.on(/\/kya\//, { rewrite: judge });
+  await page.clock.install({ time: new Date() });
+  const { kind, verdict } = await verdictOn(scene, agents.ledger.wallet);
+  assert.equal(kind, "provision");
+  const left = async () => /(\d+) min (\d+) s left/.exec(await verdict.innerText());
+  const [, minutes, seconds] = (await left()).map(Number);
+  assert.ok(minutes >= 20 && minutes < 60, `attested seven days less an hour ago: ${minutes} min ${seconds} s`);
+
+  await page.clock.fastForward("10:00");
+  await eventually(async () => {
+    const [, later, rest] = (await left()).map(Number);
+    const run = (minutes - later) * 60 + seconds - rest;
+    assert.ok(run >= 600 && run < 640, `${run} s`);
+  });
+  const asked = () => front.requests.filter((path) => path.includes("/kya/")).length;
+  assert.equal(asked(), 1);
+  isOver = true;
+  await page.clock.fastForward("01:00:00");
+  const expired = page.locator("[data-verdict=renew-expired]");
+  await expired.waitFor();
+  assert.match(await expired.innerText(), /Attestation expired .* ago/);
+  await page.clock.runFor("01:00");
+  assert.equal(asked(), 2, "asked once, and not again and again");
+});

@@ -1,0 +1,189 @@
+// "Register gaslessly": a wallet without ETH becomes an agent.
+//
+// 1. Connect, fill in, sign, and the agent is on the chain, with every field as it was typed and the wallet as its creator.
+// 2. A child is registered under its parent; hashes are made of texts.
+// 3. What is wrong with the form is said by field and rule, before the wallet is asked.
+// 4. No in the wallet, no wallet, a wallet on another chain, no relayer, a relayer that is down or refuses: each is said in words, and
+//    the form can be sent again.
+
+import assert from "node:assert/strict";
+
+import { id as keccak256OfText } from "ethers";
+
+import { eventually } from "../harness/eventually.mjs";
+import { scenario } from "../harness/scenario.mjs";
+import { registry, stack } from "../harness/stack.mjs";
+import { saveSettings, settled } from "../harness/views.mjs";
+
+const wallet = "window.ethereum";
+const LIABLE = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8";
+const HASH = keccak256OfText("constitution");
+const REGISTER = "Sign and register";
+
+const field = (page, label) => page.getByLabel(label, { exact: true });
+
+/** The form, with a relayer set, the wallet connected and every field filled in. */
+async function filled(scene, { relayer = stack.relayer, scope = "Waters the plants" } = {}) {
+  const { page, open } = scene;
+  await saveSettings(scene, { "Relayer URL": relayer });
+  await open("#/register");
+  await settled(page);
+  await page.getByRole("button", { name: "Connect wallet" }).click();
+  await eventually(async () => assert.equal(await field(page, "Agent wallet").inputValue(), scene.wallet.address));
+  await field(page, "Liable person (Haftungsperson)").fill(LIABLE);
+  await field(page, "Constitution hash").fill(HASH);
+  await field(page, "Capability hash").fill(HASH);
+  await field(page, "Operational scope").fill(scope);
+}
+
+/** Sends the form; what became of it. */
+async function send(page) {
+  await page.getByRole("button", { name: REGISTER }).click();
+  const ended = page.locator("[data-registration=done], [data-registration=error]");
+  await ended.waitFor();
+  return { outcome: await ended.getAttribute("data-registration"), text: await ended.innerText(), ended };
+}
+
+const registered = async (address) => (await registry()).isRegistered(address);
+
+scenario("a wallet without ETH becomes an agent", { wallet }, async (scene) => {
+  const { page } = scene;
+  const scope = "Prüft Rechnungen — 請求書 🧾, \"quoted\" & <b>marked</b>\nон two lines";
+  await filled(scene, { scope });
+  await page.getByLabel("Self-modifying").check();
+  const { outcome, text, ended } = await send(page);
+  assert.equal(outcome, "done", text);
+
+  const record = await (await registry()).getAgentByWallet(scene.wallet.address);
+  assert.equal(record.creator, scene.wallet.address, "who signed is the creator");
+  assert.equal(record.haftungsperson, LIABLE);
+  assert.equal(record.operationalScope, scope);
+  assert.equal(record.constitutionHash, HASH);
+  assert.equal(record.selfModifying, true);
+  assert.equal(record.parentAgentId, 0n);
+  const { provider } = (await registry()).runner;
+  assert.equal(await provider.getBalance(scene.wallet.address), 0n, "it never had any ETH");
+  assert.equal(await provider.getTransactionCount(scene.wallet.address), 0, "and sent nothing itself");
+  assert.equal(scene.wallet.asked.filter((method) => method.startsWith("eth_sign")).length, 1, "one signature");
+
+  await ended.getByRole("link", { name: `Agent ${record.agentId}`, exact: true }).click();
+  await page.getByRole("heading", { level: 1, name: `Agent ${record.agentId}`, exact: true }).waitFor();
+  await settled(page);
+  assert.match(await page.locator("main").innerText(), /Active\s+Compliant/);
+  await scene.open(`#/wallet/${scene.wallet.address}`);
+  await page.locator("[data-verdict=provision]").waitFor();
+});
+
+scenario("a child is registered under its parent, its hashes made of texts", { wallet: "EIP-6963" }, async (scene) => {
+  const { page } = scene;
+  await filled(scene);
+  await field(page, "Parent agent id").fill(String(stack.agents.atlas.id));
+  for (const [name, text] of [["Constitution hash", "Do no harm.\n"], ["Capability hash", "読み書き"]]) {
+    const part = page.locator(".field", { has: field(page, name) });
+    await part.getByText("Hash a text").click();
+    await part.locator("textarea").fill(text);
+    await eventually(async () => assert.equal(await field(page, name).inputValue(), keccak256OfText(text)));
+  }
+  const { outcome, text } = await send(page);
+  assert.equal(outcome, "done", text);
+  const record = await (await registry()).getAgentByWallet(scene.wallet.address);
+  assert.equal(record.parentAgentId, BigInt(stack.agents.atlas.id));
+  assert.equal(record.generation, 1n);
+  assert.equal(record.constitutionHash, keccak256OfText("Do no harm.\n"));
+  assert.equal(record.capabilityHash, keccak256OfText("読み書き"));
+});
+
+scenario("what is wrong with the form is said by field and rule, before the wallet is asked", { wallet }, async (scene) => {
+  const { page } = scene;
+  await filled(scene);
+  const asked = scene.wallet.asked.length;
+  const rules = {
+    "Liable person (Haftungsperson)": ["0x1234", /^Liable person \(Haftungsperson\) must be 0x and 40 hexadecimal digits/],
+    "Agent wallet": ["", /^Agent wallet must be 0x and 40 hexadecimal digits/],
+    "Constitution hash": ["constitution", /^Constitution hash must be 0x and 64 hexadecimal digits/],
+    "Capability hash": [`${HASH}00`, /^Capability hash must be 0x and 64 hexadecimal digits/],
+    "Parent agent id": ["-1", /^Parent agent id must be a whole number/],
+  };
+  for (const [label, [wrong, rule]] of Object.entries(rules)) {
+    const input = field(page, label);
+    const right = await input.inputValue();
+    await input.fill(wrong);
+    await page.getByRole("button", { name: REGISTER }).click();
+    assert.match(await page.getByRole("alert").innerText(), rule);
+    assert.equal(await input.getAttribute("aria-invalid"), "true");
+    assert.equal(await input.evaluate((element) => element === document.activeElement), true);
+    await input.fill(right);
+  }
+  assert.equal(scene.wallet.asked.length, asked);
+});
+
+scenario("no in the wallet ends it, nothing is relayed, and it can be tried again", { wallet }, async (scene) => {
+  await filled(scene);
+  scene.wallet.rejects.add("eth_signTypedData_v4");
+  const refused = await send(scene.page);
+  assert.equal(refused.outcome, "error");
+  assert.match(refused.text, /You declined in the wallet\. Nothing was sent\./);
+  assert.equal(await registered(scene.wallet.address), false);
+
+  scene.wallet.rejects.clear();
+  assert.equal((await send(scene.page)).outcome, "done");
+  assert.equal(await registered(scene.wallet.address), true);
+});
+
+scenario("a wallet that will not connect is said in words", { wallet }, async ({ page, wallet, open }) => {
+  wallet.rejects.add("eth_requestAccounts");
+  await open("#/register");
+  await page.getByRole("button", { name: "Connect wallet" }).click();
+  await page.getByRole("alert").filter({ hasText: "You declined in the wallet" }).waitFor();
+});
+
+scenario("without a wallet, or not connected, the page says what is missing", async ({ page, open }) => {
+  await open("#/register");
+  await page.getByRole("button", { name: "Connect wallet" }).click();
+  await page.getByRole("alert").filter({ hasText: "This browser has no wallet" }).waitFor();
+});
+
+scenario("a wallet on another chain signs nothing", { wallet }, async (scene) => {
+  scene.wallet.chainId = 1;
+  await filled(scene);
+  const { outcome, text } = await send(scene.page);
+  assert.equal(outcome, "error");
+  assert.match(text, /another chain/);
+  assert.match(text, /31337/, "names the chain to switch to");
+  assert.ok(!scene.wallet.asked.includes("eth_signTypedData_v4"));
+});
+
+scenario("a relayer that is down is said in words", { wallet, faults: true }, async (scene) => {
+  await filled(scene, { relayer: stack.silentRpc });
+  const { outcome, text } = await send(scene.page);
+  assert.equal(outcome, "error");
+  assert.match(text, /Relayer: No connection/);
+  assert.ok(text.includes(stack.silentRpc));
+  assert.ok(!scene.wallet.asked.includes("eth_signTypedData_v4"), "nobody signs for a relayer that is not there");
+});
+
+scenario("without a relayer the page leads to the settings", { wallet }, async (scene) => {
+  await filled(scene, { relayer: "" });
+  const { outcome, text, ended } = await send(scene.page);
+  assert.equal(outcome, "error");
+  assert.match(text, /Set a relayer URL/);
+  await ended.getByRole("link", { name: "settings" }).click();
+  await field(scene.page, "Relayer URL").waitFor();
+});
+
+scenario("a refusal of the registry's is shown in its own words", { wallet, faults: true }, async (scene) => {
+  const { page } = scene;
+  await filled(scene);
+  await field(page, "Agent wallet").fill(stack.agents.kyoto.wallet);
+  const taken = await send(page);
+  assert.equal(taken.outcome, "error");
+  assert.match(taken.text, /Wallet already registered to another agent/);
+
+  await field(page, "Agent wallet").fill(scene.wallet.address);
+  await field(page, "Parent agent id").fill(String(stack.agents.paused.id));
+  assert.match((await send(page)).text, /Parent agent not active/);
+  assert.equal(await registered(scene.wallet.address), false);
+
+  await field(page, "Parent agent id").fill("");
+  assert.equal((await send(page)).outcome, "done", "the refusals have used up nothing");
+});
