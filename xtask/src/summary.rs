@@ -9,24 +9,34 @@ use anyhow::{Context as _, Result};
 
 use crate::run::line;
 
+/// How much of what one step says of its failures is said again at the end.
+const MOST_LINES: usize = 60;
+
 /// Tests or checks that passed and failed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// How many passed.
     pub(crate) passed: usize,
     /// How many did not.
     pub(crate) failed: usize,
+    /// What was said of those that did not, line by line.
+    pub(crate) failures: Vec<String>,
 }
 
 impl Tally {
     /// One check that passed.
-    pub(crate) const CHECK: Self = Self { passed: 1, failed: 0 };
+    pub(crate) const CHECK: Self = Self { passed: 1, failed: 0, failures: Vec::new() };
+
+    fn failure(what: String) -> Self {
+        Self { passed: 0, failed: 1, failures: vec![what] }
+    }
 }
 
 impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
+        self.failures.extend(other.failures);
     }
 }
 
@@ -58,22 +68,31 @@ impl Summary {
         let started = Instant::now();
         let tally = step().unwrap_or_else(|error| {
             println!("{name}: {error:#}");
-            Tally { passed: 0, failed: 1 }
+            Tally::failure(format!("{error:#}"))
         });
         self.rows.push(Row { name: name.to_owned(), tally, time: started.elapsed() });
     }
 
-    /// Prints the table, and as its last line the sum. Fails if anything did.
+    /// Prints the table, what failed once more, for it is far above by now, and as its last line the sum. Fails if anything did.
     pub(crate) fn finish(self) -> ExitCode {
-        let mut sum = Tally::default();
+        let (mut passed, mut failed) = (0, 0);
         println!("\n{:<44} {:>7} {:>7} {:>9}", "", "passed", "failed", "seconds");
-        for row in &self.rows {
-            let Tally { passed, failed } = row.tally;
-            println!("{:<44} {passed:>7} {failed:>7} {:>9.1}", row.name, row.time.as_secs_f64());
-            sum += row.tally;
+        for Row { name, tally, time } in &self.rows {
+            println!("{name:<44} {:>7} {:>7} {:>9.1}", tally.passed, tally.failed, time.as_secs_f64());
+            passed += tally.passed;
+            failed += tally.failed;
         }
-        println!("\n{} passed, {} failed", sum.passed, sum.failed);
-        if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        for Row { name, tally, .. } in self.rows.iter().filter(|row| row.tally.failed > 0) {
+            println!("\n=== {name}: {} failed", tally.failed);
+            for line in tally.failures.iter().take(MOST_LINES) {
+                println!("{line}");
+            }
+            if tally.failures.len() > MOST_LINES {
+                println!("... and {} more lines above", tally.failures.len() - MOST_LINES);
+            }
+        }
+        println!("\n{passed} passed, {failed} failed");
+        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
 
@@ -83,18 +102,30 @@ pub(crate) fn count(command: &mut Command) -> Result<Tally> {
     let text = line(command);
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {text}"))?;
     let mut tally = Tally::default();
+    let mut tells_of_failures = false;
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).lines() {
             let line = line?;
             println!("{line}");
-            tally += counts(&line).unwrap_or_default();
+            tells_of_failures |= opens_failures(&line);
+            if let Some(counts) = counts(&line) {
+                tally += counts;
+                tells_of_failures = false;
+            } else if tells_of_failures {
+                tally.failures.push(line);
+            }
         }
     }
     if !child.wait()?.success() && tally.failed == 0 {
         println!("{text} failed");
-        tally.failed = 1;
+        tally += Tally::failure(format!("{text} failed"));
     }
     Ok(tally)
+}
+
+/// Whether from here to the counts a program says what failed: cargo's in sections like `---- name stdout ----`, forge's in a list.
+fn opens_failures(line: &str) -> bool {
+    (line.starts_with("---- ") && line.ends_with(" ----")) || line == "Failing tests:"
 }
 
 /// The counts in a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; ...` (cargo, per test program) or
@@ -113,34 +144,64 @@ fn counts(line: &str) -> Option<Tally> {
             words.any(|found| found == word).then_some(number)
         })
     };
-    Some(Tally { passed: of("passed")?, failed: of("failed")? })
+    Some(Tally { passed: of("passed")?, failed: of("failed")?, failures: Vec::new() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// What is counted of a program that prints this and then exits with this code.
+    fn counted(output: &str, code: u8) -> Tally {
+        count(Command::new("sh").args(["-c", "printf %s \"$0\"; exit \"$1\"", output, &code.to_string()]))
+            .unwrap()
+    }
+
     #[test]
     fn both_test_programs_are_counted() {
+        let of = |line| counts(line).map(|Tally { passed, failed, .. }| (passed, failed));
         let cargo = "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.01s";
-        assert_eq!(counts(cargo), Some(Tally { passed: 12, failed: 3 }));
+        assert_eq!(of(cargo), Some((12, 3)));
         let forge = "Ran 9 test suites in 9.33s (10.09s CPU time): 98 tests passed, 1 failed, 0 skipped (99 total tests)";
-        assert_eq!(counts(forge), Some(Tally { passed: 98, failed: 1 }));
+        assert_eq!(of(forge), Some((98, 1)));
         for other in [
             "test x ... ok",
             "Ran 5 tests for test/A.t.sol:ATest",
             "Suite result: ok. 5 passed; 0 failed",
             "",
         ] {
-            assert_eq!(counts(other), None, "{other}");
+            assert_eq!(of(other), None, "{other}");
         }
     }
 
     #[test]
     fn a_failure_nobody_counted_is_a_failure() {
-        let tally =
-            count(Command::new("sh").args(["-c", "echo 'test result: ok. 2 passed; 0 failed'; exit 1"]))
-                .unwrap();
-        assert_eq!(tally, Tally { passed: 2, failed: 1 });
+        let Tally { passed, failed, failures } = counted("test result: ok. 2 passed; 0 failed\n", 1);
+        assert_eq!((passed, failed), (2, 1));
+        assert!(failures[0].starts_with("sh -c ") && failures[0].ends_with(" failed"), "{failures:?}");
+    }
+
+    #[test]
+    fn what_failed_is_kept_to_be_said_again() {
+        let cargo = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nexpected 1\n\n\
+                     test result: FAILED. 1 passed; 1 failed; finished in 0.01s\nafterwards\n";
+        assert_eq!(
+            counted(cargo, 101),
+            Tally {
+                passed: 1,
+                failed: 1,
+                failures: ["---- b stdout ----", "expected 1", ""].map(Into::into).into()
+            }
+        );
+        let forge = "[FAIL: no] testB()\n\nRan 1 test suites in 9ms: 1 tests passed, 1 failed, 0 skipped\n\n\
+                     Failing tests:\n[FAIL: no] testB()\n";
+        assert_eq!(
+            counted(forge, 1),
+            Tally {
+                passed: 1,
+                failed: 1,
+                failures: ["Failing tests:", "[FAIL: no] testB()"].map(Into::into).into()
+            }
+        );
     }
 }
