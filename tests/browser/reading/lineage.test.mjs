@@ -143,14 +143,41 @@ scenario("it zooms by button, key and pinch, and moves by dragging", async (scen
   assert.deepEqual([Math.round(after.x - before.x), Math.round(after.y - before.y)], [-40, -25]);
 });
 
-scenario("what has the focus is in sight, in a tree larger than its window", { viewport: { width: 360, height: 740 } }, async (scene) => {
-  const tree = await openTree(scene, harbour);
-  await itemOf(tree, harbour).focus();
-  await scene.page.keyboard.press("End");
+/** The item that has the focus can be seen: from top to bottom, and its beginning. */
+async function assertFocusInSight(page) {
   const [item, stage] = await Promise.all([
-    scene.page.locator("[role=treeitem]:focus").boundingBox(),
-    scene.page.locator(".tree-viewport").boundingBox(),
+    page.locator("[role=treeitem]:focus").boundingBox(),
+    page.locator(".tree-viewport").boundingBox(),
   ]);
   assert.ok(item.y >= stage.y && item.y + item.height <= stage.y + stage.height, "from top to bottom");
   assert.ok(item.x < stage.x + stage.width && item.x + item.width > stage.x, "and its beginning");
+}
+
+const phone = { viewport: { width: 360, height: 740 } };
+
+scenario("what has the focus is in sight, in a tree larger than its window", phone, async (scene) => {
+  const tree = await openTree(scene, harbour);
+  await itemOf(tree, harbour).focus();
+  await scene.page.keyboard.press("End");
+  await assertFocusInSight(scene.page);
 });
+
+scenario("what got the focus before the tree was on the screen is in sight, too", phone, async (scene) => {
+  const { page } = scene;
+  await page.addInitScript(pressEndAtOnce);
+  const tree = await openTree(scene, harbour);
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  assert.equal(await focused(tree), (await ids(tree)).at(-1));
+  await assertFocusInSight(page);
+});
+
+/** Runs in the page: the End key, as soon as there is a tree, and before anything of it is painted. */
+function pressEndAtOnce() {
+  new MutationObserver((_changes, observer) => {
+    const first = document.querySelector("[role=treeitem]");
+    if (!first) return;
+    observer.disconnect();
+    first.focus();
+    first.dispatchEvent(new KeyboardEvent("keydown", { key: "End", bubbles: true, cancelable: true }));
+  }).observe(document, { childList: true, subtree: true });
+}

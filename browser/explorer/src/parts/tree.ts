@@ -203,6 +203,8 @@ export function lineageTree(lineage: LineageNode): HTMLElement {
     if (placed || viewport.clientWidth === 0) return;
     placed = true;
     fit(READABLE);
+    // Whoever was quicker stays where they are.
+    if (list.contains(document.activeElement)) focus(current);
   }).observe(viewport);
   return h(
     "div",
