@@ -7,6 +7,7 @@ import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
 
 import { launch } from "./chromium.mjs";
+import { eventually } from "./eventually.mjs";
 import { Front } from "./front.mjs";
 import { Guard } from "./guard.mjs";
 import { PICTURES } from "./pictures.mjs";
@@ -65,7 +66,11 @@ async function play(promise, options, body) {
     if (options.wallet) await wallet.install(context, options.wallet);
     await context.addInitScript(noteArrival);
     const page = await context.newPage();
-    const open = async (hash) => void (await page.goto(`${front.url}/${hash}`));
+    const open = async (hash) => {
+      await page.goto(`${front.url}/${hash}`);
+      // Between two views the page hears of the new address a little later than we do; a form must not be filled in before.
+      await eventually(async () => assert.ok(await page.evaluate(() => window.arrivedAt === location.hash), hash));
+    };
     try {
       await body({ page, front, wallet, open });
     } catch (error) {

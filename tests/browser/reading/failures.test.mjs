@@ -75,8 +75,7 @@ scenario("a visitor who asks too much is told how long to wait", { faults }, asy
   await settled(page);
   assert.match(await alertOf(page), /Too many requests/);
   assert.match(await alertOf(page), /Rate limit exceeded\. Try again in 1 minute\./);
-  const wait = Number(/Asking again in (\d+) s/.exec(await page.locator("main").innerText())[1]);
-  assert.ok(wait > 0 && wait <= 60, `${wait} s`);
+  assert.match(await page.locator("main").innerText(), /Asking again in (1 min|[1-5]\d s|[1-9] s)\./);
 });
 
 scenario("when the wait is over the page asks again by itself", { faults }, async ({ page, front, open }) => {

@@ -93,6 +93,7 @@ scenario("a page beyond the end says so, and leads back", async ({ page, open })
   await settled(page);
   await page.getByText("beyond the end").waitFor();
   await previous(page).click();
+  await page.waitForURL(/#\/agents\?status=Revoked$/);
   assert.deepEqual(await rows(page), (await served("?status=Revoked")).rows);
 });
 

@@ -82,6 +82,8 @@ scenario("an address on the screen can be copied whole", { viewport: { width: 36
   await open(`#/wallet/${kyoto.wallet}`);
   await settled(page);
   await page.getByRole("button", { name: `Copy address ${kyoto.wallet}` }).click();
+  // The browser takes its time to copy, and says when it has.
+  await page.locator("#announcer", { hasText: "Copied" }).waitFor({ state: "attached" });
   await page.getByLabel("Wallet or agent id").focus();
   await page.keyboard.press("Control+V");
   assert.equal(await page.getByLabel("Wallet or agent id").inputValue(), kyoto.wallet);
