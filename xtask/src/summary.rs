@@ -111,7 +111,7 @@ pub(crate) fn count(command: &mut Command) -> Result<Tally> {
             if let Some(counts) = counts(&line) {
                 tally += counts;
                 tells_of_failures = false;
-            } else if tells_of_failures {
+            } else if tells_of_failures && !is_of_backtrace(&line) {
                 tally.failures.push(line);
             }
         }
@@ -126,6 +126,13 @@ pub(crate) fn count(command: &mut Command) -> Result<Tally> {
 /// Whether from here to the counts a program says what failed: cargo's in sections like `---- name stdout ----`, forge's in a list.
 fn opens_failures(line: &str) -> bool {
     (line.starts_with("---- ") && line.ends_with(" ----")) || line == "Failing tests:"
+}
+
+/// Whether a line is of a Rust backtrace: a frame, `   0: core::panicking::panic_fmt`, or below it `             at ./src/lib.rs:1:2`.
+fn is_of_backtrace(line: &str) -> bool {
+    let is_frame =
+        |text: &str| text.split_once(": ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+    line.starts_with("             at ") || (line.starts_with("  ") && is_frame(line.trim_start()))
 }
 
 /// The counts in a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; ...` (cargo, per test program) or
@@ -183,7 +190,8 @@ mod tests {
 
     #[test]
     fn what_failed_is_kept_to_be_said_again() {
-        let cargo = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nexpected 1\n\n\
+        let cargo = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nexpected 1\n   \
+                     0: b::panicked\n             at ./b.rs:1:2\n\n\
                      test result: FAILED. 1 passed; 1 failed; finished in 0.01s\nafterwards\n";
         assert_eq!(
             counted(cargo, 101),
