@@ -1,7 +1,6 @@
 // What the package's tests share: the package itself, ready to use; the Worker to compare with; a wallet without a screen.
 
 import { createServer } from "node:http";
-import { randomInt } from "node:crypto";
 
 import init from "../../browser/pkg/node.js";
 import { stack } from "../browser/harness/stack.mjs";
@@ -9,23 +8,11 @@ import { stack } from "../browser/harness/stack.mjs";
 await init();
 
 export * from "../../browser/pkg/node.js";
+export { api } from "../browser/harness/api.mjs";
 export { stack };
 
 /** The options of a registry on the stack's chain. */
 export const OPTIONS = { rpc: stack.rpc, registry: stack.registry };
-
-/**
- * The Worker's answer; each request is another client's to its limit.
- *
- * @param {string} path
- * @returns {Promise<{ status: number, text: string }>}
- */
-export async function api(path) {
-  const group = () => randomInt(0x10000).toString(16);
-  const headers = { "cf-connecting-ip": `2001:db8:${group()}:${group()}::1` };
-  const answer = await fetch(`${stack.worker}${path}`, { headers });
-  return { status: answer.status, text: await answer.text() };
-}
 
 /** A document's text with what moves by the clock alone held still. */
 export function still(text) {

@@ -177,7 +177,7 @@ impl RelayClient {
     /// # Panics
     /// When no such client can be made.
     pub fn from_address(&self, address: impl Into<IpAddr>) -> Self {
-        let http = reqwest::Client::builder().no_proxy().local_address(address.into()).build();
+        let http = http::builder().local_address(address.into()).build();
         Self { http: http.expect("a client"), ..self.clone() }
     }
 

@@ -11,7 +11,9 @@ import { stack } from "./stack.mjs";
  * @returns {Promise<{ status: number, text: string, document: any }>} numbers beyond 2^53 are exact in the text alone
  */
 export async function api(path) {
-  const answer = await fetch(`${stack.worker}${path}`, { headers: { "cf-connecting-ip": somebody() } });
+  // A connection that was kept could be closed by the Worker's server just as it is used again.
+  const headers = { "cf-connecting-ip": somebody(), connection: "close" };
+  const answer = await fetch(`${stack.worker}${path}`, { headers });
   const text = await answer.text();
   return { status: answer.status, text, document: JSON.parse(text) };
 }
