@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::run::{cargo, command, node_tool, root, run};
 use crate::setup::WASM_TARGET;
@@ -16,6 +16,15 @@ const IN_A_BROWSER: [&str; 2] = ["explorer", "package"];
 
 /// Runs everything, or the steps whose names contain one of the words; fails if anything did.
 pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
+    let mut fast = Vec::new();
+    for package in ["core", "relayer-daemon", "xtask"] {
+        fast.extend(integration_tests(&root().join(package))?);
+    }
+    let end_to_end = integration_tests(&root().join("tests"))?;
+    if let Some(name) = end_to_end.iter().find(|name| fast.contains(name)) {
+        bail!("two test programs are called {name}: cargo runs both wherever one is asked for");
+    }
+
     setup::setup()?;
     let mut summary = Summary::new(only);
     summary.step("formatting", || check(cargo().args(["fmt", "--all", "--check"])));
@@ -40,21 +49,19 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     summary.step("unit and property tests", || {
         let mut tests = cargo();
         tests.args(["test", "--no-fail-fast", "--lib", "--bins"]);
-        for package in ["core", "relayer-daemon", "xtask"] {
-            for name in integration_tests(&root().join(package))? {
-                tests.args(["--test", &name]);
-            }
+        for name in &fast {
+            tests.args(["--test", name]);
         }
         count(&mut tests)
     });
     summary.step("examples in the documentation", || count(cargo().args(["test", "--doc"])));
-    for name in integration_tests(&root().join("tests"))? {
+    for name in &end_to_end {
         summary.step(&format!("end to end: {name}"), || {
             if IN_A_BROWSER.contains(&name.as_str()) {
                 chromium::install()?;
             }
             let mut tests = cargo();
-            tests.args(["test", "--no-fail-fast", "--test", &name]);
+            tests.args(["test", "--no-fail-fast", "--test", name]);
             if name == "relayer" {
                 // Each has a chain of its own and waits for it more than it works.
                 tests.env("RUST_TEST_THREADS", "6");
