@@ -37,10 +37,13 @@ pub async fn main(directories: &[&str]) -> ExitCode {
 }
 
 async fn on_a_stack(directories: &[&str], words: &[String]) -> Result<bool> {
-    let stack = Stack::start().await?;
+    let mut stack = Stack::start().await?;
     let mut passed = true;
     for directory in directories {
         passed &= run(&repo::root().join(directory), &stack.describe().await?, words).await?;
+    }
+    if !passed {
+        println!("{}", stack.last_words());
     }
     Ok(passed)
 }

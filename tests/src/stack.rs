@@ -57,6 +57,17 @@ impl Stack {
         Ok(Self { chain, showcase, other, relayer, worker, silent })
     }
 
+    /// Whether the Worker still runs, and what it printed last: often why a test failed.
+    pub fn last_words(&mut self) -> String {
+        let process = self.worker.process();
+        let state = match process.exit_status() {
+            Ok(None) => "still runs".to_owned(),
+            Ok(Some(status)) => format!("has ended ({status})"),
+            Err(error) => error.to_string(),
+        };
+        format!("---- the Worker {state}; its last lines ----\n{}", process.log_tail())
+    }
+
     /// Where everything is, and who the showcase's agents are: `harness/stack.mjs` says what a test gets.
     ///
     /// # Errors
