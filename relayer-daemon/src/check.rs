@@ -2,7 +2,7 @@
 //!
 //! `check` prints them, `serve` refuses to start on a cross. Asking costs about a dozen RPC calls, once.
 
-use std::{fmt, fs, fs::File, fs::TryLockError, path::PathBuf, sync::Arc};
+use std::{error::Error as _, fmt, fs, fs::File, fs::TryLockError, path::PathBuf, sync::Arc};
 
 use alloy::{
     primitives::{Address, B256, U256, utils::format_ether},
@@ -140,8 +140,11 @@ async fn examine(
 
 fn endpoints(settings: &Settings, metrics: &Metrics) -> Result<Rpc, String> {
     let urls = settings.endpoints().map_err(|error| error.to_string())?;
-    Rpc::new(&urls, settings.rpc_timeout, metrics.clone())
-        .map_err(|_| "no HTTP client can be built".to_owned())
+    Rpc::new(&urls, settings.rpc_timeout, metrics.clone()).map_err(|error| {
+        // Most often there is no bundle of CA certificates; the cause knows no URL.
+        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("no HTTP client can be built{cause}")
+    })
 }
 
 /// Every endpoint that answers must be of the same chain. One that does not answer is no obstacle as long as
@@ -149,6 +152,7 @@ fn endpoints(settings: &Settings, metrics: &Metrics) -> Result<Rpc, String> {
 async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut Report) -> Option<u64> {
     let mut found = settings.chain_id;
     let mut alive = false;
+    let mut problems = Vec::new();
     for (label, id) in rpc.chain_ids().await {
         match (id, found) {
             (Ok(id), Some(expected)) if id != expected => {
@@ -159,11 +163,14 @@ async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut Report) -> Option
                 found = Some(id);
                 alive = true;
             }
-            (Err(error), _) => tracing::warn!(endpoint = %label, %error, "endpoint does not answer"),
+            (Err(error), _) => {
+                tracing::warn!(endpoint = %label, %error, "endpoint does not answer");
+                problems.push(format!("{label}: {error}"));
+            }
         }
     }
     if !alive {
-        report.cross("rpc", "no RPC endpoint answers");
+        report.cross("rpc", format!("no RPC endpoint answers: {}", problems.join("; ")));
         return None;
     }
     report.tick("rpc", rpc.label());

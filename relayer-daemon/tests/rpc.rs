@@ -138,17 +138,23 @@ async fn what_may_pass_is_tried_again_on_a_single_endpoint() {
     assert_eq!(endpoint.calls(), 3);
 }
 
+fn assert_names_nothing(error: &RpcError) {
+    for secret in ["s3cr3t", "127.0.0.1"] {
+        assert!(!format!("{error} {error:?}").contains(secret), "{error:?}");
+    }
+}
+
 #[tokio::test]
-async fn a_dead_endpoint_is_given_up_in_the_end_and_named_by_its_host() {
+async fn a_dead_endpoint_is_given_up_in_the_end_and_never_named() {
     let endpoint = Endpoint::start(&[Answer::Http(500, "key s3cr3t-key is over its quota")]).await;
     let error = read(&rpc(&[&endpoint])).await.unwrap_err();
     assert!(error.to_string().contains("HTTP 500"), "{error}");
-    assert!(!format!("{error} {error:?}").contains("s3cr3t"), "{error:?}");
+    assert_names_nothing(&error);
     assert_eq!(endpoint.calls(), 4);
 
-    let quoting = Endpoint::start(&[Answer::Error(-32000, "no such project: s3cr3t-key")]).await;
+    let quoting = Endpoint::start(&[Answer::Error(-32000, "no such project: s3cr3t-key at 127.0.0.1")]).await;
     let error = read(&rpc(&[&quoting])).await.unwrap_err();
-    assert!(!format!("{error} {error:?}").contains("s3cr3t"), "{error:?}");
+    assert_names_nothing(&error);
 
     let silent = Endpoint::start(&[Answer::Silence]).await;
     assert_eq!(read(&rpc(&[&silent])).await.unwrap_err().to_string(), "RPC timeout");

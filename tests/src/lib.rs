@@ -25,4 +25,5 @@ pub mod signers;
 pub mod stack;
 pub mod stage;
 pub mod story;
+pub mod tls;
 pub mod worker;

@@ -1,6 +1,7 @@
 //! The chain as the daemon needs it: typed reads over [`rpc`], and the [`Node`] trait that the sender drives,
 //! so that a test can put a model of a node in its place.
 
+mod connection_error;
 pub mod rpc;
 
 use std::future::Future;

@@ -2,7 +2,7 @@
 //!
 //! Only transport faults and rate limits move the reads on: any other JSON-RPC answer proves that a node
 //! lives. A node that is behind the others is left as well, on the sender's word ([`Rpc::prefer_freshest`]).
-//! Errors that leave this module name an endpoint by its host at most.
+//! Errors that leave this module name no endpoint, since clients see them; the log names it by scheme and host.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -29,6 +29,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
+use super::connection_error::ConnectionError;
 use crate::{
     classify::{self, Verdict},
     metrics::Metrics,
@@ -41,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// How many blocks another endpoint must be ahead for reads to move there.
 const STALE_BLOCKS: u64 = 3;
 
-/// Why a read has no answer. Free of URLs.
+/// Why a read has no answer. Names no endpoint.
 #[derive(Debug, Clone, Error)]
 pub enum RpcError {
     /// No endpoint answered.
@@ -106,7 +107,10 @@ impl Rpc {
         Ok(Self {
             endpoints,
             current: AtomicUsize::new(0),
-            redactor: Redactor::new(urls.iter().map(Url::as_str)),
+            // A node's error may quote the URL or the host, and clients see node errors.
+            redactor: Redactor::new(
+                urls.iter().flat_map(|url| [Some(url.as_str()), url.host_str()]).flatten(),
+            ),
             metrics,
         })
     }
@@ -231,7 +235,7 @@ impl Rpc {
         };
         let started = Instant::now();
         let answer = endpoint.provider.client().request::<_, Value>(method, params).await;
-        let answer = answer.map_err(|error| self.fault(method, error, &endpoint.label));
+        let answer = answer.map_err(|error| self.fault(method, error));
         let result = match &answer {
             Ok(_) => "ok",
             Err(Fault::Node(_)) => "error",
@@ -246,8 +250,8 @@ impl Rpc {
 
     /// An error without anything that may hold a secret: a transport's text has the URL in it, and a
     /// provider's error page may quote the key.
-    fn fault(&self, method: &'static str, error: AlloyError<TransportErrorKind>, label: &str) -> Fault {
-        let unreachable = |what: String| Fault::Transport(RpcError::Unreachable(format!("{label}: {what}")));
+    fn fault(&self, method: &'static str, error: AlloyError<TransportErrorKind>) -> Fault {
+        let unreachable = |what: String| Fault::Transport(RpcError::Unreachable(what));
         match error {
             AlloyError::ErrorResp(payload) => Fault::Node(ErrorObject {
                 code: payload.code,
@@ -261,10 +265,10 @@ impl Rpc {
                 unreachable(format!("HTTP {}", error.status))
             }
             AlloyError::Transport(TransportErrorKind::Custom(error)) => {
-                match error.downcast_ref::<reqwest::Error>() {
-                    Some(error) if error.is_timeout() => Fault::Transport(RpcError::Timeout),
-                    Some(error) if error.is_connect() => unreachable("no connection".to_owned()),
-                    _ => unreachable("connection broke".to_owned()),
+                match error.downcast_ref::<reqwest::Error>().map(ConnectionError::of) {
+                    Some(ConnectionError::TimedOut) => Fault::Transport(RpcError::Timeout),
+                    Some(problem) => unreachable(problem.to_string()),
+                    None => unreachable("request failed".to_owned()),
                 }
             }
             // The answer came but is no JSON-RPC: a proxy's error page, or a connection cut short.

@@ -84,7 +84,7 @@ fn of_300_requests_over_two_instances_few_more_than_the_limit_pass() {
 
         with_time_left(30).await;
         let clients = pair.client("192.0.2.42");
-        let mut clock = interval(PACED / REQUESTS.try_into().unwrap());
+        let mut clock = interval(PACED / u32::try_from(REQUESTS).unwrap());
         clock.set_missed_tick_behavior(MissedTickBehavior::Burst);
         let mut paced = 0;
         for client in clients.iter().cycle().take(REQUESTS) {

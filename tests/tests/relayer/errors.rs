@@ -376,14 +376,13 @@ async fn a_chain_out_of_reach_or_silent_is_a_500_that_says_so_and_costs_nothing(
     let daemon = Daemon::start(&options).await.unwrap();
     let client = daemon.client();
     let request = stage.desk.registration(&agent("alice"), 0);
-    let host = stage.proxy.url();
     for (fault, code, message) in [
-        (Fault::Refuse, "RPC_FAILED", format!("RPC endpoint unreachable: {host}: connection broke")),
-        (broken_gateway(), "RPC_FAILED", format!("RPC endpoint unreachable: {host}: HTTP 502")),
-        (Fault::Hang, "RPC_TIMEOUT", "RPC timeout".to_owned()),
+        (Fault::Refuse, "RPC_FAILED", "RPC endpoint unreachable: connection closed early"),
+        (broken_gateway(), "RPC_FAILED", "RPC endpoint unreachable: HTTP 502"),
+        (Fault::Hang, "RPC_TIMEOUT", "RPC timeout"),
     ] {
         stage.proxy.inject(Rule::any(fault));
-        client.relay(&request).await.refused(500, code, &message);
+        client.relay(&request).await.refused(500, code, message);
         stage.proxy.heal();
     }
     client.get("/domain").await.ok();

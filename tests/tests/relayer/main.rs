@@ -11,6 +11,7 @@ mod check;
 mod crash;
 mod errors;
 mod faults;
+mod https;
 mod limits;
 mod load;
 mod nonces;

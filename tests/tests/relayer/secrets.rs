@@ -1,6 +1,7 @@
 //! The key, and the path and query of an RPC URL, appear nowhere: not in a log line, an error, a metric or an answer.
 //!
-//! 1. While everything works and while everything breaks, at the most talkative log level, in both formats.
+//! 1. While everything works and while everything breaks, at the most talkative log level, in both formats; and no
+//!    answer names the endpoint's host.
 //! 2. When the daemon refuses to start, and in `check`.
 
 use alloy::hex;
@@ -89,8 +90,11 @@ async fn goes_wrong_without_a_word_of_them(format: &str) {
     }
     shown.push(client.state(&request).await);
 
+    let host = stage.proxy.url().trim_start_matches("http://").split(':').next().unwrap();
     for answer in &shown {
-        assert_clean("an answer", &format!("{:?}\n{}", answer.headers, answer.text));
+        let text = format!("{:?}\n{}", answer.headers, answer.text);
+        assert_clean("an answer", &text);
+        assert!(!text.contains(host), "an answer names the endpoint: {text}");
     }
     let log = daemon.kill();
     assert!(log.lines().count() > 40, "there is a log to look at");

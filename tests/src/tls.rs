@@ -1,0 +1,119 @@
+//! HTTPS before a node: a certificate authority of our own, certificates by it, and a front that speaks TLS.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use tempfile::NamedTempFile;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+/// A certificate authority that nobody trusts unless told to.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    bundle: NamedTempFile,
+}
+
+impl Authority {
+    /// A new one, its own certificate in a PEM file.
+    ///
+    /// # Errors
+    /// When no key can be made or no file written.
+    pub fn new() -> Result<Self> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(rcgen::DnType::CommonName, "Test authority");
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let bundle = NamedTempFile::new()?;
+        std::fs::write(bundle.path(), issuer.pem())?;
+        Ok(Self { issuer, bundle })
+    }
+
+    /// Its certificate as a PEM file: what `SSL_CERT_FILE` names.
+    pub fn bundle(&self) -> &Path {
+        self.bundle.path()
+    }
+
+    /// A certificate for `name` that ends `end_year`, and its key, as a TLS server has them.
+    fn server(&self, name: &str, end_year: i32) -> Result<rustls::ServerConfig> {
+        let mut params = CertificateParams::new([name.to_owned()])?;
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_after = rcgen::date_time_ymd(end_year, 1, 1);
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        Ok(rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key.into())?)
+    }
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority").field("bundle", &self.bundle.path()).finish_non_exhaustive()
+    }
+}
+
+/// A TLS server before a plain one; dropping it closes its port and every connection.
+#[derive(Debug)]
+pub struct TlsFront {
+    address: SocketAddr,
+    server: JoinHandle<()>,
+}
+
+impl TlsFront {
+    /// Before `upstream` (`http://host:port`), with a certificate for `localhost` that is good for long.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub async fn start(authority: &Authority, upstream: &str) -> Result<Self> {
+        Self::start_as(authority, "localhost", 4000, upstream).await
+    }
+
+    /// The same with a certificate for another name, or one that ends with another year.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub async fn start_as(authority: &Authority, name: &str, end_year: i32, upstream: &str) -> Result<Self> {
+        let acceptor = TlsAcceptor::from(Arc::new(authority.server(name, end_year)?));
+        let upstream = upstream.strip_prefix("http://").context("a plain upstream")?.to_owned();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let server = tokio::spawn(serve(listener, acceptor, upstream));
+        Ok(Self { address, server })
+    }
+
+    /// Its address by the name in its certificate.
+    pub fn url(&self) -> String {
+        format!("https://localhost:{}", self.address.port())
+    }
+}
+
+impl Drop for TlsFront {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, acceptor: TlsAcceptor, upstream: String) {
+    // Dropped with this task, and every connection with it.
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let (acceptor, upstream) = (acceptor.clone(), upstream.clone());
+        connections.spawn(async move {
+            // A client that does not like the certificate hangs up.
+            let mut stream = acceptor.accept(stream).await?;
+            let mut upstream = TcpStream::connect(upstream).await?;
+            copy_bidirectional(&mut stream, &mut upstream).await
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
