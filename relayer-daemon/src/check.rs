@@ -101,6 +101,7 @@ async fn examine(
     metrics: &Metrics,
     report: &mut Report,
 ) -> Option<Ground> {
+    report.add("proxies", proxies(settings));
     let rpc = endpoints(settings, metrics).inspect_err(|error| report.cross("rpc", error)).ok()?;
     let chain_id = chain_id(settings, &rpc, report).await?;
     let chain = Arc::new(Chain {
@@ -136,6 +137,16 @@ async fn examine(
     report.tick("journal", journal_path(settings, chain_id, chain.relayer).display());
     report.add("pending", nobody_else_sends(&chain, &journal).await);
     Some(Ground { chain, chain_id, journal, identity, has_l1_fee, lock })
+}
+
+fn proxies(settings: &Settings) -> Result<String, String> {
+    let proxies = settings.proxies().map_err(|error| error.to_string())?;
+    let networks: Vec<String> = proxies.networks().iter().map(ToString::to_string).collect();
+    Ok(if networks.is_empty() {
+        "X-Forwarded-For is not believed".to_owned()
+    } else {
+        format!("X-Forwarded-For is believed from {}", networks.join(", "))
+    })
 }
 
 fn endpoints(settings: &Settings, metrics: &Metrics) -> Result<Rpc, String> {

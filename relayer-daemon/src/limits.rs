@@ -1,14 +1,9 @@
 //! Who may ask how often: per client IP and per signer.
 //!
 //! `governor` is a leaky bucket: 20 per hour is a burst of 20 that refills by one every 3 minutes. What a
-//! client's IP is, is decided here too: the socket's peer, unless the operator says how many proxies stand
-//! before it.
+//! client's IP is, [`crate::http::client_address`] decides.
 
-use std::{
-    hash::Hash,
-    net::{IpAddr, SocketAddr},
-    num::NonZeroU32,
-};
+use std::{hash::Hash, net::IpAddr, num::NonZeroU32};
 
 use alloy::primitives::Address;
 use governor::{
@@ -17,7 +12,6 @@ use governor::{
     middleware::NoOpMiddleware,
     state::keyed::HashMapStateStore,
 };
-use registry_core::window::network;
 
 /// A limit per hour and key; `None` lets everything through.
 #[derive(Debug)]
@@ -68,7 +62,7 @@ impl<K: Hash + Eq + Clone> HourlyLimit<K> {
 /// Both limits.
 #[derive(Debug)]
 pub struct Limits {
-    /// Per client, see [`client_key`].
+    /// Per client, see [`crate::http::client_address`].
     pub per_ip: HourlyLimit<IpAddr>,
     /// Per `request.from`, charged only once its signature was recovered: nobody can use up another's quota.
     pub per_signer: HourlyLimit<Address>,
@@ -88,31 +82,9 @@ impl Limits {
     }
 }
 
-/// Whom a request counts for: the peer, or with `hops` trusted proxies the entry of `X-Forwarded-For` that
-/// the outermost of them appended, counted from the right, since everything further left is the client's own
-/// invention. A header that is too short or unreadable there means the peer.
-#[must_use]
-pub fn client_key(peer: SocketAddr, forwarded_for: &[&str], hops: usize) -> IpAddr {
-    let client = hops.checked_sub(1).and_then(|skip| {
-        let entries = forwarded_for.iter().flat_map(|header| header.split(','));
-        address(entries.rev().nth(skip)?.trim())
-    });
-    network(client.unwrap_or_else(|| peer.ip()))
-}
-
-/// An entry of `X-Forwarded-For`: an address, with or without a port.
-fn address(text: &str) -> Option<IpAddr> {
-    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    bare.parse().ok().or_else(|| text.parse().ok().map(|socket: SocketAddr| socket.ip()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn key(peer: &str, forwarded_for: &[&str], hops: usize) -> String {
-        client_key(peer.parse().unwrap(), forwarded_for, hops).to_string()
-    }
 
     #[test]
     fn the_limit_is_a_burst_and_names_the_wait() {
@@ -137,40 +109,5 @@ mod tests {
         assert_eq!(limit.charge(&1), Ok(()));
         limit.forget_idle();
         assert!(limit.charge(&1).is_err());
-    }
-
-    #[test]
-    fn without_trusted_proxies_the_header_is_nothing() {
-        assert_eq!(key("192.0.2.1:5", &["203.0.113.9"], 0), "192.0.2.1");
-    }
-
-    #[test]
-    fn trusted_hops_are_counted_from_the_right() {
-        let headers = ["6.6.6.6, 203.0.113.9", "198.51.100.7"];
-        assert_eq!(key("192.0.2.1:5", &headers, 1), "198.51.100.7");
-        assert_eq!(key("192.0.2.1:5", &headers, 2), "203.0.113.9");
-        assert_eq!(key("192.0.2.1:5", &headers, 3), "6.6.6.6");
-    }
-
-    #[test]
-    fn a_short_or_unreadable_header_means_the_peer() {
-        for headers in [&[][..], &["203.0.113.9"], &["nonsense, 203.0.113.9"], &[",1.2.3.4"]] {
-            assert_eq!(key("192.0.2.1:5", headers, 2), "192.0.2.1", "{headers:?}");
-        }
-    }
-
-    #[test]
-    fn ports_and_brackets_are_understood() {
-        assert_eq!(key("192.0.2.1:5", &["203.0.113.9:4711"], 1), "203.0.113.9");
-        assert_eq!(key("192.0.2.1:5", &["[2001:db8:1:2:3::4]:80"], 1), "2001:db8:1:2::");
-        assert_eq!(key("192.0.2.1:5", &["[2001:db8:1:2:3::4]"], 1), "2001:db8:1:2::");
-    }
-
-    #[test]
-    fn ipv6_counts_by_64_and_mapped_ipv4_as_ipv4() {
-        assert_eq!(key("[2001:db8:1:2:aaaa::1]:5", &[], 0), "2001:db8:1:2::");
-        assert_eq!(key("[2001:db8:1:2:bbbb::2]:5", &[], 0), "2001:db8:1:2::");
-        assert_ne!(key("[2001:db8:1:3::1]:5", &[], 0), "2001:db8:1:2::");
-        assert_eq!(key("[::ffff:192.0.2.1]:5", &[], 0), "192.0.2.1");
     }
 }

@@ -15,6 +15,10 @@ pub struct Metrics {
     pub http_requests: IntCounterVec,
     /// Time to answer by `route`, seconds.
     pub http_seconds: HistogramVec,
+    /// Open HTTP connections.
+    pub http_connections: IntGauge,
+    /// Connections closed at once because their client's share was used up.
+    pub http_refused: IntCounter,
     /// Relays by how they ended: `executed`, `reverted`, `dropped`.
     pub relays: IntCounterVec,
     /// Refusals and failures by stable `code`.
@@ -82,6 +86,11 @@ impl Metrics {
             http_seconds: metric!(HistogramVec::new(
                 seconds("http_seconds", "Time to answer a request", &SLOW),
                 &["route"]
+            )),
+            http_connections: metric!(int_gauge("http_connections", "Open HTTP connections")),
+            http_refused: metric!(counter(
+                "http_connections_refused_total",
+                "Connections beyond their client's share"
             )),
             relays: metric!(counters("relays_total", "Relays by how they ended", &["state"])),
             failures: metric!(counters("failures_total", "Refusals and failures by code", &["code"])),

@@ -1,5 +1,5 @@
 //! The HTTP surface: paths, bodies in, JSON out. What a relay must pass is `relay`'s, how connections are
-//! served and what every answer carries is `server`'s.
+//! served and what every answer carries is [`crate::http`]'s.
 
 use std::{
     convert::Infallible,
@@ -28,8 +28,8 @@ use warp::{
 use crate::{
     code::Code,
     description::{self, Particulars},
+    http::client_address::TrustedProxies,
     journal::RelayRecord,
-    limits::client_key,
     metrics::gauge_value,
     monitor::Health,
     outcome::{Failure, Outcome},
@@ -60,11 +60,11 @@ pub struct App {
     pub chain_id: u64,
     /// How long a client waits for the receipt.
     pub relay_wait: Duration,
-    /// Trusted entries of `X-Forwarded-For`.
-    pub proxy_hops: usize,
+    /// Whose `X-Forwarded-For` is believed.
+    pub proxies: TrustedProxies,
 }
 
-/// The socket's peer, put into each request by `server`.
+/// The socket's peer, put into each request by [`crate::http`].
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub SocketAddr);
 
@@ -154,7 +154,7 @@ where
 
     let forwarded_for: Vec<&str> =
         headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok()).collect();
-    let client = client_key(peer.0, &forwarded_for, app.proxy_hops);
+    let client = app.proxies.client(peer.0.ip(), &forwarded_for);
     let relayer = &app.relayer;
     let Ticket { id, waiting } = relayer.accept(&body, client).await?;
     let outcome = outcome_within(waiting, relayer.stopping.clone(), app.relay_wait).await;

@@ -14,14 +14,14 @@ use tokio::{
 
 use crate::{
     check::{self, Ground},
-    clock,
+    clock, descriptors,
+    http::connections::{self, ConnectionLimits},
     limits::Limits,
     metrics::Metrics,
     monitor::{self, Health},
     relay::{Relayer, inflight::Inflight},
     routes::{App, routes},
     sender::{Parts, Sender, Spending, judge::Contracts, sign::Wallet},
-    server,
     settings::Settings,
 };
 
@@ -42,6 +42,7 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
         bail!("not started: see the crosses above");
     };
     let Ground { chain, chain_id, journal, identity, has_l1_fee, lock } = ground;
+    let proxies = settings.proxies()?;
     journal.run(move |journal| journal.bind(&identity)).await?;
     let listener = TcpListener::bind((settings.bind, settings.port))
         .await
@@ -108,10 +109,11 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
         health: health.clone(),
         chain_id,
         relay_wait: settings.relay_wait,
-        proxy_hops: settings.trusted_proxy_hops,
+        proxies: proxies.clone(),
     });
     let address = listener.local_addr()?;
-    let http = tokio::spawn(server::serve(listener, routes(app), metrics, stopping));
+    let limits = connection_limits(&settings);
+    let http = tokio::spawn(connections::serve(listener, routes(app), metrics, limits, proxies, stopping));
     announce(&address.to_string());
 
     stop_signal().await?;
@@ -123,6 +125,20 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
     drop(lock);
     tracing::info!("stopped");
     Ok(())
+}
+
+/// What the operator allows, as far as the process may open files.
+fn connection_limits(settings: &Settings) -> ConnectionLimits {
+    let (wanted, descriptors) = (settings.connections(), descriptors::limit());
+    let limits = wanted.within(descriptors);
+    if limits.total < wanted.total {
+        tracing::warn!(
+            connections = limits.total,
+            descriptors,
+            "fewer connections than set: the process may not open more files"
+        );
+    }
+    limits
 }
 
 /// Says on standard output where the daemon listens: with port 0 nobody else knows.

@@ -7,8 +7,14 @@ use std::{net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use alloy::primitives::{Address, utils::parse_units};
 use clap::{Args, ValueEnum};
+use ipnet::IpNet;
 use reqwest::Url;
 use thiserror::Error;
+
+use crate::http::{
+    client_address::{TrustedProxies, parse_network},
+    connections::ConnectionLimits,
+};
 
 /// Wei as parsed from an amount with a decimal point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +59,21 @@ pub struct Settings {
     #[arg(long, env = "RATE_LIMIT_PER_SIGNER", hide_env_values = true, default_value_t = 10)]
     pub rate_limit_per_signer: u32,
 
-    /// How many proxies of ours append to X-Forwarded-For; 0 ignores the header
+    /// Addresses and networks (CIDR) of our proxies, comma-separated; X-Forwarded-For is believed from them only
+    #[arg(long, env = "TRUSTED_PROXIES", hide_env_values = true, value_delimiter = ',', value_parser = parse_network)]
+    pub trusted_proxies: Vec<IpNet>,
+
+    /// Which entry of X-Forwarded-For is the client, from the right; 0: the last one that is no trusted proxy
     #[arg(long, env = "TRUSTED_PROXY_HOPS", hide_env_values = true, default_value_t = 0)]
     pub trusted_proxy_hops: usize,
+
+    /// Connections at once; fewer where the process may not open enough files
+    #[arg(long, env = "MAX_CONNECTIONS", hide_env_values = true, default_value = "1024", value_parser = count)]
+    pub max_connections: usize,
+
+    /// Connections at once from one client IP
+    #[arg(long, env = "MAX_CONNECTIONS_PER_IP", hide_env_values = true, default_value = "64", value_parser = count)]
+    pub max_connections_per_ip: usize,
 
     /// The largest `request.gas`
     #[arg(long, env = "MAX_REQUEST_GAS", hide_env_values = true, default_value_t = 2_000_000,
@@ -113,7 +131,29 @@ impl Settings {
             .map(|(text, position)| endpoint(text).ok_or(EndpointError { position }))
             .collect()
     }
+
+    /// Whose `X-Forwarded-For` is believed.
+    ///
+    /// # Errors
+    /// [`HopsWithoutProxies`].
+    pub fn proxies(&self) -> Result<TrustedProxies, HopsWithoutProxies> {
+        if self.trusted_proxy_hops > 0 && self.trusted_proxies.is_empty() {
+            return Err(HopsWithoutProxies);
+        }
+        Ok(TrustedProxies::new(self.trusted_proxies.clone(), self.trusted_proxy_hops))
+    }
+
+    /// How many connections there may be at most.
+    #[must_use]
+    pub const fn connections(&self) -> ConnectionLimits {
+        ConnectionLimits { total: self.max_connections, per_client: self.max_connections_per_ip }
+    }
 }
+
+/// `TRUSTED_PROXY_HOPS` says which entry of `X-Forwarded-For` counts, but nothing says who may write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("TRUSTED_PROXY_HOPS needs TRUSTED_PROXIES: without it anybody who connects could choose an address")]
+pub struct HopsWithoutProxies;
 
 fn endpoint(text: &str) -> Option<Url> {
     Url::from_str(text.trim()).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
@@ -141,6 +181,10 @@ fn ether(text: &str) -> Result<Wei, String> {
 
 fn gwei(text: &str) -> Result<Wei, String> {
     amount(text, "gwei")
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "must be a whole number above 0".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -180,7 +224,7 @@ mod tests {
         assert_eq!(settings.port, 3001);
         assert_eq!(settings.daily_gas_budget, Wei(50_000_000_000_000_000));
         assert_eq!((settings.rate_limit_per_ip, settings.rate_limit_per_signer), (20, 10));
-        assert_eq!(settings.trusted_proxy_hops, 0);
+        assert_eq!(settings.proxies(), Ok(TrustedProxies::default()));
         assert_eq!(settings.relay_wait, Duration::from_secs(30));
         assert_eq!(settings.endpoints().unwrap().len(), 1);
     }
@@ -201,8 +245,18 @@ mod tests {
     }
 
     #[test]
+    fn hops_alone_are_refused() {
+        assert_eq!(parse(&["--trusted-proxy-hops", "1"]).unwrap().proxies(), Err(HopsWithoutProxies));
+        let both = parse(&["--trusted-proxy-hops", "1", "--trusted-proxies", "10.0.0.0/8,::1"]).unwrap();
+        assert_eq!(both.proxies().unwrap().networks().len(), 2);
+    }
+
+    #[test]
     fn bad_values_name_the_setting() {
         for (flag, value) in [
+            ("--trusted-proxies", "10.0.0.0/8,proxy.example"),
+            ("--trusted-proxies", "0.0.0.0/0"),
+            ("--max-connections", "0"),
             ("--daily-gas-budget", "-1"),
             ("--daily-gas-budget", "lots"),
             ("--max-fee-per-gas", "1e3"),

@@ -40,6 +40,7 @@ pub struct DaemonOptions {
     data: Arc<TempDir>,
     build: Build,
     log: Option<PathBuf>,
+    descriptors: Option<u32>,
 }
 
 /// Which daemon.
@@ -63,6 +64,7 @@ impl DaemonOptions {
             data: Arc::new(TempDir::new().expect("a temporary directory")),
             build: Build::FaultInjection,
             log: None,
+            descriptors: None,
         };
         options
             .var("RELAYER_PORT", 0)
@@ -97,6 +99,12 @@ impl DaemonOptions {
     /// Keeps what it prints in this file.
     pub fn log_to(mut self, log: Option<PathBuf>) -> Self {
         self.log = log;
+        self
+    }
+
+    /// Lets the daemon open this many files at once.
+    pub fn descriptors(mut self, count: u32) -> Self {
+        self.descriptors = Some(count);
         self
     }
 
@@ -141,7 +149,15 @@ impl DaemonOptions {
     }
 
     fn spawn(&self, command: &str) -> Result<Spawn> {
-        let mut spawn = Spawn::new("relayer-daemon", binary(self.build)?)
+        let binary = binary(self.build)?;
+        let spawn = match self.descriptors {
+            None => Spawn::new("relayer-daemon", binary),
+            Some(count) => {
+                let limited = format!(r#"ulimit -n {count} && exec "$0" "$@""#);
+                Spawn::new("relayer-daemon", "sh").args(["-c", &limited]).arg(binary)
+            }
+        };
+        let mut spawn = spawn
             .arg(command)
             .dir(self.data.path())
             .env("RELAYER_DATA_DIR", self.data.path())

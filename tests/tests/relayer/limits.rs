@@ -2,7 +2,8 @@
 //!
 //! 1. The 21st request from one IP is refused, whatever the first 20 were; another IP is served.
 //! 2. The 11th request of one signer is refused, wherever it comes from; another signer is served.
-//! 3. A forged `X-Forwarded-For` changes nothing; behind one trusted proxy its last entry counts, and only that.
+//! 3. A forged `X-Forwarded-For` changes nothing; behind a trusted proxy its last entry counts, and only that; a peer
+//!    that is no trusted proxy is not believed, and a number of hops alone is refused.
 //! 4. IPv6 clients count by /64.
 //! 5. Forged signatures do not charge the signer they name.
 //! 6. The messages carry the configured numbers, and `/status` shows them.
@@ -65,7 +66,7 @@ async fn the_21st_request_from_one_ip_is_refused_and_a_forged_header_does_not_he
 #[tokio::test]
 async fn behind_one_trusted_proxy_the_last_entry_counts_and_ipv6_by_its_64() {
     let stage = Stage::set().await;
-    let daemon = Daemon::start(&limited(&stage).var("TRUSTED_PROXY_HOPS", 1)).await.unwrap();
+    let daemon = Daemon::start(&limited(&stage).var("TRUSTED_PROXIES", "127.0.0.1")).await.unwrap();
     let client = daemon.client();
     let request = cheap(&stage);
     for index in 0..20 {
@@ -84,9 +85,34 @@ async fn behind_one_trusted_proxy_the_last_entry_counts_and_ipv6_by_its_64() {
 }
 
 #[tokio::test]
+async fn a_peer_outside_the_trusted_networks_is_not_believed() {
+    let stage = Stage::set().await;
+    let options =
+        limited(&stage).var("TRUSTED_PROXIES", "127.0.0.2, 10.0.0.0/8").var("TRUSTED_PROXY_HOPS", 1);
+    let daemon = Daemon::start(&options).await.unwrap();
+    let stranger = daemon.client();
+    let request = cheap(&stage);
+    for index in 0..20 {
+        served(&stranger.forwarded_for(&format!("203.0.113.{index}")), &request).await;
+    }
+    limited_by_ip(&stranger.forwarded_for("203.0.113.99"), &request).await;
+    let proxy = stranger.from_address(Ipv4Addr::new(127, 0, 0, 2));
+    for index in 0..25 {
+        served(&proxy.forwarded_for(&format!("203.0.113.{index}")), &request).await;
+    }
+}
+
+#[tokio::test]
+async fn hops_without_trusted_networks_are_refused_at_the_start() {
+    let stage = Stage::set().await;
+    let refusal = Daemon::refuse(&stage.options.clone().var("TRUSTED_PROXY_HOPS", 1)).await.unwrap();
+    assert!(refusal.contains("✗ proxies") && refusal.contains("needs TRUSTED_PROXIES"), "{refusal}");
+}
+
+#[tokio::test]
 async fn the_11th_request_of_one_signer_is_refused_and_forgeries_do_not_charge_it() {
     let stage = Stage::set().await;
-    let daemon = Daemon::start(&limited(&stage).var("TRUSTED_PROXY_HOPS", 1)).await.unwrap();
+    let daemon = Daemon::start(&limited(&stage).var("TRUSTED_PROXIES", "127.0.0.1")).await.unwrap();
     let client = daemon.client();
     let (alice, mallory) = (agent("alice"), agent("mallory"));
     let from = |index: u64| client.forwarded_for(&format!("203.0.113.{index}"));

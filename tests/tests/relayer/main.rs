@@ -8,6 +8,7 @@ mod audit;
 mod budget;
 mod chain;
 mod check;
+mod connections;
 mod crash;
 mod errors;
 mod faults;

@@ -1,26 +1,20 @@
-//! Connections: accepted, bounded in number and in patience, and closed in good order; and what every answer
-//! carries: a request id, CORS headers, a log line, a metric.
-//!
-//! warp's own accept loop has no header timeout, so the loop is here; the routes are still warp's.
+//! What every answer carries: a request id, CORS headers, a log line, a metric.
 
 use std::{
     convert::Infallible,
+    future::Future,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use alloy::primitives::{FixedBytes, hex};
-use hyper::{Request, body::Incoming, server::conn::http1, service::Service as _, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-    service::TowerToHyperService,
+use hyper::{
+    Request,
+    body::Incoming,
+    service::{Service, service_fn},
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
+use hyper_util::service::TowerToHyperService;
 use warp::{
     Filter, Reply,
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
@@ -30,70 +24,27 @@ use warp::{
 use crate::{
     metrics::Metrics,
     routes::{FailureCode, Peer, Route, allowed},
-    stop::{Stop, stopped},
 };
-
-/// How long a client may take to send its headers; an idle connection is closed after the same time.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections at once.
-const MAX_CONNECTIONS: usize = 4_096;
-/// How long answers under way may take once the daemon stops.
-const GRACE: Duration = Duration::from_secs(3);
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Serves until `stop` is set, then lets answers under way finish.
-pub async fn serve<F>(listener: TcpListener, filter: F, metrics: Metrics, mut stop: Stop)
-where
-    F: Filter<Extract = (Response,), Error = Infallible> + Clone + Send + Sync + 'static,
-    F::Future: Send,
-{
-    let graceful = GracefulShutdown::new();
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let metrics = Arc::new(metrics);
-    loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { break };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stopped(&mut stop) => break,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of file descriptors, most likely: they come back.
-                tracing::warn!(error = %error.kind(), "connection not accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let connection = connection(stream, peer, filter.clone(), Arc::clone(&metrics));
-        let connection = graceful.watch(connection);
-        tokio::spawn(async move {
-            // A client that went away, or was too slow, is not our trouble.
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection ended");
-            }
-            drop(place);
-        });
-    }
-    drop(listener);
-    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
-        tracing::info!("some clients were still waiting; their relays stay in the journal");
-    }
-}
-
-fn connection<F>(
-    stream: TcpStream,
+/// The routes as one connection's service.
+pub(super) fn service<F>(
     peer: SocketAddr,
     filter: F,
     metrics: Arc<Metrics>,
-) -> impl hyper_util::server::graceful::GracefulConnection<Error = hyper::Error> + Send
+) -> impl Service<
+    Request<Incoming>,
+    Response = Response,
+    Error = Infallible,
+    Future = impl Future<Output = Result<Response, Infallible>> + Send,
+> + Send
 where
     F: Filter<Extract = (Response,), Error = Infallible> + Clone + Send + Sync + 'static,
     F::Future: Send,
 {
     let routes = TowerToHyperService::new(warp::service(filter));
-    let service = service_fn(move |mut request: Request<Incoming>| {
+    service_fn(move |mut request: Request<Incoming>| {
         let routes = routes.clone();
         let metrics = Arc::clone(&metrics);
         async move {
@@ -119,16 +70,10 @@ where
             let route = response.extensions().get::<Route>().map_or("none", |route| route.0);
             tracing::debug!(request = ?id, %method, route, status, took_ms, "answered");
             stamp(response.headers_mut(), id);
-            Ok::<_, Infallible>(response)
+            Ok(response)
         }
-    });
-    http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(32 * 1024)
-        .serve_connection(TokioIo::new(stream), service)
+    })
 }
-
 fn observe(metrics: &Metrics, response: &Response, took: Duration) {
     let route = response.extensions().get::<Route>().map_or("none", |route| route.0);
     metrics.http_requests.with_label_values(&[route, response.status().as_str()]).inc();

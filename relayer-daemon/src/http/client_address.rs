@@ -1,0 +1,167 @@
+//! Whom a request counts for: the socket's peer, or the client that a trusted proxy names in `X-Forwarded-For`.
+//!
+//! Anybody can write that header, so it is believed from peers inside `TRUSTED_PROXIES` only. Proxies append the peer
+//! they see at the right end. From there the first entry that is no trusted proxy is the client, and whatever the
+//! client wrote itself stands further left. With `TRUSTED_PROXY_HOPS` the entry is counted instead, for chains whose
+//! outer proxies have no fixed addresses. Whenever the header does not say, the peer counts: clients then share one
+//! limit, and nobody gets around it.
+
+use std::{net::IpAddr, net::SocketAddr, num::NonZeroUsize};
+
+use ipnet::IpNet;
+use registry_core::window::network;
+
+/// The proxies that are believed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrustedProxies {
+    networks: Vec<IpNet>,
+    hops: Option<NonZeroUsize>,
+}
+
+impl TrustedProxies {
+    /// Believes peers in `networks`; takes the `hops`-th entry from the right, or with 0 the first that is outside
+    /// `networks`.
+    #[must_use]
+    pub fn new(networks: Vec<IpNet>, hops: usize) -> Self {
+        Self { networks, hops: NonZeroUsize::new(hops) }
+    }
+
+    /// The networks.
+    #[must_use]
+    pub fn networks(&self) -> &[IpNet] {
+        &self.networks
+    }
+
+    /// Whether an address is one of the proxies.
+    #[must_use]
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.networks.iter().any(|network| network.contains(&address))
+    }
+
+    /// The client behind a peer, as limits count it: an IPv4 address or an IPv6 /64.
+    #[must_use]
+    pub fn client(&self, peer: IpAddr, forwarded_for: &[&str]) -> IpAddr {
+        let named = if self.trusts(peer) { self.named(forwarded_for) } else { None };
+        network(named.unwrap_or(peer))
+    }
+
+    fn named(&self, forwarded_for: &[&str]) -> Option<IpAddr> {
+        let mut entries = forwarded_for
+            .iter()
+            .flat_map(|header| header.split(','))
+            .rev()
+            .map(|entry| address(entry.trim()));
+        match self.hops {
+            Some(hops) => entries.nth(hops.get().saturating_sub(1))?,
+            // An entry that cannot be read ends the chain of trust.
+            None => entries.find(|entry| entry.is_none_or(|address| !self.trusts(address)))?,
+        }
+    }
+}
+
+/// An entry of `X-Forwarded-For`: an address, with or without a port.
+fn address(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    bare.parse().ok().or_else(|| text.parse().ok().map(|socket: SocketAddr| socket.ip()))
+}
+
+/// An entry of `TRUSTED_PROXIES`: an address or a network in CIDR notation.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
+    let text = text.trim();
+    let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    let network = network.map_err(|_| "must be an IP address or a network such as 10.0.0.0/8".to_owned())?;
+    if network.prefix_len() == 0 {
+        return Err("would believe everybody: name the proxies' own networks".to_owned());
+    }
+    Ok(network.trunc())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROXY: &str = "10.0.0.7";
+
+    fn proxies(networks: &[&str], hops: usize) -> TrustedProxies {
+        TrustedProxies::new(networks.iter().map(|text| parse_network(text).unwrap()).collect(), hops)
+    }
+
+    fn client(proxies: &TrustedProxies, peer: &str, forwarded_for: &[&str]) -> String {
+        proxies.client(peer.parse().unwrap(), forwarded_for).to_string()
+    }
+
+    #[test]
+    fn only_a_trusted_peer_is_believed() {
+        for hops in [0, 1] {
+            let proxies = proxies(&["10.0.0.0/8", "fd00::/8"], hops);
+            assert_eq!(client(&proxies, PROXY, &["203.0.113.9"]), "203.0.113.9");
+            assert_eq!(client(&proxies, "fd00::7", &["203.0.113.9"]), "203.0.113.9");
+            assert_eq!(client(&proxies, "::ffff:10.0.0.7", &["203.0.113.9"]), "203.0.113.9");
+            assert_eq!(client(&proxies, "192.0.2.1", &["203.0.113.9"]), "192.0.2.1");
+        }
+        for hops in [0, 1, 2] {
+            assert_eq!(client(&proxies(&[], hops), PROXY, &["203.0.113.9"]), PROXY, "nobody is trusted");
+        }
+    }
+
+    #[test]
+    fn the_client_is_the_last_entry_that_is_no_proxy() {
+        let proxies = proxies(&["10.0.0.0/8", "192.0.2.1"], 0);
+        for headers in [
+            &["6.6.6.6, 203.0.113.9"][..],
+            &["6.6.6.6, 203.0.113.9, 192.0.2.1"],
+            &["10.0.0.1, 203.0.113.9", "192.0.2.1, 10.9.9.9"],
+            &["nonsense, 203.0.113.9"],
+        ] {
+            assert_eq!(client(&proxies, PROXY, headers), "203.0.113.9", "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn hops_are_counted_from_the_right() {
+        let headers = ["6.6.6.6, 203.0.113.9", "198.51.100.7"];
+        for (hops, expected) in [(1, "198.51.100.7"), (2, "203.0.113.9"), (3, "6.6.6.6"), (4, PROXY)] {
+            assert_eq!(client(&proxies(&["10.0.0.0/8"], hops), PROXY, &headers), expected);
+        }
+    }
+
+    #[test]
+    fn a_header_that_does_not_say_means_the_peer() {
+        for headers in [&[][..], &[""], &["nonsense"], &["203.0.113.9, nonsense"], &["10.0.0.1, 10.0.0.2"]] {
+            assert_eq!(client(&proxies(&["10.0.0.0/8"], 0), PROXY, headers), PROXY, "{headers:?}");
+        }
+        for headers in [&[][..], &["203.0.113.9"], &["nonsense, 203.0.113.9"], &[",1.2.3.4"]] {
+            assert_eq!(client(&proxies(&["10.0.0.0/8"], 2), PROXY, headers), PROXY, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn ports_and_brackets_are_understood() {
+        let proxies = proxies(&[PROXY], 0);
+        assert_eq!(client(&proxies, PROXY, &["203.0.113.9:4711"]), "203.0.113.9");
+        assert_eq!(client(&proxies, PROXY, &["[2001:db8:1:2:3::4]:80"]), "2001:db8:1:2::");
+        assert_eq!(client(&proxies, PROXY, &["[2001:db8:1:2:3::4]"]), "2001:db8:1:2::");
+    }
+
+    #[test]
+    fn ipv6_counts_by_64_and_mapped_ipv4_as_ipv4() {
+        let nobody = TrustedProxies::default();
+        assert_eq!(client(&nobody, "2001:db8:1:2:aaaa::1", &[]), "2001:db8:1:2::");
+        assert_eq!(client(&nobody, "2001:db8:1:2:bbbb::2", &[]), "2001:db8:1:2::");
+        assert_ne!(client(&nobody, "2001:db8:1:3::1", &[]), "2001:db8:1:2::");
+        assert_eq!(client(&nobody, "::ffff:192.0.2.1", &[]), "192.0.2.1");
+    }
+
+    #[test]
+    fn a_network_is_an_address_or_cidr_but_not_the_whole_internet() {
+        assert_eq!(parse_network(" 10.1.2.3/8 ").unwrap().to_string(), "10.0.0.0/8");
+        assert_eq!(parse_network("::1").unwrap().to_string(), "::1/128");
+        for bad in ["", "proxy.example", "10.0.0.0/33", "10.0.0.0/x", "0.0.0.0/0", "::/0"] {
+            assert!(parse_network(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! HTTP connections: how many there may be, how long each may wait, and how they end.
+//!
+//! warp's own accept loop has neither a header timeout nor a bound on connections, so the loop is here. Three bounds
+//! keep strangers from using up the process:
+//!
+//! - All connections together stay below the process's limit of file descriptors, so that the journal and the RPC
+//!   endpoints always get theirs ([`ConnectionLimits::within`]). In a full house new clients wait in the kernel's queue.
+//! - One client address has a share of them. A connection beyond it is closed at once. Trusted proxies have no share:
+//!   all clients come through them.
+//! - A client that sends nothing, or does not read its answer, is closed after [`HEADER_TIMEOUT`] or [`WRITE_TIMEOUT`].
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::{GracefulConnection, GracefulShutdown},
+};
+use registry_core::window::network;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+use tokio_io_timeout::TimeoutWriter;
+use warp::{Filter, reply::Response};
+
+use super::{client_address::TrustedProxies, middleware};
+use crate::{
+    metrics::Metrics,
+    stop::{Stop, stopped},
+};
+
+/// How long a client may take to send its headers; an idle connection is closed after the same time.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may leave an answer unread once the socket's buffers are full.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long answers under way may take once the daemon stops.
+const GRACE: Duration = Duration::from_secs(3);
+/// File descriptors kept for everything but clients: the journal, RPC connections, logs.
+const RESERVED_DESCRIPTORS: u64 = 256;
+/// How often at most the log says that connections were refused.
+const REFUSALS_LOGGED_EVERY: Duration = Duration::from_secs(60);
+
+/// How many connections there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// All together.
+    pub total: usize,
+    /// From one client address: an IPv4 address or an IPv6 /64.
+    pub per_client: usize,
+}
+
+impl ConnectionLimits {
+    /// These limits, lowered to what a process with so many file descriptors can serve: all but 256 of them, or half
+    /// of them where there are fewer than 512.
+    #[must_use]
+    pub fn within(self, descriptors: u64) -> Self {
+        let available = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2);
+        let total = self.total.min(usize::try_from(available).unwrap_or(usize::MAX)).max(1);
+        Self { total, per_client: self.per_client.min(total) }
+    }
+}
+
+/// Serves until `stop` is set, then lets answers under way finish.
+pub async fn serve<F>(
+    listener: TcpListener,
+    filter: F,
+    metrics: Metrics,
+    limits: ConnectionLimits,
+    proxies: TrustedProxies,
+    mut stop: Stop,
+) where
+    F: Filter<Extract = (Response,), Error = Infallible> + Clone + Send + Sync + 'static,
+    F::Future: Send,
+{
+    let graceful = GracefulShutdown::new();
+    let room = Arc::new(Semaphore::new(limits.total));
+    let shares = Arc::new(Shares::new(limits.per_client));
+    let metrics = Arc::new(metrics);
+    let mut refusals = Refusals::default();
+    loop {
+        // Also in a full house: waiting for room must not keep the daemon from stopping.
+        let place = tokio::select! {
+            biased;
+            () = stopped(&mut stop) => break,
+            place = Arc::clone(&room).acquire_owned() => place,
+        };
+        let Ok(place) = place else { break };
+        let accepted = tokio::select! {
+            biased;
+            () = stopped(&mut stop) => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // The client hung up before it was accepted, or the machine is out of descriptors or memory.
+                tracing::warn!(error = %error.kind(), "connection not accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let share = if proxies.trusts(peer.ip()) { None } else { Some(network(peer.ip())) };
+        let share = match share.map(|client| shares.take(client)) {
+            None => None,
+            Some(Some(share)) => Some(share),
+            Some(None) => {
+                metrics.http_refused.inc();
+                refusals.log(peer.ip());
+                continue;
+            }
+        };
+        let connection = graceful.watch(connection(stream, peer, filter.clone(), Arc::clone(&metrics)));
+        let open = metrics.http_connections.clone();
+        open.inc();
+        tokio::spawn(async move {
+            // A client that went away, or was too slow, is none of our faults.
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "connection ended");
+            }
+            open.dec();
+            drop((place, share));
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
+        tracing::info!("some clients were still waiting; their relays stay in the journal");
+    }
+}
+
+fn connection<F>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    filter: F,
+    metrics: Arc<Metrics>,
+) -> impl GracefulConnection<Error = hyper::Error> + Send
+where
+    F: Filter<Extract = (Response,), Error = Infallible> + Clone + Send + Sync + 'static,
+    F::Future: Send,
+{
+    let mut stream = TimeoutWriter::new(stream);
+    stream.set_timeout(Some(WRITE_TIMEOUT));
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(32 * 1024)
+        .serve_connection(TokioIo::new(Box::pin(stream)), middleware::service(peer, filter, metrics))
+}
+
+/// Connections by client address.
+#[derive(Debug)]
+struct Shares {
+    limit: usize,
+    open: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One connection of a client's share; dropping it gives it back.
+#[derive(Debug)]
+struct Share {
+    shares: Arc<Shares>,
+    client: IpAddr,
+}
+
+impl Shares {
+    fn new(limit: usize) -> Self {
+        Self { limit, open: Mutex::default() }
+    }
+
+    /// One more connection of `client`, unless its share is used up.
+    fn take(self: &Arc<Self>, client: IpAddr) -> Option<Share> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(client).or_default();
+        if *count >= self.limit {
+            return None;
+        }
+        *count = count.saturating_add(1);
+        Some(Share { shares: Arc::clone(self), client })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut open = self.shares.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.client) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                open.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// Says now and then that connections were refused: a flood must not fill the log too.
+#[derive(Debug, Default)]
+struct Refusals {
+    logged: Option<Instant>,
+    since: u64,
+}
+
+impl Refusals {
+    fn log(&mut self, client: IpAddr) {
+        self.since = self.since.saturating_add(1);
+        if self.logged.is_none_or(|logged| logged.elapsed() >= REFUSALS_LOGGED_EVERY) {
+            tracing::warn!(%client, count = self.since, "connections refused: this client's share is used up");
+            *self = Self { logged: Some(Instant::now()), since: 0 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: ConnectionLimits = ConnectionLimits { total: 1_024, per_client: 64 };
+
+    #[test]
+    fn connections_stay_below_the_descriptors() {
+        assert_eq!(LIMITS.within(8_192), LIMITS);
+        assert_eq!(LIMITS.within(1_024), ConnectionLimits { total: 768, per_client: 64 });
+        assert_eq!(LIMITS.within(64), ConnectionLimits { total: 32, per_client: 32 });
+        assert_eq!(LIMITS.within(0).total, 1);
+    }
+
+    #[test]
+    fn a_share_is_given_back() {
+        let shares = Arc::new(Shares::new(2));
+        let (alice, bob) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let held: Vec<_> = (0..2).map(|_| shares.take(alice).unwrap()).collect();
+        assert!(shares.take(alice).is_none() && shares.take(bob).is_some());
+        drop(held);
+        assert!(shares.take(alice).is_some());
+        assert!(shares.open.lock().unwrap().is_empty(), "nothing is kept of clients that are gone");
+    }
+
+    #[test]
+    fn the_systemd_unit_has_descriptors_for_the_default_limit() {
+        let unit = include_str!("../../systemd/relayer-daemon.service");
+        let limit = unit.lines().find_map(|line| line.strip_prefix("LimitNOFILE=")).unwrap();
+        assert_eq!(LIMITS.within(limit.parse().unwrap()), LIMITS);
+    }
+}
