@@ -1,7 +1,7 @@
 //! The daily gas budget as arithmetic: a window that opens with its first use and lasts 24 hours.
 //!
 //! What was paid is `settled`; what transactions in flight may still cost is `reserved`. The two together
-//! never exceed the limit. Persisting both is `journal`'s part; time is handed in.
+//! never exceed the limit. Persisting both is `store`'s part; time is handed in.
 
 /// Length of a window (service.md section 8).
 pub const WINDOW_SECONDS: u64 = 24 * 60 * 60;

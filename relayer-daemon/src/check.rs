@@ -16,10 +16,10 @@ use registry_core::{
 use crate::{
     chain::{Chain, Node, Rpc, RpcError},
     clock::SharedClock,
-    journal::{Identity, Journal},
     metrics::Metrics,
     relay::MINIMUM_BALANCE_WEI,
     settings::Settings,
+    store::{Identity, SqliteStore, Store},
 };
 
 /// How far our clock and the chain's may be apart, seconds.
@@ -70,9 +70,9 @@ pub struct Ground {
     pub chain: Arc<Chain>,
     /// The chain's id.
     pub chain_id: u64,
-    /// The journal, this relayer's or nobody's yet.
-    pub journal: Arc<Journal>,
-    /// Whose the journal is to be.
+    /// The store, this relayer's or nobody's yet.
+    pub store: Arc<dyn Store>,
+    /// Whose the store is to be.
     pub identity: Identity,
     /// Whether the chain charges an L1 data fee.
     pub has_l1_fee: bool,
@@ -132,11 +132,11 @@ async fn examine(
     let lock =
         lock(settings, chain_id, key.address()).inspect_err(|error| report.cross("lock", error)).ok()?;
     report.tick("lock", "no other process with this key and chain");
-    let journal = journal(settings, &chain, chain_id).await;
-    let (journal, identity) = journal.inspect_err(|error| report.cross("journal", error)).ok()?;
+    let store = store(settings, &chain, chain_id).await;
+    let (store, identity) = store.inspect_err(|error| report.cross("journal", error)).ok()?;
     report.tick("journal", journal_path(settings, chain_id, chain.relayer).display());
-    report.add("pending", nobody_else_sends(&chain, &journal).await);
-    Some(Ground { chain, chain_id, journal, identity, has_l1_fee, lock })
+    report.add("pending", nobody_else_sends(&chain, &store).await);
+    Some(Ground { chain, chain_id, store, identity, has_l1_fee, lock })
 }
 
 fn proxies(settings: &Settings) -> Result<String, String> {
@@ -292,29 +292,30 @@ fn lock(settings: &Settings, chain_id: u64, relayer: Address) -> Result<File, St
     }
 }
 
-async fn journal(
+async fn store(
     settings: &Settings,
     chain: &Chain,
     chain_id: u64,
-) -> Result<(Arc<Journal>, Identity), String> {
+) -> Result<(Arc<dyn Store>, Identity), String> {
     let genesis = chain.header("earliest").await.map_err(|error| error.to_string())?;
     let genesis = genesis.and_then(|header| header.hash).unwrap_or(B256::ZERO);
-    let identity = Identity { chain_id, genesis, relayer: chain.relayer, forwarder: chain.forwarder };
+    let identity = Identity { chain_id, genesis, forwarder: chain.forwarder };
     let path = journal_path(settings, chain_id, chain.relayer);
-    let journal = Journal::open(&path).map_err(|error| error.to_string())?;
-    journal.verify(&identity).map_err(|error| error.to_string())?;
-    Ok((Arc::new(journal), identity))
+    let store = SqliteStore::open(&path).map_err(|error| error.to_string())?;
+    store.verify(&identity).map_err(|error| error.to_string())?;
+    Ok((Arc::new(store), identity))
 }
 
 /// Transactions of our account that are pending must be the journal's own.
-async fn nobody_else_sends(chain: &Chain, journal: &Arc<Journal>) -> Result<String, String> {
+async fn nobody_else_sends(chain: &Chain, store: &Arc<dyn Store>) -> Result<String, String> {
     let says = |error: RpcError| error.to_string();
     let (latest, pending) =
         (chain.mined_nonce().await.map_err(says)?, chain.pending_nonce().await.map_err(says)?);
     if pending <= latest {
         return Ok(format!("nothing pending, next nonce {latest}"));
     }
-    let ours = journal.run(move |journal| journal.explains(latest, pending)).await;
+    let account = chain.relayer;
+    let ours = store.run(move |store| store.explains(account, latest, pending)).await;
     let count = pending.saturating_sub(latest);
     if ours.map_err(|error| error.to_string())? {
         return Ok(format!("{count} pending, all of them ours"));

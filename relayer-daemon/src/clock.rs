@@ -1,4 +1,4 @@
-//! The clock as a seam: the deadline, the budget's window and the journal ask here for the time.
+//! The clock as a seam: the deadline, the budget's window and the store ask here for the time.
 
 use std::{
     fmt::Debug,

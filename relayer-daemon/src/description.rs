@@ -16,10 +16,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     chain::RpcError,
-    code::Code,
-    journal::RelayRecord,
+    error_code::ErrorCode,
     outcome::{Failure, Mined, Outcome},
     shapes::{Domain, ErrorBody, Executed, Nonce, Relay, Status},
+    store::RelayRecord,
 };
 
 const ABOUT: &str = "\
@@ -121,14 +121,15 @@ fn relay(schemas: &mut Schemas) -> Value {
     let pending = RelayRecord { outcome: None, hashes: vec![MINED.tx_hash] };
     let pending = body(&schemas.of::<Relay<'_>>(), &Relay::new(ID, &pending));
     let elsewhere = [
-        Code::InvalidId,
-        Code::InvalidAddress,
-        Code::RelayNotFound,
-        Code::NotFound,
-        Code::MethodNotAllowed,
-        Code::ChainSilent,
+        ErrorCode::InvalidId,
+        ErrorCode::InvalidAddress,
+        ErrorCode::RelayNotFound,
+        ErrorCode::NotFound,
+        ErrorCode::MethodNotAllowed,
+        ErrorCode::ChainSilent,
     ];
-    let failures: Vec<Code> = Code::ALL.into_iter().filter(|code| !elsewhere.contains(code)).collect();
+    let failures: Vec<ErrorCode> =
+        ErrorCode::ALL.into_iter().filter(|code| !elsewhere.contains(code)).collect();
     let operation = Operation {
         id: "relay",
         tag: "Relaying",
@@ -160,7 +161,12 @@ fn relay_state(schemas: &mut Schemas) -> Value {
         tag: "Relaying",
         summary: "What became of a request",
         answers: vec![("200", response("Its state.", EVERY, &content))],
-        failures: &[Code::InvalidId, Code::RelayNotFound, Code::NotFound, Code::JournalFailed],
+        failures: &[
+            ErrorCode::InvalidId,
+            ErrorCode::RelayNotFound,
+            ErrorCode::NotFound,
+            ErrorCode::JournalFailed,
+        ],
     };
     operation.describe(&[parameter("id", &relay_id(), &ID)])
 }
@@ -174,11 +180,11 @@ fn nonce(schemas: &mut Schemas) -> Value {
         summary: "The nonce to sign with",
         answers: vec![("200", response("Its nonces.", EVERY, &content))],
         failures: &[
-            Code::InvalidAddress,
-            Code::NotFound,
-            Code::RpcFailed,
-            Code::RpcTimeout,
-            Code::JournalFailed,
+            ErrorCode::InvalidAddress,
+            ErrorCode::NotFound,
+            ErrorCode::RpcFailed,
+            ErrorCode::RpcTimeout,
+            ErrorCode::JournalFailed,
         ],
     };
     operation.describe(&[parameter("address", &address("The signer."), &SIGNER)])
@@ -208,7 +214,7 @@ fn status(schemas: &mut Schemas) -> Value {
         id: "getStatus",
         summary: "Account, budget, limits and queue",
         answers: vec![("200", response("As things stand.", EVERY, &content))],
-        failures: &[Code::RpcFailed, Code::RpcTimeout, Code::JournalFailed],
+        failures: &[ErrorCode::RpcFailed, ErrorCode::RpcTimeout, ErrorCode::JournalFailed],
         ..Operation::default()
     };
     operation.describe(&[])
@@ -225,7 +231,7 @@ fn ready() -> Value {
         id: "isReady",
         summary: "Whether requests make sense now",
         answers: vec![("200", response("They do.", EVERY, &flag("ready")))],
-        failures: &[Code::ShuttingDown, Code::ChainSilent, Code::RelayerBalanceTooLow],
+        failures: &[ErrorCode::ShuttingDown, ErrorCode::ChainSilent, ErrorCode::RelayerBalanceTooLow],
         ..Operation::default()
     };
     operation.describe(&[])
@@ -252,7 +258,7 @@ struct Operation<'a> {
     /// Good answers, by status.
     answers: Vec<(&'a str, Value)>,
     /// The codes of the others.
-    failures: &'a [Code],
+    failures: &'a [ErrorCode],
 }
 
 impl Default for Operation<'_> {
@@ -267,7 +273,7 @@ impl Operation<'_> {
         let owned = |(name, value): &(&str, Value)| ((*name).to_owned(), value.clone());
         let mut responses: Map<String, Value> = self.answers.iter().map(owned).collect();
         for status in self.failures.iter().map(|code| code.status()) {
-            let codes: Vec<Code> =
+            let codes: Vec<ErrorCode> =
                 self.failures.iter().copied().filter(|code| code.status() == status).collect();
             responses.insert(status.to_string(), failure(status, &codes));
         }
@@ -298,7 +304,7 @@ fn relay_id() -> Value {
 }
 
 /// A response for errors with these codes, all of this status.
-fn failure(status: u16, codes: &[Code]) -> Value {
+fn failure(status: u16, codes: &[ErrorCode]) -> Value {
     let description = match status {
         400 => "The request cannot be read.",
         401 => "The signature is not good, or not any more.",
@@ -321,7 +327,7 @@ fn failure(status: u16, codes: &[Code]) -> Value {
         Failure::balance_too_low(),
     ];
     let example = examples.iter().find(|failure| codes.contains(&failure.code));
-    let example = example.map(|failure| ErrorBody { error: &failure.message, code: failure.code });
+    let example = example.map(|failure| ErrorBody { error: failure.message(), code: failure.code });
     let headers = if matches!(status, 429 | 503) { LATER } else { EVERY };
     response(description, headers, &error(&names, &json!(example)))
 }
@@ -413,8 +419,8 @@ mod tests {
         assert_eq!(openapi::dangling(&description), Vec::<String>::new());
         let paths = description["paths"].to_string();
         // What belongs to no documented path.
-        let elsewhere = [Code::MethodNotAllowed];
-        for code in Code::ALL.into_iter().filter(|code| !elsewhere.contains(code)) {
+        let elsewhere = [ErrorCode::MethodNotAllowed];
+        for code in ErrorCode::ALL.into_iter().filter(|code| !elsewhere.contains(code)) {
             assert!(paths.contains(&format!("\"{}\"", code.name())), "{code:?}");
         }
     }

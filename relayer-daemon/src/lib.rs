@@ -1,7 +1,7 @@
 //! The gasless relayer: takes requests that agents signed, checks them, and has the forwarder execute them.
 //!
 //! A request's way: [`routes`] reads it, [`relay`] checks it (rules from `registry_core::forward`, [`limits`],
-//! [`budget`], the chain), [`journal`] remembers it, [`sender`] gives it a nonce, sends it and looks after it
+//! [`budget`], the chain), [`store`] remembers it, [`sender`] gives it a nonce, sends it and looks after it
 //! until it is mined; [`outcome`] says how it ended. [`serve`] puts all this together after [`check`] has found
 //! nothing wrong. [`fees`], [`gas`] and [`classify`] are pure. The README tells the operator's side.
 
@@ -10,14 +10,13 @@ pub mod chain;
 pub mod check;
 pub mod classify;
 pub mod clock;
-pub mod code;
 mod description;
 pub mod descriptors;
+pub mod error_code;
 pub mod faults;
 pub mod fees;
 pub mod gas;
 pub mod http;
-pub mod journal;
 pub mod keys;
 pub mod limits;
 pub mod logging;
@@ -31,3 +30,5 @@ pub mod serve;
 pub mod settings;
 mod shapes;
 pub mod stop;
+pub mod store;
+pub mod transaction;

@@ -14,7 +14,7 @@ use std::{
 use tokio::time::interval;
 
 use crate::{
-    code::Code,
+    error_code::ErrorCode,
     outcome::Failure,
     relay::{MINIMUM_BALANCE_WEI, Relayer},
     stop::{Stop, stopped},
@@ -80,7 +80,7 @@ impl Health {
         let silence = self.inner.started.elapsed().as_secs().saturating_sub(seen_after);
         if silence > SILENCE {
             let message = format!("No answer from the chain for {silence} s");
-            return Err(Failure::new(Code::ChainSilent, message).retry_after(15));
+            return Err(Failure::new(ErrorCode::ChainSilent, message).retry_after(15));
         }
         if self.inner.funded.load(Ordering::Relaxed) { Ok(()) } else { Err(Failure::balance_too_low()) }
     }
@@ -121,7 +121,7 @@ async fn look(relayer: &Relayer, health: &Health) {
 
 async fn prune(relayer: &Relayer) {
     let now = relayer.clock.now();
-    match relayer.journal.run(move |journal| journal.prune(now)).await {
+    match relayer.store.run(move |store| store.prune(now)).await {
         Ok(forgotten) => tracing::debug!(forgotten, "journal pruned"),
         Err(error) => tracing::error!(%error, "journal not pruned"),
     }

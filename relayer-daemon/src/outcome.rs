@@ -1,29 +1,40 @@
 //! How a relay ends, and why one is refused: status, stable code, message. One vocabulary for the pipeline,
-//! the journal and the HTTP answers.
+//! the store and the HTTP answers.
 
 use alloy::primitives::{B256, U256};
 use registry_core::forward::{ParseError, Refusal};
-use serde::{Deserialize, Serialize};
 
-use crate::code::Code;
+use crate::error_code::ErrorCode;
 
-/// A refusal or failure as the client sees it. Messages are the specification's (service.md section 7);
-/// codes are this daemon's and never change their meaning.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Why a request was refused or a relay failed, as facts. The specification's wording (service.md section 7) is
+/// [`Failure::message`]'s.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// For programs; it has the HTTP status.
-    pub code: Code,
-    /// For people.
-    pub message: String,
+    pub code: ErrorCode,
+    /// What the code alone does not say: a contract's revert reason, the field and its rule, a configured number.
+    pub detail: Option<String>,
     /// After how many seconds another try makes sense; sent as `Retry-After`.
     pub retry_after: Option<u64>,
 }
 
 impl Failure {
-    /// A failure without a time to wait.
+    /// A failure of which the code says everything.
     #[must_use]
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), retry_after: None }
+    pub const fn of(code: ErrorCode) -> Self {
+        Self { code, detail: None, retry_after: None }
+    }
+
+    /// A failure with a message of its own.
+    #[must_use]
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        Self { code, detail: Some(detail.into()), retry_after: None }
+    }
+
+    /// For people. May change its wording; the code does not.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        self.detail.as_deref().unwrap_or_else(|| self.code.wording())
     }
 
     /// The same, with the time after which another try makes sense.
@@ -36,90 +47,86 @@ impl Failure {
     /// 401: the chain does not accept signature, nonce or deadline.
     #[must_use]
     pub fn nonce_mismatch() -> Self {
-        Self::new(Code::InvalidSignatureOrNonce, "Invalid signature or nonce mismatch")
+        Self::of(ErrorCode::InvalidSignatureOrNonce)
     }
 
     /// 401: this very request was relayed before.
     #[must_use]
     pub fn replay() -> Self {
-        Self::new(Code::AlreadyRelayed, "Invalid signature or nonce mismatch")
+        Self::of(ErrorCode::AlreadyRelayed)
     }
 
     /// 429: too many requests from one IP.
     #[must_use]
     pub fn ip_limit(per_hour: u32, wait_seconds: u64) -> Self {
-        Self::new(Code::IpRateLimited, format!("IP rate limit exceeded ({per_hour}/hour)"))
+        Self::new(ErrorCode::IpRateLimited, format!("IP rate limit exceeded ({per_hour}/hour)"))
             .retry_after(wait_seconds)
     }
 
     /// 429: too many requests by one signer.
     #[must_use]
     pub fn signer_limit(per_hour: u32, wait_seconds: u64) -> Self {
-        Self::new(Code::SignerRateLimited, format!("Signer rate limit exceeded ({per_hour}/hour)"))
+        Self::new(ErrorCode::SignerRateLimited, format!("Signer rate limit exceeded ({per_hour}/hour)"))
             .retry_after(wait_seconds)
     }
 
     /// 429: the gas budget is used up.
     #[must_use]
     pub fn budget_exhausted(wait_seconds: u64) -> Self {
-        Self::new(Code::GasBudgetExhausted, "Daily gas budget exhausted. Try again tomorrow.")
-            .retry_after(wait_seconds)
+        Self::of(ErrorCode::GasBudgetExhausted).retry_after(wait_seconds)
     }
 
     /// 503: the relayer's account is nearly empty.
     #[must_use]
     pub fn balance_too_low() -> Self {
-        let message = "Relayer balance too low. Please try again later or use direct mode.";
-        Self::new(Code::RelayerBalanceTooLow, message).retry_after(600)
+        Self::of(ErrorCode::RelayerBalanceTooLow).retry_after(600)
     }
 
     /// 503: more relays in flight than the daemon keeps.
     #[must_use]
     pub fn queue_full() -> Self {
-        Self::new(Code::QueueFull, "Too many relays in flight. Please try again shortly.").retry_after(5)
+        Self::of(ErrorCode::QueueFull).retry_after(5)
     }
 
     /// 503: the daemon is stopping.
     #[must_use]
     pub fn shutting_down() -> Self {
-        Self::new(Code::ShuttingDown, "Relayer is restarting. Please try again shortly.").retry_after(10)
+        Self::of(ErrorCode::ShuttingDown).retry_after(10)
     }
 
     /// 503: even the next block's base fee is above what the operator allows.
     #[must_use]
     pub fn network_too_expensive() -> Self {
-        let message =
-            "Network fees are above the relayer's maximum. Please try again later or use direct mode.";
-        Self::new(Code::NetworkFeesTooHigh, message).retry_after(60)
+        Self::of(ErrorCode::NetworkFeesTooHigh).retry_after(60)
     }
 
     /// 500: the contract said no; its reason is the message.
     #[must_use]
     pub fn reverted(reason: impl Into<String>) -> Self {
-        Self::new(Code::CallReverted, reason)
+        Self::new(ErrorCode::CallReverted, reason)
     }
 
     /// 500: no RPC endpoint gave an answer, or one that makes no sense.
     #[must_use]
     pub fn rpc(message: impl Into<String>) -> Self {
-        Self::new(Code::RpcFailed, message)
+        Self::new(ErrorCode::RpcFailed, message)
     }
 
     /// 500: the journal cannot be written, so nothing may be sent.
     #[must_use]
     pub fn journal() -> Self {
-        Self::new(Code::JournalFailed, "Relayer storage failed. Nothing was sent.")
+        Self::of(ErrorCode::JournalFailed)
     }
 }
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         let code = match refusal {
-            Refusal::Target => Code::TargetNotAllowed,
-            Refusal::Value => Code::ValueNotSupported,
-            Refusal::Signature(_) => Code::InvalidSignature,
-            Refusal::Gas { .. } => Code::GasAboveMaximum,
-            Refusal::Expired { .. } => Code::DeadlinePassed,
+            Refusal::Target => ErrorCode::TargetNotAllowed,
+            Refusal::Value => ErrorCode::ValueNotSupported,
+            Refusal::Signature(_) => ErrorCode::InvalidSignature,
+            Refusal::Gas { .. } => ErrorCode::GasAboveMaximum,
+            Refusal::Expired { .. } => ErrorCode::DeadlinePassed,
         };
         Self::new(code, refusal.to_string())
     }
@@ -128,17 +135,16 @@ impl From<Refusal> for Failure {
 impl From<ParseError> for Failure {
     fn from(error: ParseError) -> Self {
         let code = match error {
-            ParseError::NotJson => Code::InvalidJson,
-            ParseError::Missing => Code::MissingRequestOrSignature,
-            ParseError::NotAnObject | ParseError::Field { .. } => Code::InvalidField,
+            ParseError::NotJson => ErrorCode::InvalidJson,
+            ParseError::Missing => ErrorCode::MissingRequestOrSignature,
+            ParseError::NotAnObject | ParseError::Field { .. } => ErrorCode::InvalidField,
         };
         Self::new(code, error.to_string())
     }
 }
 
 /// How a relay ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The inner call succeeded on chain.
     Executed {
@@ -162,7 +168,7 @@ pub enum Outcome {
 }
 
 /// The transaction that ended a relay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mined {
     /// Its hash.
     pub tx_hash: B256,
@@ -180,6 +186,16 @@ impl Outcome {
             Self::Executed { .. } => "executed",
             Self::Reverted { .. } => "reverted",
             Self::Dropped { .. } => "dropped",
+        }
+    }
+
+    /// Its facts apart: the transaction that ended it, what went wrong, and the agent that was registered.
+    #[must_use]
+    pub const fn parts(&self) -> (Option<&Mined>, Option<&Failure>, Option<U256>) {
+        match self {
+            Self::Executed { mined, agent_id } => (Some(mined), None, *agent_id),
+            Self::Reverted { mined, failure } => (Some(mined), Some(failure), None),
+            Self::Dropped { failure } => (None, Some(failure), None),
         }
     }
 

@@ -26,15 +26,15 @@ use warp::{
 };
 
 use crate::{
-    code::Code,
     description::{self, Particulars},
+    error_code::ErrorCode,
     http::client_address::TrustedProxies,
-    journal::RelayRecord,
     metrics::gauge_value,
     monitor::Health,
     outcome::{Failure, Outcome},
     relay::{Relayer, Ticket, outcome_within},
     shapes,
+    store::RelayRecord,
 };
 
 /// The largest body accepted, bytes.
@@ -150,7 +150,7 @@ where
     }
     let body = tokio::time::timeout(BODY_TIMEOUT, collect(body))
         .await
-        .map_err(|_| Failure::new(Code::BodyTimeout, "Request body took too long to arrive"))??;
+        .map_err(|_| Failure::new(ErrorCode::BodyTimeout, "Request body took too long to arrive"))??;
 
     let forwarded_for: Vec<&str> =
         headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok()).collect();
@@ -162,7 +162,7 @@ where
         Some(Outcome::Executed { mined, agent_id }) => ok(&shapes::Executed::new(id, &mined, agent_id)),
         Some(Outcome::Reverted { failure, .. } | Outcome::Dropped { failure }) => failed(&failure),
         None => {
-            let record = relayer.journal.run(move |journal| journal.relay(id)).await.ok().flatten();
+            let record = relayer.store.run(move |store| store.relay(id)).await.ok().flatten();
             let record = record.unwrap_or(RelayRecord { outcome: None, hashes: Vec::new() });
             json_response(StatusCode::ACCEPTED, &shapes::Relay::new(id, &record))
         }
@@ -178,7 +178,7 @@ async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> 
     let mut stream = pin!(stream);
     let mut body = Vec::new();
     while let Some(chunk) = stream.next().await {
-        let broken = |_| Failure::new(Code::BodyBroken, "Request body could not be read");
+        let broken = |_| Failure::new(ErrorCode::BodyBroken, "Request body could not be read");
         let mut chunk = chunk.map_err(broken)?;
         if body.len().saturating_add(chunk.remaining()) > MAX_BODY {
             // However it ends, the answer is the same.
@@ -207,16 +207,16 @@ async fn discard<B: Buf>(mut stream: Pin<&mut impl Stream<Item = Result<B, warp:
 }
 
 fn too_large() -> Failure {
-    Failure::new(Code::BodyTooLarge, "Request body is larger than 64 KiB")
+    Failure::new(ErrorCode::BodyTooLarge, "Request body is larger than 64 KiB")
 }
 
 async fn relay_state(app: &App, id: &str) -> Result<Response, Failure> {
-    let invalid = |_| Failure::new(Code::InvalidId, "Invalid relay id: must be 0x and 64 hex digits");
+    let invalid = |_| Failure::new(ErrorCode::InvalidId, "Invalid relay id: must be 0x and 64 hex digits");
     let id: B256 = id.parse().map_err(invalid)?;
-    let record = app.relayer.journal.run(move |journal| journal.relay(id)).await;
+    let record = app.relayer.store.run(move |store| store.relay(id)).await;
     match record {
         Ok(Some(record)) => Ok(ok(&shapes::Relay::new(id, &record))),
-        Ok(None) => Err(Failure::new(Code::RelayNotFound, format!("Relay not found: {id}"))),
+        Ok(None) => Err(Failure::new(ErrorCode::RelayNotFound, format!("Relay not found: {id}"))),
         Err(error) => {
             tracing::error!(%error, "journal failed");
             Err(Failure::journal())
@@ -233,7 +233,7 @@ async fn nonce(app: &App, address: &str) -> Result<Response, Failure> {
 fn parse_address(text: &str) -> Result<Address, Failure> {
     let invalid = || {
         Failure::new(
-            Code::InvalidAddress,
+            ErrorCode::InvalidAddress,
             "Invalid address: must be 0x and 40 hex digits, with a right checksum if in mixed case",
         )
     };
@@ -252,8 +252,7 @@ async fn status(app: &App) -> Result<Response, Failure> {
     let balance = relayer.chain.balance().await?;
     relayer.saw_balance(balance);
     let limit = relayer.spending.daily_wei;
-    let read =
-        relayer.journal.run(move |journal| Ok((journal.budget(limit, now)?, journal.oldest_pending()?)));
+    let read = relayer.store.run(move |store| Ok((store.budget(limit, now)?, store.oldest_pending()?)));
     let (budget, oldest) = read.await.map_err(|_| Failure::journal())?;
     Ok(ok(&shapes::Status {
         relayer: relayer.chain.relayer,
@@ -294,8 +293,7 @@ fn domain(app: &App) -> Response {
 async fn metrics(app: &App) -> Response {
     let relayer = &app.relayer;
     let (limit, now) = (relayer.spending.daily_wei, relayer.clock.now());
-    let read =
-        relayer.journal.run(move |journal| Ok((journal.budget(limit, now)?, journal.oldest_pending()?)));
+    let read = relayer.store.run(move |store| Ok((store.budget(limit, now)?, store.oldest_pending()?)));
     if let Ok((budget, oldest)) = read.await {
         relayer.metrics.budget_limit_wei.set(gauge_value(budget.limit_wei));
         relayer.metrics.budget_used_wei.set(gauge_value(budget.used_wei()));
@@ -322,7 +320,7 @@ fn json_response(status: StatusCode, body: &impl Serialize) -> Response {
 fn failed(failure: &Failure) -> Response {
     let status = StatusCode::from_u16(failure.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response =
-        json_response(status, &shapes::ErrorBody { error: &failure.message, code: failure.code });
+        json_response(status, &shapes::ErrorBody { error: failure.message(), code: failure.code });
     if let Some(seconds) = failure.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
@@ -332,7 +330,7 @@ fn failed(failure: &Failure) -> Response {
 
 /// The code of a failed answer, for the metrics.
 #[derive(Debug, Clone, Copy)]
-pub struct FailureCode(pub Code);
+pub struct FailureCode(pub ErrorCode);
 
 /// The methods that a path has, for `Allow`.
 #[must_use]
@@ -348,11 +346,11 @@ fn answer(route: &'static str, result: Result<Response, Failure>) -> Response {
 
 fn unmatched(rejection: &Rejection) -> Response {
     let failure = if rejection.is_not_found() {
-        Failure::new(Code::NotFound, "Not found")
+        Failure::new(ErrorCode::NotFound, "Not found")
     } else if rejection.find::<MethodNotAllowed>().is_some() {
-        Failure::new(Code::MethodNotAllowed, "Method not allowed")
+        Failure::new(ErrorCode::MethodNotAllowed, "Method not allowed")
     } else {
-        Failure::new(Code::BadRequest, "Bad request")
+        Failure::new(ErrorCode::BadRequest, "Bad request")
     };
     answer("none", Err(failure))
 }

@@ -41,9 +41,9 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
         eprint!("{report}");
         bail!("not started: see the crosses above");
     };
-    let Ground { chain, chain_id, journal, identity, has_l1_fee, lock } = ground;
+    let Ground { chain, chain_id, store, identity, has_l1_fee, lock } = ground;
     let proxies = settings.proxies()?;
-    journal.run(move |journal| journal.bind(&identity)).await?;
+    store.run(move |store| store.bind(&identity)).await?;
     let listener = TcpListener::bind((settings.bind, settings.port))
         .await
         .with_context(|| format!("cannot listen on {}:{}", settings.bind, settings.port))?;
@@ -67,7 +67,7 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
         checks: Relayer::check_permits(),
         stopping: stopping.clone(),
         chain: Arc::clone(&chain),
-        journal: Arc::clone(&journal),
+        store: Arc::clone(&store),
     });
 
     // Whatever a former life left behind comes first: no request is accepted before it is accounted for.
@@ -76,7 +76,7 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
     let now = clock.now();
     let mut sender = Sender::new(Parts {
         node,
-        journal: Arc::clone(&journal),
+        store: Arc::clone(&store),
         wallet,
         contracts,
         spending,
@@ -85,11 +85,11 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
         events: events_in,
     });
     for slot in sender.recover().await.context("journal not recovered")? {
-        if let Some(order) = slot.order {
-            let _ = relayer.inflight.start(order.id, order.signer, order.forward_nonce);
+        if let Some(relay) = slot.relay {
+            let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
         }
     }
-    for relay in journal.run(move |journal| journal.unsent(now)).await? {
+    for relay in store.run(move |store| store.unsent(now)).await? {
         relayer.resume(relay);
     }
 

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    code::Code,
-    journal::RelayRecord,
-    outcome::{Mined, Outcome},
+    error_code::ErrorCode,
+    outcome::{Failure, Mined},
+    store::RelayRecord,
 };
 
 /// Wei, all digits.
@@ -159,7 +159,7 @@ pub(crate) struct Relay<'a> {
     error: Option<&'a str>,
     /// Why it failed, to a program.
     #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<Code>,
+    code: Option<ErrorCode>,
     /// Every transaction tried, oldest first.
     #[schemars(with = "Vec<json::Hash>")]
     tx_hashes: &'a [B256],
@@ -167,20 +167,16 @@ pub(crate) struct Relay<'a> {
 
 impl<'a> Relay<'a> {
     pub(crate) fn new(id: B256, record: &'a RelayRecord) -> Self {
-        let (state, mined, failure, agent_id) = match &record.outcome {
-            None => ("pending", None, None, None),
-            Some(outcome) => match outcome {
-                Outcome::Executed { mined, agent_id } => (outcome.state(), Some(mined), None, *agent_id),
-                Outcome::Reverted { mined, failure } => (outcome.state(), Some(mined), Some(failure), None),
-                Outcome::Dropped { failure } => (outcome.state(), None, Some(failure), None),
-            },
+        let (state, (mined, failure, agent_id)) = match &record.outcome {
+            None => ("pending", (None, None, None)),
+            Some(outcome) => (outcome.state(), outcome.parts()),
         };
         Self {
             id,
             state,
             mined: mined.map(MinedShape::from),
             agent_id: agent_id.map(AgentId),
-            error: failure.map(|failure| failure.message.as_str()),
+            error: failure.map(Failure::message),
             code: failure.map(|failure| failure.code),
             tx_hashes: &record.hashes,
         }
@@ -207,7 +203,7 @@ pub(crate) struct ErrorBody<'a> {
     /// What is wrong, in words that may change.
     pub(crate) error: &'a str,
     /// What is wrong, to a program.
-    pub(crate) code: Code,
+    pub(crate) code: ErrorCode,
 }
 
 impl From<&Mined> for MinedShape {
@@ -219,7 +215,7 @@ impl From<&Mined> for MinedShape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Failure;
+    use crate::outcome::Outcome;
     use alloy::primitives::address;
 
     const MINED: Mined = Mined { tx_hash: B256::repeat_byte(2), block_number: 7, gas_used: 9 };

@@ -2,7 +2,7 @@
 //! undone, answers lost, somebody else's transactions with the same key, restarts between any two steps.
 //!
 //! Once the trouble is over, always: nothing is stuck, no request was carried out twice or paid for twice,
-//! every outcome reported is the chain's, what was spent is within the budget and the journal's sum of it.
+//! every outcome reported is the chain's, what was spent is within the budget and the store's sum of it.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,10 +26,9 @@ use std::{
 
 use alloy::{
     primitives::{Address, B256, Bytes, U256, aliases::U48, keccak256},
-    signers::local::PrivateKeySigner,
     sol_types::SolCall,
 };
-use model::{FORWARDER, GWEI, Lost, ModelNode};
+use model::{FORWARDER, GWEI, KEY, Lost, ModelNode};
 use proptest::prelude::*;
 use registry_core::{abi::ForwardRequest, abi::IForwarder::executeCall};
 use relayer_daemon::{
@@ -37,10 +36,11 @@ use relayer_daemon::{
     clock::Clock,
     fees::Fees,
     gas,
-    journal::{Accepted, Journal, NewRelay},
     metrics::Metrics,
     outcome::{Failure, Outcome},
-    sender::{Event, Job, Parts, Sender, Spending, judge::Contracts, sign::Wallet, slot::Order},
+    sender::{Event, Job, Parts, Sender, Spending, judge::Contracts, sign::Wallet},
+    store::{Accepted, NewRelay, SqliteStore, Store},
+    transaction::RelayTerms,
 };
 use tokio::sync::mpsc;
 
@@ -91,10 +91,10 @@ impl Clock for TestClock {
     }
 }
 
-/// The daemon without HTTP: a sender, a journal, and the pipeline's part in short.
+/// The daemon without HTTP: a sender, a store, and the pipeline's part in short.
 struct World {
     node: Arc<ModelNode>,
-    journal: Arc<Journal>,
+    store: Arc<dyn Store>,
     clock: Arc<TestClock>,
     sender: Option<Sender<ModelNode>>,
     events: mpsc::UnboundedReceiver<Event>,
@@ -110,13 +110,13 @@ fn signer(index: u8) -> Address {
 
 impl World {
     async fn new(budget: u128) -> Self {
-        let journal = Arc::new(Journal::in_memory().unwrap());
-        let node = Arc::new(ModelNode::new(Arc::clone(&journal), FEE_CAP));
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
+        let node = Arc::new(ModelNode::new(Arc::clone(&store), FEE_CAP));
         node.state().mine(0);
         let (_, events) = mpsc::unbounded_channel();
         let mut world = Self {
             node,
-            journal,
+            store,
             clock: Arc::default(),
             sender: None,
             events,
@@ -130,16 +130,15 @@ impl World {
         world
     }
 
-    /// Whatever was in memory is gone; the journal is all there is.
+    /// Whatever was in memory is gone; the store is all there is.
     async fn restart(&mut self) {
-        let key = PrivateKeySigner::from_bytes(&B256::repeat_byte(7)).unwrap();
         let (events_in, events) = mpsc::unbounded_channel();
         self.events = events;
         self.in_flight.clear();
         let mut sender = Sender::new(Parts {
             node: Arc::clone(&self.node),
-            journal: Arc::clone(&self.journal),
-            wallet: Wallet::new(key, 31_337, FORWARDER),
+            store: Arc::clone(&self.store),
+            wallet: Wallet::new(KEY.clone(), 31_337, FORWARDER),
             contracts: Contracts { forwarder: FORWARDER, registry: Address::ZERO },
             spending: Spending { max_fee: FEE_CAP, daily_wei: self.budget },
             clock: self.clock.clone(),
@@ -147,12 +146,12 @@ impl World {
             events: events_in,
         });
         for slot in sender.recover().await.unwrap() {
-            if let Some(order) = slot.order {
-                self.in_flight.insert(order.id, order.signer);
+            if let Some(relay) = slot.relay {
+                self.in_flight.insert(relay.id, relay.signer);
             }
         }
         self.sender = Some(sender);
-        for relay in self.journal.unsent(self.clock.now()).unwrap() {
+        for relay in self.store.unsent(self.clock.now()).unwrap() {
             self.pipeline(relay).await;
         }
         self.take_events().await;
@@ -177,7 +176,7 @@ impl World {
         let calldata = executeCall { req: request, signature: Bytes::new() }.abi_encode();
         let relay =
             NewRelay { id, signer: from, forward_nonce: nonce, deadline: 0, calldata: calldata.into() };
-        match self.journal.accept(&relay, self.clock.now()).unwrap() {
+        match self.store.accept(&relay, self.clock.now()).unwrap() {
             Accepted::Finished(_) => return,
             Accepted::Pending => {}
         }
@@ -198,26 +197,27 @@ impl World {
             Some(fees) => {
                 let wei = fees.worst_case(gas_limit);
                 let next = self.node.forwarder_nonce(relay.signer).await.unwrap();
-                if !self.journal.reserve(relay.id, wei, 0, self.budget, now).unwrap() {
+                if !self.store.reserve(relay.id, wei, 0, self.budget, now).unwrap() {
                     Failure::budget_exhausted(1)
                 } else if next != relay.forward_nonce {
                     Failure::nonce_mismatch()
                 } else {
-                    let order = Order {
+                    let terms = RelayTerms {
                         id: relay.id,
                         signer: relay.signer,
                         forward_nonce: relay.forward_nonce,
                         deadline: 0,
                         l1_fee_wei: 0,
                     };
-                    let job = Job { order, calldata: relay.calldata, gas_limit, fees, head: market.head };
+                    let job =
+                        Job { relay: terms, calldata: relay.calldata, gas_limit, fees, head: market.head };
                     self.sender.as_mut().unwrap().submit(vec![job]).await;
                     return;
                 }
             }
         };
         let outcome = Outcome::Dropped { failure };
-        self.journal.finish_unsent(relay.id, &outcome, now).unwrap();
+        self.store.finish_unsent(relay.id, &outcome, now).unwrap();
         self.finished(relay.id, outcome);
     }
 
@@ -230,12 +230,12 @@ impl World {
         while let Ok(event) = self.events.try_recv() {
             match event {
                 Event::Finished(id, outcome) => self.finished(id, outcome),
-                Event::Reopened(order) => {
-                    self.outcomes.remove(&order.id);
-                    self.in_flight.insert(order.id, order.signer);
+                Event::Reopened(relay) => {
+                    self.outcomes.remove(&relay.id);
+                    self.in_flight.insert(relay.id, relay.signer);
                 }
                 Event::Requeue(id) => {
-                    let relay = self.journal.accepted(id).unwrap().unwrap();
+                    let relay = self.store.accepted(id).unwrap().unwrap();
                     self.pipeline(relay).await;
                 }
             }
@@ -282,8 +282,8 @@ impl World {
         let state = self.node.state();
         prop_assert!(!self.sender.as_ref().unwrap().has_pending(), "something is stuck");
         prop_assert!(self.in_flight.is_empty(), "a client waits for ever");
-        prop_assert!(self.journal.open_slots().unwrap().is_empty());
-        let next = self.journal.next_nonce().unwrap().unwrap_or_default();
+        prop_assert!(self.store.open_nonces(KEY.address()).unwrap().is_empty());
+        let next = self.store.next_nonce(KEY.address()).unwrap().unwrap_or_default();
         // A foreign transaction may have used a nonce of ours and been undone: that hole is filled when the next
         // relay needs it.
         prop_assert!(next <= state.mined() || state.reorganised, "a nonce was given away and never used");
@@ -294,7 +294,7 @@ impl World {
             if !state.reorganised {
                 prop_assert!(carried <= 1, "paid for twice");
             }
-            let record = self.journal.relay(*id).unwrap().unwrap();
+            let record = self.store.relay(*id).unwrap().unwrap();
             let outcome = record.outcome.expect("a relay has no end");
             if let Some(told) = self.outcomes.get(id) {
                 prop_assert_eq!(told, &outcome, "the client was told something else");
@@ -309,7 +309,7 @@ impl World {
             }
         }
 
-        let budget = self.journal.budget(self.budget, self.clock.now()).unwrap();
+        let budget = self.store.budget(self.budget, self.clock.now()).unwrap();
         prop_assert_eq!(budget.reserved_wei, 0, "a reservation was forgotten");
         if state.reorganised {
             // What was charged for an undone block stays charged: never less than was really paid.
@@ -367,7 +367,7 @@ fn at_a_budget_that_allows_no_replacement_the_same_bytes_wait_for_the_market() {
         }
         assert_eq!(world.node.state().base_fee(), 40 * GWEI);
         let id = *world.requests.keys().next().unwrap();
-        assert_eq!(world.journal.relay(id).unwrap().unwrap().hashes.len(), 1);
+        assert_eq!(world.store.relay(id).unwrap().unwrap().hashes.len(), 1);
         world.settle_down().await;
         world.check().unwrap();
     });

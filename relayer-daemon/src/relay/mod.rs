@@ -25,16 +25,17 @@ use crate::{
     budget::Budget,
     chain::{Chain, Node, RpcError, Simulation},
     clock::SharedClock,
-    code::Code,
+    error_code::ErrorCode,
     faults,
     fees::Fees,
     gas,
-    journal::{Accepted, Journal, NewRelay},
     limits::Limits,
     metrics::Metrics,
     outcome::{Failure, Outcome},
-    sender::{Event, Job, Spending, judge::inner_reason, sign::Wallet, slot::Order},
+    sender::{Event, Job, Spending, judge::inner_reason, sign::Wallet},
     stop::{Stop, stopped},
+    store::{Accepted, NewRelay, Store, StoreError},
+    transaction::RelayTerms,
 };
 
 /// The relayer's account must hold this much, wei (service.md section 8: 0.001 ETH).
@@ -47,8 +48,8 @@ const CONCURRENT_CHECKS: usize = 32;
 pub struct Relayer {
     /// The chain.
     pub chain: Arc<Chain>,
-    /// The journal.
-    pub journal: Arc<Journal>,
+    /// The store.
+    pub store: Arc<dyn Store>,
     /// The forwarder's EIP-712 domain.
     pub domain: Eip712Domain,
     /// What may be forwarded.
@@ -128,7 +129,7 @@ impl Relayer {
     }
 
     async fn admit(self: &Arc<Self>, id: B256, signed: SignedRequest) -> Result<(), Failure> {
-        let known = self.journal.run(move |journal| journal.relay(id)).await.map_err(journal_failed)?;
+        let known = self.store.run(move |store| store.relay(id)).await.map_err(store_failed)?;
         if known.and_then(|record| record.outcome).is_some_and(|outcome| !outcome.is_repeatable()) {
             return Err(Failure::replay());
         }
@@ -148,7 +149,7 @@ impl Relayer {
             calldata: executeCall { req: request, signature }.abi_encode().into(),
         };
         let written = relay.clone();
-        match self.journal.run(move |journal| journal.accept(&written, now)).await.map_err(journal_failed)? {
+        match self.store.run(move |store| store.accept(&written, now)).await.map_err(store_failed)? {
             Accepted::Finished(_) => return Err(Failure::replay()),
             Accepted::Pending => {}
         }
@@ -181,7 +182,7 @@ impl Relayer {
         }
         let outcome = Outcome::Dropped { failure };
         let (written, now) = (outcome.clone(), self.clock.now());
-        if let Err(error) = self.journal.run(move |journal| journal.finish_unsent(id, &written, now)).await {
+        if let Err(error) = self.store.run(move |store| store.finish_unsent(id, &written, now)).await {
             tracing::error!(%error, relay = %id, "dropped relay not journalled");
         }
         self.finished(id, outcome);
@@ -200,7 +201,7 @@ impl Relayer {
             self.rules.check_terms(&execute.req, self.clock.now())?;
             let Offer { fees, l1_fee, head } = self.afford(relay, gas_limit).await?;
             if self.chain.verify(&execute).await? {
-                let order = Order {
+                let terms = RelayTerms {
                     id: relay.id,
                     signer: relay.signer,
                     forward_nonce: relay.forward_nonce,
@@ -209,7 +210,7 @@ impl Relayer {
                 };
                 self.simulate(&relay.calldata, gas_limit).await?;
                 faults::point("after_simulate");
-                return Ok(Job { order, calldata: relay.calldata.clone(), gas_limit, fees, head });
+                return Ok(Job { relay: terms, calldata: relay.calldata.clone(), gas_limit, fees, head });
             }
             drop(permit);
             // Not its turn? The reservation waits for nobody.
@@ -234,11 +235,11 @@ impl Relayer {
 
         let wei = fees.worst_case(gas_limit).saturating_add(l1_fee);
         let (id, limit, now) = (relay.id, self.spending.daily_wei, self.clock.now());
-        let reserve = move |journal: &Journal| {
-            let reserved = journal.reserve(id, wei, l1_fee, limit, now)?;
-            Ok((reserved, journal.budget(limit, now)?))
+        let reserve = move |store: &dyn Store| {
+            let reserved = store.reserve(id, wei, l1_fee, limit, now)?;
+            Ok((reserved, store.budget(limit, now)?))
         };
-        let (reserved, budget) = self.journal.run(reserve).await.map_err(journal_failed)?;
+        let (reserved, budget) = self.store.run(reserve).await.map_err(store_failed)?;
         if !reserved {
             return Err(Failure::budget_exhausted(wait_for_budget(&budget, now)));
         }
@@ -277,17 +278,17 @@ impl Relayer {
 
     async fn release(&self, id: B256) -> Result<(), Failure> {
         let now = self.clock.now();
-        self.journal.run(move |journal| journal.release(id, now)).await.map_err(journal_failed)
+        self.store.run(move |store| store.release(id, now)).await.map_err(store_failed)
     }
 
     /// Something the sender had to say.
     pub async fn on_event(self: &Arc<Self>, event: Event) {
         match event {
             Event::Finished(id, outcome) => self.finished(id, outcome),
-            Event::Reopened(order) => {
-                let _ = self.inflight.start(order.id, order.signer, order.forward_nonce);
+            Event::Reopened(relay) => {
+                let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
             }
-            Event::Requeue(id) => match self.journal.run(move |journal| journal.accepted(id)).await {
+            Event::Requeue(id) => match self.store.run(move |store| store.accepted(id)).await {
                 Ok(Some(relay)) => self.resume(relay),
                 Ok(None) => tracing::error!(relay = %id, "requeued relay is not in the journal"),
                 Err(error) => tracing::error!(%error, relay = %id, "requeued relay waits for a restart"),
@@ -306,10 +307,10 @@ impl Relayer {
                 tracing::info!(relay = %id, tx = %mined.tx_hash, block = mined.block_number, "executed");
             }
             Outcome::Reverted { failure, mined } => {
-                tracing::warn!(relay = %id, tx = %mined.tx_hash, reason = %failure.message, "reverted");
+                tracing::warn!(relay = %id, tx = %mined.tx_hash, reason = %failure.message(), "reverted");
             }
             Outcome::Dropped { failure } => {
-                tracing::info!(relay = %id, code = failure.code.name(), reason = %failure.message, "dropped");
+                tracing::info!(relay = %id, code = failure.code.name(), reason = %failure.message(), "dropped");
             }
         }
         self.inflight.finish(id, outcome);
@@ -351,7 +352,7 @@ fn wait_for_budget(budget: &Budget, now: u64) -> u64 {
     budget.resets_at().map_or(crate::budget::WINDOW_SECONDS, |reset| reset.saturating_sub(now)).max(1)
 }
 
-fn journal_failed(error: crate::journal::JournalError) -> Failure {
+fn store_failed(error: StoreError) -> Failure {
     tracing::error!(%error, "journal failed");
     Failure::journal()
 }
@@ -359,7 +360,7 @@ fn journal_failed(error: crate::journal::JournalError) -> Failure {
 impl From<RpcError> for Failure {
     fn from(error: RpcError) -> Self {
         match error {
-            RpcError::Timeout => Self::new(Code::RpcTimeout, error.to_string()),
+            RpcError::Timeout => Self::new(ErrorCode::RpcTimeout, error.to_string()),
             other => Self::rpc(other.to_string()),
         }
     }

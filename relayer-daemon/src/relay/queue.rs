@@ -9,7 +9,7 @@ use alloy::primitives::U256;
 use tokio::time::{Instant, timeout_at};
 
 use super::inflight::Inflight;
-use crate::{journal::NewRelay, outcome::Outcome};
+use crate::{outcome::Outcome, store::NewRelay};
 
 /// How long a request waits for one before it that has not arrived.
 const ARRIVAL: Duration = Duration::from_secs(3);

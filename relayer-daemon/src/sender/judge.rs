@@ -12,11 +12,11 @@ use registry_core::{
     rpc::revert::Revert,
 };
 
-use super::slot::{Order, Purpose};
 use crate::{
     chain::Receipt,
-    code::Code,
+    error_code::ErrorCode,
     outcome::{Failure, Mined, Outcome},
+    transaction::{Purpose, RelayTerms},
 };
 
 /// Where to look.
@@ -29,21 +29,23 @@ pub struct Contracts {
 }
 
 impl Contracts {
-    /// How the relay `order` ended, now that `receipt`, of a transaction with this purpose, is there.
+    /// How the relay `relay` ended, now that `receipt`, of a transaction with this purpose, is there.
     #[must_use]
-    pub fn outcome(&self, order: &Order, purpose: Purpose, receipt: &Receipt) -> Outcome {
+    pub fn outcome(&self, relay: &RelayTerms, purpose: Purpose, receipt: &Receipt) -> Outcome {
         let failure = match purpose {
-            Purpose::Relay => return self.executed(order, receipt),
+            Purpose::Relay => return self.executed(relay, receipt),
             Purpose::Superseded | Purpose::Gap => Failure::nonce_mismatch(),
-            Purpose::Expired => Failure::new(Code::DeadlinePassed, "Invalid signature or nonce mismatch"),
+            Purpose::Expired => {
+                Failure::new(ErrorCode::DeadlinePassed, "Invalid signature or nonce mismatch")
+            }
             Purpose::Rejected => {
-                Failure::new(Code::TransactionRejected, "Every RPC endpoint refused the transaction")
+                Failure::new(ErrorCode::TransactionRejected, "Every RPC endpoint refused the transaction")
             }
         };
         Outcome::Dropped { failure }
     }
 
-    fn executed(&self, order: &Order, receipt: &Receipt) -> Outcome {
+    fn executed(&self, relay: &RelayTerms, receipt: &Receipt) -> Outcome {
         let mined =
             Mined { tx_hash: receipt.hash, block_number: receipt.block_number, gas_used: receipt.gas_used };
         let reverted = |reason: String| Outcome::Reverted { mined, failure: Failure::reverted(reason) };
@@ -51,7 +53,7 @@ impl Contracts {
             return reverted("Forwarder refused the request when it was mined".to_owned());
         }
         let event = events::<RequestExecuted>(self.forwarder, &receipt.logs)
-            .find(|event| event.from == order.signer && event.nonce == order.forward_nonce);
+            .find(|event| event.from == relay.signer && event.nonce == relay.forward_nonce);
         match event {
             Some(event) if event.success => Outcome::Executed { mined, agent_id: self.registered(receipt) },
             Some(event) => reverted(inner_reason(&event.returnData)),
@@ -89,8 +91,8 @@ mod tests {
     const CONTRACTS: Contracts =
         Contracts { forwarder: Address::repeat_byte(0xf0), registry: Address::repeat_byte(0xe0) };
 
-    fn order() -> Order {
-        Order {
+    fn relay() -> RelayTerms {
+        RelayTerms {
             id: B256::repeat_byte(1),
             signer: Address::repeat_byte(5),
             forward_nonce: U256::from(3),
@@ -105,8 +107,8 @@ mod tests {
 
     fn executed(success: bool, return_data: impl Into<Bytes>) -> RequestExecuted {
         RequestExecuted {
-            from: order().signer,
-            nonce: order().forward_nonce,
+            from: relay().signer,
+            nonce: relay().forward_nonce,
             success,
             returnData: return_data.into(),
         }
@@ -115,9 +117,9 @@ mod tests {
     fn registered() -> AgentRegistered {
         AgentRegistered {
             agentId: U256::from(42),
-            agentWallet: order().signer,
-            creator: order().signer,
-            haftungsperson: order().signer,
+            agentWallet: relay().signer,
+            creator: relay().signer,
+            haftungsperson: relay().signer,
             parentAgentId: U256::ZERO,
             generation: U256::ZERO,
         }
@@ -125,7 +127,7 @@ mod tests {
 
     fn judge(status: bool, logs: Vec<Log>) -> Outcome {
         let receipt = Receipt { hash: B256::ZERO, block_number: 1, status, gas_used: 1, paid_wei: 1, logs };
-        CONTRACTS.outcome(&order(), Purpose::Relay, &receipt)
+        CONTRACTS.outcome(&relay(), Purpose::Relay, &receipt)
     }
 
     #[test]
@@ -146,7 +148,7 @@ mod tests {
         let reason = ErrorString { reason: "Agent not active".to_owned() }.abi_encode();
         let logs = vec![log(CONTRACTS.forwarder, &executed(false, reason))];
         let Outcome::Reverted { failure, .. } = judge(true, logs) else { panic!("not reverted") };
-        assert_eq!((failure.code.status(), failure.message.as_str()), (500, "Agent not active"));
+        assert_eq!((failure.code.status(), failure.message()), (500, "Agent not active"));
     }
 
     #[test]
@@ -185,7 +187,7 @@ mod tests {
         for (purpose, status) in
             [(Purpose::Superseded, 401), (Purpose::Expired, 401), (Purpose::Rejected, 500)]
         {
-            let Outcome::Dropped { failure } = CONTRACTS.outcome(&order(), purpose, &receipt) else {
+            let Outcome::Dropped { failure } = CONTRACTS.outcome(&relay(), purpose, &receipt) else {
                 panic!("not dropped");
             };
             assert_eq!(failure.code.status(), status);

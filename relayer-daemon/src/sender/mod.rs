@@ -1,6 +1,6 @@
 //! The sender: the one task that owns the account's nonce sequence.
 //!
-//! The nonce is never counted in memory: the next one is what chain and journal say, whichever is higher. It
+//! The nonce is never counted in memory: the next one is what chain and store say, whichever is higher. It
 //! is signed for, journalled, sent, in this order, and then looked after until it is mined. What to do next
 //! is decided in [`plan`], what a receipt means in [`judge`]; the steps are in `submit`, `round`, `reorg` and
 //! `recover`, the task around all this in [`task`]. The sender is driven step by step and holds no timer, so that a test can drive it
@@ -12,7 +12,6 @@ mod recover;
 mod reorg;
 mod round;
 pub mod sign;
-pub mod slot;
 mod submit;
 pub mod task;
 
@@ -27,19 +26,16 @@ use futures_util::future::join_all;
 use thiserror::Error;
 use tokio::{sync::mpsc, time::Instant};
 
-use self::{
-    judge::Contracts,
-    sign::Wallet,
-    slot::{Attempt, Order, Slot},
-};
+use self::{judge::Contracts, sign::Wallet};
 use crate::{
     chain::{Node, RpcError},
     classify::Verdict,
     clock::SharedClock,
     fees::Fees,
-    journal::{Journal, JournalError, Signed},
     metrics::Metrics,
     outcome::Outcome,
+    store::{NewTransaction, Store, StoreError},
+    transaction::{NonceAssignment, RelayTerms},
 };
 
 /// How many of the lowest nonces are looked after in one round: the others wait for them anyway.
@@ -54,7 +50,7 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     /// The relay.
-    pub order: Order,
+    pub relay: RelayTerms,
     /// The call of `execute`.
     pub calldata: Bytes,
     /// The outer gas limit.
@@ -73,7 +69,7 @@ pub enum Event {
     /// A relay's nonce went to somebody else's transaction: it must run through the pipeline again.
     Requeue(B256),
     /// A reorganisation took a finished relay's transaction back: it is in flight again.
-    Reopened(Order),
+    Reopened(RelayTerms),
 }
 
 /// Why a round could not be finished. The next one tries again.
@@ -82,9 +78,9 @@ pub enum Trouble {
     /// No endpoint answered.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// The journal failed.
+    /// The store failed.
     #[error(transparent)]
-    Journal(#[from] JournalError),
+    Store(#[from] StoreError),
     /// The key failed.
     #[error("signing: {0}")]
     Signing(#[from] alloy::signers::Error),
@@ -102,7 +98,7 @@ pub struct Spending {
 /// A nonce in flight and how it is going.
 #[derive(Debug)]
 struct Tracked {
-    slot: Slot,
+    slot: NonceAssignment,
     verdict: Verdict,
     sent_head: u64,
     signed_head: u64,
@@ -116,7 +112,7 @@ struct Tracked {
 #[derive(Debug)]
 pub struct Sender<N> {
     node: Arc<N>,
-    journal: Arc<Journal>,
+    store: Arc<dyn Store>,
     wallet: Wallet,
     contracts: Contracts,
     spending: Spending,
@@ -135,8 +131,8 @@ pub struct Sender<N> {
 pub struct Parts<N> {
     /// The node.
     pub node: Arc<N>,
-    /// The journal.
-    pub journal: Arc<Journal>,
+    /// The store.
+    pub store: Arc<dyn Store>,
     /// The key.
     pub wallet: Wallet,
     /// Whose logs count.
@@ -155,10 +151,10 @@ impl<N: Node> Sender<N> {
     /// A sender that knows nothing yet: [`Sender::recover`] comes first.
     #[must_use]
     pub fn new(parts: Parts<N>) -> Self {
-        let Parts { node, journal, wallet, contracts, spending, clock, metrics, events } = parts;
+        let Parts { node, store, wallet, contracts, spending, clock, metrics, events } = parts;
         Self {
             node,
-            journal,
+            store,
             wallet,
             contracts,
             spending,
@@ -179,29 +175,30 @@ impl<N: Node> Sender<N> {
     }
 
     /// Journals the latest transaction of each slot.
-    async fn write(&self, slots: &[Slot]) -> Result<(), JournalError> {
+    async fn write(&self, slots: &[NonceAssignment]) -> Result<(), StoreError> {
         let mut signed = Vec::with_capacity(slots.len());
         for slot in slots {
-            let (relay, Some(attempt)) = (slot.order.map(|order| order.id), slot.latest().cloned()) else {
+            let (relay, Some(transaction)) = (slot.relay.map(|relay| relay.id), slot.latest().cloned())
+            else {
                 continue;
             };
             tracing::info!(
                 nonce = slot.nonce,
-                tx = %attempt.hash,
+                tx = %transaction.hash,
                 relay = ?relay,
-                purpose = attempt.purpose.name(),
-                max_fee = attempt.fees.max_fee,
-                tip = attempt.fees.tip,
+                purpose = transaction.purpose.name(),
+                max_fee = transaction.fees.max_fee,
+                tip = transaction.fees.tip,
                 "signed"
             );
-            self.metrics.transactions.with_label_values(&[attempt.purpose.name()]).inc();
-            signed.push(Signed { nonce: slot.nonce, relay, attempt });
+            self.metrics.transactions.with_label_values(&[transaction.purpose.name()]).inc();
+            signed.push(NewTransaction { nonce: slot.nonce, relay, transaction });
         }
-        let now = self.clock.now();
-        self.journal.run(move |journal| journal.record(&signed, now)).await
+        let (account, now) = (self.wallet.address(), self.clock.now());
+        self.store.run(move |store| store.record(account, &signed, now)).await
     }
 
-    fn track(&mut self, slot: Slot) {
+    fn track(&mut self, slot: NonceAssignment) {
         let tracked = Tracked {
             slot,
             verdict: Verdict::Unknown,
@@ -246,9 +243,4 @@ impl<N: Node> Sender<N> {
         // Nobody listens any more only while the daemon stops; the journal knows all the same.
         let _ = self.events.send(event);
     }
-}
-
-/// The most that a transaction can cost on the chain itself, wei.
-fn worst_case(attempt: &Attempt) -> u128 {
-    attempt.fees.worst_case(attempt.gas_limit)
 }

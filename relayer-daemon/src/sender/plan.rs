@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use registry_core::forward::is_expired;
 
-use super::slot::{Order, Purpose, Slot};
 use crate::{
     classify::Verdict,
     fees::{Fees, Market},
+    transaction::{NonceAssignment, Purpose, RelayTerms},
 };
 
 /// After how many blocks a transaction that the market should have taken is replaced all the same,
@@ -25,7 +25,7 @@ const DEADLINE_GRACE_SECONDS: u64 = 30;
 #[derive(Debug, Clone, Copy)]
 pub struct Situation<'a> {
     /// The nonce.
-    pub slot: &'a Slot,
+    pub slot: &'a NonceAssignment,
     /// The last verdict on its latest transaction.
     pub verdict: Verdict,
     /// Blocks since its latest transaction was last sent.
@@ -72,10 +72,10 @@ pub fn next_step(situation: &Situation<'_>) -> Step {
         return Step::Wait;
     }
     let bumped = latest.fees.bumped(market, situation.cap);
-    let relay = slot.order.filter(|_| latest.purpose == Purpose::Relay);
+    let relay = slot.relay.filter(|_| latest.purpose == Purpose::Relay);
 
-    if let (Some(order), Some(fees)) = (relay, bumped)
-        && let Some(reason) = hopeless(situation, &order)
+    if let (Some(relay), Some(fees)) = (relay, bumped)
+        && let Some(reason) = hopeless(situation, &relay)
     {
         return Step::Cancel(reason, fees);
     }
@@ -91,11 +91,11 @@ pub fn next_step(situation: &Situation<'_>) -> Step {
 }
 
 /// Why a relay's transaction can no longer do any good, if so.
-fn hopeless(situation: &Situation<'_>, order: &Order) -> Option<Purpose> {
+fn hopeless(situation: &Situation<'_>, relay: &RelayTerms) -> Option<Purpose> {
     if situation.superseded == Some(true) {
         return Some(Purpose::Superseded);
     }
-    if is_expired(order.deadline, situation.now.saturating_sub(DEADLINE_GRACE_SECONDS)) {
+    if is_expired(relay.deadline, situation.now.saturating_sub(DEADLINE_GRACE_SECONDS)) {
         return Some(Purpose::Expired);
     }
     (situation.verdict == Verdict::Rejected).then_some(Purpose::Rejected)
@@ -104,30 +104,30 @@ fn hopeless(situation: &Situation<'_>, order: &Order) -> Option<Purpose> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sender::slot::Attempt;
+    use crate::transaction::SignedTransaction;
     use alloy::primitives::{Address, B256, U256};
 
     const GWEI: u128 = 1_000_000_000;
 
-    fn slot(purpose: Purpose, max_fee: u128, deadline: u64) -> Slot {
-        let order = Order {
+    fn slot(purpose: Purpose, max_fee: u128, deadline: u64) -> NonceAssignment {
+        let relay = RelayTerms {
             id: B256::ZERO,
             signer: Address::ZERO,
             forward_nonce: U256::ZERO,
             deadline,
             l1_fee_wei: 0,
         };
-        let attempt = Attempt {
+        let transaction = SignedTransaction {
             hash: B256::ZERO,
             raw: [].into(),
             fees: Fees { max_fee, tip: GWEI },
             gas_limit: 100_000,
             purpose,
         };
-        Slot { nonce: 7, order: Some(order), attempts: vec![attempt] }
+        NonceAssignment { nonce: 7, relay: Some(relay), transactions: vec![transaction] }
     }
 
-    fn situation(slot: &Slot) -> Situation<'_> {
+    fn situation(slot: &NonceAssignment) -> Situation<'_> {
         Situation {
             slot,
             verdict: Verdict::Accepted,

@@ -2,8 +2,8 @@
 
 use tokio::time::Instant;
 
-use super::{Sender, Trouble, reorg::CONFIRM_BACKLOG, slot::Slot};
-use crate::{chain::Node, journal::Journal};
+use super::{Sender, Trouble, reorg::CONFIRM_BACKLOG};
+use crate::{chain::Node, transaction::NonceAssignment};
 
 impl<N: Node> Sender<N> {
     /// Takes over the journal's open nonces: takes in what was mined meanwhile, sends the rest again (a node
@@ -12,14 +12,15 @@ impl<N: Node> Sender<N> {
     ///
     /// # Errors
     /// [`Trouble`]: then the daemon must not accept requests.
-    pub async fn recover(&mut self) -> Result<Vec<Slot>, Trouble> {
-        self.highest_mined = self.journal.run(Journal::highest_mined).await?;
+    pub async fn recover(&mut self) -> Result<Vec<NonceAssignment>, Trouble> {
+        let account = self.wallet.address();
+        self.highest_mined = self.store.run(move |store| store.highest_mined(account)).await?;
         let since = self.clock.now().saturating_sub(CONFIRM_BACKLOG);
-        let recent = self.journal.run(move |journal| journal.mined_since(since)).await?;
+        let recent = self.store.run(move |store| store.mined_since(account, since)).await?;
         self.unconfirmed = recent.into_iter().map(|nonce| (nonce, Instant::now())).collect();
         let market = self.node.market().await?;
         self.head = market.head;
-        for slot in self.journal.run(Journal::open_slots).await? {
+        for slot in self.store.run(move |store| store.open_nonces(account)).await? {
             self.track(slot);
         }
         let open = self.slots.len();

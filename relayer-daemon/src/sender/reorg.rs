@@ -7,11 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Event, Sender, Trouble, worst_case};
-use crate::{
-    chain::Node,
-    journal::{Journal, MinedSlot},
-};
+use super::{Event, Sender, Trouble};
+use crate::{chain::Node, store::MinedNonce, transaction::SignedTransaction};
 
 /// After how long a receipt is looked up once more: what is undone is undone within seconds.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_secs(60);
@@ -29,7 +26,8 @@ impl<N: Node> Sender<N> {
         if self.highest_mined.is_some_and(|highest| mined <= highest) {
             self.head = self.node.market().await?.head;
             let head = self.head;
-            let undone = self.journal.run(move |journal| journal.mined_from(mined, head)).await?;
+            let account = self.wallet.address();
+            let undone = self.store.run(move |store| store.mined_from(account, mined, head)).await?;
             self.take_back(undone).await?;
         }
         self.confirm().await?;
@@ -42,12 +40,15 @@ impl<N: Node> Sender<N> {
             if since.elapsed() < CONFIRM_AFTER {
                 return Ok(());
             }
-            let before = self.journal.run(move |journal| journal.mined_slot(nonce)).await?;
+            let account = self.wallet.address();
+            let before = self.store.run(move |store| store.mined(account, nonce)).await?;
             if let Some(before) = before {
-                match self.find_receipt(&before.slot).await? {
-                    Some((_, _, receipt)) if (receipt.hash, receipt.block_number) == before.mined => {}
+                match self.find_receipt(&before.assignment).await? {
+                    Some((_, _, receipt))
+                        if (receipt.hash, receipt.block_number)
+                            == (before.inclusion.tx_hash, before.inclusion.block_number) => {}
                     Some((_, purpose, receipt)) => {
-                        let (_, event) = self.settle(&before.slot, purpose, &receipt).await?;
+                        let (_, event) = self.settle(&before.assignment, purpose, &receipt).await?;
                         tracing::warn!(nonce, block = receipt.block_number, "mined anew by another block");
                         event.into_iter().for_each(|event| self.tell(event));
                     }
@@ -60,32 +61,34 @@ impl<N: Node> Sender<N> {
     }
 
     /// A receipt is gone. A node that is behind does not know it yet; one that is not has lost it.
-    async fn doubt(&mut self, before: MinedSlot) -> Result<(), Trouble> {
+    async fn doubt(&mut self, before: MinedNonce) -> Result<(), Trouble> {
         self.head = self.node.market().await?.head;
-        if self.head < before.mined.1 {
-            self.unconfirmed.push_back((before.slot.nonce, Instant::now()));
+        if self.head < before.inclusion.block_number {
+            self.unconfirmed.push_back((before.assignment.nonce, Instant::now()));
             return Ok(());
         }
         self.take_back(vec![before]).await
     }
 
     /// Nonces seen mined are not mined any more, or not by us: their bytes are sent again.
-    async fn take_back(&mut self, undone: Vec<MinedSlot>) -> Result<(), Trouble> {
+    async fn take_back(&mut self, undone: Vec<MinedNonce>) -> Result<(), Trouble> {
         let mut nonces = Vec::new();
-        for MinedSlot { slot, mined: (tx, block) } in undone {
-            let (nonce, order) = (slot.nonce, slot.order);
-            let worst = slot.attempts.iter().map(worst_case).max().unwrap_or_default();
-            let worst = worst.saturating_add(order.map(|order| order.l1_fee_wei).unwrap_or_default());
-            self.journal.run(move |journal| journal.reopen(nonce, worst)).await?;
+        for MinedNonce { assignment: slot, inclusion } in undone {
+            let (nonce, relay) = (slot.nonce, slot.relay);
+            let worst = slot.transactions.iter().map(SignedTransaction::worst_case).max().unwrap_or_default();
+            let worst = worst.saturating_add(relay.map(|relay| relay.l1_fee_wei).unwrap_or_default());
+            let account = self.wallet.address();
+            self.store.run(move |store| store.reopen(account, nonce, worst)).await?;
             self.metrics.reorganised.inc();
-            tracing::warn!(nonce, %tx, block, head = self.head, "a reorganisation took this nonce back");
+            tracing::warn!(nonce, tx = %inclusion.tx_hash, block = inclusion.block_number, head = self.head, "a reorganisation took this nonce back");
             self.track(slot);
             nonces.push(nonce);
-            if let Some(order) = order {
-                self.tell(Event::Reopened(order));
+            if let Some(relay) = relay {
+                self.tell(Event::Reopened(relay));
             }
         }
-        self.highest_mined = self.journal.run(Journal::highest_mined).await?;
+        let account = self.wallet.address();
+        self.highest_mined = self.store.run(move |store| store.highest_mined(account)).await?;
         self.send(&nonces).await;
         Ok(())
     }

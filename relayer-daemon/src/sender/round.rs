@@ -6,16 +6,15 @@ use tokio::time::Instant;
 use super::{
     Event, LOST_AFTER, LOST_AFTER_BLOCKS, ROUND, Sender, Trouble,
     plan::{Situation, Step, next_step},
-    slot::{Purpose, Slot},
-    worst_case,
 };
 use crate::{
     chain::{Node, Receipt, RpcError},
     classify::Verdict,
     faults,
     fees::{Fees, Market},
-    journal::{Journal, JournalError},
     metrics::gauge_value,
+    store::{Inclusion, Settlement, Store, StoreError},
+    transaction::{NonceAssignment, Purpose, SignedTransaction},
 };
 
 impl<N: Node> Sender<N> {
@@ -59,7 +58,7 @@ impl<N: Node> Sender<N> {
                 faults::point("after_receipt");
                 faults::point("before_settle");
             }
-            // Side by side, so that they share the journal's commits.
+            // Side by side, so that they share the store's commits.
             let writes = found.iter().filter_map(|(nonce, purpose, receipt)| {
                 Some(self.settle(&self.slots.get(nonce)?.slot, *purpose, receipt))
             });
@@ -81,11 +80,11 @@ impl<N: Node> Sender<N> {
     /// Looks all hashes of a nonce up, the latest first: any of them may be the one that was mined.
     pub(super) async fn find_receipt(
         &self,
-        slot: &Slot,
+        slot: &NonceAssignment,
     ) -> Result<Option<(u64, Purpose, Receipt)>, RpcError> {
-        for attempt in slot.attempts.iter().rev() {
-            if let Some(receipt) = self.node.receipt(attempt.hash).await? {
-                return Ok(Some((slot.nonce, attempt.purpose, receipt)));
+        for transaction in slot.transactions.iter().rev() {
+            if let Some(receipt) = self.node.receipt(transaction.hash).await? {
+                return Ok(Some((slot.nonce, transaction.purpose, receipt)));
             }
         }
         Ok(None)
@@ -94,19 +93,20 @@ impl<N: Node> Sender<N> {
     /// Writes down what a mined transaction did and cost.
     pub(super) async fn settle(
         &self,
-        slot: &Slot,
+        slot: &NonceAssignment,
         purpose: Purpose,
         receipt: &Receipt,
-    ) -> Result<(u64, Option<Event>), JournalError> {
+    ) -> Result<(u64, Option<Event>), StoreError> {
         let nonce = slot.nonce;
-        let outcome = slot.order.map(|order| (order.id, self.contracts.outcome(&order, purpose, receipt)));
-        let (mined, paid, now) = ((receipt.hash, receipt.block_number), receipt.paid_wei, self.clock.now());
-        let written = outcome.clone();
-        let settle = move |journal: &Journal| {
-            let outcome = written.as_ref().map(|(id, outcome)| (*id, outcome));
-            journal.settle(nonce, mined, paid, outcome, now)
+        let outcome = slot.relay.map(|relay| (relay.id, self.contracts.outcome(&relay, purpose, receipt)));
+        let (account, paid, now) = (self.wallet.address(), receipt.paid_wei, self.clock.now());
+        let settlement = Settlement {
+            assignment: slot.clone(),
+            inclusion: Inclusion { tx_hash: receipt.hash, block_number: receipt.block_number },
+            paid_wei: paid,
+            outcome: outcome.as_ref().map(|(_, outcome)| outcome.clone()),
         };
-        self.journal.run(settle).await?;
+        self.store.run(move |store| store.settle(account, &settlement, now)).await?;
         self.metrics.paid_wei.inc_by(gauge_value(paid));
         tracing::info!(
             nonce,
@@ -166,10 +166,10 @@ impl<N: Node> Sender<N> {
     /// Whether the request behind a nonce was executed by a transaction that is not ours: then its forwarder
     /// nonce is used up though our nonce is not.
     async fn is_superseded(&self, nonce: u64) -> Result<bool, Trouble> {
-        let Some(order) = self.slots.get(&nonce).and_then(|tracked| tracked.slot.order) else {
+        let Some(relay) = self.slots.get(&nonce).and_then(|tracked| tracked.slot.relay) else {
             return Ok(false);
         };
-        Ok(self.node.forwarder_nonce(order.signer).await? > order.forward_nonce)
+        Ok(self.node.forwarder_nonce(relay.signer).await? > relay.forward_nonce)
     }
 
     /// Signs and sends a replacement: the same call, or a no-op if `cancel` says why. Where the budget does
@@ -177,28 +177,33 @@ impl<N: Node> Sender<N> {
     async fn replace(&mut self, nonce: u64, fees: Fees, cancel: Option<Purpose>) -> Result<(), Trouble> {
         let Some(slot) = self.slots.get(&nonce).map(|tracked| tracked.slot.clone()) else { return Ok(()) };
         let Some(latest) = slot.latest() else { return Ok(()) };
-        let attempt = match cancel.or((latest.purpose != Purpose::Relay).then_some(latest.purpose)) {
+        let transaction = match cancel.or((latest.purpose != Purpose::Relay).then_some(latest.purpose)) {
             Some(purpose) => self.wallet.no_op(nonce, fees, purpose)?,
             None => self.wallet.relay_again(nonce, latest, fees)?,
         };
-        if let Some(order) = slot.order {
-            let worst = slot.attempts.iter().chain([&attempt]).map(worst_case).max().unwrap_or_default();
+        if let Some(relay) = slot.relay {
+            let worst = slot
+                .transactions
+                .iter()
+                .chain([&transaction])
+                .map(SignedTransaction::worst_case)
+                .max()
+                .unwrap_or_default();
             let (limit, now) = (self.spending.daily_wei, self.clock.now());
-            let wei = worst.saturating_add(order.l1_fee_wei);
-            let reserve =
-                move |journal: &Journal| journal.reserve(order.id, wei, order.l1_fee_wei, limit, now);
-            if !self.journal.run(reserve).await? {
+            let wei = worst.saturating_add(relay.l1_fee_wei);
+            let reserve = move |store: &dyn Store| store.reserve(relay.id, wei, relay.l1_fee_wei, limit, now);
+            if !self.store.run(reserve).await? {
                 tracing::warn!(nonce, "the budget does not allow a replacement");
                 self.send(&[nonce]).await;
                 return Ok(());
             }
         }
-        let replaced = Slot { attempts: vec![attempt.clone()], ..slot };
+        let replaced = NonceAssignment { transactions: vec![transaction.clone()], ..slot };
         self.write(&[replaced]).await?;
         faults::point("before_replacement_send");
         self.metrics.replacements.inc();
         if let Some(tracked) = self.slots.get_mut(&nonce) {
-            tracked.slot.attempts.push(attempt);
+            tracked.slot.transactions.push(transaction);
             tracked.signed_head = self.head;
             tracked.signed_at = Instant::now();
         }
@@ -220,11 +225,12 @@ impl<N: Node> Sender<N> {
             }
         }
         for nonce in lost {
-            self.journal.run(move |journal| journal.lose(nonce)).await?;
+            let account = self.wallet.address();
+            self.store.run(move |store| store.lose(account, nonce)).await?;
             self.metrics.foreign_nonces.inc();
             tracing::error!(nonce, "a transaction that is not ours used this nonce: who else has the key?");
-            if let Some(order) = self.slots.remove(&nonce).and_then(|tracked| tracked.slot.order) {
-                self.tell(Event::Requeue(order.id));
+            if let Some(relay) = self.slots.remove(&nonce).and_then(|tracked| tracked.slot.relay) {
+                self.tell(Event::Requeue(relay.id));
             }
         }
         Ok(())
@@ -253,18 +259,19 @@ impl<N: Node> Sender<N> {
 
     /// A no-op for a nonce in nobody's hands. It may have been ours once, lost to somebody else's transaction
     /// that a reorganisation then undid: what was signed for it may still be about, and has to be outbid.
-    async fn filler(&self, nonce: u64, market: &Market) -> Result<Option<Slot>, Trouble> {
+    async fn filler(&self, nonce: u64, market: &Market) -> Result<Option<NonceAssignment>, Trouble> {
         let cap = self.spending.max_fee;
-        let once = self.journal.run(move |journal| journal.slot(nonce)).await?;
+        let account = self.wallet.address();
+        let once = self.store.run(move |store| store.assignment(account, nonce)).await?;
         let fees = match once.latest() {
             Some(latest) => latest.fees.bumped(market, cap),
             None => Fees::initial(market, cap),
         };
-        let mut attempts = once.attempts;
+        let mut transactions = once.transactions;
         if let Some(fees) = fees {
-            attempts.push(self.wallet.no_op(nonce, fees, Purpose::Gap)?);
+            transactions.push(self.wallet.no_op(nonce, fees, Purpose::Gap)?);
         }
         // At the cap what was signed once goes out again; where nothing was, the next round tries anew.
-        Ok((!attempts.is_empty()).then_some(Slot { nonce, order: None, attempts }))
+        Ok((!transactions.is_empty()).then_some(NonceAssignment { nonce, relay: None, transactions }))
     }
 }

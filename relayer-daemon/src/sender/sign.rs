@@ -8,8 +8,11 @@ use alloy::{
     signers::local::PrivateKeySigner,
 };
 
-use super::slot::{Attempt, Purpose};
-use crate::{fees::Fees, gas};
+use crate::{
+    fees::Fees,
+    gas,
+    transaction::{Purpose, SignedTransaction},
+};
 
 /// The account that pays, on one chain, for calls of one forwarder.
 #[derive(Debug, Clone)]
@@ -42,7 +45,7 @@ impl Wallet {
         calldata: Bytes,
         gas_limit: u64,
         fees: Fees,
-    ) -> Result<Attempt, alloy::signers::Error> {
+    ) -> Result<SignedTransaction, alloy::signers::Error> {
         self.sign(self.transaction(nonce, self.forwarder, calldata, gas_limit, fees), Purpose::Relay)
     }
 
@@ -53,9 +56,9 @@ impl Wallet {
     pub fn relay_again(
         &self,
         nonce: u64,
-        earlier: &Attempt,
+        earlier: &SignedTransaction,
         fees: Fees,
-    ) -> Result<Attempt, alloy::signers::Error> {
+    ) -> Result<SignedTransaction, alloy::signers::Error> {
         let envelope = TxEnvelope::decode_2718_exact(&earlier.raw).map_err(alloy::signers::Error::other)?;
         self.relay(nonce, envelope.input().clone(), earlier.gas_limit, fees)
     }
@@ -64,7 +67,12 @@ impl Wallet {
     ///
     /// # Errors
     /// If the key cannot sign.
-    pub fn no_op(&self, nonce: u64, fees: Fees, purpose: Purpose) -> Result<Attempt, alloy::signers::Error> {
+    pub fn no_op(
+        &self,
+        nonce: u64,
+        fees: Fees,
+        purpose: Purpose,
+    ) -> Result<SignedTransaction, alloy::signers::Error> {
         let to = self.address();
         self.sign(self.transaction(nonce, to, Bytes::new(), gas::NO_OP, fees), purpose)
     }
@@ -98,12 +106,16 @@ impl Wallet {
         }
     }
 
-    fn sign(&self, mut transaction: TxEip1559, purpose: Purpose) -> Result<Attempt, alloy::signers::Error> {
+    fn sign(
+        &self,
+        mut transaction: TxEip1559,
+        purpose: Purpose,
+    ) -> Result<SignedTransaction, alloy::signers::Error> {
         let signature = self.signer.sign_transaction_sync(&mut transaction)?;
         let fees = Fees { max_fee: transaction.max_fee_per_gas, tip: transaction.max_priority_fee_per_gas };
         let gas_limit = transaction.gas_limit;
         let envelope = TxEnvelope::from(transaction.into_signed(signature));
-        Ok(Attempt {
+        Ok(SignedTransaction {
             hash: *envelope.tx_hash(),
             raw: envelope.encoded_2718().into(),
             fees,

@@ -1,16 +1,13 @@
-//! A batch of relays on its way out: nonces, signatures, journal, network, in this order.
+//! A batch of relays on its way out: nonces, signatures, store, network, in this order.
 
 use alloy::primitives::B256;
 
-use super::{
-    Event, Job, Sender, Trouble,
-    slot::{Order, Slot},
-};
+use super::{Event, Job, Sender, Trouble};
 use crate::{
     chain::Node,
     faults,
-    journal::Journal,
     outcome::{Failure, Outcome},
+    transaction::{NonceAssignment, RelayTerms},
 };
 
 impl<N: Node> Sender<N> {
@@ -18,49 +15,50 @@ impl<N: Node> Sender<N> {
     /// is dropped; one that is journalled is looked after until its nonce is mined.
     pub async fn submit(&mut self, mut jobs: Vec<Job>) {
         // One request never has two nonces: what is in flight already (after a reorganisation) stays at its own.
-        jobs.retain(|job| !self.carries(job.order.id));
+        jobs.retain(|job| !self.carries(job.relay.id));
         if jobs.is_empty() {
             return;
         }
         self.head = jobs.iter().map(|job| job.head).fold(self.head, u64::max);
-        let orders: Vec<Order> = jobs.iter().map(|job| job.order).collect();
+        let relays: Vec<RelayTerms> = jobs.iter().map(|job| job.relay).collect();
         match self.assign(jobs).await {
             Ok(nonces) => {
                 self.send(&nonces).await;
                 faults::point("after_send");
             }
             Err(trouble) => {
-                tracing::error!(%trouble, relays = orders.len(), "not journalled, so not sent");
+                tracing::error!(%trouble, relays = relays.len(), "not journalled, so not sent");
                 let failure = match trouble {
                     Trouble::Rpc(error) => error.into(),
-                    Trouble::Journal(_) | Trouble::Signing(_) => Failure::journal(),
+                    Trouble::Store(_) | Trouble::Signing(_) => Failure::journal(),
                 };
-                for order in orders {
-                    self.drop_unsent(order.id, failure.clone()).await;
+                for relay in relays {
+                    self.drop_unsent(relay.id, failure.clone()).await;
                 }
             }
         }
     }
 
     fn carries(&self, id: B256) -> bool {
-        self.slots.values().any(|tracked| tracked.slot.order.is_some_and(|order| order.id == id))
+        self.slots.values().any(|tracked| tracked.slot.relay.is_some_and(|relay| relay.id == id))
     }
 
     /// The next nonce: never a stored counter.
     async fn next_nonce(&self) -> Result<u64, Trouble> {
         let chain = self.node.pending_nonce().await?;
-        let journal = self.journal.run(Journal::next_nonce).await?;
-        Ok(chain.max(journal.unwrap_or_default()))
+        let account = self.wallet.address();
+        let stored = self.store.run(move |store| store.next_nonce(account)).await?;
+        Ok(chain.max(stored.unwrap_or_default()))
     }
 
-    /// Nonces, signatures, journal; for all of the jobs or for none, so that no hole is left.
+    /// Nonces, signatures, store; for all of the jobs or for none, so that no hole is left.
     async fn assign(&mut self, jobs: Vec<Job>) -> Result<Vec<u64>, Trouble> {
         let first = self.next_nonce().await?;
         faults::point("after_nonce");
         let mut slots = Vec::with_capacity(jobs.len());
         for (nonce, job) in (first..).zip(jobs) {
-            let attempt = self.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees)?;
-            slots.push(Slot { nonce, order: Some(job.order), attempts: vec![attempt] });
+            let transaction = self.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees)?;
+            slots.push(NonceAssignment { nonce, relay: Some(job.relay), transactions: vec![transaction] });
         }
         faults::point("after_sign");
         self.write(&slots).await?;
@@ -73,7 +71,7 @@ impl<N: Node> Sender<N> {
     async fn drop_unsent(&self, id: B256, failure: Failure) {
         let outcome = Outcome::Dropped { failure };
         let (written, now) = (outcome.clone(), self.clock.now());
-        if let Err(error) = self.journal.run(move |journal| journal.finish_unsent(id, &written, now)).await {
+        if let Err(error) = self.store.run(move |store| store.finish_unsent(id, &written, now)).await {
             tracing::error!(%error, relay = %id, "dropped relay not journalled");
         }
         self.tell(Event::Finished(id, outcome));

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, LazyLock, Mutex, MutexGuard},
 };
 
 use alloy::{
@@ -13,6 +13,7 @@ use alloy::{
     eips::eip2718::Decodable2718,
     primitives::{Address, B256, Bytes, Log as PrimitiveLog, U256},
     rpc::types::Log,
+    signers::local::PrivateKeySigner,
     sol_types::{SolCall, SolEvent},
 };
 use registry_core::abi::{IForwarder::RequestExecuted, IForwarder::executeCall};
@@ -20,10 +21,13 @@ use relayer_daemon::{
     chain::{Node, Receipt, RpcError},
     classify::Verdict,
     fees::Market,
-    journal::Journal,
+    store::Store,
 };
 
 pub const FORWARDER: Address = Address::repeat_byte(0xf0);
+/// The account that pays.
+pub static KEY: LazyLock<PrivateKeySigner> =
+    LazyLock::new(|| PrivateKeySigner::from_bytes(&B256::repeat_byte(7)).unwrap());
 pub const GWEI: u128 = 1_000_000_000;
 
 /// What becomes of the next transaction that is sent.
@@ -71,12 +75,12 @@ pub struct State {
 #[derive(Debug)]
 pub struct ModelNode {
     state: Mutex<State>,
-    journal: Arc<Journal>,
+    store: Arc<dyn Store>,
 }
 
 impl ModelNode {
-    pub fn new(journal: Arc<Journal>, fee_cap: u128) -> Self {
-        Self { state: Mutex::new(State { base_fee: GWEI, fee_cap, ..State::default() }), journal }
+    pub fn new(store: Arc<dyn Store>, fee_cap: u128) -> Self {
+        Self { state: Mutex::new(State { base_fee: GWEI, fee_cap, ..State::default() }), store }
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -299,9 +303,10 @@ impl Node for ModelNode {
             gas_limit: envelope.gas_limit(),
             request,
         };
-        let journalled = self.journal.open_slots().unwrap().into_iter().flat_map(|slot| slot.attempts);
+        let journalled =
+            self.store.open_nonces(KEY.address()).unwrap().into_iter().flat_map(|slot| slot.transactions);
         assert!(
-            journalled.map(|attempt| attempt.hash).any(|hash| hash == sent.hash),
+            journalled.map(|transaction| transaction.hash).any(|hash| hash == sent.hash),
             "sent before journalled"
         );
         assert_eq!(envelope.value(), U256::ZERO);

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What an error is to a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[schemars(rename = "ErrorCode")]
-pub enum Code {
+pub enum ErrorCode {
     /// The body is no JSON object, or names a field twice.
     InvalidJson,
     /// `request` or `signature` is absent, `null` or empty.
@@ -75,7 +74,7 @@ pub enum Code {
     ChainSilent,
 }
 
-impl Code {
+impl ErrorCode {
     /// All codes.
     pub const ALL: [Self; 32] = [
         Self::InvalidJson,
@@ -151,6 +150,57 @@ impl Code {
         }
     }
 
+    /// The code of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.name() == name)
+    }
+
+    /// What the code says to people where there is nothing more to say (service.md section 7).
+    #[must_use]
+    pub const fn wording(self) -> &'static str {
+        match self {
+            Self::InvalidJson => "Request body must be a JSON object",
+            Self::MissingRequestOrSignature => "Missing request or signature",
+            Self::InvalidField => "Invalid field",
+            Self::GasAboveMaximum => "request.gas is above the relayer's maximum",
+            Self::InvalidId => "Invalid relay id: must be 0x and 64 hex digits",
+            Self::InvalidAddress => {
+                "Invalid address: must be 0x and 40 hex digits, with a right checksum if in mixed case"
+            }
+            Self::BodyBroken => "Request body could not be read",
+            Self::BadRequest => "Bad request",
+            Self::InvalidSignature
+            | Self::InvalidSignatureOrNonce
+            | Self::AlreadyRelayed
+            | Self::DeadlinePassed => "Invalid signature or nonce mismatch",
+            Self::TargetNotAllowed => "Relayer only forwards to the registry contract",
+            Self::ValueNotSupported => "Value transfers not supported",
+            Self::RelayNotFound => "Relay not found",
+            Self::NotFound => "Not found",
+            Self::MethodNotAllowed => "Method not allowed",
+            Self::BodyTimeout => "Request body took too long to arrive",
+            Self::BodyTooLarge => "Request body is larger than 64 KiB",
+            Self::IpRateLimited => "IP rate limit exceeded",
+            Self::SignerRateLimited => "Signer rate limit exceeded",
+            Self::GasBudgetExhausted => "Daily gas budget exhausted. Try again tomorrow.",
+            Self::CallReverted => "Call failed without a reason; request.gas may be too low",
+            Self::RpcFailed => "RPC endpoint unreachable",
+            Self::RpcTimeout => "RPC timeout",
+            Self::TransactionRejected => "Every RPC endpoint refused the transaction",
+            Self::JournalFailed => "Relayer storage failed. Nothing was sent.",
+            Self::RelayerBalanceTooLow => {
+                "Relayer balance too low. Please try again later or use direct mode."
+            }
+            Self::NetworkFeesTooHigh => {
+                "Network fees are above the relayer's maximum. Please try again later or use direct mode."
+            }
+            Self::QueueFull => "Too many relays in flight. Please try again shortly.",
+            Self::ShuttingDown => "Relayer is restarting. Please try again shortly.",
+            Self::ChainSilent => "No answer from the chain",
+        }
+    }
+
     /// The HTTP status (service.md section 7).
     #[must_use]
     pub const fn status(self) -> u16 {
@@ -196,10 +246,11 @@ mod tests {
 
     #[test]
     fn a_code_is_written_everywhere_as_it_is_named() {
-        for code in Code::ALL {
+        for code in ErrorCode::ALL {
             assert_eq!(serde_json::to_value(code).unwrap(), code.name());
+            assert_eq!(ErrorCode::from_name(code.name()), Some(code));
         }
-        let mut names = Code::ALL.map(Code::name);
+        let mut names = ErrorCode::ALL.map(ErrorCode::name);
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
     }

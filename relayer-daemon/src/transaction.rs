@@ -1,7 +1,5 @@
-//! One nonce of the relayer's account and the transactions tried for it.
-//!
-//! An assigned nonce ends only by being mined: by the relay it was assigned for, by a no-op of ours, or by a
-//! transaction of somebody else who holds the key.
+//! The transactions of the account that pays, in the terms that the sender and the store share: what was signed, for
+//! which nonce, and for which relay.
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 
@@ -18,7 +16,7 @@ pub enum Purpose {
     Expired,
     /// A no-op in place of a transaction that every node called invalid.
     Rejected,
-    /// A no-op that fills a hole in front of our transactions.
+    /// A no-op that fills a gap in front of our transactions.
     Gap,
 }
 
@@ -26,7 +24,7 @@ impl Purpose {
     /// Every purpose.
     pub const ALL: [Self; 5] = [Self::Relay, Self::Superseded, Self::Expired, Self::Rejected, Self::Gap];
 
-    /// Its name in the journal and in metrics.
+    /// Its name in the store and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,9 +43,9 @@ impl Purpose {
     }
 }
 
-/// One signed transaction.
+/// A signed transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
+pub struct SignedTransaction {
     /// Its hash.
     pub hash: B256,
     /// The bytes that go to the network, EIP-2718.
@@ -60,9 +58,17 @@ pub struct Attempt {
     pub purpose: Purpose,
 }
 
-/// What the sender must know of a relay to look after its transaction.
+impl SignedTransaction {
+    /// The most that it can cost on the chain itself, wei; an L1 data fee comes on top.
+    #[must_use]
+    pub const fn worst_case(&self) -> u128 {
+        self.fees.worst_case(self.gas_limit)
+    }
+}
+
+/// What must be known of a relay to look after its transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Order {
+pub struct RelayTerms {
     /// The EIP-712 digest of the request.
     pub id: B256,
     /// `request.from`.
@@ -75,21 +81,24 @@ pub struct Order {
     pub l1_fee_wei: u128,
 }
 
-/// A nonce in use.
+/// A nonce of the account, what it was assigned for, and all that was signed for it.
+///
+/// An assigned nonce ends only by being mined: by a transaction of its relay, by a no-op of ours, or by a
+/// transaction of somebody else who holds the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slot {
+pub struct NonceAssignment {
     /// The nonce.
     pub nonce: u64,
     /// The relay it was assigned for; `None` for a gap.
-    pub order: Option<Order>,
+    pub relay: Option<RelayTerms>,
     /// What was signed for it, oldest first.
-    pub attempts: Vec<Attempt>,
+    pub transactions: Vec<SignedTransaction>,
 }
 
-impl Slot {
+impl NonceAssignment {
     /// The transaction that counts now.
     #[must_use]
-    pub fn latest(&self) -> Option<&Attempt> {
-        self.attempts.last()
+    pub fn latest(&self) -> Option<&SignedTransaction> {
+        self.transactions.last()
     }
 }

@@ -1,0 +1,245 @@
+//! What the daemon must still know after it was killed at any moment: relays, nonces with their signed
+//! transactions, and the budget.
+//!
+//! [`Store`] has the operations, each one whole or not at all; [`sqlite`] is the engine. A signed transaction is
+//! written before any byte of it goes to the network, replacements too, and the budget changes together with the
+//! relay that uses it. What to do with all this is decided by the pipeline and the sender.
+
+pub mod sqlite;
+
+use std::sync::Arc;
+
+use alloy::primitives::{Address, B256, Bytes, U256};
+use thiserror::Error;
+
+pub use sqlite::SqliteStore;
+
+use crate::{
+    budget::Budget,
+    outcome::Outcome,
+    transaction::{NonceAssignment, SignedTransaction},
+};
+
+/// Something is wrong with the store: nothing may be sent until that is mended.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// The engine failed: disk full, file locked, no permission.
+    #[error("journal: {0}")]
+    Engine(String),
+    /// A value that this program never writes.
+    #[error("journal: column {0} holds a value that was never written there")]
+    Corrupt(&'static str),
+    /// What the operation is about is not there.
+    #[error("journal: {0} is not there")]
+    Missing(&'static str),
+    /// It was written for another chain or forwarder.
+    #[error("journal belongs to another {0}: give this one a data directory of its own")]
+    Foreign(&'static str),
+    /// A later version of this program has written it.
+    #[error("journal has schema version {found}, this program knows up to {known}: run the newer program")]
+    TooNew {
+        /// The file's version.
+        found: u32,
+        /// The latest this program knows.
+        known: u32,
+    },
+    /// The disk did not take it.
+    #[error("journal: not committed")]
+    NotCommitted,
+    /// The task that was writing died.
+    #[error("journal: a write was interrupted")]
+    Interrupted,
+}
+
+/// Whose store it is. A store never follows its owner to another chain; the key may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The chain's id.
+    pub chain_id: u64,
+    /// Hash of the chain's block 0: two local chains share an id.
+    pub genesis: B256,
+    /// The forwarder whose requests are relayed: their digests are the relays' ids.
+    pub forwarder: Address,
+}
+
+/// A relay as it is accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRelay {
+    /// The EIP-712 digest.
+    pub id: B256,
+    /// `request.from`.
+    pub signer: Address,
+    /// `request.nonce`.
+    pub forward_nonce: U256,
+    /// `request.deadline`, unix seconds, 0 for none.
+    pub deadline: u64,
+    /// The call of `execute(request, signature)`: all that is needed to start over.
+    pub calldata: Bytes,
+}
+
+/// What acceptance found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Accepted {
+    /// The relay is stored and pending.
+    Pending,
+    /// It was carried out before; nothing was changed.
+    Finished(Outcome),
+}
+
+/// What is known of a relay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelayRecord {
+    /// `None` while pending.
+    pub outcome: Option<Outcome>,
+    /// Every transaction tried for it, oldest first.
+    pub hashes: Vec<B256>,
+}
+
+/// A transaction that is signed and not yet sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTransaction {
+    /// Its nonce.
+    pub nonce: u64,
+    /// The relay that the nonce is for; `None` for a gap.
+    pub relay: Option<B256>,
+    /// The transaction.
+    pub transaction: SignedTransaction,
+}
+
+/// Where a transaction was mined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inclusion {
+    /// The transaction.
+    pub tx_hash: B256,
+    /// The block it was seen in.
+    pub block_number: u64,
+}
+
+/// A nonce that was mined by one of our transactions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MinedNonce {
+    /// The nonce with all that was signed for it.
+    pub assignment: NonceAssignment,
+    /// What was mined, and where.
+    pub inclusion: Inclusion,
+}
+
+/// What mining a nonce meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    /// The nonce, as the sender knows it.
+    pub assignment: NonceAssignment,
+    /// What was mined, and where.
+    pub inclusion: Inclusion,
+    /// What was really paid, wei.
+    pub paid_wei: u128,
+    /// How the nonce's relay ended; `None` for a gap.
+    pub outcome: Option<Outcome>,
+}
+
+/// The operations of a store. Each is atomic, and durable when it returns. They block: async code goes through
+/// `run`. Times are unix seconds. `account` is the address that pays: nonces are counted for each by itself.
+///
+/// # Errors
+/// Every operation returns [`StoreError`]; then it has changed nothing.
+pub trait Store: std::fmt::Debug + Send + Sync + 'static {
+    /// Confirms that this is the store of `identity`, or nobody's yet. Fails with [`StoreError::Foreign`].
+    fn verify(&self, identity: &Identity) -> Result<(), StoreError>;
+
+    /// Makes this the store of `identity`, for good. Fails with [`StoreError::Foreign`].
+    fn bind(&self, identity: &Identity) -> Result<(), StoreError>;
+
+    /// Writes an accepted relay. One that was dropped starts afresh; one that was carried out stays as it is.
+    fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError>;
+
+    /// Sets what a pending relay may cost, in place of what was reserved for it before, if the budget allows the
+    /// difference. Returns whether it does.
+    fn reserve(
+        &self,
+        id: B256,
+        wei: u128,
+        l1_fee_wei: u128,
+        limit_wei: u128,
+        now: u64,
+    ) -> Result<bool, StoreError>;
+
+    /// Gives back what was reserved for a relay that has to wait.
+    fn release(&self, id: B256, now: u64) -> Result<(), StoreError>;
+
+    /// Ends a relay for which nothing was mined, and gives its reservation back.
+    fn finish_unsent(&self, id: B256, outcome: &Outcome, now: u64) -> Result<(), StoreError>;
+
+    /// What is known of a relay.
+    fn relay(&self, id: B256) -> Result<Option<RelayRecord>, StoreError>;
+
+    /// A relay as it was accepted, to start over with.
+    fn accepted(&self, id: B256) -> Result<Option<NewRelay>, StoreError>;
+
+    /// Relays that are pending and have no nonce in flight: accepted, but the daemon died before signing for them.
+    /// What was reserved for them is given back; they are to run through the pipeline again.
+    fn unsent(&self, now: u64) -> Result<Vec<NewRelay>, StoreError>;
+
+    /// The budget as it stands at `now`.
+    fn budget(&self, limit_wei: u128, now: u64) -> Result<Budget, StoreError>;
+
+    /// When the oldest pending relay was accepted.
+    fn oldest_pending(&self) -> Result<Option<u64>, StoreError>;
+
+    /// Forgets relays that never came to a transaction and ended more than a day ago. Returns how many.
+    fn prune(&self, now: u64) -> Result<usize, StoreError>;
+
+    /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. Must return
+    /// before any byte of them goes to the network; where it fails, none of them may be sent.
+    fn record(&self, account: Address, transactions: &[NewTransaction], now: u64) -> Result<(), StoreError>;
+
+    /// One more than the highest nonce ever given away; `None` if none was.
+    fn next_nonce(&self, account: Address) -> Result<Option<u64>, StoreError>;
+
+    /// The nonces that were not seen mined, lowest first.
+    fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>, StoreError>;
+
+    /// Everything ever signed for a nonce, whatever became of it.
+    fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment, StoreError>;
+
+    /// The nonces from `nonce` on that were seen mined in or before block `head`, lowest first: those that a chain
+    /// with fewer mined transactions has lost again.
+    fn mined_from(&self, account: Address, nonce: u64, head: u64) -> Result<Vec<MinedNonce>, StoreError>;
+
+    /// A nonce that was seen mined; `None` if it was not, or was undone since.
+    fn mined(&self, account: Address, nonce: u64) -> Result<Option<MinedNonce>, StoreError>;
+
+    /// The nonces seen mined since `since`, lowest first.
+    fn mined_since(&self, account: Address, since: u64) -> Result<Vec<u64>, StoreError>;
+
+    /// The highest nonce seen mined by us.
+    fn highest_mined(&self, account: Address) -> Result<Option<u64>, StoreError>;
+
+    /// A nonce was mined by one of ours: ends its relay and charges the budget what was really paid, in place of
+    /// what was reserved. A nonce or relay that is not stored (a disk or a backup has lost it) is written anew from
+    /// the settlement, and the log says so.
+    fn settle(&self, account: Address, settlement: &Settlement, now: u64) -> Result<(), StoreError>;
+
+    /// A reorganisation took a mined nonce back: it is open again, its relay pending, and what it may still cost
+    /// above what it was charged is reserved, even beyond the limit: it cannot be called back.
+    fn reopen(&self, account: Address, nonce: u64, worst_case_wei: u128) -> Result<(), StoreError>;
+
+    /// Somebody else's transaction was mined with this nonce: ours can never be.
+    fn lose(&self, account: Address, nonce: u64) -> Result<(), StoreError>;
+
+    /// Whether the nonces from `from` to below `to` are all ours: what explains pending transactions of the account.
+    fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool, StoreError>;
+}
+
+impl dyn Store {
+    /// Runs a closure on the store without holding up the async runtime.
+    ///
+    /// # Errors
+    /// The closure's, or [`StoreError::Interrupted`].
+    pub async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let store = Arc::clone(self);
+        tokio::task::spawn_blocking(move || work(&*store)).await.map_err(|_| StoreError::Interrupted)?
+    }
+}

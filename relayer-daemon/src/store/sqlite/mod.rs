@@ -1,0 +1,275 @@
+//! The store in one SQLite file, in WAL mode with `synchronous = FULL`: what was written is on disk when an
+//! operation returns.
+//!
+//! One thread writes ([`writer`]). Reads have a connection of their own: they see what was committed last and never
+//! wait for a commit. Queries are in [`relays`], [`nonces`] and [`budget`], by table; the file's format and its
+//! versions in [`migrations`].
+
+mod budget;
+mod identity;
+mod migrations;
+mod nonces;
+mod relays;
+mod writer;
+
+use std::{
+    path::Path,
+    str::FromStr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use alloy::primitives::{Address, B256};
+use rusqlite::{Connection, OpenFlags, Row, types::FromSql};
+
+use self::writer::Writer;
+use super::{
+    Accepted, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Settlement, Store, StoreError,
+};
+use crate::{budget::Budget, outcome::Outcome, transaction::NonceAssignment};
+
+/// How long a lock of another process is waited for.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Engine(error.to_string())
+    }
+}
+
+/// The store in an SQLite file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    writer: Writer,
+    reader: Mutex<Connection>,
+}
+
+impl SqliteStore {
+    /// Opens the file at `path`, creates it if it is not there, and brings its schema forward if it is older.
+    ///
+    /// # Errors
+    /// [`StoreError::TooNew`], or [`StoreError::Engine`].
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::start(Connection::open(path)?, || Connection::open(path))
+    }
+
+    /// A store that forgets everything when it is dropped, for tests.
+    ///
+    /// # Errors
+    /// [`StoreError::Engine`].
+    pub fn in_memory() -> Result<Self, StoreError> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // Connections of one process that name the same file of this kind share it.
+        let uri = format!("file:/store-{}?vfs=memdb", NEXT.fetch_add(1, Ordering::Relaxed));
+        let open = || Connection::open_with_flags(&uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI);
+        Self::start(open()?, open)
+    }
+
+    fn start(
+        mut writer: Connection,
+        reader: impl FnOnce() -> rusqlite::Result<Connection>,
+    ) -> Result<Self, StoreError> {
+        writer.busy_timeout(BUSY_TIMEOUT)?;
+        migrations::migrate(&mut writer)?;
+        writer.pragma_update(None, "journal_mode", "WAL")?;
+        writer.pragma_update(None, "synchronous", "FULL")?;
+        writer.pragma_update(None, "foreign_keys", true)?;
+        let reader = reader()?;
+        reader.busy_timeout(BUSY_TIMEOUT)?;
+        reader.pragma_update(None, "query_only", true)?;
+        Ok(Self { writer: Writer::start(writer)?, reader: Mutex::new(reader) })
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        // One transaction, so that several queries see the same state.
+        let tx = reader.transaction()?;
+        work(&tx)
+    }
+
+    fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.writer.run(work)
+    }
+}
+
+impl Store for SqliteStore {
+    fn verify(&self, identity: &Identity) -> Result<(), StoreError> {
+        self.read(|db| identity::verify(db, identity))
+    }
+
+    fn bind(&self, identity: &Identity) -> Result<(), StoreError> {
+        let identity = *identity;
+        self.write(move |db| identity::bind(db, &identity))
+    }
+
+    fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
+        let relay = relay.clone();
+        self.write(move |db| relays::accept(db, &relay, now))
+    }
+
+    fn reserve(
+        &self,
+        id: B256,
+        wei: u128,
+        l1_fee_wei: u128,
+        limit_wei: u128,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        self.write(move |db| budget::reserve(db, &id, wei, l1_fee_wei, limit_wei, now))
+    }
+
+    fn release(&self, id: B256, now: u64) -> Result<(), StoreError> {
+        self.write(move |db| budget::release(db, &id, now))
+    }
+
+    fn finish_unsent(&self, id: B256, outcome: &Outcome, now: u64) -> Result<(), StoreError> {
+        let outcome = outcome.clone();
+        self.write(move |db| {
+            relays::finish(db, &id, &outcome, now)?;
+            budget::close_if_unused(db, now)
+        })
+    }
+
+    fn relay(&self, id: B256) -> Result<Option<RelayRecord>, StoreError> {
+        self.read(|db| relays::record(db, &id))
+    }
+
+    fn accepted(&self, id: B256) -> Result<Option<NewRelay>, StoreError> {
+        self.read(|db| relays::accepted(db, &id))
+    }
+
+    fn unsent(&self, now: u64) -> Result<Vec<NewRelay>, StoreError> {
+        self.write(move |db| {
+            let unsent = relays::unsent(db)?;
+            for relay in &unsent {
+                budget::set_reserved(db, &relay.id, 0)?;
+            }
+            budget::close_if_unused(db, now)?;
+            Ok(unsent)
+        })
+    }
+
+    fn budget(&self, limit_wei: u128, now: u64) -> Result<Budget, StoreError> {
+        self.read(|db| budget::at(db, limit_wei, now))
+    }
+
+    fn oldest_pending(&self) -> Result<Option<u64>, StoreError> {
+        self.read(relays::oldest_pending)
+    }
+
+    fn prune(&self, now: u64) -> Result<usize, StoreError> {
+        self.write(move |db| relays::prune(db, now))
+    }
+
+    fn record(&self, account: Address, transactions: &[NewTransaction], now: u64) -> Result<(), StoreError> {
+        let transactions = transactions.to_vec();
+        self.write(move |db| nonces::record(db, &account, &transactions, now))
+    }
+
+    fn next_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
+        self.read(|db| nonces::next(db, &account))
+    }
+
+    fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>, StoreError> {
+        self.read(|db| nonces::open(db, &account))
+    }
+
+    fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment, StoreError> {
+        self.read(|db| nonces::assignment(db, &account, nonce.cast_signed()))
+    }
+
+    fn mined_from(&self, account: Address, nonce: u64, head: u64) -> Result<Vec<MinedNonce>, StoreError> {
+        self.read(|db| nonces::mined_from(db, &account, nonce, head))
+    }
+
+    fn mined(&self, account: Address, nonce: u64) -> Result<Option<MinedNonce>, StoreError> {
+        self.read(|db| nonces::mined(db, &account, nonce))
+    }
+
+    fn mined_since(&self, account: Address, since: u64) -> Result<Vec<u64>, StoreError> {
+        self.read(|db| nonces::mined_since(db, &account, since))
+    }
+
+    fn highest_mined(&self, account: Address) -> Result<Option<u64>, StoreError> {
+        self.read(|db| nonces::highest_mined(db, &account))
+    }
+
+    fn settle(&self, account: Address, settlement: &Settlement, now: u64) -> Result<(), StoreError> {
+        let settlement = settlement.clone();
+        self.write(move |db| nonces::settle(db, &account, &settlement, now))
+    }
+
+    fn reopen(&self, account: Address, nonce: u64, worst_case_wei: u128) -> Result<(), StoreError> {
+        self.write(move |db| nonces::reopen(db, &account, nonce, worst_case_wei))
+    }
+
+    fn lose(&self, account: Address, nonce: u64) -> Result<(), StoreError> {
+        self.write(move |db| nonces::lose(db, &account, nonce))
+    }
+
+    fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool, StoreError> {
+        self.read(|db| nonces::explains(db, &account, from, to))
+    }
+}
+
+/// A column whose type SQLite does not have, written as text.
+fn text<T: FromStr>(row: &Row<'_>, column: &'static str) -> Result<T, StoreError> {
+    row.get::<_, String>(column)?.parse().map_err(|_| StoreError::Corrupt(column))
+}
+
+/// A column as SQLite has it.
+fn column<T: FromSql>(row: &Row<'_>, name: &'static str) -> Result<T, StoreError> {
+    Ok(row.get(name)?)
+}
+
+/// An unsigned 64-bit column, which SQLite stores signed.
+fn unsigned(row: &Row<'_>, name: &'static str) -> Result<u64, StoreError> {
+    Ok(row.get::<_, i64>(name)?.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_on_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&dir.path().join("journal.sqlite")).unwrap();
+        let read = |db: &Connection| -> Result<(String, i64), StoreError> {
+            let mode = db.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+            Ok((mode, db.query_row("PRAGMA synchronous", [], |row| row.get(0))?))
+        };
+        let (mode, synchronous) = store.write(read).unwrap();
+        assert_eq!((mode.as_str(), synchronous), ("wal", 2), "not WAL with synchronous FULL");
+    }
+
+    #[test]
+    fn a_read_does_not_wait_for_a_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&dir.path().join("journal.sqlite")).unwrap();
+        let (started, has_started) = std::sync::mpsc::channel();
+        let (go, may_go) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|threads| {
+            let store = &store;
+            let write = threads.spawn(move || {
+                store.write(move |db| {
+                    db.execute("INSERT INTO budget VALUES (1, 5, '7')", [])?;
+                    started.send(()).unwrap();
+                    may_go.recv().unwrap();
+                    Ok(())
+                })
+            });
+            has_started.recv().unwrap();
+            assert_eq!(store.budget(10, 6).unwrap().window.settled_wei, 0, "nothing is committed yet");
+            go.send(()).unwrap();
+            write.join().unwrap().unwrap();
+        });
+        assert_eq!(store.budget(10, 6).unwrap().window.settled_wei, 7);
+    }
+}

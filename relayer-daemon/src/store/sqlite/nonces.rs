@@ -1,0 +1,257 @@
+//! Nonces, the transactions signed for them, and what mining them cost.
+
+use alloy::primitives::{Address, Bytes};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::{budget, column, relays, text, unsigned};
+use crate::{
+    fees::Fees,
+    store::{Inclusion, MinedNonce, NewRelay, NewTransaction, Settlement, StoreError},
+    transaction::{NonceAssignment, Purpose, RelayTerms, SignedTransaction},
+};
+
+/// See [`crate::store::Store::record`].
+pub(super) fn record(
+    tx: &Connection,
+    account: &Address,
+    transactions: &[NewTransaction],
+    now: u64,
+) -> Result<(), StoreError> {
+    for NewTransaction { nonce, relay, transaction } in transactions {
+        tx.execute(
+            "INSERT INTO nonces (account, nonce, relay, state) VALUES (?1, ?2, ?3, 'open')
+             ON CONFLICT DO UPDATE SET relay = ?3, state = 'open' WHERE state = 'lost'",
+            params![account.0.0, nonce.cast_signed(), relay.map(|id| id.0)],
+        )?;
+        insert_transaction(tx, account, *nonce, transaction, now)?;
+    }
+    Ok(())
+}
+
+fn insert_transaction(
+    tx: &Connection,
+    account: &Address,
+    nonce: u64,
+    transaction: &SignedTransaction,
+    now: u64,
+) -> Result<(), StoreError> {
+    tx.execute(
+        "INSERT INTO transactions (hash, account, nonce, purpose, raw, max_fee_wei, tip_wei, gas_limit, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
+        params![
+            transaction.hash.0,
+            account.0.0,
+            nonce.cast_signed(),
+            transaction.purpose.name(),
+            transaction.raw.as_ref(),
+            transaction.fees.max_fee.to_string(),
+            transaction.fees.tip.to_string(),
+            transaction.gas_limit.cast_signed(),
+            now.cast_signed()
+        ],
+    )?;
+    Ok(())
+}
+
+/// See [`crate::store::Store::next_nonce`].
+pub(super) fn next(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
+    let query = "SELECT max(nonce) FROM nonces WHERE account = ?1";
+    let highest: Option<i64> = db.query_row(query, [account.0.0], |row| row.get(0))?;
+    Ok(highest.map(|nonce| nonce.cast_unsigned().saturating_add(1)))
+}
+
+/// See [`crate::store::Store::open_nonces`].
+pub(super) fn open(db: &Connection, account: &Address) -> Result<Vec<NonceAssignment>, StoreError> {
+    let mut statement =
+        db.prepare_cached("SELECT nonce FROM nonces WHERE account = ?1 AND state = 'open' ORDER BY nonce")?;
+    let nonces: Vec<i64> = statement.query_map([account.0.0], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    nonces.into_iter().map(|nonce| assignment(db, account, nonce)).collect()
+}
+
+/// See [`crate::store::Store::mined_from`].
+pub(super) fn mined_from(
+    db: &Connection,
+    account: &Address,
+    nonce: u64,
+    head: u64,
+) -> Result<Vec<MinedNonce>, StoreError> {
+    let mut statement = db.prepare_cached(
+        "SELECT * FROM nonces WHERE account = ?1 AND nonce >= ?2 AND state = 'mined' AND mined_block <= ?3
+         ORDER BY nonce",
+    )?;
+    let range = params![account.0.0, nonce.cast_signed(), head.cast_signed()];
+    statement.query_and_then(range, |row| mined_nonce(db, account, row))?.collect()
+}
+
+/// See [`crate::store::Store::mined`].
+pub(super) fn mined(
+    db: &Connection,
+    account: &Address,
+    nonce: u64,
+) -> Result<Option<MinedNonce>, StoreError> {
+    let mut statement =
+        db.prepare_cached("SELECT * FROM nonces WHERE account = ?1 AND nonce = ?2 AND state = 'mined'")?;
+    let mut rows = statement.query(params![account.0.0, nonce.cast_signed()])?;
+    rows.next()?.map(|row| mined_nonce(db, account, row)).transpose()
+}
+
+/// See [`crate::store::Store::mined_since`].
+pub(super) fn mined_since(db: &Connection, account: &Address, since: u64) -> Result<Vec<u64>, StoreError> {
+    let mut statement = db.prepare_cached(
+        "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' AND mined_at >= ?2 ORDER BY nonce",
+    )?;
+    let range = params![account.0.0, since.cast_signed()];
+    statement.query_and_then(range, |row| unsigned(row, "nonce"))?.collect()
+}
+
+/// See [`crate::store::Store::highest_mined`].
+pub(super) fn highest_mined(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
+    let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' ORDER BY nonce DESC LIMIT 1";
+    let highest: Option<i64> = db.query_row(query, [account.0.0], |row| row.get(0)).optional()?;
+    Ok(highest.map(i64::cast_unsigned))
+}
+
+/// See [`crate::store::Store::settle`].
+pub(super) fn settle(
+    tx: &Connection,
+    account: &Address,
+    settlement: &Settlement,
+    now: u64,
+) -> Result<(), StoreError> {
+    let Settlement { assignment, inclusion, paid_wei, outcome } = settlement;
+    let nonce = assignment.nonce.cast_signed();
+    // After a reorganisation a nonce is settled anew: only what it costs more is charged.
+    let before = match charged(tx, account, nonce)? {
+        Some(before) => before,
+        None => {
+            restore(tx, account, assignment, now)?;
+            0
+        }
+    };
+    tx.execute(
+        "UPDATE nonces SET state = 'mined', mined_hash = ?3, mined_block = ?4, paid_wei = ?5, mined_at = ?6
+         WHERE account = ?1 AND nonce = ?2",
+        params![
+            account.0.0,
+            nonce,
+            inclusion.tx_hash.0,
+            inclusion.block_number.cast_signed(),
+            (*paid_wei).max(before).to_string(),
+            now.cast_signed()
+        ],
+    )?;
+    if let (Some(relay), Some(outcome)) = (&assignment.relay, outcome) {
+        relays::finish(tx, &relay.id, outcome, now)?;
+    }
+    budget::charge(tx, paid_wei.saturating_sub(before), now)
+}
+
+/// What a nonce has cost so far; `None` if it is not stored.
+fn charged(tx: &Connection, account: &Address, nonce: i64) -> Result<Option<u128>, StoreError> {
+    let mut statement = tx.prepare_cached("SELECT paid_wei FROM nonces WHERE account = ?1 AND nonce = ?2")?;
+    let mut rows = statement.query(params![account.0.0, nonce])?;
+    rows.next()?.map(|row| text(row, "paid_wei")).transpose()
+}
+
+/// Writes anew what must have been here: the chain has what the file has lost.
+fn restore(
+    tx: &Connection,
+    account: &Address,
+    assignment: &NonceAssignment,
+    now: u64,
+) -> Result<(), StoreError> {
+    let NonceAssignment { nonce, relay, transactions } = assignment;
+    tracing::error!(nonce, relay = ?relay.map(|relay| relay.id), "mined, but not in the journal: written anew");
+    if let Some(RelayTerms { id, signer, forward_nonce, deadline, .. }) = *relay {
+        let relay = NewRelay { id, signer, forward_nonce, deadline, calldata: Bytes::new() };
+        relays::insert(tx, &relay, now)?;
+    }
+    tx.execute(
+        "INSERT INTO nonces (account, nonce, relay, state) VALUES (?1, ?2, ?3, 'open')",
+        params![account.0.0, nonce.cast_signed(), relay.map(|relay| relay.id.0)],
+    )?;
+    transactions.iter().try_for_each(|transaction| insert_transaction(tx, account, *nonce, transaction, now))
+}
+
+/// See [`crate::store::Store::reopen`].
+pub(super) fn reopen(
+    tx: &Connection,
+    account: &Address,
+    nonce: u64,
+    worst_case_wei: u128,
+) -> Result<(), StoreError> {
+    let nonce = nonce.cast_signed();
+    let paid = charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
+    let relay: Option<[u8; 32]> = tx.query_row(
+        "SELECT relay FROM nonces WHERE account = ?1 AND nonce = ?2",
+        params![account.0.0, nonce],
+        |row| row.get(0),
+    )?;
+    tx.execute(
+        "UPDATE nonces SET state = 'open', mined_hash = NULL, mined_block = NULL WHERE account = ?1 AND nonce = ?2",
+        params![account.0.0, nonce],
+    )?;
+    if let Some(id) = relay {
+        relays::reopen(tx, &id.into())?;
+        budget::set_reserved(tx, &id.into(), worst_case_wei.saturating_sub(paid))?;
+    }
+    Ok(())
+}
+
+/// See [`crate::store::Store::lose`].
+pub(super) fn lose(tx: &Connection, account: &Address, nonce: u64) -> Result<(), StoreError> {
+    tx.execute(
+        "UPDATE nonces SET state = 'lost' WHERE account = ?1 AND nonce = ?2",
+        params![account.0.0, nonce.cast_signed()],
+    )?;
+    Ok(())
+}
+
+/// See [`crate::store::Store::explains`].
+pub(super) fn explains(db: &Connection, account: &Address, from: u64, to: u64) -> Result<bool, StoreError> {
+    let ours: i64 = db.query_row(
+        "SELECT count(*) FROM nonces WHERE account = ?1 AND nonce >= ?2 AND nonce < ?3 AND state <> 'lost'",
+        params![account.0.0, from.cast_signed(), to.cast_signed()],
+        |row| row.get(0),
+    )?;
+    Ok(ours.cast_unsigned() == to.saturating_sub(from))
+}
+
+fn mined_nonce(db: &Connection, account: &Address, row: &Row<'_>) -> Result<MinedNonce, StoreError> {
+    Ok(MinedNonce {
+        assignment: assignment(db, account, column(row, "nonce")?)?,
+        inclusion: Inclusion {
+            tx_hash: column::<[u8; 32]>(row, "mined_hash")?.into(),
+            block_number: unsigned(row, "mined_block")?,
+        },
+    })
+}
+
+/// See [`crate::store::Store::assignment`].
+pub(super) fn assignment(
+    db: &Connection,
+    account: &Address,
+    nonce: i64,
+) -> Result<NonceAssignment, StoreError> {
+    let key = params![account.0.0, nonce];
+    let mut relays = db.prepare_cached(
+        "SELECT relays.* FROM nonces JOIN relays ON relays.id = nonces.relay WHERE account = ?1 AND nonce = ?2",
+    )?;
+    let relay = relays.query(key)?.next()?.map(relays::terms).transpose()?;
+    let mut statement =
+        db.prepare_cached("SELECT * FROM transactions WHERE account = ?1 AND nonce = ?2 ORDER BY rowid")?;
+    let transactions =
+        statement.query_and_then(key, signed_transaction)?.collect::<Result<_, StoreError>>()?;
+    Ok(NonceAssignment { nonce: nonce.cast_unsigned(), relay, transactions })
+}
+
+fn signed_transaction(row: &Row<'_>) -> Result<SignedTransaction, StoreError> {
+    let purpose: String = column(row, "purpose")?;
+    Ok(SignedTransaction {
+        hash: column::<[u8; 32]>(row, "hash")?.into(),
+        raw: column::<Vec<u8>>(row, "raw")?.into(),
+        fees: Fees { max_fee: text(row, "max_fee_wei")?, tip: text(row, "tip_wei")? },
+        gas_limit: unsigned(row, "gas_limit")?,
+        purpose: Purpose::from_name(&purpose).ok_or(StoreError::Corrupt("purpose"))?,
+    })
+}

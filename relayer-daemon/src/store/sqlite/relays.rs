@@ -1,0 +1,191 @@
+//! Relays, from acceptance to their end.
+
+use alloy::primitives::{B256, U256};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::{column, text, unsigned};
+use crate::{
+    budget::WINDOW_SECONDS,
+    error_code::ErrorCode,
+    outcome::{Failure, Mined, Outcome},
+    store::{Accepted, NewRelay, RelayRecord, StoreError},
+    transaction::RelayTerms,
+};
+
+/// See [`crate::store::Store::accept`].
+pub(super) fn accept(tx: &Connection, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
+    match stored_outcome(tx, &relay.id)? {
+        Some(Some(outcome)) if !outcome.is_repeatable() => return Ok(Accepted::Finished(outcome)),
+        Some(_) => reopen(tx, &relay.id)?,
+        None => {
+            insert(tx, relay, now)?;
+        }
+    }
+    Ok(Accepted::Pending)
+}
+
+/// Writes a pending relay; returns whether it was not there.
+pub(super) fn insert(tx: &Connection, relay: &NewRelay, now: u64) -> Result<bool, StoreError> {
+    let inserted = tx.execute(
+        "INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+        params![
+            relay.id.0,
+            relay.signer.0.0,
+            relay.forward_nonce.to_be_bytes::<32>(),
+            relay.deadline.cast_signed(),
+            relay.calldata.as_ref(),
+            now.cast_signed()
+        ],
+    )?;
+    Ok(inserted > 0)
+}
+
+/// Makes a relay that had ended pending again.
+pub(super) fn reopen(tx: &Connection, id: &B256) -> Result<(), StoreError> {
+    tx.execute(
+        "UPDATE relays SET state = 'pending', error_code = NULL, error_detail = NULL, error_retry = NULL,
+             tx_hash = NULL, block_number = NULL, gas_used = NULL, agent_id = NULL, finished_at = NULL
+         WHERE id = ?1",
+        [id.0],
+    )?;
+    Ok(())
+}
+
+/// Ends a relay and gives its reservation back.
+pub(super) fn finish(tx: &Connection, id: &B256, outcome: &Outcome, now: u64) -> Result<(), StoreError> {
+    write_outcome(tx, id, outcome)?;
+    tx.execute(
+        "UPDATE relays SET finished_at = ?2, reserved_wei = '0' WHERE id = ?1",
+        params![id.0, now.cast_signed()],
+    )?;
+    Ok(())
+}
+
+/// Writes how a relay ended, as facts.
+pub(super) fn write_outcome(tx: &Connection, id: &B256, outcome: &Outcome) -> Result<(), StoreError> {
+    let (mined, failure, agent_id) = outcome.parts();
+    tx.execute(
+        "UPDATE relays SET state = ?2, error_code = ?3, error_detail = ?4, error_retry = ?5,
+             tx_hash = ?6, block_number = ?7, gas_used = ?8, agent_id = ?9
+         WHERE id = ?1",
+        params![
+            id.0,
+            outcome.state(),
+            failure.map(|failure| failure.code.name()),
+            failure.and_then(|failure| failure.detail.as_deref()),
+            failure.and_then(|failure| failure.retry_after).map(u64::cast_signed),
+            mined.map(|mined| mined.tx_hash.0),
+            mined.map(|mined| mined.block_number.cast_signed()),
+            mined.map(|mined| mined.gas_used.cast_signed()),
+            agent_id.map(|id| id.to_be_bytes::<32>()),
+        ],
+    )?;
+    Ok(())
+}
+
+/// See [`crate::store::Store::relay`].
+pub(super) fn record(db: &Connection, id: &B256) -> Result<Option<RelayRecord>, StoreError> {
+    let Some(outcome) = stored_outcome(db, id)? else { return Ok(None) };
+    let mut statement = db.prepare_cached(
+        "SELECT hash FROM transactions JOIN nonces USING (account, nonce)
+         WHERE relay = ?1 ORDER BY transactions.rowid",
+    )?;
+    let hashes = statement
+        .query_map([id.0], |row| row.get::<_, [u8; 32]>(0))?
+        .map(|hash| hash.map(B256::from))
+        .collect::<Result<_, _>>()?;
+    Ok(Some(RelayRecord { outcome, hashes }))
+}
+
+/// See [`crate::store::Store::accepted`].
+pub(super) fn accepted(db: &Connection, id: &B256) -> Result<Option<NewRelay>, StoreError> {
+    let mut statement = db.prepare_cached("SELECT * FROM relays WHERE id = ?1")?;
+    let mut rows = statement.query([id.0])?;
+    rows.next()?.map(new_relay).transpose()
+}
+
+/// See [`crate::store::Store::unsent`].
+pub(super) fn unsent(db: &Connection) -> Result<Vec<NewRelay>, StoreError> {
+    let mut statement = db.prepare_cached(
+        "SELECT * FROM relays WHERE state = 'pending'
+         AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')
+         ORDER BY created_at, rowid",
+    )?;
+    statement.query_and_then([], new_relay)?.collect()
+}
+
+/// See [`crate::store::Store::oldest_pending`].
+pub(super) fn oldest_pending(db: &Connection) -> Result<Option<u64>, StoreError> {
+    let query = "SELECT min(created_at) FROM relays WHERE state = 'pending'";
+    let oldest: Option<i64> = db.query_row(query, [], |row| row.get(0))?;
+    Ok(oldest.map(i64::cast_unsigned))
+}
+
+/// See [`crate::store::Store::prune`].
+pub(super) fn prune(tx: &Connection, now: u64) -> Result<usize, StoreError> {
+    Ok(tx.execute(
+        "DELETE FROM relays WHERE finished_at < ?1
+         AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)",
+        [now.saturating_sub(WINDOW_SECONDS).cast_signed()],
+    )?)
+}
+
+/// The sender's view of a relay, from a row that has the relay's columns.
+pub(super) fn terms(row: &Row<'_>) -> Result<RelayTerms, StoreError> {
+    let relay = new_relay(row)?;
+    Ok(RelayTerms {
+        id: relay.id,
+        signer: relay.signer,
+        forward_nonce: relay.forward_nonce,
+        deadline: relay.deadline,
+        l1_fee_wei: text(row, "l1_fee_wei")?,
+    })
+}
+
+fn new_relay(row: &Row<'_>) -> Result<NewRelay, StoreError> {
+    Ok(NewRelay {
+        id: column::<[u8; 32]>(row, "id")?.into(),
+        signer: column::<[u8; 20]>(row, "signer")?.into(),
+        forward_nonce: U256::from_be_bytes(column::<[u8; 32]>(row, "forward_nonce")?),
+        deadline: unsigned(row, "deadline")?,
+        calldata: column::<Vec<u8>>(row, "calldata")?.into(),
+    })
+}
+
+/// `None`: unknown relay; `Some(None)`: pending.
+fn stored_outcome(db: &Connection, id: &B256) -> Result<Option<Option<Outcome>>, StoreError> {
+    let mut statement = db.prepare_cached("SELECT * FROM relays WHERE id = ?1")?;
+    statement.query_row([id.0], |row| Ok(outcome(row))).optional()?.transpose()
+}
+
+fn outcome(row: &Row<'_>) -> Result<Option<Outcome>, StoreError> {
+    let state: String = column(row, "state")?;
+    Ok(Some(match state.as_str() {
+        "pending" => return Ok(None),
+        "executed" => {
+            let agent_id = column::<Option<[u8; 32]>>(row, "agent_id")?.map(U256::from_be_bytes);
+            Outcome::Executed { mined: mined(row)?, agent_id }
+        }
+        "reverted" => Outcome::Reverted { mined: mined(row)?, failure: failure(row)? },
+        "dropped" => Outcome::Dropped { failure: failure(row)? },
+        _ => return Err(StoreError::Corrupt("state")),
+    }))
+}
+
+fn mined(row: &Row<'_>) -> Result<Mined, StoreError> {
+    Ok(Mined {
+        tx_hash: column::<[u8; 32]>(row, "tx_hash")?.into(),
+        block_number: unsigned(row, "block_number")?,
+        gas_used: unsigned(row, "gas_used")?,
+    })
+}
+
+fn failure(row: &Row<'_>) -> Result<Failure, StoreError> {
+    let code: String = column(row, "error_code")?;
+    Ok(Failure {
+        code: ErrorCode::from_name(&code).ok_or(StoreError::Corrupt("error_code"))?,
+        detail: column(row, "error_detail")?,
+        retry_after: column::<Option<i64>>(row, "error_retry")?.map(i64::cast_unsigned),
+    })
+}

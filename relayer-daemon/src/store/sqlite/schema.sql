@@ -1,0 +1,74 @@
+-- Everything the daemon must remember across a kill -9. Wei are decimal text: they do not fit in 64 bits.
+-- Hashes, addresses and 256-bit numbers are big-endian blobs. This is schema version 1.
+
+CREATE TABLE identity (
+    only_row      INTEGER PRIMARY KEY CHECK (only_row = 1),
+    chain_id      INTEGER NOT NULL,
+    genesis       BLOB NOT NULL,
+    forwarder     BLOB NOT NULL
+);
+
+-- A relay, from its acceptance on, and how it ended: error_* for reverted and dropped ones, tx_hash to agent_id for
+-- what was mined.
+CREATE TABLE relays (
+    id            BLOB PRIMARY KEY,
+    signer        BLOB NOT NULL,
+    forward_nonce BLOB NOT NULL,
+    deadline      INTEGER NOT NULL,
+    calldata      BLOB NOT NULL,
+    l1_fee_wei    TEXT NOT NULL DEFAULT '0',
+    reserved_wei  TEXT NOT NULL DEFAULT '0',
+    state         TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'executed', 'reverted', 'dropped')),
+    error_code    TEXT,
+    error_detail  TEXT,
+    error_retry   INTEGER,
+    tx_hash       BLOB,
+    block_number  INTEGER,
+    gas_used      INTEGER,
+    agent_id      BLOB,
+    created_at    INTEGER NOT NULL,
+    finished_at   INTEGER
+);
+CREATE INDEX relays_pending ON relays (created_at) WHERE state = 'pending';
+-- Read for each reservation: only relays that hold one, not those that queue behind their signer's others.
+CREATE INDEX relays_reserved ON relays (reserved_wei) WHERE state = 'pending' AND reserved_wei <> '0';
+CREATE INDEX relays_finished ON relays (finished_at) WHERE finished_at IS NOT NULL;
+
+-- A nonce of an account of ours that was given away. open: not seen mined; mined: by one of our hashes;
+-- lost: by somebody else's transaction.
+CREATE TABLE nonces (
+    account       BLOB NOT NULL,
+    nonce         INTEGER NOT NULL,
+    relay         BLOB REFERENCES relays (id),
+    state         TEXT NOT NULL CHECK (state IN ('open', 'mined', 'lost')),
+    mined_hash    BLOB,
+    mined_block   INTEGER,
+    mined_at      INTEGER,
+    paid_wei      TEXT NOT NULL DEFAULT '0',
+    PRIMARY KEY (account, nonce)
+) WITHOUT ROWID;
+CREATE INDEX nonces_relay ON nonces (relay);
+CREATE INDEX nonces_open ON nonces (account, nonce) WHERE state = 'open';
+CREATE INDEX nonces_mined ON nonces (account, mined_at) WHERE state = 'mined';
+
+-- Every transaction ever signed for a nonce, in order of signing.
+CREATE TABLE transactions (
+    hash          BLOB PRIMARY KEY,
+    account       BLOB NOT NULL,
+    nonce         INTEGER NOT NULL,
+    purpose       TEXT NOT NULL,
+    raw           BLOB NOT NULL,
+    max_fee_wei   TEXT NOT NULL,
+    tip_wei       TEXT NOT NULL,
+    gas_limit     INTEGER NOT NULL,
+    created_at    INTEGER NOT NULL,
+    FOREIGN KEY (account, nonce) REFERENCES nonces (account, nonce)
+);
+CREATE INDEX transactions_nonce ON transactions (account, nonce);
+
+-- The budget's window; no row, or NULL, while nothing was used.
+CREATE TABLE budget (
+    only_row      INTEGER PRIMARY KEY CHECK (only_row = 1),
+    opened_at     INTEGER,
+    settled_wei   TEXT NOT NULL
+);

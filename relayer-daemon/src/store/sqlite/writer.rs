@@ -1,0 +1,249 @@
+//! The one thread that writes. It takes closures from a queue and commits them in batches: everybody who waits for
+//! the disk at the same moment shares one sync.
+//!
+//! A commit with `synchronous = FULL` takes milliseconds, whatever is in it. Each closure runs in a savepoint, so that
+//! its own error undoes its own writes only. Whoever queued it hears the result once its batch is committed; where the
+//! commit fails, everybody in that batch hears so, and nobody else.
+
+use std::{
+    sync::mpsc,
+    thread::{self, JoinHandle},
+};
+
+use rusqlite::Connection;
+
+use crate::store::StoreError;
+
+/// The largest batch, so that an endless queue does not put off its first for ever.
+const LARGEST_BATCH: usize = 64;
+
+/// Tells whoever queued a write how it ended; `Err` if its batch was not committed.
+type Answer = Box<dyn FnOnce(Result<(), StoreError>)>;
+/// A write, to be run in an open transaction.
+type Write = Box<dyn FnOnce(&Connection) -> Answer + Send>;
+
+/// The way to the writing thread. Dropping it waits until the thread has closed its connection.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// `None` only while this is dropped.
+    queue: Option<mpsc::Sender<Write>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Engine`] where no thread can be had.
+    pub(super) fn start(db: Connection) -> Result<Self, StoreError> {
+        let (queue, writes) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || run(&db, &writes))
+            .map_err(|error| StoreError::Engine(error.to_string()))?;
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
+    }
+
+    /// Runs `work` in the writing thread; when this returns `Ok`, its writes are on disk. An error of its own
+    /// undoes its writes and nobody else's.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.enqueue(work)?.recv().map_err(|_| StoreError::Interrupted)?
+    }
+
+    /// Queues `work`; its result arrives once its batch has ended.
+    fn enqueue<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<mpsc::Receiver<Result<T, StoreError>>, StoreError> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let write: Write = Box::new(move |db| {
+            let result = in_savepoint(db, work);
+            Box::new(move |committed| {
+                // Whoever has gone does not want to know.
+                let _ = answer.send(committed.and(result));
+            })
+        });
+        let queue = self.queue.as_ref().ok_or(StoreError::Interrupted)?;
+        queue.send(write).map_err(|_| StoreError::Interrupted)?;
+        Ok(answered)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(db: &Connection, writes: &mpsc::Receiver<Write>) {
+    while let Ok(first) = writes.recv() {
+        let batch: Vec<Write> =
+            std::iter::once(first).chain(writes.try_iter().take(LARGEST_BATCH - 1)).collect();
+        commit(db, batch);
+    }
+}
+
+/// Runs a batch of writes in one transaction, commits it, and tells everybody.
+fn commit(db: &Connection, batch: Vec<Write>) {
+    let mut answers: Vec<Answer> = Vec::with_capacity(batch.len());
+    let begun = db.execute_batch("BEGIN IMMEDIATE");
+    for write in batch {
+        answers.push(write(db));
+    }
+    // SQLite itself rolls a whole transaction back on some errors, a full disk among them; without one,
+    // COMMIT is an error too.
+    let committed = begun.and_then(|()| db.execute_batch("COMMIT"));
+    if let Err(error) = &committed {
+        tracing::error!(%error, writes = answers.len(), "journal not committed");
+        // Whatever is left of it must not become part of the next batch.
+        if !db.is_autocommit()
+            && let Err(error) = db.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "journal not rolled back");
+        }
+    }
+    for answer in answers {
+        answer(if committed.is_ok() { Ok(()) } else { Err(StoreError::NotCommitted) });
+    }
+}
+
+fn in_savepoint<T>(
+    db: &Connection,
+    work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    if db.is_autocommit() {
+        // The batch's transaction is gone, or never began: a savepoint would commit by itself.
+        return Err(StoreError::NotCommitted);
+    }
+    db.execute_batch("SAVEPOINT one")?;
+    let result = work(db);
+    if result.is_err() && !db.is_autocommit() {
+        db.execute_batch("ROLLBACK TO one")?;
+    }
+    if !db.is_autocommit() {
+        db.execute_batch("RELEASE one")?;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn writer() -> Writer {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(
+            "PRAGMA foreign_keys = ON;
+             CREATE TABLE t (n INTEGER PRIMARY KEY, parent INTEGER REFERENCES t DEFERRABLE INITIALLY DEFERRED)",
+        )
+        .unwrap();
+        Writer::start(db).unwrap()
+    }
+
+    fn insert(writer: &Writer, n: i64) -> Result<(), StoreError> {
+        writer.run(move |db| Ok(db.execute("INSERT INTO t VALUES (?1, NULL)", [n]).map(drop)?))
+    }
+
+    /// What can be written, and what lets the commit of everything beside it fail.
+    fn insert_what_cannot_be_committed(writer: &Writer, n: i64) -> Result<(), StoreError> {
+        writer.run(move |db| Ok(db.execute("INSERT INTO t VALUES (?1, -1)", [n]).map(drop)?))
+    }
+
+    fn rows(writer: &Writer) -> Vec<i64> {
+        let read = |db: &Connection| -> Result<Vec<i64>, StoreError> {
+            let mut statement = db.prepare("SELECT n FROM t ORDER BY n")?;
+            Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        };
+        writer.run(read).unwrap()
+    }
+
+    /// Inserts a hundred rows from each of `threads` threads; returns those that were said to be there.
+    fn insert_from_many_threads(
+        writer: &Arc<Writer>,
+        threads: i64,
+        insert: fn(&Writer, i64) -> Result<(), StoreError>,
+    ) -> Vec<i64> {
+        let threads: Vec<_> = (0..threads)
+            .map(|thread| {
+                let writer = Arc::clone(writer);
+                thread::spawn(move || {
+                    let own = thread * 100..(thread + 1) * 100;
+                    own.filter(|n| insert(&writer, *n).is_ok()).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    }
+
+    #[test]
+    fn everybody_gets_committed_whatever_the_order() {
+        let writer = Arc::new(writer());
+        let committed = insert_from_many_threads(&writer, 16, insert);
+        assert_eq!(committed, (0..1_600).collect::<Vec<_>>());
+        assert_eq!(rows(&writer), committed);
+    }
+
+    #[test]
+    fn nobody_hears_ok_whose_commit_failed() {
+        let writer = Arc::new(writer());
+        let committed = insert_from_many_threads(&writer, 32, |writer, n| match n % 40 {
+            0 => insert_what_cannot_be_committed(writer, n),
+            _ => insert(writer, n),
+        });
+        assert!(!committed.is_empty() && committed.len() < 3_120, "{} of 3,200", committed.len());
+        assert_eq!(rows(&writer), committed, "what is there, and what was said to be there");
+    }
+
+    #[test]
+    fn one_write_that_fails_undoes_itself_only() {
+        let writer = writer();
+        insert(&writer, 1).unwrap();
+        let failed = writer.run(|db| {
+            db.execute("INSERT INTO t VALUES (2, NULL)", [])?;
+            db.execute("INSERT INTO t VALUES (1, NULL)", [])?;
+            Ok(())
+        });
+        assert!(matches!(failed, Err(StoreError::Engine(_))));
+        insert(&writer, 3).unwrap();
+        assert_eq!(rows(&writer), [1, 3]);
+    }
+
+    #[test]
+    fn a_transaction_that_sqlite_rolled_back_by_itself_fails_for_everybody_in_it() {
+        let writer = writer();
+        // While the first write holds the thread up, the others queue: they become one batch.
+        let (started, has_started) = mpsc::channel();
+        let (go, may_go) = mpsc::channel::<()>();
+        let first = writer
+            .enqueue(move |_| {
+                started.send(()).unwrap();
+                may_go.recv().unwrap();
+                Ok(())
+            })
+            .unwrap();
+        has_started.recv().unwrap();
+        let insert_now = |sql: &'static str| writer.enqueue(move |db| Ok(db.execute_batch(sql)?)).unwrap();
+        let batch = [
+            insert_now("INSERT INTO t VALUES (1, NULL)"),
+            // What SQLite does where the disk is full.
+            insert_now("INSERT INTO t VALUES (2, NULL); ROLLBACK"),
+            insert_now("INSERT INTO t VALUES (3, NULL)"),
+        ];
+        go.send(()).unwrap();
+        first.recv().unwrap().unwrap();
+        for answer in batch {
+            assert!(matches!(answer.recv().unwrap(), Err(StoreError::NotCommitted)));
+        }
+        assert_eq!(rows(&writer), [0_i64; 0]);
+        insert(&writer, 4).unwrap();
+        assert_eq!(rows(&writer), [4]);
+    }
+}

@@ -1,0 +1,293 @@
+//! The store's promises: what is reserved, charged, given back and remembered, restart or not.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+use alloy::primitives::{Address, B256, U256};
+use relayer_daemon::{
+    budget::WINDOW_SECONDS,
+    fees::Fees,
+    outcome::{Failure, Mined, Outcome},
+    store::{Accepted, Inclusion, NewRelay, NewTransaction, Settlement, SqliteStore, Store},
+    transaction::{NonceAssignment, Purpose, RelayTerms, SignedTransaction},
+};
+
+const NOW: u64 = 1_700_000_000;
+/// The account that pays.
+const ACCOUNT: Address = Address::repeat_byte(0xaa);
+const LIMIT: u128 = 1_000;
+
+fn id(byte: u8) -> B256 {
+    B256::repeat_byte(byte)
+}
+
+fn relay(byte: u8) -> NewRelay {
+    NewRelay {
+        id: id(byte),
+        signer: Address::repeat_byte(byte),
+        forward_nonce: U256::MAX,
+        deadline: u64::from(u32::MAX),
+        calldata: vec![byte; 3].into(),
+    }
+}
+
+fn transaction(byte: u8, purpose: Purpose) -> SignedTransaction {
+    let fees = Fees { max_fee: u128::MAX, tip: 1 };
+    SignedTransaction { hash: id(byte), raw: vec![byte].into(), fees, gas_limit: u64::MAX, purpose }
+}
+
+fn dropped() -> Outcome {
+    Outcome::Dropped { failure: Failure::budget_exhausted(7) }
+}
+
+fn executed(hash: B256) -> Outcome {
+    let mined = Mined { tx_hash: hash, block_number: 9, gas_used: 21_000 };
+    Outcome::Executed { mined, agent_id: Some(U256::MAX) }
+}
+
+fn accepted(relays: &[u8]) -> SqliteStore {
+    let store = SqliteStore::in_memory().unwrap();
+    for byte in relays {
+        assert_eq!(store.accept(&relay(*byte), NOW).unwrap(), Accepted::Pending);
+    }
+    store
+}
+
+fn sign(store: &SqliteStore, nonce: u64, relay: Option<B256>, transaction: SignedTransaction) {
+    store.record(ACCOUNT, &[NewTransaction { nonce, relay, transaction }], NOW).unwrap();
+}
+
+/// Nonce `nonce` was mined by transaction `hash` in block `block`.
+fn settle(
+    store: &SqliteStore,
+    nonce: u64,
+    hash: u8,
+    block: u64,
+    paid_wei: u128,
+    relay: Option<(u8, Outcome)>,
+) {
+    let mut assignment = store.assignment(ACCOUNT, nonce).unwrap();
+    assert_eq!(assignment.relay.map(|relay| relay.id), relay.as_ref().map(|(byte, _)| id(*byte)));
+    assignment.transactions.clear();
+    let inclusion = Inclusion { tx_hash: id(hash), block_number: block };
+    let outcome = relay.map(|(_, outcome)| outcome);
+    store.settle(ACCOUNT, &Settlement { assignment, inclusion, paid_wei, outcome }, NOW).unwrap();
+}
+
+fn used(store: &SqliteStore, now: u64) -> (u128, u128) {
+    let budget = store.budget(LIMIT, now).unwrap();
+    (budget.window.settled_wei, budget.reserved_wei)
+}
+
+#[test]
+fn reservations_stop_at_the_limit_and_are_replaced_not_added() {
+    let store = accepted(&[1, 2]);
+    assert!(store.reserve(id(1), 600, 5, LIMIT, NOW).unwrap());
+    assert!(!store.reserve(id(2), 401, 0, LIMIT, NOW).unwrap());
+    assert!(store.reserve(id(1), 700, 5, LIMIT, NOW).unwrap());
+    assert!(store.reserve(id(2), 300, 0, LIMIT, NOW).unwrap());
+    assert_eq!(used(&store, NOW), (0, 1_000));
+    assert!(!store.reserve(id(1), 701, 5, LIMIT, NOW).unwrap());
+    assert_eq!(used(&store, NOW), (0, 1_000));
+}
+
+#[test]
+fn what_was_never_sent_costs_nothing_and_opens_no_window() {
+    let store = accepted(&[1, 2]);
+    store.reserve(id(1), 600, 0, LIMIT, NOW).unwrap();
+    assert_eq!(store.budget(LIMIT, NOW).unwrap().resets_at(), Some(NOW + WINDOW_SECONDS));
+    store.finish_unsent(id(1), &dropped(), NOW + 5).unwrap();
+    store.reserve(id(2), 600, 0, LIMIT, NOW + 6).unwrap();
+    store.release(id(2), NOW + 7).unwrap();
+    assert_eq!(used(&store, NOW + 8), (0, 0));
+    assert_eq!(store.budget(LIMIT, NOW + 8).unwrap().resets_at(), None);
+}
+
+#[test]
+fn a_receipt_charges_what_was_paid_and_frees_the_rest() {
+    let store = accepted(&[1]);
+    store.reserve(id(1), 600, 0, LIMIT, NOW).unwrap();
+    sign(&store, 4, Some(id(1)), transaction(0xa, Purpose::Relay));
+    let outcome = executed(id(0xa));
+    settle(&store, 4, 0xa, 9, 250, Some((1, outcome.clone())));
+    assert_eq!(used(&store, NOW + 1), (250, 0));
+    let record = store.relay(id(1)).unwrap().unwrap();
+    assert_eq!((record.outcome, record.hashes), (Some(outcome), vec![id(0xa)]));
+
+    assert_eq!(used(&store, NOW + WINDOW_SECONDS - 1), (250, 0));
+    assert_eq!(used(&store, NOW + WINDOW_SECONDS), (0, 0));
+}
+
+#[test]
+fn no_ops_are_charged_too() {
+    let store = accepted(&[]);
+    sign(&store, 0, None, transaction(0xa, Purpose::Gap));
+    settle(&store, 0, 0xa, 9, 21, None);
+    assert_eq!(used(&store, NOW), (21, 0));
+}
+
+#[test]
+fn settling_twice_charges_once_and_a_reorganisation_charges_the_difference() {
+    let store = accepted(&[1]);
+    store.reserve(id(1), 600, 0, LIMIT, NOW).unwrap();
+    sign(&store, 4, Some(id(1)), transaction(0xa, Purpose::Relay));
+    let outcome = executed(id(0xa));
+    for _ in 0..2 {
+        settle(&store, 4, 0xa, 9, 250, Some((1, outcome.clone())));
+    }
+    assert_eq!(used(&store, NOW), (250, 0));
+
+    assert_eq!(store.mined_from(ACCOUNT, 4, 8).unwrap(), vec![], "a node that is behind proves nothing");
+    let undone = store.mined_from(ACCOUNT, 3, 9).unwrap();
+    assert_eq!(
+        (undone[0].assignment.nonce, undone[0].inclusion),
+        (4, Inclusion { tx_hash: id(0xa), block_number: 9 })
+    );
+    store.reopen(ACCOUNT, 4, 600).unwrap();
+    assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, None);
+    assert_eq!(used(&store, NOW), (250, 350));
+    assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1);
+
+    settle(&store, 4, 0xa, 11, 300, Some((1, outcome.clone())));
+    assert_eq!(used(&store, NOW), (300, 0));
+}
+
+#[test]
+fn nonces_come_back_as_they_were_signed() {
+    let store = accepted(&[1]);
+    store.reserve(id(1), 600, 77, LIMIT, NOW).unwrap();
+    sign(&store, 4, Some(id(1)), transaction(0xa, Purpose::Relay));
+    sign(&store, 4, Some(id(1)), transaction(0xb, Purpose::Superseded));
+    sign(&store, 2, None, transaction(0xc, Purpose::Gap));
+    let [gap, slot] = store.open_nonces(ACCOUNT).unwrap().try_into().unwrap();
+    assert_eq!((gap.nonce, gap.relay, gap.transactions), (2, None, vec![transaction(0xc, Purpose::Gap)]));
+    assert_eq!(
+        slot.transactions,
+        vec![transaction(0xa, Purpose::Relay), transaction(0xb, Purpose::Superseded)]
+    );
+    let relay = slot.relay.unwrap();
+    assert_eq!((relay.id, relay.signer, relay.l1_fee_wei), (id(1), Address::repeat_byte(1), 77));
+    assert_eq!((relay.forward_nonce, relay.deadline), (U256::MAX, u64::from(u32::MAX)));
+    assert_eq!(store.next_nonce(ACCOUNT).unwrap(), Some(5));
+    assert!(store.explains(ACCOUNT, 4, 5).unwrap());
+    assert!(!store.explains(ACCOUNT, 3, 5).unwrap());
+}
+
+#[test]
+fn only_accepted_relays_without_a_nonce_start_over() {
+    let store = accepted(&[1, 2, 3, 4]);
+    for byte in 1..=3 {
+        store.reserve(id(byte), 100, 0, LIMIT, NOW).unwrap();
+    }
+    sign(&store, 0, Some(id(2)), transaction(0xa, Purpose::Relay));
+    sign(&store, 1, Some(id(3)), transaction(0xb, Purpose::Relay));
+    store.lose(ACCOUNT, 1).unwrap();
+    store.finish_unsent(id(4), &dropped(), NOW).unwrap();
+    let unsent = store.unsent(NOW).unwrap();
+    assert_eq!(unsent, vec![relay(1), relay(3)]);
+    assert_eq!(used(&store, NOW), (0, 100), "only what is signed for stays reserved");
+}
+
+#[test]
+fn a_dropped_relay_may_be_tried_again_and_an_executed_one_may_not() {
+    let store = accepted(&[1]);
+    store.finish_unsent(id(1), &dropped(), NOW).unwrap();
+    assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, Some(dropped()));
+    assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Pending);
+    assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, None);
+
+    sign(&store, 0, Some(id(1)), transaction(0xa, Purpose::Relay));
+    let outcome = executed(id(0xa));
+    settle(&store, 0, 0xa, 9, 1, Some((1, outcome.clone())));
+    assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Finished(outcome));
+}
+
+#[test]
+fn a_batch_is_journalled_whole_or_not_at_all() {
+    let store = accepted(&[1]);
+    let unknown_relay =
+        NewTransaction { nonce: 1, relay: Some(id(9)), transaction: transaction(0xb, Purpose::Relay) };
+    let good = NewTransaction { nonce: 0, relay: Some(id(1)), transaction: transaction(0xa, Purpose::Relay) };
+    assert!(store.record(ACCOUNT, &[good, unknown_relay], NOW).is_err());
+    assert_eq!(store.next_nonce(ACCOUNT).unwrap(), None);
+    assert_eq!(store.open_nonces(ACCOUNT).unwrap(), vec![]);
+}
+
+#[test]
+fn pruning_forgets_only_what_never_came_to_a_transaction() {
+    let store = accepted(&[1, 2, 3]);
+    store.finish_unsent(id(1), &dropped(), NOW).unwrap();
+    sign(&store, 0, Some(id(2)), transaction(0xa, Purpose::Relay));
+    settle(&store, 0, 0xa, 9, 1, Some((2, executed(id(0xa)))));
+    assert_eq!(store.prune(NOW + WINDOW_SECONDS).unwrap(), 0);
+    assert_eq!(store.prune(NOW + WINDOW_SECONDS + 1).unwrap(), 1);
+    assert_eq!(store.relay(id(1)).unwrap(), None);
+    assert!(store.relay(id(2)).unwrap().is_some() && store.relay(id(3)).unwrap().is_some());
+}
+
+#[test]
+fn a_restart_never_refills_the_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal.sqlite");
+    let before = {
+        let store = SqliteStore::open(&path).unwrap();
+        store.accept(&relay(1), NOW).unwrap();
+        store.accept(&relay(2), NOW).unwrap();
+        store.reserve(id(1), 600, 0, LIMIT, NOW).unwrap();
+        sign(&store, 0, Some(id(1)), transaction(0xa, Purpose::Relay));
+        settle(&store, 0, 0xa, 9, 123, Some((1, executed(id(0xa)))));
+        store.reserve(id(2), 400, 0, LIMIT, NOW).unwrap();
+        sign(&store, 1, Some(id(2)), transaction(0xb, Purpose::Relay));
+        store.budget(LIMIT, NOW).unwrap()
+    };
+    let store = SqliteStore::open(&path).unwrap();
+    store.unsent(NOW + 1).unwrap();
+    assert_eq!(store.budget(LIMIT, NOW + 1).unwrap(), before);
+}
+
+#[test]
+fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
+    let store = SqliteStore::in_memory().unwrap();
+    let lost = relay(1);
+    let terms = RelayTerms {
+        id: lost.id,
+        signer: lost.signer,
+        forward_nonce: lost.forward_nonce,
+        deadline: lost.deadline,
+        l1_fee_wei: 0,
+    };
+    let assignment = NonceAssignment {
+        nonce: 4,
+        relay: Some(terms),
+        transactions: vec![transaction(0xa, Purpose::Relay), transaction(0xb, Purpose::Relay)],
+    };
+    let settlement = Settlement {
+        assignment: assignment.clone(),
+        inclusion: Inclusion { tx_hash: id(0xb), block_number: 9 },
+        paid_wei: 250,
+        outcome: Some(executed(id(0xb))),
+    };
+    store.settle(ACCOUNT, &settlement, NOW).unwrap();
+    assert_eq!(used(&store, NOW), (250, 0));
+    let record = store.relay(id(1)).unwrap().unwrap();
+    assert_eq!((record.outcome, record.hashes), (Some(executed(id(0xb))), vec![id(0xa), id(0xb)]));
+    assert_eq!(store.mined(ACCOUNT, 4).unwrap().unwrap().assignment, assignment);
+    assert_eq!(store.next_nonce(ACCOUNT).unwrap(), Some(5));
+    store.settle(ACCOUNT, &settlement, NOW).unwrap();
+    assert_eq!(used(&store, NOW), (250, 0), "once");
+}
+
+#[test]
+fn each_account_counts_its_own_nonces_and_all_share_the_budget() {
+    let store = accepted(&[1, 2]);
+    let other = Address::repeat_byte(0xbb);
+    sign(&store, 7, Some(id(1)), transaction(0xa, Purpose::Relay));
+    let second =
+        NewTransaction { nonce: 0, relay: Some(id(2)), transaction: transaction(0xb, Purpose::Relay) };
+    store.record(other, &[second], NOW).unwrap();
+    assert_eq!((store.next_nonce(ACCOUNT).unwrap(), store.next_nonce(other).unwrap()), (Some(8), Some(1)));
+    assert_eq!(store.open_nonces(other).unwrap()[0].relay.unwrap().id, id(2));
+    assert_eq!(store.unsent(NOW).unwrap(), vec![], "what one account has in flight no other starts over");
+    settle(&store, 7, 0xa, 9, 250, Some((1, executed(id(0xa)))));
+    assert_eq!(store.highest_mined(other).unwrap(), None);
+    assert_eq!(used(&store, NOW), (250, 0));
+}
