@@ -6,13 +6,13 @@
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::{Bytes, Frame, Incoming};
+use hyper::body::{Body as _, Bytes, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -34,6 +34,32 @@ pub struct Post {
     pub authorization: String,
     /// When it arrived.
     pub at: Instant,
+    /// The node's answer, once there is one.
+    pub answer: Arc<OnceLock<Answered>>,
+}
+
+/// What the node answered a post with, before any fault changed it.
+#[derive(Debug, Clone, Copy)]
+pub struct Answered {
+    /// When it was there.
+    pub at: Instant,
+    /// The body's length.
+    pub bytes: u64,
+}
+
+/// How many of these posts had to wait for one another: the largest number of which no two were under way at once.
+/// Posts without an answer count as under way for no time.
+pub fn sequential(posts: &[Post]) -> usize {
+    let mut spans: Vec<(Instant, Instant)> =
+        posts.iter().map(|post| (post.answer.get().map_or(post.at, |answer| answer.at), post.at)).collect();
+    spans.sort();
+    let (mut count, mut last_end) = (0, None);
+    for (end, start) in spans {
+        if last_end.is_none_or(|last_end| start >= last_end) {
+            (count, last_end) = (count + 1, Some(end));
+        }
+    }
+    count
 }
 
 /// A running proxy; dropping it closes its port and every connection.
@@ -193,7 +219,9 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
     let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
     let calls = calls_of(&body);
     let methods = calls.iter().map(|call| call["method"].as_str().unwrap_or_default().to_owned()).collect();
-    lock(&shared.posts).push(Post { body: body.clone(), methods, authorization, at: Instant::now() });
+    let at = Instant::now();
+    let answer = Arc::new(OnceLock::new());
+    lock(&shared.posts).push(Post { body: body.clone(), methods, authorization, at, answer: answer.clone() });
 
     let faults: Vec<Option<Fault>> = {
         let mut rules = lock(&shared.rules);
@@ -219,6 +247,10 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
 
     let node = Node { client: shared.client.clone(), url: lock(&shared.upstream).clone() };
     let answered = forward(&node, &body, &calls, &faults).await;
+    if let Some(bytes) = answered.as_ref().ok().and_then(|answered| answered.body().size_hint().exact()) {
+        // A post is answered once.
+        let _ = answer.set(Answered { at: Instant::now(), bytes });
+    }
     shared.served.fetch_add(1, Ordering::SeqCst);
     match whole {
         Some(Fault::LoseAnswer) => Err(Closed),
@@ -293,4 +325,38 @@ fn calls_of(body: &Value) -> Vec<Value> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Posts that were under way from one second to another.
+    fn posts(spans: &[(u64, u64)]) -> Vec<Post> {
+        let began = Instant::now();
+        let at = |second| began + Duration::from_secs(second);
+        let post = |&(start, end): &(u64, u64)| Post {
+            body: Value::Null,
+            methods: Vec::new(),
+            authorization: String::new(),
+            at: at(start),
+            answer: Arc::new(OnceLock::from(Answered { at: at(end), bytes: 0 })),
+        };
+        spans.iter().map(post).collect()
+    }
+
+    #[test]
+    fn posts_side_by_side_are_one_round_trip() {
+        for (spans, expected) in [
+            (&[][..], 0),
+            (&[(0, 1)], 1),
+            (&[(0, 1), (1, 2), (2, 5)], 3),
+            // One, and then four of which some wait longer.
+            (&[(0, 1), (2, 9), (2, 4), (2, 5), (3, 8)], 2),
+            // A long one beside two short ones.
+            (&[(0, 9), (1, 2), (3, 4)], 2),
+        ] {
+            assert_eq!(sequential(&posts(spans)), expected, "{spans:?}");
+        }
+    }
 }

@@ -1,10 +1,12 @@
 //! `cargo xtask`: sets up, builds, runs and tests the whole project.
 //!
 //! Only the standard library and two small crates, so that a new clone has it in seconds. What needs the chain lives in
-//! the `e2e` crate: `dev` and `deploy-contracts` build that crate's `devnet` program and become it.
+//! the `e2e` crate: `dev`, `deploy-contracts` and `bench` build one of that crate's programs and become it.
 
+mod bench;
 mod build;
 mod chromium;
+mod debian;
 mod devnet;
 mod explorer;
 mod fingerprint;
@@ -27,6 +29,8 @@ cargo xtask <command>
   build                          setup; compile contracts, browser package, explorer and Worker, where changed; print the sizes
   dev                            a local chain with agents to look at, the Worker on port 3000, the relayer on 3001
   test [WORD...]                 everything that is checked, with a summary at the end; with words, the steps named so
+  bench [api]                    measure the Worker beside its peers and write the figures to BENCHMARKS.md; with
+                                 --worker DIRECTORY another build, from `wrangler deploy --dry-run --outdir`, and write nothing
   deploy-contracts --rpc-url URL deploy forwarder and registry; the key is read from DEPLOYER_KEY
 ";
 
@@ -54,6 +58,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
         }
         ("dev", _) => devnet::dev(rest)?,
         ("test", _) => return suite::run_all(rest),
+        ("bench", _) => bench::bench(rest)?,
         ("deploy-contracts", _) => devnet::deploy_contracts(rest)?,
         ("help" | "--help" | "-h", _) => print!("{USAGE}"),
         _ => bail!("unknown: {}\n\n{USAGE}", arguments.join(" ")),

@@ -1,6 +1,7 @@
 //! Starting other programs from the repository's root, and saying which one failed.
 
 use std::ffi::OsStr;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -61,6 +62,16 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         bail!("{} failed ({status})", line(command));
     }
     Ok(())
+}
+
+/// Compiles a program of the `e2e` crate and becomes it; returns only where that fails.
+///
+/// Becoming it, instead of starting it, leaves one process that Ctrl-C reaches and that decides how everything ends.
+pub(crate) fn become_program(name: &str, arguments: &[String]) -> Result<()> {
+    eprintln!("compiling {name}");
+    run(cargo().args(["build", "--quiet", "--package", "e2e", "--bin", name]))?;
+    let error = command(target_dir().join("debug").join(name)).args(arguments).exec();
+    Err(error).with_context(|| format!("cannot start {name}"))
 }
 
 /// Runs to the end and gives what it printed; `None` when it cannot be started or fails.

@@ -9,10 +9,13 @@ use anyhow::{Result, bail};
 use crate::run::{cargo, command, node_tool, root, run};
 use crate::setup::WASM_TARGET;
 use crate::summary::{Summary, Tally, count};
-use crate::{build, chromium, explorer, purity, setup};
+use crate::{bench, build, chromium, explorer, purity, setup};
 
 /// The end-to-end tests that drive a browser.
 const IN_A_BROWSER: [&str; 2] = ["explorer", "package"];
+
+/// The end-to-end tests that put load on the Worker.
+const UNDER_LOAD: &str = "warm_answers";
 
 /// Runs everything, or the steps whose names contain one of the words; fails if anything did.
 pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
@@ -59,6 +62,9 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
         summary.step(&format!("end to end: {name}"), || {
             if IN_A_BROWSER.contains(&name.as_str()) {
                 chromium::install()?;
+            }
+            if name == UNDER_LOAD {
+                bench::load_generator()?;
             }
             let mut tests = cargo();
             tests.args(["test", "--no-fail-fast", "--test", name]);

@@ -1,0 +1,89 @@
+//! Answers about one agent that nobody asked for before, one after the other, beside the RPC call they are made of.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::contestant::{Contestant, Kind};
+use e2e::{http, seed};
+
+use super::{Field, MANY};
+use crate::table::{Table, median, millis};
+
+/// Agents asked for.
+const SAMPLES: u64 = 200;
+
+/// Agents asked for before anything is counted.
+const WARM_UP: u64 = 20;
+
+pub(super) async fn measure(field: &Field) -> Result<String> {
+    field.freshen().await?;
+    let mut servers = Vec::new();
+    for kind in Kind::ALL {
+        servers.push(field.start(kind).await?);
+    }
+    let mut table = Table::new(&["p50 ms", "`/kya/:wallet`", "`/agent/:id`"]);
+    let kya = question(field, &servers, |id| {
+        format!("/api/v1/kya/{}", seed::wallet(&format!("many {id}")).address())
+    })
+    .await?;
+    let agent = question(field, &servers, |id| format!("/api/v1/agent/{id}")).await?;
+    table.row(&["the bare RPC call".to_owned(), millis(kya.bare), millis(agent.bare)]);
+    for (index, server) in servers.iter().enumerate() {
+        let cell = |times: &Times| -> Result<String> {
+            let time = times.servers.get(index).context("a time per server")?;
+            let over = time.as_secs_f64() - times.bare.as_secs_f64();
+            Ok(format!("{} ({:+.2})", millis(*time), over * 1e3))
+        };
+        table.row(&[server.kind.name().to_owned(), cell(&kya)?, cell(&agent)?]);
+    }
+    Ok(format!(
+        "### Cold answers about one agent\n\n\
+         {SAMPLES} agents of {MANY}, each asked for once, one after the other. The bare RPC call is the very request that this Worker \
+         sends, sent by the client; in parentheses what a server adds to it. Goal: at most 5 ms.\n\n{}",
+        table.finish()
+    ))
+}
+
+/// The medians of one question.
+struct Times {
+    bare: Duration,
+    servers: Vec<Duration>,
+}
+
+/// Asks every server for the same agents in turn: what slows the machine down for a while slows all of them.
+async fn question(field: &Field, servers: &[Contestant], path: impl Fn(u64) -> String) -> Result<Times> {
+    let client = http::builder().pool_max_idle_per_host(1).timeout(Duration::from_secs(30)).build()?;
+    let mut bare = Vec::new();
+    let mut times = vec![Vec::new(); servers.len()];
+    for sample in 0..WARM_UP + SAMPLES {
+        let path = path(1 + sample * (MANY / (WARM_UP + SAMPLES)));
+        let counts = sample >= WARM_UP;
+        for (server, times) in servers.iter().zip(&mut times) {
+            field.proxy.reset();
+            let began = Instant::now();
+            let answer = client.get(format!("{}{path}", server.url())).send().await?;
+            let status = answer.status();
+            let text = answer.text().await?;
+            let time = began.elapsed();
+            ensure!(status == 200, "{}: {path}: {text}", server.kind.name());
+            let posts = field.proxy.reset();
+            ensure!(posts.len() == 1 || !counts, "{}: {path}: {} RPC calls", server.kind.name(), posts.len());
+            if counts {
+                times.push(time);
+            }
+            if server.kind == Kind::Ours {
+                let body = &posts.last().context("an RPC call")?.body;
+                let began = Instant::now();
+                let answer = client.post(field.proxy.url()).json(body).send().await?;
+                answer.error_for_status()?.bytes().await?;
+                if counts {
+                    bare.push(began.elapsed());
+                }
+            }
+        }
+    }
+    Ok(Times {
+        bare: median(&bare).context("samples")?,
+        servers: times.iter().map(|times| median(times).context("samples")).collect::<Result<_>>()?,
+    })
+}

@@ -1,0 +1,94 @@
+//! The read API beside its peers and beside the bare RPC call: warm answers, cold ones, whole registries, size and start.
+//!
+//! One chain serves all of it. It begins with few agents, so that warm answers are as long as usual, and grows to a large
+//! registry for the cold ones.
+
+mod cold;
+mod scan;
+mod start;
+mod warm;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Result;
+use e2e::anvil::{AnvilOptions, wall_clock};
+use e2e::chain::Chain;
+use e2e::contestant::{Bundles, Contestant, Kind};
+use e2e::proxy::Proxy;
+use e2e::seed;
+use e2e::worker::WorkerOptions;
+
+/// Agents while warm answers are measured.
+const FEW: u64 = 100;
+
+/// Agents while cold answers are measured.
+const MANY: u64 = 10_000;
+
+/// A limit that counts every request and refuses none.
+const RATE_LIMIT: u32 = 1_000_000_000;
+
+/// What all contestants read: a chain, and the proxy before it that counts.
+struct Field {
+    chain: Chain,
+    proxy: Proxy,
+    bundles: Bundles,
+}
+
+impl Field {
+    fn options(&self) -> WorkerOptions {
+        WorkerOptions::new(self.proxy.url(), self.chain.contracts.registry)
+            .var("CHAIN_ID", 31_337)
+            .var("RATE_LIMIT_PER_MINUTE", RATE_LIMIT)
+    }
+
+    async fn start(&self, kind: Kind) -> Result<Contestant> {
+        Contestant::start(kind, &self.bundles, &self.options()).await
+    }
+
+    /// Brings the chain's newest block to the present: a Worker takes an old one for a node that is stuck.
+    async fn freshen(&self) -> Result<()> {
+        if self.chain.node.time().await? < wall_clock() {
+            self.chain.node.set_next_block_time(wall_clock()).await?;
+        }
+        self.chain.node.mine(1).await
+    }
+}
+
+/// The section of `BENCHMARKS.md`: of the Worker as it is, or of another build of it, bundled in `worker`.
+pub(crate) async fn section(worker: Option<&Path>) -> Result<String> {
+    let bundles = async {
+        match worker {
+            Some(directory) => Bundles::with(directory).await,
+            None => Bundles::make().await,
+        }
+    };
+    let bundles = step("bundles of the Workers", bundles).await?;
+    // Blocks that follow one another within a second are a second apart: room for all of them before the present.
+    let options = AnvilOptions { genesis_time: Some(wall_clock() - 3_600), ..AnvilOptions::default() };
+    let chain = Chain::start(options).await?;
+    let proxy = Proxy::start(chain.node.url()).await?;
+    let field = Field { chain, proxy, bundles };
+
+    step("a small registry", seed::many(&field.chain, FEW)).await?;
+    let warm = step("warm answers", warm::measure(&field)).await?;
+    step("a large registry", seed::many(&field.chain, MANY - FEW)).await?;
+    let cold = step("cold answers about one agent", cold::measure(&field)).await?;
+    let scan = step("cold answers about the whole registry", scan::measure(&field)).await?;
+    let start = step("size and start", start::measure(&field)).await?;
+
+    let mut section = "## Read API\n".to_owned();
+    for part in [warm, cold, scan, start] {
+        write!(section, "\n{part}")?;
+    }
+    Ok(section)
+}
+
+async fn step<T>(name: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let began = Instant::now();
+    eprintln!("{name} ...");
+    let done = work.await?;
+    eprintln!("{name}: {:.1} s", began.elapsed().as_secs_f64());
+    Ok(done)
+}

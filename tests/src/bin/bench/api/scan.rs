@@ -1,0 +1,81 @@
+//! Cold answers about the whole registry: what they read, and what they take.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use e2e::contestant::{Contestant, Kind};
+use e2e::proxy::{Post, sequential};
+
+use super::{Field, MANY};
+use crate::table::{Table, median, mib, millis};
+
+/// Answers that count; the first one of an instance comes before them, for it has yet to learn what its node can do.
+const SAMPLES: u32 = 5;
+
+pub(super) async fn measure(field: &Field) -> Result<String> {
+    let mut table = Table::new(&[
+        "",
+        "round trips",
+        "RPC posts",
+        "bytes an agent",
+        "CPU ms",
+        "memory MiB",
+        "p50 ms",
+        "round trips, first",
+    ]);
+    for path in [
+        "/api/v1/stats/detailed",
+        "/api/v1/agents?status=Active",
+        "/api/v1/agents/compliance",
+        "/api/v1/revenue/aggregate",
+    ] {
+        table.row(&question(field, path).await?);
+    }
+    Ok(format!(
+        "### Cold answers about the whole registry\n\n\
+         {MANY} agents, nothing cached, each endpoint on an instance of its own. Round trips are those that wait for one another; bytes \
+         are of RPC answers; memory is what workerd's peak lies above its size before the first of {} answers. Goals: 2 \
+         round trips, 150 bytes an agent, 300 ms CPU, 64 MiB.\n\n{}",
+        SAMPLES + 1,
+        table.finish()
+    ))
+}
+
+async fn question(field: &Field, path: &str) -> Result<Vec<String>> {
+    field.freshen().await?;
+    let options = field.options().var("AGENT_TTL_SECONDS", 0);
+    let server = Contestant::start(Kind::Ours, &field.bundles, &options).await?;
+    let client = server.client();
+    ensure!(client.get("/api/v1/stats").await.status == 200, "{}", server.log());
+
+    let resident = server.usage.resident()?;
+    server.usage.forget_peak()?;
+    let first = ask(field, &client, path).await?;
+    let (mut times, mut last) = (Vec::new(), Vec::new());
+    let cpu = server.usage.cpu()?;
+    for _ in 0..SAMPLES {
+        let began = Instant::now();
+        last = ask(field, &client, path).await?;
+        times.push(began.elapsed());
+    }
+    let cpu = (server.usage.cpu()? - cpu) / SAMPLES;
+    let bytes: u64 = last.iter().filter_map(|post| post.answer.get()).map(|answer| answer.bytes).sum();
+    Ok(vec![
+        format!("`{path}`"),
+        sequential(&last).to_string(),
+        last.len().to_string(),
+        (bytes / MANY).to_string(),
+        millis(cpu),
+        mib(server.usage.peak()?.saturating_sub(resident)),
+        median(&times).map(millis).unwrap_or_default(),
+        sequential(&first).to_string(),
+    ])
+}
+
+/// The RPC posts of one answer.
+async fn ask(field: &Field, client: &e2e::client::Client, path: &str) -> Result<Vec<Post>> {
+    field.proxy.reset();
+    let answer = client.get(path).await;
+    ensure!(answer.status == 200, "{path}: {}", answer.text);
+    Ok(field.proxy.reset())
+}

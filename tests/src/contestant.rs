@@ -1,0 +1,193 @@
+//! The servers that are measured side by side: the Worker and its two peers of `tests/peers`, each on its own.
+//!
+//! Workers run in workerd, started by miniflare: `wrangler dev` puts a proxy before them that costs more than they do.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Map, Value};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::client::Client;
+use crate::process::{Process, Spawn};
+use crate::repo;
+use crate::usage::Usage;
+use crate::worker::WorkerOptions;
+
+/// How long a server may take to listen.
+const START: Duration = Duration::from_secs(60);
+
+/// Who can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The project's Worker, as `wrangler deploy` would upload it.
+    Ours,
+    /// A Worker in JavaScript: `tests/peers/hono.mjs`.
+    Hono,
+    /// A server on Node: `tests/peers/express.mjs`.
+    Express,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ours, Self::Hono, Self::Express];
+
+    /// What reports call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "this Worker",
+            Self::Hono => "Hono Worker",
+            Self::Express => "Express",
+        }
+    }
+}
+
+/// The two Workers, bundled as they would be uploaded; deleted when dropped.
+#[derive(Debug)]
+pub struct Bundles {
+    directory: TempDir,
+    /// Where this project's Worker is, if not in `directory`.
+    ours: Option<PathBuf>,
+}
+
+impl Bundles {
+    /// Builds what changed, and bundles both.
+    ///
+    /// # Errors
+    /// When the Node tools are not installed, or a build fails.
+    pub async fn make() -> Result<Self> {
+        let bundles = Self::without_ours(None).await?;
+        let mut ours = Command::new(repo::node_tool("wrangler")?);
+        ours.args(["deploy", "--dry-run", "--env", "", "--outdir"])
+            .arg(bundles.directory_of(Kind::Ours))
+            .env("CI", "true")
+            .env("WRANGLER_SEND_METRICS", "false")
+            .env("WRANGLER_LOG_PATH", bundles.directory.path().join("logs"));
+        finish(&mut ours).await?;
+        Ok(bundles)
+    }
+
+    /// Another build of this project's Worker: what `wrangler deploy --dry-run --outdir` left in `directory`.
+    ///
+    /// # Errors
+    /// When the Node tools are not installed.
+    pub async fn with(directory: &Path) -> Result<Self> {
+        Self::without_ours(Some(directory.to_owned())).await
+    }
+
+    async fn without_ours(ours: Option<PathBuf>) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("e2e-bundles-").tempdir()?;
+        let bundles = Self { directory, ours };
+        let mut hono = Command::new(repo::node_tool("esbuild")?);
+        hono.args(["tests/peers/hono.mjs", "--bundle", "--format=esm", "--minify", "--log-level=warning"])
+            .arg(format!("--outfile={}", bundles.directory_of(Kind::Hono).join("hono.js").display()));
+        finish(&mut hono).await?;
+        Ok(bundles)
+    }
+
+    /// The files that would be uploaded of a Worker.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub fn files(&self, kind: Kind) -> Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(self.directory_of(kind))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "js" || extension == "wasm") {
+                files.push(path);
+            }
+        }
+        Ok(files)
+    }
+
+    fn directory_of(&self, kind: Kind) -> PathBuf {
+        match (kind, &self.ours) {
+            (Kind::Ours, Some(directory)) => directory.clone(),
+            (Kind::Ours, None) => self.directory.path().join("ours"),
+            _ => self.directory.path().join("hono"),
+        }
+    }
+
+    fn script(&self, kind: Kind) -> Result<PathBuf> {
+        let mut scripts = self.files(kind)?;
+        scripts.retain(|path| path.extension().is_some_and(|extension| extension == "js"));
+        ensure!(scripts.len() == 1, "one script is the Worker: {scripts:?}");
+        Ok(scripts.remove(0))
+    }
+}
+
+async fn finish(command: &mut Command) -> Result<()> {
+    let output = command.current_dir(repo::root()).kill_on_drop(true).output().await?;
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{command:?}: {stdout}{stderr}");
+    Ok(())
+}
+
+/// A running server; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Contestant {
+    /// Which one.
+    pub kind: Kind,
+    process: Process,
+    url: String,
+    /// What it uses of the machine: workerd's part of a Worker, Node's of a Node server.
+    pub usage: Usage,
+}
+
+impl Contestant {
+    /// Starts it on a free port with the settings of a Worker, and waits until it listens.
+    ///
+    /// # Errors
+    /// When it ends before it listens.
+    pub async fn start(kind: Kind, bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
+        let peers = repo::root().join("tests/peers");
+        let mut spawn = Spawn::new(kind.name(), "node").dir(repo::root());
+        spawn = match kind {
+            Kind::Express => {
+                let spawn =
+                    spawn.arg(peers.join("express.mjs")).env("PORT", "0").env("NODE_ENV", "production");
+                options.vars.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value))
+            }
+            Kind::Ours | Kind::Hono => {
+                let settings: Map<String, Value> = options
+                    .vars
+                    .iter()
+                    .map(|(name, value)| ((*name).to_owned(), value.clone().into()))
+                    .collect();
+                let spawn = spawn
+                    .arg(peers.join("workerd.mjs"))
+                    .arg(bundles.script(kind)?)
+                    .env("CI", "true")
+                    .env("WORKER_SETTINGS", Value::from(settings).to_string());
+                if kind == Kind::Ours { spawn.arg(Path::new("wrangler.toml")) } else { spawn }
+            }
+        };
+        let mut process = spawn.start()?;
+        let url = process
+            .until("listening", START, async |log| {
+                log.lines().find_map(|line| line.strip_prefix("Ready on ").map(str::to_owned))
+            })
+            .await
+            .with_context(|| format!("{} does not start", kind.name()))?;
+        let program = if kind == Kind::Express { "node" } else { "workerd" };
+        let usage = Usage::of(&process, program)?;
+        Ok(Self { kind, process, url, usage })
+    }
+
+    /// Its address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A client of it.
+    pub fn client(&self) -> Client {
+        Client::new(&self.url)
+    }
+
+    /// What it has printed so far.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+}

@@ -1,0 +1,141 @@
+//! What a child and all it started use of the machine, from `/proc`: processor time and memory.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::process::Process;
+
+/// The processes of one name in a child's group: `workerd` below the Node program that started it, for one.
+#[derive(Debug, Clone)]
+pub struct Usage {
+    pids: Vec<u32>,
+}
+
+impl Usage {
+    /// The processes of `process` called `program`, as they are now.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub fn of(process: &Process, program: &str) -> Result<Self> {
+        let mut pids = Vec::new();
+        for entry in fs::read_dir("/proc")? {
+            let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            // One that has ended meanwhile is none of them.
+            let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+            let stat = Stat::parse(&stat)?;
+            if stat.name == program && stat.group == process.id() {
+                pids.push(pid);
+            }
+        }
+        anyhow::ensure!(!pids.is_empty(), "{process:?} runs no {program}");
+        Ok(Self { pids })
+    }
+
+    /// The processor time they have taken so far, in user and kernel mode together; in steps of a clock tick, usually 10 ms.
+    ///
+    /// # Errors
+    /// When one of them has ended.
+    pub fn cpu(&self) -> Result<Duration> {
+        let mut ticks = 0;
+        for pid in &self.pids {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+            ticks += Stat::parse(&stat)?.ticks;
+        }
+        Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+    }
+
+    /// The memory they have resident, in bytes.
+    ///
+    /// # Errors
+    /// When one of them has ended.
+    pub fn resident(&self) -> Result<u64> {
+        self.status("VmRSS:")
+    }
+
+    /// The most memory they have had resident since the start or the last [`forget_peak`](Self::forget_peak), in bytes.
+    ///
+    /// # Errors
+    /// When one of them has ended.
+    pub fn peak(&self) -> Result<u64> {
+        self.status("VmHWM:")
+    }
+
+    /// From now on [`peak`](Self::peak) starts at what is resident.
+    ///
+    /// # Errors
+    /// When one of them has ended.
+    pub fn forget_peak(&self) -> Result<()> {
+        for pid in &self.pids {
+            // proc(5): 5 resets the peak resident set size.
+            fs::write(format!("/proc/{pid}/clear_refs"), "5")?;
+        }
+        Ok(())
+    }
+
+    fn status(&self, field: &str) -> Result<u64> {
+        let mut bytes = 0;
+        for pid in &self.pids {
+            let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+            let line = status.lines().find_map(|line| line.strip_prefix(field)).context("no such field")?;
+            let kib: u64 = line.trim().trim_end_matches(" kB").parse().with_context(|| line.to_owned())?;
+            bytes += kib * 1024;
+        }
+        Ok(bytes)
+    }
+}
+
+/// What is read of `/proc/PID/stat`.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat<'a> {
+    name: &'a str,
+    group: u32,
+    /// User and kernel mode.
+    ticks: u64,
+}
+
+impl<'a> Stat<'a> {
+    fn parse(stat: &'a str) -> Result<Self> {
+        // The name is in parentheses and may hold any character, parentheses and spaces included.
+        let (head, rest) = stat.rsplit_once(") ").context("no process name")?;
+        let (_, name) = head.split_once('(').context("no process name")?;
+        let fields: Vec<&str> = rest.split(' ').collect();
+        // proc(5) counts from 1, and `rest` begins with field 3: the group is field 5, the times are 14 and 15.
+        let field = |number: usize| -> Result<u64> {
+            let text = fields.get(number - 3).with_context(|| format!("no field {number}"))?;
+            Ok(text.parse()?)
+        };
+        Ok(Self { name, group: field(5)?.try_into()?, ticks: field(14)? + field(15)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Spawn;
+
+    #[test]
+    fn a_process_name_may_hold_anything() {
+        let stat =
+            "77 (a) b (c) S 1 42 42 0 -1 4194304 5 0 0 0 130 21 7 7 20 0 1 0 9 1 1 18446744073709551615";
+        assert_eq!(Stat::parse(stat).unwrap(), Stat { name: "a) b (c", group: 42, ticks: 151 });
+    }
+
+    #[tokio::test]
+    async fn a_busy_grandchild_is_counted_and_its_starter_is_not() {
+        // Half a second of work for `busybee`, a copy of the shell, below a shell that waits.
+        let script = r#"cp /bin/sh "$0/busybee"; "$0/busybee" -c 'while [ $(cut -d" " -f14 /proc/$$/stat) -lt 50 ]; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done; echo done; sleep 600' & wait"#;
+        let spawn = Spawn::new("family", "sh");
+        let scratch = spawn.scratch().to_owned();
+        let mut process = spawn.arg("-c").arg(script).arg(scratch).start().unwrap();
+        process
+            .until("done", Duration::from_secs(60), async |log| log.contains("done").then_some(()))
+            .await
+            .unwrap();
+        let busy = Usage::of(&process, "busybee").unwrap();
+        assert!(busy.cpu().unwrap() >= Duration::from_millis(500), "{:?}", busy.cpu());
+        assert!(busy.resident().unwrap() > 0 && busy.peak().unwrap() >= busy.resident().unwrap());
+        assert!(Usage::of(&process, "nobody").is_err());
+    }
+}
