@@ -5,7 +5,7 @@
 use std::{error::Error as _, fmt, fs, fs::File, fs::TryLockError, path::PathBuf, sync::Arc};
 
 use alloy::{
-    primitives::{Address, B256, U256, utils::format_ether},
+    primitives::{Address, U256, utils::format_ether},
     signers::{SignerSync, local::PrivateKeySigner},
 };
 use registry_core::{
@@ -297,8 +297,7 @@ async fn store(
     chain: &Chain,
     chain_id: u64,
 ) -> Result<(Arc<dyn Store>, Identity), String> {
-    let genesis = chain.header("earliest").await.map_err(|error| error.to_string())?;
-    let genesis = genesis.and_then(|header| header.hash).unwrap_or(B256::ZERO);
+    let genesis = chain.genesis().await.map_err(|error| error.to_string())?;
     let identity = Identity { chain_id, genesis, forwarder: chain.forwarder };
     let path = journal_path(settings, chain_id, chain.relayer);
     let store = SqliteStore::open(&path).map_err(|error| error.to_string())?;

@@ -127,6 +127,7 @@ fn relay(schemas: &mut Schemas) -> Value {
         ErrorCode::NotFound,
         ErrorCode::MethodNotAllowed,
         ErrorCode::ChainSilent,
+        ErrorCode::SenderStalled,
     ];
     let failures: Vec<ErrorCode> =
         ErrorCode::ALL.into_iter().filter(|code| !elsewhere.contains(code)).collect();
@@ -146,6 +147,7 @@ fn relay(schemas: &mut Schemas) -> Value {
             ),
         ],
         failures: &failures,
+        ..Operation::default()
     };
     let request =
         json!({ "application/json": { "schema": { "$ref": "#/components/schemas/SignedRequest" } } });
@@ -167,6 +169,7 @@ fn relay_state(schemas: &mut Schemas) -> Value {
             ErrorCode::NotFound,
             ErrorCode::JournalFailed,
         ],
+        ..Operation::default()
     };
     operation.describe(&[parameter("id", &relay_id(), &ID)])
 }
@@ -182,10 +185,12 @@ fn nonce(schemas: &mut Schemas) -> Value {
         failures: &[
             ErrorCode::InvalidAddress,
             ErrorCode::NotFound,
+            ErrorCode::IpRateLimited,
             ErrorCode::RpcFailed,
             ErrorCode::RpcTimeout,
             ErrorCode::JournalFailed,
         ],
+        ..Operation::default()
     };
     operation.describe(&[parameter("address", &address("The signer."), &SIGNER)])
 }
@@ -214,7 +219,12 @@ fn status(schemas: &mut Schemas) -> Value {
         id: "getStatus",
         summary: "Account, budget, limits and queue",
         answers: vec![("200", response("As things stand.", EVERY, &content))],
-        failures: &[ErrorCode::RpcFailed, ErrorCode::RpcTimeout, ErrorCode::JournalFailed],
+        failures: &[
+            ErrorCode::IpRateLimited,
+            ErrorCode::RpcFailed,
+            ErrorCode::RpcTimeout,
+            ErrorCode::JournalFailed,
+        ],
         ..Operation::default()
     };
     operation.describe(&[])
@@ -231,7 +241,15 @@ fn ready() -> Value {
         id: "isReady",
         summary: "Whether requests make sense now",
         answers: vec![("200", response("They do.", EVERY, &flag("ready")))],
-        failures: &[ErrorCode::ShuttingDown, ErrorCode::ChainSilent, ErrorCode::RelayerBalanceTooLow],
+        failures: &[
+            ErrorCode::ShuttingDown,
+            ErrorCode::JournalFailed,
+            ErrorCode::ChainSilent,
+            ErrorCode::SenderStalled,
+            ErrorCode::RelayerBalanceTooLow,
+            ErrorCode::GasBudgetExhausted,
+        ],
+        failure_status: Some(503),
         ..Operation::default()
     };
     operation.describe(&[])
@@ -259,11 +277,20 @@ struct Operation<'a> {
     answers: Vec<(&'a str, Value)>,
     /// The codes of the others.
     failures: &'a [ErrorCode],
+    /// The status of all these, where it is not each code's own.
+    failure_status: Option<u16>,
 }
 
 impl Default for Operation<'_> {
     fn default() -> Self {
-        Self { id: "", tag: "Operations", summary: "", answers: Vec::new(), failures: &[] }
+        Self {
+            id: "",
+            tag: "Operations",
+            summary: "",
+            answers: Vec::new(),
+            failures: &[],
+            failure_status: None,
+        }
     }
 }
 
@@ -272,9 +299,10 @@ impl Operation<'_> {
     fn describe(self, takes: &[(&str, Value)]) -> Value {
         let owned = |(name, value): &(&str, Value)| ((*name).to_owned(), value.clone());
         let mut responses: Map<String, Value> = self.answers.iter().map(owned).collect();
-        for status in self.failures.iter().map(|code| code.status()) {
+        let status_of = |code: &ErrorCode| self.failure_status.unwrap_or_else(|| code.status());
+        for status in self.failures.iter().map(status_of) {
             let codes: Vec<ErrorCode> =
-                self.failures.iter().copied().filter(|code| code.status() == status).collect();
+                self.failures.iter().copied().filter(|code| status_of(code) == status).collect();
             responses.insert(status.to_string(), failure(status, &codes));
         }
         let mut operation: Map<String, Value> = takes.iter().map(owned).collect();
@@ -340,6 +368,11 @@ fn flag(name: &str) -> Value {
 
 /// What `POST /relay` takes.
 fn signed_request(relayer: Particulars) -> Value {
+    let call = json!({
+        "description": "A call of one of the registry's functions that change it; views are not relayed.",
+        "type": "string",
+        "pattern": "^0x([0-9a-fA-F]{2})*$",
+    });
     let bytes =
         |count: &str| json!({ "type": "string", "pattern": format!("^0x([0-9a-fA-F]{{2}}){count}$") });
     json!({
@@ -360,7 +393,7 @@ fn signed_request(relayer: Particulars) -> Value {
                     ),
                     "nonce": number("The signer's next nonce.", 256),
                     "deadline": number("Unix seconds; 0 is none.", 48),
-                    "data": bytes("*"),
+                    "data": call,
                 },
             },
             "signature": bytes("{65}"),

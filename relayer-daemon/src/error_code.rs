@@ -36,6 +36,8 @@ pub enum ErrorCode {
     TargetNotAllowed,
     /// `request.value` is not 0.
     ValueNotSupported,
+    /// The call's function is not among those that the relayer forwards.
+    FunctionNotAllowed,
     /// No such relay, or one long forgotten.
     RelayNotFound,
     /// No such path.
@@ -72,11 +74,13 @@ pub enum ErrorCode {
     ShuttingDown,
     /// The chain has not answered for a while.
     ChainSilent,
+    /// The sender has not finished a round for a while.
+    SenderStalled,
 }
 
 impl ErrorCode {
     /// All codes.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 34] = [
         Self::InvalidJson,
         Self::MissingRequestOrSignature,
         Self::InvalidField,
@@ -91,6 +95,7 @@ impl ErrorCode {
         Self::DeadlinePassed,
         Self::TargetNotAllowed,
         Self::ValueNotSupported,
+        Self::FunctionNotAllowed,
         Self::RelayNotFound,
         Self::NotFound,
         Self::MethodNotAllowed,
@@ -109,6 +114,7 @@ impl ErrorCode {
         Self::QueueFull,
         Self::ShuttingDown,
         Self::ChainSilent,
+        Self::SenderStalled,
     ];
 
     /// The code as error bodies carry it.
@@ -129,6 +135,7 @@ impl ErrorCode {
             Self::DeadlinePassed => "DEADLINE_PASSED",
             Self::TargetNotAllowed => "TARGET_NOT_ALLOWED",
             Self::ValueNotSupported => "VALUE_NOT_SUPPORTED",
+            Self::FunctionNotAllowed => "FUNCTION_NOT_ALLOWED",
             Self::RelayNotFound => "RELAY_NOT_FOUND",
             Self::NotFound => "NOT_FOUND",
             Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
@@ -147,6 +154,7 @@ impl ErrorCode {
             Self::QueueFull => "QUEUE_FULL",
             Self::ShuttingDown => "SHUTTING_DOWN",
             Self::ChainSilent => "CHAIN_SILENT",
+            Self::SenderStalled => "SENDER_STALLED",
         }
     }
 
@@ -176,6 +184,7 @@ impl ErrorCode {
             | Self::DeadlinePassed => "Invalid signature or nonce mismatch",
             Self::TargetNotAllowed => "Relayer only forwards to the registry contract",
             Self::ValueNotSupported => "Value transfers not supported",
+            Self::FunctionNotAllowed => "Relayer does not forward this function of the registry",
             Self::RelayNotFound => "Relay not found",
             Self::NotFound => "Not found",
             Self::MethodNotAllowed => "Method not allowed",
@@ -198,6 +207,7 @@ impl ErrorCode {
             Self::QueueFull => "Too many relays in flight. Please try again shortly.",
             Self::ShuttingDown => "Relayer is restarting. Please try again shortly.",
             Self::ChainSilent => "No answer from the chain",
+            Self::SenderStalled => "The sender stands still",
         }
     }
 
@@ -217,7 +227,7 @@ impl ErrorCode {
             | Self::InvalidSignatureOrNonce
             | Self::AlreadyRelayed
             | Self::DeadlinePassed => 401,
-            Self::TargetNotAllowed | Self::ValueNotSupported => 403,
+            Self::TargetNotAllowed | Self::ValueNotSupported | Self::FunctionNotAllowed => 403,
             Self::RelayNotFound | Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::BodyTimeout => 408,
@@ -232,7 +242,8 @@ impl ErrorCode {
             | Self::NetworkFeesTooHigh
             | Self::QueueFull
             | Self::ShuttingDown
-            | Self::ChainSilent => 503,
+            | Self::ChainSilent
+            | Self::SenderStalled => 503,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who may ask how often: per client IP and per signer.
+//! Who may ask how often: per client IP and per signer, and how often a client may read.
 //!
 //! `governor` is a leaky bucket: 20 per hour is a burst of 20 that refills by one every 3 minutes. What a
 //! client's IP is, [`crate::http::client_address`] decides.
@@ -13,29 +13,38 @@ use governor::{
     state::keyed::HashMapStateStore,
 };
 
-/// A limit per hour and key; `None` lets everything through.
+/// A limit per key; without a limiter everything passes.
 #[derive(Debug)]
-pub struct HourlyLimit<K: Hash + Eq + Clone> {
-    per_hour: u32,
+pub struct RateLimit<K: Hash + Eq + Clone> {
+    count: u32,
     limiter: Option<RateLimiter<K, HashMapStateStore<K>, DefaultClock, NoOpMiddleware>>,
     clock: DefaultClock,
 }
 
-impl<K: Hash + Eq + Clone> HourlyLimit<K> {
-    /// A limit of `per_hour`; 0 switches it off.
+impl<K: Hash + Eq + Clone> RateLimit<K> {
+    /// So many an hour; 0 switches the limit off.
     #[must_use]
-    pub fn new(per_hour: u32) -> Self {
-        let clock = DefaultClock::default();
-        let limiter = NonZeroU32::new(per_hour).map(|count| {
-            RateLimiter::new(Quota::per_hour(count), HashMapStateStore::default(), clock.clone())
-        });
-        Self { per_hour, limiter, clock }
+    pub fn per_hour(count: u32) -> Self {
+        Self::new(count, Quota::per_hour)
     }
 
-    /// The limit, for messages.
+    /// So many a minute; 0 switches the limit off.
     #[must_use]
-    pub const fn per_hour(&self) -> u32 {
-        self.per_hour
+    pub fn per_minute(count: u32) -> Self {
+        Self::new(count, Quota::per_minute)
+    }
+
+    fn new(count: u32, quota: fn(NonZeroU32) -> Quota) -> Self {
+        let clock = DefaultClock::default();
+        let limiter = NonZeroU32::new(count)
+            .map(|count| RateLimiter::new(quota(count), HashMapStateStore::default(), clock.clone()));
+        Self { count, limiter, clock }
+    }
+
+    /// The limit's number, for messages.
+    #[must_use]
+    pub const fn count(&self) -> u32 {
+        self.count
     }
 
     /// Charges `key` once.
@@ -59,26 +68,33 @@ impl<K: Hash + Eq + Clone> HourlyLimit<K> {
     }
 }
 
-/// Both limits.
+/// All limits.
 #[derive(Debug)]
 pub struct Limits {
     /// Per client, see [`crate::http::client_address`].
-    pub per_ip: HourlyLimit<IpAddr>,
+    pub per_ip: RateLimit<IpAddr>,
     /// Per `request.from`, charged only once its signature was recovered: nobody can use up another's quota.
-    pub per_signer: HourlyLimit<Address>,
+    pub per_signer: RateLimit<Address>,
+    /// Reads that may cost an RPC call, per client and minute.
+    pub reads: RateLimit<IpAddr>,
 }
 
 impl Limits {
-    /// Limits per hour; 0 switches one off.
+    /// Limits per hour, and of reads per minute; 0 switches one off.
     #[must_use]
-    pub fn new(per_ip: u32, per_signer: u32) -> Self {
-        Self { per_ip: HourlyLimit::new(per_ip), per_signer: HourlyLimit::new(per_signer) }
+    pub fn new(per_ip: u32, per_signer: u32, reads: u32) -> Self {
+        Self {
+            per_ip: RateLimit::per_hour(per_ip),
+            per_signer: RateLimit::per_hour(per_signer),
+            reads: RateLimit::per_minute(reads),
+        }
     }
 
-    /// See [`HourlyLimit::forget_idle`].
+    /// See [`RateLimit::forget_idle`].
     pub fn forget_idle(&self) {
         self.per_ip.forget_idle();
         self.per_signer.forget_idle();
+        self.reads.forget_idle();
     }
 }
 
@@ -88,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_limit_is_a_burst_and_names_the_wait() {
-        let limit = HourlyLimit::new(20);
+        let limit = RateLimit::per_hour(20);
         for _ in 0..20 {
             assert_eq!(limit.charge(&1), Ok(()));
         }
@@ -99,13 +115,13 @@ mod tests {
 
     #[test]
     fn zero_switches_a_limit_off() {
-        let limit = HourlyLimit::new(0);
+        let limit = RateLimit::per_hour(0);
         assert!((0..1_000).all(|_| limit.charge(&1).is_ok()));
     }
 
     #[test]
     fn keys_in_use_are_kept_when_idle_ones_are_forgotten() {
-        let limit = HourlyLimit::new(1);
+        let limit = RateLimit::per_hour(1);
         assert_eq!(limit.charge(&1), Ok(()));
         limit.forget_idle();
         assert!(limit.charge(&1).is_err());

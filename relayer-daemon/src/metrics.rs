@@ -35,6 +35,8 @@ pub struct Metrics {
     pub foreign_nonces: IntCounter,
     /// Nonces whose transaction a reorganisation took back.
     pub reorganised: IntCounter,
+    /// Rounds that the sender has finished.
+    pub sender_rounds: IntCounter,
     /// Gas paid, wei.
     pub paid_wei: prometheus::Counter,
     /// RPC calls by `method` and `result`: `ok`, `error`, `fault`.
@@ -104,6 +106,7 @@ impl Metrics {
             resends: metric!(counter("resends_total", "Same bytes sent once more")),
             foreign_nonces: metric!(counter("foreign_nonces_total", "Nonces lost to foreign transactions")),
             reorganised: metric!(counter("reorganised_total", "Nonces that a reorganisation took back")),
+            sender_rounds: metric!(counter("sender_rounds_total", "Rounds that the sender has finished")),
             paid_wei: metric!(prometheus::Counter::with_opts(opts("paid_wei_total", "Gas paid, wei"))),
             rpc_calls: metric!(counters("rpc_calls_total", "RPC calls", &["method", "result"])),
             rpc_seconds: metric!(HistogramVec::new(

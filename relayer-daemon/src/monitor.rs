@@ -1,100 +1,38 @@
-//! The daemon's look around, now and then: is the chain there, is there money, what can be forgotten.
+//! The daemon's look around, now and then: is the chain there, is there money, can the journal be written, does the
+//! sender move; and what can be forgotten.
 //!
 //! Idle, the daemon makes a constant number of RPC calls: two here and one in the sender, every 15 seconds,
 //! and one more for each endpoint where there are several.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::interval;
 
 use crate::{
-    error_code::ErrorCode,
-    outcome::Failure,
+    budget::WINDOW_SECONDS,
+    readiness::Readiness,
     relay::{MINIMUM_BALANCE_WEI, Relayer},
     stop::{Stop, stopped},
 };
 
 /// How often.
 pub const ROUND: Duration = Duration::from_secs(15);
-/// After how long without a word from the chain the daemon is not ready, seconds.
-const SILENCE: u64 = 60;
+/// What no relay costs less than, outer transaction and all: less gas than this left in the budget is none.
+const CHEAPEST_RELAY_GAS: u128 = 60_000;
 /// Rounds between two prunings of the limits' maps: a minute, since a flood of addresses fills them fast.
 const FORGET_ROUNDS: u64 = 4;
 /// Rounds between two prunings of the journal: an hour.
 const PRUNE_ROUNDS: u64 = 240;
 
-/// Whether the daemon can do its work.
-#[derive(Debug, Clone, Default)]
-pub struct Health {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    /// Wall clocks jump; silence is measured on one that does not.
-    started: Instant,
-    /// Seconds from `started`.
-    chain_seen_after: AtomicU64,
-    funded: AtomicBool,
-    stopping: AtomicBool,
-}
-
-impl Default for Inner {
-    fn default() -> Self {
-        Self {
-            started: Instant::now(),
-            chain_seen_after: AtomicU64::new(0),
-            funded: AtomicBool::new(true),
-            stopping: AtomicBool::new(false),
-        }
-    }
-}
-
-impl Health {
-    /// The chain answered.
-    pub fn saw(&self, balance_wei: u128) {
-        self.inner.chain_seen_after.store(self.inner.started.elapsed().as_secs(), Ordering::Relaxed);
-        self.inner.funded.store(balance_wei >= MINIMUM_BALANCE_WEI, Ordering::Relaxed);
-    }
-
-    /// The daemon is about to stop.
-    pub fn stop(&self) {
-        self.inner.stopping.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether requests make sense now.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn check(&self) -> Result<(), Failure> {
-        if self.inner.stopping.load(Ordering::Relaxed) {
-            return Err(Failure::shutting_down());
-        }
-        let seen_after = self.inner.chain_seen_after.load(Ordering::Relaxed);
-        let silence = self.inner.started.elapsed().as_secs().saturating_sub(seen_after);
-        if silence > SILENCE {
-            let message = format!("No answer from the chain for {silence} s");
-            return Err(Failure::new(ErrorCode::ChainSilent, message).retry_after(15));
-        }
-        if self.inner.funded.load(Ordering::Relaxed) { Ok(()) } else { Err(Failure::balance_too_low()) }
-    }
-}
-
 /// Looks around until `stop` is set.
-pub async fn run(relayer: Arc<Relayer>, health: Health, mut stop: Stop) {
+pub async fn run(relayer: Arc<Relayer>, readiness: Readiness, mut stop: Stop) {
     let mut rounds = interval(ROUND);
     for round in 0_u64.. {
         tokio::select! {
             _ = rounds.tick() => {}
             () = stopped(&mut stop) => return,
         }
-        look(&relayer, &health).await;
+        look(&relayer, &readiness).await;
         if round % FORGET_ROUNDS == 0 {
             relayer.limits.forget_idle();
         }
@@ -104,19 +42,40 @@ pub async fn run(relayer: Arc<Relayer>, health: Health, mut stop: Stop) {
     }
 }
 
-async fn look(relayer: &Relayer, health: &Health) {
+/// Asks the chain, and reports to the readiness probe what it and the daemon's parts say.
+async fn look(relayer: &Relayer, readiness: &Readiness) {
     let chain = &relayer.chain;
     chain.rpc.prefer_freshest().await;
     match tokio::try_join!(chain.header("latest"), chain.balance()) {
         Ok((header, balance)) => {
             relayer.saw_balance(balance);
-            health.saw(balance);
-            if let Some(number) = header.and_then(|header| header.number) {
-                relayer.metrics.head_block.set(number.to());
+            readiness.chain_answered(balance >= MINIMUM_BALANCE_WEI);
+            if let Some(header) = header {
+                if let Some(number) = header.number {
+                    relayer.metrics.head_block.set(number.to());
+                }
+                let base_fee = header.base_fee_per_gas.map_or(0, |fee| fee.saturating_to());
+                readiness.budget_spent(budget_spent(relayer, base_fee).await);
             }
         }
         Err(error) => tracing::warn!(%error, "the chain does not answer"),
     }
+    readiness.sender_rounds(relayer.metrics.sender_rounds.get());
+    let written = relayer.store.run(|store| store.probe()).await;
+    if let Err(error) = &written {
+        tracing::error!(%error, "journal cannot be written");
+    }
+    readiness.journal(written.is_ok());
+}
+
+/// If what was paid leaves less than the cheapest relay costs at this base fee, seconds until the budget is fresh.
+/// Reservations do not count: they come back.
+async fn budget_spent(relayer: &Relayer, base_fee: u128) -> Option<u64> {
+    let (limit, now) = (relayer.spending.daily_wei, relayer.clock.now());
+    let budget = relayer.store.run(move |store| store.budget(limit, now)).await.ok()?;
+    let left = limit.saturating_sub(budget.window.settled_wei);
+    let spent = left < CHEAPEST_RELAY_GAS.saturating_mul(base_fee.max(1));
+    spent.then(|| budget.resets_at().map_or(WINDOW_SECONDS, |reset| reset.saturating_sub(now)).max(1))
 }
 
 async fn prune(relayer: &Relayer) {

@@ -63,6 +63,13 @@ impl Failure {
             .retry_after(wait_seconds)
     }
 
+    /// 429: too many reads from one IP.
+    #[must_use]
+    pub fn read_limit(per_minute: u32, wait_seconds: u64) -> Self {
+        Self::new(ErrorCode::IpRateLimited, format!("IP rate limit exceeded ({per_minute}/minute)"))
+            .retry_after(wait_seconds)
+    }
+
     /// 429: too many requests by one signer.
     #[must_use]
     pub fn signer_limit(per_hour: u32, wait_seconds: u64) -> Self {

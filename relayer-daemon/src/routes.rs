@@ -3,7 +3,7 @@
 
 use std::{
     convert::Infallible,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
@@ -30,8 +30,8 @@ use crate::{
     error_code::ErrorCode,
     http::client_address::TrustedProxies,
     metrics::gauge_value,
-    monitor::Health,
     outcome::{Failure, Outcome},
+    readiness::Readiness,
     relay::{Relayer, Ticket, outcome_within},
     shapes,
     store::RelayRecord,
@@ -54,8 +54,8 @@ pub const RELAY_ID: &str = "x-relay-id";
 pub struct App {
     /// The pipeline.
     pub relayer: Arc<Relayer>,
-    /// Whether the daemon can do its work.
-    pub health: Health,
+    /// Whether requests make sense now.
+    pub readiness: Readiness,
     /// The chain's id.
     pub chain_id: u64,
     /// How long a client waits for the receipt.
@@ -87,30 +87,38 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
     let read = warp::get().or(warp::head()).unify();
     let get = read.and(with_app.clone());
 
+    let client = client(with_app.clone());
     let relay = warp::path!("relay")
         .and(warp::post())
         .and(with_app)
-        .and(warp::ext::get::<Peer>())
+        .and(client.clone())
         .and(warp::header::headers_cloned())
         .and(warp::body::stream())
-        .then(|app: Arc<App>, peer: Peer, headers: HeaderMap, body| async move {
-            answer("relay", post_relay(&app, peer, &headers, body).await)
+        .then(|app: Arc<App>, client: IpAddr, headers: HeaderMap, body| async move {
+            answer("relay", post_relay(&app, client, &headers, body).await)
         });
     let relay_state = warp::path!("relay" / String)
         .and(get.clone())
         .then(|id: String, app: Arc<App>| async move { answer("relay_state", relay_state(&app, &id).await) });
-    let nonce = warp::path!("nonce" / String)
-        .and(get.clone())
-        .then(|address: String, app: Arc<App>| async move { answer("nonce", nonce(&app, &address).await) });
+    let nonce = warp::path!("nonce" / String).and(get.clone()).and(client.clone()).then(
+        |address: String, app: Arc<App>, client: IpAddr| async move {
+            answer("nonce", nonce(&app, client, &address).await)
+        },
+    );
     let status = warp::path!("status")
         .and(get.clone())
-        .then(|app: Arc<App>| async move { answer("status", status(&app).await) });
+        .and(client)
+        .then(|app: Arc<App>, client: IpAddr| async move { answer("status", status(&app, client).await) });
     let domain =
         warp::path!("domain").and(get.clone()).map(|app: Arc<App>| answer("domain", Ok(domain(&app))));
     let live = warp::path!("livez").and(read).map(|| answer("livez", Ok(ok(&json!({ "live": true })))));
     let ready = warp::path!("readyz").and(get.clone()).map(|app: Arc<App>| {
-        let ready = app.health.check().map(|()| ok(&json!({ "ready": true })));
-        answer("readyz", ready)
+        let answered = match app.readiness.check() {
+            Ok(()) => ok(&json!({ "ready": true })),
+            // A probe hears one status, whatever a relay would hear for the same reason.
+            Err(failure) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &failure),
+        };
+        answer("readyz", Ok(answered))
     });
     let openapi =
         warp::path!("openapi.json").and(read).map(move || answer("openapi", Ok(described(&description))));
@@ -139,7 +147,31 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
         .unify()
 }
 
-async fn post_relay<S, B>(app: &App, peer: Peer, headers: &HeaderMap, body: S) -> Result<Response, Failure>
+/// Whom a request counts for.
+fn client(
+    with_app: impl Filter<Extract = (Arc<App>,), Error = Infallible> + Clone,
+) -> impl Filter<Extract = (IpAddr,), Error = Rejection> + Clone {
+    with_app.and(warp::ext::get::<Peer>()).and(warp::header::headers_cloned()).map(
+        |app: Arc<App>, peer: Peer, headers: HeaderMap| {
+            let forwarded_for: Vec<&str> =
+                headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok()).collect();
+            app.proxies.client(peer.0.ip(), &forwarded_for)
+        },
+    )
+}
+
+/// Charges a read that may cost an RPC call.
+fn charge_read(app: &App, client: IpAddr) -> Result<(), Failure> {
+    let reads = &app.relayer.limits.reads;
+    reads.charge(&client).map_err(|wait| Failure::read_limit(reads.count(), wait))
+}
+
+async fn post_relay<S, B>(
+    app: &App,
+    client: IpAddr,
+    headers: &HeaderMap,
+    body: S,
+) -> Result<Response, Failure>
 where
     S: Stream<Item = Result<B, warp::Error>>,
     B: Buf,
@@ -152,9 +184,6 @@ where
         .await
         .map_err(|_| Failure::new(ErrorCode::BodyTimeout, "Request body took too long to arrive"))??;
 
-    let forwarded_for: Vec<&str> =
-        headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok()).collect();
-    let client = app.proxies.client(peer.0.ip(), &forwarded_for);
     let relayer = &app.relayer;
     let Ticket { id, waiting } = relayer.accept(&body, client).await?;
     let outcome = outcome_within(waiting, relayer.stopping.clone(), app.relay_wait).await;
@@ -224,8 +253,9 @@ async fn relay_state(app: &App, id: &str) -> Result<Response, Failure> {
     }
 }
 
-async fn nonce(app: &App, address: &str) -> Result<Response, Failure> {
+async fn nonce(app: &App, client: IpAddr, address: &str) -> Result<Response, Failure> {
     let address = parse_address(address)?;
+    charge_read(app, client)?;
     let (on_chain, next) = app.relayer.nonces(address).await?;
     Ok(ok(&shapes::Nonce { address, nonce: on_chain, next }))
 }
@@ -246,11 +276,11 @@ fn parse_address(text: &str) -> Result<Address, Failure> {
     text.parse().map_err(|_| invalid())
 }
 
-async fn status(app: &App) -> Result<Response, Failure> {
+async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
+    charge_read(app, client)?;
     let relayer = &app.relayer;
     let now = relayer.clock.now();
-    let balance = relayer.chain.balance().await?;
-    relayer.saw_balance(balance);
+    let balance = relayer.balance().await?;
     let limit = relayer.spending.daily_wei;
     let read = relayer.store.run(move |store| Ok((store.budget(limit, now)?, store.oldest_pending()?)));
     let (budget, oldest) = read.await.map_err(|_| Failure::journal())?;
@@ -268,8 +298,8 @@ async fn status(app: &App) -> Result<Response, Failure> {
             resets_at: budget.resets_at().map(Timestamp::from_seconds),
         },
         limits: shapes::Limits {
-            per_ip_per_hour: relayer.limits.per_ip.per_hour(),
-            per_signer_per_hour: relayer.limits.per_signer.per_hour(),
+            per_ip_per_hour: relayer.limits.per_ip.count(),
+            per_signer_per_hour: relayer.limits.per_signer.count(),
             max_request_gas: relayer.rules.max_gas,
             max_body_bytes: MAX_BODY,
         },
@@ -319,6 +349,10 @@ fn json_response(status: StatusCode, body: &impl Serialize) -> Response {
 
 fn failed(failure: &Failure) -> Response {
     let status = StatusCode::from_u16(failure.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    failed_as(status, failure)
+}
+
+fn failed_as(status: StatusCode, failure: &Failure) -> Response {
     let mut response =
         json_response(status, &shapes::ErrorBody { error: failure.message(), code: failure.code });
     if let Some(seconds) = failure.retry_after {

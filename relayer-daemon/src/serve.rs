@@ -15,11 +15,13 @@ use tokio::{
 use crate::{
     check::{self, Ground},
     clock, descriptors,
+    functions::RelayedFunctions,
     http::connections::{self, ConnectionLimits},
     limits::Limits,
     metrics::Metrics,
-    monitor::{self, Health},
-    relay::{Relayer, inflight::Inflight},
+    monitor,
+    readiness::Readiness,
+    relay::{Reads, Relayer, inflight::Inflight},
     routes::{App, routes},
     sender::{Parts, Sender, Spending, judge::Contracts, sign::Wallet},
     settings::Settings,
@@ -56,11 +58,17 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
     let relayer = Arc::new(Relayer {
         domain: domain(chain_id, chain.forwarder),
         rules: Rules { registry: chain.registry, max_gas: settings.max_request_gas },
-        limits: Limits::new(settings.rate_limit_per_ip, settings.rate_limit_per_signer),
+        functions: RelayedFunctions::new(settings.relayed_functions.clone()),
+        limits: Limits::new(
+            settings.rate_limit_per_ip,
+            settings.rate_limit_per_signer,
+            settings.rate_limit_reads,
+        ),
         spending,
         has_l1_fee,
         wallet: wallet.clone(),
         inflight: Inflight::new(settings.max_queue),
+        reads: Reads::default(),
         clock: clock.clone(),
         metrics: metrics.clone(),
         jobs: jobs_in,
@@ -93,9 +101,9 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
         relayer.resume(relay);
     }
 
-    let health = Health::default();
+    let readiness = Readiness::default();
     let sender = tokio::spawn(sender.run(jobs, stopping.clone()));
-    let monitor = tokio::spawn(monitor::run(Arc::clone(&relayer), health.clone(), stopping.clone()));
+    let monitor = tokio::spawn(monitor::run(Arc::clone(&relayer), readiness.clone(), stopping.clone()));
     let listening = tokio::spawn({
         let relayer = Arc::clone(&relayer);
         async move {
@@ -106,7 +114,7 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
     });
     let app = Arc::new(App {
         relayer,
-        health: health.clone(),
+        readiness: readiness.clone(),
         chain_id,
         relay_wait: settings.relay_wait,
         proxies: proxies.clone(),
@@ -118,7 +126,7 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
 
     stop_signal().await?;
     tracing::info!("stopping");
-    health.stop();
+    readiness.stop();
     let _ = stop.send(true);
     wind_down([http, sender, monitor]).await;
     listening.abort();

@@ -11,9 +11,12 @@ use ipnet::IpNet;
 use reqwest::Url;
 use thiserror::Error;
 
-use crate::http::{
-    client_address::{TrustedProxies, parse_network},
-    connections::ConnectionLimits,
+use crate::{
+    functions::RegistryFunction,
+    http::{
+        client_address::{TrustedProxies, parse_network},
+        connections::ConnectionLimits,
+    },
 };
 
 /// Wei as parsed from an amount with a decimal point.
@@ -58,6 +61,15 @@ pub struct Settings {
     /// Requests per hour and signer; 0 switches the limit off
     #[arg(long, env = "RATE_LIMIT_PER_SIGNER", hide_env_values = true, default_value_t = 10)]
     pub rate_limit_per_signer: u32,
+
+    /// GET /nonce and GET /status per minute and client IP; 0 switches the limit off
+    #[arg(long, env = "RATE_LIMIT_READS", hide_env_values = true, default_value_t = 60)]
+    pub rate_limit_reads: u32,
+
+    /// The registry's functions that are relayed, comma-separated; views never are
+    #[arg(long, env = "RELAYED_FUNCTIONS", hide_env_values = true, value_delimiter = ',', hide_possible_values = true,
+          default_values_t = RegistryFunction::ALL)]
+    pub relayed_functions: Vec<RegistryFunction>,
 
     /// Addresses and networks (CIDR) of our proxies, comma-separated; X-Forwarded-For is believed from them only
     #[arg(long, env = "TRUSTED_PROXIES", hide_env_values = true, value_delimiter = ',', value_parser = parse_network)]
@@ -257,6 +269,7 @@ mod tests {
             ("--trusted-proxies", "10.0.0.0/8,proxy.example"),
             ("--trusted-proxies", "0.0.0.0/0"),
             ("--max-connections", "0"),
+            ("--relayed-functions", "registerAgent,getAgent"),
             ("--daily-gas-budget", "-1"),
             ("--daily-gas-budget", "lots"),
             ("--max-fee-per-gas", "1e3"),

@@ -74,6 +74,7 @@ impl DaemonOptions {
             .var("REGISTRY_ADDRESS", contracts.registry)
             .var("RATE_LIMIT_PER_IP", 0)
             .var("RATE_LIMIT_PER_SIGNER", 0)
+            .var("RATE_LIMIT_READS", 0)
             .var("LOG_LEVEL", "debug")
     }
 

@@ -11,7 +11,10 @@ use alloy::{
     rpc::types::Log,
     sol_types::SolCall,
 };
-use registry_core::abi::{IAgentRegistry, IForwarder};
+use registry_core::{
+    abi::{IAgentRegistry, IForwarder},
+    rpc::ErrorObject,
+};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -101,8 +104,9 @@ struct FeeHistoryJson {
     reward: Option<Vec<Vec<U256>>>,
 }
 
-/// Number, hash and time of a block.
+/// Number, hash, time and base fee of a block.
 #[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Header {
     /// Its number; a pending block may have none.
     #[serde(default)]
@@ -112,6 +116,9 @@ pub struct Header {
     pub hash: Option<B256>,
     /// Unix seconds.
     pub timestamp: U64,
+    /// Base fee, wei; a chain from before EIP-1559 has none.
+    #[serde(default)]
+    pub base_fee_per_gas: Option<U256>,
 }
 
 /// How a simulated `execute` ended.
@@ -176,6 +183,19 @@ impl Chain {
     /// [`RpcError`].
     pub async fn header(&self, block: &'static str) -> Result<Option<Header>, RpcError> {
         self.rpc.read("eth_getBlockByNumber", json!([block, false])).await
+    }
+
+    /// The hash of block 0. `None` where the node does not have it any more: nodes may prune their history
+    /// (EIP-4444), and then `earliest` is another block on another day.
+    ///
+    /// # Errors
+    /// [`RpcError`].
+    pub async fn genesis(&self) -> Result<Option<B256>, RpcError> {
+        match self.header("0x0").await {
+            Ok(header) => Ok(header.and_then(|header| header.hash)),
+            Err(RpcError::Node(error)) if is_pruned(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// A view call.
@@ -261,6 +281,14 @@ impl Node for Chain {
     async fn broadcast(&self, raw: &[u8]) -> (Verdict, String) {
         self.rpc.broadcast(raw).await
     }
+}
+
+/// Whether a node says that it has pruned what it was asked for: with the code that geth, Nethermind and Besu have
+/// for it, or in words.
+fn is_pruned(error: &ErrorObject) -> bool {
+    const PRUNED: i64 = 4_444;
+    let message = error.message.to_lowercase();
+    error.code == PRUNED || ["prune", "history", "not available"].iter().any(|word| message.contains(word))
 }
 
 /// No account on any chain holds 2^128 wei.

@@ -78,6 +78,12 @@ impl Inflight {
         Start::New(waiting)
     }
 
+    /// The signer of a relay in flight.
+    #[must_use]
+    pub fn signer(&self, id: B256) -> Option<Address> {
+        self.lock().relays.get(&id).map(|entry| entry.signer)
+    }
+
     /// How long a relay has been in flight.
     #[must_use]
     pub fn age(&self, id: B256) -> Option<Duration> {

@@ -4,13 +4,14 @@
 //! A relay that passed the cheap checks is in the journal and runs in a task of its own: a client that hangs
 //! up, or a daemon that dies, does not lose it.
 
+mod brief_cache;
 pub mod inflight;
 mod queue;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use alloy::{
-    primitives::{B256, Bytes, U256},
+    primitives::{Address, B256, Bytes, U256},
     sol_types::{Eip712Domain, SolCall},
 };
 use registry_core::{
@@ -20,7 +21,10 @@ use registry_core::{
 };
 use tokio::sync::{Semaphore, mpsc};
 
-use self::inflight::{Inflight, Start, Waiting};
+use self::{
+    brief_cache::BriefCache,
+    inflight::{Inflight, Start, Waiting},
+};
 use crate::{
     budget::Budget,
     chain::{Chain, Node, RpcError, Simulation},
@@ -28,6 +32,7 @@ use crate::{
     error_code::ErrorCode,
     faults,
     fees::Fees,
+    functions::RelayedFunctions,
     gas,
     limits::Limits,
     metrics::Metrics,
@@ -54,6 +59,8 @@ pub struct Relayer {
     pub domain: Eip712Domain,
     /// What may be forwarded.
     pub rules: Rules,
+    /// Which of the registry's functions.
+    pub functions: RelayedFunctions,
     /// How often.
     pub limits: Limits,
     /// How much may be spent.
@@ -64,6 +71,8 @@ pub struct Relayer {
     pub wallet: Wallet,
     /// What is in flight.
     pub inflight: Inflight,
+    /// What was read of the chain in the last second.
+    pub reads: Reads,
     /// The clock.
     pub clock: SharedClock,
     /// The metrics.
@@ -74,6 +83,13 @@ pub struct Relayer {
     pub checks: Semaphore,
     /// Set when the daemon stops.
     pub stopping: Stop,
+}
+
+/// Reads that many clients may ask for at once.
+#[derive(Debug, Default)]
+pub struct Reads {
+    balance: BriefCache<(), u128>,
+    forwarder_nonces: BriefCache<Address, U256>,
 }
 
 /// An accepted relay: what to wait for.
@@ -108,8 +124,9 @@ impl Relayer {
         self.limits
             .per_ip
             .charge(&client)
-            .map_err(|wait| Failure::ip_limit(self.limits.per_ip.per_hour(), wait))?;
+            .map_err(|wait| Failure::ip_limit(self.limits.per_ip.count(), wait))?;
         self.rules.check_call(&signed.request)?;
+        self.functions.check(&signed.request.data)?;
         let id = signed.authenticate(&self.domain).map_err(registry_core::forward::Refusal::Signature)?;
         if *self.stopping.borrow() {
             return Err(Failure::shutting_down());
@@ -137,7 +154,7 @@ impl Relayer {
         self.limits
             .per_signer
             .charge(&request.from)
-            .map_err(|wait| Failure::signer_limit(self.limits.per_signer.per_hour(), wait))?;
+            .map_err(|wait| Failure::signer_limit(self.limits.per_signer.count(), wait))?;
         let now = self.clock.now();
         self.rules.check_terms(&request, now)?;
 
@@ -313,6 +330,10 @@ impl Relayer {
                 tracing::info!(relay = %id, code = failure.code.name(), reason = %failure.message(), "dropped");
             }
         }
+        // Whoever hears the outcome may ask for the signer's next nonce at once.
+        if let Some(signer) = self.inflight.signer(id) {
+            self.reads.forwarder_nonces.forget(&signer);
+        }
         self.inflight.finish(id, outcome);
     }
 
@@ -321,12 +342,26 @@ impl Relayer {
         self.metrics.balance_wei.set(crate::metrics::gauge_value(wei));
     }
 
-    /// A signer's nonce on chain, and the one its next request must carry.
+    /// The account's balance in wei, as of the last second.
     ///
     /// # Errors
     /// [`Failure`] if the chain does not answer.
-    pub async fn nonces(&self, signer: alloy::primitives::Address) -> Result<(U256, U256), Failure> {
-        let on_chain = self.chain.forwarder_nonce(signer).await?;
+    pub async fn balance(&self) -> Result<u128, Failure> {
+        let ask = async {
+            let balance = self.chain.balance().await?;
+            self.saw_balance(balance);
+            Ok(balance)
+        };
+        self.reads.balance.get((), ask).await
+    }
+
+    /// A signer's nonce on chain as of the last second, and the one its next request must carry.
+    ///
+    /// # Errors
+    /// [`Failure`] if the chain does not answer.
+    pub async fn nonces(&self, signer: Address) -> Result<(U256, U256), Failure> {
+        let ask = async { Ok(self.chain.forwarder_nonce(signer).await?) };
+        let on_chain = self.reads.forwarder_nonces.get(signer, ask).await?;
         Ok((on_chain, self.inflight.next_nonce(signer, on_chain)))
     }
 }

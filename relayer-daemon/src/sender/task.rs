@@ -36,8 +36,9 @@ impl<N: Node> Sender<N> {
                 biased;
                 () = stopped(&mut stop) => return,
                 () = sleep_until(next_round), if self.has_pending() => {
-                    if let Err(trouble) = self.poll().await {
-                        tracing::warn!(%trouble, "round not finished");
+                    match self.poll().await {
+                        Ok(_) => self.metrics.sender_rounds.inc(),
+                        Err(trouble) => tracing::warn!(%trouble, "round not finished"),
                     }
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     next_round = Instant::now() + pause;
@@ -56,8 +57,9 @@ impl<N: Node> Sender<N> {
                     idle.reset();
                 }
                 _ = idle.tick() => {
-                    if let Err(trouble) = self.watch_chain().await {
-                        tracing::warn!(%trouble, "chain not reached");
+                    match self.watch_chain().await {
+                        Ok(_) => self.metrics.sender_rounds.inc(),
+                        Err(trouble) => tracing::warn!(%trouble, "chain not reached"),
                     }
                 }
             }

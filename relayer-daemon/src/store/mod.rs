@@ -56,8 +56,9 @@ pub enum StoreError {
 pub struct Identity {
     /// The chain's id.
     pub chain_id: u64,
-    /// Hash of the chain's block 0: two local chains share an id.
-    pub genesis: B256,
+    /// Hash of the chain's block 0: two local chains share an id. `None` where the node has pruned it, which matches
+    /// any: chains old enough to be pruned have ids of their own.
+    pub genesis: Option<B256>,
     /// The forwarder whose requests are relayed: their digests are the relays' ids.
     pub forwarder: Address,
 }
@@ -148,6 +149,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     /// Makes this the store of `identity`, for good. Fails with [`StoreError::Foreign`].
     fn bind(&self, identity: &Identity) -> Result<(), StoreError>;
+
+    /// Writes something that changes nothing, to learn whether writing works.
+    fn probe(&self) -> Result<(), StoreError>;
 
     /// Writes an accepted relay. One that was dropped starts afresh; one that was carried out stays as it is.
     fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError>;

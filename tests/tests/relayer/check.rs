@@ -2,6 +2,7 @@
 //!
 //! 1. A good chain: ticks only.
 //! 2. Each thing wrong, and the line that says so.
+//! 3. A node that has pruned its history is no obstacle, also to a journal from before.
 
 use alloy::hex;
 use alloy::primitives::{Address, Bytes, U256, keccak256};
@@ -9,7 +10,9 @@ use e2e::anvil::{AnvilOptions, dev_key};
 use e2e::chain::Chain;
 use e2e::daemon::{Daemon, DaemonOptions, check};
 use e2e::deploy::deploy;
+use e2e::fault::{Fault, Rule};
 use e2e::process::free_port;
+use e2e::relay::attest;
 use serde_json::{Value, json};
 
 use crate::audit::{Stage, agent, relayer};
@@ -133,4 +136,33 @@ async fn each_thing_wrong_around_the_process_has_its_line() {
         let (good, printed) = check(&options).await.unwrap();
         assert!(!good && printed.contains(message), "{message}:\n{printed}");
     }
+}
+
+#[tokio::test]
+async fn a_node_without_its_first_blocks_is_no_obstacle() {
+    let stage = Stage::set().await;
+    let (daemon, client) = stage.daemon().await;
+    let registration = stage.desk.registration(&agent("alice"), 0);
+    client.relay(&registration).await.ok();
+    daemon.kill();
+
+    // What nodes say for a block that they have pruned; `earliest` is then the first that they still have.
+    let block: Value =
+        stage.chain.node.request("eth_getBlockByNumber", json!(["latest", false])).await.unwrap();
+    for pruned in [
+        Fault::Result(Value::Null),
+        Fault::error(4444, "pruned history unavailable"),
+        Fault::error(-32000, "header not available: history expired"),
+    ] {
+        stage.proxy.heal();
+        stage.proxy.inject(Rule::on("eth_getBlockByNumber", pruned).containing("\"0x0\""));
+        let earliest = Rule::on("eth_getBlockByNumber", Fault::Result(block.clone())).containing("earliest");
+        stage.proxy.inject(earliest);
+        let (good, printed) = check(&stage.options).await.unwrap();
+        assert!(good, "{printed}");
+    }
+    let (_daemon, client) = stage.daemon().await;
+    let attestation = stage.desk.request(&agent("alice"), 1, &attest(1));
+    client.relay(&attestation).await.ok();
+    stage.audit(&client, &[&registration, &attestation]).await;
 }

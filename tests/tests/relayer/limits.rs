@@ -6,12 +6,15 @@
 //!    that is no trusted proxy is not believed, and a number of hops alone is refused.
 //! 4. IPv6 clients count by /64.
 //! 5. Forged signatures do not charge the signer they name.
-//! 6. The messages carry the configured numbers, and `/status` shows them.
+//! 6. `GET /nonce` and `GET /status` are limited per client, and what they ask of the chain is shared for a second.
+//! 7. The messages carry the configured numbers, and `/status` shows them.
 
 use std::net::Ipv4Addr;
+use std::time::Instant;
 
 use e2e::daemon::{Daemon, DaemonOptions};
-use e2e::relay::{RelayClient, Signed, attest};
+use e2e::relay::{RelayClient, Signed, attest, register};
+use futures_util::future::join_all;
 
 use crate::audit::{Stage, agent};
 
@@ -137,6 +140,62 @@ async fn the_11th_request_of_one_signer_is_refused_and_forgeries_do_not_charge_i
     from(200).relay(&bobs).await.ok();
     executed.push(bobs);
     stage.audit(&client, &executed.iter().collect::<Vec<_>>()).await;
+}
+
+#[tokio::test]
+async fn reads_are_limited_per_client() {
+    let stage = Stage::set().await;
+    let daemon = Daemon::start(&stage.options.clone().var("RATE_LIMIT_READS", 5)).await.unwrap();
+    let client = daemon.client();
+    let nonce = format!("/nonce/{}", agent("alice").address());
+    for path in ["/status", &nonce, "/status", &nonce, &nonce] {
+        client.get(path).await.ok();
+    }
+    for path in ["/status", &nonce] {
+        let answer = client.get(path).await;
+        answer.refused(429, "IP_RATE_LIMITED", "IP rate limit exceeded (5/minute)");
+        assert!((1..=13).contains(&answer.number("retry-after")), "{:?}", answer.headers);
+    }
+    for path in ["/domain", "/livez", "/metrics", "/openapi.json"] {
+        assert_eq!(client.get(path).await.status, 200, "{path} costs nothing");
+    }
+    client.from_address(Ipv4Addr::new(127, 0, 0, 2)).get("/status").await.ok();
+}
+
+#[tokio::test]
+async fn a_crowd_that_reads_costs_the_provider_two_calls_a_second() {
+    let stage = Stage::set().await;
+    let (_daemon, client) = stage.daemon().await;
+    let alice = agent("alice");
+    let nonce = format!("/nonce/{}", alice.address());
+    stage.proxy.reset();
+    let started = Instant::now();
+    for _ in 0..10 {
+        let status = (0..10).map(|_| client.get("/status"));
+        let nonces = (0..10).map(|_| client.get(&nonce));
+        let (status, nonces) = tokio::join!(join_all(status), join_all(nonces));
+        for answer in status.into_iter().chain(nonces) {
+            answer.ok();
+        }
+    }
+    let seconds = usize::try_from(started.elapsed().as_secs()).unwrap() + 1;
+    let calls = stage.proxy.calls("eth_call");
+    assert!((1..=seconds).contains(&calls), "{calls} calls in {seconds} s for 100 nonces");
+    // The monitor asks for the balance every 15 seconds besides.
+    let calls = stage.proxy.calls("eth_getBalance");
+    assert!(
+        (1..=seconds + seconds / 15 + 1).contains(&calls),
+        "{calls} calls in {seconds} s for 100 statuses"
+    );
+
+    // Whoever has just been told the outcome is not told the old nonce.
+    for expected in 1..=3 {
+        client.get(&nonce).await.ok();
+        let request =
+            stage.desk.request(&alice, expected - 1, &register(agent(&format!("{expected}")).address()));
+        client.relay(&request).await.ok();
+        assert_eq!(client.get(&nonce).await.ok()["nonce"], expected);
+    }
 }
 
 #[tokio::test]

@@ -2,13 +2,15 @@
 //!
 //! 1. Each registry error that a relayed call can meet, as a 500 with the contract's message.
 //! 2. A refused call uses up neither gas nor budget nor the signer's nonce: the same signer goes on.
+//! 3. Views, unknown functions and functions that the operator does not list are not even tried.
 
 use alloy::primitives::{Address, U256};
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::SolCall;
 use e2e::anvil::dev_account;
 use e2e::chain::Write;
-use e2e::relay::{attest, register};
+use e2e::daemon::Daemon;
+use e2e::relay::{RelayClient, attest, register};
 use registry_core::abi::{IAgentRegistry, IForwarder};
 use serde_json::json;
 
@@ -71,7 +73,6 @@ async fn each_registry_error_reaches_the_client_in_the_contracts_words() {
     let terminate = |agent: u64| IAgentRegistry::terminateSelfCall { agentId: U256::from(agent) };
     let grace = IAgentRegistry::setAttestationGracePeriodCall { gracePeriodSeconds: one };
     let reactivate = |agent: u64| IAgentRegistry::reactivateAgentCall { agentId: U256::from(agent) };
-    let lookup = IAgentRegistry::getAgentByWalletCall { wallet: fresh };
     let nobody = IAgentRegistry::registerAgentCall { haftungsperson: Address::ZERO, ..register(fresh) };
     let cases: Vec<(&PrivateKeySigner, Vec<u8>, &str)> = vec![
         (&alice, call(&grace), "Only owner"),
@@ -94,7 +95,6 @@ async fn each_registry_error_reaches_the_client_in_the_contracts_words() {
         (&bob, call(&register(alice.address())), "Wallet already registered to another agent"),
         (&regulator, call(&reactivate(1)), "Only suspended agents can be reactivated"),
         (&regulator, call(&reactivate(13)), "Only suspended agents can be reactivated"),
-        (&alice, call(&lookup), "No agent registered for this wallet"),
         (&alice, call(&register(Address::ZERO)), "Agent wallet is the zero address"),
         (&alice, call(&nobody), "Haftungsperson is the zero address"),
     ];
@@ -106,9 +106,9 @@ async fn each_registry_error_reaches_the_client_in_the_contracts_words() {
         let state = client.state(&request).await.ok();
         assert_eq!((&state["state"], &state["error"]), (&json!("dropped"), &json!(message)));
     }
-    // No function at all: the registry reverts without a word.
-    let mut request = stage.desk.draft(&alice, 0, &grace);
-    request.data = [0xde, 0xad, 0xbe, 0xef].into();
+    // Too little gas for anything: the registry has no chance to say a word.
+    let mut request = stage.desk.draft(&alice, 0, &attest(1));
+    request.gas = U256::from(500);
     let message = "Call failed without a reason; request.gas may be too low";
     client.relay(&stage.desk.sign(&alice, request)).await.refused(500, "CALL_REVERTED", message);
 
@@ -123,4 +123,43 @@ async fn each_registry_error_reaches_the_client_in_the_contracts_words() {
     client.relay(&attestation).await.ok();
     client.relay(&reactivation).await.ok();
     stage.audit(&client, &[&attestation, &reactivation]).await;
+}
+
+#[tokio::test]
+async fn views_and_functions_that_the_operator_does_not_list_are_not_relayed() {
+    let stage = Stage::set().await;
+    let options = stage.options.clone().var("RELAYED_FUNCTIONS", "registerAgent,attestCompliance");
+    let (alice, message) = (agent("alice"), "Relayer does not forward this function of the registry");
+    let refused = async |client: &RelayClient, data: Vec<u8>| {
+        let mut request = stage.desk.draft(&alice, 1, &attest(1));
+        request.data = data.into();
+        let request = stage.desk.sign(&alice, request);
+        client.relay(&request).await.refused(403, "FUNCTION_NOT_ALLOWED", message);
+        client.state(&request).await.refused(
+            404,
+            "RELAY_NOT_FOUND",
+            &format!("Relay not found: {}", request.id),
+        );
+    };
+    let lookup = call(&IAgentRegistry::getAgentByWalletCall { wallet: alice.address() });
+    let mut daemon = Daemon::start(&options).await.unwrap();
+    let client = daemon.client();
+    let registration = stage.desk.registration(&alice, 0);
+    client.relay(&registration).await.ok();
+    let asked = stage.proxy.posts();
+    for data in [lookup.clone(), Vec::new(), vec![0xde, 0xad, 0xbe, 0xef], call(&suspend(1))] {
+        refused(&client, data).await;
+    }
+    assert_eq!(stage.proxy.posts(), asked, "refused without asking the chain");
+    daemon.terminate().await.unwrap();
+
+    // By default all that change the registry are relayed: whether the caller may is the contract's to say.
+    let (_daemon, client) = stage.daemon().await;
+    refused(&client, lookup).await;
+    let mut request = stage.desk.draft(&alice, 1, &attest(1));
+    request.data = call(&suspend(1)).into();
+    client.relay(&stage.desk.sign(&alice, request)).await.refused(500, "CALL_REVERTED", "Only regulator");
+    let attestation = stage.desk.request(&alice, 1, &attest(1));
+    client.relay(&attestation).await.ok();
+    stage.audit(&client, &[&registration, &attestation]).await;
 }

@@ -1,9 +1,13 @@
 //! Whose file it is.
 
+use alloy::primitives::B256;
 use rusqlite::{Connection, params};
 
 use super::{column, unsigned};
 use crate::store::{Identity, StoreError};
+
+/// In the place of a block 0 that is not known.
+const UNKNOWN: B256 = B256::ZERO;
 
 /// See [`crate::store::Store::verify`].
 pub(super) fn verify(db: &Connection, identity: &Identity) -> Result<(), StoreError> {
@@ -12,10 +16,15 @@ pub(super) fn verify(db: &Connection, identity: &Identity) -> Result<(), StoreEr
 
 /// See [`crate::store::Store::bind`].
 pub(super) fn bind(tx: &Connection, identity: &Identity) -> Result<(), StoreError> {
-    if let Some(owner) = owner(tx)? {
-        return must_be(&owner, identity);
-    }
     let Identity { chain_id, genesis, forwarder } = identity;
+    let genesis = genesis.unwrap_or(UNKNOWN);
+    if let Some(owner) = owner(tx)? {
+        must_be(&owner, identity)?;
+        if owner.genesis.is_none() {
+            tx.execute("UPDATE identity SET genesis = ?1", params![genesis.0])?;
+        }
+        return Ok(());
+    }
     tx.execute(
         "INSERT INTO identity (only_row, chain_id, genesis, forwarder) VALUES (1, ?1, ?2, ?3)",
         params![chain_id.cast_signed(), genesis.0, forwarder.0.0],
@@ -29,7 +38,7 @@ fn owner(db: &Connection) -> Result<Option<Identity>, StoreError> {
     let Some(row) = rows.next()? else { return Ok(None) };
     Ok(Some(Identity {
         chain_id: unsigned(row, "chain_id")?,
-        genesis: column::<[u8; 32]>(row, "genesis")?.into(),
+        genesis: Some(column::<[u8; 32]>(row, "genesis")?.into()).filter(|genesis| *genesis != UNKNOWN),
         forwarder: column::<[u8; 20]>(row, "forwarder")?.into(),
     }))
 }
@@ -37,7 +46,10 @@ fn owner(db: &Connection) -> Result<Option<Identity>, StoreError> {
 fn must_be(owner: &Identity, expected: &Identity) -> Result<(), StoreError> {
     let differs = [
         (owner.chain_id != expected.chain_id, "chain id"),
-        (owner.genesis != expected.genesis, "chain (its block 0 differs)"),
+        (
+            owner.genesis.zip(expected.genesis).is_some_and(|(owner, expected)| owner != expected),
+            "chain (its block 0 differs)",
+        ),
         (owner.forwarder != expected.forwarder, "forwarder"),
     ];
     match differs.into_iter().find(|(differs, _)| *differs) {
@@ -50,16 +62,19 @@ fn must_be(owner: &Identity, expected: &Identity) -> Result<(), StoreError> {
 mod tests {
     use super::*;
     use crate::store::{SqliteStore, Store as _};
-    use alloy::primitives::{Address, B256};
+    use alloy::primitives::Address;
 
-    const IDENTITY: Identity =
-        Identity { chain_id: 31_337, genesis: B256::repeat_byte(1), forwarder: Address::repeat_byte(3) };
+    const IDENTITY: Identity = Identity {
+        chain_id: 31_337,
+        genesis: Some(B256::repeat_byte(1)),
+        forwarder: Address::repeat_byte(3),
+    };
 
     #[test]
     fn a_store_belongs_to_one_chain_and_forwarder() {
         let store = SqliteStore::in_memory().unwrap();
         store.verify(&IDENTITY).unwrap();
-        let other = Identity { genesis: B256::ZERO, ..IDENTITY };
+        let other = Identity { genesis: Some(B256::repeat_byte(9)), ..IDENTITY };
         store.verify(&other).expect("nobody's store is anybody's");
         store.bind(&IDENTITY).unwrap();
         store.bind(&IDENTITY).unwrap();
@@ -72,6 +87,17 @@ mod tests {
                 assert!(matches!(refused, Err(StoreError::Foreign(found)) if found == what));
             }
         }
+    }
+
+    #[test]
+    fn a_block_0_that_is_not_known_matches_any_and_is_learned_later() {
+        let store = SqliteStore::in_memory().unwrap();
+        let pruned = Identity { genesis: None, ..IDENTITY };
+        store.bind(&pruned).unwrap();
+        store.bind(&IDENTITY).unwrap();
+        store.bind(&pruned).unwrap();
+        let other = Identity { genesis: Some(B256::repeat_byte(9)), ..IDENTITY };
+        assert!(matches!(store.bind(&other), Err(StoreError::Foreign("chain (its block 0 differs)"))));
     }
 
     #[test]

@@ -54,6 +54,11 @@ fn version(db: &Connection) -> Result<u32, StoreError> {
     Ok(db.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }
 
+/// Writes the version as it is: a page of the file, whatever is in it.
+pub(super) fn rewrite_version(tx: &Connection) -> Result<(), StoreError> {
+    Ok(tx.pragma_update(None, "user_version", version(tx)?)?)
+}
+
 /// From nothing, or from the files that were written before versions were counted.
 fn to_version_1(tx: &Connection) -> Result<(), StoreError> {
     const SCHEMA: &str = include_str!("schema.sql");

@@ -108,6 +108,10 @@ impl Store for SqliteStore {
         self.write(move |db| identity::bind(db, &identity))
     }
 
+    fn probe(&self) -> Result<(), StoreError> {
+        self.write(migrations::rewrite_version)
+    }
+
     fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
         let relay = relay.clone();
         self.write(move |db| relays::accept(db, &relay, now))

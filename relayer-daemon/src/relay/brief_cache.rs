@@ -1,0 +1,134 @@
+//! What the chain said is shared for a second: many who ask the same at the same time cost one RPC call.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::OnceCell;
+
+use crate::outcome::Failure;
+
+/// For how long, counted from the question.
+const LIFETIME: Duration = Duration::from_secs(1);
+/// Answers kept at most. Beyond that everybody asks for himself.
+const CAPACITY: usize = 4_096;
+
+/// Answers by key, failures included: what is down must not be asked more often than what is up.
+#[derive(Debug)]
+pub(super) struct BriefCache<K, V> {
+    entries: Mutex<HashMap<K, Entry<V>>>,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    asked: Instant,
+    answer: Arc<OnceCell<Result<V, Failure>>>,
+}
+
+impl<K, V> Default for BriefCache<K, V> {
+    fn default() -> Self {
+        Self { entries: Mutex::default() }
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> BriefCache<K, V> {
+    /// The answer for `key`: one of the last second, the one somebody else is waiting for, or what `ask` says.
+    ///
+    /// # Errors
+    /// The question's [`Failure`].
+    pub(super) async fn get(
+        &self,
+        key: K,
+        ask: impl Future<Output = Result<V, Failure>>,
+    ) -> Result<V, Failure> {
+        let answer = self.answer(key, Instant::now());
+        answer.get_or_init(|| ask).await.clone()
+    }
+
+    /// Forgets an answer that is no longer true. Who asks from now on asks anew.
+    pub(super) fn forget(&self, key: &K) {
+        self.lock().remove(key);
+    }
+
+    fn answer(&self, key: K, now: Instant) -> Arc<OnceCell<Result<V, Failure>>> {
+        let is_fresh = |entry: &Entry<V>| now.saturating_duration_since(entry.asked) < LIFETIME;
+        let mut entries = self.lock();
+        if let Some(entry) = entries.get(&key).filter(|entry| is_fresh(entry)) {
+            return Arc::clone(&entry.answer);
+        }
+        if entries.len() >= CAPACITY {
+            entries.retain(|_, entry| is_fresh(entry));
+        }
+        let answer = Arc::default();
+        if entries.len() < CAPACITY {
+            entries.insert(key, Entry { asked: now, answer: Arc::clone(&answer) });
+        }
+        answer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Entry<V>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Counts how often it is asked.
+    #[derive(Default)]
+    struct Source(AtomicU64);
+
+    impl Source {
+        async fn ask(&self) -> Result<u64, Failure> {
+            let count = self.0.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            Ok(count)
+        }
+    }
+
+    #[tokio::test]
+    async fn many_who_ask_at_once_share_one_answer() {
+        let (cache, source) = (BriefCache::default(), Source::default());
+        let answers = futures_util::future::join_all((0..50).map(|_| cache.get("key", source.ask()))).await;
+        assert!(answers.iter().all(|answer| *answer == Ok(0)), "{answers:?}");
+        assert_eq!(cache.get("other", source.ask()).await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn what_is_forgotten_is_asked_again_also_while_somebody_waits() {
+        let (cache, source) = (BriefCache::default(), Source::default());
+        let (first, second) = tokio::join!(cache.get("key", source.ask()), async {
+            cache.forget(&"key");
+            cache.get("key", source.ask()).await
+        });
+        assert_eq!((first, second), (Ok(0), Ok(1)));
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_shared_too() {
+        let cache = BriefCache::<_, u64>::default();
+        let down = || async { Err(Failure::rpc("down")) };
+        assert_eq!(cache.get("key", down()).await, Err(Failure::rpc("down")));
+        assert_eq!(cache.get("key", async { Ok(1) }).await, Err(Failure::rpc("down")));
+    }
+
+    #[test]
+    fn an_answer_lasts_a_second_and_there_are_not_too_many() {
+        let cache = BriefCache::<usize, u64>::default();
+        let now = Instant::now();
+        let first = cache.answer(0, now);
+        assert!(Arc::ptr_eq(&first, &cache.answer(0, now + LIFETIME / 2)));
+        assert!(!Arc::ptr_eq(&first, &cache.answer(0, now + LIFETIME)));
+        for key in 0..2 * CAPACITY {
+            let _ = cache.answer(key, now);
+        }
+        assert_eq!(cache.lock().len(), CAPACITY);
+        let _ = cache.answer(usize::MAX, now + 2 * LIFETIME);
+        assert_eq!(cache.lock().len(), 1, "what is over makes room");
+    }
+}
