@@ -13,6 +13,7 @@ pub mod abi;
 pub mod address;
 pub mod agent;
 pub mod answer;
+pub mod cache;
 pub mod compliance;
 pub mod document;
 pub mod error;
