@@ -22,8 +22,8 @@ use crate::{
 pub struct Document {
     /// The JSON text.
     pub body: String,
-    /// A strong entity tag (RFC 9110 section 8.8.3), quotes included: equal for answers that differ only in when they were
-    /// given, and in nothing that a reader would decide by.
+    /// A weak entity tag (RFC 9110 section 8.8.3), `W/` and quotes included: equal for answers that differ only in when they
+    /// were given, and in nothing that a reader would decide by.
     pub etag: String,
     /// The moment from which the verdict in it is no longer true, if time alone can make it so.
     pub valid_until: Option<Timestamp>,
@@ -123,12 +123,13 @@ fn json(shape: &impl Serialize) -> String {
     serde_json::to_string(shape).unwrap_or_default()
 }
 
-/// A strong entity tag for this very text (RFC 9110 section 8.8.3), quotes included.
+/// A weak entity tag for this text (RFC 9110 section 8.8.3), `W/` and quotes included: the bytes on the wire may differ, where
+/// somebody on the way compresses them.
 pub fn entity_tag(text: &str) -> String {
     const LENGTH: usize = 8;
     let digest = keccak256(text);
     let digest = digest.get(..LENGTH).map(hex::encode).unwrap_or_default();
-    ["\"", &digest, "\""].concat()
+    ["W/\"", &digest, "\""].concat()
 }
 
 #[cfg(test)]
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(first.etag, later.etag);
         assert_ne!(first.etag, kya(1_000, Status::Suspended, 1_500).etag);
         assert_ne!(first.etag, kya(1_000, Status::Active, 1_001 + GRACE).etag, "the grace period is over");
-        assert!(first.etag.starts_with('"') && first.etag.ends_with('"') && first.etag.len() == 18);
+        assert!(first.etag.starts_with("W/\"") && first.etag.ends_with('"') && first.etag.len() == 20);
     }
 
     #[test]

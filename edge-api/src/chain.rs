@@ -17,10 +17,10 @@ use registry_core::{
     timestamp::Timestamp,
 };
 use worker::{
-    AbortController, AbortSignal, Date, Delay, Fetch, Headers, Method, Request, RequestInit, RequestRedirect,
+    AbortController, AbortSignal, Delay, Fetch, Headers, Method, Request, RequestInit, RequestRedirect,
 };
 
-use crate::settings::Settings;
+use crate::{log::unix_millis, settings::Settings};
 
 thread_local! {
     /// What this instance knows of its endpoints: which one answers, on which chain.
@@ -62,15 +62,22 @@ impl Query for Ask {
     }
 }
 
-/// The answer, in as few round trips as it needs; `rpc_calls` counts them.
-pub(crate) async fn ask(ask: Ask, settings: &Settings, rpc_calls: &mut u32) -> Result<Document, Error> {
-    drive(ask, settings, rpc_calls).await.map_err(|error| error.redacted(&settings.redactor))?
+/// The answer, in as few round trips as it needs; `rpc_calls` counts them, and `hold` is told before each how many
+/// milliseconds it may take.
+pub(crate) async fn ask(
+    ask: Ask,
+    settings: &Settings,
+    rpc_calls: &mut u32,
+    hold: impl Fn(u32),
+) -> Result<Document, Error> {
+    drive(ask, settings, rpc_calls, &hold).await.map_err(|error| error.redacted(&settings.redactor))?
 }
 
 async fn drive(
     ask: Ask,
     settings: &Settings,
     rpc_calls: &mut u32,
+    hold: &dyn Fn(u32),
 ) -> Result<Result<Document, Error>, RunError> {
     let max_age_seconds = u64::from(settings.max_head_age_seconds);
     let freshness = Freshness { now: ask.now(), max_age_seconds };
@@ -84,14 +91,15 @@ async fn drive(
         known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
     });
     let mut run = Run::new(ask, settings.multicall3, limits).over(endpoints);
-    let began = Date::now().as_millis();
+    let began = unix_millis();
     loop {
-        let elapsed = Date::now().as_millis().saturating_sub(began);
+        let elapsed = unix_millis().saturating_sub(began);
         run.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
         match run.step()? {
             Step::Done(answer) => return Ok(answer),
             Step::Send(batch) => {
                 *rpc_calls += 1;
+                hold(batch.delay_ms.saturating_add(batch.timeout_ms));
                 let fed = match post(&settings.rpc, &batch).await {
                     Ok((status, body)) => run.feed(Reply { status, body: &body }),
                     Err(failure) => run.fail(failure),

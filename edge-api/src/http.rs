@@ -1,165 +1,333 @@
 //! HTTP: the request's target, and responses with their headers. No header is decided anywhere else.
+//!
+//! Headers are collected as the text of a JSON object and cross over to JavaScript in one piece: setting them one by one
+//! took most of a warm answer's time.
 
-use registry_core::{document::Document, error::Error, timestamp::Timestamp, window::Verdict};
-use worker::{Headers, Request, Response, ResponseBody, Result};
+use core::fmt::{Display, Write};
 
-/// The headers of ours that a web page of another origin may read.
-const EXPOSED: &str = "Age, ETag, Link, RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-RateLimit-Limit, \
-    X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id";
+use registry_core::{
+    cache::due_for_renewal, document::Document, error::Error, timestamp::Timestamp, window::Verdict,
+};
+use worker::{
+    Result,
+    js_sys::{JSON, Uint8Array},
+    wasm_bindgen::JsCast,
+    web_sys::{self, ResponseInit},
+};
+
+/// The headers of every answer: leave for any web page to read it and its headers, and no leave to be taken for a page itself.
+const COMMON: [(&str, &str); 7] = [
+    ("Access-Control-Allow-Origin", "*"),
+    (
+        "Access-Control-Expose-Headers",
+        "Age, ETag, Link, RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-RateLimit-Limit, \
+         X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id",
+    ),
+    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
+    ("Cross-Origin-Resource-Policy", "cross-origin"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Strict-Transport-Security", "max-age=31536000"),
+    ("X-Content-Type-Options", "nosniff"),
+];
 
 /// The media type of every answer of the API.
-pub(crate) const JSON: &str = "application/json";
+pub(crate) const JSON_TYPE: &str = "application/json";
 
 /// Where a request goes, as text: a URL library would bring 160 KB of domain-name tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// Scheme and host.
-    pub(crate) origin: String,
-    /// What follows, without a fragment.
-    pub(crate) path_and_query: String,
+    url: String,
+    path_start: usize,
 }
 
 impl Target {
-    pub(crate) fn of(request: &Request) -> core::result::Result<Self, Error> {
-        let url = request.inner().url();
-        let url = url.split('#').next().unwrap_or_default();
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] where there is no path.
+    pub(crate) fn parse(mut url: String) -> core::result::Result<Self, Error> {
+        if let Some(fragment) = url.find('#') {
+            url.truncate(fragment);
+        }
         let host_start = url.find("://").map(|index| index + 3).ok_or(Error::NotFound)?;
-        let path_start =
-            url.get(host_start..).and_then(|rest| rest.find('/')).ok_or(Error::NotFound)? + host_start;
-        let (origin, path_and_query) = url.split_at_checked(path_start).ok_or(Error::NotFound)?;
-        Ok(Self { origin: origin.to_owned(), path_and_query: path_and_query.to_owned() })
+        let host = url.get(host_start..).ok_or(Error::NotFound)?;
+        let path_start = host.find('/').ok_or(Error::NotFound)? + host_start;
+        Ok(Self { url, path_start })
+    }
+
+    /// Scheme and host.
+    pub(crate) fn origin(&self) -> &str {
+        self.url.get(..self.path_start).unwrap_or_default()
+    }
+
+    /// What follows, without a fragment.
+    pub(crate) fn path_and_query(&self) -> &str {
+        self.url.get(self.path_start..).unwrap_or_default()
+    }
+
+    /// What follows, without the query.
+    pub(crate) fn path(&self) -> &str {
+        self.path_and_query().split('?').next().unwrap_or_default()
     }
 }
 
 /// A good answer's body and what clients may do with it.
+#[derive(Clone, Debug)]
 pub(crate) struct Content {
-    pub(crate) media_type: &'static str,
-    pub(crate) body: ResponseBody,
+    /// The headers that are the same whoever gets it, and when.
+    head: Head,
+    pub(crate) body: Vec<u8>,
     /// The entity tag; empty where there is nothing to compare.
     pub(crate) etag: String,
     /// The `Link` header, for one page of a list.
     pub(crate) links: Option<String>,
-    /// Seconds it may be kept from now on; 0 is not at all.
-    pub(crate) keep_for: u64,
-    /// Seconds since it was made; `None` where it was made for this request.
-    pub(crate) age: Option<u64>,
+    /// When it was made.
+    pub(crate) made_at: Timestamp,
+    /// Seconds it may be kept from then on; 0 is not at all.
+    pub(crate) keep_for: u32,
 }
 
 impl Content {
-    /// An answer just read from the chain, which may be kept for `time_to_live` seconds if nothing in it ends sooner.
-    pub(crate) fn fresh(document: Document, time_to_live: u32, now: Timestamp) -> Self {
-        Self {
-            media_type: JSON,
-            keep_for: document.keep_for(time_to_live, now).into(),
-            body: ResponseBody::Body(document.body.into_bytes()),
-            etag: document.etag,
-            links: document.links,
-            age: None,
+    /// # Parameters
+    ///
+    /// As the fields of the same name.
+    pub(crate) fn new(
+        media_type: &str,
+        body: Vec<u8>,
+        etag: String,
+        links: Option<String>,
+        made_at: Timestamp,
+        keep_for: u32,
+    ) -> Self {
+        let mut head = Head::common();
+        head.set("Content-Type", media_type);
+        match keep_for {
+            0 => head.set("Cache-Control", "no-store"),
+            seconds => head.set("Cache-Control", format_args!("public, max-age={seconds}")),
         }
+        if !etag.is_empty() {
+            head.set("ETag", &etag);
+        }
+        if let Some(links) = &links {
+            head.set("Link", links);
+        }
+        Self { head, body, etag, links, made_at, keep_for }
+    }
+
+    /// An answer made of what the chain said at `made_at`, which may be kept for `time_to_live` seconds if nothing in it ends
+    /// sooner.
+    pub(crate) fn of(document: Document, time_to_live: u32, made_at: Timestamp) -> Self {
+        let keep_for = document.keep_for(time_to_live, made_at);
+        Self::new(JSON_TYPE, document.body.into_bytes(), document.etag, document.links, made_at, keep_for)
     }
 
     /// A body that is true now and says nothing about later.
-    pub(crate) fn unkept(body: &str) -> Self {
-        Self {
-            media_type: JSON,
-            body: ResponseBody::Body(body.into()),
-            etag: String::new(),
-            links: None,
-            keep_for: 0,
-            age: None,
-        }
+    pub(crate) fn unkept(body: &str, now: Timestamp) -> Self {
+        Self::new(JSON_TYPE, body.into(), String::new(), None, now, 0)
     }
 
-    /// `X-Cache`: whether it comes from the cache.
-    pub(crate) const fn cache(&self) -> &'static str {
-        if self.age.is_some() { "HIT" } else { "MISS" }
+    /// Seconds since it was made, a part of one counting as one: a cache downstream must not keep it too long.
+    fn age(&self, now: Timestamp) -> u64 {
+        now.as_millis().saturating_sub(self.made_at.as_millis()).div_ceil(1_000)
     }
 
-    /// The headers that describe the content, whoever gets it.
-    pub(crate) fn headers(&self) -> Result<Headers> {
-        let headers = Headers::new();
-        headers.set("Content-Type", self.media_type)?;
-        let control = match self.keep_for {
-            0 => "no-store".to_owned(),
-            seconds => format!("public, max-age={seconds}"),
-        };
-        headers.set("Cache-Control", &control)?;
-        if !self.etag.is_empty() {
-            headers.set("ETag", &self.etag)?;
+    /// For how many milliseconds it may be kept from when it was made.
+    pub(crate) const fn keep_for_millis(&self) -> u64 {
+        self.keep_for as u64 * 1_000
+    }
+
+    /// Whether it has to be read again soon.
+    pub(crate) const fn is_due_for_renewal(&self, now: Timestamp) -> bool {
+        due_for_renewal(self.made_at.as_millis(), self.keep_for_millis()) <= now.as_millis()
+    }
+
+    /// What it takes in memory, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let links = self.links.as_ref().map_or(0, String::capacity);
+        size_of::<Self>() + self.head.0.capacity() + self.body.capacity() + self.etag.capacity() + links
+    }
+}
+
+/// What is particular to one request about its answer.
+#[derive(Debug)]
+pub(crate) struct Delivery<'a> {
+    pub(crate) request_id: &'a str,
+    pub(crate) verdict: Option<Verdict>,
+    pub(crate) now: Timestamp,
+}
+
+/// Headers, as the members of a JSON object.
+#[derive(Clone, Debug)]
+struct Head(String);
+
+impl Head {
+    fn common() -> Self {
+        let mut head = Self(String::with_capacity(1_200));
+        for (name, value) in COMMON {
+            head.set(name, value);
         }
-        if let Some(links) = &self.links {
-            headers.set("Link", links)?;
+        head
+    }
+
+    /// Names and values are visible ASCII, of which JSON escapes quotes and backslashes.
+    fn set(&mut self, name: &str, value: impl Display) {
+        // Writing to a String cannot fail.
+        let _ = write!(self.0, "{}\"{name}\":\"", if self.0.is_empty() { "" } else { "," });
+        let _ = write!(Escaped(&mut self.0), "{value}");
+        self.0.push('"');
+    }
+
+    /// Sets what every answer has of its own.
+    fn deliver(&mut self, delivery: &Delivery<'_>) {
+        self.set("X-Request-Id", delivery.request_id);
+        let Some(verdict) = delivery.verdict else { return };
+        let Verdict { limit, window_seconds, remaining, resets_at, retry_after, .. } = verdict;
+        self.set("X-RateLimit-Limit", limit);
+        self.set("X-RateLimit-Remaining", remaining);
+        self.set("X-RateLimit-Reset", resets_at);
+        // draft-ietf-httpapi-ratelimit-headers-10: the same, as structured fields.
+        self.set("RateLimit-Policy", format_args!("\"default\";q={limit};w={window_seconds}"));
+        self.set("RateLimit", format_args!("\"default\";r={remaining};t={retry_after}"));
+    }
+
+    fn response(self, status: u16, body: Option<&[u8]>) -> Result<web_sys::Response> {
+        let init = format!("{{\"status\":{status},\"headers\":{{{}}}}}", self.0);
+        let init: ResponseInit = JSON::parse(&init)?.unchecked_into();
+        let body = body.map(Uint8Array::from);
+        Ok(web_sys::Response::new_with_opt_buffer_source_and_init(body.as_deref(), &init)?)
+    }
+}
+
+/// Writes into a JSON string.
+struct Escaped<'a>(&'a mut String);
+
+impl Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        for character in text.chars() {
+            match character {
+                '"' | '\\' => self.0.extend(['\\', character]),
+                // No header has any; JSON takes none.
+                control if control.is_control() => {}
+                plain => self.0.push(plain),
+            }
         }
-        Ok(headers)
+        Ok(())
     }
 }
 
 /// The answer to a browser's question whether it may ask (Fetch standard, CORS preflight).
-pub(crate) fn preflight() -> Result<Response> {
-    let headers = Headers::new();
-    headers.set("Access-Control-Allow-Origin", "*")?;
-    headers.set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")?;
-    headers.set("Access-Control-Allow-Headers", "*")?;
-    headers.set("Access-Control-Max-Age", "86400")?;
-    headers.set("Allow", "GET, HEAD, OPTIONS")?;
-    Ok(Response::empty()?.with_status(204).with_headers(headers))
+pub(crate) fn preflight(request_id: &str) -> Result<web_sys::Response> {
+    let mut head = Head(String::new());
+    head.set("Access-Control-Allow-Origin", "*");
+    head.set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS");
+    head.set("Access-Control-Allow-Headers", "*");
+    head.set("Access-Control-Max-Age", "86400");
+    head.set("Allow", "GET, HEAD, OPTIONS");
+    head.set("X-Request-Id", request_id);
+    head.response(204, None)
 }
 
-/// 200 with the content, or 304 where the client has it already.
-pub(crate) fn success(request: &Request, content: Content, verdict: Option<Verdict>) -> Result<Response> {
-    let headers = content.headers()?;
-    headers.set("X-Cache", content.cache())?;
+/// The content, and whether it came without asking the chain for it; or 304 where the client has it already: `known` is its
+/// `If-None-Match`.
+pub(crate) fn success(
+    content: &Content,
+    is_hit: bool,
+    known: Option<&str>,
+    delivery: &Delivery<'_>,
+) -> Result<(u16, web_sys::Response)> {
+    let mut head = content.head.clone();
+    head.set("X-Cache", if is_hit { "HIT" } else { "MISS" });
     if content.keep_for > 0 {
-        headers.set("Age", &content.age.unwrap_or_default().to_string())?;
+        head.set("Age", content.age(delivery.now));
     }
-    let known = request.headers().get("If-None-Match")?.unwrap_or_default();
-    if !content.etag.is_empty() && matches(&known, &content.etag) {
-        return finish(Response::empty()?.with_status(304), headers, verdict);
-    }
-    finish(Response::from_body(content.body)?, headers, verdict)
+    head.deliver(delivery);
+    let is_known = known.is_some_and(|known| !content.etag.is_empty() && matches(known, &content.etag));
+    let (status, body) = if is_known { (304, None) } else { (200, Some(content.body.as_slice())) };
+    Ok((status, head.response(status, body)?))
 }
 
 /// An error's body with this status.
-pub(crate) fn failure(error: &Error, status: u16, verdict: Option<Verdict>) -> Result<Response> {
-    let headers = Headers::new();
-    headers.set("Content-Type", JSON)?;
-    headers.set("Cache-Control", "no-store")?;
-    if let Some(seconds) = error.retry_after() {
-        headers.set("Retry-After", &seconds.to_string())?;
-    }
-    match (error, verdict) {
-        (Error::MethodNotAllowed, _) => headers.set("Allow", "GET, HEAD, OPTIONS")?,
-        (Error::RateLimited, Some(verdict)) => {
-            headers.set("Retry-After", &verdict.retry_after.to_string())?
+pub(crate) fn failure(error: &Error, status: u16, delivery: &Delivery<'_>) -> Result<web_sys::Response> {
+    let mut head = Head::common();
+    head.set("Content-Type", JSON_TYPE);
+    head.set("Cache-Control", "no-store");
+    match (error, delivery.verdict) {
+        (Error::MethodNotAllowed, _) => head.set("Allow", "GET, HEAD, OPTIONS"),
+        (Error::RateLimited, Some(verdict)) => head.set("Retry-After", verdict.retry_after),
+        _ => {
+            if let Some(seconds) = error.retry_after() {
+                head.set("Retry-After", seconds);
+            }
         }
-        _ => {}
     }
-    let body = ResponseBody::Body(error.body().into_bytes());
-    finish(Response::from_body(body)?.with_status(status), headers, verdict)
-}
-
-/// Adds what every answer carries: leave for any web page to read it, no leave to be taken for a page itself, and the
-/// client's standing.
-fn finish(response: Response, headers: Headers, verdict: Option<Verdict>) -> Result<Response> {
-    headers.set("Access-Control-Allow-Origin", "*")?;
-    headers.set("Access-Control-Expose-Headers", EXPOSED)?;
-    headers.set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")?;
-    headers.set("Cross-Origin-Resource-Policy", "cross-origin")?;
-    headers.set("Referrer-Policy", "no-referrer")?;
-    headers.set("Strict-Transport-Security", "max-age=31536000")?;
-    headers.set("X-Content-Type-Options", "nosniff")?;
-    if let Some(verdict) = verdict {
-        headers.set("X-RateLimit-Limit", &verdict.limit.to_string())?;
-        headers.set("X-RateLimit-Remaining", &verdict.remaining.to_string())?;
-        headers.set("X-RateLimit-Reset", &verdict.resets_at.to_string())?;
-        // draft-ietf-httpapi-ratelimit-headers-10: the same, as structured fields.
-        let Verdict { limit, window_seconds, remaining, retry_after, .. } = verdict;
-        headers.set("RateLimit-Policy", &format!("\"default\";q={limit};w={window_seconds}"))?;
-        headers.set("RateLimit", &format!("\"default\";r={remaining};t={retry_after}"))?;
-    }
-    Ok(response.with_headers(headers))
+    head.deliver(delivery);
+    head.response(status, Some(error.body().as_bytes()))
 }
 
 /// Whether `If-None-Match` names the entity tag (RFC 9110 section 13.1.2: weak comparison, a list, or `*`).
 fn matches(known: &str, etag: &str) -> bool {
-    known.split(',').map(str::trim).any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+    let opaque = |tag| str::strip_prefix(tag, "W/").unwrap_or(tag);
+    known.split(',').map(str::trim).any(|tag| tag == "*" || opaque(tag) == opaque(etag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(keep_for: u32) -> Content {
+        let links = Some("</api/v1/agents?page=2>; rel=\"next\"".to_owned());
+        Content::new(
+            JSON_TYPE,
+            b"{}".to_vec(),
+            "W/\"1\"".to_owned(),
+            links,
+            Timestamp::from_millis(10_000),
+            keep_for,
+        )
+    }
+
+    fn parsed(head: &Head) -> serde_json::Value {
+        serde_json::from_str(&format!("{{{}}}", head.0)).unwrap()
+    }
+
+    #[test]
+    fn a_target_is_cut_into_origin_path_and_query() {
+        let target = Target::parse("https://api.example:8443/api/v1/agents?page=2#top".to_owned()).unwrap();
+        assert_eq!(target.origin(), "https://api.example:8443");
+        assert_eq!((target.path(), target.path_and_query()), ("/api/v1/agents", "/api/v1/agents?page=2"));
+        for bad in ["", "/path", "https://host", "#"] {
+            assert_eq!(Target::parse(bad.to_owned()), Err(Error::NotFound), "{bad}");
+        }
+    }
+
+    #[test]
+    fn headers_are_valid_json_whatever_their_values() {
+        let content = content(60);
+        let head = parsed(&content.head);
+        assert_eq!(head["Link"], "</api/v1/agents?page=2>; rel=\"next\"");
+        assert_eq!(
+            (&head["ETag"], &head["Cache-Control"]),
+            (&"W/\"1\"".into(), &"public, max-age=60".into())
+        );
+        let mut odd = Head(String::new());
+        odd.set("Odd", "a\"b\\c\r\nd\0");
+        assert_eq!(parsed(&odd)["Odd"], "a\"b\\cd");
+    }
+
+    #[test]
+    fn max_age_counts_from_the_making_and_age_never_says_too_little() {
+        let content = content(60);
+        for (now, age) in [(10_000, 0), (10_001, 1), (11_000, 1), (11_001, 2), (69_999, 60), (5, 0)] {
+            assert_eq!(content.age(Timestamp::from_millis(now)), age, "{now}");
+        }
+    }
+
+    #[test]
+    fn tags_are_compared_weakly() {
+        for known in ["W/\"1\"", "\"1\"", "\"0\", W/\"1\"", " \"1\" ", "*"] {
+            assert!(matches(known, "W/\"1\""), "{known}");
+        }
+        for other in ["", "\"2\"", "1", "W/\"2\", \"11\""] {
+            assert!(!matches(other, "W/\"1\""), "{other}");
+        }
+    }
 }

@@ -12,40 +12,81 @@ mod log;
 mod pages;
 mod settings;
 
+use std::rc::Rc;
+
 use registry_core::{
-    answer::Question, error::Error, health::Readiness, route::Endpoint, timestamp::Timestamp, window::Verdict,
+    error::Error,
+    route::Endpoint,
+    timestamp::Timestamp,
+    window::{Client, Verdict},
 };
-use worker::{Context, Date, Env, Request, Response, event};
+use worker::{Context, Env, event, web_sys};
 
 use crate::{
-    chain::Ask,
-    http::{Content, Target},
-    log::Record,
+    cache::{Asker, Key},
+    http::{Content, Delivery, Target},
+    log::{Record, unix_millis},
     pages::Page,
     settings::Settings,
 };
 
 /// The Worker's entry: every request gets an answer, errors included, and a line in the log.
 #[event(fetch)]
-async fn fetch(request: Request, env: Env, context: Context) -> worker::Result<Response> {
-    // As text: the library's own type takes methods it does not know for GET.
-    let method = request.inner().method();
-    let mut record = Record::begin(&request, &method);
-    let outcome = if method == "OPTIONS" {
-        http::preflight()?
+async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker::Result<web_sys::Response> {
+    let request = Incoming::new(&request);
+    let id = log::request_id(|name| request.header(name));
+    let mut record = Record::begin(id, request.method(), unix_millis());
+    let (status, response) = if record.method == "OPTIONS" {
+        (204, http::preflight(&record.id)?)
     } else {
-        let (answer, verdict) = answer(&request, &method, &env, &context, &mut record).await?;
+        let (answer, verdict) = answer(&request, &env, context, &mut record).await;
+        let delivery =
+            Delivery { request_id: &record.id, verdict, now: Timestamp::from_millis(unix_millis()) };
         match answer {
-            Ok(content) => http::success(&request, content, verdict)?,
+            Ok(content) => {
+                let known = request.header("If-None-Match");
+                http::success(&content, record.cache == "HIT", known.as_deref(), &delivery)?
+            }
             Err(error) => {
+                let status = status(&error, record.route);
+                let response = http::failure(&error, status, &delivery)?;
                 record.error = error.code().name();
-                http::failure(&error, status(&error, record.route), verdict)?
+                (status, response)
             }
         }
     };
-    record.write(outcome.status_code());
-    outcome.headers().set("X-Request-Id", &record.id)?;
-    Ok(outcome)
+    record.write(status, unix_millis());
+    Ok(response)
+}
+
+/// A request as it came. The runtime's own type is read instead of the library's, which takes methods it does not know for
+/// GET and converts more than is asked for.
+struct Incoming<'a> {
+    request: &'a web_sys::Request,
+    headers: web_sys::Headers,
+}
+
+impl<'a> Incoming<'a> {
+    fn new(request: &'a web_sys::Request) -> Self {
+        Self { headers: request.headers(), request }
+    }
+
+    fn method(&self) -> String {
+        self.request.method()
+    }
+
+    fn url(&self) -> String {
+        self.request.url()
+    }
+
+    fn header(&self, name: &str) -> Option<String> {
+        self.headers.get(name).ok().flatten()
+    }
+
+    /// Whom it counts as. Only headers are believed that Cloudflare sets and clients can't.
+    fn client(&self) -> Client {
+        Client::of(self.header("CF-Connecting-IP").as_deref(), || self.header("CF-Worker"))
+    }
 }
 
 /// What a request can be for.
@@ -55,15 +96,7 @@ enum Route {
     /// Whether this code runs at all.
     Live,
     /// What only the chain can answer: it needs settings, and counts against the client's limit.
-    Counted(Counted),
-}
-
-/// What counts.
-enum Counted {
-    /// Whether a question could be answered.
-    Ready,
-    /// A question of the read API.
-    Api(Endpoint),
+    Counted(Key),
 }
 
 /// `/readyz`, where whatever is wrong means that the service is not ready.
@@ -74,16 +107,14 @@ impl Route {
         if !matches!(method, "GET" | "HEAD") {
             return Err(Error::MethodNotAllowed);
         }
-        let path = target.path_and_query.split('?').next().unwrap_or_default();
+        let path = target.path();
         if let Some(page) = pages::find(path) {
             return Ok(Self::Page(page));
         }
         match path {
             "/livez" => Ok(Self::Live),
-            READY => Ok(Self::Counted(Counted::Ready)),
-            _ => {
-                Endpoint::parse(&target.path_and_query).map(|endpoint| Self::Counted(Counted::Api(endpoint)))
-            }
+            READY => Ok(Self::Counted(Key::Ready)),
+            _ => Endpoint::parse(target.path_and_query()).map(|endpoint| Self::Counted(Key::Api(endpoint))),
         }
     }
 
@@ -91,8 +122,8 @@ impl Route {
         match self {
             Self::Page(page) => page.path,
             Self::Live => "/livez",
-            Self::Counted(Counted::Ready) => READY,
-            Self::Counted(Counted::Api(endpoint)) => endpoint.route(),
+            Self::Counted(Key::Ready) => READY,
+            Self::Counted(Key::Api(endpoint)) => endpoint.route(),
         }
     }
 }
@@ -107,77 +138,38 @@ fn status(error: &Error, route: &str) -> u16 {
 
 /// The answer to anything but a preflight, and where the client stands with the limiter.
 async fn answer(
-    request: &Request,
-    method: &str,
+    request: &Incoming<'_>,
     env: &Env,
-    context: &Context,
+    context: Context,
     record: &mut Record,
-) -> worker::Result<(Result<Content, Error>, Option<Verdict>)> {
-    let parsed =
-        Target::of(request).and_then(|target| Route::parse(method, &target).map(|route| (target, route)));
+) -> (Result<Rc<Content>, Error>, Option<Verdict>) {
+    let now = Timestamp::from_millis(record.started_at);
+    let parsed = Target::parse(request.url())
+        .and_then(|target| Route::parse(&record.method, &target).map(|route| (target, route)));
     if let Ok((_, route)) = &parsed {
         record.route = route.name();
     }
     let counted = match parsed {
         // What works however the settings are.
-        Ok((target, Route::Page(page))) => return Ok((Ok(page.content(&target)), None)),
-        Ok((_, Route::Live)) => return Ok((Ok(Content::unkept(r#"{"live":true}"#)), None)),
-        Ok((target, Route::Counted(counted))) => Ok((target, counted)),
+        Ok((target, Route::Page(page))) => return (Ok(Rc::new(page.content(&target, now))), None),
+        Ok((_, Route::Live)) => return (Ok(Rc::new(Content::unkept(r#"{"live":true}"#, now))), None),
+        Ok((target, Route::Counted(key))) => Ok((target, key)),
         Err(error) => Err(error),
     };
-    let settings = match Settings::from_env(env) {
+    let settings = match Settings::of(env) {
         Ok(settings) => settings,
-        Err(error) => return Ok((Err(error), None)),
+        Err(error) => return (Err(error), None),
     };
-    let now = Timestamp::from_millis(Date::now().as_millis());
-    let client = limiter::client_of(request)?;
-    let (target, counted) = match counted {
+    let client = request.client();
+    let (target, key) = match counted {
         Ok(counted) => counted,
         // What can be refused before it costs anything is not charged.
-        Err(error) => return Ok((Err(error), limiter::peek(settings.rate_limit, &client, now))),
+        Err(error) => return (Err(error), limiter::peek(&settings.limits, &client, now)),
     };
-    let (scheme, limit) = (settings.rate_limiter, settings.rate_limit);
-    let verdict = limiter::charge(scheme, limit, env, context, client, now).await;
+    let verdict = limiter::charge(&settings, env, &context, &client, now).await;
     if verdict.is_some_and(|verdict| !verdict.admitted) {
-        return Ok((Err(Error::RateLimited), verdict));
+        return (Err(Error::RateLimited), verdict);
     }
-    let content = match counted {
-        Counted::Api(endpoint) => {
-            from_cache_or_chain(&settings, &target, endpoint, now, context, record).await
-        }
-        Counted::Ready => {
-            let question = Readiness { registry: settings.registry, multicall3: settings.multicall3, now };
-            let document = chain::ask(Ask::Ready(question), &settings, &mut record.rpc_calls).await;
-            document.map(|document| Content::fresh(document, 0, now))
-        }
-    };
-    Ok((content, verdict))
-}
-
-/// The answer from the cache, or else from the chain; a fresh one is stored for its time to live.
-async fn from_cache_or_chain(
-    settings: &Settings,
-    target: &Target,
-    endpoint: Endpoint,
-    now: Timestamp,
-    context: &Context,
-    record: &mut Record,
-) -> Result<Content, Error> {
-    let time_to_live = settings.time_to_live(endpoint.cache_scope());
-    let key = cache::key(&target.origin, settings, &endpoint);
-    if time_to_live > 0
-        && let Some(content) = cache::find(&key, time_to_live, now).await
-    {
-        record.cache = content.cache();
-        return Ok(content);
-    }
-    let question =
-        Question { endpoint, registry: settings.registry, chain: settings.public_rpc.clone(), now };
-    let document = chain::ask(Ask::Api(question), settings, &mut record.rpc_calls).await?;
-    let content = Content::fresh(document, time_to_live, now);
-    record.cache = content.cache();
-    if content.keep_for > 0 {
-        cache::store(key, &content, now, context);
-    }
-    Ok(content)
+    let asker = Asker { settings, context: Rc::new(context), origin: target.origin().into() };
+    (cache::answer(&asker, key, record).await, verdict)
 }

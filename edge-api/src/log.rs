@@ -1,42 +1,39 @@
 //! One line of JSON per request, for whoever runs the Worker. It names no client and no wallet: the route stands for the path.
 
-use worker::{Date, Request, console_log, js_sys::Math};
+use worker::{
+    console_log,
+    js_sys::{Date, Math},
+};
 
 /// The longest id taken over from a client.
 const LONGEST_ID: usize = 64;
 
 /// What is known of a request when it is answered.
+#[derive(Clone, Debug)]
 pub(crate) struct Record {
     /// `X-Request-Id`.
     pub(crate) id: String,
-    method: String,
+    pub(crate) method: String,
     /// The route, parameters by name; `none` where there is no such route.
     pub(crate) route: &'static str,
-    /// `HIT` or `MISS`, where there was a question.
+    /// `HIT` or `MISS`, where there was a question; `RENEWAL` where it was asked behind another request's answer.
     pub(crate) cache: &'static str,
     /// Requests sent to RPC endpoints.
     pub(crate) rpc_calls: u32,
     /// The code of the error answered with.
     pub(crate) error: &'static str,
-    started_at: u64,
+    /// Unix milliseconds.
+    pub(crate) started_at: u64,
 }
 
 impl Record {
     /// A request that just came in.
-    pub(crate) fn begin(request: &Request, method: &str) -> Self {
-        Self {
-            id: request_id(request),
-            method: method.to_owned(),
-            route: "none",
-            cache: "",
-            rpc_calls: 0,
-            error: "",
-            started_at: Date::now().as_millis(),
-        }
+    pub(crate) const fn begin(id: String, method: String, started_at: u64) -> Self {
+        Self { id, method, route: "none", cache: "", rpc_calls: 0, error: "", started_at }
     }
 
     /// Writes the line. Clocks stand still in a Worker while it only computes: the milliseconds are those spent waiting.
-    pub(crate) fn write(&self, status: u16) {
+    pub(crate) fn write(&self, status: u16, now: u64) {
         // Nothing here needs escaping: methods are tokens, ids are checked, the rest is ours.
         console_log!(
             r#"{{"requestId":"{}","method":"{}","route":"{}","status":{status},"error":"{}","cache":"{}","rpcCalls":{},"ms":{}}}"#,
@@ -46,19 +43,42 @@ impl Record {
             self.error,
             self.cache,
             self.rpc_calls,
-            Date::now().as_millis().saturating_sub(self.started_at),
+            now.saturating_sub(self.started_at),
         );
     }
 }
 
+/// The clock, in unix milliseconds.
+pub(crate) fn unix_millis() -> u64 {
+    // The clock is a whole number of milliseconds, far below 2^53.
+    Date::now() as u64
+}
+
 /// The client's own id where it sent a plain one, else Cloudflare's, else a random one.
-fn request_id(request: &Request) -> String {
-    let header = |name| {
-        let id = request.headers().get(name).ok().flatten()?;
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
-        ((1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(plain)).then_some(id)
-    };
+pub(crate) fn request_id(header: impl Fn(&str) -> Option<String>) -> String {
     // An id tells requests apart, and need not be hard to guess. 2^52: as many random bits as a double has.
     let random = || format!("{:013x}", (Math::random() * (1_u64 << 52) as f64) as u64);
-    header("X-Request-Id").or_else(|| header("CF-Ray")).unwrap_or_else(random)
+    let plain = |name| header(name).filter(|id| is_plain(id));
+    plain("X-Request-Id").or_else(|| plain("CF-Ray")).unwrap_or_else(random)
+}
+
+fn is_plain(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_id_is_taken_over_and_no_other() {
+        let id = |header: &str| {
+            request_id(|name| Some(if name == "CF-Ray" { "ray-1" } else { header }.to_owned()))
+        };
+        assert_eq!(id("trace-17.a_b:c"), "trace-17.a_b:c");
+        for odd in ["", "a b", "\"quoted\"", "<script>", "é", &"x".repeat(65)] {
+            assert_eq!(id(odd), "ray-1", "{odd}");
+        }
+    }
 }

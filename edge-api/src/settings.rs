@@ -1,6 +1,9 @@
-//! The Worker's settings: environment variables, checked.
+//! The Worker's settings: environment variables, checked. They are read once an instance: a change of them is a deployment,
+//! which begins with new instances.
 
-use alloy_primitives::Address;
+use std::{cell::OnceCell, rc::Rc};
+
+use alloy_primitives::{Address, hex, keccak256};
 use registry_core::{
     address,
     error::Error,
@@ -16,13 +19,20 @@ use crate::limiter::{OBJECT_BINDING, Scheme};
 
 /// Base Sepolia's public endpoint, the documented default.
 const DEFAULT_RPC_URL: &str = "https://sepolia.base.org";
+/// A node that has been stuck for longer must not vouch for anybody.
+const DEFAULT_MAX_HEAD_AGE_SECONDS: u32 = 300;
+/// How many clients' quotas a /48 of IPv6 has, where the settings say nothing.
+const CLIENTS_OF_A_SITE: u32 = 10;
 
 /// What the operator decided; the README's table of settings.
+#[derive(Debug)]
 pub(crate) struct Settings {
     /// At least one.
     pub(crate) rpc: Vec<RpcEndpoint>,
     /// Scheme and host of the first of them, whichever answers: what clients may see.
     pub(crate) public_rpc: String,
+    /// Tells a set of endpoints and their chain from any other, and nothing else about them.
+    pub(crate) upstream: String,
     /// Strikes the rest of all of them out of nodes' messages.
     pub(crate) redactor: Redactor,
     /// For one batch at one endpoint.
@@ -35,42 +45,76 @@ pub(crate) struct Settings {
     pub(crate) chain_id: Option<u64>,
     pub(crate) registry: Address,
     pub(crate) multicall3: Address,
-    pub(crate) rate_limit: Limit,
+    pub(crate) limits: Limits,
     pub(crate) rate_limiter: Scheme,
     agent_ttl: u32,
     lineage_ttl: u32,
     kya_ttl: u32,
 }
 
+/// How often one may ask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// For a client.
+    pub(crate) client: Limit,
+    /// For all clients of a /48 of IPv6 together.
+    pub(crate) site: Limit,
+}
+
+thread_local! {
+    static SETTINGS: OnceCell<Result<Rc<Settings>, Error>> = const { OnceCell::new() };
+}
+
 impl Settings {
-    /// Reads the environment. An error names the variable and the rule, and keeps its value to itself.
-    pub(crate) fn from_env(env: &Env) -> Result<Self, Error> {
-        let rpc = variable(env, "RPC_URL").unwrap_or_else(|| DEFAULT_RPC_URL.to_owned());
-        let rpc = parse_list(&rpc).map_err(|error| Error::Misconfigured(format!("RPC_URL {error}")))?;
-        let registry = variable(env, "REGISTRY_ADDRESS").ok_or_else(|| {
+    /// The settings of this instance.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misconfigured`], naming the variable and the rule; its value is kept back.
+    pub(crate) fn of(env: &Env) -> Result<Rc<Self>, Error> {
+        let variable = |name: &str| env.var(name).ok().map(|value| value.to_string());
+        SETTINGS.with(|settings| {
+            settings
+                .get_or_init(|| {
+                    let settings = Self::parse(&Variables(&variable))?;
+                    if settings.rate_limiter == Scheme::DurableObject
+                        && env.durable_object(OBJECT_BINDING).is_err()
+                    {
+                        return Err(Error::Misconfigured(format!(
+                            "RATE_LIMITER is durable-object, but the Worker has no binding {OBJECT_BINDING}"
+                        )));
+                    }
+                    Ok(Rc::new(settings))
+                })
+                .clone()
+        })
+    }
+
+    fn parse(variables: &Variables<'_>) -> Result<Self, Error> {
+        let rpc_url = variables.text("RPC_URL").unwrap_or_else(|| DEFAULT_RPC_URL.to_owned());
+        let rpc = parse_list(&rpc_url).map_err(|error| Error::Misconfigured(format!("RPC_URL {error}")))?;
+        let registry = variables.address("REGISTRY_ADDRESS")?.ok_or_else(|| {
             Error::Misconfigured(
                 "REGISTRY_ADDRESS is not set; it is the deployed registry's address".to_owned(),
             )
         })?;
-        let multicall3 = variable(env, "MULTICALL3_ADDRESS");
+        let chain_id = variables.chain_id()?;
         Ok(Self {
             public_rpc: rpc.first().map(RpcEndpoint::origin).unwrap_or_default(),
+            upstream: upstream(chain_id, &rpc),
             redactor: Redactor::new(rpc.iter().flat_map(RpcEndpoint::secrets)),
             rpc,
-            rpc_timeout_seconds: seconds(env, "RPC_TIMEOUT_SECONDS", 4)?,
-            rpc_deadline_seconds: seconds(env, "RPC_DEADLINE_SECONDS", 15)?,
-            max_head_age_seconds: number(env, "MAX_HEAD_AGE_SECONDS", 0)?,
-            chain_id: chain_id(env)?,
-            registry: address("REGISTRY_ADDRESS", &registry)?,
-            multicall3: match multicall3 {
-                Some(text) => address("MULTICALL3_ADDRESS", &text)?,
-                None => multicall::CANONICAL_ADDRESS,
-            },
-            rate_limit: rate_limit(env)?,
-            rate_limiter: rate_limiter(env)?,
-            agent_ttl: number(env, "AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
-            lineage_ttl: number(env, "LINEAGE_TTL_SECONDS", CacheScope::Lineage.default_seconds())?,
-            kya_ttl: number(env, "KYA_TTL_SECONDS", CacheScope::Kya.default_seconds())?,
+            rpc_timeout_seconds: variables.seconds("RPC_TIMEOUT_SECONDS", 4)?,
+            rpc_deadline_seconds: variables.seconds("RPC_DEADLINE_SECONDS", 15)?,
+            max_head_age_seconds: variables.number("MAX_HEAD_AGE_SECONDS", DEFAULT_MAX_HEAD_AGE_SECONDS)?,
+            chain_id,
+            registry,
+            multicall3: variables.address("MULTICALL3_ADDRESS")?.unwrap_or(multicall::CANONICAL_ADDRESS),
+            limits: variables.limits()?,
+            rate_limiter: variables.rate_limiter()?,
+            agent_ttl: variables.number("AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
+            lineage_ttl: variables.number("LINEAGE_TTL_SECONDS", CacheScope::Lineage.default_seconds())?,
+            kya_ttl: variables.number("KYA_TTL_SECONDS", CacheScope::Kya.default_seconds())?,
         })
     }
 
@@ -85,50 +129,144 @@ impl Settings {
     }
 }
 
-/// The limit alone, for the object that counts a client.
-pub(crate) fn rate_limit(env: &Env) -> Result<Limit, Error> {
-    Ok(Limit { requests: number(env, "RATE_LIMIT_PER_MINUTE", 60)?, window_seconds: 60 })
+/// A name for a chain as these endpoints tell of it: any change of them is another name.
+fn upstream(chain_id: Option<u64>, rpc: &[RpcEndpoint]) -> String {
+    let mut endpoints = String::new();
+    for endpoint in rpc {
+        endpoints.push_str(&endpoint.url);
+        endpoints.push('\n');
+        endpoints.push_str(endpoint.authorization.as_deref().unwrap_or_default());
+        endpoints.push('\n');
+    }
+    let digest = keccak256(endpoints);
+    let digest = digest.get(..8).map(hex::encode).unwrap_or_default();
+    let chain = chain_id.map_or_else(|| "any".to_owned(), |id| id.to_string());
+    format!("{chain}-{digest}")
 }
 
-fn rate_limiter(env: &Env) -> Result<Scheme, Error> {
-    match variable(env, "RATE_LIMITER").as_deref() {
-        None | Some("kv") => Ok(Scheme::Kv),
-        Some("durable-object") if env.durable_object(OBJECT_BINDING).is_ok() => Ok(Scheme::DurableObject),
-        Some("durable-object") => Err(Error::Misconfigured(format!(
-            "RATE_LIMITER is durable-object, but the Worker has no binding {OBJECT_BINDING}"
-        ))),
-        Some(_) => Err(Error::Misconfigured("RATE_LIMITER must be kv or durable-object".to_owned())),
+/// The environment.
+struct Variables<'a>(&'a dyn Fn(&str) -> Option<String>);
+
+impl Variables<'_> {
+    /// A variable's value; one left empty counts as not set.
+    fn text(&self, name: &str) -> Option<String> {
+        let value = (self.0)(name)?;
+        let value = value.trim();
+        (!value.is_empty()).then(|| value.to_owned())
+    }
+
+    fn number(&self, name: &str, default: u32) -> Result<u32, Error> {
+        let Some(text) = self.text(name) else { return Ok(default) };
+        text.parse().map_err(|_| Error::Misconfigured(format!("{name} must be a whole number of at least 0")))
+    }
+
+    /// A time to wait, which is at least one second and at most an hour.
+    fn seconds(&self, name: &str, default: u32) -> Result<u32, Error> {
+        match self.number(name, default)? {
+            seconds @ 1..=3_600 => Ok(seconds),
+            _ => Err(Error::Misconfigured(format!("{name} must be 1 to 3600 seconds"))),
+        }
+    }
+
+    fn address(&self, name: &str) -> Result<Option<Address>, Error> {
+        let parse = |text: String| {
+            address::parse(&text).map_err(|error| Error::Misconfigured(format!("{name}: {error}")))
+        };
+        self.text(name).map(parse).transpose()
+    }
+
+    fn chain_id(&self) -> Result<Option<u64>, Error> {
+        let Some(text) = self.text("CHAIN_ID") else { return Ok(None) };
+        match text.parse() {
+            Ok(id) if id > 0 => Ok(Some(id)),
+            _ => Err(Error::Misconfigured("CHAIN_ID must be a whole number of at least 1".to_owned())),
+        }
+    }
+
+    fn limits(&self) -> Result<Limits, Error> {
+        let window_seconds = self.seconds("RATE_LIMIT_WINDOW_SECONDS", 60)?.into();
+        let requests = self.number("RATE_LIMIT_PER_MINUTE", 60)?;
+        let client = Limit { requests, window_seconds };
+        // Where clients have no limit, a site has none unless somebody says so.
+        let default = requests.saturating_mul(CLIENTS_OF_A_SITE);
+        let requests = self.number("RATE_LIMIT_PER_MINUTE_IPV6_48", default)?;
+        Ok(Limits { client, site: Limit { requests, window_seconds } })
+    }
+
+    fn rate_limiter(&self) -> Result<Scheme, Error> {
+        match self.text("RATE_LIMITER").as_deref() {
+            None | Some("kv") => Ok(Scheme::Kv),
+            Some("durable-object") => Ok(Scheme::DurableObject),
+            Some(_) => Err(Error::Misconfigured("RATE_LIMITER must be kv or durable-object".to_owned())),
+        }
     }
 }
 
-/// A variable's value; one left empty counts as not set.
-fn variable(env: &Env, name: &str) -> Option<String> {
-    let value = env.var(name).ok()?.to_string();
-    let value = value.trim();
-    (!value.is_empty()).then(|| value.to_owned())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn number(env: &Env, name: &str, default: u32) -> Result<u32, Error> {
-    let Some(text) = variable(env, name) else { return Ok(default) };
-    text.parse().map_err(|_| Error::Misconfigured(format!("{name} must be a whole number of at least 0")))
-}
+    const REGISTRY: (&str, &str) = ("REGISTRY_ADDRESS", "0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23");
 
-/// A time to wait, which is at least one second and at most an hour.
-fn seconds(env: &Env, name: &str, default: u32) -> Result<u32, Error> {
-    match number(env, name, default)? {
-        seconds @ 1..=3_600 => Ok(seconds),
-        _ => Err(Error::Misconfigured(format!("{name} must be 1 to 3600 seconds"))),
+    fn parse(variables: &[(&str, &str)]) -> Result<Settings, Error> {
+        let variable = |name: &str| {
+            let mut found = variables.iter().chain([&REGISTRY]).filter(|(known, _)| *known == name);
+            found.next().map(|(_, value)| (*value).to_owned())
+        };
+        Settings::parse(&Variables(&variable))
     }
-}
 
-fn chain_id(env: &Env) -> Result<Option<u64>, Error> {
-    let Some(text) = variable(env, "CHAIN_ID") else { return Ok(None) };
-    match text.parse() {
-        Ok(id) if id > 0 => Ok(Some(id)),
-        _ => Err(Error::Misconfigured("CHAIN_ID must be a whole number of at least 1".to_owned())),
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let settings = parse(&[("RPC_URL", " ")]).unwrap();
+        assert_eq!(settings.public_rpc, "https://sepolia.base.org");
+        assert_eq!(settings.max_head_age_seconds, 300);
+        assert_eq!((settings.rpc_timeout_seconds, settings.rpc_deadline_seconds), (4, 15));
+        assert_eq!(settings.limits.client, Limit { requests: 60, window_seconds: 60 });
+        assert_eq!(settings.limits.site, Limit { requests: 600, window_seconds: 60 });
+        assert_eq!((settings.rate_limiter, settings.chain_id), (Scheme::Kv, None));
+        let scopes = [CacheScope::Agent, CacheScope::Lineage, CacheScope::Kya, CacheScope::None];
+        assert_eq!(scopes.map(|scope| settings.time_to_live(scope)), [300, 600, 60, 0]);
     }
-}
 
-fn address(name: &str, text: &str) -> Result<Address, Error> {
-    address::parse(text).map_err(|error| Error::Misconfigured(format!("{name}: {error}")))
+    #[test]
+    fn an_upstream_is_named_by_chain_and_endpoints_and_tells_no_key() {
+        let names = [
+            &[("RPC_URL", "https://rpc.example/k3y")][..],
+            &[("RPC_URL", "https://rpc.example/0ther")],
+            &[("RPC_URL", "https://user:k3y@rpc.example/k3y")],
+            &[("RPC_URL", "https://rpc.example/k3y https://b.example")],
+            &[("RPC_URL", "https://rpc.example/k3y"), ("CHAIN_ID", "5")],
+        ]
+        .map(|variables| parse(variables).unwrap().upstream);
+        for (place, name) in names.iter().enumerate() {
+            assert!(!names.iter().take(place).any(|other| other == name), "{names:?}");
+            assert!(!name.contains("k3y") && !name.contains("rpc"), "{name}");
+        }
+        assert!(names[4].starts_with("5-"), "{}", names[4]);
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_named_with_the_rule_and_without_its_value() {
+        for (name, value, rule) in [
+            ("RPC_URL", "wss://s3cret", "RPC_URL must be"),
+            ("REGISTRY_ADDRESS", "0x12s3cret", "REGISTRY_ADDRESS: "),
+            ("CHAIN_ID", "0", "CHAIN_ID must be a whole number of at least 1"),
+            ("RPC_TIMEOUT_SECONDS", "0", "RPC_TIMEOUT_SECONDS must be 1 to 3600 seconds"),
+            ("RATE_LIMIT_WINDOW_SECONDS", "0", "RATE_LIMIT_WINDOW_SECONDS must be 1 to 3600 seconds"),
+            ("RATE_LIMIT_PER_MINUTE", "-1", "RATE_LIMIT_PER_MINUTE must be a whole number of at least 0"),
+            ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv or durable-object"),
+        ] {
+            let Err(Error::Misconfigured(message)) = parse(&[(name, value)]) else { panic!("{name}") };
+            assert!(message.starts_with(rule) && !message.contains("s3cret"), "{message}");
+        }
+    }
+
+    #[test]
+    fn no_limit_for_clients_is_none_for_sites_either_unless_set() {
+        let off = parse(&[("RATE_LIMIT_PER_MINUTE", "0")]).unwrap().limits;
+        assert_eq!((off.client.requests, off.site.requests), (0, 0));
+        let site = parse(&[("RATE_LIMIT_PER_MINUTE", "0"), ("RATE_LIMIT_PER_MINUTE_IPV6_48", "7")]).unwrap();
+        assert_eq!((site.limits.client.requests, site.limits.site.requests), (0, 7));
+    }
 }

@@ -23,7 +23,7 @@ pub(crate) fn headers() -> Value {
             &json!("9f2c1a7be0d43"),
         ),
         "Cache-Control": header(
-            "`no-store`, or for how many more seconds the answer may be kept.",
+            "`no-store`, or for how many seconds the answer may be kept from when it was made (RFC 9111): `Age` of them are over.",
             true,
             &json!({ "type": "string", "pattern": "^(no-store|public, max-age=[0-9]+)$" }),
             &json!("public, max-age=300"),
@@ -31,12 +31,12 @@ pub(crate) fn headers() -> Value {
         "ETag": header(
             "The same for answers that differ only in when they were given. For `If-None-Match`.",
             false,
-            &json!({ "type": "string", "pattern": "^\"[^\"]+\"$" }),
-            &json!("\"7c1f0a39be52d846\""),
+            &json!({ "type": "string", "pattern": "^W/\"[^\"]+\"$" }),
+            &json!("W/\"7c1f0a39be52d846\""),
         ),
-        "Age": header("Seconds since the chain was asked.", false, &count, &json!(12)),
+        "Age": header("Seconds since the chain was asked, rounded up.", false, &count, &json!(12)),
         "X-Cache": header(
-            "Whether the answer comes from the data centre's cache.",
+            "`HIT` where the chain was not asked for this request.",
             false,
             &json!({ "type": "string", "enum": ["HIT", "MISS"] }),
             &json!("HIT"),

@@ -31,12 +31,14 @@ pub struct WorkerOptions {
 }
 
 impl WorkerOptions {
-    /// A Worker for this chain and registry, without a rate limit.
+    /// A Worker for this chain and registry, without a rate limit, and for a chain that makes blocks only when somebody sends
+    /// it something.
     pub fn new(rpc_url: &str, registry: Address) -> Self {
         Self::default()
             .var("RPC_URL", rpc_url)
             .var("REGISTRY_ADDRESS", registry)
             .var("RATE_LIMIT_PER_MINUTE", 0)
+            .var("MAX_HEAD_AGE_SECONDS", 0)
     }
 
     /// Sets one setting, in place of an earlier value.

@@ -119,7 +119,7 @@ fn each_request_leaves_one_line_that_tells_what_it_cost() {
         let unknown = format!("/api/v1/kya/{}", seed::wallet("nobody").address());
         for (id, path, route, status, cache, rpc_calls, error) in [
             ("log-1", "/livez", "/livez", 200, "", 0, ""),
-            ("log-2", "/readyz", "/readyz", 200, "", 1, ""),
+            ("log-2", "/readyz", "/readyz", 200, "MISS", 1, ""),
             ("log-3", lineage.as_str(), "/api/v1/agent/:id/lineage", 200, "MISS", 4, ""),
             ("log-4", &unknown, "/api/v1/kya/:wallet", 200, "MISS", 1, ""),
             ("log-5", "/api/v1/agent/4000", "/api/v1/agent/:id", 404, "", 1, "AGENT_NOT_FOUND"),

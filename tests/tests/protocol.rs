@@ -123,8 +123,8 @@ fn answers_carry_their_time_to_live() {
             (&kya, 60),
         ] {
             let answer = stage.client.get(path).await;
-            let left = seconds - answer.number("age");
-            assert_eq!(answer.header("cache-control"), format!("public, max-age={left}"), "{path}");
+            assert_eq!(answer.header("cache-control"), format!("public, max-age={seconds}"), "{path}");
+            assert!(answer.number("age") <= seconds, "{path}");
         }
         for path in ["/health", "/api/v1/agent/1/revenue", "/nowhere", "/api/v1/agent/4000"] {
             assert_eq!(stage.client.get(path).await.header("cache-control"), "no-store", "{path}");
@@ -139,8 +139,10 @@ fn a_client_that_has_the_answer_gets_304() {
         let path = "/api/v1/agent/2";
         let first = stage.client.get(path).await;
         let tag = first.header("etag").to_owned();
-        assert!(tag.starts_with('"') && tag.ends_with('"') && tag.len() > 2, "{tag}");
-        for known in [tag.clone(), format!("W/{tag}"), format!("\"other\", {tag}"), "*".to_owned()] {
+        // Weak: whoever compresses the answer on the way changes its bytes and not what it says.
+        let opaque = tag.strip_prefix("W/").unwrap_or_else(|| panic!("{tag} is strong"));
+        assert!(opaque.starts_with('"') && opaque.ends_with('"') && opaque.len() > 2, "{tag}");
+        for known in [tag.clone(), opaque.to_owned(), format!("\"other\", {tag}"), "*".to_owned()] {
             let answer = stage.client.with("if-none-match", &known).get(path).await;
             assert_eq!((answer.status, answer.text.as_str()), (304, ""), "{known}");
             assert_eq!(answer.header("etag"), tag);

@@ -57,6 +57,10 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
         }
         count(&mut tests)
     });
+    // For itself, as it is built: with the others it would have their features, and they those of its libraries.
+    summary.step("unit tests of the Worker", || {
+        count(cargo().args(["test", "--no-fail-fast", "-p", "edge-api", "--lib"]))
+    });
     summary.step("examples in the documentation", || count(cargo().args(["test", "--doc"])));
     for name in &end_to_end {
         summary.step(&format!("end to end: {name}"), || {

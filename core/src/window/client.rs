@@ -1,35 +1,131 @@
-//! Whom a request counts as: an address, or the network it is of.
+//! Whom a request counts as: the network its address is of, or the Worker that sent it.
 
-use alloc::{format, string::String};
-use core::net::{IpAddr, Ipv6Addr};
+use alloc::string::{String, ToString};
+use core::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+};
+
+/// The address of all requests that Workers send, whoever runs them.
+const WORKERS: Ipv6Addr = Ipv6Addr::new(0x2a06, 0x98c0, 0x3600, 0, 0, 0, 0, 0x103);
+
+/// The longest name of a zone: that of a domain (RFC 1035 section 2.3.4).
+const LONGEST_ZONE: usize = 253;
 
 /// The network a client counts as. IPv6 clients count by /64, the smallest block a site is given, so that
 /// nobody gets 2^64 quotas; an IPv4 address mapped into IPv6 counts as itself.
 pub const fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+        IpAddr::V6(address) => IpAddr::V6(prefix(address, 64)),
         address => address,
     }
 }
 
-/// The [`network`] a client counts as, as text.
-pub fn client_key(address: IpAddr) -> String {
-    match network(address) {
-        IpAddr::V4(address) => format!("{address}"),
-        IpAddr::V6(prefix) => format!("{prefix}/64"),
+/// Whom a request counts as. Its text form is a key to share counts under.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Client {
+    /// The [`network`] of an address.
+    Network(IpAddr),
+    /// A /48 of IPv6, the largest block a site is given: it has a limit of its own beside those of its networks.
+    Site(Ipv6Addr),
+    /// The zone of a Worker. All Workers have one address.
+    Zone(String),
+    /// Whoever comes without an address.
+    Unknown,
+}
+
+impl Client {
+    /// The client of a request: `address` is its `CF-Connecting-IP`, and `zone` its `CF-Worker`, which names the zone of the
+    /// Worker that sent it. The zone is asked for, and believed, where the address is that of all Workers alone.
+    pub fn of<Z: AsRef<str>>(address: Option<&str>, zone: impl FnOnce() -> Option<Z>) -> Self {
+        match address.and_then(|text| text.trim().parse::<IpAddr>().ok()) {
+            Some(address) if address == IpAddr::V6(WORKERS) => {
+                let zone = zone().and_then(|zone| plain(zone.as_ref()));
+                zone.map_or_else(|| Self::Network(network(address)), Self::Zone)
+            }
+            Some(address) => Self::Network(network(address)),
+            None => Self::Unknown,
+        }
     }
+
+    /// The site an IPv6 network belongs to, where it can be told.
+    pub const fn site(&self) -> Option<Self> {
+        match self {
+            Self::Network(IpAddr::V6(address)) => Some(Self::Site(prefix(*address, 48))),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(IpAddr::V4(address)) => write!(f, "{address}"),
+            Self::Network(IpAddr::V6(prefix)) => write!(f, "{prefix}/64"),
+            Self::Site(prefix) => write!(f, "{prefix}/48"),
+            Self::Zone(zone) => write!(f, "zone {zone}"),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+const fn prefix(address: Ipv6Addr, bits: u32) -> Ipv6Addr {
+    Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - bits)))
+}
+
+/// A zone's name in lower case, if it is the name of one.
+fn plain(zone: &str) -> Option<String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let zone = zone.trim();
+    let is_name = (1..=LONGEST_ZONE).contains(&zone.len()) && zone.bytes().all(is_plain);
+    is_name.then(|| zone.to_string().to_ascii_lowercase())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn client(address: &str) -> Client {
+        Client::of(Some(address), || None::<&str>)
+    }
+
+    fn from_a_worker(zone: Option<&str>) -> String {
+        Client::of(Some("2a06:98c0:3600::103"), || zone).to_string()
+    }
+
     #[test]
     fn ipv6_counts_by_64_and_mapped_ipv4_as_ipv4() {
-        let key = |text: &str| client_key(text.parse().unwrap());
-        assert_eq!(key("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
-        assert_eq!(key("2001:db8:1:2::"), key("2001:db8:1:2:ffff:ffff:ffff:ffff"));
-        assert_ne!(key("2001:db8:1:2::"), key("2001:db8:1:3::"));
-        assert_eq!(key("::ffff:192.0.2.7"), key("192.0.2.7"));
+        assert_eq!(client("2001:db8:1:2:3:4:5:6").to_string(), "2001:db8:1:2::/64");
+        assert_eq!(client("2001:db8:1:2::"), client("2001:db8:1:2:ffff:ffff:ffff:ffff"));
+        assert_ne!(client("2001:db8:1:2::"), client("2001:db8:1:3::"));
+        assert_eq!(client("::ffff:192.0.2.7"), client("192.0.2.7"));
+        assert_eq!(client("192.0.2.7").to_string(), "192.0.2.7");
+        assert_eq!(client("nonsense"), Client::Unknown);
+    }
+
+    #[test]
+    fn the_networks_of_a_48_are_one_site() {
+        let site = client("2001:db8:1:2::1").site().unwrap();
+        assert_eq!(site.to_string(), "2001:db8:1::/48");
+        assert_eq!(client("2001:db8:1:ffff::9").site(), Some(site.clone()));
+        assert_ne!(client("2001:db8:2::9").site(), Some(site));
+        assert_eq!(client("192.0.2.7").site(), None);
+        assert_eq!(client("::ffff:192.0.2.7").site(), None);
+    }
+
+    #[test]
+    fn requests_of_workers_count_by_their_zone() {
+        assert_eq!(from_a_worker(Some("Example.org")), "zone example.org");
+        let one = Client::of(Some("2a06:98c0:3600::103"), || Some("one.example"));
+        assert_ne!(one, Client::of(Some("2a06:98c0:3600::103"), || Some("two.example")));
+        assert_eq!(one.site(), None, "all zones are in one /48");
+        for no_zone in [None, Some(""), Some("a:b"), Some("a b"), Some(&*"x".repeat(254))] {
+            assert_eq!(from_a_worker(no_zone), "2a06:98c0:3600::/64", "{no_zone:?}");
+        }
+        assert_eq!(
+            Client::of(Some("192.0.2.7"), || Some("one.example")),
+            client("192.0.2.7"),
+            "not to be claimed"
+        );
     }
 }

@@ -10,7 +10,7 @@ pub mod sharing;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::client::{client_key, network};
+pub use self::client::{Client, network};
 use self::sharing::Telling;
 
 /// So many requests per so many seconds. Windows are aligned to the clock: every client's window starts at

@@ -14,7 +14,7 @@
 //!
 //! Written before read: of two instances that do this at once, at least one sees the other.
 
-use super::Tally;
+use super::{Limit, Tally};
 
 /// How much sharing costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,19 @@ pub struct Sharing {
     pub listen_every: u32,
     /// Milliseconds between two writes for a client by one instance.
     pub pause_millis: u64,
+}
+
+impl Sharing {
+    /// What sharing costs for a client of this limit, where the store takes one write a second. Whoever has used no more than
+    /// a quarter of it is not worth a write.
+    pub const fn of(limit: &Limit) -> Self {
+        let (quiet, listen_every) = (limit.requests / 4, limit.requests / 12);
+        Self {
+            quiet: quiet.saturating_sub(1),
+            listen_every: if listen_every == 0 { 1 } else { listen_every },
+            pause_millis: 1_000,
+        }
+    }
 }
 
 /// What an instance is to do for a client when its answer is sent.
@@ -106,18 +119,25 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::window::Limit;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
     const PER_MINUTE: Limit = Limit { requests: 60, window_seconds: 60 };
-    const SHARING: Sharing = Sharing { quiet: 14, listen_every: 5, pause_millis: 1_000 };
+    const SHARING: Sharing = Sharing::of(&PER_MINUTE);
     /// Where the tests' window begins, in unix milliseconds.
     const START: u64 = 60_000;
 
     fn admit(tally: &mut Tally, now: u64) -> Option<Errand> {
         assert!(PER_MINUTE.charge(tally, now / 1_000).unwrap().admitted);
         tally.errand(&SHARING, now)
+    }
+
+    #[test]
+    fn what_is_worth_a_write_follows_the_limit() {
+        assert_eq!(SHARING, Sharing { quiet: 14, listen_every: 5, pause_millis: 1_000 });
+        let of = |requests| Sharing::of(&Limit { requests, window_seconds: 60 });
+        assert_eq!(of(600), Sharing { quiet: 149, listen_every: 50, pause_millis: 1_000 });
+        assert_eq!(of(5), Sharing { quiet: 0, listen_every: 1, pause_millis: 1_000 });
     }
 
     #[test]

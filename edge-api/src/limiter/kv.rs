@@ -6,8 +6,8 @@
 //! key (KV takes one write a second for each), and the read is not a `get`, which KV would answer from its cache for
 //! at least 30 seconds, "no such key" included.
 //!
-//! What it costs, per client and instance in a minute: nothing below 5 requests, a list at the 5th and the 10th, and
-//! from the 15th on a write and a list a second at most, as long as requests are admitted. Of the free plan's 1,000
+//! What it costs at the usual limit of 60, per client and instance in a minute: nothing below 5 requests, a list at the 5th
+//! and the 10th, and from the 15th on a write and a list a second at most, as long as requests are admitted. Of the free plan's 1,000
 //! writes and 1,000 lists a day only busy clients use any; when they are used up, KV refuses, and each instance goes
 //! on with its own count.
 //!
@@ -21,20 +21,19 @@ use std::{cell::OnceCell, time::Duration};
 use registry_core::{
     timestamp::Timestamp,
     window::{
-        Limit, Verdict,
+        Client, Limit, Verdict,
         sharing::{Errand, Sharing},
     },
 };
-use worker::{Context, Date, Delay, Env, KvError, KvStore, js_sys::Math};
+use worker::{Context, Delay, Env, KvError, KvStore, js_sys::Math};
 
 use super::tallies;
+use crate::log::unix_millis;
 
 /// The KV namespace's binding.
 const BINDING: &str = "RATE_COUNTERS";
-/// One write a second and key is what KV takes.
-const SHARING: Sharing = Sharing { quiet: 14, listen_every: 5, pause_millis: 1_000 };
-/// How long a count stays in KV: longer than its window, and KV's shortest is 60.
-const EXPIRATION_SECONDS: u64 = 120;
+/// The shortest time KV keeps a key for.
+const SHORTEST_EXPIRATION_SECONDS: u64 = 60;
 
 thread_local! {
     /// What tells this instance's keys from others'.
@@ -46,26 +45,31 @@ pub(super) fn charge(
     limit: Limit,
     env: &Env,
     context: &Context,
-    client: String,
+    client: &Client,
     now: Timestamp,
 ) -> Option<Verdict> {
-    let (verdict, errand) = tallies::change(limit, &client, now, |tally| {
+    if limit.requests == 0 {
+        return None;
+    }
+    let (verdict, errand) = tallies::change(limit, client, now, |tally| {
         let verdict = limit.charge(tally, now.seconds());
         let admitted = verdict.is_some_and(|verdict| verdict.admitted);
-        (verdict, if admitted { tally.errand(&SHARING, now.as_millis()) } else { None })
+        (verdict, if admitted { tally.errand(&Sharing::of(&limit), now.as_millis()) } else { None })
     });
     if let Some(errand) = errand
         && let Ok(store) = env.kv(BINDING)
     {
+        let client = client.clone();
         context.wait_until(async move {
             // Where KV fails nothing is learnt, and the instance's own count holds.
-            let _ = run(&store, &client, errand).await;
+            let _ = run(&store, limit, &client, errand).await;
         });
     }
     verdict
 }
 
-async fn run(store: &KvStore, client: &str, errand: Errand) -> Result<(), KvError> {
+async fn run(store: &KvStore, limit: Limit, client: &Client, errand: Errand) -> Result<(), KvError> {
+    let sharing = Sharing::of(&limit);
     if errand.after_millis > 0 {
         Delay::from(Duration::from_millis(errand.after_millis)).await;
     }
@@ -73,10 +77,12 @@ async fn run(store: &KvStore, client: &str, errand: Errand) -> Result<(), KvErro
     let prefix = format!("{window}:{client}:");
     let own_key = INSTANCE.with(|instance| format!("{prefix}{}", instance.get_or_init(random_name)));
     if errand.tells {
-        let now = Date::now().as_millis();
-        let told = tallies::change_known(client, |tally| tally.tell(&SHARING, window, now));
+        let now = unix_millis();
+        let told = tallies::change_known(client, |tally| tally.tell(&sharing, window, now));
         if let Some(count) = told.flatten() {
-            let write = store.put(&own_key, "")?.metadata(count)?.expiration_ttl(EXPIRATION_SECONDS);
+            // Longer than its window.
+            let expiration = limit.window_seconds.saturating_mul(2).max(SHORTEST_EXPIRATION_SECONDS);
+            let write = store.put(&own_key, "")?.metadata(count)?.expiration_ttl(expiration);
             if write.execute().await.is_err() {
                 tallies::change_known(client, |tally| tally.untold(window));
             }

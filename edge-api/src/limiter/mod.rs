@@ -8,21 +8,22 @@
 //!
 //! Either way what an instance knows stays in its memory ([`tallies`]): a client known to have used up its window is
 //! refused without asking anybody, and if KV or the object fails, the instance's own count still holds.
+//!
+//! The clients of one IPv6 site have a limit together as well: whoever has a /48 has 65,536 networks to ask from. It is there
+//! against a flood and need not be exact, so that it is counted in the first way whichever the setting.
 
 mod kv;
 mod object;
 mod tallies;
 
-use std::net::IpAddr;
-
 use registry_core::{
     timestamp::Timestamp,
-    window::{Limit, Verdict, client_key},
+    window::{Client, Verdict},
 };
-use worker::{Context, Env, Request, Result};
+use worker::{Context, Env};
 
 pub(crate) use self::object::BINDING as OBJECT_BINDING;
-pub(crate) use self::tallies::peek;
+use crate::settings::{Limits, Settings};
 
 /// How instances come to one count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,26 +34,64 @@ pub(crate) enum Scheme {
     DurableObject,
 }
 
-/// Whom the request counts as. Only `CF-Connecting-IP` is believed: Cloudflare sets it, clients can't.
-/// Without it (a runtime without Cloudflare before it) all clients are one.
-pub(crate) fn client_of(request: &Request) -> Result<String> {
-    let address = request.headers().get("CF-Connecting-IP")?;
-    Ok(address
-        .and_then(|text| text.trim().parse::<IpAddr>().ok())
-        .map_or_else(|| "unknown".to_owned(), client_key))
-}
-
 /// Counts a request; `None` where the limit is off.
 pub(crate) async fn charge(
-    scheme: Scheme,
-    limit: Limit,
+    settings: &Settings,
     env: &Env,
     context: &Context,
-    client: String,
+    client: &Client,
     now: Timestamp,
 ) -> Option<Verdict> {
-    match scheme {
+    let Limits { client: limit, site: site_limit } = settings.limits;
+    let site = client.site().filter(|_| site_limit.requests > 0);
+    // Asked first and charged last: what is refused counts nowhere.
+    if let Some(refusal) = site.as_ref().and_then(|site| refusal(tallies::peek(site_limit, site, now))) {
+        return Some(refusal);
+    }
+    let verdict = match settings.rate_limiter {
         Scheme::Kv => kv::charge(limit, env, context, client, now),
-        Scheme::DurableObject => object::charge(limit, env, &client, now).await,
+        Scheme::DurableObject => object::charge(limit, env, client, now).await,
+    };
+    match site {
+        Some(site) if verdict.is_none_or(|verdict| verdict.admitted) => {
+            nearer(verdict, kv::charge(site_limit, env, context, &site, now))
+        }
+        _ => verdict,
+    }
+}
+
+/// Where the client stands as far as this instance knows, without counting. `None` where the limit is off.
+pub(crate) fn peek(limits: &Limits, client: &Client, now: Timestamp) -> Option<Verdict> {
+    let site = client.site().and_then(|site| tallies::peek(limits.site, &site, now));
+    nearer(tallies::peek(limits.client, client, now), site)
+}
+
+fn refusal(verdict: Option<Verdict>) -> Option<Verdict> {
+    verdict.filter(|verdict| !verdict.admitted)
+}
+
+/// The one of two verdicts that leaves fewer requests.
+fn nearer(one: Option<Verdict>, other: Option<Verdict>) -> Option<Verdict> {
+    match (one, other) {
+        (Some(one), Some(other)) if other.remaining < one.remaining => Some(other),
+        (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use registry_core::window::{Limit, Tally};
+
+    fn verdict(requests: u32) -> Option<Verdict> {
+        Limit { requests, window_seconds: 60 }.peek(&Tally::default(), 0)
+    }
+
+    #[test]
+    fn a_client_is_told_of_the_limit_it_will_meet_first() {
+        assert_eq!(nearer(verdict(60), verdict(600)), verdict(60));
+        assert_eq!(nearer(verdict(60), verdict(5)), verdict(5));
+        assert_eq!(nearer(None, verdict(5)), verdict(5));
+        assert_eq!(nearer(verdict(60), None), verdict(60));
     }
 }

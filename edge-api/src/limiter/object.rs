@@ -18,10 +18,9 @@ use std::cell::Cell;
 
 use registry_core::{
     timestamp::Timestamp,
-    window::{Limit, Tally, Verdict},
+    window::{Client, Limit, Tally, Verdict},
 };
 use worker::{
-    Date,
     DurableObject,
     Env,
     Method,
@@ -37,13 +36,13 @@ use worker::{
 };
 
 use super::tallies;
-use crate::settings;
+use crate::{log::unix_millis, settings::Settings};
 
 /// The binding of the objects' class.
 pub(crate) const BINDING: &str = "CLIENT_LIMITS";
 
 /// Has the client's object count a request; `None` where the limit is off.
-pub(super) async fn charge(limit: Limit, env: &Env, client: &str, now: Timestamp) -> Option<Verdict> {
+pub(super) async fn charge(limit: Limit, env: &Env, client: &Client, now: Timestamp) -> Option<Verdict> {
     let known = tallies::peek(limit, client, now)?;
     if !known.admitted {
         return Some(known);
@@ -60,8 +59,8 @@ pub(super) async fn charge(limit: Limit, env: &Env, client: &str, now: Timestamp
     }
 }
 
-async fn ask(env: &Env, client: &str, known: Tally) -> Result<Verdict> {
-    let object = env.durable_object(BINDING)?.get_by_name(client)?;
+async fn ask(env: &Env, client: &Client, known: Tally) -> Result<Verdict> {
+    let object = env.durable_object(BINDING)?.get_by_name(&client.to_string())?;
     let mut init = RequestInit::new();
     init.with_method(Method::Post).with_body(Some(serde_json::to_string(&known)?.into()));
     // The object knows whom it counts and has one thing to do: the URL only has to be one.
@@ -86,10 +85,10 @@ impl DurableObject for ClientLimit {
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
         let known = request.json().await?;
-        let limit = settings::rate_limit(&self.env).map_err(|error| error.to_string())?;
+        let limit = Settings::of(&self.env).map_err(|error| error.to_string())?.limits.client;
         // Nothing is awaited between reading the tally and writing it.
         let mut tally = self.tally.get();
-        let verdict = limit.charge_knowing(&mut tally, &known, Date::now().as_millis() / 1_000);
+        let verdict = limit.charge_knowing(&mut tally, &known, unix_millis() / 1_000);
         self.tally.set(tally);
         let verdict = verdict.ok_or_else(|| "asked to count where there is no limit".to_owned())?;
         Response::from_json(&verdict)

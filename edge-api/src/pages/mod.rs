@@ -3,13 +3,12 @@
 
 use std::sync::OnceLock;
 
-use registry_core::document::entity_tag;
-use worker::ResponseBody;
+use registry_core::{document::entity_tag, timestamp::Timestamp};
 
 use crate::http::{Content, Target};
 
 /// How long a page may be kept, in seconds: they change with deployments alone.
-const KEEP_FOR: u64 = 3_600;
+const KEEP_FOR: u32 = 3_600;
 
 /// A page, and where it is.
 #[derive(Debug)]
@@ -55,14 +54,9 @@ pub(crate) fn find(path: &str) -> Option<&'static Page> {
 
 impl Page {
     /// The page, as asked for at this origin.
-    pub(crate) fn content(&self, target: &Target) -> Content {
-        Content {
-            media_type: self.media_type,
-            body: ResponseBody::Body(self.text.replace("{origin}", &target.origin).into_bytes()),
-            etag: self.tag.get_or_init(|| entity_tag(self.text)).clone(),
-            links: self.links.map(str::to_owned),
-            keep_for: KEEP_FOR,
-            age: None,
-        }
+    pub(crate) fn content(&self, target: &Target, now: Timestamp) -> Content {
+        let body = self.text.replace("{origin}", target.origin()).into_bytes();
+        let etag = self.tag.get_or_init(|| entity_tag(self.text)).clone();
+        Content::new(self.media_type, body, etag, self.links.map(str::to_owned), now, KEEP_FOR)
     }
 }

@@ -147,7 +147,9 @@ async fn dev(ports: Ports) -> Result<()> {
     let progress = Progress::begin("Worker");
     let options = WorkerOptions { port: ports.worker, log: log("worker.log"), ..WorkerOptions::default() }
         .var("RPC_URL", chain.node.url())
-        .var("REGISTRY_ADDRESS", chain.contracts.registry);
+        .var("REGISTRY_ADDRESS", chain.contracts.registry)
+        // This chain makes a block only when somebody sends it something.
+        .var("MAX_HEAD_AGE_SECONDS", 0);
     let mut worker = Worker::start(options).await?;
     progress.done();
 

@@ -10,7 +10,7 @@ use e2e::stage::run;
 use e2e::worker::Worker;
 use tokio::sync::OnceCell;
 
-use super::{LIMIT, MINUTE, PATH, assert_refused, at_once, ip, limited, stage, with_time_left};
+use super::{LIMIT, PATH, assert_refused, assert_refused_until, at_once, ip, limited, stage, with_time_left};
 
 /// Runs a test with both limiters, one Worker each; each test is a client of its own.
 async fn with_both(test: impl AsyncFn(Client)) {
@@ -29,32 +29,48 @@ async fn remaining(client: &Client, path: &str) -> u64 {
     client.get(path).await.number("x-ratelimit-remaining")
 }
 
-/// With a Worker of its own, so that nobody else asks the chain meanwhile.
+/// With a Worker of its own, so that nobody else asks the chain meanwhile, and the documented window.
 async fn the_61st_request(limiter: &str) {
+    const MINUTE: u64 = 60;
     let proxy = Proxy::start(stage().await.chain.node.url()).await.unwrap();
-    let worker = Worker::start(limited(limiter).await.var("RPC_URL", proxy.url())).await.unwrap();
-    let client = worker.client().at(ip("192.0.2.1"));
-    with_time_left(20).await;
-    let mut reset = 0;
-    for request in 1..=LIMIT {
-        let answer = client.get(PATH).await;
-        answer.ok();
-        let left = LIMIT - request;
-        assert_eq!(answer.number("x-ratelimit-limit"), LIMIT);
-        assert_eq!(answer.number("x-ratelimit-remaining"), left);
-        assert_eq!(answer.header("ratelimit-policy"), "\"default\";q=60;w=60");
-        assert!(answer.header("ratelimit").starts_with(&format!("\"default\";r={left};t=")), "{answer:?}");
-        assert_eq!(answer.header("retry-after"), "", "only a refusal says when to come back");
-        reset = answer.number("x-ratelimit-reset");
-    }
-    let posts = proxy.posts();
-    let asked = wall_clock();
-    let refused = client.get("/api/v1/agent/1").await;
-    assert_refused(&refused, asked);
-    assert_eq!(refused.number("x-ratelimit-reset"), reset);
-    assert_refused(&client.get("/health").await, asked);
-    assert_eq!(client.send(reqwest::Method::HEAD, PATH).await.status, 429);
-    assert_eq!(proxy.posts(), posts, "a refusal asks the chain nothing");
+    let options = limited(limiter).await.unset("RATE_LIMIT_WINDOW_SECONDS");
+    let worker = Worker::start(options.var("RPC_URL", proxy.url())).await.unwrap();
+    // A client for each attempt: whom the end of a minute interrupts begins again as another.
+    let mut clients = (1..=254).map(|host| worker.client().at([192, 0, 2, host]));
+    let (client, reset) = 'attempt: loop {
+        let client = clients.next().expect("an attempt takes less than a minute");
+        let reset = client.get("/nowhere").await.number("x-ratelimit-reset");
+        for request in 1..=LIMIT {
+            let answer = client.get(PATH).await;
+            answer.ok();
+            if answer.number("x-ratelimit-reset") != reset {
+                continue 'attempt;
+            }
+            let left = LIMIT - request;
+            assert_eq!(answer.number("x-ratelimit-limit"), LIMIT);
+            assert_eq!(answer.number("x-ratelimit-remaining"), left);
+            assert_eq!(answer.header("ratelimit-policy"), "\"default\";q=60;w=60");
+            assert!(
+                answer.header("ratelimit").starts_with(&format!("\"default\";r={left};t=")),
+                "{answer:?}"
+            );
+            assert_eq!(answer.header("retry-after"), "", "only a refusal says when to come back");
+        }
+        let (posts, asked) = (proxy.posts(), wall_clock());
+        let refusals = [
+            client.get("/api/v1/agent/1").await,
+            client.get("/health").await,
+            client.send(reqwest::Method::HEAD, PATH).await,
+        ];
+        if refusals.iter().any(|answer| answer.number("x-ratelimit-reset") != reset) {
+            continue;
+        }
+        assert_refused_until(&refusals[0], asked, MINUTE);
+        assert_refused_until(&refusals[1], asked, MINUTE);
+        assert_eq!(refusals[2].status, 429);
+        assert_eq!(proxy.posts(), posts, "a refusal asks the chain nothing");
+        break (client, reset);
+    };
 
     eventually("the window's end", Duration::from_secs(MINUTE + 1), async || {
         (wall_clock() >= reset).then_some(())
@@ -155,5 +171,50 @@ fn a_limit_of_zero_is_none() {
             answer.ok();
             assert_eq!(answer.header("x-ratelimit-limit"), "");
         }
+    });
+}
+
+#[test]
+fn requests_of_other_peoples_workers_count_by_their_zone() {
+    run(with_both(async |worker| {
+        let all_workers = worker.at(ip("2a06:98c0:3600::103"));
+        with_time_left(20).await;
+        for _ in 0..LIMIT {
+            all_workers.with("cf-worker", "one.example").get(PATH).await.ok();
+        }
+        let asked = wall_clock();
+        assert_refused(&all_workers.with("cf-worker", "One.example").get(PATH).await, asked);
+        assert_eq!(remaining(&all_workers.with("cf-worker", "two.example"), PATH).await, LIMIT - 1);
+        // Nobody else can pass for a Worker.
+        let forged = worker.at(ip("192.0.2.60")).with("cf-worker", "one.example");
+        assert_eq!(remaining(&forged, PATH).await, LIMIT - 1);
+    }));
+}
+
+#[test]
+fn the_clients_of_a_48_have_a_limit_together() {
+    async fn with(limiter: &str) {
+        let options = limited(limiter).await.var("RATE_LIMIT_PER_MINUTE_IPV6_48", LIMIT + 10);
+        let worker = Worker::start(options).await.unwrap();
+        let network = |number: u64| worker.client().at(ip(&format!("2001:db8:7:{number:x}::1")));
+        with_time_left(20).await;
+        for left in (0..LIMIT).rev() {
+            assert_eq!(remaining(&network(1), PATH).await, left);
+        }
+        let asked = wall_clock();
+        assert_refused(&network(1).get(PATH).await, asked);
+        // Ten are left to all the others, each of whom has sixty.
+        for left in (0..10).rev() {
+            assert_eq!(remaining(&network(20 + left), PATH).await, left);
+        }
+        let refused = network(2).get(PATH).await;
+        assert_eq!((refused.status, refused.number("x-ratelimit-limit")), (429, LIMIT + 10));
+        assert_eq!(refused.header("ratelimit-policy"), "\"default\";q=70;w=3600");
+        assert_eq!(remaining(&network(2), "/nowhere").await, 0);
+        let other = worker.client().at(ip("2001:db8:8::1"));
+        assert_eq!(remaining(&other, PATH).await, LIMIT - 1);
+    }
+    run(async {
+        tokio::join!(with("kv"), with("durable-object"));
     });
 }
