@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::contestant::{Contestant, Kind};
+use e2e::server::{Kind, Server};
 use e2e::{http, seed};
 
-use super::{Field, MANY};
+use super::{MANY, Setup};
 use crate::table::{Table, median, millis};
 
 /// Agents asked for.
@@ -15,18 +15,18 @@ const SAMPLES: u64 = 200;
 /// Agents asked for before anything is counted.
 const WARM_UP: u64 = 20;
 
-pub(super) async fn measure(field: &Field) -> Result<String> {
-    field.freshen().await?;
+pub(super) async fn measure(setup: &Setup) -> Result<String> {
+    setup.freshen().await?;
     let mut servers = Vec::new();
     for kind in Kind::ALL {
-        servers.push(field.start(kind).await?);
+        servers.push(setup.start(kind).await?);
     }
     let mut table = Table::new(&["p50 ms", "`/kya/:wallet`", "`/agent/:id`"]);
-    let kya = question(field, &servers, |id| {
+    let kya = question(setup, &servers, |id| {
         format!("/api/v1/kya/{}", seed::wallet(&format!("many {id}")).address())
     })
     .await?;
-    let agent = question(field, &servers, |id| format!("/api/v1/agent/{id}")).await?;
+    let agent = question(setup, &servers, |id| format!("/api/v1/agent/{id}")).await?;
     table.row(&["the bare RPC call".to_owned(), millis(kya.bare), millis(agent.bare)]);
     for (index, server) in servers.iter().enumerate() {
         let cell = |times: &Times| -> Result<String> {
@@ -51,7 +51,7 @@ struct Times {
 }
 
 /// Asks every server for the same agents in turn: what slows the machine down for a while slows all of them.
-async fn question(field: &Field, servers: &[Contestant], path: impl Fn(u64) -> String) -> Result<Times> {
+async fn question(setup: &Setup, servers: &[Server], path: impl Fn(u64) -> String) -> Result<Times> {
     let client = http::builder().pool_max_idle_per_host(1).timeout(Duration::from_secs(30)).build()?;
     let mut bare = Vec::new();
     let mut times = vec![Vec::new(); servers.len()];
@@ -59,22 +59,22 @@ async fn question(field: &Field, servers: &[Contestant], path: impl Fn(u64) -> S
         let path = path(1 + sample * (MANY / (WARM_UP + SAMPLES)));
         let counts = sample >= WARM_UP;
         for (server, times) in servers.iter().zip(&mut times) {
-            field.proxy.reset();
+            setup.proxy.reset();
             let began = Instant::now();
             let answer = client.get(format!("{}{path}", server.url())).send().await?;
             let status = answer.status();
             let text = answer.text().await?;
             let time = began.elapsed();
             ensure!(status == 200, "{}: {path}: {text}", server.kind.name());
-            let posts = field.proxy.reset();
+            let posts = setup.proxy.reset();
             ensure!(posts.len() == 1 || !counts, "{}: {path}: {} RPC calls", server.kind.name(), posts.len());
             if counts {
                 times.push(time);
             }
-            if server.kind == Kind::Ours {
+            if server.kind == Kind::Worker {
                 let body = &posts.last().context("an RPC call")?.body;
                 let began = Instant::now();
-                let answer = client.post(field.proxy.url()).json(body).send().await?;
+                let answer = client.post(setup.proxy.url()).json(body).send().await?;
                 answer.error_for_status()?.bytes().await?;
                 if counts {
                     bare.push(began.elapsed());

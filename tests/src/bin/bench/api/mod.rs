@@ -15,9 +15,9 @@ use std::time::Instant;
 use anyhow::Result;
 use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::Chain;
-use e2e::contestant::{Bundles, Contestant, Kind};
 use e2e::proxy::Proxy;
 use e2e::seed;
+use e2e::server::{Bundles, Kind, Server};
 use e2e::worker::WorkerOptions;
 
 /// Agents while warm answers are measured.
@@ -29,22 +29,22 @@ const MANY: u64 = 10_000;
 /// A limit that counts every request and refuses none.
 const RATE_LIMIT: u32 = 1_000_000_000;
 
-/// What all contestants read: a chain, and the proxy before it that counts.
-struct Field {
+/// What all servers read: a chain, and the proxy before it that counts.
+struct Setup {
     chain: Chain,
     proxy: Proxy,
     bundles: Bundles,
 }
 
-impl Field {
+impl Setup {
     fn options(&self) -> WorkerOptions {
         WorkerOptions::new(self.proxy.url(), self.chain.contracts.registry)
             .var("CHAIN_ID", 31_337)
             .var("RATE_LIMIT_PER_MINUTE", RATE_LIMIT)
     }
 
-    async fn start(&self, kind: Kind) -> Result<Contestant> {
-        Contestant::start(kind, &self.bundles, &self.options()).await
+    async fn start(&self, kind: Kind) -> Result<Server> {
+        Server::start(kind, &self.bundles, &self.options()).await
     }
 
     /// Brings the chain's newest block to the present: a Worker takes an old one for a node that is stuck.
@@ -69,14 +69,14 @@ pub(crate) async fn section(worker: Option<&Path>) -> Result<String> {
     let options = AnvilOptions { genesis_time: Some(wall_clock() - 3_600), ..AnvilOptions::default() };
     let chain = Chain::start(options).await?;
     let proxy = Proxy::start(chain.node.url()).await?;
-    let field = Field { chain, proxy, bundles };
+    let setup = Setup { chain, proxy, bundles };
 
-    step("a small registry", seed::many(&field.chain, FEW)).await?;
-    let warm = step("warm answers", warm::measure(&field)).await?;
-    step("a large registry", seed::many(&field.chain, MANY - FEW)).await?;
-    let cold = step("cold answers about one agent", cold::measure(&field)).await?;
-    let scan = step("cold answers about the whole registry", scan::measure(&field)).await?;
-    let start = step("size and start", start::measure(&field)).await?;
+    step("a small registry", seed::many(&setup.chain, FEW)).await?;
+    let warm = step("warm answers", warm::measure(&setup)).await?;
+    step("a large registry", seed::many(&setup.chain, MANY - FEW)).await?;
+    let cold = step("cold answers about one agent", cold::measure(&setup)).await?;
+    let scan = step("cold answers about the whole registry", scan::measure(&setup)).await?;
+    let start = step("size and start", start::measure(&setup)).await?;
 
     let mut section = "## Read API\n".to_owned();
     for part in [warm, cold, scan, start] {

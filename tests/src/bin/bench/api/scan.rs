@@ -3,16 +3,16 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use e2e::contestant::{Contestant, Kind};
 use e2e::proxy::{Post, sequential};
+use e2e::server::{Kind, Server};
 
-use super::{Field, MANY};
+use super::{MANY, Setup};
 use crate::table::{Table, median, mib, millis};
 
 /// Answers that count; the first one of an instance comes before them, for it has yet to learn what its node can do.
 const SAMPLES: u32 = 5;
 
-pub(super) async fn measure(field: &Field) -> Result<String> {
+pub(super) async fn measure(setup: &Setup) -> Result<String> {
     let mut table = Table::new(&[
         "",
         "round trips",
@@ -29,7 +29,7 @@ pub(super) async fn measure(field: &Field) -> Result<String> {
         "/api/v1/agents/compliance",
         "/api/v1/revenue/aggregate",
     ] {
-        table.row(&question(field, path).await?);
+        table.row(&question(setup, path).await?);
     }
     Ok(format!(
         "### Cold answers about the whole registry\n\n\
@@ -41,21 +41,21 @@ pub(super) async fn measure(field: &Field) -> Result<String> {
     ))
 }
 
-async fn question(field: &Field, path: &str) -> Result<Vec<String>> {
-    field.freshen().await?;
-    let options = field.options().var("AGENT_TTL_SECONDS", 0);
-    let server = Contestant::start(Kind::Ours, &field.bundles, &options).await?;
+async fn question(setup: &Setup, path: &str) -> Result<Vec<String>> {
+    setup.freshen().await?;
+    let options = setup.options().var("AGENT_TTL_SECONDS", 0);
+    let server = Server::start(Kind::Worker, &setup.bundles, &options).await?;
     let client = server.client();
     ensure!(client.get("/api/v1/stats").await.status == 200, "{}", server.log());
 
     let resident = server.usage.resident()?;
     server.usage.forget_peak()?;
-    let first = ask(field, &client, path).await?;
+    let first = ask(setup, &client, path).await?;
     let (mut times, mut last) = (Vec::new(), Vec::new());
     let cpu = server.usage.cpu()?;
     for _ in 0..SAMPLES {
         let began = Instant::now();
-        last = ask(field, &client, path).await?;
+        last = ask(setup, &client, path).await?;
         times.push(began.elapsed());
     }
     let cpu = (server.usage.cpu()? - cpu) / SAMPLES;
@@ -73,9 +73,9 @@ async fn question(field: &Field, path: &str) -> Result<Vec<String>> {
 }
 
 /// The RPC posts of one answer.
-async fn ask(field: &Field, client: &e2e::client::Client, path: &str) -> Result<Vec<Post>> {
-    field.proxy.reset();
+async fn ask(setup: &Setup, client: &e2e::client::Client, path: &str) -> Result<Vec<Post>> {
+    setup.proxy.reset();
     let answer = client.get(path).await;
     ensure!(answer.status == 200, "{path}: {}", answer.text);
-    Ok(field.proxy.reset())
+    Ok(setup.proxy.reset())
 }

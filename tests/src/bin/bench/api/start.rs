@@ -4,24 +4,24 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::contestant::Kind;
 use e2e::seed;
+use e2e::server::Kind;
 use flate2::{Compression, write::GzEncoder};
 
-use super::Field;
+use super::Setup;
 use crate::table::{Table, median, millis};
 
 /// Starts that count, after one that fills the disk cache.
 const STARTS: usize = 5;
 
-pub(super) async fn measure(field: &Field) -> Result<String> {
+pub(super) async fn measure(setup: &Setup) -> Result<String> {
     let mut table = Table::new(&["", "KiB gzipped", "first `/livez` ms", "then first `/kya` ms"]);
     for kind in Kind::ALL {
         let size = match kind {
             Kind::Express => String::new(),
-            _ => format!("{:.1}", gzipped(field, kind)? as f64 / 1024.0),
+            _ => format!("{:.1}", gzipped(setup, kind)? as f64 / 1024.0),
         };
-        let (live, kya) = first_answers(field, kind).await?;
+        let (live, kya) = first_answers(setup, kind).await?;
         table.row(&[kind.name().to_owned(), size, millis(live), millis(kya)]);
     }
     Ok(format!(
@@ -32,9 +32,9 @@ pub(super) async fn measure(field: &Field) -> Result<String> {
     ))
 }
 
-fn gzipped(field: &Field, kind: Kind) -> Result<usize> {
+fn gzipped(setup: &Setup, kind: Kind) -> Result<usize> {
     let mut bytes = 0;
-    for file in field.bundles.files(kind)? {
+    for file in setup.bundles.files(kind)? {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&std::fs::read(file)?)?;
         bytes += encoder.finish()?.len();
@@ -43,12 +43,12 @@ fn gzipped(field: &Field, kind: Kind) -> Result<usize> {
 }
 
 /// Medians: the first answer at all, and after it the first from the chain.
-async fn first_answers(field: &Field, kind: Kind) -> Result<(Duration, Duration)> {
+async fn first_answers(setup: &Setup, kind: Kind) -> Result<(Duration, Duration)> {
     let (mut live, mut kya) = (Vec::new(), Vec::new());
     let path = format!("/api/v1/kya/{}", seed::wallet("many 7").address());
     for start in 0..=STARTS {
-        field.freshen().await?;
-        let server = field.start(kind).await?;
+        setup.freshen().await?;
+        let server = setup.start(kind).await?;
         let client = server.client();
         for (path, times) in [("/livez", &mut live), (path.as_str(), &mut kya)] {
             let began = Instant::now();

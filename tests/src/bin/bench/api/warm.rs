@@ -1,12 +1,12 @@
 //! Answers from the cache, under load.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::contestant::{Contestant, Kind};
 use e2e::load::{CONNECTIONS, Load};
 use e2e::process::eventually;
 use e2e::seed;
+use e2e::server::{Kind, Server};
 
-use super::{FEW, Field};
+use super::{FEW, Setup};
 use crate::table::{Table, millis};
 
 /// Seconds before anything is counted.
@@ -15,7 +15,7 @@ const WARM_UP: u32 = 2;
 /// Seconds that count.
 const SECONDS: u32 = 8;
 
-pub(super) async fn measure(field: &Field) -> Result<String> {
+pub(super) async fn measure(setup: &Setup) -> Result<String> {
     let kya = format!("/api/v1/kya/{}", seed::wallet("many 7").address());
     let of_one = [kya.as_str(), "/api/v1/agent/7"];
     let of_many = [
@@ -30,11 +30,11 @@ pub(super) async fn measure(field: &Field) -> Result<String> {
 
     let mut table = Table::new(&["", "requests/s", "of `/livez`", "p50 ms", "p99 ms", "CPU ms"]);
     for kind in Kind::ALL {
-        field.freshen().await?;
-        let server = field.start(kind).await?;
+        setup.freshen().await?;
+        let server = setup.start(kind).await?;
         let live = load(&server, "/livez").await?;
         row(&mut table, kind, "/livez", live, live);
-        let paths = of_one.into_iter().chain(of_many.into_iter().filter(|_| kind == Kind::Ours));
+        let paths = of_one.into_iter().chain(of_many.into_iter().filter(|_| kind == Kind::Worker));
         for path in paths {
             until_cached(&server, path).await?;
             let shown = if path == kya { "/api/v1/kya/:wallet" } else { path };
@@ -50,14 +50,14 @@ pub(super) async fn measure(field: &Field) -> Result<String> {
     ))
 }
 
-async fn load(server: &Contestant, path: &str) -> Result<Load> {
+async fn load(server: &Server, path: &str) -> Result<Load> {
     let url = format!("{}{path}", server.url());
     Load::on(&url, &server.usage, WARM_UP).await?;
     Load::on(&url, &server.usage, SECONDS).await
 }
 
 /// Asks until the answer is from the cache: some caches store after they have answered.
-async fn until_cached(server: &Contestant, path: &str) -> Result<()> {
+async fn until_cached(server: &Server, path: &str) -> Result<()> {
     let client = server.client();
     let first = client.get(path).await;
     ensure!(first.status == 200, "{}: {path}: {}", server.kind.name(), first.text);

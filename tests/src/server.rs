@@ -23,7 +23,7 @@ const START: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The project's Worker, as `wrangler deploy` would upload it.
-    Ours,
+    Worker,
     /// A Worker in JavaScript: `tests/peers/hono.mjs`.
     Hono,
     /// A server on Node: `tests/peers/express.mjs`.
@@ -32,12 +32,12 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Ours, Self::Hono, Self::Express];
+    pub const ALL: [Self; 3] = [Self::Worker, Self::Hono, Self::Express];
 
     /// What reports call it.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Ours => "this Worker",
+            Self::Worker => "this Worker",
             Self::Hono => "Hono Worker",
             Self::Express => "Express",
         }
@@ -49,7 +49,7 @@ impl Kind {
 pub struct Bundles {
     directory: TempDir,
     /// Where this project's Worker is, if not in `directory`.
-    ours: Option<PathBuf>,
+    worker: Option<PathBuf>,
 }
 
 impl Bundles {
@@ -58,14 +58,15 @@ impl Bundles {
     /// # Errors
     /// When the Node tools are not installed, or a build fails.
     pub async fn make() -> Result<Self> {
-        let bundles = Self::without_ours(None).await?;
-        let mut ours = Command::new(repo::node_tool("wrangler")?);
-        ours.args(["deploy", "--dry-run", "--env", "", "--outdir"])
-            .arg(bundles.directory_of(Kind::Ours))
+        let bundles = Self::with_worker(None).await?;
+        let mut wrangler = Command::new(repo::node_tool("wrangler")?);
+        wrangler
+            .args(["deploy", "--dry-run", "--env", "", "--outdir"])
+            .arg(bundles.directory_of(Kind::Worker))
             .env("CI", "true")
             .env("WRANGLER_SEND_METRICS", "false")
             .env("WRANGLER_LOG_PATH", bundles.directory.path().join("logs"));
-        finish(&mut ours).await?;
+        finish(&mut wrangler).await?;
         Ok(bundles)
     }
 
@@ -74,12 +75,12 @@ impl Bundles {
     /// # Errors
     /// When the Node tools are not installed.
     pub async fn with(directory: &Path) -> Result<Self> {
-        Self::without_ours(Some(directory.to_owned())).await
+        Self::with_worker(Some(directory.to_owned())).await
     }
 
-    async fn without_ours(ours: Option<PathBuf>) -> Result<Self> {
+    async fn with_worker(worker: Option<PathBuf>) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("e2e-bundles-").tempdir()?;
-        let bundles = Self { directory, ours };
+        let bundles = Self { directory, worker };
         let mut hono = Command::new(repo::node_tool("esbuild")?);
         hono.args(["tests/peers/hono.mjs", "--bundle", "--format=esm", "--minify", "--log-level=warning"])
             .arg(format!("--outfile={}", bundles.directory_of(Kind::Hono).join("hono.js").display()));
@@ -103,9 +104,9 @@ impl Bundles {
     }
 
     fn directory_of(&self, kind: Kind) -> PathBuf {
-        match (kind, &self.ours) {
-            (Kind::Ours, Some(directory)) => directory.clone(),
-            (Kind::Ours, None) => self.directory.path().join("ours"),
+        match (kind, &self.worker) {
+            (Kind::Worker, Some(directory)) => directory.clone(),
+            (Kind::Worker, None) => self.directory.path().join("worker"),
             _ => self.directory.path().join("hono"),
         }
     }
@@ -127,7 +128,7 @@ async fn finish(command: &mut Command) -> Result<()> {
 
 /// A running server; it ends when this is dropped.
 #[derive(Debug)]
-pub struct Contestant {
+pub struct Server {
     /// Which one.
     pub kind: Kind,
     process: Process,
@@ -136,7 +137,7 @@ pub struct Contestant {
     pub usage: Usage,
 }
 
-impl Contestant {
+impl Server {
     /// Starts it on a free port with the settings of a Worker, and waits until it listens.
     ///
     /// # Errors
@@ -150,7 +151,7 @@ impl Contestant {
                     spawn.arg(peers.join("express.mjs")).env("PORT", "0").env("NODE_ENV", "production");
                 options.vars.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value))
             }
-            Kind::Ours | Kind::Hono => {
+            Kind::Worker | Kind::Hono => {
                 let settings: Map<String, Value> = options
                     .vars
                     .iter()
@@ -161,7 +162,7 @@ impl Contestant {
                     .arg(bundles.script(kind)?)
                     .env("CI", "true")
                     .env("WORKER_SETTINGS", Value::from(settings).to_string());
-                if kind == Kind::Ours { spawn.arg(Path::new("wrangler.toml")) } else { spawn }
+                if kind == Kind::Worker { spawn.arg(Path::new("wrangler.toml")) } else { spawn }
             }
         };
         let mut process = spawn.start()?;
