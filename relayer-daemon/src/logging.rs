@@ -18,7 +18,11 @@ pub fn init(format: LogFormat, level: Level) {
         .with_default(Level::WARN)
         .with_target("relayer_daemon", level)
         .with_target("alloy_transport_http", Level::ERROR);
-    let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let layer = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        // A line that cannot be written, on a full disk say, would be complained of there too, with a panic.
+        .log_internal_errors(false);
     let layer = match format {
         LogFormat::Text => layer.with_target(false).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use relayer_daemon::{check, clock, keys, logging, metrics::Metrics, serve, settings::Settings};
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The gasless relayer: forwards signed requests to the agent registry and pays their gas.
 ///
@@ -31,6 +33,13 @@ async fn main() -> ExitCode {
     logging::init(settings.log_format, settings.log_level);
     // The only provider compiled in; a second call, which cannot happen, would change nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
+
+    // Without a handler a file at its size limit (RLIMIT_FSIZE) kills the process; with one the write fails, as it does
+    // on a full disk.
+    let file_size_limit = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()));
+    if let Err(error) = file_size_limit {
+        tracing::warn!(%error, "a file at its size limit will end this process");
+    }
 
     match run(command).await {
         Ok(code) => code,

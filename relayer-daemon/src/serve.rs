@@ -73,6 +73,7 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
         metrics: metrics.clone(),
         jobs: jobs_in,
         checks: Relayer::check_permits(),
+        patience: settings.relay_retry,
         stopping: stopping.clone(),
         chain: Arc::clone(&chain),
         store: Arc::clone(&store),

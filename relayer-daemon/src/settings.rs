@@ -104,6 +104,10 @@ pub struct Settings {
     #[arg(long, env = "RELAY_WAIT_SECONDS", hide_env_values = true, default_value = "30", value_parser = seconds)]
     pub relay_wait: Duration,
 
+    /// How long an accepted relay waits for RPC endpoints or a disk that fail, seconds; then it is dropped
+    #[arg(long, env = "RELAY_RETRY_SECONDS", hide_env_values = true, default_value = "300", value_parser = seconds)]
+    pub relay_retry: Duration,
+
     /// How long an RPC endpoint may take to answer, seconds
     #[arg(long, env = "RPC_TIMEOUT_SECONDS", hide_env_values = true, default_value = "10", value_parser = seconds)]
     pub rpc_timeout: Duration,

@@ -234,7 +234,7 @@ impl World {
                     self.outcomes.remove(&relay.id);
                     self.in_flight.insert(relay.id, relay.signer);
                 }
-                Event::Requeue(id) => {
+                Event::Requeue(id) | Event::Unsent(id, _) => {
                     let relay = self.store.accepted(id).unwrap().unwrap();
                     self.pipeline(relay).await;
                 }

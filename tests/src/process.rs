@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use std::os::unix::process::CommandExt as _;
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, kill_process_group, prlimit};
 use tempfile::TempDir;
 
 /// How long a child may take to leave after SIGTERM before it is killed.
@@ -205,6 +205,18 @@ impl Process {
             bail!("{} has already ended", self.name);
         }
         kill_process(self.pid(), signal).with_context(|| format!("cannot signal {}", self.name))
+    }
+
+    /// Lets no file of the child grow beyond this many bytes (`RLIMIT_FSIZE`), or lifts that again: what a disk does that
+    /// is full, and then has room. Writes beyond it fail.
+    ///
+    /// # Errors
+    /// When the operating system does not allow it.
+    pub fn limit_files(&self, bytes: Option<u64>) -> Result<()> {
+        let maximum = getrlimit(Resource::Fsize).maximum;
+        prlimit(Some(self.pid()), Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum })
+            .with_context(|| format!("cannot limit the files of {}", self.name))?;
+        Ok(())
     }
 
     /// Kills the child and its group at once, as a power cut would, and waits for the end.

@@ -33,6 +33,8 @@ struct Entry {
     signer: Address,
     nonce: U256,
     since: Instant,
+    /// Since when it could not go on for a fault that may pass.
+    blocked_since: Option<Instant>,
     outcome: watch::Sender<Option<Outcome>>,
 }
 
@@ -71,7 +73,7 @@ impl Inflight {
             return Start::Full;
         }
         let (outcome, waiting) = watch::channel(None);
-        inner.relays.insert(id, Entry { signer, nonce, since: Instant::now(), outcome });
+        inner.relays.insert(id, Entry { signer, nonce, since: Instant::now(), blocked_since: None, outcome });
         inner.signers.entry(signer).or_default().entry(nonce).or_default().push(id);
         drop(inner);
         self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
@@ -88,6 +90,20 @@ impl Inflight {
     #[must_use]
     pub fn age(&self, id: B256) -> Option<Duration> {
         self.lock().relays.get(&id).map(|entry| entry.since.elapsed())
+    }
+
+    /// A relay could not go on for a fault that may pass. Returns for how long that has been so.
+    pub fn blocked(&self, id: B256) -> Duration {
+        let mut inner = self.lock();
+        let entry = inner.relays.get_mut(&id);
+        entry.map(|entry| entry.blocked_since.get_or_insert_with(Instant::now).elapsed()).unwrap_or_default()
+    }
+
+    /// A relay went on.
+    pub fn unblocked(&self, id: B256) {
+        if let Some(entry) = self.lock().relays.get_mut(&id) {
+            entry.blocked_since = None;
+        }
     }
 
     /// A relay has ended: everybody who waits for it learns how.
@@ -205,6 +221,18 @@ mod tests {
         inflight.finish(id(1), dropped());
         assert!(before.borrow().is_some());
         assert!(inflight.predecessor(id(2)).is_none());
+    }
+
+    #[test]
+    fn a_relay_is_blocked_from_its_first_fault_until_it_goes_on() {
+        let inflight = Inflight::new(10);
+        let _relay = inflight.start(id(1), ALICE, nonce(7));
+        assert!(inflight.blocked(id(1)) < inflight.blocked(id(1)));
+        let before = Instant::now();
+        inflight.unblocked(id(1));
+        let blocked = inflight.blocked(id(1));
+        assert!(blocked <= before.elapsed(), "counted anew");
+        assert_eq!(inflight.blocked(id(2)), Duration::ZERO, "unknown");
     }
 
     #[test]

@@ -1,50 +1,51 @@
 //! The pipeline of one relay, cheap checks first: what is refused before anything costs ([`Relayer::accept`]),
-//! and what is asked of the chain before the sender takes over ([`Relayer::run`]).
+//! and what is asked of the chain before the sender takes over ([`checks`]).
 //!
 //! A relay that passed the cheap checks is in the journal and runs in a task of its own: a client that hangs
 //! up, or a daemon that dies, does not lose it.
 
 mod brief_cache;
+mod checks;
 pub mod inflight;
 mod queue;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use alloy::{
-    primitives::{Address, B256, Bytes, U256},
+    primitives::{Address, B256, U256},
     sol_types::{Eip712Domain, SolCall},
 };
 use registry_core::{
     abi::IForwarder::executeCall,
     forward::{Rules, SignedRequest},
-    rpc::revert::Revert,
 };
 use tokio::sync::{Semaphore, mpsc};
 
 use self::{
     brief_cache::BriefCache,
+    checks::CheckError,
     inflight::{Inflight, Start, Waiting},
 };
 use crate::{
-    budget::Budget,
-    chain::{Chain, Node, RpcError, Simulation},
+    chain::{Chain, Node, RpcError},
     clock::SharedClock,
     error_code::ErrorCode,
     faults,
-    fees::Fees,
     functions::RelayedFunctions,
-    gas,
     limits::Limits,
     metrics::Metrics,
     outcome::{Failure, Outcome},
-    sender::{Event, Job, Spending, judge::inner_reason, sign::Wallet},
+    sender::{Event, Job, Spending, sign::Wallet},
     stop::{Stop, stopped},
     store::{Accepted, NewRelay, Store, StoreError},
-    transaction::RelayTerms,
 };
 
 /// The relayer's account must hold this much, wei (service.md section 8: 0.001 ETH).
 pub const MINIMUM_BALANCE_WEI: u128 = 1_000_000_000_000_000;
+/// The pause before a relay that met a fault is tried again; each further one doubles it,
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Relays that ask the chain at the same time.
 const CONCURRENT_CHECKS: usize = 32;
 
@@ -81,6 +82,8 @@ pub struct Relayer {
     pub jobs: mpsc::Sender<Job>,
     /// At most so many relays ask the chain at once.
     pub checks: Semaphore,
+    /// How long an accepted relay waits for endpoints or a disk that fail.
+    pub patience: Duration,
     /// Set when the daemon stops.
     pub stopping: Stop,
 }
@@ -99,13 +102,6 @@ pub struct Ticket {
     pub id: B256,
     /// Where its outcome appears.
     pub waiting: Waiting,
-}
-
-/// What a relay will offer, and what was reserved beside it.
-struct Offer {
-    fees: Fees,
-    l1_fee: u128,
-    head: u64,
 }
 
 impl Relayer {
@@ -180,122 +176,97 @@ impl Relayer {
     pub fn resume(self: &Arc<Self>, relay: NewRelay) {
         // It may be in flight already, where it was requeued.
         let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+        self.inflight.unblocked(relay.id);
         tokio::spawn(Arc::clone(self).run(relay));
     }
 
-    /// Checks a relay against the chain and hands it to the sender, or ends it.
+    /// Checks a relay against the chain and hands it to the sender, or ends it. Waits for endpoints and disks that
+    /// fail for a while. Whatever stops it halfway, the relay stays in the store and is taken up at the next start.
     async fn run(self: Arc<Self>, relay: NewRelay) {
-        let id = relay.id;
-        let failure = match self.prepare(&relay).await {
-            Ok(job) => match self.jobs.send(job).await {
-                Ok(()) => return,
-                Err(_) => Failure::shutting_down(),
-            },
-            Err(failure) => failure,
+        let mut pause = FIRST_PAUSE;
+        let failure = loop {
+            match self.check(&relay).await {
+                Ok(job) => {
+                    // The sender is gone only while the daemon stops.
+                    let _ = self.jobs.send(job).await;
+                    return;
+                }
+                Err(CheckError::Refused(failure)) => break failure,
+                Err(CheckError::Unavailable(failure)) => {
+                    if self.inflight.blocked(relay.id) >= self.patience {
+                        break failure;
+                    }
+                    tracing::warn!(relay = %relay.id, reason = failure.message(), "waits and tries again");
+                }
+            }
+            if !self.pause(&mut pause).await {
+                return;
+            }
         };
+        self.drop_relay(relay.id, failure).await;
+    }
+
+    /// A relay that the sender could not give a nonce to: nothing of it is journalled or sent.
+    async fn unsent(self: Arc<Self>, id: B256, failure: Failure) {
+        if self.inflight.blocked(id) >= self.patience {
+            return self.drop_relay(id, failure).await;
+        }
+        tracing::warn!(relay = %id, reason = failure.message(), "not sent, waits and tries again");
+        if self.pause(&mut FIRST_PAUSE.clone()).await
+            && let Some(relay) = self.accepted(id).await
+        {
+            self.run(relay).await;
+        }
+    }
+
+    /// A relay as it was accepted; waits for the store. `None` if it has none, or the daemon stops.
+    async fn accepted(&self, id: B256) -> Option<NewRelay> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.store.run(move |store| store.accepted(id)).await {
+                Ok(Some(relay)) => return Some(relay),
+                Ok(None) => {
+                    tracing::error!(relay = %id, "not in the journal");
+                    return None;
+                }
+                Err(error) => tracing::error!(%error, relay = %id, "journal not read"),
+            }
+            if !self.pause(&mut pause).await {
+                return None;
+            }
+        }
+    }
+
+    /// Ends a relay of which nothing was sent. Nobody hears so before the journal has it: what it still calls pending
+    /// is executed after a restart.
+    async fn drop_relay(&self, id: B256, failure: Failure) {
         if *self.stopping.borrow() {
             // It stays in the journal and is taken up at the next start.
             return;
         }
         let outcome = Outcome::Dropped { failure };
-        let (written, now) = (outcome.clone(), self.clock.now());
-        if let Err(error) = self.store.run(move |store| store.finish_unsent(id, &written, now)).await {
-            tracing::error!(%error, relay = %id, "dropped relay not journalled");
-        }
-        self.finished(id, outcome);
-    }
-
-    /// Balance, budget, verification, simulation. Each turn of the loop is one attempt to be the signer's
-    /// next request; see [`queue`] for what it waits for.
-    async fn prepare(&self, relay: &NewRelay) -> Result<Job, Failure> {
-        let execute = executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::journal())?;
-        let inner_gas = u64::try_from(execute.req.gas).unwrap_or(u64::MAX);
-        let gas_limit = gas::limit(&relay.calldata, inner_gas);
-        let mut turn = queue::Turn::new();
+        let mut pause = FIRST_PAUSE;
         loop {
-            turn.wait_for_predecessor(&self.inflight, relay.id).await;
-            let permit = self.checks.acquire().await.map_err(|_| Failure::shutting_down())?;
-            self.rules.check_terms(&execute.req, self.clock.now())?;
-            let Offer { fees, l1_fee, head } = self.afford(relay, gas_limit).await?;
-            if self.chain.verify(&execute).await? {
-                let terms = RelayTerms {
-                    id: relay.id,
-                    signer: relay.signer,
-                    forward_nonce: relay.forward_nonce,
-                    deadline: relay.deadline,
-                    l1_fee_wei: l1_fee,
-                };
-                self.simulate(&relay.calldata, gas_limit).await?;
-                faults::point("after_simulate");
-                return Ok(Job { relay: terms, calldata: relay.calldata.clone(), gas_limit, fees, head });
+            let (written, now) = (outcome.clone(), self.clock.now());
+            match self.store.run(move |store| store.finish_unsent(id, &written, now)).await {
+                Ok(()) => return self.finished(id, outcome),
+                Err(error) => tracing::error!(%error, relay = %id, "dropped relay not journalled"),
             }
-            drop(permit);
-            // Not its turn? The reservation waits for nobody.
-            self.release(relay.id).await?;
-            let on_chain = self.chain.forwarder_nonce(relay.signer).await?;
-            if !turn.may_come(&self.inflight, relay, on_chain).await {
-                return Err(Failure::nonce_mismatch());
+            if !self.pause(&mut pause).await {
+                return;
             }
         }
     }
 
-    /// Balance and budget: reserves the worst case.
-    async fn afford(&self, relay: &NewRelay, gas_limit: u64) -> Result<Offer, Failure> {
-        let (balance, market) = tokio::try_join!(self.chain.balance(), self.chain.market())?;
-        self.saw_balance(balance);
-        if balance < MINIMUM_BALANCE_WEI {
-            return Err(Failure::balance_too_low());
+    /// Waits before another try, longer each time. Returns whether the daemon goes on.
+    async fn pause(&self, pause: &mut Duration) -> bool {
+        let mut stopping = self.stopping.clone();
+        tokio::select! {
+            () = stopped(&mut stopping) => return false,
+            () = tokio::time::sleep(*pause) => {}
         }
-        let fees =
-            Fees::initial(&market, self.spending.max_fee).ok_or_else(Failure::network_too_expensive)?;
-        let l1_fee = self.l1_fee(relay, gas_limit, fees).await?;
-
-        let wei = fees.worst_case(gas_limit).saturating_add(l1_fee);
-        let (id, limit, now) = (relay.id, self.spending.daily_wei, self.clock.now());
-        let reserve = move |store: &dyn Store| {
-            let reserved = store.reserve(id, wei, l1_fee, limit, now)?;
-            Ok((reserved, store.budget(limit, now)?))
-        };
-        let (reserved, budget) = self.store.run(reserve).await.map_err(store_failed)?;
-        if !reserved {
-            return Err(Failure::budget_exhausted(wait_for_budget(&budget, now)));
-        }
-        faults::point("after_reserve");
-        // The node demands that the account can pay for everything in flight at its worst.
-        if budget.reserved_wei > balance {
-            return Err(Failure::balance_too_low());
-        }
-        Ok(Offer { fees, l1_fee, head: market.head })
-    }
-
-    /// What the L1 data fee may come to: it moves with L1's market, so a quarter is added.
-    async fn l1_fee(&self, relay: &NewRelay, gas_limit: u64, fees: Fees) -> Result<u128, Failure> {
-        if !self.has_l1_fee {
-            return Ok(0);
-        }
-        let fee = self.chain.l1_fee(self.wallet.draft(relay.calldata.clone(), gas_limit, fees)).await?;
-        Ok(fee.saturating_add(fee.div_ceil(4)))
-    }
-
-    async fn simulate(&self, calldata: &Bytes, gas_limit: u64) -> Result<(), Failure> {
-        match self.chain.simulate(calldata, gas_limit).await {
-            Ok(Simulation::Success) => Ok(()),
-            Ok(Simulation::InnerRevert(data)) => Err(Failure::reverted(inner_reason(&data))),
-            Err(RpcError::Node(error)) => match Revert::from_error(&error) {
-                // Executed by somebody else since it was verified.
-                Some(revert) if revert.to_string().starts_with("Forwarder: invalid signature") => {
-                    Err(Failure::nonce_mismatch())
-                }
-                Some(revert) => Err(Failure::reverted(revert.to_string())),
-                None => Err(RpcError::Node(error).into()),
-            },
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    async fn release(&self, id: B256) -> Result<(), Failure> {
-        let now = self.clock.now();
-        self.store.run(move |store| store.release(id, now)).await.map_err(store_failed)
+        *pause = (*pause * 2).min(LONGEST_PAUSE);
+        true
     }
 
     /// Something the sender had to say.
@@ -305,11 +276,17 @@ impl Relayer {
             Event::Reopened(relay) => {
                 let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
             }
-            Event::Requeue(id) => match self.store.run(move |store| store.accepted(id)).await {
-                Ok(Some(relay)) => self.resume(relay),
-                Ok(None) => tracing::error!(relay = %id, "requeued relay is not in the journal"),
-                Err(error) => tracing::error!(%error, relay = %id, "requeued relay waits for a restart"),
-            },
+            Event::Unsent(id, failure) => {
+                tokio::spawn(Arc::clone(self).unsent(id, failure));
+            }
+            Event::Requeue(id) => {
+                let relayer = Arc::clone(self);
+                tokio::spawn(async move {
+                    if let Some(relay) = relayer.accepted(id).await {
+                        relayer.resume(relay);
+                    }
+                });
+            }
         }
     }
 
@@ -381,10 +358,6 @@ pub async fn outcome_within(mut waiting: Waiting, mut stopping: Stop, limit: Dur
         outcome = waiting.wait_for(Option::is_some) => outcome.ok().and_then(|outcome| outcome.clone()),
         () = limit => None,
     }
-}
-
-fn wait_for_budget(budget: &Budget, now: u64) -> u64 {
-    budget.resets_at().map_or(crate::budget::WINDOW_SECONDS, |reset| reset.saturating_sub(now)).max(1)
 }
 
 fn store_failed(error: StoreError) -> Failure {

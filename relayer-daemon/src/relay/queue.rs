@@ -1,4 +1,4 @@
-//! A signer's requests, one after another: what a relay waits for before it is its turn.
+//! A signer's requests, one after another: what a relay waits for until it is first in its signer's queue.
 //!
 //! Requests n and n+1 may be sent together and arrive in any order. One that knows its predecessor to be in
 //! flight waits for that; one whose predecessor has not arrived yet gets it a moment to do so.
@@ -20,9 +20,9 @@ const LAG_PAUSE: Duration = Duration::from_millis(500);
 /// How far ahead of the chain a request may be.
 const FARTHEST: u64 = 64;
 
-/// One relay's wait for its turn.
+/// A relay's place in its signer's queue.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct QueuePosition {
     arrival_deadline: Instant,
     /// When the predecessor was executed, if it was.
     followed: Option<Instant>,
@@ -30,7 +30,7 @@ pub(super) struct Turn {
     orphaned: bool,
 }
 
-impl Turn {
+impl QueuePosition {
     pub(super) fn new() -> Self {
         Self { arrival_deadline: Instant::now() + ARRIVAL, followed: None, orphaned: false }
     }
@@ -46,7 +46,12 @@ impl Turn {
 
     /// The chain has just called the request invalid. Returns once it may have become valid: its predecessor
     /// arrived, or the node caught up; `false` if it never will.
-    pub(super) async fn may_come(&mut self, inflight: &Inflight, relay: &NewRelay, on_chain: U256) -> bool {
+    pub(super) async fn becomes_valid(
+        &mut self,
+        inflight: &Inflight,
+        relay: &NewRelay,
+        on_chain: U256,
+    ) -> bool {
         let ahead = relay.forward_nonce.checked_sub(on_chain).filter(|ahead| !ahead.is_zero());
         if ahead.is_none_or(|ahead| ahead > U256::from(FARTHEST)) {
             return false;

@@ -33,7 +33,7 @@ use crate::{
     clock::SharedClock,
     fees::Fees,
     metrics::Metrics,
-    outcome::Outcome,
+    outcome::{Failure, Outcome},
     store::{NewTransaction, Store, StoreError},
     transaction::{NonceAssignment, RelayTerms},
 };
@@ -66,6 +66,8 @@ pub struct Job {
 pub enum Event {
     /// A relay has ended; the journal knows.
     Finished(B256, Outcome),
+    /// A relay could not be given a nonce, for a fault that may pass: nothing of it is journalled or sent.
+    Unsent(B256, Failure),
     /// A relay's nonce went to somebody else's transaction: it must run through the pipeline again.
     Requeue(B256),
     /// A reorganisation took a finished relay's transaction back: it is in flight again.

@@ -6,13 +6,13 @@ use super::{Event, Job, Sender, Trouble};
 use crate::{
     chain::Node,
     faults,
-    outcome::{Failure, Outcome},
+    outcome::Failure,
     transaction::{NonceAssignment, RelayTerms},
 };
 
 impl<N: Node> Sender<N> {
     /// Gives each job a nonce, journals its signed transaction, and sends it. A job that cannot be journalled
-    /// is dropped; one that is journalled is looked after until its nonce is mined.
+    /// goes back to the pipeline; one that is journalled is looked after until its nonce is mined.
     pub async fn submit(&mut self, mut jobs: Vec<Job>) {
         // One request never has two nonces: what is in flight already (after a reorganisation) stays at its own.
         jobs.retain(|job| !self.carries(job.relay.id));
@@ -33,7 +33,7 @@ impl<N: Node> Sender<N> {
                     Trouble::Store(_) | Trouble::Signing(_) => Failure::journal(),
                 };
                 for relay in relays {
-                    self.drop_unsent(relay.id, failure.clone()).await;
+                    self.tell(Event::Unsent(relay.id, failure.clone()));
                 }
             }
         }
@@ -66,14 +66,5 @@ impl<N: Node> Sender<N> {
         let nonces = slots.iter().map(|slot| slot.nonce).collect();
         slots.into_iter().for_each(|slot| self.track(slot));
         Ok(nonces)
-    }
-
-    async fn drop_unsent(&self, id: B256, failure: Failure) {
-        let outcome = Outcome::Dropped { failure };
-        let (written, now) = (outcome.clone(), self.clock.now());
-        if let Err(error) = self.store.run(move |store| store.finish_unsent(id, &written, now)).await {
-            tracing::error!(%error, relay = %id, "dropped relay not journalled");
-        }
-        self.tell(Event::Finished(id, outcome));
     }
 }

@@ -372,7 +372,7 @@ fn broken_gateway() -> Fault {
 #[tokio::test]
 async fn a_chain_out_of_reach_or_silent_is_a_500_that_says_so_and_costs_nothing() {
     let stage = Stage::set().await;
-    let options = stage.options.clone().var("RPC_TIMEOUT_SECONDS", 1);
+    let options = stage.options.clone().var("RPC_TIMEOUT_SECONDS", 1).var("RELAY_RETRY_SECONDS", 1);
     let daemon = Daemon::start(&options).await.unwrap();
     let client = daemon.client();
     let request = stage.desk.registration(&agent("alice"), 0);

@@ -19,7 +19,7 @@ use crate::audit::{PATIENCE, Stage, agent};
 const SEND: &str = "eth_sendRawTransaction";
 
 /// Every raw transaction the proxy has seen, in order.
-fn raw_transactions(proxy: &Proxy) -> Vec<Value> {
+pub(crate) fn raw_transactions(proxy: &Proxy) -> Vec<Value> {
     proxy
         .log()
         .into_iter()

@@ -16,6 +16,7 @@ mod https;
 mod limits;
 mod load;
 mod nonces;
+mod outages;
 mod readiness;
 mod reverts;
 mod rpc;
