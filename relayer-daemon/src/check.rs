@@ -1,8 +1,14 @@
 //! Whether everything is as it must be before a request is accepted: one line each, a tick or a cross.
 //!
-//! `check` prints them, `serve` refuses to start on a cross. Asking costs about a dozen RPC calls, once.
+//! `check` prints them, `serve` and `drain` refuse to start on a cross. Asking costs about a dozen RPC calls, once.
+//! `check` may run beside a running daemon: it takes no lock, opens the journal for reading only and makes no file.
 
-use std::{error::Error as _, fmt, fs, fs::File, fs::TryLockError, path::PathBuf, sync::Arc};
+use std::{
+    error::Error as _,
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use alloy::{
     primitives::{Address, U256, utils::format_ether},
@@ -17,9 +23,10 @@ use crate::{
     chain::{Chain, Node, Rpc, RpcError},
     clock::SharedClock,
     metrics::Metrics,
+    process_lock::{LockError, ProcessLock},
     relay::MINIMUM_BALANCE_WEI,
     settings::Settings,
-    store::{Identity, SqliteStore, Store},
+    store::{Identity, SqliteStore, Store, StoreError},
 };
 
 /// How far our clock and the chain's may be apart, seconds.
@@ -63,9 +70,20 @@ impl fmt::Display for Report {
     }
 }
 
-/// What `serve` goes on with, if nothing stands against it.
+/// What the checks are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be looked at; nothing is changed.
+    Look,
+    /// To serve.
+    Serve,
+    /// To finish what is in flight. Takes the place of a running daemon once that has drained.
+    Drain,
+}
+
+/// What `serve` and `drain` go on with, if nothing stands against it.
 #[derive(Debug)]
-pub struct Ground {
+pub struct Checked {
     /// The chain.
     pub chain: Arc<Chain>,
     /// The chain's id.
@@ -77,30 +95,32 @@ pub struct Ground {
     /// Whether the chain charges an L1 data fee.
     pub has_l1_fee: bool,
     /// Held as long as the process lives: one process per key and chain.
-    pub lock: File,
+    pub lock: ProcessLock,
 }
 
-/// Checks everything. The second value is there only if the report is good.
+/// Checks everything. The second value is there only if the report is good, and not for [`Purpose::Look`].
 pub async fn run(
+    purpose: Purpose,
     settings: &Settings,
     key: &PrivateKeySigner,
     clock: &SharedClock,
     metrics: &Metrics,
-) -> (Report, Option<Ground>) {
+) -> (Report, Option<Checked>) {
     let mut report = Report::default();
     report.tick("key", key.address());
-    let ground = examine(settings, key, clock, metrics, &mut report).await;
-    let ground = ground.filter(|_| report.is_good());
-    (report, ground)
+    let checked = examine(purpose, settings, key, clock, metrics, &mut report).await;
+    let checked = checked.filter(|_| report.is_good());
+    (report, checked)
 }
 
 async fn examine(
+    purpose: Purpose,
     settings: &Settings,
     key: &PrivateKeySigner,
     clock: &SharedClock,
     metrics: &Metrics,
     report: &mut Report,
-) -> Option<Ground> {
+) -> Option<Checked> {
     report.add("proxies", proxies(settings));
     let rpc = endpoints(settings, metrics).inspect_err(|error| report.cross("rpc", error)).ok()?;
     let chain_id = chain_id(settings, &rpc, report).await?;
@@ -119,7 +139,11 @@ async fn examine(
     if registry && forwarder {
         report.add("trust", trusted(&chain).await);
     }
-    report.add("balance", balance(&chain).await);
+    match balance(&chain).await {
+        // What is in flight was paid for when it was sent.
+        Err(text) if purpose == Purpose::Drain => report.tick("balance", text),
+        found => report.add("balance", found),
+    }
     report.add("clock", clock_skew(&chain, clock.now()).await);
     let has_l1_fee = match chain.has_l1_fee().await {
         Ok(has_l1_fee) => has_l1_fee,
@@ -129,14 +153,23 @@ async fn examine(
         }
     };
 
-    let lock =
-        lock(settings, chain_id, key.address()).inspect_err(|error| report.cross("lock", error)).ok()?;
+    let path = journal_path(settings, chain_id, chain.relayer);
+    let identity =
+        identity(&chain, chain_id).await.inspect_err(|error| report.cross("journal", error)).ok()?;
+    let lock_path = lock_path(settings, chain_id, chain.relayer);
+    if purpose == Purpose::Look {
+        look_at_lock(&lock_path, report);
+        look_at_journal(&path, &identity, &chain, report).await;
+        return None;
+    }
+    let lock = take_lock(purpose, lock_path).await.inspect_err(|error| report.cross("lock", error)).ok()?;
     report.tick("lock", "no other process with this key and chain");
-    let store = store(settings, &chain, chain_id).await;
-    let (store, identity) = store.inspect_err(|error| report.cross("journal", error)).ok()?;
-    report.tick("journal", journal_path(settings, chain_id, chain.relayer).display());
-    report.add("pending", nobody_else_sends(&chain, &store).await);
-    Some(Ground { chain, chain_id, store, identity, has_l1_fee, lock })
+    let store = SqliteStore::open(&path).and_then(|store| store.verify(&identity).map(|()| store));
+    let store = store.inspect_err(|error| report.cross("journal", error)).ok()?;
+    report.tick("journal", path.display());
+    let store: Arc<dyn Store> = Arc::new(store);
+    report.add("pending", nobody_else_sends(&chain, Some(&store)).await);
+    Some(Checked { chain, chain_id, store, identity, has_l1_fee, lock })
 }
 
 fn proxies(settings: &Settings) -> Result<String, String> {
@@ -277,36 +310,59 @@ fn journal_path(settings: &Settings, chain_id: u64, relayer: Address) -> PathBuf
     settings.data_dir.join(format!("{}.sqlite", file_stem(chain_id, relayer)))
 }
 
-fn lock(settings: &Settings, chain_id: u64, relayer: Address) -> Result<File, String> {
-    let dir = settings.data_dir.display();
-    fs::create_dir_all(&settings.data_dir)
-        .map_err(|error| format!("{dir} cannot be created: {}", error.kind()))?;
-    let path = settings.data_dir.join(format!("{}.sqlite-lock", file_stem(chain_id, relayer)));
-    let file = File::create(&path).map_err(|error| format!("{dir} cannot be written: {}", error.kind()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            Err("another process runs with this key, chain and data directory".to_owned())
-        }
-        Err(TryLockError::Error(error)) => Err(format!("{dir} cannot be locked: {}", error.kind())),
+fn lock_path(settings: &Settings, chain_id: u64, relayer: Address) -> PathBuf {
+    settings.data_dir.join(format!("{}.sqlite-lock", file_stem(chain_id, relayer)))
+}
+
+fn look_at_lock(path: &Path, report: &mut Report) {
+    match ProcessLock::holder(path) {
+        Ok(None) => report.tick("lock", "no other process with this key and chain"),
+        Ok(Some(holder)) => report.tick("lock", format!("held: {holder} is running")),
+        Err(error) => report.cross("lock", error),
     }
 }
 
-async fn store(
-    settings: &Settings,
-    chain: &Chain,
-    chain_id: u64,
-) -> Result<(Arc<dyn Store>, Identity), String> {
-    let genesis = chain.genesis().await.map_err(|error| error.to_string())?;
-    let identity = Identity { chain_id, genesis, forwarder: chain.forwarder };
-    let path = journal_path(settings, chain_id, chain.relayer);
-    let store = SqliteStore::open(&path).map_err(|error| error.to_string())?;
-    store.verify(&identity).map_err(|error| error.to_string())?;
-    Ok((Arc::new(store), identity))
+/// Takes the lock. To drain, the process that holds it is asked to drain, and waited for.
+async fn take_lock(purpose: Purpose, path: PathBuf) -> Result<ProcessLock, LockError> {
+    let take = move || match ProcessLock::take(&path) {
+        Err(LockError::Held(holder)) if purpose == Purpose::Drain => {
+            if let Err(error) = holder.ask_to_drain() {
+                return Err(LockError::Unusable(error.kind()));
+            }
+            eprintln!("asked {holder} to drain, and waiting for its end");
+            ProcessLock::wait(&path)
+        }
+        taken => taken,
+    };
+    tokio::task::spawn_blocking(take).await.unwrap_or(Err(LockError::Unusable(io::ErrorKind::Interrupted)))
+}
+
+/// Whose the journal is, or is to be.
+async fn identity(chain: &Chain, chain_id: u64) -> Result<Identity, RpcError> {
+    Ok(Identity { chain_id, genesis: chain.genesis().await?, forwarder: chain.forwarder })
+}
+
+async fn look_at_journal(path: &Path, identity: &Identity, chain: &Chain, report: &mut Report) {
+    let opened = SqliteStore::open_read_only(path);
+    let store = match opened
+        .and_then(|store| store.map(|store| store.verify(identity).map(|()| store)).transpose())
+    {
+        Ok(Some(store)) => {
+            report.tick("journal", path.display());
+            Some(Arc::new(store) as Arc<dyn Store>)
+        }
+        Ok(None) => {
+            report.tick("journal", format!("{} is not there yet: serve makes it", path.display()));
+            None
+        }
+        Err(error @ StoreError::TooOld { .. }) => return report.tick("journal", error),
+        Err(error) => return report.cross("journal", error),
+    };
+    report.add("pending", nobody_else_sends(chain, store.as_ref()).await);
 }
 
 /// Transactions of our account that are pending must be the journal's own.
-async fn nobody_else_sends(chain: &Chain, store: &Arc<dyn Store>) -> Result<String, String> {
+async fn nobody_else_sends(chain: &Chain, store: Option<&Arc<dyn Store>>) -> Result<String, String> {
     let says = |error: RpcError| error.to_string();
     let (latest, pending) =
         (chain.mined_nonce().await.map_err(says)?, chain.pending_nonce().await.map_err(says)?);
@@ -314,7 +370,11 @@ async fn nobody_else_sends(chain: &Chain, store: &Arc<dyn Store>) -> Result<Stri
         return Ok(format!("nothing pending, next nonce {latest}"));
     }
     let account = chain.relayer;
-    let ours = store.run(move |store| store.explains(account, latest, pending)).await;
+    // Read after the chain: what was sent meanwhile was journalled before.
+    let ours = match store {
+        Some(store) => store.run(move |store| store.explains(account, latest, pending)).await,
+        None => Ok(false),
+    };
     let count = pending.saturating_sub(latest);
     if ours.map_err(|error| error.to_string())? {
         return Ok(format!("{count} pending, all of them ours"));

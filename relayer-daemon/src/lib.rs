@@ -2,7 +2,7 @@
 //!
 //! A request's way: [`routes`] reads it, [`relay`] checks it (rules from `registry_core::forward`, [`limits`],
 //! [`budget`], the chain), [`store`] remembers it, [`sender`] gives it a nonce, sends it and looks after it
-//! until it is mined; [`outcome`] says how it ended. [`serve`] puts all this together after [`check`] has found
+//! until it is mined; [`outcome`] says how it ended. [`lifecycle`] puts all this together after [`check`] has found
 //! nothing wrong. [`fees`], [`gas`] and [`classify`] are pure. The README tells the operator's side.
 
 pub mod budget;
@@ -19,16 +19,17 @@ pub mod functions;
 pub mod gas;
 pub mod http;
 pub mod keys;
+pub mod lifecycle;
 pub mod limits;
 pub mod logging;
 pub mod metrics;
 pub mod monitor;
 pub mod outcome;
+pub mod process_lock;
 pub mod readiness;
 pub mod relay;
 pub mod routes;
 pub mod sender;
-pub mod serve;
 pub mod settings;
 mod shapes;
 pub mod stop;

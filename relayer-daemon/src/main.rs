@@ -1,9 +1,14 @@
-//! The relayer's command line: `serve` runs it, `check` says whether it could run.
+//! The relayer's command line: `serve` runs it, `check` says whether it could run, `drain` finishes what is in flight.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use relayer_daemon::{check, clock, keys, logging, metrics::Metrics, serve, settings::Settings};
+use relayer_daemon::{
+    check::{self, Purpose},
+    clock, keys, lifecycle, logging,
+    metrics::Metrics,
+    settings::Settings,
+};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -22,14 +27,16 @@ struct Cli {
 enum Command {
     /// Check everything, then relay until told to stop
     Serve(Settings),
-    /// Check everything and print one line for each thing
+    /// Check everything and print one line for each thing; changes nothing, also beside a running relayer
     Check(Settings),
+    /// Wait until nothing is in flight: ask a running relayer to accept no more and end, or finish its journal
+    Drain(Settings),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
-    let (Command::Serve(settings) | Command::Check(settings)) = &command;
+    let (Command::Serve(settings) | Command::Check(settings) | Command::Drain(settings)) = &command;
     logging::init(settings.log_format, settings.log_level);
     // The only provider compiled in; a second call, which cannot happen, would change nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -53,9 +60,11 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     let key = keys::from_env()?;
     match command {
-        Command::Serve(settings) => serve::serve(settings, key).await?,
+        Command::Serve(settings) => lifecycle::serve(settings, key).await?,
+        Command::Drain(settings) => lifecycle::drain(settings, key).await?,
         Command::Check(settings) => {
-            let (report, _) = check::run(&settings, &key, &clock::shared(), &Metrics::new()?).await;
+            let (report, _) =
+                check::run(Purpose::Look, &settings, &key, &clock::shared(), &Metrics::new()?).await;
             print!("{report}");
             if !report.is_good() {
                 return Ok(ExitCode::FAILURE);

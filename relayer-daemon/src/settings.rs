@@ -287,6 +287,55 @@ mod tests {
         }
     }
 
+    /// The README's table of settings: name and default of each, `None` where the default is described in words.
+    fn documented() -> Vec<(String, Option<String>)> {
+        let readme = include_str!("../README.md");
+        let section = readme.split("\n## ").find(|section| section.starts_with("Settings\n")).unwrap();
+        let code = |cell: &str| -> Vec<Option<String>> {
+            let cell = cell.trim();
+            let quoted = |part: &str| Some(part.strip_prefix('`')?.strip_suffix('`')?.to_owned());
+            // Only whole cells of code are values; a comma inside one belongs to it.
+            cell.split(", ").map(quoted).collect()
+        };
+        let mut settings = Vec::new();
+        for row in section.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = row.split('|').collect();
+            let (names, defaults) = (code(cells[1]), code(cells[2]));
+            for (index, name) in names.iter().enumerate() {
+                settings.push((name.clone().unwrap(), defaults.get(index).cloned().flatten()));
+            }
+        }
+        settings
+    }
+
+    #[test]
+    fn the_readmes_table_has_every_setting_with_its_default() {
+        use clap::CommandFactory;
+        let known: Vec<(String, Option<String>)> = Cli::command()
+            .get_arguments()
+            .filter_map(|argument| {
+                let name = argument.get_env()?.to_str().unwrap().to_owned();
+                let defaults: Vec<&str> =
+                    argument.get_default_values().iter().map(|value| value.to_str().unwrap()).collect();
+                Some((name, (!defaults.is_empty()).then(|| defaults.join(","))))
+            })
+            .collect();
+        let documented = documented();
+        for setting in &known {
+            assert!(
+                documented.contains(setting),
+                "{setting:?} is not in the README's table: {documented:#?}"
+            );
+        }
+        // The key has no flag.
+        for (name, _) in documented.iter().filter(|(name, _)| !name.starts_with("RELAYER_KEY")) {
+            assert!(
+                known.iter().any(|(known, _)| known == name),
+                "{name} is in the README and is no setting"
+            );
+        }
+    }
+
     #[test]
     fn help_and_flags_have_no_place_for_a_key() {
         use clap::CommandFactory;

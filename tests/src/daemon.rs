@@ -282,6 +282,14 @@ impl Drop for Daemon {
     }
 }
 
+/// Starts `relayer-daemon drain`.
+///
+/// # Errors
+/// When it cannot be built.
+pub fn drain(options: &DaemonOptions) -> Result<Process> {
+    options.spawn("drain")?.start()
+}
+
 /// Runs `relayer-daemon check`: whether it found everything good, and what it printed.
 ///
 /// # Errors

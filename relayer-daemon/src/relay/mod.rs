@@ -86,6 +86,8 @@ pub struct Relayer {
     pub patience: Duration,
     /// Set when the daemon stops.
     pub stopping: Stop,
+    /// Set when the daemon accepts nothing new, and finishes what it has.
+    pub draining: Stop,
 }
 
 /// Reads that many clients may ask for at once.
@@ -124,7 +126,8 @@ impl Relayer {
         self.rules.check_call(&signed.request)?;
         self.functions.check(&signed.request.data)?;
         let id = signed.authenticate(&self.domain).map_err(registry_core::forward::Refusal::Signature)?;
-        if *self.stopping.borrow() {
+        // A draining daemon still lets copies join what is in flight.
+        if *self.stopping.borrow() || (*self.draining.borrow() && self.inflight.age(id).is_none()) {
             return Err(Failure::shutting_down());
         }
         match self.inflight.start(id, signed.request.from, signed.request.nonce) {

@@ -43,6 +43,17 @@ pub enum StoreError {
         /// The latest this program knows.
         known: u32,
     },
+    /// An earlier version of this program has written it, and it was opened for reading only.
+    #[error("journal has schema version {found}: serve brings it forward to {known}")]
+    TooOld {
+        /// The file's version.
+        found: u32,
+        /// The latest this program knows.
+        known: u32,
+    },
+    /// It was opened for reading only.
+    #[error("journal was opened for reading only")]
+    ReadOnly,
     /// The disk did not take it.
     #[error("journal: not committed")]
     NotCommitted,

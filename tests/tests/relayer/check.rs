@@ -2,7 +2,9 @@
 //!
 //! 1. A good chain: ticks only.
 //! 2. Each thing wrong, and the line that says so.
-//! 3. A node that has pruned its history is no obstacle, also to a journal from before.
+//! 3. Beside a running daemon it is good as well, says who runs, and disturbs nothing; before the first start it leaves
+//!    nothing behind.
+//! 4. A node that has pruned its history is no obstacle, also to a journal from before.
 
 use alloy::hex;
 use alloy::primitives::{Address, Bytes, U256, keccak256};
@@ -116,7 +118,8 @@ async fn rename_forwarder(chain: &Chain) -> Address {
 async fn each_thing_wrong_around_the_process_has_its_line() {
     let stage = Stage::set().await;
     let (daemon, _client) = stage.daemon().await;
-    crosses(&stage.options, &["lock", "another process"]).await;
+    let refusal = Daemon::refuse(&stage.options).await.unwrap();
+    assert!(refusal.contains("✗ lock         another process ("), "{refusal}");
     daemon.kill();
 
     // The journal was written for another chain with the same id.
@@ -136,6 +139,28 @@ async fn each_thing_wrong_around_the_process_has_its_line() {
         let (good, printed) = check(&options).await.unwrap();
         assert!(!good && printed.contains(message), "{message}:\n{printed}");
     }
+}
+
+#[tokio::test]
+async fn check_beside_a_running_daemon_says_who_runs_and_disturbs_nothing() {
+    let stage = Stage::set().await;
+    let (good, printed) = check(&stage.options).await.unwrap();
+    assert!(good && printed.contains("is not there yet"), "{printed}");
+    assert_eq!(std::fs::read_dir(stage.options.data_dir()).unwrap().count(), 0, "it left something behind");
+
+    let (mut daemon, client) = stage.daemon().await;
+    stage.chain.node.set_automine(false).await.unwrap();
+    let request = stage.desk.registration(&agent("alice"), 0);
+    let answer = stage.post_and_see_sent(&client, &request).await;
+    let holder = format!("another process ({}) is running", daemon.process().id());
+    for _ in 0..5 {
+        let (good, printed) = check(&stage.options).await.unwrap();
+        assert!(good, "{printed}");
+        assert!(printed.contains(&holder) && printed.contains("1 pending, all of them ours"), "{printed}");
+    }
+    stage.chain.node.mine(1).await.unwrap();
+    answer.await.unwrap().unwrap().ok();
+    stage.audit(&client, &[&request]).await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod chain;
 mod check;
 mod connections;
 mod crash;
+mod drain;
 mod errors;
 mod faults;
 mod https;

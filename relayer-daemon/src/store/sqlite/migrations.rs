@@ -1,6 +1,8 @@
 //! Schema versions. The file carries its own (`PRAGMA user_version`); a file of an older version is brought forward
 //! step by step when it is opened, all steps in one transaction, and one of a newer version is refused.
 
+use std::cmp::Ordering;
+
 use rusqlite::{Connection, params};
 use serde::Deserialize;
 
@@ -48,6 +50,19 @@ pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {
         tracing::info!(from = found, to = known, "journal schema brought forward");
     }
     Ok(())
+}
+
+/// Confirms that a file needs no migration.
+///
+/// # Errors
+/// [`StoreError::TooNew`], [`StoreError::TooOld`].
+pub(super) fn must_be_current(db: &Connection) -> Result<(), StoreError> {
+    let (found, known) = (version(db)?, u32::try_from(STEPS.len()).unwrap_or(u32::MAX));
+    match found.cmp(&known) {
+        Ordering::Less => Err(StoreError::TooOld { found, known }),
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(StoreError::TooNew { found, known }),
+    }
 }
 
 fn version(db: &Connection) -> Result<u32, StoreError> {

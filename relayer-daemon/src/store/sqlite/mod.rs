@@ -43,7 +43,8 @@ impl From<rusqlite::Error> for StoreError {
 /// The store in an SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
-    writer: Writer,
+    /// `None` where it was opened for reading only.
+    writer: Option<Writer>,
     reader: Mutex<Connection>,
 }
 
@@ -54,6 +55,20 @@ impl SqliteStore {
     /// [`StoreError::TooNew`], or [`StoreError::Engine`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::start(Connection::open(path)?, || Connection::open(path))
+    }
+
+    /// Opens the file at `path` beside whoever writes it, and changes nothing; `None` if it is not there.
+    ///
+    /// # Errors
+    /// [`StoreError::TooNew`], [`StoreError::TooOld`], or [`StoreError::Engine`].
+    pub fn open_read_only(path: &Path) -> Result<Option<Self>, StoreError> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let reader = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        reader.busy_timeout(BUSY_TIMEOUT)?;
+        migrations::must_be_current(&reader)?;
+        Ok(Some(Self { writer: None, reader: Mutex::new(reader) }))
     }
 
     /// A store that forgets everything when it is dropped, for tests.
@@ -80,7 +95,7 @@ impl SqliteStore {
         let reader = reader()?;
         reader.busy_timeout(BUSY_TIMEOUT)?;
         reader.pragma_update(None, "query_only", true)?;
-        Ok(Self { writer: Writer::start(writer)?, reader: Mutex::new(reader) })
+        Ok(Self { writer: Some(Writer::start(writer)?), reader: Mutex::new(reader) })
     }
 
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
@@ -94,7 +109,7 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.writer.run(work)
+        self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
     }
 }
 

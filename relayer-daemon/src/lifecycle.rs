@@ -1,0 +1,329 @@
+//! The daemon's life: parts started in the right order, drained, stopped in good time.
+//!
+//! `serve` answers HTTP until it is stopped (SIGTERM, SIGINT) or drained (SIGUSR1, which `relayer-daemon drain` sends).
+//! A drained daemon accepts nothing new, finishes what it has accepted, and ends. `drain` without a running daemon
+//! finishes what the journal holds, without answering HTTP.
+//!
+//! ```text
+//! serve:  start -> listening --SIGUSR1--> draining --nothing in flight--> stop -> exit 0
+//!                      |                      |
+//!                      +------- SIGTERM ------+--> stop -> exit 0
+//! drain:  [ask the running daemon, wait for its end] -> start --nothing in flight--> stop -> exit 0
+//!                                                         +------- SIGTERM --------> stop -> exit 1
+//! ```
+//!
+//! Stopping takes at most [`STOP_WITHIN`], whatever is in flight: the journal has it.
+
+use std::{
+    io::{self, Write as _},
+    sync::Arc,
+    time::Duration,
+};
+
+use alloy::signers::local::PrivateKeySigner;
+use anyhow::{Context as _, anyhow, bail};
+use registry_core::forward::{Rules, domain};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+
+use crate::{
+    check::{self, Checked, Purpose},
+    clock, descriptors,
+    functions::RelayedFunctions,
+    http::connections::{self, ConnectionLimits},
+    limits::Limits,
+    metrics::Metrics,
+    monitor,
+    process_lock::ProcessLock,
+    readiness::Readiness,
+    relay::{Reads, Relayer, inflight::Inflight},
+    routes::{App, routes},
+    sender::{Parts, Sender, Spending, judge::Contracts, sign::Wallet},
+    settings::Settings,
+    stop::{Stop, stopped},
+};
+
+/// How long the daemon takes to stop at most; a supervisor may then kill it, and nothing is lost.
+const STOP_WITHIN: Duration = Duration::from_millis(4_500);
+/// Jobs that wait for the sender.
+const JOBS: usize = 256;
+/// How often a draining daemon looks whether anything is left.
+const DRAIN_POLL: Duration = Duration::from_millis(250);
+
+/// Runs until SIGTERM or SIGINT, or until it is drained after SIGUSR1.
+///
+/// # Errors
+/// What keeps it from starting; nothing was sent then. Or which part of it ended before its time.
+pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
+    // Heard before the lock file names this process: without a handler the signal would kill it.
+    let mut drain = signal(SignalKind::user_defined1())?;
+    let (clock, metrics) = (clock::shared(), Metrics::new()?);
+    let (report, checked) = check::run(Purpose::Serve, &settings, &key, &clock, &metrics).await;
+    let Some(checked) = checked else {
+        eprint!("{report}");
+        bail!("not started: see the crosses above");
+    };
+    let mut stop = StopSignals::listen()?;
+    let proxies = settings.proxies()?;
+    let chain_id = checked.chain_id;
+    let listener = TcpListener::bind((settings.bind, settings.port))
+        .await
+        .with_context(|| format!("cannot listen on {}:{}", settings.bind, settings.port))?;
+    let mut daemon = Daemon::start(&settings, key, checked, metrics.clone()).await?;
+
+    let app = Arc::new(App {
+        relayer: Arc::clone(&daemon.relayer),
+        readiness: daemon.readiness.clone(),
+        chain_id,
+        relay_wait: settings.relay_wait,
+        proxies: proxies.clone(),
+    });
+    let address = listener.local_addr()?;
+    let limits = connection_limits(&settings);
+    let stopping = daemon.stopping.clone();
+    daemon.http = tokio::spawn(connections::serve(listener, routes(app), metrics, limits, proxies, stopping));
+    announce(&address.to_string());
+
+    let ended = tokio::select! {
+        () = stop.received() => Ok(()),
+        part = daemon.part_ended() => Err(part),
+        _ = drain.recv() => {
+            tracing::info!("draining: nothing new is accepted");
+            daemon.drain();
+            tokio::select! {
+                () = drained(Arc::clone(&daemon.relayer)) => {
+                    tracing::info!("drained");
+                    Ok(())
+                }
+                () = stop.received() => Ok(()),
+                part = daemon.part_ended() => Err(part),
+            }
+        }
+    };
+    daemon.stop().await;
+    ended
+}
+
+/// Waits until nothing is in flight any more: asks a running daemon to drain, and when it has ended finishes what the
+/// journal still holds.
+///
+/// # Errors
+/// What keeps it from starting, or that it was stopped before everything was mined.
+pub async fn drain(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
+    let (clock, metrics) = (clock::shared(), Metrics::new()?);
+    let (report, checked) = check::run(Purpose::Drain, &settings, &key, &clock, &metrics).await;
+    let Some(checked) = checked else {
+        eprint!("{report}");
+        bail!("not drained: see the crosses above");
+    };
+    let mut stop = StopSignals::listen()?;
+    let mut daemon = Daemon::start(&settings, key, checked, metrics).await?;
+    daemon.drain();
+    let ended = tokio::select! {
+        () = drained(Arc::clone(&daemon.relayer)) => Ok(()),
+        () = stop.received() => Err(anyhow!("stopped before everything was mined: run drain again")),
+        part = daemon.part_ended() => Err(part),
+    };
+    daemon.stop().await;
+    ended?;
+    println!("drained: nothing is in flight");
+    Ok(())
+}
+
+/// The parts of a running daemon.
+struct Daemon {
+    relayer: Arc<Relayer>,
+    readiness: Readiness,
+    draining: watch::Sender<bool>,
+    stop: watch::Sender<bool>,
+    stopping: Stop,
+    http: JoinHandle<()>,
+    sender: JoinHandle<()>,
+    monitor: JoinHandle<()>,
+    events: JoinHandle<()>,
+    lock: ProcessLock,
+}
+
+impl Daemon {
+    /// Takes up what a former life left behind, then starts sender and monitor; HTTP is the caller's.
+    async fn start(
+        settings: &Settings,
+        key: PrivateKeySigner,
+        checked: Checked,
+        metrics: Metrics,
+    ) -> anyhow::Result<Self> {
+        let Checked { chain, chain_id, store, identity, has_l1_fee, lock } = checked;
+        let clock = clock::shared();
+        store.run(move |store| store.bind(&identity)).await?;
+
+        let (stop, stopping) = watch::channel(false);
+        let (draining, drain) = watch::channel(false);
+        let (jobs_in, jobs) = mpsc::channel(JOBS);
+        let (events_in, mut events) = mpsc::unbounded_channel();
+        let wallet = Wallet::new(key, chain_id, chain.forwarder);
+        let spending =
+            Spending { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
+        let relayer = Arc::new(Relayer {
+            domain: domain(chain_id, chain.forwarder),
+            rules: Rules { registry: chain.registry, max_gas: settings.max_request_gas },
+            functions: RelayedFunctions::new(settings.relayed_functions.clone()),
+            limits: Limits::new(
+                settings.rate_limit_per_ip,
+                settings.rate_limit_per_signer,
+                settings.rate_limit_reads,
+            ),
+            spending,
+            has_l1_fee,
+            wallet: wallet.clone(),
+            inflight: Inflight::new(settings.max_queue),
+            reads: Reads::default(),
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            jobs: jobs_in,
+            checks: Relayer::check_permits(),
+            patience: settings.relay_retry,
+            stopping: stopping.clone(),
+            draining: drain,
+            chain: Arc::clone(&chain),
+            store: Arc::clone(&store),
+        });
+
+        // Whatever a former life left behind comes first: no request is accepted before it is accounted for.
+        let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
+        let node = Arc::clone(&chain);
+        let now = clock.now();
+        let mut sender = Sender::new(Parts {
+            node,
+            store: Arc::clone(&store),
+            wallet,
+            contracts,
+            spending,
+            clock,
+            metrics: metrics.clone(),
+            events: events_in,
+        });
+        for slot in sender.recover().await.context("journal not recovered")? {
+            if let Some(relay) = slot.relay {
+                let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+            }
+        }
+        for relay in store.run(move |store| store.unsent(now)).await? {
+            relayer.resume(relay);
+        }
+
+        let readiness = Readiness::default();
+        // Without HTTP there is nothing to do there until the end.
+        let http = tokio::spawn({
+            let mut stopping = stopping.clone();
+            async move { stopped(&mut stopping).await }
+        });
+        let sender = tokio::spawn(sender.run(jobs, stopping.clone()));
+        let monitor = tokio::spawn(monitor::run(Arc::clone(&relayer), readiness.clone(), stopping.clone()));
+        let events = tokio::spawn({
+            let relayer = Arc::clone(&relayer);
+            async move {
+                while let Some(event) = events.recv().await {
+                    relayer.on_event(event).await;
+                }
+            }
+        });
+        Ok(Self { relayer, readiness, draining, stop, stopping, http, sender, monitor, events, lock })
+    }
+
+    /// Accepts nothing new from now on.
+    fn drain(&self) {
+        self.readiness.stop();
+        let _ = self.draining.send(true);
+    }
+
+    /// Waits until a part ends that should not: it has panicked.
+    async fn part_ended(&mut self) -> anyhow::Error {
+        let (part, result) = tokio::select! {
+            result = &mut self.http => ("http", result),
+            result = &mut self.sender => ("sender", result),
+            result = &mut self.monitor => ("monitor", result),
+            result = &mut self.events => ("events", result),
+        };
+        let why = result.err().map_or_else(|| "without a reason".to_owned(), |error| error.to_string());
+        anyhow!("{part} has ended: {why}")
+    }
+
+    /// Finishes the send in hand and the answers under way. Only now does the lock go to somebody else.
+    async fn stop(self) {
+        tracing::info!("stopping");
+        self.readiness.stop();
+        let _ = self.stop.send(true);
+        let parts = [self.http, self.sender, self.monitor].map(|mut part| async move {
+            if !part.is_finished() {
+                let _ = (&mut part).await;
+            }
+        });
+        let all = futures_util::future::join_all(parts);
+        if tokio::time::timeout(STOP_WITHIN, all).await.is_err() {
+            tracing::warn!("not everything ended in time; the journal knows the rest");
+        }
+        self.events.abort();
+        drop(self.lock);
+        tracing::info!("stopped");
+    }
+}
+
+/// Waits until no relay is pending and no nonce is open.
+async fn drained(relayer: Arc<Relayer>) {
+    let (store, account) = (&relayer.store, relayer.chain.relayer);
+    loop {
+        if relayer.inflight.is_empty() {
+            let left = store.run(move |store| {
+                Ok((store.open_nonces(account)?.is_empty(), store.oldest_pending()?.is_none()))
+            });
+            match left.await {
+                Ok((true, true)) => return,
+                Ok(_) => {}
+                Err(error) => tracing::error!(%error, "journal cannot be read"),
+            }
+        }
+        tokio::time::sleep(DRAIN_POLL).await;
+    }
+}
+
+/// What the operator allows, as far as the process may open files.
+fn connection_limits(settings: &Settings) -> ConnectionLimits {
+    let (wanted, descriptors) = (settings.connections(), descriptors::limit());
+    let limits = wanted.within(descriptors);
+    if limits.total < wanted.total {
+        tracing::warn!(
+            connections = limits.total,
+            descriptors,
+            "fewer connections than set: the process may not open more files"
+        );
+    }
+    limits
+}
+
+/// Says on standard output where the daemon listens: with port 0 nobody else knows.
+fn announce(address: &str) {
+    tracing::info!(address, version = env!("CARGO_PKG_VERSION"), "listening");
+    let mut out = std::io::stdout();
+    // Nobody may be reading.
+    let _ = writeln!(out, "relayer-daemon listening on http://{address}").and_then(|()| out.flush());
+}
+
+/// SIGTERM and SIGINT. From its making on they stop the daemon in good order; before they just end the process.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn received(&mut self) {
+        tokio::select! { _ = self.terminate.recv() => {}, _ = self.interrupt.recv() => {} }
+    }
+}
