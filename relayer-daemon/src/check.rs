@@ -3,12 +3,7 @@
 //! `check` prints them, `serve` and `drain` refuse to start on a cross. Asking costs about a dozen RPC calls, once.
 //! `check` may run beside a running daemon: it takes no lock, opens the journal for reading only and makes no file.
 
-use std::{
-    error::Error as _,
-    fmt, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{error::Error as _, fmt, io, path::PathBuf, sync::Arc};
 
 use alloy::{
     primitives::{Address, U256, utils::format_ether},
@@ -22,6 +17,7 @@ use registry_core::{
 use crate::{
     chain::{Chain, Node, Rpc, RpcError},
     clock::SharedClock,
+    journal_file::JournalFiles,
     metrics::Metrics,
     process_lock::{LockError, ProcessLock},
     relay::MINIMUM_BALANCE_WEI,
@@ -29,6 +25,8 @@ use crate::{
     store::{Identity, SqliteStore, Store, StoreError},
 };
 
+/// What the lock's line says where it is free.
+const NOBODY_ELSE: &str = "no other process with this key, or with this journal";
 /// How far our clock and the chain's may be apart, seconds.
 const CLOCK_SKEW: u64 = 60;
 
@@ -95,7 +93,7 @@ pub struct Checked {
     /// Whether the chain charges an L1 data fee.
     pub has_l1_fee: bool,
     /// Held as long as the process lives: one process per key and chain.
-    pub lock: ProcessLock,
+    pub locks: Vec<ProcessLock>,
 }
 
 /// Checks everything. The second value is there only if the report is good, and not for [`Purpose::Look`].
@@ -153,23 +151,29 @@ async fn examine(
         }
     };
 
-    let path = journal_path(settings, chain_id, chain.relayer);
+    let files = JournalFiles::new(settings, chain_id, chain.forwarder, chain.relayer);
     let identity =
         identity(&chain, chain_id).await.inspect_err(|error| report.cross("journal", error)).ok()?;
-    let lock_path = lock_path(settings, chain_id, chain.relayer);
     if purpose == Purpose::Look {
-        look_at_lock(&lock_path, report);
-        look_at_journal(&path, &identity, &chain, report).await;
+        look_at_locks(&files, report);
+        look_at_journal(&files, &identity, &chain, report).await;
         return None;
     }
-    let lock = take_lock(purpose, lock_path).await.inspect_err(|error| report.cross("lock", error)).ok()?;
-    report.tick("lock", "no other process with this key and chain");
-    let store = SqliteStore::open(&path).and_then(|store| store.verify(&identity).map(|()| store));
+    // Always in this order, so that two processes do not wait for one another.
+    let mut locks = Vec::new();
+    for path in [&files.key_lock, &files.journal_lock] {
+        let lock = take_lock(purpose, path.clone()).await;
+        locks.push(lock.inspect_err(|error| report.cross("lock", error)).ok()?);
+    }
+    report.tick("lock", NOBODY_ELSE);
+    files.take_over(&identity).inspect_err(|error| report.cross("journal", error)).ok()?;
+    let store = SqliteStore::open(&files.journal).and_then(|store| store.verify(&identity).map(|()| store));
     let store = store.inspect_err(|error| report.cross("journal", error)).ok()?;
-    report.tick("journal", path.display());
+    report.tick("journal", files.journal.display());
     let store: Arc<dyn Store> = Arc::new(store);
     report.add("pending", nobody_else_sends(&chain, Some(&store)).await);
-    Some(Checked { chain, chain_id, store, identity, has_l1_fee, lock })
+    report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
+    Some(Checked { chain, chain_id, store, identity, has_l1_fee, locks })
 }
 
 fn proxies(settings: &Settings) -> Result<String, String> {
@@ -302,24 +306,15 @@ async fn clock_skew(chain: &Chain, now: u64) -> Result<String, String> {
     Ok(format!("within {skew} s of the chain's"))
 }
 
-fn file_stem(chain_id: u64, relayer: Address) -> String {
-    format!("relayer-{chain_id}-{relayer}")
-}
-
-fn journal_path(settings: &Settings, chain_id: u64, relayer: Address) -> PathBuf {
-    settings.data_dir.join(format!("{}.sqlite", file_stem(chain_id, relayer)))
-}
-
-fn lock_path(settings: &Settings, chain_id: u64, relayer: Address) -> PathBuf {
-    settings.data_dir.join(format!("{}.sqlite-lock", file_stem(chain_id, relayer)))
-}
-
-fn look_at_lock(path: &Path, report: &mut Report) {
-    match ProcessLock::holder(path) {
-        Ok(None) => report.tick("lock", "no other process with this key and chain"),
-        Ok(Some(holder)) => report.tick("lock", format!("held: {holder} is running")),
-        Err(error) => report.cross("lock", error),
+fn look_at_locks(files: &JournalFiles, report: &mut Report) {
+    for path in [&files.key_lock, &files.journal_lock] {
+        match ProcessLock::holder(path) {
+            Ok(None) => {}
+            Ok(Some(holder)) => return report.tick("lock", format!("held: {holder} is running")),
+            Err(error) => return report.cross("lock", error),
+        }
     }
+    report.tick("lock", NOBODY_ELSE);
 }
 
 /// Takes the lock. To drain, the process that holds it is asked to drain, and waited for.
@@ -342,7 +337,8 @@ async fn identity(chain: &Chain, chain_id: u64) -> Result<Identity, RpcError> {
     Ok(Identity { chain_id, genesis: chain.genesis().await?, forwarder: chain.forwarder })
 }
 
-async fn look_at_journal(path: &Path, identity: &Identity, chain: &Chain, report: &mut Report) {
+async fn look_at_journal(files: &JournalFiles, identity: &Identity, chain: &Chain, report: &mut Report) {
+    let path = files.existing();
     let opened = SqliteStore::open_read_only(path);
     let store = match opened
         .and_then(|store| store.map(|store| store.verify(identity).map(|()| store)).transpose())
@@ -359,6 +355,24 @@ async fn look_at_journal(path: &Path, identity: &Identity, chain: &Chain, report
         Err(error) => return report.cross("journal", error),
     };
     report.add("pending", nobody_else_sends(chain, store.as_ref()).await);
+    if let Some(store) = store {
+        report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
+    }
+}
+
+/// What another key has in flight, only that key can bring to its end: it alone can sign for those nonces.
+async fn other_keys_are_drained(store: &Arc<dyn Store>, account: Address) -> Result<String, String> {
+    let open = store.run(|store| store.accounts_with_open_nonces()).await;
+    let others: Vec<String> = open
+        .map_err(|error| error.to_string())?
+        .into_iter()
+        .filter(|other| *other != account)
+        .map(|other| other.to_string())
+        .collect();
+    if others.is_empty() {
+        return Ok("none has anything in flight".to_owned());
+    }
+    Err(format!("{} has transactions in flight: run drain with that key first", others.join(", ")))
 }
 
 /// Transactions of our account that are pending must be the journal's own.

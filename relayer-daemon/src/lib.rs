@@ -18,6 +18,7 @@ pub mod fees;
 pub mod functions;
 pub mod gas;
 pub mod http;
+pub mod journal_file;
 pub mod keys;
 pub mod lifecycle;
 pub mod limits;

@@ -145,7 +145,7 @@ struct Daemon {
     sender: JoinHandle<()>,
     monitor: JoinHandle<()>,
     events: JoinHandle<()>,
-    lock: ProcessLock,
+    locks: Vec<ProcessLock>,
 }
 
 impl Daemon {
@@ -156,7 +156,7 @@ impl Daemon {
         checked: Checked,
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
-        let Checked { chain, chain_id, store, identity, has_l1_fee, lock } = checked;
+        let Checked { chain, chain_id, store, identity, has_l1_fee, locks } = checked;
         let clock = clock::shared();
         store.run(move |store| store.bind(&identity)).await?;
 
@@ -231,7 +231,7 @@ impl Daemon {
                 }
             }
         });
-        Ok(Self { relayer, readiness, draining, stop, stopping, http, sender, monitor, events, lock })
+        Ok(Self { relayer, readiness, draining, stop, stopping, http, sender, monitor, events, locks })
     }
 
     /// Accepts nothing new from now on.
@@ -252,7 +252,7 @@ impl Daemon {
         anyhow!("{part} has ended: {why}")
     }
 
-    /// Finishes the send in hand and the answers under way. Only now does the lock go to somebody else.
+    /// Finishes the send in hand and the answers under way. Only now do the locks go to somebody else.
     async fn stop(self) {
         tracing::info!("stopping");
         self.readiness.stop();
@@ -267,7 +267,7 @@ impl Daemon {
             tracing::warn!("not everything ended in time; the journal knows the rest");
         }
         self.events.abort();
-        drop(self.lock);
+        drop(self.locks);
         tracing::info!("stopped");
     }
 }

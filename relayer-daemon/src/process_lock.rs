@@ -1,4 +1,4 @@
-//! One process per key and chain: a file lock that names who holds it.
+//! One process for each key and chain, and for each journal: a file lock that names who holds it.
 //!
 //! The kernel releases the lock when its holder dies, however it dies. The file stays and keeps the process id of the
 //! last holder, which means something only while the lock is held.
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, Error)]
 pub enum LockError {
     /// Another process holds it.
-    #[error("{0} runs with this key, chain and data directory")]
+    #[error("{0} runs with this key or this journal")]
     Held(Holder),
     /// The file cannot be made, locked or written.
     #[error("the lock file cannot be used: {0}")]
@@ -147,7 +147,7 @@ mod tests {
         let text = format!("another process ({})", std::process::id());
         assert_eq!(ProcessLock::holder(&path).unwrap().unwrap().to_string(), text);
         let refused = ProcessLock::take(&path).unwrap_err();
-        assert_eq!(refused.to_string(), format!("{text} runs with this key, chain and data directory"));
+        assert_eq!(refused.to_string(), format!("{text} runs with this key or this journal"));
         drop(held);
         assert_eq!(ProcessLock::holder(&path).unwrap(), None);
         ProcessLock::take(&path).unwrap();

@@ -78,6 +78,12 @@ impl DaemonOptions {
             .var("LOG_LEVEL", "debug")
     }
 
+    /// Pays with another key from now on.
+    pub fn key(mut self, key: &PrivateKeySigner) -> Self {
+        self.relayer = key.address();
+        self.var("RELAYER_KEY", hex::encode_prefixed(key.to_bytes()))
+    }
+
     /// Sets one variable, in place of an earlier value.
     pub fn var(mut self, name: &'static str, value: impl std::fmt::Display) -> Self {
         self = self.without(name);

@@ -213,6 +213,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// The nonces that were not seen mined, lowest first.
     fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>, StoreError>;
 
+    /// The accounts that have nonces not seen mined.
+    fn accounts_with_open_nonces(&self) -> Result<Vec<Address>, StoreError>;
+
     /// Everything ever signed for a nonce, whatever became of it.
     fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment, StoreError>;
 

@@ -184,7 +184,7 @@ async fn a_second_process_with_the_same_key_is_refused_while_the_first_one_lives
     let stage = Stage::set().await;
     let (daemon, _client) = stage.daemon().await;
     let refusal = Daemon::refuse(&stage.options).await.unwrap();
-    assert!(refusal.contains(") runs with this key, chain and data directory"), "{refusal}");
+    assert!(refusal.contains(") runs with this key or this journal"), "{refusal}");
     daemon.kill();
     let (_daemon, client) = stage.daemon().await;
     client.relay(&stage.desk.registration(&agent("alice"), 0)).await.ok();

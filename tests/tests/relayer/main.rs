@@ -14,6 +14,7 @@ mod drain;
 mod errors;
 mod faults;
 mod https;
+mod key_rotation;
 mod limits;
 mod load;
 mod nonces;

@@ -199,6 +199,10 @@ impl Store for SqliteStore {
         self.read(|db| nonces::open(db, &account))
     }
 
+    fn accounts_with_open_nonces(&self) -> Result<Vec<Address>, StoreError> {
+        self.read(nonces::accounts_with_open)
+    }
+
     fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment, StoreError> {
         self.read(|db| nonces::assignment(db, &account, nonce.cast_signed()))
     }

@@ -68,6 +68,13 @@ pub(super) fn open(db: &Connection, account: &Address) -> Result<Vec<NonceAssign
     nonces.into_iter().map(|nonce| assignment(db, account, nonce)).collect()
 }
 
+/// See [`crate::store::Store::accounts_with_open_nonces`].
+pub(super) fn accounts_with_open(db: &Connection) -> Result<Vec<Address>, StoreError> {
+    let mut statement = db.prepare_cached("SELECT DISTINCT account FROM nonces WHERE state = 'open'")?;
+    let accounts = statement.query_map([], |row| row.get::<_, [u8; 20]>(0))?;
+    Ok(accounts.map(|account| account.map(Address::from)).collect::<Result<_, _>>()?)
+}
+
 /// See [`crate::store::Store::mined_from`].
 pub(super) fn mined_from(
     db: &Connection,
