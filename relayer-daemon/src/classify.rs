@@ -11,9 +11,6 @@ use registry_core::rpc::{ErrorObject, revert::Revert};
 pub enum Verdict {
     /// The node has these bytes, from now or from before.
     Accepted,
-    /// Nobody can tell: a timeout, a lost answer, a rate limit, an error this table does not know. The node
-    /// may have the transaction. The same bytes are sent again.
-    Unknown,
     /// The nonce is used up: one of our own hashes, or somebody else's, was mined.
     NonceTooLow,
     /// Another transaction with this nonce pays too much for this one to replace it.
@@ -24,6 +21,9 @@ pub enum Verdict {
     InsufficientFunds,
     /// These bytes will never be valid.
     Rejected,
+    /// Nobody can tell: a timeout, a lost answer, a rate limit, an error this table does not know. The node
+    /// may have the transaction. The same bytes are sent again.
+    Unknown,
 }
 
 const TABLE: &[(&str, Verdict)] = &[
@@ -90,8 +90,12 @@ pub fn send_error(error: &ErrorObject) -> Verdict {
     row.map_or(Verdict::Unknown, |(_, verdict)| *verdict)
 }
 
-/// One verdict from several nodes' answers to the same bytes: if any node has the transaction it is accepted,
-/// if any may have it that is unknown, and it is rejected only if all of them say so.
+/// One verdict from several nodes' answers to the same bytes: if any node has the transaction it is accepted, and
+/// it is rejected only if no node says anything better. An endpoint that is dead or silent says nothing, so it does
+/// not hide what a living one says.
+///
+/// No verdict but acceptance ends anything by itself: a nonce stays in flight until one of its transactions is seen
+/// mined, whoever has its bytes.
 #[must_use]
 pub fn combine(verdicts: impl IntoIterator<Item = Verdict>) -> Verdict {
     verdicts.into_iter().min().unwrap_or(Verdict::Unknown)
@@ -211,10 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn one_node_that_has_it_is_enough_and_one_that_may_have_it_forbids_giving_up() {
-        use Verdict::{Accepted, NonceTooLow, Rejected, Unknown};
+    fn one_node_that_has_it_is_enough_and_a_dead_one_does_not_hide_a_verdict() {
+        use Verdict::{Accepted, FeeTooLow, NonceTooLow, Rejected, Underpriced, Unknown};
         assert_eq!(combine([Rejected, Accepted, Unknown]), Accepted);
-        assert_eq!(combine([Rejected, Unknown]), Unknown);
+        for verdict in [NonceTooLow, Underpriced, FeeTooLow, Rejected] {
+            assert_eq!(combine([Unknown, verdict]), verdict);
+            assert_eq!(combine([verdict, Unknown]), verdict);
+        }
+        assert_eq!(combine([Unknown, Unknown]), Unknown);
         assert_eq!(combine([Rejected, NonceTooLow]), NonceTooLow);
         assert_eq!(combine([Rejected, Rejected]), Rejected);
         assert_eq!(combine([]), Unknown);

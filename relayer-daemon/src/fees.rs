@@ -1,7 +1,7 @@
 //! Fee policy as arithmetic: what a transaction offers first, what a replacement must offer, what it may cost.
 //!
 //! All amounts are wei (per gas). Where the market's figures come from, and when a transaction is replaced,
-//! is decided elsewhere (`chain`, `sender::plan`).
+//! is decided elsewhere (`chain`, `sender::replacement_policy`).
 
 /// The fee market as one `eth_feeHistory` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,28 @@ pub const MIN_TIP: u128 = 1_000_000;
 
 /// What a node asks of a replacement: both fee fields up by this many percent.
 const REPLACEMENT_PERCENT: u128 = 10;
+/// A replacement offers at most this many times the market's price, whatever nodes say.
+const MARKET_MULTIPLE: u128 = 4;
+
+impl Market {
+    /// What a transaction pays per gas in the next block.
+    #[must_use]
+    pub fn price(&self) -> u128 {
+        self.next_base_fee.saturating_add(self.tip.max(MIN_TIP))
+    }
+
+    /// The highest `maxFeePerGas` that a replacement may offer in this market.
+    #[must_use]
+    pub fn highest_offer(&self, cap: u128) -> u128 {
+        self.price().saturating_mul(MARKET_MULTIPLE).min(cap)
+    }
+
+    /// Whether a transaction with these fees is too cheap for the next block.
+    #[must_use]
+    pub fn has_outgrown(&self, fees: &Fees) -> bool {
+        self.price() > fees.max_fee
+    }
+}
 
 impl Fees {
     /// The most that `gas_limit` gas can cost at these fees.
@@ -46,14 +68,16 @@ impl Fees {
     }
 
     /// The fees of a replacement: at least 10 % more in both fields, rounded up, and at least what the market
-    /// asks. `None` where that is above `cap`: then the transaction in flight is the best that can be done.
+    /// asks. `None` where that is above `cap` or four times the market's price: then the transaction in flight is
+    /// the best that can be done.
     #[must_use]
     pub fn bumped(&self, market: &Market, cap: u128) -> Option<Self> {
+        let highest = market.highest_offer(cap);
         let least = Self { max_fee: raised(self.max_fee), tip: raised(self.tip) };
-        if least.max_fee > cap || least.tip > cap {
+        if least.max_fee > highest || least.tip > highest {
             return None;
         }
-        let wanted = Self::initial(market, cap).unwrap_or(least);
+        let wanted = Self::initial(market, highest).unwrap_or(least);
         let max_fee = least.max_fee.max(wanted.max_fee);
         Some(Self { max_fee, tip: least.tip.max(wanted.tip).min(max_fee) })
     }
@@ -97,6 +121,23 @@ mod tests {
     }
 
     #[test]
+    fn a_market_outgrows_what_does_not_pay_for_its_next_block() {
+        let market = Market { head: 1, next_base_fee: 2 * GWEI, tip: GWEI };
+        assert!(!market.has_outgrown(&Fees { max_fee: 3 * GWEI, tip: GWEI }));
+        assert!(market.has_outgrown(&Fees { max_fee: 3 * GWEI - 1, tip: GWEI }));
+    }
+
+    #[test]
+    fn a_flat_market_is_never_bid_above_four_times_its_price() {
+        let market = Market { head: 1, next_base_fee: GWEI, tip: GWEI };
+        let mut fees = Fees::initial(&market, 500 * GWEI).unwrap();
+        while let Some(bumped) = fees.bumped(&market, 500 * GWEI) {
+            fees = bumped;
+        }
+        assert!(fees.max_fee <= 8 * GWEI && fees.max_fee * 11 > 80 * GWEI, "{fees:?}");
+    }
+
+    #[test]
     fn at_the_cap_there_is_no_replacement() {
         let market = Market { head: 1, next_base_fee: 100 * GWEI, tip: 0 };
         let old = Fees { max_fee: 46 * GWEI, tip: GWEI };
@@ -112,7 +153,7 @@ mod tests {
             let old = Fees { max_fee, tip: max_fee * share / 100 };
             let market = Market { head: 0, next_base_fee: base, tip };
             if let Some(new) = old.bumped(&market, cap) {
-                prop_assert!(new.max_fee <= cap);
+                prop_assert!(new.max_fee <= cap && new.max_fee <= 4 * (base + tip.max(MIN_TIP)));
                 prop_assert!(new.tip <= new.max_fee);
                 prop_assert!(new.max_fee * 10 >= old.max_fee * 11);
                 prop_assert!(new.tip * 10 >= old.tip * 11);

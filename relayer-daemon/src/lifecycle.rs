@@ -42,7 +42,7 @@ use crate::{
     readiness::Readiness,
     relay::{Reads, Relayer, inflight::Inflight},
     routes::{App, routes},
-    sender::{Parts, Sender, Spending, judge::Contracts, sign::Wallet},
+    sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
     settings::Settings,
     stop::{Stop, stopped},
 };

@@ -8,17 +8,21 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use alloy::primitives::{Address, B256, U256};
 use relayer_daemon::{
-    chain::{Rpc, RpcError},
+    chain::{Chain, Node, ReceiptLookup, Rpc, RpcError},
     classify::Verdict,
     metrics::Metrics,
 };
 use reqwest::Url;
 use serde_json::{Value, json};
 use warp::{Filter, Reply, http::StatusCode, reply::Response};
+
+/// How long an endpoint may take to answer.
+const TIMEOUT: Duration = Duration::from_millis(400);
 
 /// What an endpoint answers.
 #[derive(Debug, Clone)]
@@ -33,6 +37,16 @@ enum Answer {
 struct Endpoint {
     url: Url,
     calls: Arc<AtomicUsize>,
+    hung_up: Arc<AtomicUsize>,
+}
+
+/// Counts when it is dropped: an answer that nobody waits for any more.
+struct Count(Arc<AtomicUsize>);
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 impl Endpoint {
@@ -40,10 +54,14 @@ impl Endpoint {
         let calls = Arc::new(AtomicUsize::new(0));
         let script = Arc::new(Mutex::new(script.to_vec()));
         let count = Arc::clone(&calls);
+        let hung_up = Arc::new(AtomicUsize::new(0));
+        let given_up = Arc::clone(&hung_up);
         let route = warp::body::json().and(warp::path::full()).then(move |request: Value, _| {
             count.fetch_add(1, Ordering::SeqCst);
             let script = Arc::clone(&script);
+            let given_up = Count(Arc::clone(&given_up));
             async move {
+                let _given_up = given_up;
                 let answer = {
                     let mut script = script.lock().unwrap();
                     if script.len() > 1 { script.remove(0) } else { script[0].clone() }
@@ -55,7 +73,12 @@ impl Endpoint {
         let url = format!("http://{}/v3/s3cr3t-key", listener.local_addr().unwrap()).parse().unwrap();
         let route = route.recover(|_| async { Ok::<_, Infallible>(StatusCode::BAD_REQUEST) });
         tokio::spawn(warp::serve(route).incoming(listener).run());
-        Self { url, calls }
+        Self { url, calls, hung_up }
+    }
+
+    /// How many calls have ended, by an answer or because the caller went away.
+    fn hung_up(&self) -> usize {
+        self.hung_up.load(Ordering::SeqCst)
     }
 
     fn calls(&self) -> usize {
@@ -83,7 +106,21 @@ fn rpc(endpoints: &[&Endpoint]) -> Rpc {
     // A second one is fine: the first stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let urls: Vec<Url> = endpoints.iter().map(|endpoint| endpoint.url.clone()).collect();
-    Rpc::new(&urls, Duration::from_millis(400), Metrics::new().unwrap()).unwrap()
+    Rpc::new(&urls, TIMEOUT, Metrics::new().unwrap()).unwrap()
+}
+
+fn chain(rpc: Rpc) -> Chain {
+    Chain { rpc, relayer: Address::ZERO, forwarder: Address::ZERO, registry: Address::ZERO }
+}
+
+/// Waits until something has happened in the background.
+async fn eventually(happened: impl Fn() -> bool) {
+    let waiting = async {
+        while !happened() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it never happened");
 }
 
 fn number(text: &str) -> Answer {
@@ -172,7 +209,10 @@ async fn transactions_go_to_all_endpoints_and_one_that_takes_it_is_enough() {
     for (answers, expected) in [
         ([Answer::Http(500, ""), number("0x01")], Verdict::Accepted),
         ([Answer::Error(-32000, "nonce too low"), Answer::Error(-32000, "already known")], Verdict::Accepted),
-        ([Answer::Error(-32000, "nonce too low"), Answer::Silence], Verdict::Unknown),
+        // An endpoint that is silent or dead says nothing, and hides nothing that a living one says.
+        ([Answer::Error(-32000, "nonce too low"), Answer::Silence], Verdict::NonceTooLow),
+        ([Answer::Http(502, ""), Answer::Error(-32000, "transaction underpriced")], Verdict::FeeTooLow),
+        ([Answer::Http(502, ""), Answer::Silence], Verdict::Unknown),
         (
             [Answer::Error(-32000, "nonce too low"), Answer::Error(-32000, "oversized data")],
             Verdict::NonceTooLow,
@@ -186,8 +226,117 @@ async fn transactions_go_to_all_endpoints_and_one_that_takes_it_is_enough() {
         let (first, second) = (Endpoint::start(&[first]).await, Endpoint::start(&[second]).await);
         let (verdict, text) = rpc(&[&first, &second]).broadcast(&[2, 3]).await;
         assert_eq!(verdict, expected, "{text}");
-        assert_eq!((first.calls(), second.calls()), (1, 1));
+        eventually(|| (first.calls(), second.calls()) == (1, 1)).await;
     }
+}
+
+#[tokio::test]
+async fn the_first_acceptance_goes_on_without_waiting_for_a_silent_endpoint() {
+    let silent = Endpoint::start(&[Answer::Silence]).await;
+    let good = Endpoint::start(&[number("0x01")]).await;
+    let rpc = rpc(&[&silent, &good]);
+    let started = Instant::now();
+    let (verdict, _) = rpc.broadcast(&[1]).await;
+    assert_eq!(verdict, Verdict::Accepted);
+    assert!(started.elapsed() < TIMEOUT, "waited for the silent one");
+    eventually(|| silent.calls() == 1).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_timed_out_is_rested() {
+    let silent = Endpoint::start(&[Answer::Silence]).await;
+    let good = Endpoint::start(&[number("0x01")]).await;
+    let resting = rpc(&[&silent, &good]);
+    resting.broadcast(&[1]).await;
+    // The silent one has timed out once its end of the connection is closed.
+    eventually(|| silent.hung_up() == 1).await;
+    for byte in 2..10 {
+        assert_eq!(resting.broadcast(&[byte]).await.0, Verdict::Accepted);
+    }
+    eventually(|| good.calls() == 9).await;
+    assert_eq!(silent.calls(), 1, "asked although it rests");
+
+    // Where all of them rest, all of them are asked.
+    let only = Endpoint::start(&[Answer::Silence, number("0x01")]).await;
+    let alone = rpc(&[&only]);
+    assert_eq!(alone.broadcast(&[1]).await.0, Verdict::Unknown);
+    assert_eq!(alone.broadcast(&[1]).await.0, Verdict::Accepted);
+}
+
+#[tokio::test]
+async fn sends_that_go_on_in_the_background_are_not_lost_at_shutdown() {
+    let slow = Endpoint::start(&[Answer::Silence]).await;
+    let good = Endpoint::start(&[number("0x01")]).await;
+    let stopping = rpc(&[&slow, &good]);
+    stopping.broadcast(&[1]).await;
+    assert_eq!(stopping.finish_broadcasts(Duration::ZERO).await, 1, "cut off, and said so");
+    assert_eq!(stopping.finish_broadcasts(TIMEOUT * 10).await, 0, "waited for");
+    assert_eq!(slow.calls(), 1);
+}
+
+fn receipt(hash: B256) -> Answer {
+    Answer::Result(json!({
+        "transactionHash": hash, "blockNumber": "0x1", "status": "0x1", "gasUsed": "0x1",
+        "effectiveGasPrice": "0x1", "logs": [],
+    }))
+}
+
+#[tokio::test]
+async fn a_receipt_is_looked_up_at_every_endpoint_and_absent_only_if_all_say_so() {
+    let hash = B256::repeat_byte(1);
+    for (answers, expected) in [
+        ([Answer::Result(Value::Null), receipt(hash)], "found"),
+        ([Answer::Http(502, ""), receipt(hash)], "found"),
+        ([receipt(B256::ZERO), receipt(hash)], "found"),
+        ([Answer::Result(Value::Null), Answer::Result(Value::Null)], "absent"),
+        ([Answer::Result(Value::Null), Answer::Silence], "unclear"),
+        ([Answer::Result(Value::Null), Answer::Error(-32000, "header not found")], "unclear"),
+        ([Answer::Result(Value::Null), Answer::Result(json!({ "status": "what?" }))], "unclear"),
+    ] {
+        let [first, second] = answers;
+        let (first, second) = (Endpoint::start(&[first]).await, Endpoint::start(&[second]).await);
+        let found = match chain(rpc(&[&first, &second])).receipt_everywhere(hash).await {
+            ReceiptLookup::Found(receipt) => {
+                assert_eq!(receipt.hash, hash);
+                "found"
+            }
+            ReceiptLookup::Absent => "absent",
+            ReceiptLookup::Unclear => "unclear",
+        };
+        assert_eq!(found, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_view_of_the_account_is_of_one_block_by_its_hash_or_else_its_number() {
+    let header = json!({ "number": "0x10", "hash": B256::repeat_byte(9), "timestamp": "0x1" });
+    let nonce = json!(B256::with_last_byte(5));
+    let by_hash = [Answer::Result(header.clone()), Answer::Result(nonce.clone()), number("0x7")];
+    let old = Answer::Error(-32602, "invalid argument 1: cannot unmarshal object");
+    let by_number = [Answer::Result(header.clone()), old, Answer::Result(nonce), number("0x7")];
+    for script in [&by_hash[..], &by_number[..]] {
+        let endpoint = Endpoint::start(script).await;
+        let view = chain(rpc(&[&endpoint])).account_view(Some(Address::ZERO)).await.unwrap();
+        assert_eq!((view.block_number, view.mined_nonce), (16, 7));
+        assert_eq!(view.forwarder_nonce, Some(U256::from(5)));
+        assert_eq!(endpoint.calls(), script.len());
+    }
+    let behind = [Answer::Result(header), Answer::Error(-32000, "header for hash not found")];
+    let endpoint = Endpoint::start(&behind).await;
+    assert!(chain(rpc(&[&endpoint])).account_view(Some(Address::ZERO)).await.is_err());
+}
+
+#[tokio::test]
+async fn a_block_number_beyond_all_chains_makes_no_sense_and_nothing_panics() {
+    let header = json!({ "number": "0x8000000000000000", "hash": null, "timestamp": "0x1" });
+    let endpoint = Endpoint::start(&[Answer::Result(header)]).await;
+    let chain = chain(rpc(&[&endpoint]));
+    assert!(matches!(chain.header("latest").await, Err(RpcError::Malformed(_))));
+
+    let history = json!({ "oldestBlock": "0x7fffffffffffffff", "baseFeePerGas": ["0x1", "0x1", "0x1"] });
+    let endpoint = Endpoint::start(&[Answer::Result(history)]).await;
+    let chain = self::chain(rpc(&[&endpoint]));
+    assert!(matches!(chain.market().await, Err(RpcError::Malformed(_))));
 }
 
 #[tokio::test]

@@ -136,12 +136,8 @@ fn settling_twice_charges_once_and_a_reorganisation_charges_the_difference() {
     }
     assert_eq!(used(&store, NOW), (250, 0));
 
-    assert_eq!(store.mined_from(ACCOUNT, 4, 8).unwrap(), vec![], "a node that is behind proves nothing");
-    let undone = store.mined_from(ACCOUNT, 3, 9).unwrap();
-    assert_eq!(
-        (undone[0].assignment.nonce, undone[0].inclusion),
-        (4, Inclusion { tx_hash: id(0xa), block_number: 9 })
-    );
+    let mined = store.mined(ACCOUNT, 4).unwrap().unwrap();
+    assert_eq!(mined.inclusion, Inclusion { tx_hash: id(0xa), block_number: 9 });
     store.reopen(ACCOUNT, 4, 600).unwrap();
     assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, None);
     assert_eq!(used(&store, NOW), (250, 350));
@@ -199,6 +195,16 @@ fn a_dropped_relay_may_be_tried_again_and_an_executed_one_may_not() {
     let outcome = executed(id(0xa));
     settle(&store, 0, 0xa, 9, 1, Some((1, outcome.clone())));
     assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Finished(outcome));
+}
+
+#[test]
+fn a_drop_never_takes_the_place_of_what_the_chain_has_said() {
+    let store = accepted(&[1]);
+    sign(&store, 0, Some(id(1)), transaction(0xa, Purpose::Relay));
+    let outcome = executed(id(0xa));
+    settle(&store, 0, 0xa, 9, 21, Some((1, outcome.clone())));
+    store.finish_unsent(id(1), &dropped(), NOW).unwrap();
+    assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, Some(outcome));
 }
 
 #[test]

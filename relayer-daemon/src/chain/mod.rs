@@ -1,97 +1,47 @@
-//! The chain as the daemon needs it: typed reads over [`rpc`], and the [`Node`] trait that the sender drives,
-//! so that a test can put a model of a node in its place.
+//! The chain as the daemon needs it: typed reads over [`rpc`], and the [`Node`] trait that the pipeline and the sender
+//! are driven through.
 
+mod broadcast;
 mod connection_error;
+mod endpoint;
+mod node;
+mod receipt;
 pub mod rpc;
 
-use std::future::Future;
+use std::time::Duration;
 
 use alloy::{
     primitives::{Address, B256, Bytes, U64, U256, address},
-    rpc::types::Log,
     sol_types::SolCall,
 };
+use futures_util::StreamExt as _;
 use registry_core::{
     abi::{IAgentRegistry, IForwarder},
-    rpc::ErrorObject,
+    rpc::{
+        ErrorObject,
+        classify::{Action, classify},
+    },
 };
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+pub use node::{AccountView, Node, ReceiptLookup, Simulation};
+pub use receipt::Receipt;
+use receipt::ReceiptJson;
 pub use rpc::{Rpc, RpcError};
 
+use self::rpc::block_number;
 use crate::{classify::Verdict, fees::Market};
 
 /// The OP stack's `GasPriceOracle` predeploy: it has code where the chain charges an L1 data fee.
 const GAS_PRICE_ORACLE: Address = address!("420000000000000000000000000000000000000F");
 /// How many blocks' tips are looked at.
 const FEE_HISTORY_BLOCKS: u64 = 5;
+const RECEIPT: &str = "eth_getTransactionReceipt";
 
 alloy::sol! {
     interface IGasPriceOracle {
         function getL1Fee(bytes memory data) external view returns (uint256);
-    }
-}
-
-/// What the sender asks of a node. Every answer may be old, and an error says nothing about what happened.
-pub trait Node: Send + Sync {
-    /// How many transactions of the relayer's account are mined.
-    fn mined_nonce(&self) -> impl Future<Output = Result<u64, RpcError>> + Send;
-    /// The same with those in the mempool, as far as the node has them.
-    fn pending_nonce(&self) -> impl Future<Output = Result<u64, RpcError>> + Send;
-    /// Head and fees.
-    fn market(&self) -> impl Future<Output = Result<Market, RpcError>> + Send;
-    /// The receipt of a mined transaction.
-    fn receipt(&self, hash: B256) -> impl Future<Output = Result<Option<Receipt>, RpcError>> + Send;
-    /// The forwarder's next nonce for a signer.
-    fn forwarder_nonce(&self, signer: Address) -> impl Future<Output = Result<U256, RpcError>> + Send;
-    /// Sends a signed transaction; the text is the node's, for the log.
-    fn broadcast(&self, raw: &[u8]) -> impl Future<Output = (Verdict, String)> + Send;
-}
-
-/// A receipt, as far as it matters here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Receipt {
-    /// The transaction.
-    pub hash: B256,
-    /// Its block.
-    pub block_number: u64,
-    /// Whether the outer transaction succeeded. Says nothing about the inner call.
-    pub status: bool,
-    /// Gas used.
-    pub gas_used: u64,
-    /// Everything that was paid for it, the L1 fee included, wei.
-    pub paid_wei: u128,
-    /// Its logs.
-    pub logs: Vec<Log>,
-}
-
-/// Nodes that charge an L1 fee put it into the receipt; a standard receipt type would lose it.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ReceiptJson {
-    transaction_hash: B256,
-    block_number: U64,
-    status: U64,
-    gas_used: U64,
-    effective_gas_price: U256,
-    #[serde(default)]
-    l1_fee: Option<U256>,
-    logs: Vec<Log>,
-}
-
-impl From<ReceiptJson> for Receipt {
-    fn from(json: ReceiptJson) -> Self {
-        let paid = U256::from(json.gas_used).saturating_mul(json.effective_gas_price);
-        let paid = paid.saturating_add(json.l1_fee.unwrap_or_default());
-        Self {
-            hash: json.transaction_hash,
-            block_number: json.block_number.to(),
-            status: json.status == U64::from(1),
-            gas_used: json.gas_used.to(),
-            paid_wei: wei(paid),
-            logs: json.logs,
-        }
     }
 }
 
@@ -119,15 +69,6 @@ pub struct Header {
     /// Base fee, wei; a chain from before EIP-1559 has none.
     #[serde(default)]
     pub base_fee_per_gas: Option<U256>,
-}
-
-/// How a simulated `execute` ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Simulation {
-    /// The inner call would succeed.
-    Success,
-    /// The inner call would fail, with this return data.
-    InnerRevert(Bytes),
 }
 
 /// The chain, seen by one relayer account through one forwarder.
@@ -169,20 +110,18 @@ impl Chain {
         self.has_code(GAS_PRICE_ORACLE).await
     }
 
-    /// The L1 data fee of a transaction with these bytes, wei. Only on chains that have one.
-    ///
-    /// # Errors
-    /// [`RpcError`].
-    pub async fn l1_fee(&self, raw: Bytes) -> Result<u128, RpcError> {
-        self.view(GAS_PRICE_ORACLE, &IGasPriceOracle::getL1FeeCall { data: raw }).await.map(wei)
-    }
-
     /// A block's header; `None` where the node has no such block.
     ///
     /// # Errors
     /// [`RpcError`].
     pub async fn header(&self, block: &'static str) -> Result<Option<Header>, RpcError> {
-        self.rpc.read("eth_getBlockByNumber", json!([block, false])).await
+        let header: Option<Header> = self.rpc.read("eth_getBlockByNumber", json!([block, false])).await?;
+        match header.and_then(|header| header.number) {
+            Some(number) if block_number(number).is_none() => {
+                Err(RpcError::Malformed("eth_getBlockByNumber"))
+            }
+            _ => Ok(header),
+        }
     }
 
     /// The hash of block 0. `None` where the node does not have it any more: nodes may prune their history
@@ -203,32 +142,18 @@ impl Chain {
     /// # Errors
     /// [`RpcError`]; a revert is [`RpcError::Node`].
     pub async fn view<C: SolCall + Sync>(&self, to: Address, call: &C) -> Result<C::Return, RpcError> {
+        self.view_at(to, call, json!("latest")).await
+    }
+
+    async fn view_at<C: SolCall + Sync>(
+        &self,
+        to: Address,
+        call: &C,
+        block: Value,
+    ) -> Result<C::Return, RpcError> {
         let data = Bytes::from(call.abi_encode());
-        let answer: Bytes = self.rpc.read("eth_call", json!([{ "to": to, "data": data }, "latest"])).await?;
+        let answer: Bytes = self.rpc.read("eth_call", json!([{ "to": to, "data": data }, block])).await?;
         C::abi_decode_returns(&answer).map_err(|_| RpcError::Malformed("eth_call"))
-    }
-
-    /// `forwarder.verify` for the request inside an `execute` call.
-    ///
-    /// # Errors
-    /// [`RpcError`].
-    pub async fn verify(&self, execute: &IForwarder::executeCall) -> Result<bool, RpcError> {
-        let call = IForwarder::verifyCall { req: execute.req.clone(), signature: execute.signature.clone() };
-        self.view(self.forwarder, &call).await
-    }
-
-    /// Simulates `execute` as the relayer would send it.
-    ///
-    /// # Errors
-    /// [`RpcError`]; a revert of the forwarder itself is [`RpcError::Node`].
-    pub async fn simulate(&self, calldata: &Bytes, gas_limit: u64) -> Result<Simulation, RpcError> {
-        let transaction = json!({
-            "from": self.relayer, "to": self.forwarder, "data": calldata, "gas": U64::from(gas_limit),
-        });
-        let answer: Bytes = self.rpc.read("eth_call", json!([transaction, "latest"])).await?;
-        let result = IForwarder::executeCall::abi_decode_returns(&answer)
-            .map_err(|_| RpcError::Malformed("eth_call"))?;
-        Ok(if result.success { Simulation::Success } else { Simulation::InnerRevert(result.returnData) })
     }
 
     /// Whether the registry trusts the forwarder.
@@ -240,19 +165,35 @@ impl Chain {
         self.view(self.registry, &call).await
     }
 
-    async fn nonce_at(&self, block: &'static str) -> Result<u64, RpcError> {
+    async fn nonce_at(&self, block: Value) -> Result<u64, RpcError> {
         let count: U64 = self.rpc.read("eth_getTransactionCount", json!([self.relayer, block])).await?;
         Ok(count.to())
+    }
+
+    /// The relayer's nonce and a signer's forwarder nonce in the state of one block.
+    async fn account_at(
+        &self,
+        block: Value,
+        block_number: u64,
+        signer: Option<Address>,
+    ) -> Result<AccountView, RpcError> {
+        let forwarder_nonce = match signer {
+            Some(from) => {
+                Some(self.view_at(self.forwarder, &IForwarder::getNonceCall { from }, block.clone()).await?)
+            }
+            None => None,
+        };
+        Ok(AccountView { block_number, mined_nonce: self.nonce_at(block).await?, forwarder_nonce })
     }
 }
 
 impl Node for Chain {
     async fn mined_nonce(&self) -> Result<u64, RpcError> {
-        self.nonce_at("latest").await
+        self.nonce_at(json!("latest")).await
     }
 
     async fn pending_nonce(&self) -> Result<u64, RpcError> {
-        self.nonce_at("pending").await
+        self.nonce_at(json!("pending")).await
     }
 
     async fn market(&self) -> Result<Market, RpcError> {
@@ -262,24 +203,78 @@ impl Node for Chain {
         let next = history.base_fee_per_gas.last().ok_or(RpcError::Malformed("eth_feeHistory"))?;
         let mut tips: Vec<_> = history.reward.unwrap_or_default().into_iter().flatten().collect();
         tips.sort_unstable();
+        let head = history.oldest_block.saturating_add(U64::from(blocks)).saturating_sub(U64::from(1));
         Ok(Market {
-            head: history.oldest_block.to::<u64>().saturating_add(blocks).saturating_sub(1),
+            head: block_number(head).ok_or(RpcError::Malformed("eth_feeHistory"))?,
             next_base_fee: wei(*next),
             tip: tips.get(tips.len() / 2).copied().map(wei).unwrap_or_default(),
         })
     }
 
+    async fn balance(&self) -> Result<u128, RpcError> {
+        Self::balance(self).await
+    }
+
     async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {
-        let receipt: Option<ReceiptJson> = self.rpc.read("eth_getTransactionReceipt", json!([hash])).await?;
-        Ok(receipt.map(Receipt::from))
+        let json: Option<ReceiptJson> = self.rpc.read(RECEIPT, json!([hash])).await?;
+        json.map_or(Ok(None), |json| json.of(hash)).map_err(|_| RpcError::Malformed(RECEIPT))
+    }
+
+    async fn receipt_everywhere(&self, hash: B256) -> ReceiptLookup {
+        let params = json!([hash]);
+        let (mut answers, mut all) = self.rpc.read_everywhere::<Option<ReceiptJson>>(RECEIPT, &params);
+        while let Some(answer) = answers.next().await {
+            match answer.map(|json| json.map_or(Ok(None), |json| json.of(hash))) {
+                Ok(Ok(Some(receipt))) => return ReceiptLookup::Found(receipt),
+                Ok(Ok(None)) => {}
+                Ok(Err(_)) | Err(_) => all = false,
+            }
+        }
+        if all { ReceiptLookup::Absent } else { ReceiptLookup::Unclear }
+    }
+
+    async fn account_view(&self, signer: Option<Address>) -> Result<AccountView, RpcError> {
+        const HEAD: RpcError = RpcError::Malformed("eth_getBlockByNumber");
+        let header = self.header("latest").await?.ok_or(HEAD)?;
+        let (Some(number), Some(hash)) = (header.number, header.hash) else { return Err(HEAD) };
+        // By its hash, a machine that has another block of this number, or none, answers with an error.
+        match self.account_at(json!({ "blockHash": hash }), number.to(), signer).await {
+            Err(RpcError::Node(error)) if classify(&error) == Action::PinByNumber => {
+                self.account_at(json!(number), number.to(), signer).await
+            }
+            view => view,
+        }
     }
 
     async fn forwarder_nonce(&self, signer: Address) -> Result<U256, RpcError> {
         self.view(self.forwarder, &IForwarder::getNonceCall { from: signer }).await
     }
 
+    async fn verify(&self, execute: &IForwarder::executeCall) -> Result<bool, RpcError> {
+        let call = IForwarder::verifyCall { req: execute.req.clone(), signature: execute.signature.clone() };
+        self.view(self.forwarder, &call).await
+    }
+
+    async fn simulate(&self, calldata: &Bytes, gas_limit: u64) -> Result<Simulation, RpcError> {
+        let transaction = json!({
+            "from": self.relayer, "to": self.forwarder, "data": calldata, "gas": U64::from(gas_limit),
+        });
+        let answer: Bytes = self.rpc.read("eth_call", json!([transaction, "latest"])).await?;
+        let result = IForwarder::executeCall::abi_decode_returns(&answer)
+            .map_err(|_| RpcError::Malformed("eth_call"))?;
+        Ok(if result.success { Simulation::Success } else { Simulation::InnerRevert(result.returnData) })
+    }
+
+    async fn l1_fee(&self, raw: Bytes) -> Result<u128, RpcError> {
+        self.view(GAS_PRICE_ORACLE, &IGasPriceOracle::getL1FeeCall { data: raw }).await.map(wei)
+    }
+
     async fn broadcast(&self, raw: &[u8]) -> (Verdict, String) {
         self.rpc.broadcast(raw).await
+    }
+
+    async fn finish_broadcasts(&self, within: Duration) -> usize {
+        self.rpc.finish_broadcasts(within).await
     }
 }
 

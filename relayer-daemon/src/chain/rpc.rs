@@ -1,22 +1,24 @@
-//! JSON-RPC over several endpoints: reads stick to one that works, raw transactions go to all.
+//! JSON-RPC over several endpoints: reads stick to one that works. Raw transactions go to all (see `broadcast`).
 //!
 //! Only transport faults and rate limits move the reads on: any other JSON-RPC answer proves that a node
 //! lives. A node that is behind the others is left as well, on the sender's word ([`Rpc::prefer_freshest`]).
 //! Errors that leave this module name no endpoint, since clients see them; the log names it by scheme and host.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use alloy::{
-    network::Ethereum,
     primitives::U64,
     providers::{Provider, RootProvider},
     rpc::client::RpcClient,
     transports::{RpcError as AlloyError, TransportErrorKind, http::Http},
 };
-use futures_util::future::join_all;
+use futures_util::{Stream, future::join_all, stream::FuturesUnordered};
 use registry_core::{
     redact::{Redactor, public_origin},
     rpc::{
@@ -29,11 +31,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::connection_error::ConnectionError;
-use crate::{
-    classify::{self, Verdict},
-    metrics::Metrics,
-};
+use super::{connection_error::ConnectionError, endpoint::Endpoint};
+use crate::metrics::Metrics;
 
 /// How often a read is tried, over all endpoints together.
 const TRIES: usize = 4;
@@ -59,24 +58,12 @@ pub enum RpcError {
     Malformed(&'static str),
 }
 
-struct Endpoint {
-    provider: RootProvider<Ethereum>,
-    label: String,
-}
-
-impl std::fmt::Debug for Endpoint {
-    /// The label alone: the provider knows the URL.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Endpoint").field(&self.label).finish()
-    }
-}
-
-/// The endpoints.
-#[derive(Debug)]
+/// The endpoints. Clones share them.
+#[derive(Debug, Clone)]
 pub struct Rpc {
-    endpoints: Vec<Endpoint>,
-    current: AtomicUsize,
-    redactor: Redactor,
+    endpoints: Arc<[Endpoint]>,
+    current: Arc<AtomicUsize>,
+    redactor: Arc<Redactor>,
     metrics: Metrics,
 }
 
@@ -95,22 +82,20 @@ impl Rpc {
             .build()?;
         let endpoints = urls
             .iter()
-            .map(|url| Endpoint {
-                label: public_origin(url.as_str()),
+            .map(|url| {
                 // A bare provider: no fillers, so none that counts nonces on its own.
-                provider: RootProvider::new(RpcClient::new(
-                    Http::with_client(client.clone(), url.clone()),
-                    false,
-                )),
+                let transport = Http::with_client(client.clone(), url.clone());
+                let provider = RootProvider::new(RpcClient::new(transport, false));
+                Endpoint::new(provider, public_origin(url.as_str()))
             })
             .collect();
         Ok(Self {
             endpoints,
-            current: AtomicUsize::new(0),
+            current: Arc::default(),
             // A node's error may quote the URL or the host, and clients see node errors.
-            redactor: Redactor::new(
+            redactor: Arc::new(Redactor::new(
                 urls.iter().flat_map(|url| [Some(url.as_str()), url.host_str()]).flatten(),
-            ),
+            )),
             metrics,
         })
     }
@@ -157,23 +142,35 @@ impl Rpc {
         Err(last)
     }
 
-    /// Sends a signed transaction to every endpoint at once, and says what became of it.
-    pub async fn broadcast(&self, raw: &[u8]) -> (Verdict, String) {
-        let params = serde_json::json!([alloy::hex::encode_prefixed(raw)]);
-        let answers = join_all((0..self.endpoints.len()).map(|index| {
-            let params = &params;
-            async move {
-                match self.ask(index, "eth_sendRawTransaction", params).await {
-                    Ok(_) => (Verdict::Accepted, "accepted".to_owned()),
-                    Err(Fault::Transport(error)) => (Verdict::Unknown, error.to_string()),
-                    Err(Fault::Node(error)) => (classify::send_error(&error), error.message),
-                }
+    /// Reads `method` at every endpoint that does not rest, and returns the answers as they come. The flag says
+    /// whether these are all endpoints.
+    pub(super) fn read_everywhere<'a, R: DeserializeOwned>(
+        &'a self,
+        method: &'static str,
+        params: &'a Value,
+    ) -> (impl Stream<Item = Result<R, RpcError>> + 'a, bool) {
+        let awake = self.awake();
+        let all = awake.len() == self.endpoints.len();
+        let reads = awake.into_iter().map(move |index| async move {
+            match self.ask(index, method, params).await {
+                Ok(answer) => serde_json::from_value(answer).map_err(|_| RpcError::Malformed(method)),
+                Err(Fault::Transport(error)) => Err(error),
+                Err(Fault::Node(error)) => Err(RpcError::Node(error)),
             }
-        }))
-        .await;
-        let verdict = classify::combine(answers.iter().map(|(verdict, _)| *verdict));
-        let text = answers.into_iter().find(|(found, _)| *found == verdict).map(|(_, text)| text);
-        (verdict, text.unwrap_or_default())
+        });
+        (reads.collect::<FuturesUnordered<_>>(), all)
+    }
+
+    /// The endpoints that do not rest; all of them where all rest.
+    pub(super) fn awake(&self) -> Vec<usize> {
+        let awake: Vec<usize> = self
+            .endpoints
+            .iter()
+            .enumerate()
+            .filter(|(_, endpoint)| !endpoint.is_resting())
+            .map(|(index, _)| index)
+            .collect();
+        if awake.is_empty() { (0..self.endpoints.len()).collect() } else { awake }
     }
 
     /// Asks every endpoint for its head and moves the reads if theirs is clearly behind. Costs nothing with a
@@ -184,7 +181,7 @@ impl Rpc {
         }
         let heads = join_all((0..self.endpoints.len()).map(|index| async move {
             let head = self.ask(index, "eth_blockNumber", &Value::Array(Vec::new())).await.ok()?;
-            serde_json::from_value::<U64>(head).ok().map(|head| head.to::<u64>())
+            serde_json::from_value(head).ok().and_then(block_number)
         }))
         .await;
         let current = self.current.load(Ordering::Relaxed);
@@ -212,7 +209,11 @@ impl Rpc {
         .await
     }
 
-    fn endpoint(&self, index: usize) -> Option<&Endpoint> {
+    pub(super) fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    pub(super) fn endpoint(&self, index: usize) -> Option<&Endpoint> {
         self.endpoints.get(index)
     }
 
@@ -229,7 +230,12 @@ impl Rpc {
     }
 
     /// One call to one endpoint.
-    async fn ask(&self, index: usize, method: &'static str, params: &Value) -> Result<Value, Fault> {
+    pub(super) async fn ask(
+        &self,
+        index: usize,
+        method: &'static str,
+        params: &Value,
+    ) -> Result<Value, Fault> {
         let Some(endpoint) = self.endpoint(index) else {
             return Err(Fault::Transport(RpcError::Unreachable("no endpoint".to_owned())));
         };
@@ -244,6 +250,9 @@ impl Rpc {
         self.metrics.rpc(method, result, started.elapsed());
         if let Err(Fault::Transport(error)) = &answer {
             tracing::warn!(endpoint = %endpoint.label, method, %error, "RPC call failed");
+            if matches!(error, RpcError::Timeout) {
+                endpoint.rest();
+            }
         }
         answer
     }
@@ -279,7 +288,16 @@ impl Rpc {
     }
 }
 
-enum Fault {
+/// Why one call to one endpoint has no answer.
+pub(super) enum Fault {
+    /// The endpoint did not answer.
     Transport(RpcError),
+    /// The node behind it answered with an error.
     Node(ErrorObject),
+}
+
+/// A block number, if it is one that any chain will reach: the store and the metrics keep signed 64-bit numbers.
+pub(super) fn block_number(number: U64) -> Option<u64> {
+    let number = number.to::<u64>();
+    i64::try_from(number).is_ok().then_some(number)
 }

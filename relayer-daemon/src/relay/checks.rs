@@ -21,7 +21,7 @@ use crate::{
     fees::Fees,
     gas,
     outcome::Failure,
-    sender::{Job, judge::inner_reason},
+    sender::{Job, receipt_reader::inner_reason},
     store::{NewRelay, Store, StoreError},
     transaction::RelayTerms,
 };
@@ -72,7 +72,7 @@ struct Offered {
     head: u64,
 }
 
-impl Relayer {
+impl<C: Node> Relayer<C> {
     /// Balance, budget, verification, simulation. Each pass of the loop is one attempt to be the signer's next request;
     /// see [`queue`] for what it waits for.
     pub(super) async fn check(&self, relay: &NewRelay) -> Result<Job, CheckError> {

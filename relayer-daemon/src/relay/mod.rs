@@ -35,7 +35,7 @@ use crate::{
     limits::Limits,
     metrics::Metrics,
     outcome::{Failure, Outcome},
-    sender::{Event, Job, Spending, sign::Wallet},
+    sender::{Event, Job, Spending, signing::Wallet},
     stop::{Stop, stopped},
     store::{Accepted, NewRelay, Store, StoreError},
 };
@@ -49,11 +49,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Relays that ask the chain at the same time.
 const CONCURRENT_CHECKS: usize = 32;
 
-/// Everything a relay passes through.
+/// Everything a relay passes through. `C` is the chain: the real one, or a test's model of it.
 #[derive(Debug)]
-pub struct Relayer {
+pub struct Relayer<C = Chain> {
     /// The chain.
-    pub chain: Arc<Chain>,
+    pub chain: Arc<C>,
     /// The store.
     pub store: Arc<dyn Store>,
     /// The forwarder's EIP-712 domain.
@@ -112,7 +112,9 @@ impl Relayer {
     pub fn check_permits() -> Semaphore {
         Semaphore::new(CONCURRENT_CHECKS)
     }
+}
 
+impl<C: Node> Relayer<C> {
     /// The checks that need no network, in the documented order. What passes is journalled and under way.
     ///
     /// # Errors

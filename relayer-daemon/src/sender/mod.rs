@@ -1,35 +1,49 @@
 //! The sender: the one task that owns the account's nonce sequence.
 //!
-//! The nonce is never counted in memory: the next one is what chain and store say, whichever is higher. It
-//! is signed for, journalled, sent, in this order, and then looked after until it is mined. What to do next
-//! is decided in [`plan`], what a receipt means in [`judge`]; the steps are in `submit`, `round`, `reorg` and
-//! `recover`, the task around all this in [`task`]. The sender is driven step by step and holds no timer, so that a test can drive it
-//! through any order of events against a model of a node.
+//! The nonce is never counted in memory: the next one is what chain and store say, whichever is higher. A transaction
+//! is signed, journalled and sent, in this order, and its nonce is then looked after until it is mined:
+//!
+//! | file | decides |
+//! |---|---|
+//! | [`nonce_state`] | the states of a nonce, and what moves it from one to the next |
+//! | `nonce_assignment` | which relay gets which nonce |
+//! | `signing` | what a transaction of this account looks like |
+//! | `resending`, [`replacement_policy`] | when a transaction is sent again, replaced, or cancelled by a no-op |
+//! | `receipt_collection`, [`receipt_reader`] | which receipts are looked up; how a relay ended |
+//! | `lost_nonces` | when a nonce was used by somebody else |
+//! | `gap_filler` | which nonces are filled with no-ops |
+//! | `reorganisation` | what a reorganisation has undone |
+//! | `recovery`, [`task`] | the start, and the loop around it all |
+//!
+//! The sender is driven step by step and holds no timer, so that a test can drive it through any order of events
+//! against a model of a node.
 
-pub mod judge;
-pub mod plan;
-mod recover;
-mod reorg;
-mod round;
-pub mod sign;
-mod submit;
+mod gap_filler;
+mod lost_nonces;
+mod nonce_assignment;
+mod nonce_state;
+mod receipt_collection;
+pub mod receipt_reader;
+mod recovery;
+mod reorganisation;
+pub mod replacement_policy;
+mod resending;
+pub mod signing;
 pub mod task;
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use alloy::primitives::{B256, Bytes};
-use futures_util::future::join_all;
+use alloy::primitives::{Address, B256, Bytes};
 use thiserror::Error;
 use tokio::{sync::mpsc, time::Instant};
 
-use self::{judge::Contracts, sign::Wallet};
+use self::{
+    nonce_state::{InFlight, NonceState},
+    receipt_reader::Contracts,
+    signing::Wallet,
+};
 use crate::{
     chain::{Node, RpcError},
-    classify::Verdict,
     clock::SharedClock,
     fees::Fees,
     metrics::Metrics,
@@ -38,13 +52,13 @@ use crate::{
     transaction::{NonceAssignment, RelayTerms},
 };
 
-/// How many of the lowest nonces are looked after in one round: the others wait for them anyway.
-const ROUND: usize = 16;
-/// A nonce that the chain has used, without a receipt for any of our hashes, is lost to somebody else after
-/// this many blocks,
-const LOST_AFTER_BLOCKS: u64 = 3;
-/// or after this long where no block comes. Receipts may lag behind the nonce.
-const LOST_AFTER: Duration = Duration::from_secs(10);
+/// How many nonces are looked after, looked up or sent at the same time: the lowest come first, the others wait for
+/// them anyway.
+const GROUP: usize = 16;
+/// How long late answers are waited for before missing ones count as what they seem to say.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the state of a nonce stays unknown where answers are missing or disagree.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
 
 /// A relay that is ready to be sent: verified, simulated, and paid for by a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,16 +69,16 @@ pub struct Job {
     pub calldata: Bytes,
     /// The outer gas limit.
     pub gas_limit: u64,
-    /// The first offer.
+    /// What its first transaction offers.
     pub fees: Fees,
     /// The head when the fees were read.
     pub head: u64,
 }
 
-/// What the sender tells the rest of the daemon.
+/// What the sender reports to the relay pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A relay has ended; the journal knows.
+    /// A relay has ended, or ended otherwise than reported before; the store knows.
     Finished(B256, Outcome),
     /// A relay could not be given a nonce, for a fault that may pass: nothing of it is journalled or sent.
     Unsent(B256, Failure),
@@ -74,9 +88,9 @@ pub enum Event {
     Reopened(RelayTerms),
 }
 
-/// Why a round could not be finished. The next one tries again.
+/// Why a step could not be finished. The next round tries again.
 #[derive(Debug, Error)]
-pub enum Trouble {
+pub enum SenderError {
     /// No endpoint answered.
     #[error(transparent)]
     Rpc(#[from] RpcError),
@@ -97,19 +111,6 @@ pub struct Spending {
     pub daily_wei: u128,
 }
 
-/// A nonce in flight and how it is going.
-#[derive(Debug)]
-struct Tracked {
-    slot: NonceAssignment,
-    verdict: Verdict,
-    sent_head: u64,
-    signed_head: u64,
-    sent_at: Instant,
-    signed_at: Instant,
-    /// Since when the chain has used the nonce without a receipt for us: head and time.
-    absent: Option<(u64, Instant)>,
-}
-
 /// The owner of the nonce sequence.
 #[derive(Debug)]
 pub struct Sender<N> {
@@ -121,10 +122,12 @@ pub struct Sender<N> {
     clock: SharedClock,
     metrics: Metrics,
     events: mpsc::UnboundedSender<Event>,
-    slots: BTreeMap<u64, Tracked>,
+    /// Nonces in flight, those mined a short while ago, and lost ones.
+    nonces: BTreeMap<u64, NonceState>,
     highest_mined: Option<u64>,
-    /// Mined nonces whose receipts are to be looked up once more.
-    unconfirmed: VecDeque<(u64, Instant)>,
+    /// Since when the chain has counted fewer transactions than the store.
+    count_fell_at: Option<Instant>,
+    /// The head as last seen.
     head: u64,
 }
 
@@ -163,9 +166,9 @@ impl<N: Node> Sender<N> {
             clock,
             metrics,
             events,
-            slots: BTreeMap::new(),
+            nonces: BTreeMap::new(),
             highest_mined: None,
-            unconfirmed: VecDeque::new(),
+            count_fell_at: None,
             head: 0,
         }
     }
@@ -173,76 +176,91 @@ impl<N: Node> Sender<N> {
     /// Whether any nonce waits to be mined.
     #[must_use]
     pub fn has_pending(&self) -> bool {
-        !self.slots.is_empty()
+        self.nonces.values().rev().any(|state| state.in_flight().is_some())
     }
 
-    /// Journals the latest transaction of each slot.
-    async fn write(&self, slots: &[NonceAssignment]) -> Result<(), StoreError> {
-        let mut signed = Vec::with_capacity(slots.len());
-        for slot in slots {
-            let (relay, Some(transaction)) = (slot.relay.map(|relay| relay.id), slot.latest().cloned())
-            else {
-                continue;
-            };
+    /// One round over everything in flight: settles what was mined, gives up what was lost, re-sends, replaces, fills
+    /// gaps.
+    ///
+    /// # Errors
+    /// [`SenderError`]; nothing is lost, the next round goes on.
+    pub async fn poll(&mut self) -> Result<(), SenderError> {
+        if !self.has_pending() {
+            return Ok(());
+        }
+        let mined = self.watch_chain().await?;
+        let collected = self.collect_receipts(mined).await;
+        self.give_up_lost(&collected).await;
+        // Where some were mined the rest is on its way: it has until the next round.
+        if collected.settled || !self.has_pending() {
+            return Ok(());
+        }
+        let market = self.node.market().await?;
+        self.head = market.head;
+        self.resend_and_replace(&market).await?;
+        self.fill_gap(mined, &market).await
+    }
+
+    const fn account(&self) -> Address {
+        self.wallet.address()
+    }
+
+    /// The nonces in flight, lowest first.
+    fn in_flight_nonces(&self) -> Vec<u64> {
+        let in_flight = self.nonces.iter().filter(|(_, state)| state.in_flight().is_some());
+        in_flight.map(|(nonce, _)| *nonce).collect()
+    }
+
+    /// Whether a relay has a nonce in flight, other than `except`.
+    fn is_in_flight(&self, relay: B256, except: Option<u64>) -> bool {
+        self.nonces
+            .values()
+            .filter_map(NonceState::in_flight)
+            .map(|in_flight| &in_flight.assignment)
+            .any(|other| Some(other.nonce) != except && other.relay.is_some_and(|terms| terms.id == relay))
+    }
+
+    /// Moves a nonce to its next state.
+    fn change(&mut self, nonce: u64, next: impl FnOnce(NonceState) -> NonceState) {
+        if let Some(state) = self.nonces.remove(&nonce) {
+            self.nonces.insert(nonce, next(state));
+        }
+    }
+
+    /// From now on these are looked after.
+    fn open(&mut self, assignments: Vec<NonceAssignment>) {
+        let head = self.head;
+        let open = |assignment: NonceAssignment| {
+            (assignment.nonce, NonceState::Open(InFlight::new(assignment, head)))
+        };
+        self.nonces.extend(assignments.into_iter().map(open));
+    }
+
+    /// Writes the latest transaction of each nonce to the store.
+    async fn journal(&self, assignments: &[NonceAssignment]) -> Result<(), StoreError> {
+        let mut transactions = Vec::with_capacity(assignments.len());
+        for assignment in assignments {
+            let (nonce, relay) = (assignment.nonce, assignment.relay.map(|relay| relay.id));
+            let Some(transaction) = assignment.latest().cloned() else { continue };
             tracing::info!(
-                nonce = slot.nonce,
+                nonce,
                 tx = %transaction.hash,
-                relay = ?relay,
+                ?relay,
                 purpose = transaction.purpose.name(),
                 max_fee = transaction.fees.max_fee,
                 tip = transaction.fees.tip,
                 "signed"
             );
             self.metrics.transactions.with_label_values(&[transaction.purpose.name()]).inc();
-            signed.push(NewTransaction { nonce: slot.nonce, relay, transaction });
+            transactions.push(NewTransaction { nonce, relay, transaction });
         }
-        let (account, now) = (self.wallet.address(), self.clock.now());
-        self.store.run(move |store| store.record(account, &signed, now)).await
+        let (account, now) = (self.account(), self.clock.now());
+        self.store.run(move |store| store.record(account, &transactions, now)).await
     }
 
-    fn track(&mut self, slot: NonceAssignment) {
-        let tracked = Tracked {
-            slot,
-            verdict: Verdict::Unknown,
-            sent_head: self.head,
-            signed_head: self.head,
-            sent_at: Instant::now(),
-            signed_at: Instant::now(),
-            absent: None,
-        };
-        self.slots.insert(tracked.slot.nonce, tracked);
-    }
-
-    /// Sends the latest transaction of each of these nonces, all at once.
-    async fn send(&mut self, nonces: &[u64]) {
-        let raw: Vec<(u64, B256, Bytes)> = nonces
-            .iter()
-            .filter_map(|nonce| {
-                let latest = self.slots.get(nonce)?.slot.latest()?;
-                Some((*nonce, latest.hash, latest.raw.clone()))
-            })
-            .collect();
-        let node = &self.node;
-        let sends = raw.iter().map(|(nonce, hash, raw)| async move {
-            let (verdict, text) = node.broadcast(raw).await;
-            (*nonce, *hash, verdict, text)
-        });
-        for (nonce, hash, verdict, text) in join_all(sends).await {
-            if verdict == Verdict::Accepted {
-                tracing::debug!(nonce, tx = %hash, "sent");
-            } else {
-                tracing::warn!(nonce, tx = %hash, ?verdict, node = %text, "sent, but not accepted");
-            }
-            if let Some(tracked) = self.slots.get_mut(&nonce) {
-                tracked.verdict = verdict;
-                tracked.sent_head = self.head;
-                tracked.sent_at = Instant::now();
-            }
-        }
-    }
-
-    fn tell(&self, event: Event) {
-        // Nobody listens any more only while the daemon stops; the journal knows all the same.
+    /// Reports to the pipeline.
+    fn publish(&self, event: Event) {
+        // Nobody listens any more only while the daemon stops; the store knows all the same.
         let _ = self.events.send(event);
     }
 }

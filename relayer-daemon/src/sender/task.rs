@@ -19,6 +19,8 @@ const BATCH: usize = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause between rounds while anything is in flight.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long sends that no endpoint has answered yet may go on at shutdown.
+const LAST_SENDS: Duration = Duration::from_secs(1);
 /// How often an idle sender asks how many of its transactions are mined, to notice reorganisations.
 pub const IDLE_WATCH: Duration = Duration::from_secs(15);
 
@@ -34,11 +36,11 @@ impl<N: Node> Sender<N> {
         loop {
             tokio::select! {
                 biased;
-                () = stopped(&mut stop) => return,
+                () = stopped(&mut stop) => break,
                 () = sleep_until(next_round), if self.has_pending() => {
                     match self.poll().await {
-                        Ok(_) => self.metrics.sender_rounds.inc(),
-                        Err(trouble) => tracing::warn!(%trouble, "round not finished"),
+                        Ok(()) => self.metrics.sender_rounds.inc(),
+                        Err(error) => tracing::warn!(%error, "round not finished"),
                     }
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     next_round = Instant::now() + pause;
@@ -46,7 +48,7 @@ impl<N: Node> Sender<N> {
                 }
                 taken = jobs.recv_many(&mut batch, BATCH) => {
                     if taken == 0 {
-                        return;
+                        break;
                     }
                     let waiting = self.has_pending();
                     self.submit(std::mem::take(&mut batch)).await;
@@ -59,10 +61,14 @@ impl<N: Node> Sender<N> {
                 _ = idle.tick() => {
                     match self.watch_chain().await {
                         Ok(_) => self.metrics.sender_rounds.inc(),
-                        Err(trouble) => tracing::warn!(%trouble, "chain not reached"),
+                        Err(error) => tracing::warn!(%error, "chain not reached"),
                     }
                 }
             }
+        }
+        let cut_off = self.node.finish_broadcasts(LAST_SENDS).await;
+        if cut_off > 0 {
+            tracing::warn!(cut_off, "sends without an answer at shutdown; the next start sends them again");
         }
     }
 }

@@ -181,7 +181,8 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Gives back what was reserved for a relay that has to wait.
     fn release(&self, id: B256, now: u64) -> Result<(), StoreError>;
 
-    /// Ends a relay for which nothing was mined, and gives its reservation back.
+    /// Ends a pending relay for which nothing was mined, and gives its reservation back. One that has ended, since the
+    /// receipt of a nonce taken for lost turned up, stays as it is.
     fn finish_unsent(&self, id: B256, outcome: &Outcome, now: u64) -> Result<(), StoreError>;
 
     /// What is known of a relay.
@@ -219,15 +220,14 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Everything ever signed for a nonce, whatever became of it.
     fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment, StoreError>;
 
-    /// The nonces from `nonce` on that were seen mined in or before block `head`, lowest first: those that a chain
-    /// with fewer mined transactions has lost again.
-    fn mined_from(&self, account: Address, nonce: u64, head: u64) -> Result<Vec<MinedNonce>, StoreError>;
-
     /// A nonce that was seen mined; `None` if it was not, or was undone since.
     fn mined(&self, account: Address, nonce: u64) -> Result<Option<MinedNonce>, StoreError>;
 
     /// The nonces seen mined since `since`, lowest first.
     fn mined_since(&self, account: Address, since: u64) -> Result<Vec<u64>, StoreError>;
+
+    /// The newest nonces that were given up as lost, a bounded number: their receipts may turn up after all.
+    fn lost(&self, account: Address) -> Result<Vec<u64>, StoreError>;
 
     /// The highest nonce seen mined by us.
     fn highest_mined(&self, account: Address) -> Result<Option<u64>, StoreError>;

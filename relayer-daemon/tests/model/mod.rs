@@ -1,334 +1,421 @@
-//! A node in memory: one account's transactions, a forwarder, and everything that can go wrong with both.
-//!
-//! It mines what has the next nonce and pays the base fee, keeps what is ahead, forgets, reorganises, and
-//! loses answers. At each transaction it is sent it checks what must hold before a byte leaves the daemon.
+//! The daemon without HTTP, and a world around it that fails in every way: the real pipeline, the real sender and the
+//! real store, against a model of the chain and of the nodes that show it.
+
+pub mod chain;
+pub mod node;
+pub mod store;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, LazyLock, Mutex, MutexGuard},
+    collections::{BTreeMap, HashMap},
+    net::{IpAddr, Ipv4Addr},
+    sync::{
+        Arc, LazyLock, Mutex,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::Duration,
 };
 
 use alloy::{
-    consensus::{Transaction as _, TxEnvelope},
-    eips::eip2718::Decodable2718,
-    primitives::{Address, B256, Bytes, Log as PrimitiveLog, U256},
-    rpc::types::Log,
-    signers::local::PrivateKeySigner,
-    sol_types::{SolCall, SolEvent},
+    primitives::{Address, B256, Bytes, U256, aliases::U48},
+    signers::{SignerSync as _, local::PrivateKeySigner},
+    sol_types::SolCall,
 };
-use registry_core::abi::{IForwarder::RequestExecuted, IForwarder::executeCall};
+use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
+use registry_core::{
+    abi::{ForwardRequest, IAgentRegistry},
+    forward::{Rules, SignedRequest, domain},
+};
 use relayer_daemon::{
-    chain::{Node, Receipt, RpcError},
-    classify::Verdict,
-    fees::Market,
-    store::Store,
+    clock::{Clock, SharedClock},
+    functions::{RegistryFunction, RelayedFunctions},
+    limits::Limits,
+    metrics::Metrics,
+    outcome::Outcome,
+    relay::{Reads, Relayer, inflight::Inflight},
+    sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
+    store::{SqliteStore, Store},
+};
+use serde_json::json;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::{Instant, sleep},
 };
 
-pub const FORWARDER: Address = Address::repeat_byte(0xf0);
-/// The account that pays.
-pub static KEY: LazyLock<PrivateKeySigner> =
-    LazyLock::new(|| PrivateKeySigner::from_bytes(&B256::repeat_byte(7)).unwrap());
-pub const GWEI: u128 = 1_000_000_000;
+use self::{
+    chain::{Chain, FORWARDER, GWEI},
+    node::{Lost, ModelNode, World},
+    store::LifeStore,
+};
 
-/// What becomes of the next transaction that is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
-    /// The node takes it; the answer is lost.
-    Answer,
-    /// The node never sees it; the caller cannot tell.
-    Transaction,
-}
+pub const FEE_CAP: u128 = 50 * GWEI;
+pub const SIGNERS: u8 = 4;
+const REGISTRY: Address = Address::repeat_byte(0xe0);
+const CHAIN_ID: u64 = 31_337;
 
-#[derive(Debug, Clone)]
-struct Sent {
-    hash: B256,
-    nonce: u64,
-    max_fee: u128,
-    tip: u128,
-    gas_limit: u64,
-    /// The request it carries; `None` for a no-op.
-    request: Option<(Address, U256)>,
-}
-
-#[derive(Debug, Clone)]
-enum Entry {
-    /// A transaction of our account that we signed.
-    Ours(Box<Sent>, u128),
-    /// A transaction of our account that somebody else signed.
+/// What can happen.
+#[derive(Debug, Clone, Copy)]
+pub enum Op {
+    /// A client of this signer sends its next request.
+    Request(u8),
+    /// The same with a deadline so many seconds away.
+    RequestUntil(u8, u8),
+    Mine(usize),
+    Drop(usize),
+    Reorganise(usize, bool),
     Foreign,
-    /// Somebody else's call of the forwarder with a request of one of our clients.
-    Bypass(Address, U256),
+    Bypass(u8),
+    Lose(Lost),
+    /// The base fee, in tenths of gwei.
+    BaseFee(u16),
+    /// Time goes by, in tenths of a second.
+    Wait(u16),
+    Restart,
+    /// Receipts come so many seconds later.
+    LateReceipts(u8),
+    /// Each answer is from a machine that is up to so many seconds behind.
+    OldViews(u8),
+    /// The next count is 0.
+    WrongCount,
+    /// So many reads have no answer.
+    FailingReads(u8),
+    SilentEndpoint(bool),
+    DiskFull(bool),
+    Unwilling(bool),
+    /// The wall clock jumps by so many minutes.
+    ClockStep(i16),
 }
 
-#[derive(Debug, Default)]
-pub struct State {
-    blocks: Vec<Vec<Entry>>,
-    pool: BTreeMap<u64, Sent>,
-    base_fee: u128,
-    lost: VecDeque<Lost>,
-    /// Every transaction ever sent, by nonce, in order.
-    offered: HashMap<u64, Vec<Sent>>,
-    fee_cap: u128,
-    pub reorganised: bool,
-}
-
+/// The wall clock: runs with the runtime's paused time, and can be set.
 #[derive(Debug)]
-pub struct ModelNode {
-    state: Mutex<State>,
-    store: Arc<dyn Store>,
+struct TestClock {
+    started: Instant,
+    step_seconds: AtomicI64,
 }
 
-impl ModelNode {
-    pub fn new(store: Arc<dyn Store>, fee_cap: u128) -> Self {
-        Self { state: Mutex::new(State { base_fee: GWEI, fee_cap, ..State::default() }), store }
-    }
-
-    pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+impl Clock for TestClock {
+    fn now(&self) -> u64 {
+        let step = self.step_seconds.load(Ordering::Relaxed);
+        (10_000_000 + self.started.elapsed().as_secs()).saturating_add_signed(step)
     }
 }
 
-impl State {
-    pub fn mined(&self) -> u64 {
-        let own = |entry: &&Entry| !matches!(entry, Entry::Bypass(..));
-        self.blocks.iter().flatten().filter(own).count() as u64
-    }
+/// One life of the daemon: what a kill -9 takes away.
+struct Life {
+    relayer: Arc<Relayer<ModelNode>>,
+    alive: Arc<AtomicBool>,
+    /// Dropped, it would stop the daemon in an orderly way.
+    stop: watch::Sender<bool>,
+    tasks: [JoinHandle<()>; 2],
+}
 
-    pub fn forwarder_nonce(&self, signer: Address) -> U256 {
-        let mut nonce = U256::ZERO;
-        for entry in self.blocks.iter().flatten() {
-            if Self::request(entry) == Some((signer, nonce)) {
-                nonce += U256::from(1);
-            }
-        }
-        nonce
-    }
+/// The daemon, whatever life it is in, and all around it.
+pub struct Simulation {
+    pub world: Arc<World>,
+    pub store: Arc<SqliteStore>,
+    clock: Arc<TestClock>,
+    account: PrivateKeySigner,
+    budget: u128,
+    disk_full: Arc<AtomicBool>,
+    life: Option<Life>,
+    /// Every request that was accepted: its signer and forwarder nonce.
+    pub requests: BTreeMap<B256, (Address, U256)>,
+    /// What the clients heard.
+    told: Arc<Mutex<BTreeMap<B256, Outcome>>>,
+    disk_was_full: bool,
+    clock_was_set: bool,
+}
 
-    /// How often a request was carried out, and by how many transactions of ours it was carried.
-    pub fn executions(&self, signer: Address, nonce: U256) -> (usize, usize) {
-        let wanted = Some((signer, nonce));
-        let executed = usize::from(self.forwarder_nonce(signer) > nonce);
-        let ours = |entry: &&Entry| matches!(entry, Entry::Ours(..)) && Self::request(entry) == wanted;
-        (executed, self.blocks.iter().flatten().filter(ours).count())
-    }
+fn key(index: u8) -> PrivateKeySigner {
+    PrivateKeySigner::from_bytes(&B256::repeat_byte(index + 1)).unwrap()
+}
 
-    /// What our account really paid on the chain as it stands, foreign transactions apart.
-    pub fn paid(&self) -> u128 {
-        let paid = |entry: &Entry| match entry {
-            Entry::Ours(sent, price) => u128::from(Self::gas_used(sent)) * price,
-            Entry::Foreign | Entry::Bypass(..) => 0,
+pub fn signer(index: u8) -> Address {
+    static SIGNERS_ADDRESSES: LazyLock<Vec<Address>> =
+        LazyLock::new(|| (0..SIGNERS).map(|index| key(index).address()).collect());
+    SIGNERS_ADDRESSES[usize::from(index)]
+}
+
+/// A signed request as a client posts it. Signing takes long without optimisation, so each is signed once.
+fn body(index: u8, nonce: U256, deadline: u64) -> Vec<u8> {
+    type Bodies = Mutex<HashMap<(u8, U256, u64), Vec<u8>>>;
+    static BODIES: LazyLock<Bodies> = LazyLock::new(Mutex::default);
+    let mut bodies = BODIES.lock().unwrap();
+    let sign = || {
+        let call = IAgentRegistry::attestComplianceCall { agentId: U256::from(1) };
+        let request = ForwardRequest {
+            from: signer(index),
+            to: REGISTRY,
+            value: U256::ZERO,
+            gas: U256::from(100_000),
+            nonce,
+            deadline: U48::from(deadline),
+            data: call.abi_encode().into(),
         };
-        self.blocks.iter().flatten().map(paid).sum()
+        let mut signed = SignedRequest { request, signature: Bytes::new() };
+        let digest = signed.digest(&domain(CHAIN_ID, FORWARDER));
+        signed.signature = key(index).sign_hash_sync(&digest).unwrap().as_bytes().into();
+        let ForwardRequest { from, to, value, gas, nonce, deadline, data } = signed.request;
+        let body = json!({
+            "request": {
+                "from": from, "to": to, "value": value.to_string(), "gas": gas.to_string(),
+                "nonce": nonce.to_string(), "deadline": deadline.to_string(), "data": data,
+            },
+            "signature": signed.signature,
+        });
+        body.to_string().into_bytes()
+    };
+    bodies.entry((index, nonce, deadline)).or_insert_with(sign).clone()
+}
+
+impl Simulation {
+    pub async fn new(budget: u128, seed: u64) -> Self {
+        let store = Arc::new(SqliteStore::in_memory().unwrap());
+        let account = PrivateKeySigner::from_bytes(&B256::repeat_byte(0x77)).unwrap();
+        let world =
+            World::new(Chain::new(FEE_CAP), seed, Arc::clone(&store) as Arc<dyn Store>, account.address());
+        let clock = TestClock { started: Instant::now(), step_seconds: AtomicI64::new(0) };
+        let mut simulation = Self {
+            world,
+            store,
+            clock: Arc::new(clock),
+            account,
+            budget,
+            disk_full: Arc::default(),
+            life: None,
+            requests: BTreeMap::new(),
+            told: Arc::default(),
+            disk_was_full: false,
+            clock_was_set: false,
+        };
+        simulation.start().await;
+        simulation
     }
 
-    /// Whether this transaction is on the chain as it stands, and carried out its request.
-    pub fn carried_out(&self, hash: B256) -> bool {
-        self.receipt(hash).is_some_and(|receipt| receipt.status)
-    }
-
-    /// A block with up to `room` of our transactions.
-    pub fn mine(&mut self, room: usize) {
-        let mut block = Vec::new();
-        let mut next = self.mined();
-        while block.len() < room {
-            let Some(sent) = self.pool.get(&next).filter(|sent| sent.max_fee >= self.base_fee) else { break };
-            let price = sent.max_fee.min(self.base_fee + sent.tip);
-            block.push(Entry::Ours(Box::new(sent.clone()), price));
-            self.pool.remove(&next);
-            next += 1;
+    /// Starts the daemon as `serve` does. Where that fails a supervisor tries again, at the next step.
+    async fn start(&mut self) {
+        let alive = Arc::new(AtomicBool::new(true));
+        let store = LifeStore {
+            real: Arc::clone(&self.store),
+            disk_full: Arc::clone(&self.disk_full),
+            alive: Arc::clone(&alive),
+        };
+        let store: Arc<dyn Store> = Arc::new(store);
+        let node = Arc::new(ModelNode { world: Arc::clone(&self.world), alive: Arc::clone(&alive) });
+        let clock: SharedClock = Arc::clone(&self.clock) as SharedClock;
+        let metrics = Metrics::new().unwrap();
+        let wallet = Wallet::new(self.account.clone(), CHAIN_ID, FORWARDER);
+        let spending = Spending { max_fee: FEE_CAP, daily_wei: self.budget };
+        let (stop, stopping) = watch::channel(false);
+        let (jobs_in, jobs) = mpsc::channel(256);
+        let (events_in, mut events) = mpsc::unbounded_channel();
+        let relayer = Arc::new(Relayer {
+            chain: Arc::clone(&node),
+            store: Arc::clone(&store),
+            domain: domain(CHAIN_ID, FORWARDER),
+            rules: Rules { registry: REGISTRY, max_gas: 1_000_000 },
+            limits: Limits::new(0, 0, 0),
+            functions: RelayedFunctions::new(RegistryFunction::ALL.to_vec()),
+            reads: Reads::default(),
+            spending,
+            has_l1_fee: false,
+            wallet: wallet.clone(),
+            inflight: Inflight::new(1_000),
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            jobs: jobs_in,
+            checks: Relayer::check_permits(),
+            patience: Duration::from_secs(120),
+            stopping: stopping.clone(),
+            draining: stopping.clone(),
+        });
+        let contracts = Contracts { forwarder: FORWARDER, registry: REGISTRY };
+        let mut sender = Sender::new(Parts {
+            node,
+            store: Arc::clone(&store),
+            wallet,
+            contracts,
+            spending,
+            clock,
+            metrics,
+            events: events_in,
+        });
+        let Ok(in_flight) = sender.recover().await else { return };
+        for relay in in_flight.into_iter().filter_map(|assignment| assignment.relay) {
+            let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
         }
-        self.blocks.push(block);
+        let now = self.clock.now();
+        let Ok(unsent) = store.run(move |store| store.unsent(now)).await else { return };
+        unsent.into_iter().for_each(|relay| relayer.resume(relay));
+        let listening = tokio::spawn({
+            let relayer = Arc::clone(&relayer);
+            async move {
+                while let Some(event) = events.recv().await {
+                    relayer.on_event(event).await;
+                }
+            }
+        });
+        let tasks = [tokio::spawn(sender.run(jobs, stopping)), listening];
+        self.life = Some(Life { relayer, alive, stop, tasks });
     }
 
-    pub fn drop_from_pool(&mut self, index: usize) {
-        if let Some(nonce) = self.pool.keys().nth(index).copied() {
-            self.pool.remove(&nonce);
-        }
+    /// Whatever was in memory is gone; the store is all there is.
+    fn kill(&mut self) {
+        let Some(life) = self.life.take() else { return };
+        life.alive.store(false, Ordering::Relaxed);
+        // Those who still run must not end anything: a process that was killed says nothing either.
+        let _ = life.stop.send(true);
+        life.tasks.iter().for_each(JoinHandle::abort);
     }
 
-    /// Undoes blocks; their transactions go back to the pool or are forgotten. The new branch is longer at
-    /// once, as it is on a real chain.
-    pub fn reorganise(&mut self, depth: usize, forget: bool) {
-        let keep = self.blocks.len().saturating_sub(depth);
-        let undone = self.blocks.split_off(keep);
-        self.reorganised |= undone.iter().flatten().next().is_some();
-        let blocks = undone.len() + 1;
-        for entry in undone.into_iter().flatten() {
-            if let (Entry::Ours(sent, _), false) = (entry, forget) {
-                self.pool.entry(sent.nonce).or_insert(*sent);
+    async fn request(&mut self, index: u8, seconds: Option<u8>) {
+        let Some(life) = &self.life else { return };
+        let on_chain = self.world.chain().now().forwarder_nonce(signer(index));
+        let nonce = life.relayer.inflight.next_nonce(signer(index), on_chain);
+        let deadline = seconds.map_or(0, |seconds| self.clock.now() + u64::from(seconds));
+        let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let Ok(ticket) = life.relayer.accept(&body(index, nonce, deadline), client).await else { return };
+        self.requests.insert(ticket.id, (signer(index), nonce));
+        self.told.lock().unwrap().remove(&ticket.id);
+        let told = Arc::clone(&self.told);
+        tokio::spawn(async move {
+            let mut waiting = ticket.waiting;
+            let heard = waiting.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+            heard.map(|outcome| told.lock().unwrap().insert(ticket.id, outcome));
+        });
+    }
+
+    pub async fn apply(&mut self, op: Op) {
+        match op {
+            Op::Request(index) => self.request(index, None).await,
+            Op::RequestUntil(index, seconds) => self.request(index, Some(seconds)).await,
+            Op::Mine(room) => self.world.chain().mine(room),
+            Op::Drop(index) => self.world.chain().drop_from_pool(index),
+            Op::Reorganise(depth, forget) => self.world.chain().reorganise(depth, forget),
+            Op::Foreign => self.world.chain().foreign_transaction(),
+            Op::Bypass(index) => self.world.chain().bypass(signer(index)),
+            Op::Lose(lost) => self.world.faults().lost.push_back(lost),
+            Op::BaseFee(tenths) => self.world.chain().set_base_fee(u128::from(tenths) * GWEI / 10),
+            Op::Wait(tenths) => sleep(Duration::from_millis(u64::from(tenths) * 100)).await,
+            Op::Restart => self.kill(),
+            Op::LateReceipts(seconds) => {
+                self.world.faults().late_receipts = Duration::from_secs(u64::from(seconds));
+            }
+            Op::OldViews(seconds) => {
+                self.world.faults().oldest_view = Duration::from_secs(u64::from(seconds));
+            }
+            Op::WrongCount => self.world.faults().wrong_counts += 1,
+            Op::FailingReads(count) => self.world.faults().failing_reads = usize::from(count),
+            Op::SilentEndpoint(silent) => self.world.faults().silent_endpoint = silent,
+            Op::DiskFull(full) => {
+                self.disk_was_full |= full;
+                self.disk_full.store(full, Ordering::Relaxed);
+            }
+            Op::Unwilling(unwilling) => self.world.chain().unwilling = unwilling,
+            Op::ClockStep(minutes) => {
+                self.clock_was_set = true;
+                self.clock.step_seconds.fetch_add(i64::from(minutes) * 60, Ordering::Relaxed);
             }
         }
-        self.blocks.resize(self.blocks.len() + blocks, Vec::new());
-    }
-
-    /// Somebody else uses the key.
-    pub fn foreign_transaction(&mut self) {
-        let nonce = self.mined();
-        self.pool.remove(&nonce);
-        self.blocks.push(vec![Entry::Foreign]);
-    }
-
-    /// Somebody else executes a client's request.
-    pub fn bypass(&mut self, signer: Address) {
-        let nonce = self.forwarder_nonce(signer);
-        self.blocks.push(vec![Entry::Bypass(signer, nonce)]);
-    }
-
-    pub fn set_base_fee(&mut self, wei: u128) {
-        self.base_fee = wei;
-    }
-
-    pub fn base_fee(&self) -> u128 {
-        self.base_fee
-    }
-
-    pub fn lose_next(&mut self, lost: Lost) {
-        self.lost.push_back(lost);
-    }
-
-    pub fn heal(&mut self) {
-        self.lost.clear();
-        self.base_fee = GWEI;
-    }
-
-    fn request(entry: &Entry) -> Option<(Address, U256)> {
-        match entry {
-            Entry::Ours(sent, _) => sent.request,
-            Entry::Bypass(signer, nonce) => Some((*signer, *nonce)),
-            Entry::Foreign => None,
+        if self.life.is_none() {
+            self.start().await;
         }
+        // Whatever can happen at once happens.
+        sleep(Duration::from_millis(50)).await;
     }
 
-    fn gas_used(sent: &Sent) -> u64 {
-        if sent.request.is_some() { sent.gas_limit / 2 } else { sent.gas_limit }
+    /// Whether nothing is in flight.
+    fn is_quiet(&self) -> bool {
+        let open = self.store.open_nonces(self.account.address()).unwrap();
+        open.is_empty() && self.life.as_ref().is_some_and(|life| life.relayer.inflight.is_empty())
     }
 
-    fn take(&mut self, sent: Sent) -> Verdict {
-        if sent.nonce < self.mined() {
-            return Verdict::NonceTooLow;
+    /// The faults are over: time passes, blocks are made, and everything must come to its end.
+    pub async fn settle_down(&mut self) {
+        *self.world.faults() = node::Faults::default();
+        self.disk_full.store(false, Ordering::Relaxed);
+        {
+            let mut chain = self.world.chain();
+            chain.unwilling = false;
+            chain.set_base_fee(GWEI);
         }
-        match self.pool.get(&sent.nonce) {
-            Some(known) if known.hash == sent.hash => Verdict::Accepted,
-            Some(known) if sent.max_fee * 10 < known.max_fee * 11 || sent.tip * 10 < known.tip * 11 => {
-                Verdict::Underpriced
+        if self.disk_was_full {
+            // What could not be written down is taken up by the next start.
+            self.kill();
+        }
+        // Two minutes in any case: what was mined before a reorganisation is confirmed after one. Where an undone nonce
+        // was used by somebody else, answers that disagree are waited for: twice ten minutes at most.
+        let usurped = {
+            let chain = self.world.chain();
+            chain.reorganised && chain.now().has_foreign()
+        };
+        let least = if usurped { 240 } else { 40 };
+        for step in 0..600 {
+            if step >= least && self.is_quiet() {
+                break;
             }
-            _ => {
-                self.pool.insert(sent.nonce, sent);
-                Verdict::Accepted
+            if self.life.is_none() {
+                self.start().await;
             }
+            sleep(Duration::from_secs(3)).await;
+            self.world.chain().mine(8);
         }
     }
 
-    fn receipt(&self, hash: B256) -> Option<Receipt> {
-        let mut nonces: HashMap<Address, U256> = HashMap::new();
-        for (number, block) in self.blocks.iter().enumerate() {
-            for entry in block {
-                let valid = Self::request(entry).is_none_or(|(signer, nonce)| {
-                    let next = nonces.entry(signer).or_default();
-                    let valid = *next == nonce;
-                    *next += U256::from(u8::from(valid));
-                    valid
-                });
-                match entry {
-                    Entry::Ours(sent, price) if sent.hash == hash => {
-                        return Some(receipt(sent, *price, number as u64, valid));
-                    }
-                    _ => {}
+    pub fn check(&self) -> Result<(), TestCaseError> {
+        let chain = self.world.chain();
+        let now = chain.now();
+        prop_assert!(self.store.open_nonces(self.account.address()).unwrap().is_empty(), "a nonce is stuck");
+        prop_assert!(self.is_quiet(), "a client waits for ever");
+        let next = self.store.next_nonce(self.account.address()).unwrap().unwrap_or_default();
+        // A foreign transaction may have used a nonce of ours and been undone: that gap is filled when the next relay
+        // needs it.
+        prop_assert!(next <= now.mined() || chain.reorganised, "a nonce was given away and never used");
+
+        for (id, (signer, nonce)) in &self.requests {
+            let carried = now.carried(*signer, *nonce);
+            if !chain.reorganised {
+                prop_assert!(carried <= 1, "paid for {} times", carried);
+            }
+            let record = self.store.relay(*id).unwrap().expect("an accepted relay is not stored");
+            let outcome = record.outcome.expect("a relay has no end");
+            if let Some(told) = self.told.lock().unwrap().get(id)
+                && !chain.reorganised
+                && !self.disk_was_full
+            {
+                prop_assert_eq!(told, &outcome, "the client was told something else");
+            }
+            match outcome {
+                Outcome::Executed { mined, .. } => prop_assert!(now.carried_out(mined.tx_hash)),
+                Outcome::Reverted { mined, .. } => prop_assert!(!now.carried_out(mined.tx_hash)),
+                Outcome::Dropped { .. } => {
+                    let by_us = record.hashes.iter().any(|hash| now.carried_out(*hash));
+                    prop_assert!(!by_us || chain.reorganised, "executed, and called dropped");
                 }
             }
         }
-        None
+
+        let budget = self.store.budget(self.budget, self.clock.now()).unwrap();
+        prop_assert_eq!(budget.reserved_wei, 0, "a reservation was forgotten");
+        if self.clock_was_set {
+            return Ok(());
+        }
+        if chain.reorganised {
+            // What was charged for an undone block stays charged: never less than was really paid.
+            prop_assert!(budget.window.settled_wei >= now.paid());
+        } else {
+            prop_assert_eq!(
+                budget.window.settled_wei,
+                now.paid(),
+                "charged something else than what was paid"
+            );
+            prop_assert!(now.paid() <= self.budget, "overspent");
+        }
+        Ok(())
     }
 }
 
-fn receipt(sent: &Sent, price: u128, block_number: u64, status: bool) -> Receipt {
-    let event = sent.request.filter(|_| status).map(|(from, nonce)| RequestExecuted {
-        from,
-        nonce,
-        success: true,
-        returnData: Bytes::new(),
-    });
-    let log = |event: RequestExecuted| Log {
-        inner: PrimitiveLog { address: FORWARDER, data: event.encode_log_data() },
-        ..Log::default()
-    };
-    let gas_used = State::gas_used(sent);
-    Receipt {
-        hash: sent.hash,
-        block_number,
-        status,
-        gas_used,
-        paid_wei: u128::from(gas_used) * price,
-        logs: event.map(log).into_iter().collect(),
-    }
-}
-
-impl Node for ModelNode {
-    async fn mined_nonce(&self) -> Result<u64, RpcError> {
-        Ok(self.state().mined())
-    }
-
-    async fn pending_nonce(&self) -> Result<u64, RpcError> {
-        let state = self.state();
-        let mined = state.mined();
-        Ok((mined..).find(|nonce| !state.pool.contains_key(nonce)).unwrap_or(mined))
-    }
-
-    async fn market(&self) -> Result<Market, RpcError> {
-        let state = self.state();
-        Ok(Market {
-            head: (state.blocks.len() as u64).saturating_sub(1),
-            next_base_fee: state.base_fee,
-            tip: GWEI / 10,
-        })
-    }
-
-    async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {
-        Ok(self.state().receipt(hash))
-    }
-
-    async fn forwarder_nonce(&self, signer: Address) -> Result<U256, RpcError> {
-        Ok(self.state().forwarder_nonce(signer))
-    }
-
-    async fn broadcast(&self, raw: &[u8]) -> (Verdict, String) {
-        let envelope = TxEnvelope::decode_2718_exact(raw).unwrap();
-        let request =
-            executeCall::abi_decode(envelope.input()).ok().map(|call| (call.req.from, call.req.nonce));
-        let sent = Sent {
-            hash: *envelope.tx_hash(),
-            nonce: envelope.nonce(),
-            max_fee: envelope.max_fee_per_gas(),
-            tip: envelope.max_priority_fee_per_gas().unwrap(),
-            gas_limit: envelope.gas_limit(),
-            request,
-        };
-        let journalled =
-            self.store.open_nonces(KEY.address()).unwrap().into_iter().flat_map(|slot| slot.transactions);
-        assert!(
-            journalled.map(|transaction| transaction.hash).any(|hash| hash == sent.hash),
-            "sent before journalled"
-        );
-        assert_eq!(envelope.value(), U256::ZERO);
-
-        let mut state = self.state();
-        assert!(sent.max_fee <= state.fee_cap, "above the cap");
-        let offered = state.offered.entry(sent.nonce).or_default();
-        if let Some(last) = offered.last().filter(|last| last.hash != sent.hash) {
-            let raised = sent.max_fee * 10 >= last.max_fee * 11 && sent.tip * 10 >= last.tip * 11;
-            assert!(raised, "replaced with less than 10 % more");
-        }
-        if !offered.iter().any(|earlier| earlier.hash == sent.hash) {
-            offered.push(sent.clone());
-        }
-        let verdict = match state.lost.pop_front() {
-            Some(Lost::Transaction) => Verdict::Unknown,
-            Some(Lost::Answer) => {
-                state.take(sent);
-                Verdict::Unknown
-            }
-            None => state.take(sent),
-        };
-        (verdict, String::new())
-    }
+/// A runtime whose time stands still unless everybody waits for it.
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }

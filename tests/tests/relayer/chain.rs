@@ -169,7 +169,9 @@ async fn a_foreign_transaction_between_relays_is_stepped_over() {
 
 #[tokio::test]
 async fn a_nonce_taken_by_a_foreign_transaction_costs_time_but_no_request() {
-    let stage = Stage::set().await;
+    let mut stage = Stage::set().await;
+    // Half a minute goes by before the nonce is given up: a receipt may just be late.
+    stage.options = stage.options.clone().var("RELAY_WAIT_SECONDS", 120);
     let (_daemon, client) = stage.daemon().await;
     stage.chain.node.set_automine(false).await.unwrap();
     let request = stage.desk.registration(&agent("alice"), 0);

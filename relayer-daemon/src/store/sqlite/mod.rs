@@ -150,7 +150,9 @@ impl Store for SqliteStore {
     fn finish_unsent(&self, id: B256, outcome: &Outcome, now: u64) -> Result<(), StoreError> {
         let outcome = outcome.clone();
         self.write(move |db| {
-            relays::finish(db, &id, &outcome, now)?;
+            if relays::is_pending(db, &id)? {
+                relays::finish(db, &id, &outcome, now)?;
+            }
             budget::close_if_unused(db, now)
         })
     }
@@ -207,16 +209,16 @@ impl Store for SqliteStore {
         self.read(|db| nonces::assignment(db, &account, nonce.cast_signed()))
     }
 
-    fn mined_from(&self, account: Address, nonce: u64, head: u64) -> Result<Vec<MinedNonce>, StoreError> {
-        self.read(|db| nonces::mined_from(db, &account, nonce, head))
-    }
-
     fn mined(&self, account: Address, nonce: u64) -> Result<Option<MinedNonce>, StoreError> {
         self.read(|db| nonces::mined(db, &account, nonce))
     }
 
     fn mined_since(&self, account: Address, since: u64) -> Result<Vec<u64>, StoreError> {
         self.read(|db| nonces::mined_since(db, &account, since))
+    }
+
+    fn lost(&self, account: Address) -> Result<Vec<u64>, StoreError> {
+        self.read(|db| nonces::lost(db, &account))
     }
 
     fn highest_mined(&self, account: Address) -> Result<Option<u64>, StoreError> {

@@ -75,21 +75,6 @@ pub(super) fn accounts_with_open(db: &Connection) -> Result<Vec<Address>, StoreE
     Ok(accounts.map(|account| account.map(Address::from)).collect::<Result<_, _>>()?)
 }
 
-/// See [`crate::store::Store::mined_from`].
-pub(super) fn mined_from(
-    db: &Connection,
-    account: &Address,
-    nonce: u64,
-    head: u64,
-) -> Result<Vec<MinedNonce>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT * FROM nonces WHERE account = ?1 AND nonce >= ?2 AND state = 'mined' AND mined_block <= ?3
-         ORDER BY nonce",
-    )?;
-    let range = params![account.0.0, nonce.cast_signed(), head.cast_signed()];
-    statement.query_and_then(range, |row| mined_nonce(db, account, row))?.collect()
-}
-
 /// See [`crate::store::Store::mined`].
 pub(super) fn mined(
     db: &Connection,
@@ -109,6 +94,17 @@ pub(super) fn mined_since(db: &Connection, account: &Address, since: u64) -> Res
     )?;
     let range = params![account.0.0, since.cast_signed()];
     statement.query_and_then(range, |row| unsigned(row, "nonce"))?.collect()
+}
+
+/// How many lost nonces a restart looks up once more.
+const LOST: i64 = 64;
+
+/// See [`crate::store::Store::lost`].
+pub(super) fn lost(db: &Connection, account: &Address) -> Result<Vec<u64>, StoreError> {
+    let mut statement = db.prepare_cached(
+        "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'lost' ORDER BY nonce DESC LIMIT ?2",
+    )?;
+    statement.query_and_then(params![account.0.0, LOST], |row| unsigned(row, "nonce"))?.collect()
 }
 
 /// See [`crate::store::Store::highest_mined`].

@@ -52,6 +52,12 @@ pub(super) fn reopen(tx: &Connection, id: &B256) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Whether a relay has not ended yet.
+pub(super) fn is_pending(db: &Connection, id: &B256) -> Result<bool, StoreError> {
+    let query = "SELECT state = 'pending' FROM relays WHERE id = ?1";
+    Ok(db.query_row(query, [id.0], |row| row.get(0)).optional()?.unwrap_or_default())
+}
+
 /// Ends a relay and gives its reservation back.
 pub(super) fn finish(tx: &Connection, id: &B256, outcome: &Outcome, now: u64) -> Result<(), StoreError> {
     write_outcome(tx, id, outcome)?;

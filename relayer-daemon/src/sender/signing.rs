@@ -31,7 +31,7 @@ impl Wallet {
 
     /// The account.
     #[must_use]
-    pub fn address(&self) -> Address {
+    pub const fn address(&self) -> Address {
         self.signer.address()
     }
 

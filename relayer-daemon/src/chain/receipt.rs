@@ -1,0 +1,100 @@
+//! Receipts, as far as they matter here.
+
+use alloy::{
+    primitives::{B256, U64, U256},
+    rpc::types::Log,
+};
+use serde::Deserialize;
+
+use super::{rpc::block_number, wei};
+
+/// The receipt of a mined transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// The transaction.
+    pub hash: B256,
+    /// Its block.
+    pub block_number: u64,
+    /// Whether the outer transaction succeeded. Says nothing about the inner call.
+    pub status: bool,
+    /// Gas used.
+    pub gas_used: u64,
+    /// Everything that was paid for it, the L1 fee included, wei.
+    pub paid_wei: u128,
+    /// Its logs.
+    pub logs: Vec<Log>,
+}
+
+/// Nodes that charge an L1 fee put it into the receipt; a standard receipt type would lose it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReceiptJson {
+    transaction_hash: B256,
+    /// `null` where a node shows what it expects of the block it is building.
+    block_number: Option<U64>,
+    status: U64,
+    gas_used: U64,
+    effective_gas_price: U256,
+    #[serde(default)]
+    l1_fee: Option<U256>,
+    logs: Vec<Log>,
+}
+
+/// A receipt that cannot be one of the transaction that was asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoReceipt;
+
+impl ReceiptJson {
+    /// The receipt of the transaction `hash`; `None` as long as no block holds it.
+    pub(super) fn of(self, hash: B256) -> Result<Option<Receipt>, NoReceipt> {
+        let Some(number) = self.block_number else { return Ok(None) };
+        if self.transaction_hash != hash {
+            return Err(NoReceipt);
+        }
+        let paid = U256::from(self.gas_used).saturating_mul(self.effective_gas_price);
+        let paid = paid.saturating_add(self.l1_fee.unwrap_or_default());
+        Ok(Some(Receipt {
+            hash,
+            block_number: block_number(number).ok_or(NoReceipt)?,
+            status: self.status == U64::from(1),
+            gas_used: self.gas_used.to(),
+            paid_wei: wei(paid),
+            logs: self.logs,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn parse(changes: &[(&str, Value)]) -> Result<Option<Receipt>, NoReceipt> {
+        let mut receipt = json!({
+            "transactionHash": B256::repeat_byte(7), "blockNumber": "0x10", "status": "0x1", "gasUsed": "0x5208",
+            "effectiveGasPrice": "0x2", "l1Fee": "0x64", "logs": [],
+        });
+        for (field, value) in changes {
+            receipt[*field] = value.clone();
+        }
+        serde_json::from_value::<ReceiptJson>(receipt).unwrap().of(B256::repeat_byte(7))
+    }
+
+    #[test]
+    fn what_was_paid_includes_the_l1_fee() {
+        let receipt = parse(&[]).unwrap().unwrap();
+        assert_eq!((receipt.block_number, receipt.status, receipt.paid_wei), (16, true, 42_100));
+        assert_eq!(parse(&[("l1Fee", Value::Null)]).unwrap().unwrap().paid_wei, 42_000);
+    }
+
+    #[test]
+    fn a_receipt_without_a_block_is_none_yet() {
+        assert_eq!(parse(&[("blockNumber", Value::Null)]), Ok(None));
+    }
+
+    #[test]
+    fn another_transactions_receipt_and_an_impossible_block_are_refused() {
+        assert_eq!(parse(&[("transactionHash", json!(B256::ZERO))]), Err(NoReceipt));
+        assert_eq!(parse(&[("blockNumber", json!("0x8000000000000000"))]), Err(NoReceipt));
+    }
+}

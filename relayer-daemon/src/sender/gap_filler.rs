@@ -1,0 +1,61 @@
+//! Gaps in the nonce sequence: a nonce that is not mined and in nobody's hands holds up everything behind it.
+//!
+//! A gap is filled with a no-op, once the count, the pending count and the state of one block agree that the nonce is
+//! unused. A nonce that was mined before is looked up at every endpoint first: it is reopened instead, or not a gap.
+
+use super::{GROUP, Sender, SenderError};
+use crate::{
+    chain::Node,
+    fees::{Fees, Market},
+    transaction::{NonceAssignment, Purpose},
+};
+
+impl<N: Node> Sender<N> {
+    /// Fills the gaps between what the chain has mined and the highest nonce in flight, a bounded number at a time.
+    pub(super) async fn fill_gap(&mut self, mined: u64, market: &Market) -> Result<(), SenderError> {
+        let Some(highest) = self.in_flight_nonces().last().copied() else { return Ok(()) };
+        let is_free = |nonce: &u64| self.nonces.get(nonce).is_none_or(|state| state.in_flight().is_none());
+        let gap: Vec<u64> = (mined..highest).filter(is_free).take(GROUP).collect();
+        let Some(first) = gap.first().copied() else { return Ok(()) };
+        if self.node.pending_nonce().await? > first {
+            return Ok(());
+        }
+        let view = self.node.account_view(None).await?;
+        let (mut no_ops, mut suspects) = (Vec::new(), Vec::new());
+        for nonce in gap.into_iter().filter(|nonce| *nonce >= view.mined_nonce) {
+            let account = self.account();
+            match self.store.run(move |store| store.mined(account, nonce)).await? {
+                Some(mined) => suspects.push(mined),
+                None => no_ops.extend(self.no_op(nonce, market).await?),
+            }
+        }
+        let suspected_for = self.count_fell_at.map(|at| at.elapsed()).unwrap_or_default();
+        self.reopen_undone(suspects, &view, suspected_for).await?;
+        if no_ops.is_empty() {
+            return Ok(());
+        }
+        let nonces: Vec<u64> = no_ops.iter().map(|assignment| assignment.nonce).collect();
+        tracing::warn!(?nonces, "filling a gap in the nonce sequence");
+        self.journal(&no_ops).await?;
+        self.open(no_ops);
+        self.send(&nonces).await;
+        Ok(())
+    }
+
+    /// A no-op for a nonce in nobody's hands. It may have been ours once, lost to somebody else's transaction that a
+    /// reorganisation then undid: what was signed for it may still be about, and has to be outbid.
+    async fn no_op(&self, nonce: u64, market: &Market) -> Result<Option<NonceAssignment>, SenderError> {
+        let (cap, account) = (self.spending.max_fee, self.account());
+        let before = self.store.run(move |store| store.assignment(account, nonce)).await?;
+        let fees = match before.latest() {
+            Some(latest) => latest.fees.bumped(market, cap),
+            None => Fees::initial(market, cap),
+        };
+        let mut transactions = before.transactions;
+        if let Some(fees) = fees {
+            transactions.push(self.wallet.no_op(nonce, fees, Purpose::Gap)?);
+        }
+        // At the cap what was signed once goes out again; where nothing was, the next round tries anew.
+        Ok((!transactions.is_empty()).then_some(NonceAssignment { nonce, relay: None, transactions }))
+    }
+}

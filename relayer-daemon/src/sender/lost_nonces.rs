@@ -1,0 +1,107 @@
+//! Nonces that the chain has used although no receipt of ours is known: late receipts, or somebody else with the key.
+//!
+//! A nonce is given up when, after [`PATIENCE`], every endpoint has been asked for every hash and has none, and one
+//! block's state shows the nonce used and the request not executed: then whatever was mined with this nonce has not
+//! executed it, however late every view is. Where the request was executed all the same, or an endpoint does not
+//! answer, the state stays unknown for [`LONGEST_PATIENCE`].
+//!
+//! Even then the nonce is looked up again, more and more rarely: a receipt that turns up is settled and charged.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    Event, GROUP, LONGEST_PATIENCE, PATIENCE, Sender,
+    nonce_state::NonceState,
+    receipt_collection::{Collected, Lookup},
+};
+use crate::{chain::Node, transaction::RelayTerms};
+
+/// After how long a lost nonce is no longer looked up.
+const FORGET_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl<N: Node> Sender<N> {
+    /// Gives up nonces that somebody else's transaction has used. Their relays run through the pipeline again.
+    pub(super) async fn give_up_lost(&mut self, collected: &Collected) {
+        let due: Vec<(u64, Option<RelayTerms>, Duration)> = self
+            .nonces
+            .iter()
+            .filter_map(|(nonce, state)| match state {
+                NonceState::Unconfirmed(in_flight, since) if since.elapsed() >= PATIENCE => {
+                    Some((*nonce, in_flight.assignment.relay, since.elapsed()))
+                }
+                _ => None,
+            })
+            .take(GROUP)
+            .collect();
+        for (nonce, relay, waited) in due {
+            let absent = collected.absent.contains(&nonce);
+            if !(absent || waited >= LONGEST_PATIENCE) || !self.is_lost(nonce, relay, waited).await {
+                continue;
+            }
+            let account = self.account();
+            if let Err(error) = self.store.run(move |store| store.lose(account, nonce)).await {
+                tracing::error!(nonce, %error, "a lost nonce is not written down");
+                continue;
+            }
+            self.metrics.foreign_nonces.inc();
+            tracing::error!(nonce, "a transaction that is not ours used this nonce: who else has the key?");
+            self.change(nonce, |state| state.lost(Instant::now()));
+            if let Some(relay) = relay {
+                self.publish(Event::Requeue(relay.id));
+            }
+        }
+    }
+
+    /// Whether one block's state shows that no transaction of ours with this nonce has executed its relay.
+    async fn is_lost(&self, nonce: u64, relay: Option<RelayTerms>, waited: Duration) -> bool {
+        let view = match self.node.account_view(relay.map(|relay| relay.signer)).await {
+            Ok(view) => view,
+            Err(error) => {
+                tracing::debug!(nonce, %error, "whether this nonce is lost is unknown");
+                return false;
+            }
+        };
+        if view.mined_nonce <= nonce {
+            return false;
+        }
+        let executed = relay
+            .zip(view.forwarder_nonce)
+            .is_some_and(|(relay, forwarder_nonce)| forwarder_nonce > relay.forward_nonce);
+        !executed || waited >= LONGEST_PATIENCE
+    }
+
+    /// Looks lost nonces up once more, where it is time.
+    pub(super) async fn look_up_lost(&mut self) {
+        let now = Instant::now();
+        let due: Vec<(u64, Instant)> = self
+            .nonces
+            .iter()
+            .filter_map(|(nonce, state)| match state {
+                NonceState::Lost { since, next_look } if *next_look <= now => Some((*nonce, *since)),
+                _ => None,
+            })
+            .take(GROUP)
+            .collect();
+        let account = self.account();
+        for (nonce, since) in due {
+            let assignment = match self.store.run(move |store| store.assignment(account, nonce)).await {
+                Ok(assignment) => assignment,
+                Err(error) => {
+                    tracing::warn!(nonce, %error, "a lost nonce is not looked up");
+                    continue;
+                }
+            };
+            if let Lookup::Found(purpose, receipt) = self.look_up(&assignment, true).await {
+                tracing::warn!(nonce, tx = %receipt.hash, "taken for lost, but it is ours: its receipt was late");
+                let written = self.settle(&assignment, purpose, &receipt).await;
+                self.settled(nonce, written);
+            } else if since.elapsed() >= FORGET_AFTER {
+                self.nonces.remove(&nonce);
+            } else {
+                self.change(nonce, |state| state.still_lost(now));
+            }
+        }
+    }
+}

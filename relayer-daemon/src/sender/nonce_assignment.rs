@@ -1,0 +1,83 @@
+//! A batch of relays on its way out: nonces, signatures, store, network, in this order.
+
+use std::collections::BTreeSet;
+
+use alloy::primitives::B256;
+
+use super::{Event, Job, Sender, SenderError};
+use crate::{chain::Node, faults, outcome::Failure, store::Store, transaction::NonceAssignment};
+
+impl<N: Node> Sender<N> {
+    /// Gives each job a nonce, journals its signed transaction, and sends it. What is journalled is looked after until
+    /// its nonce is mined; what cannot be, since the chain or the store does not answer, goes back to the pipeline.
+    pub async fn submit(&mut self, mut jobs: Vec<Job>) {
+        // One request never has two nonces: what is in flight already (after a reorganisation) stays at its own.
+        jobs.retain(|job| !self.is_in_flight(job.relay.id, None));
+        if jobs.is_empty() {
+            return;
+        }
+        self.head = jobs.iter().map(|job| job.head).fold(self.head, u64::max);
+        let relays: Vec<B256> = jobs.iter().map(|job| job.relay.id).collect();
+        match self.assign(jobs).await {
+            Ok(nonces) => {
+                self.send(&nonces).await;
+                faults::point("after_send");
+            }
+            Err(error) => {
+                tracing::error!(%error, relays = relays.len(), "not journalled, so not sent");
+                let failure = match error {
+                    SenderError::Rpc(error) => error.into(),
+                    SenderError::Store(_) | SenderError::Signing(_) => Failure::journal(),
+                };
+                relays.into_iter().for_each(|id| self.publish(Event::Unsent(id, failure.clone())));
+            }
+        }
+    }
+
+    /// The next nonce: never a stored counter.
+    async fn next_nonce(&self) -> Result<u64, SenderError> {
+        let (chain, account) = (self.node.pending_nonce().await?, self.account());
+        let stored = self.store.run(move |store| store.next_nonce(account)).await?;
+        Ok(chain.max(stored.unwrap_or_default()))
+    }
+
+    /// Nonces, signatures, store; for all of the jobs or for none, so that no gap is left.
+    async fn assign(&mut self, mut jobs: Vec<Job>) -> Result<Vec<u64>, SenderError> {
+        let ended = self.ended(jobs.iter().map(|job| job.relay.id).collect()).await?;
+        jobs.retain(|job| !ended.contains(&job.relay.id));
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let first = self.next_nonce().await?;
+        faults::point("after_nonce");
+        let mut assignments = Vec::with_capacity(jobs.len());
+        for (nonce, job) in (first..).zip(jobs) {
+            let transaction = self.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees)?;
+            assignments.push(NonceAssignment {
+                nonce,
+                relay: Some(job.relay),
+                transactions: vec![transaction],
+            });
+        }
+        faults::point("after_sign");
+        self.journal(&assignments).await?;
+        faults::point("after_journal");
+        let nonces = assignments.iter().map(|assignment| assignment.nonce).collect();
+        self.open(assignments);
+        Ok(nonces)
+    }
+
+    /// Those of these relays that have ended while they were in the pipeline: the receipt of a lost nonce turned up.
+    async fn ended(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
+        let read = move |store: &dyn Store| {
+            let mut ended = BTreeSet::new();
+            for id in relays {
+                if store.relay(id)?.is_some_and(|record| record.outcome.is_some()) {
+                    ended.insert(id);
+                }
+            }
+            Ok(ended)
+        };
+        Ok(self.store.run(read).await?)
+    }
+}

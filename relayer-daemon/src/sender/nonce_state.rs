@@ -1,0 +1,183 @@
+//! One nonce of the account, from its assignment to its end: the states, and what moves it from one to the next.
+//!
+//! ```text
+//!                 assigned, journalled, sent
+//!                             │
+//!                             ▼      the chain counts it as used
+//!         ┌────────────────▶ Open ─────────────────────────────────▶ Unconfirmed
+//!         │                   │  ◀─────────────────────────────────    │      │
+//!         │                   │      the chain does not count it       │      │ used by a transaction
+//!         │ undone by a       │                                        │      │ that is not ours
+//!         │ reorganisation    │ receipt                        receipt │      ▼
+//!         │                   ▼                                        │    Lost
+//!         └──────────────── Mined ◀────────────────────────────────────┴──────┘
+//!                             │                                        receipt, after all
+//!                             ▼ receipt seen again a minute later
+//!                         forgotten
+//! ```
+//!
+//! One answer of one machine moves a nonce between `Open` and `Unconfirmed` only, which undoes nothing: both are in
+//! flight. `Lost` and the way back from `Mined` take evidence that cannot be just a late view; see `lost_nonces` and
+//! `reorganisation`.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{classify::Verdict, transaction::NonceAssignment};
+
+/// The first pause before a lost nonce is looked up again; each one is twice as long as the one before.
+const FIRST_LOST_LOOK: Duration = Duration::from_secs(60);
+
+/// A nonce that waits to be mined, and how its latest transaction is doing.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    /// The nonce, its relay and what was signed for it.
+    pub(super) assignment: NonceAssignment,
+    /// The last verdict on its latest transaction.
+    pub(super) verdict: Verdict,
+    /// When and at which block its latest transaction was last sent.
+    pub(super) sent: (Instant, u64),
+    /// When its latest transaction was signed, or taken over from the store.
+    pub(super) signed_at: Instant,
+    /// When the forwarder was last asked whether somebody else has executed the request.
+    pub(super) forwarder_asked_at: Option<Instant>,
+}
+
+impl InFlight {
+    /// Just signed, or taken over from the store.
+    pub(super) fn new(assignment: NonceAssignment, head: u64) -> Self {
+        let now = Instant::now();
+        Self {
+            assignment,
+            verdict: Verdict::Unknown,
+            sent: (now, head),
+            signed_at: now,
+            forwarder_asked_at: None,
+        }
+    }
+}
+
+/// Where a nonce stands.
+#[derive(Debug)]
+pub(super) enum NonceState {
+    /// Signed and sent; not mined as far as the chain says.
+    Open(InFlight),
+    /// The chain counts it as used since then, and no receipt of ours is known: late, or somebody else's.
+    Unconfirmed(InFlight, Instant),
+    /// Mined by a transaction of ours. Its receipt was last seen then.
+    Mined(Instant),
+    /// Used by a transaction that is not ours, as far as anybody knew.
+    Lost {
+        /// Since when.
+        since: Instant,
+        /// When its receipts are looked up again.
+        next_look: Instant,
+    },
+}
+
+impl NonceState {
+    /// What waits to be mined, if it does.
+    pub(super) const fn in_flight(&self) -> Option<&InFlight> {
+        match self {
+            Self::Open(in_flight) | Self::Unconfirmed(in_flight, _) => Some(in_flight),
+            Self::Mined(_) | Self::Lost { .. } => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) const fn in_flight_mut(&mut self) -> Option<&mut InFlight> {
+        match self {
+            Self::Open(in_flight) | Self::Unconfirmed(in_flight, _) => Some(in_flight),
+            Self::Mined(_) | Self::Lost { .. } => None,
+        }
+    }
+
+    /// The chain said whether it counts this nonce as used.
+    pub(super) fn counted(self, used: bool, now: Instant) -> Self {
+        match (self, used) {
+            (Self::Open(in_flight), true) => Self::Unconfirmed(in_flight, now),
+            (Self::Unconfirmed(in_flight, _), false) => Self::Open(in_flight),
+            (state, _) => state,
+        }
+    }
+
+    /// A receipt of one of our transactions was found and is in the store.
+    pub(super) const fn mined(now: Instant) -> Self {
+        Self::Mined(now)
+    }
+
+    /// The nonce was used by a transaction that is not ours: only from `Unconfirmed`.
+    pub(super) fn lost(self, now: Instant) -> Self {
+        match self {
+            Self::Unconfirmed(..) => Self::Lost { since: now, next_look: now + FIRST_LOST_LOOK },
+            state => state,
+        }
+    }
+
+    /// A lost nonce was looked up and is still lost.
+    pub(super) fn still_lost(self, now: Instant) -> Self {
+        match self {
+            Self::Lost { since, .. } => {
+                Self::Lost { since, next_look: now + (now - since).max(FIRST_LOST_LOOK) }
+            }
+            state => state,
+        }
+    }
+
+    /// A mined or lost nonce is unused again: its transactions wait once more.
+    pub(super) const fn reopened(in_flight: InFlight) -> Self {
+        Self::Open(in_flight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open() -> NonceState {
+        let assignment = NonceAssignment { nonce: 7, relay: None, transactions: Vec::new() };
+        NonceState::Open(InFlight::new(assignment, 1))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_count_moves_between_open_and_unconfirmed_and_nowhere_else() {
+        let now = Instant::now();
+        assert!(matches!(open().counted(false, now), NonceState::Open(_)));
+        let unconfirmed = open().counted(true, now);
+        assert!(matches!(unconfirmed, NonceState::Unconfirmed(_, since) if since == now));
+        let later = now + Duration::from_secs(9);
+        let unconfirmed = unconfirmed.counted(true, later);
+        assert!(
+            matches!(unconfirmed, NonceState::Unconfirmed(_, since) if since == now),
+            "patience starts once"
+        );
+        assert!(matches!(unconfirmed.counted(false, later), NonceState::Open(_)));
+        for used in [true, false] {
+            assert!(matches!(NonceState::mined(now).counted(used, later), NonceState::Mined(_)));
+            let lost = open().counted(true, now).lost(now);
+            assert!(matches!(lost.counted(used, later), NonceState::Lost { .. }));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_is_unconfirmed_can_be_lost() {
+        let now = Instant::now();
+        assert!(matches!(open().lost(now), NonceState::Open(_)));
+        assert!(matches!(NonceState::mined(now).lost(now), NonceState::Mined(_)));
+        assert!(open().counted(true, now).lost(now).in_flight().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_nonce_is_looked_up_less_and_less_often() {
+        let now = Instant::now();
+        let mut state = open().counted(true, now).lost(now);
+        let mut looks = Vec::new();
+        for _ in 0..4 {
+            let NonceState::Lost { next_look, .. } = state else { panic!("not lost") };
+            looks.push((next_look - now).as_secs());
+            state = state.still_lost(next_look);
+        }
+        assert_eq!(looks, [60, 120, 240, 480]);
+    }
+}

@@ -1,0 +1,187 @@
+//! Receipts of what is in flight: looked up, read, and settled in the store.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::{Event, GROUP, Sender, nonce_state::NonceState};
+use crate::{
+    chain::{Node, Receipt, ReceiptLookup},
+    classify::Verdict,
+    faults,
+    metrics::gauge_value,
+    outcome::Outcome,
+    store::{Inclusion, Settlement, Store, StoreError},
+    transaction::{NonceAssignment, Purpose},
+};
+
+/// What looking up all transactions of a nonce has shown.
+#[derive(Debug)]
+pub(super) enum Lookup {
+    /// One of them was mined.
+    Found(Purpose, Receipt),
+    /// Every endpoint was asked for every hash, and has none.
+    Absent,
+    /// None was found, but somebody did not answer or was not asked.
+    Unclear,
+}
+
+/// What a round of lookups has shown.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    /// Whether anything was settled.
+    pub(super) settled: bool,
+    /// The nonces of which no endpoint has a receipt, and all of them said so.
+    pub(super) absent: BTreeSet<u64>,
+}
+
+impl<N: Node> Sender<N> {
+    /// Looks up the receipts of every nonce that the chain counts as used, and of those a node called too low. One
+    /// that cannot be read, or not be written down, does not hold up the others.
+    pub(super) async fn collect_receipts(&mut self, mined: u64) -> Collected {
+        let now = Instant::now();
+        let mut due = Vec::new();
+        for nonce in self.in_flight_nonces() {
+            self.change(nonce, |state| state.counted(nonce < mined, now));
+            match self.nonces.get(&nonce) {
+                Some(NonceState::Unconfirmed(_, since)) => due.push((nonce, *since < now)),
+                Some(NonceState::Open(in_flight)) if in_flight.verdict == Verdict::NonceTooLow => {
+                    due.push((nonce, false));
+                }
+                _ => {}
+            }
+        }
+        let mut collected = Collected::default();
+        for group in due.chunks(GROUP) {
+            let sender = &*self;
+            let lookups = group.iter().filter_map(|(nonce, everywhere)| {
+                let assignment = &sender.nonces.get(nonce)?.in_flight()?.assignment;
+                Some(async move { (*nonce, assignment, sender.look_up(assignment, *everywhere).await) })
+            });
+            let lookups = join_all(lookups).await;
+            if lookups.iter().any(|(.., lookup)| matches!(lookup, Lookup::Found(..))) {
+                faults::point("after_receipt");
+                faults::point("before_settle");
+            }
+            // Side by side, so that they share the store's commits.
+            let writes = lookups.iter().filter_map(|(nonce, assignment, lookup)| {
+                let Lookup::Found(purpose, receipt) = lookup else { return None };
+                Some(async move { (*nonce, sender.settle(assignment, *purpose, receipt).await) })
+            });
+            let writes = join_all(writes).await;
+            let absent = lookups.iter().filter(|(.., lookup)| matches!(lookup, Lookup::Absent));
+            collected.absent.extend(absent.map(|(nonce, ..)| *nonce));
+            for (nonce, written) in writes {
+                collected.settled |= self.settled(nonce, written);
+            }
+        }
+        collected
+    }
+
+    /// A settlement was written, or not: then the nonce stays as it is, and the next round tries again.
+    pub(super) fn settled(&mut self, nonce: u64, written: Result<Option<Event>, StoreError>) -> bool {
+        match written {
+            Ok(event) => {
+                faults::point("after_settle");
+                self.nonces.insert(nonce, NonceState::mined(Instant::now()));
+                self.highest_mined = self.highest_mined.max(Some(nonce));
+                event.into_iter().for_each(|event| self.publish(event));
+                true
+            }
+            Err(error) => {
+                tracing::error!(nonce, %error, "a receipt is not settled");
+                false
+            }
+        }
+    }
+
+    /// Looks up all transactions of a nonce, the latest first: any of them may be the one that was mined.
+    pub(super) async fn look_up(&self, assignment: &NonceAssignment, everywhere: bool) -> Lookup {
+        let mut absent = everywhere;
+        for transaction in assignment.transactions.iter().rev() {
+            let found = if everywhere {
+                self.node.receipt_everywhere(transaction.hash).await
+            } else {
+                match self.node.receipt(transaction.hash).await {
+                    Ok(Some(receipt)) => ReceiptLookup::Found(receipt),
+                    Ok(None) => ReceiptLookup::Absent,
+                    Err(error) => {
+                        tracing::warn!(nonce = assignment.nonce, tx = %transaction.hash, %error, "no receipt");
+                        ReceiptLookup::Unclear
+                    }
+                }
+            };
+            match found {
+                ReceiptLookup::Found(receipt) => return Lookup::Found(transaction.purpose, receipt),
+                ReceiptLookup::Absent => {}
+                ReceiptLookup::Unclear => absent = false,
+            }
+        }
+        if absent { Lookup::Absent } else { Lookup::Unclear }
+    }
+
+    /// Writes down what a mined transaction did and cost.
+    pub(super) async fn settle(
+        &self,
+        assignment: &NonceAssignment,
+        purpose: Purpose,
+        receipt: &Receipt,
+    ) -> Result<Option<Event>, StoreError> {
+        let (nonce, now, account) = (assignment.nonce, self.clock.now(), self.account());
+        let relay = assignment.relay;
+        let mut settlement = Settlement {
+            assignment: assignment.clone(),
+            inclusion: Inclusion { tx_hash: receipt.hash, block_number: receipt.block_number },
+            paid_wei: receipt.paid_wei,
+            outcome: relay.map(|relay| self.contracts.outcome(&relay, purpose, receipt)),
+        };
+        // A relay that has another nonce by now, since this one was taken for lost.
+        let goes_on = relay.is_some_and(|relay| self.is_in_flight(relay.id, Some(nonce)));
+        let write = move |store: &dyn Store| {
+            if let (Some(relay), Some(outcome)) = (relay, &settlement.outcome) {
+                let known = store.relay(relay.id)?.and_then(|record| record.outcome);
+                if !replaces(outcome, known.as_ref(), goes_on, &settlement.assignment) {
+                    settlement.outcome = None;
+                }
+            }
+            store.settle(account, &settlement, now)?;
+            Ok(settlement.outcome)
+        };
+        let outcome = self.store.run(write).await?;
+        self.metrics.paid_wei.inc_by(gauge_value(receipt.paid_wei));
+        tracing::info!(
+            nonce,
+            tx = %receipt.hash,
+            block = receipt.block_number,
+            relay = ?relay.map(|relay| relay.id),
+            purpose = purpose.name(),
+            paid_wei = receipt.paid_wei,
+            "mined"
+        );
+        Ok(relay.zip(outcome).map(|(relay, outcome)| Event::Finished(relay.id, outcome)))
+    }
+}
+
+/// Whether a relay's outcome by one nonce takes the place of what is known. Only a relay that had several nonces,
+/// because the first was taken for lost, has several outcomes: what executed it counts, whichever comes first.
+fn replaces(outcome: &Outcome, known: Option<&Outcome>, goes_on: bool, nonce: &NonceAssignment) -> bool {
+    const fn weight(outcome: &Outcome) -> u8 {
+        match outcome {
+            Outcome::Dropped { .. } => 0,
+            Outcome::Reverted { .. } => 1,
+            Outcome::Executed { .. } => 2,
+        }
+    }
+    if goes_on && !matches!(outcome, Outcome::Executed { .. }) {
+        return false;
+    }
+    match known {
+        Some(Outcome::Executed { mined, .. } | Outcome::Reverted { mined, .. })
+            if nonce.transactions.iter().all(|own| own.hash != mined.tx_hash) =>
+        {
+            known.is_some_and(|known| weight(outcome) > weight(known))
+        }
+        _ => true,
+    }
+}

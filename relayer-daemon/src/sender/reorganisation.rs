@@ -1,0 +1,226 @@
+//! Reorganisations: what was mined may not stay mined.
+//!
+//! Mostly the chain says so itself: it counts fewer transactions of ours than the store. One that was undone in
+//! silence, its nonce used again at once, is found by looking each receipt up once more after a while.
+//!
+//! A count alone undoes nothing: it may come from a machine that is behind, or be wrong. A nonce is reopened when no
+//! endpoint has a receipt of any of its transactions, and the state of one block, at or above the receipt's, does not
+//! count it. Only the last ten minutes are looked at, a bounded number of nonces at a time.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::{
+    Event, GROUP, LONGEST_PATIENCE, PATIENCE, Sender, SenderError,
+    nonce_state::{InFlight, NonceState},
+    receipt_collection::Lookup,
+};
+use crate::{
+    chain::{AccountView, Node, Receipt},
+    outcome::Outcome,
+    store::{MinedNonce, Store},
+    transaction::Purpose,
+};
+
+/// After how long a receipt is looked up once more: what is undone is undone within seconds.
+const CONFIRM_AFTER: Duration = Duration::from_secs(60);
+/// How far back a reorganisation reaches, and a restart looks for receipts to confirm, seconds.
+pub(super) const REORGANISATION_SECONDS: u64 = 600;
+
+/// What became of a nonce that was seen mined.
+enum Standing {
+    /// It still is, in the same block.
+    Stands,
+    /// It is, but in another block or by another transaction of ours.
+    Moved(Purpose, Receipt),
+    /// It is not.
+    Undone,
+    /// Answers are missing, old, or disagree.
+    Unknown,
+}
+
+impl<N: Node> Sender<N> {
+    /// Asks how many of our transactions are mined, takes back what a reorganisation has undone, confirms what was
+    /// mined a while ago, and looks for the receipts of lost nonces. Returns the count.
+    ///
+    /// # Errors
+    /// [`SenderError`] if the chain does not tell the count.
+    pub async fn watch_chain(&mut self) -> Result<u64, SenderError> {
+        let mined = self.node.mined_nonce().await?;
+        match self.highest_mined.filter(|highest| mined <= *highest) {
+            None => self.count_fell_at = None,
+            Some(highest) => {
+                if let Err(error) = self.examine_lower_count(highest).await {
+                    tracing::warn!(%error, mined, highest, "whether blocks were undone is unknown");
+                }
+            }
+        }
+        if let Err(error) = self.confirm_mined().await {
+            tracing::warn!(%error, "receipts not confirmed");
+        }
+        self.look_up_lost().await;
+        Ok(mined)
+    }
+
+    /// The chain counts fewer transactions than the store: finds those that are really gone.
+    async fn examine_lower_count(&mut self, highest: u64) -> Result<(), SenderError> {
+        let fell_at = *self.count_fell_at.get_or_insert_with(Instant::now);
+        let view = self.node.account_view(None).await?;
+        if view.mined_nonce > highest {
+            return Ok(());
+        }
+        let (account, since) = (self.account(), self.clock.now().saturating_sub(REORGANISATION_SECONDS));
+        let read = move |store: &dyn Store| {
+            let recent = store.mined_since(account, since)?;
+            let suspects = recent.into_iter().filter(|nonce| *nonce >= view.mined_nonce).take(GROUP);
+            suspects
+                .filter_map(|nonce| store.mined(account, nonce).transpose())
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let suspects = self.store.run(read).await?;
+        self.reopen_undone(suspects, &view, fell_at.elapsed()).await
+    }
+
+    /// Looks these nonces up, and takes back those that are gone.
+    pub(super) async fn reopen_undone(
+        &mut self,
+        suspects: Vec<MinedNonce>,
+        view: &AccountView,
+        suspected_for: Duration,
+    ) -> Result<(), SenderError> {
+        let standings =
+            join_all(suspects.iter().map(|mined| self.standing(mined, view, suspected_for))).await;
+        let mut undone = Vec::new();
+        for (mined, standing) in suspects.into_iter().zip(standings) {
+            match standing? {
+                Standing::Stands | Standing::Unknown => {}
+                Standing::Moved(purpose, receipt) => self.settle_anew(&mined, purpose, &receipt).await,
+                Standing::Undone => undone.push(mined),
+            }
+        }
+        self.reopen(undone).await
+    }
+
+    /// Looks each receipt up once more, once.
+    async fn confirm_mined(&mut self) -> Result<(), SenderError> {
+        let due: Vec<(u64, Instant)> = self
+            .nonces
+            .iter()
+            .filter_map(|(nonce, state)| match state {
+                NonceState::Mined(since) if since.elapsed() >= CONFIRM_AFTER => Some((*nonce, *since)),
+                _ => None,
+            })
+            .take(GROUP)
+            .collect();
+        let account = self.account();
+        for (nonce, since) in due {
+            let mined = self.store.run(move |store| store.mined(account, nonce)).await?;
+            let Some(mined) = mined else {
+                self.nonces.remove(&nonce);
+                continue;
+            };
+            // One endpoint is enough as long as it agrees with the store.
+            if let Lookup::Found(_, receipt) = self.look_up(&mined.assignment, false).await
+                && is_same(&mined, &receipt)
+            {
+                self.nonces.remove(&nonce);
+                continue;
+            }
+            let signer = mined.assignment.relay.map(|relay| relay.signer);
+            let view = self.node.account_view(signer).await?;
+            match self.standing(&mined, &view, since.elapsed().saturating_sub(CONFIRM_AFTER)).await? {
+                Standing::Stands => drop(self.nonces.remove(&nonce)),
+                Standing::Moved(purpose, receipt) => self.settle_anew(&mined, purpose, &receipt).await,
+                Standing::Undone => self.reopen(vec![mined]).await?,
+                Standing::Unknown if since.elapsed() >= CONFIRM_AFTER + LONGEST_PATIENCE => {
+                    tracing::warn!(nonce, tx = %mined.inclusion.tx_hash, "its receipt is gone, its nonce is used");
+                    self.nonces.remove(&nonce);
+                }
+                Standing::Unknown => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a nonce that was seen mined still is, as all endpoints and the state of one block show it.
+    async fn standing(
+        &self,
+        mined: &MinedNonce,
+        view: &AccountView,
+        suspected_for: Duration,
+    ) -> Result<Standing, SenderError> {
+        let nonce = mined.assignment.nonce;
+        let lookup = self.look_up(&mined.assignment, true).await;
+        let absent = matches!(lookup, Lookup::Absent);
+        match lookup {
+            Lookup::Found(_, receipt) if is_same(mined, &receipt) => return Ok(Standing::Stands),
+            Lookup::Found(purpose, receipt) => return Ok(Standing::Moved(purpose, receipt)),
+            Lookup::Unclear if suspected_for < PATIENCE => return Ok(Standing::Unknown),
+            Lookup::Unclear | Lookup::Absent => {}
+        }
+        if view.block_number < mined.inclusion.block_number {
+            return Ok(Standing::Unknown);
+        }
+        if view.mined_nonce <= nonce {
+            return Ok(Standing::Undone);
+        }
+        // The nonce is used, by another transaction if what ours has done is undone.
+        let (Some(relay), Some(forwarder_nonce)) = (mined.assignment.relay, view.forwarder_nonce) else {
+            return Ok(Standing::Unknown);
+        };
+        let record = self.store.run(move |store| store.relay(relay.id)).await?;
+        let was_executed = matches!(
+            record.and_then(|record| record.outcome),
+            Some(Outcome::Executed { mined: by, .. }) if by.tx_hash == mined.inclusion.tx_hash
+        );
+        // Where the request is executed all the same, that may be us in another view, or somebody else.
+        let is_unused = forwarder_nonce <= relay.forward_nonce;
+        let undone = was_executed && (is_unused || (absent && suspected_for >= LONGEST_PATIENCE));
+        Ok(if undone { Standing::Undone } else { Standing::Unknown })
+    }
+
+    async fn settle_anew(&mut self, mined: &MinedNonce, purpose: Purpose, receipt: &Receipt) {
+        let nonce = mined.assignment.nonce;
+        tracing::warn!(nonce, block = receipt.block_number, "mined anew by another block");
+        let written = self.settle(&mined.assignment, purpose, receipt).await;
+        self.settled(nonce, written);
+    }
+
+    /// Nonces seen mined are not mined any more, or not by us: their bytes are sent again.
+    async fn reopen(&mut self, undone: Vec<MinedNonce>) -> Result<(), SenderError> {
+        if undone.is_empty() {
+            return Ok(());
+        }
+        self.head = self.node.market().await?.head;
+        let (account, mut nonces) = (self.account(), Vec::new());
+        for MinedNonce { assignment, inclusion } in undone {
+            let (nonce, relay) = (assignment.nonce, assignment.relay);
+            let worst = assignment.transactions.iter().map(|signed| signed.worst_case()).max();
+            let l1_fee = relay.map(|relay| relay.l1_fee_wei).unwrap_or_default();
+            let worst = worst.unwrap_or_default().saturating_add(l1_fee);
+            self.store.run(move |store| store.reopen(account, nonce, worst)).await?;
+            self.metrics.reorganised.inc();
+            tracing::warn!(
+                nonce,
+                tx = %inclusion.tx_hash,
+                block = inclusion.block_number,
+                head = self.head,
+                "a reorganisation took this nonce back"
+            );
+            self.nonces.insert(nonce, NonceState::reopened(InFlight::new(assignment, self.head)));
+            nonces.push(nonce);
+            if let Some(relay) = relay {
+                self.publish(Event::Reopened(relay));
+            }
+        }
+        self.highest_mined = self.store.run(move |store| store.highest_mined(account)).await?;
+        self.send(&nonces).await;
+        Ok(())
+    }
+}
+
+fn is_same(mined: &MinedNonce, receipt: &Receipt) -> bool {
+    (mined.inclusion.tx_hash, mined.inclusion.block_number) == (receipt.hash, receipt.block_number)
+}

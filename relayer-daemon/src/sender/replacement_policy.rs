@@ -1,0 +1,269 @@
+//! What to do next about one transaction in flight: send it again, replace it, cancel it, or wait.
+//!
+//! Only the lowest nonce that is not mined is replaced: the others wait for it, whatever they offer. It is replaced
+//! when the market has outgrown its offer or a node called it underpriced, never because time goes by, and never
+//! because the account is short of funds. Before each replacement the forwarder is asked whether somebody else has
+//! executed the request: then a no-op takes its place.
+
+use std::time::Duration;
+
+use registry_core::forward::is_expired;
+
+use super::PATIENCE;
+use crate::{
+    classify::Verdict,
+    fees::{Fees, Market},
+    transaction::{NonceAssignment, Purpose, RelayTerms},
+};
+
+/// How long a transaction that was just sent is left alone, however many blocks are made.
+pub const QUIET: Duration = Duration::from_secs(1);
+/// After how long the same bytes are sent again where no block comes.
+pub const RESEND_AFTER: Duration = Duration::from_secs(3);
+/// How often the forwarder is asked about a request that no block takes though its offer is good: a sequencer may
+/// refuse it because somebody else has executed it.
+pub const STUCK_AFTER: Duration = PATIENCE;
+/// How long past its deadline, by our clock, a request is given up: clocks differ.
+const DEADLINE_GRACE_SECONDS: u64 = 30;
+
+/// What is known about a nonce's latest transaction.
+#[derive(Debug, Clone, Copy)]
+pub struct Situation<'a> {
+    /// The nonce.
+    pub assignment: &'a NonceAssignment,
+    /// The last verdict on its latest transaction.
+    pub verdict: Verdict,
+    /// Whether it is the lowest nonce that is not mined.
+    pub is_lowest: bool,
+    /// Blocks since its latest transaction was last sent.
+    pub blocks_since_send: u64,
+    /// Time since its latest transaction was last sent.
+    pub since_send: Duration,
+    /// Time since its latest transaction was signed.
+    pub since_signed: Duration,
+    /// Time since the forwarder was last asked about the request, or since it was signed.
+    pub since_forwarder_asked: Duration,
+    /// The fee market.
+    pub market: Market,
+    /// The highest fee allowed.
+    pub cap: u128,
+    /// Unix seconds.
+    pub now: u64,
+    /// Whether the forwarder's nonce shows that somebody else has executed the request; `None` if that was not asked
+    /// yet.
+    pub superseded: Option<bool>,
+}
+
+/// The next thing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing yet.
+    Wait,
+    /// Send the same bytes again.
+    Resend,
+    /// Find out whether somebody else executed the request, then decide again.
+    AskForwarder,
+    /// Sign the same call with these fees and send that.
+    Replace(Fees),
+    /// Sign a no-op with these fees and send that.
+    Cancel(Purpose, Fees),
+}
+
+/// Decides.
+#[must_use]
+pub fn next_step(situation: &Situation<'_>) -> Step {
+    let Situation { assignment, market, verdict, .. } = situation;
+    let Some(latest) = assignment.latest() else { return Step::Wait };
+    let pause = if situation.blocks_since_send == 0 { RESEND_AFTER } else { QUIET };
+    if situation.since_send < pause {
+        return Step::Wait;
+    }
+    if !situation.is_lowest {
+        return Step::Resend;
+    }
+    // At the cap, or at four times the market: what is in flight is the best that can be done.
+    let Some(fees) = latest.fees.bumped(market, situation.cap) else { return Step::Resend };
+    let relay = assignment.relay.filter(|_| latest.purpose == Purpose::Relay);
+    if let Some(reason) = relay.and_then(|relay| unpayable(situation, &relay)) {
+        return Step::Cancel(reason, fees);
+    }
+    let called_cheap = matches!(verdict, Verdict::Underpriced | Verdict::FeeTooLow);
+    let too_cheap =
+        *verdict != Verdict::InsufficientFunds && (called_cheap || market.has_outgrown(&latest.fees));
+    let stuck = situation.since_forwarder_asked >= STUCK_AFTER;
+    match (relay, situation.superseded) {
+        (Some(_), None) if too_cheap || stuck => Step::AskForwarder,
+        _ if too_cheap => Step::Replace(fees),
+        _ => Step::Resend,
+    }
+}
+
+/// Why a relay's transaction is not worth its gas any more, if so.
+fn unpayable(situation: &Situation<'_>, relay: &RelayTerms) -> Option<Purpose> {
+    if situation.superseded == Some(true) {
+        return Some(Purpose::Superseded);
+    }
+    if is_expired(relay.deadline, situation.now.saturating_sub(DEADLINE_GRACE_SECONDS)) {
+        return Some(Purpose::Expired);
+    }
+    let rejected = situation.verdict == Verdict::Rejected && situation.since_signed >= PATIENCE;
+    rejected.then_some(Purpose::Rejected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transaction::SignedTransaction;
+    use alloy::primitives::{Address, B256, U256};
+
+    const GWEI: u128 = 1_000_000_000;
+
+    fn assignment(purpose: Purpose, max_fee: u128, deadline: u64) -> NonceAssignment {
+        let relay = RelayTerms {
+            id: B256::ZERO,
+            signer: Address::ZERO,
+            forward_nonce: U256::ZERO,
+            deadline,
+            l1_fee_wei: 0,
+        };
+        let transaction = SignedTransaction {
+            hash: B256::ZERO,
+            raw: [].into(),
+            fees: Fees { max_fee, tip: GWEI },
+            gas_limit: 100_000,
+            purpose,
+        };
+        NonceAssignment { nonce: 7, relay: Some(relay), transactions: vec![transaction] }
+    }
+
+    fn situation(assignment: &NonceAssignment) -> Situation<'_> {
+        Situation {
+            assignment,
+            verdict: Verdict::Accepted,
+            is_lowest: true,
+            blocks_since_send: 1,
+            since_send: QUIET,
+            since_signed: QUIET,
+            since_forwarder_asked: QUIET,
+            market: Market { head: 10, next_base_fee: GWEI, tip: GWEI },
+            cap: 50 * GWEI,
+            now: 1_000,
+            superseded: None,
+        }
+    }
+
+    #[test]
+    fn nothing_is_done_before_a_block_or_some_seconds() {
+        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        let just_sent = Situation { since_send: Duration::ZERO, ..situation(&nonce) };
+        assert_eq!(next_step(&just_sent), Step::Wait);
+        let at_rest = Situation { blocks_since_send: 0, ..situation(&nonce) };
+        assert_eq!(next_step(&at_rest), Step::Wait);
+        assert_eq!(next_step(&Situation { since_send: RESEND_AFTER, ..at_rest }), Step::Resend);
+    }
+
+    #[test]
+    fn a_block_without_it_means_the_same_bytes_again() {
+        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        for verdict in [Verdict::Accepted, Verdict::Unknown, Verdict::InsufficientFunds, Verdict::NonceTooLow]
+        {
+            assert_eq!(next_step(&Situation { verdict, ..situation(&nonce) }), Step::Resend);
+        }
+    }
+
+    #[test]
+    fn a_market_that_moved_away_means_replacement_after_asking_the_forwarder() {
+        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
+        let outbid = Situation { market, ..situation(&nonce) };
+        assert_eq!(next_step(&outbid), Step::AskForwarder);
+        let Step::Replace(fees) = next_step(&Situation { superseded: Some(false), ..outbid }) else {
+            panic!("not replaced");
+        };
+        assert!(fees.max_fee >= 20 * GWEI && fees.tip * 10 >= GWEI * 11);
+        let step = next_step(&Situation { superseded: Some(true), ..outbid });
+        assert!(matches!(step, Step::Cancel(Purpose::Superseded, _)));
+    }
+
+    #[test]
+    fn an_unwilling_sequencer_at_a_flat_market_is_offered_no_more() {
+        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        let hours = Duration::from_secs(7_200);
+        let waiting = Situation { blocks_since_send: 3_600, since_signed: hours, ..situation(&nonce) };
+        for verdict in [Verdict::Accepted, Verdict::Unknown, Verdict::InsufficientFunds] {
+            assert_eq!(next_step(&Situation { verdict, ..waiting }), Step::Resend, "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_block_takes_is_asked_about_now_and_then() {
+        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        let stuck = Situation { since_forwarder_asked: STUCK_AFTER, ..situation(&nonce) };
+        assert_eq!(next_step(&stuck), Step::AskForwarder);
+        assert_eq!(next_step(&Situation { superseded: Some(false), ..stuck }), Step::Resend);
+        let step = next_step(&Situation { superseded: Some(true), ..stuck });
+        assert!(matches!(step, Step::Cancel(Purpose::Superseded, _)));
+    }
+
+    #[test]
+    fn called_underpriced_is_replaced_up_to_four_times_the_market() {
+        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        let known = Situation { superseded: Some(false), ..situation(&nonce) };
+        for verdict in [Verdict::Underpriced, Verdict::FeeTooLow] {
+            assert!(matches!(next_step(&Situation { verdict, ..known }), Step::Replace(_)));
+        }
+        let dear = assignment(Purpose::Relay, 15 * GWEI / 2, 0);
+        let verdict = Verdict::Underpriced;
+        assert_eq!(next_step(&Situation { assignment: &dear, verdict, ..known }), Step::Resend);
+    }
+
+    #[test]
+    fn a_shortage_of_funds_is_not_answered_by_offering_more() {
+        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
+        let outgrown = Situation { market, superseded: Some(false), ..situation(&nonce) };
+        assert!(matches!(next_step(&outgrown), Step::Replace(_)));
+        let short = Situation { verdict: Verdict::InsufficientFunds, ..outgrown };
+        assert_eq!(next_step(&short), Step::Resend);
+    }
+
+    #[test]
+    fn only_the_lowest_nonce_is_replaced() {
+        let nonce = assignment(Purpose::Relay, 3 * GWEI, 900);
+        let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
+        let behind = Situation { is_lowest: false, market, superseded: Some(true), ..situation(&nonce) };
+        for verdict in [Verdict::Accepted, Verdict::Underpriced, Verdict::FeeTooLow, Verdict::Rejected] {
+            assert_eq!(next_step(&Situation { verdict, ..behind }), Step::Resend);
+        }
+    }
+
+    #[test]
+    fn at_the_cap_the_same_bytes_go_out_each_block() {
+        let nonce = assignment(Purpose::Relay, 48 * GWEI, 0);
+        let market = Market { next_base_fee: 100 * GWEI, ..situation(&nonce).market };
+        let capped = Situation { market, superseded: Some(false), ..situation(&nonce) };
+        assert_eq!(next_step(&capped), Step::Resend);
+    }
+
+    #[test]
+    fn what_is_not_worth_its_gas_is_cancelled() {
+        let nonce = assignment(Purpose::Relay, 3 * GWEI, 900);
+        let expired = situation(&nonce);
+        assert!(matches!(next_step(&expired), Step::Cancel(Purpose::Expired, _)));
+        let within_grace = Situation { now: 925, ..expired };
+        assert_eq!(next_step(&within_grace), Step::Resend);
+        let rejected = Situation { verdict: Verdict::Rejected, ..within_grace };
+        assert_eq!(next_step(&rejected), Step::Resend, "one answer ends nothing");
+        let rejected = Situation { since_signed: PATIENCE, ..rejected };
+        assert!(matches!(next_step(&rejected), Step::Cancel(Purpose::Rejected, _)));
+    }
+
+    #[test]
+    fn a_no_op_is_never_cancelled_again() {
+        let nonce = assignment(Purpose::Superseded, 3 * GWEI, 1);
+        let situation = Situation { superseded: Some(true), ..situation(&nonce) };
+        assert_eq!(next_step(&situation), Step::Resend);
+        let market = Market { next_base_fee: 10 * GWEI, ..situation.market };
+        assert!(matches!(next_step(&Situation { market, ..situation }), Step::Replace(_)));
+    }
+}

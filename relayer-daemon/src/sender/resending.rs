@@ -1,0 +1,136 @@
+//! Sending: the first time, again, and in place of an earlier transaction of the same nonce.
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::{
+    GROUP, Sender, SenderError,
+    nonce_state::{InFlight, NonceState},
+    replacement_policy::{Situation, Step, next_step},
+};
+use crate::{
+    chain::Node,
+    classify::Verdict,
+    faults,
+    fees::{Fees, Market},
+    store::Store,
+    transaction::{NonceAssignment, Purpose},
+};
+
+impl<N: Node> Sender<N> {
+    /// Re-sends what has waited long enough, and replaces or cancels the lowest nonce where that helps.
+    pub(super) async fn resend_and_replace(&mut self, market: &Market) -> Result<(), SenderError> {
+        let open =
+            |(nonce, state): (&u64, &NonceState)| matches!(state, NonceState::Open(_)).then_some(*nonce);
+        let nonces: Vec<u64> = self.nonces.iter().filter_map(open).take(GROUP).collect();
+        let lowest = nonces.first().copied();
+        let mut resend = Vec::new();
+        for nonce in nonces {
+            let is_lowest = Some(nonce) == lowest;
+            let mut step = self.step(nonce, is_lowest, market, None);
+            if step == Step::AskForwarder {
+                let superseded = self.is_superseded(nonce).await?;
+                step = self.step(nonce, is_lowest, market, Some(superseded));
+            }
+            match step {
+                Step::Wait | Step::AskForwarder => {}
+                Step::Resend => resend.push(nonce),
+                Step::Replace(fees) => self.replace(nonce, fees, None).await?,
+                Step::Cancel(purpose, fees) => self.replace(nonce, fees, Some(purpose)).await?,
+            }
+        }
+        self.metrics.resends.inc_by(resend.len() as u64);
+        self.send(&resend).await;
+        Ok(())
+    }
+
+    fn step(&self, nonce: u64, is_lowest: bool, market: &Market, superseded: Option<bool>) -> Step {
+        let Some(NonceState::Open(in_flight)) = self.nonces.get(&nonce) else { return Step::Wait };
+        let (sent_at, sent_head) = in_flight.sent;
+        let since_signed = in_flight.signed_at.elapsed();
+        next_step(&Situation {
+            assignment: &in_flight.assignment,
+            verdict: in_flight.verdict,
+            is_lowest,
+            blocks_since_send: market.head.saturating_sub(sent_head),
+            since_send: sent_at.elapsed(),
+            since_signed,
+            since_forwarder_asked: in_flight.forwarder_asked_at.map_or(since_signed, |at| at.elapsed()),
+            market: *market,
+            cap: self.spending.max_fee,
+            now: self.clock.now(),
+            superseded,
+        })
+    }
+
+    /// Whether somebody else has executed the request behind a nonce: in the state of one block its forwarder nonce is
+    /// used up, and ours is not.
+    async fn is_superseded(&mut self, nonce: u64) -> Result<bool, SenderError> {
+        let in_flight = self.nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut);
+        let Some(in_flight) = in_flight else { return Ok(false) };
+        in_flight.forwarder_asked_at = Some(Instant::now());
+        let Some(relay) = in_flight.assignment.relay else { return Ok(false) };
+        let view = self.node.account_view(Some(relay.signer)).await?;
+        let executed = view.forwarder_nonce.is_some_and(|forwarder| forwarder > relay.forward_nonce);
+        Ok(executed && view.mined_nonce <= nonce)
+    }
+
+    /// Signs and sends a replacement: the same call, or a no-op if `cancel` says why. Where the budget does not allow
+    /// it, the old bytes go out again.
+    async fn replace(&mut self, nonce: u64, fees: Fees, cancel: Option<Purpose>) -> Result<(), SenderError> {
+        let Some(InFlight { assignment, .. }) = self.nonces.get(&nonce).and_then(NonceState::in_flight)
+        else {
+            return Ok(());
+        };
+        let assignment = assignment.clone();
+        let Some(latest) = assignment.latest() else { return Ok(()) };
+        let replacement = match cancel.or((latest.purpose != Purpose::Relay).then_some(latest.purpose)) {
+            Some(purpose) => self.wallet.no_op(nonce, fees, purpose)?,
+            None => self.wallet.relay_again(nonce, latest, fees)?,
+        };
+        if let Some(relay) = assignment.relay {
+            let all = assignment.transactions.iter().chain([&replacement]);
+            let worst = all.map(|signed| signed.worst_case()).max().unwrap_or_default();
+            let (limit, now) = (self.spending.daily_wei, self.clock.now());
+            let wei = worst.saturating_add(relay.l1_fee_wei);
+            let reserve = move |store: &dyn Store| store.reserve(relay.id, wei, relay.l1_fee_wei, limit, now);
+            if !self.store.run(reserve).await? {
+                tracing::warn!(nonce, "the budget does not allow a replacement");
+                self.send(&[nonce]).await;
+                return Ok(());
+            }
+        }
+        let transactions = vec![replacement.clone()];
+        self.journal(&[NonceAssignment { transactions, ..assignment }]).await?;
+        faults::point("before_replacement_send");
+        self.metrics.replacements.inc();
+        if let Some(in_flight) = self.nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut) {
+            in_flight.assignment.transactions.push(replacement);
+            in_flight.signed_at = Instant::now();
+        }
+        self.send(&[nonce]).await;
+        Ok(())
+    }
+
+    /// Sends the latest transaction of each of these nonces, a bounded number at once.
+    pub(super) async fn send(&mut self, nonces: &[u64]) {
+        for group in nonces.chunks(GROUP) {
+            let sends = group.iter().filter_map(|nonce| {
+                let latest = self.nonces.get(nonce)?.in_flight()?.assignment.latest()?;
+                let node = &self.node;
+                Some(async move { (*nonce, latest.hash, node.broadcast(&latest.raw).await) })
+            });
+            for (nonce, hash, (verdict, text)) in join_all(sends).await {
+                if verdict == Verdict::Accepted {
+                    tracing::debug!(nonce, tx = %hash, "sent");
+                } else {
+                    tracing::warn!(nonce, tx = %hash, ?verdict, node = %text, "sent, but not accepted");
+                }
+                if let Some(in_flight) = self.nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut) {
+                    in_flight.verdict = verdict;
+                    in_flight.sent = (Instant::now(), self.head);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The chain of the model: blocks of one account's transactions, a mempool, a forwarder, and what it looked like at
+//! any moment of the last minutes.
+//!
+//! It mines what has the next nonce and pays the base fee, keeps what is ahead, forgets, and reorganises. At each
+//! transaction it is sent it checks what must hold before a byte leaves the daemon.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use alloy::{
+    primitives::{Address, B256, Bytes, Log as PrimitiveLog, U256},
+    rpc::types::Log,
+    sol_types::SolEvent,
+};
+use registry_core::abi::IForwarder::RequestExecuted;
+use relayer_daemon::{chain::Receipt, classify::Verdict, fees::Market};
+use tokio::time::Instant;
+
+pub const FORWARDER: Address = Address::repeat_byte(0xf0);
+pub const GWEI: u128 = 1_000_000_000;
+/// What the market's tip is, always.
+pub const TIP: u128 = GWEI / 10;
+/// How old a view can be.
+pub const OLDEST_VIEW: Duration = Duration::from_secs(240);
+/// How long ago a market may have been that a replacement answers.
+const OLDEST_MARKET: Duration = Duration::from_secs(20);
+
+/// A transaction of our account that we signed.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    pub hash: B256,
+    pub nonce: u64,
+    pub max_fee: u128,
+    pub tip: u128,
+    pub gas_limit: u64,
+    /// The request it carries; `None` for a no-op.
+    pub request: Option<(Address, U256)>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Entry {
+    /// A transaction of our account that we signed, and its price per gas.
+    Ours(Box<Sent>, u128),
+    /// A transaction of our account that somebody else signed.
+    Foreign,
+    /// Somebody else's call of the forwarder with a request of one of our clients.
+    Bypass(Address, U256),
+}
+
+/// Blocks, oldest first.
+pub type Blocks = Arc<Vec<Arc<Vec<Entry>>>>;
+
+/// What a chain of these blocks says.
+#[derive(Debug, Clone, Default)]
+pub struct View(pub Blocks);
+
+impl View {
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.0.iter().flat_map(|block| block.iter())
+    }
+
+    pub fn head(&self) -> u64 {
+        (self.0.len() as u64).saturating_sub(1)
+    }
+
+    /// Whether somebody else has used the key.
+    pub fn has_foreign(&self) -> bool {
+        self.entries().any(|entry| matches!(entry, Entry::Foreign))
+    }
+
+    /// How many transactions of our account are mined.
+    pub fn mined(&self) -> u64 {
+        self.entries().filter(|entry| !matches!(entry, Entry::Bypass(..))).count() as u64
+    }
+
+    pub fn forwarder_nonce(&self, signer: Address) -> U256 {
+        let mut nonce = U256::ZERO;
+        for entry in self.entries() {
+            if request(entry) == Some((signer, nonce)) {
+                nonce += U256::from(1);
+            }
+        }
+        nonce
+    }
+
+    /// How many transactions of ours carry a request.
+    pub fn carried(&self, signer: Address, nonce: U256) -> usize {
+        let ours = |entry: &&Entry| matches!(entry, Entry::Ours(..));
+        self.entries().filter(ours).filter(|entry| request(entry) == Some((signer, nonce))).count()
+    }
+
+    /// What our account really paid, foreign transactions apart.
+    pub fn paid(&self) -> u128 {
+        let paid = |entry: &Entry| match entry {
+            Entry::Ours(sent, price) => u128::from(gas_used(sent)) * price,
+            Entry::Foreign | Entry::Bypass(..) => 0,
+        };
+        self.entries().map(paid).sum()
+    }
+
+    /// Whether this transaction is on the chain and carried out its request.
+    pub fn carried_out(&self, hash: B256) -> bool {
+        // A no-op succeeds too, but reports nothing.
+        self.receipt(hash).is_some_and(|receipt| receipt.status && !receipt.logs.is_empty())
+    }
+
+    pub fn receipt(&self, hash: B256) -> Option<Receipt> {
+        let mut nonces: HashMap<Address, U256> = HashMap::new();
+        for (number, block) in self.0.iter().enumerate() {
+            for entry in block.iter() {
+                let valid = request(entry).is_none_or(|(signer, nonce)| {
+                    let next = nonces.entry(signer).or_default();
+                    let valid = *next == nonce;
+                    *next += U256::from(u8::from(valid));
+                    valid
+                });
+                match entry {
+                    Entry::Ours(sent, price) if sent.hash == hash => {
+                        return Some(receipt(sent, *price, number as u64, valid));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        None
+    }
+}
+
+fn request(entry: &Entry) -> Option<(Address, U256)> {
+    match entry {
+        Entry::Ours(sent, _) => sent.request,
+        Entry::Bypass(signer, nonce) => Some((*signer, *nonce)),
+        Entry::Foreign => None,
+    }
+}
+
+fn gas_used(sent: &Sent) -> u64 {
+    if sent.request.is_some() { sent.gas_limit / 2 } else { sent.gas_limit }
+}
+
+fn receipt(sent: &Sent, price: u128, block_number: u64, status: bool) -> Receipt {
+    let event = sent.request.filter(|_| status).map(|(from, nonce)| RequestExecuted {
+        from,
+        nonce,
+        success: true,
+        returnData: Bytes::new(),
+    });
+    let log = |event: RequestExecuted| Log {
+        inner: PrimitiveLog { address: FORWARDER, data: event.encode_log_data() },
+        ..Log::default()
+    };
+    let gas_used = gas_used(sent);
+    Receipt {
+        hash: sent.hash,
+        block_number,
+        status,
+        gas_used,
+        paid_wei: u128::from(gas_used) * price,
+        logs: event.map(log).into_iter().collect(),
+    }
+}
+
+/// The chain as it is, and as it was.
+#[derive(Debug)]
+pub struct Chain {
+    blocks: Blocks,
+    /// Earlier chains, oldest first, each with the moment since when it held.
+    history: VecDeque<(Instant, Blocks)>,
+    pool: BTreeMap<u64, Sent>,
+    base_fee: u128,
+    /// Earlier base fees, each with the moment when it ended.
+    base_fees: VecDeque<(Instant, u128)>,
+    fee_cap: u128,
+    /// Whether the sequencer takes nothing of ours.
+    pub unwilling: bool,
+    /// Every transaction ever sent, by nonce, in order.
+    offered: HashMap<u64, Vec<Sent>>,
+    pub reorganised: bool,
+    /// How often a transaction was sent.
+    pub sends: usize,
+}
+
+impl Chain {
+    pub fn new(fee_cap: u128) -> Self {
+        let mut chain = Self {
+            blocks: Blocks::default(),
+            history: VecDeque::new(),
+            pool: BTreeMap::new(),
+            base_fee: GWEI,
+            base_fees: VecDeque::new(),
+            fee_cap,
+            unwilling: false,
+            offered: HashMap::new(),
+            reorganised: false,
+            sends: 0,
+        };
+        chain.mine(0);
+        chain
+    }
+
+    /// The chain as a machine shows it that is `age` behind.
+    pub fn view(&self, age: Duration) -> View {
+        let then = Instant::now().checked_sub(age);
+        let was = self.history.iter().rev().find(|(since, _)| then.is_some_and(|then| *since <= then));
+        let oldest = || self.history.front().map(|(_, blocks)| Arc::clone(blocks));
+        View(was.map(|(_, blocks)| Arc::clone(blocks)).or_else(oldest).unwrap_or_default())
+    }
+
+    pub fn now(&self) -> View {
+        View(Arc::clone(&self.blocks))
+    }
+
+    pub fn pending(&self, mined: u64) -> u64 {
+        (mined..).find(|nonce| !self.pool.contains_key(nonce)).unwrap_or(mined)
+    }
+
+    pub fn market(&self, head: u64) -> Market {
+        Market { head, next_base_fee: self.base_fee, tip: TIP }
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Vec<Arc<Vec<Entry>>>)) {
+        let mut blocks = self.blocks.to_vec();
+        change(&mut blocks);
+        self.blocks = Arc::new(blocks);
+        let now = Instant::now();
+        self.history.push_back((now, Arc::clone(&self.blocks)));
+        // One that is older than any view is enough.
+        while self.history.get(1).is_some_and(|(since, _)| now - *since > OLDEST_VIEW) {
+            self.history.pop_front();
+        }
+    }
+
+    /// A block with up to `room` of our transactions.
+    pub fn mine(&mut self, room: usize) {
+        let room = if self.unwilling { 0 } else { room };
+        let mut block = Vec::new();
+        let mut next = self.now().mined();
+        while block.len() < room {
+            let Some(sent) = self.pool.get(&next).filter(|sent| sent.max_fee >= self.base_fee) else { break };
+            let price = sent.max_fee.min(self.base_fee + sent.tip);
+            block.push(Entry::Ours(Box::new(sent.clone()), price));
+            self.pool.remove(&next);
+            next += 1;
+        }
+        self.change(|blocks| blocks.push(Arc::new(block)));
+    }
+
+    pub fn drop_from_pool(&mut self, index: usize) {
+        if let Some(nonce) = self.pool.keys().nth(index).copied() {
+            self.pool.remove(&nonce);
+        }
+    }
+
+    /// Undoes blocks; their transactions go back to the pool or are forgotten. The new branch is longer at once, as it
+    /// is on a real chain.
+    pub fn reorganise(&mut self, depth: usize, forget: bool) {
+        let keep = self.blocks.len().saturating_sub(depth);
+        let undone = self.blocks[keep..].to_vec();
+        self.reorganised |= undone.iter().any(|block| !block.is_empty());
+        for entry in undone.iter().flat_map(|block| block.iter()) {
+            if let (Entry::Ours(sent, _), false) = (entry, forget) {
+                self.pool.entry(sent.nonce).or_insert_with(|| (**sent).clone());
+            }
+        }
+        self.change(|blocks| {
+            blocks.truncate(keep);
+            blocks.resize_with(keep + undone.len() + 1, Arc::default);
+        });
+    }
+
+    /// Somebody else uses the key.
+    pub fn foreign_transaction(&mut self) {
+        let nonce = self.now().mined();
+        self.pool.remove(&nonce);
+        self.change(|blocks| blocks.push(Arc::new(vec![Entry::Foreign])));
+    }
+
+    /// Somebody else executes a client's request.
+    pub fn bypass(&mut self, signer: Address) {
+        let nonce = self.now().forwarder_nonce(signer);
+        self.change(|blocks| blocks.push(Arc::new(vec![Entry::Bypass(signer, nonce)])));
+    }
+
+    pub fn set_base_fee(&mut self, wei: u128) {
+        self.base_fees.push_back((Instant::now(), self.base_fee));
+        self.base_fee = wei;
+    }
+
+    /// The highest price a transaction had to pay in the last seconds: what a replacement may answer.
+    fn recent_price(&self) -> u128 {
+        let recent = self.base_fees.iter().filter(|(until, _)| until.elapsed() <= OLDEST_MARKET);
+        recent.map(|(_, fee)| *fee).chain([self.base_fee]).max().unwrap_or_default() + TIP
+    }
+
+    /// What must hold of every transaction before the network sees it.
+    pub fn inspect(&mut self, sent: &Sent) {
+        self.sends += 1;
+        let price = self.recent_price();
+        assert!(sent.max_fee <= self.fee_cap, "above the cap");
+        let offered = self.offered.entry(sent.nonce).or_default();
+        if offered.iter().any(|earlier| earlier.hash == sent.hash) {
+            return;
+        }
+        if let Some(last) = offered.last() {
+            let raised = sent.max_fee * 10 >= last.max_fee * 11 && sent.tip * 10 >= last.tip * 11;
+            assert!(raised, "replaced with less than 10 % more");
+            assert!(sent.max_fee <= 4 * price, "above four times the market");
+            // A no-op may be dearer for a reason of its own; the same call may not.
+            assert!(sent.request.is_none() || price > last.max_fee, "bid up for nothing");
+        }
+        offered.push(sent.clone());
+    }
+
+    pub fn take(&mut self, sent: Sent) -> Verdict {
+        if sent.nonce < self.now().mined() {
+            return Verdict::NonceTooLow;
+        }
+        match self.pool.get(&sent.nonce) {
+            Some(known) if known.hash == sent.hash => Verdict::Accepted,
+            Some(known) if sent.max_fee * 10 < known.max_fee * 11 || sent.tip * 10 < known.tip * 11 => {
+                Verdict::Underpriced
+            }
+            _ => {
+                self.pool.insert(sent.nonce, sent);
+                Verdict::Accepted
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The node of the model: one URL, or two, behind which stand machines of different ages that fail in every way.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use alloy::{
+    consensus::{Transaction as _, TxEnvelope},
+    eips::eip2718::Decodable2718,
+    primitives::{Address, B256, Bytes, U256},
+    sol_types::SolCall,
+};
+use registry_core::abi::IForwarder::{self, executeCall};
+use relayer_daemon::{
+    chain::{AccountView, Node, Receipt, ReceiptLookup, RpcError, Simulation},
+    classify::Verdict,
+    fees::Market,
+    store::Store,
+};
+
+use super::chain::{Chain, Sent, View};
+
+/// What becomes of the next transaction that is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// The node takes it; the answer is lost.
+    Answer,
+    /// The node never sees it; the caller cannot tell.
+    Transaction,
+}
+
+/// What is wrong with the answers.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// Becomes of the next sends.
+    pub lost: VecDeque<Lost>,
+    /// Each answer comes from a machine that is up to this far behind.
+    pub oldest_view: Duration,
+    /// Receipts come this much later still.
+    pub late_receipts: Duration,
+    /// The next counts are 0.
+    pub wrong_counts: usize,
+    /// The next reads have no answer.
+    pub failing_reads: usize,
+    /// One of the two endpoints does not answer.
+    pub silent_endpoint: bool,
+}
+
+/// What all lives of the daemon share.
+#[derive(Debug)]
+pub struct World {
+    chain: Mutex<Chain>,
+    faults: Mutex<Faults>,
+    random: AtomicU64,
+    /// To look up that a transaction was journalled before it was sent.
+    store: Arc<dyn Store>,
+    account: Address,
+}
+
+impl World {
+    pub fn new(chain: Chain, seed: u64, store: Arc<dyn Store>, account: Address) -> Arc<Self> {
+        let random = AtomicU64::new(seed | 1);
+        Arc::new(Self { chain: Mutex::new(chain), faults: Mutex::default(), random, store, account })
+    }
+
+    pub fn chain(&self) -> MutexGuard<'_, Chain> {
+        self.chain.lock().unwrap()
+    }
+
+    pub fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap()
+    }
+
+    /// A number below `bound`, from a sequence that the seed decides (xorshift).
+    fn random(&self, bound: u64) -> u64 {
+        let mut next = self.random.load(Ordering::Relaxed);
+        next ^= next << 13;
+        next ^= next >> 7;
+        next ^= next << 17;
+        self.random.store(next, Ordering::Relaxed);
+        next % bound.max(1)
+    }
+
+    /// What the machine shows that happens to answer.
+    fn view(&self) -> View {
+        let oldest = self.faults().oldest_view;
+        let age = Duration::from_millis(self.random(oldest.as_millis() as u64 + 1));
+        self.chain().view(age)
+    }
+
+    fn receipt(&self, hash: B256) -> Option<Receipt> {
+        let (oldest, late) = {
+            let faults = self.faults();
+            (faults.oldest_view, faults.late_receipts)
+        };
+        let age = Duration::from_millis(self.random(oldest.as_millis() as u64 + 1)) + late;
+        self.chain().view(age).receipt(hash)
+    }
+}
+
+/// The node as one life of the daemon sees it. Once that life is over, nothing it does has an effect.
+#[derive(Debug, Clone)]
+pub struct ModelNode {
+    pub world: Arc<World>,
+    pub alive: Arc<AtomicBool>,
+}
+
+impl ModelNode {
+    /// An answer takes a moment; some do not come.
+    async fn answer<T>(&self, answer: impl FnOnce(&World) -> T) -> Result<T, RpcError> {
+        tokio::time::sleep(Duration::from_millis(self.world.random(20))).await;
+        if !self.alive.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        {
+            let mut faults = self.world.faults();
+            if faults.failing_reads > 0 {
+                faults.failing_reads -= 1;
+                return Err(RpcError::Timeout);
+            }
+        }
+        Ok(answer(&self.world))
+    }
+
+    fn count(world: &World, right: u64) -> u64 {
+        let mut faults = world.faults();
+        if faults.wrong_counts > 0 {
+            faults.wrong_counts -= 1;
+            return 0;
+        }
+        right
+    }
+}
+
+impl Node for ModelNode {
+    async fn mined_nonce(&self) -> Result<u64, RpcError> {
+        self.answer(|world| Self::count(world, world.view().mined())).await
+    }
+
+    async fn pending_nonce(&self) -> Result<u64, RpcError> {
+        self.answer(|world| {
+            let mined = world.view().mined();
+            Self::count(world, world.chain().pending(mined))
+        })
+        .await
+    }
+
+    async fn market(&self) -> Result<Market, RpcError> {
+        self.answer(|world| {
+            let head = world.view().head();
+            world.chain().market(head)
+        })
+        .await
+    }
+
+    async fn balance(&self) -> Result<u128, RpcError> {
+        self.answer(|_| u128::MAX).await
+    }
+
+    async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {
+        self.answer(|world| world.receipt(hash)).await
+    }
+
+    async fn receipt_everywhere(&self, hash: B256) -> ReceiptLookup {
+        match self.answer(|world| world.receipt(hash).or_else(|| world.receipt(hash))).await {
+            Ok(Some(receipt)) => ReceiptLookup::Found(receipt),
+            Ok(None) if !self.world.faults().silent_endpoint => ReceiptLookup::Absent,
+            Ok(None) | Err(_) => ReceiptLookup::Unclear,
+        }
+    }
+
+    async fn account_view(&self, signer: Option<Address>) -> Result<AccountView, RpcError> {
+        self.answer(|world| {
+            let view = world.view();
+            AccountView {
+                block_number: view.head(),
+                mined_nonce: view.mined(),
+                forwarder_nonce: signer.map(|signer| view.forwarder_nonce(signer)),
+            }
+        })
+        .await
+    }
+
+    async fn forwarder_nonce(&self, signer: Address) -> Result<U256, RpcError> {
+        self.answer(|world| world.view().forwarder_nonce(signer)).await
+    }
+
+    async fn verify(&self, execute: &IForwarder::executeCall) -> Result<bool, RpcError> {
+        let (from, nonce) = (execute.req.from, execute.req.nonce);
+        self.answer(|world| world.view().forwarder_nonce(from) == nonce).await
+    }
+
+    async fn simulate(&self, _: &Bytes, _: u64) -> Result<Simulation, RpcError> {
+        self.answer(|_| Simulation::Success).await
+    }
+
+    async fn l1_fee(&self, _: Bytes) -> Result<u128, RpcError> {
+        self.answer(|_| 0).await
+    }
+
+    async fn broadcast(&self, raw: &[u8]) -> (Verdict, String) {
+        let envelope = TxEnvelope::decode_2718_exact(raw).unwrap();
+        let request =
+            executeCall::abi_decode(envelope.input()).ok().map(|call| (call.req.from, call.req.nonce));
+        let sent = Sent {
+            hash: *envelope.tx_hash(),
+            nonce: envelope.nonce(),
+            max_fee: envelope.max_fee_per_gas(),
+            tip: envelope.max_priority_fee_per_gas().unwrap(),
+            gas_limit: envelope.gas_limit(),
+            request,
+        };
+        tokio::time::sleep(Duration::from_millis(self.world.random(20))).await;
+        if !self.alive.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        let journalled = self.world.store.assignment(self.world.account, sent.nonce).unwrap().transactions;
+        assert!(journalled.iter().any(|known| known.hash == sent.hash), "sent before journalled");
+        assert_eq!(envelope.value(), U256::ZERO);
+
+        let lost = self.world.faults().lost.pop_front();
+        let mut chain = self.world.chain();
+        chain.inspect(&sent);
+        let verdict = match lost {
+            Some(Lost::Transaction) => Verdict::Unknown,
+            Some(Lost::Answer) => {
+                chain.take(sent);
+                Verdict::Unknown
+            }
+            None => chain.take(sent),
+        };
+        (verdict, String::new())
+    }
+
+    async fn finish_broadcasts(&self, _: Duration) -> usize {
+        0
+    }
+}
