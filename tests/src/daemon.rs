@@ -75,6 +75,9 @@ impl DaemonOptions {
             .var("RATE_LIMIT_PER_IP", 0)
             .var("RATE_LIMIT_PER_SIGNER", 0)
             .var("RATE_LIMIT_READS", 0)
+            // A whole crowd comes from one address here.
+            .var("MAX_CONNECTIONS", 4_096)
+            .var("MAX_CONNECTIONS_PER_IP", 4_096)
             .var("LOG_LEVEL", "debug")
     }
 
