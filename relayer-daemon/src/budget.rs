@@ -23,6 +23,8 @@ impl Window {
             Some(opened) if now >= opened.saturating_add(WINDOW_SECONDS) => {
                 Self { opened_at: None, settled_wei: 0 }
             }
+            // The clock was set back: the window must not stay open for longer than it lasts.
+            Some(opened) if now < opened => Self { opened_at: Some(now), settled_wei: self.settled_wei },
             _ => self,
         }
     }
@@ -101,6 +103,15 @@ mod tests {
         assert_eq!(window.at(end - 1).settled_wei, 12);
         assert_eq!(window.at(end), Window::default());
         assert_eq!(window.used(end + 5, 1), Window { opened_at: Some(end + 5), settled_wei: 1 });
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_neither_refills_the_budget_nor_freezes_it() {
+        let window = Window::default().used(1_000_000, 5);
+        let back = window.at(400_000);
+        assert_eq!(back.settled_wei, 5);
+        assert_eq!(back.opened_at, Some(400_000));
+        assert_eq!(window.used(400_000, 2).at(400_000 + WINDOW_SECONDS), Window::default());
     }
 
     #[test]

@@ -3,7 +3,12 @@
 //! `check` prints them, `serve` and `drain` refuse to start on a cross. Asking costs about a dozen RPC calls, once.
 //! `check` may run beside a running daemon: it takes no lock, opens the journal for reading only and makes no file.
 
-use std::{error::Error as _, fmt, io, path::PathBuf, sync::Arc};
+use std::{
+    error::Error as _,
+    fmt, io,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use alloy::{
     primitives::{Address, U256, utils::format_ether},
@@ -127,6 +132,7 @@ async fn examine(
         relayer: key.address(),
         forwarder: settings.forwarder_address,
         registry: settings.registry_address,
+        lacks_simulate_v1: AtomicBool::new(false),
     });
 
     let registry = code(&chain, "registry", chain.registry, report).await;

@@ -3,8 +3,10 @@
 use std::{
     fmt::Debug,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// A source of wall-clock time.
 pub trait Clock: Debug + Send + Sync + 'static {
@@ -15,22 +17,65 @@ pub trait Clock: Debug + Send + Sync + 'static {
 /// A clock that any part of the daemon can hold.
 pub type SharedClock = Arc<dyn Clock>;
 
-/// The machine's clock.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SystemClock;
+/// The machine's time when this was made, carried on by the time since boot: setting the machine's clock while the
+/// daemon runs moves no deadline and no budget window. Whether the time is right is checked at the start, against the
+/// chain's.
+#[derive(Debug, Clone, Copy)]
+pub struct SteadyClock {
+    started_at: Duration,
+    since_boot: Duration,
+}
 
-impl Clock for SystemClock {
-    fn now(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+impl SteadyClock {
+    /// A clock that shows the machine's time now.
+    #[must_use]
+    pub fn start() -> Self {
+        let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::at(started_at, since_boot())
+    }
+
+    const fn at(started_at: Duration, since_boot: Duration) -> Self {
+        Self { started_at, since_boot }
+    }
+
+    const fn seconds(&self, since_boot: Duration) -> u64 {
+        self.started_at.saturating_add(since_boot.saturating_sub(self.since_boot)).as_secs()
     }
 }
 
-/// The clock the daemon runs with: the machine's. Test builds can move it (see [`crate::faults`]).
+impl Clock for SteadyClock {
+    fn now(&self) -> u64 {
+        self.seconds(since_boot())
+    }
+}
+
+/// The time since boot, sleep included. Nobody can set it.
+fn since_boot() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// The clock the daemon runs with. Test builds can move it (see [`crate::faults`]).
 #[must_use]
 pub fn shared() -> SharedClock {
     #[cfg(feature = "fault-injection")]
     if let Some(clock) = crate::faults::MovableClock::from_env() {
         return Arc::new(clock);
     }
-    Arc::new(SystemClock)
+    Arc::new(SteadyClock::start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_on_from_the_machines_by_what_has_passed() {
+        let clock = SteadyClock::at(Duration::from_millis(1_700_000_000_900), Duration::from_secs(50));
+        assert_eq!(clock.seconds(Duration::from_secs(50)), 1_700_000_000);
+        assert_eq!(clock.seconds(Duration::from_millis(50_200)), 1_700_000_001);
+        assert_eq!(clock.seconds(Duration::from_secs(49)), 1_700_000_000, "never back");
+        let machine = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert!(SteadyClock::start().now().abs_diff(machine) <= 1);
+    }
 }

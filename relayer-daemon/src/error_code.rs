@@ -54,6 +54,8 @@ pub enum ErrorCode {
     SignerRateLimited,
     /// Today's gas is spent.
     GasBudgetExhausted,
+    /// One signer, client or network has used its share of today's gas.
+    BudgetShareExhausted,
     /// The contract said no; the message is its reason.
     CallReverted,
     /// No RPC endpoint gave an answer; nothing was sent.
@@ -68,6 +70,8 @@ pub enum ErrorCode {
     RelayerBalanceTooLow,
     /// The base fee is above what the operator allows.
     NetworkFeesTooHigh,
+    /// What is left of today's gas is reserved for relays in flight.
+    BudgetReserved,
     /// Too many relays in flight.
     QueueFull,
     /// The relayer is stopping.
@@ -80,7 +84,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 36] = [
         Self::InvalidJson,
         Self::MissingRequestOrSignature,
         Self::InvalidField,
@@ -104,6 +108,8 @@ impl ErrorCode {
         Self::IpRateLimited,
         Self::SignerRateLimited,
         Self::GasBudgetExhausted,
+        Self::BudgetShareExhausted,
+        Self::BudgetReserved,
         Self::CallReverted,
         Self::RpcFailed,
         Self::RpcTimeout,
@@ -144,6 +150,8 @@ impl ErrorCode {
             Self::IpRateLimited => "IP_RATE_LIMITED",
             Self::SignerRateLimited => "SIGNER_RATE_LIMITED",
             Self::GasBudgetExhausted => "GAS_BUDGET_EXHAUSTED",
+            Self::BudgetShareExhausted => "BUDGET_SHARE_EXHAUSTED",
+            Self::BudgetReserved => "BUDGET_RESERVED",
             Self::CallReverted => "CALL_REVERTED",
             Self::RpcFailed => "RPC_FAILED",
             Self::RpcTimeout => "RPC_TIMEOUT",
@@ -193,6 +201,10 @@ impl ErrorCode {
             Self::IpRateLimited => "IP rate limit exceeded",
             Self::SignerRateLimited => "Signer rate limit exceeded",
             Self::GasBudgetExhausted => "Daily gas budget exhausted. Try again tomorrow.",
+            Self::BudgetShareExhausted => "Share of the daily gas budget exhausted. Try again tomorrow.",
+            Self::BudgetReserved => {
+                "The rest of the daily gas budget is reserved for relays in flight. Please try again shortly."
+            }
             Self::CallReverted => "Call failed without a reason; request.gas may be too low",
             Self::RpcFailed => "RPC endpoint unreachable",
             Self::RpcTimeout => "RPC timeout",
@@ -232,7 +244,10 @@ impl ErrorCode {
             Self::MethodNotAllowed => 405,
             Self::BodyTimeout => 408,
             Self::BodyTooLarge => 413,
-            Self::IpRateLimited | Self::SignerRateLimited | Self::GasBudgetExhausted => 429,
+            Self::IpRateLimited
+            | Self::SignerRateLimited
+            | Self::GasBudgetExhausted
+            | Self::BudgetShareExhausted => 429,
             Self::CallReverted
             | Self::RpcFailed
             | Self::RpcTimeout
@@ -241,6 +256,7 @@ impl ErrorCode {
             Self::RelayerBalanceTooLow
             | Self::NetworkFeesTooHigh
             | Self::QueueFull
+            | Self::BudgetReserved
             | Self::ShuttingDown
             | Self::ChainSilent
             | Self::SenderStalled => 503,

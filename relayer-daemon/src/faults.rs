@@ -42,7 +42,7 @@ mod enabled {
         },
     };
 
-    use crate::clock::{Clock, SystemClock};
+    use crate::clock::{Clock, SteadyClock};
 
     struct Crash {
         point: String,
@@ -69,6 +69,7 @@ mod enabled {
     /// The machine's clock, moved by the seconds in a file.
     #[derive(Debug)]
     pub struct MovableClock {
+        clock: SteadyClock,
         offset_file: PathBuf,
     }
 
@@ -76,14 +77,15 @@ mod enabled {
         /// The clock, if `CLOCK_OFFSET_FILE` is set.
         #[must_use]
         pub fn from_env() -> Option<Self> {
-            env::var_os("CLOCK_OFFSET_FILE").map(|path| Self { offset_file: path.into() })
+            let offset_file = env::var_os("CLOCK_OFFSET_FILE")?.into();
+            Some(Self { clock: SteadyClock::start(), offset_file })
         }
     }
 
     impl Clock for MovableClock {
         fn now(&self) -> u64 {
             let text = fs::read_to_string(&self.offset_file).unwrap_or_default();
-            SystemClock.now().saturating_add_signed(text.trim().parse().unwrap_or(0))
+            self.clock.now().saturating_add_signed(text.trim().parse().unwrap_or(0))
         }
     }
 }

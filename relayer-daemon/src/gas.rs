@@ -18,6 +18,23 @@ const FORWARDER_PER_BYTE: u64 = 3;
 /// Gas of the no-op that fills a nonce: a transfer of nothing to ourselves.
 pub const NO_OP: u64 = TRANSACTION;
 
+/// What is added to the gas that a simulation used: by the time it is mined the state may have changed, and warm
+/// slots be cold.
+const SIMULATION_MARGIN: u64 = 20_000;
+
+/// What a relay whose simulation used `used` gas may use when it is mined: a quarter and a little more. The limit it is
+/// sent with stays `limit`: the forwarder insists on being given all the gas that was signed for.
+#[must_use]
+pub fn expected(used: u64, limit: u64) -> u64 {
+    used.saturating_add(used / 4).saturating_add(SIMULATION_MARGIN).min(limit)
+}
+
+/// The least that a relay with this calldata can use.
+#[must_use]
+pub fn least(calldata: &[u8]) -> u64 {
+    limit(calldata, 0).saturating_sub(FORWARDER / 2)
+}
+
 /// The gas limit for `execute` with this calldata and an inner call limited to `inner_gas`.
 #[must_use]
 pub fn limit(calldata: &[u8], inner_gas: u64) -> u64 {
@@ -48,6 +65,13 @@ mod tests {
     fn heavy_calldata_hits_the_floor() {
         let calldata = vec![1; 60_000];
         assert_eq!(limit(&calldata, 0), TRANSACTION + 60_000 * 40);
+    }
+
+    #[test]
+    fn what_is_expected_never_exceeds_the_limit() {
+        assert_eq!(expected(200_000, 2_000_000), 270_000);
+        assert_eq!(expected(200_000, 230_000), 230_000);
+        assert!(least(&[1; 700]) < limit(&[1; 700], 0));
     }
 
     proptest! {

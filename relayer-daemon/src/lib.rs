@@ -6,6 +6,7 @@
 //! nothing wrong. [`fees`], [`gas`] and [`classify`] are pure. The README tells the operator's side.
 
 pub mod budget;
+pub mod budget_share;
 pub mod chain;
 pub mod check;
 pub mod classify;

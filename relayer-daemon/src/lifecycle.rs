@@ -31,6 +31,7 @@ use tokio::{
 };
 
 use crate::{
+    budget_share::Allowance,
     check::{self, Checked, Purpose},
     clock, descriptors,
     functions::RelayedFunctions,
@@ -40,7 +41,7 @@ use crate::{
     monitor,
     process_lock::ProcessLock,
     readiness::Readiness,
-    relay::{Reads, Relayer, inflight::Inflight},
+    relay::{Reads, Relayer, gas_price::GasPrice, inflight::Inflight},
     routes::{App, routes},
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
     settings::Settings,
@@ -177,6 +178,8 @@ impl Daemon {
                 settings.rate_limit_reads,
             ),
             spending,
+            allowance: Allowance { limit_wei: spending.daily_wei, shares: settings.budget_shares() },
+            gas_price: GasPrice::default(),
             has_l1_fee,
             wallet: wallet.clone(),
             inflight: Inflight::new(settings.max_queue),

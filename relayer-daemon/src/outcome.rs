@@ -4,7 +4,7 @@
 use alloy::primitives::{B256, U256};
 use registry_core::forward::{ParseError, Refusal};
 
-use crate::error_code::ErrorCode;
+use crate::{budget_share::PartyKind, error_code::ErrorCode};
 
 /// Why a request was refused or a relay failed, as facts. The specification's wording (service.md section 7) is
 /// [`Failure::message`]'s.
@@ -81,6 +81,24 @@ impl Failure {
     #[must_use]
     pub fn budget_exhausted(wait_seconds: u64) -> Self {
         Self::of(ErrorCode::GasBudgetExhausted).retry_after(wait_seconds)
+    }
+
+    /// 429: a signer, client or network has used up its share of the budget.
+    #[must_use]
+    pub fn share_exhausted(party: PartyKind, wait_seconds: u64) -> Self {
+        let party = match party {
+            PartyKind::Signer => "signer's",
+            PartyKind::Client => "address's",
+            PartyKind::Network => "network's",
+        };
+        let message = format!("This {party} share of the daily gas budget is exhausted. Try again tomorrow.");
+        Self::new(ErrorCode::BudgetShareExhausted, message).retry_after(wait_seconds)
+    }
+
+    /// 503: only what relays in flight have reserved stands in the way.
+    #[must_use]
+    pub fn budget_reserved() -> Self {
+        Self::of(ErrorCode::BudgetReserved).retry_after(10)
     }
 
     /// 503: the relayer's account is nearly empty.

@@ -12,6 +12,7 @@ use reqwest::Url;
 use thiserror::Error;
 
 use crate::{
+    budget_share::Shares,
     functions::RegistryFunction,
     http::{
         client_address::{TrustedProxies, parse_network},
@@ -53,6 +54,21 @@ pub struct Settings {
     /// What may be spent on gas in 24 hours, ETH
     #[arg(long, env = "DAILY_GAS_BUDGET", hide_env_values = true, default_value = "0.05", value_parser = ether)]
     pub daily_gas_budget: Wei,
+
+    /// Percent of the daily budget for one signer
+    #[arg(long, env = "BUDGET_SHARE_PER_SIGNER", hide_env_values = true, default_value_t = 25,
+          value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub budget_share_per_signer: u8,
+
+    /// Percent of the daily budget for one client: an IPv4 address or an IPv6 /64
+    #[arg(long, env = "BUDGET_SHARE_PER_IP", hide_env_values = true, default_value_t = 50,
+          value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub budget_share_per_ip: u8,
+
+    /// Percent of the daily budget for one network: an IPv4 /24 or an IPv6 /48
+    #[arg(long, env = "BUDGET_SHARE_PER_NETWORK", hide_env_values = true, default_value_t = 75,
+          value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub budget_share_per_network: u8,
 
     /// Requests per hour and client IP; 0 switches the limit off
     #[arg(long, env = "RATE_LIMIT_PER_IP", hide_env_values = true, default_value_t = 20)]
@@ -135,6 +151,16 @@ pub enum LogFormat {
 }
 
 impl Settings {
+    /// Percent of the daily budget that one party of each kind may use.
+    #[must_use]
+    pub const fn budget_shares(&self) -> Shares {
+        Shares {
+            signer: self.budget_share_per_signer,
+            client: self.budget_share_per_ip,
+            network: self.budget_share_per_network,
+        }
+    }
+
     /// The RPC endpoints. Read here and not by clap, whose errors quote the value: a URL may hold a
     /// provider's key.
     ///

@@ -6,7 +6,7 @@ use std::{
     convert::Infallible,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -110,7 +110,13 @@ fn rpc(endpoints: &[&Endpoint]) -> Rpc {
 }
 
 fn chain(rpc: Rpc) -> Chain {
-    Chain { rpc, relayer: Address::ZERO, forwarder: Address::ZERO, registry: Address::ZERO }
+    Chain {
+        rpc,
+        relayer: Address::ZERO,
+        forwarder: Address::ZERO,
+        registry: Address::ZERO,
+        lacks_simulate_v1: AtomicBool::new(false),
+    }
 }
 
 /// Waits until something has happened in the background.

@@ -5,6 +5,7 @@
 use alloy::primitives::{Address, B256, U256};
 use relayer_daemon::{
     budget::WINDOW_SECONDS,
+    budget_share::{Allowance, Denial, PartyKind, Shares},
     fees::Fees,
     outcome::{Failure, Mined, Outcome},
     store::{Accepted, Inclusion, NewRelay, NewTransaction, Settlement, SqliteStore, Store},
@@ -27,6 +28,7 @@ fn relay(byte: u8) -> NewRelay {
         forward_nonce: U256::MAX,
         deadline: u64::from(u32::MAX),
         calldata: vec![byte; 3].into(),
+        client: None,
     }
 }
 
@@ -296,4 +298,74 @@ fn each_account_counts_its_own_nonces_and_all_share_the_budget() {
     settle(&store, 7, 0xa, 9, 250, Some((1, executed(id(0xa)))));
     assert_eq!(store.highest_mined(other).unwrap(), None);
     assert_eq!(used(&store, NOW), (250, 0));
+}
+
+fn from(byte: u8, signer: u8, client: &str) -> NewRelay {
+    NewRelay { signer: Address::repeat_byte(signer), client: Some(client.parse().unwrap()), ..relay(byte) }
+}
+
+/// Reserves for a relay; why it was denied, if so.
+fn reserve(store: &SqliteStore, relay: &NewRelay, wei: u128) -> Option<Denial> {
+    store.accept(relay, NOW).unwrap();
+    let shares = Shares { signer: 20, client: 40, network: 60 };
+    store.reserve_share(relay.id, wei, 0, &Allowance { limit_wei: LIMIT, shares }, NOW).unwrap().denial
+}
+
+#[test]
+fn a_signer_a_client_and_a_network_have_a_share_of_the_budget_each() {
+    let store = SqliteStore::in_memory().unwrap();
+    let denied = |kind| Some(Denial::Reserved(Some(kind)));
+    assert_eq!(reserve(&store, &from(1, 1, "2001:db8:1:1::"), 200), None);
+    assert_eq!(reserve(&store, &from(2, 1, "192.0.2.1"), 1), denied(PartyKind::Signer));
+    assert_eq!(reserve(&store, &from(3, 3, "2001:db8:1:1::"), 200), None);
+    assert_eq!(reserve(&store, &from(4, 4, "2001:db8:1:1::"), 1), denied(PartyKind::Client));
+    assert_eq!(reserve(&store, &from(5, 5, "2001:db8:1:2::"), 200), None);
+    assert_eq!(reserve(&store, &from(6, 6, "2001:db8:1:3::"), 1), denied(PartyKind::Network));
+    assert_eq!(reserve(&store, &from(7, 7, "2001:db8:2:3::"), 200), None);
+    assert_eq!(reserve(&store, &from(1, 1, "2001:db8:1:1::"), 200), None, "its own is no obstacle");
+    assert_eq!(reserve(&store, &from(8, 8, "192.0.2.1"), 201), Some(Denial::Reserved(None)));
+}
+
+#[test]
+fn a_dropped_relay_that_somebody_else_sends_again_counts_for_them() {
+    let store = SqliteStore::in_memory().unwrap();
+    assert_eq!(reserve(&store, &from(1, 1, "192.0.2.1"), 400), None);
+    let again = from(2, 2, "192.0.2.1");
+    assert_eq!(reserve(&store, &again, 1), Some(Denial::Reserved(Some(PartyKind::Client))));
+    store.finish_unsent(id(2), &dropped(), NOW).unwrap();
+    assert_eq!(reserve(&store, &from(2, 2, "198.51.100.1"), 1), None);
+    assert_eq!(store.accepted(id(2)).unwrap().unwrap().client, Some("198.51.100.1".parse().unwrap()));
+}
+
+#[test]
+fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window_forgets_it() {
+    let store = SqliteStore::in_memory().unwrap();
+    let dropped = Outcome::Dropped { failure: Failure::nonce_mismatch() };
+    assert_eq!(reserve(&store, &from(1, 1, "192.0.2.1"), 150), None);
+    sign(&store, 0, Some(id(1)), transaction(0xa, Purpose::Superseded));
+    settle(&store, 0, 0xa, 9, 150, Some((1, dropped)));
+    let next = from(2, 1, "198.51.100.1");
+    assert_eq!(reserve(&store, &next, 51), Some(Denial::Spent(Some(PartyKind::Signer))));
+    assert_eq!(reserve(&store, &next, 50), None);
+    store.release(id(2), NOW).unwrap();
+
+    let shares = Shares { signer: 20, client: 40, network: 60 };
+    let allowance = Allowance { limit_wei: LIMIT, shares };
+    let tomorrow = NOW + WINDOW_SECONDS;
+    let ask = |now| store.affordable(next.signer, None, 51, &allowance, now).unwrap().denial;
+    assert_eq!(ask(tomorrow - 1), Some(Denial::Spent(Some(PartyKind::Signer))));
+    assert_eq!(ask(tomorrow), None);
+    // Signed for yesterday, mined today, and dearer than all of yesterday.
+    assert_eq!(store.reserve_share(id(2), 50, 0, &allowance, NOW).unwrap().denial, None);
+    sign(&store, 1, Some(id(2)), transaction(0xb, Purpose::Relay));
+    let settlement = Settlement {
+        assignment: store.assignment(ACCOUNT, 1).unwrap(),
+        inclusion: Inclusion { tx_hash: id(0xb), block_number: 10 },
+        paid_wei: 160,
+        outcome: Some(executed(id(0xb))),
+    };
+    store.settle(ACCOUNT, &settlement, tomorrow).unwrap();
+    let forty = store.affordable(next.signer, None, 40, &allowance, tomorrow).unwrap();
+    assert_eq!((forty.denial, forty.budget.window.settled_wei), (None, 160), "yesterday's 150 are forgotten");
+    assert_eq!(ask(tomorrow), Some(Denial::Spent(Some(PartyKind::Signer))));
 }

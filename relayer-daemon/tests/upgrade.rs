@@ -33,6 +33,7 @@ fn relay(byte: u8) -> NewRelay {
         forward_nonce: U256::from(byte),
         deadline: u64::from(byte) * 1_000,
         calldata: vec![byte; 3].into(),
+        client: None,
     }
 }
 

@@ -74,6 +74,9 @@ impl DaemonOptions {
             .var("REGISTRY_ADDRESS", contracts.registry)
             .var("RATE_LIMIT_PER_IP", 0)
             .var("RATE_LIMIT_PER_SIGNER", 0)
+            .var("BUDGET_SHARE_PER_SIGNER", 100)
+            .var("BUDGET_SHARE_PER_IP", 100)
+            .var("BUDGET_SHARE_PER_NETWORK", 100)
             .var("RATE_LIMIT_READS", 0)
             // A whole crowd comes from one address here.
             .var("MAX_CONNECTIONS", 4_096)

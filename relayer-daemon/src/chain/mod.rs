@@ -7,8 +7,9 @@ mod endpoint;
 mod node;
 mod receipt;
 pub mod rpc;
+mod simulate;
 
-use std::time::Duration;
+use std::{sync::atomic::AtomicBool, time::Duration};
 
 use alloy::{
     primitives::{Address, B256, Bytes, U64, U256, address},
@@ -82,6 +83,8 @@ pub struct Chain {
     pub forwarder: Address,
     /// The registry.
     pub registry: Address,
+    /// Set once a node has said that it does not know `eth_simulateV1`.
+    pub lacks_simulate_v1: AtomicBool,
 }
 
 impl Chain {
@@ -256,13 +259,7 @@ impl Node for Chain {
     }
 
     async fn simulate(&self, calldata: &Bytes, gas_limit: u64) -> Result<Simulation, RpcError> {
-        let transaction = json!({
-            "from": self.relayer, "to": self.forwarder, "data": calldata, "gas": U64::from(gas_limit),
-        });
-        let answer: Bytes = self.rpc.read("eth_call", json!([transaction, "latest"])).await?;
-        let result = IForwarder::executeCall::abi_decode_returns(&answer)
-            .map_err(|_| RpcError::Malformed("eth_call"))?;
-        Ok(if result.success { Simulation::Success } else { Simulation::InnerRevert(result.returnData) })
+        self.simulate_execute(calldata, gas_limit).await
     }
 
     async fn l1_fee(&self, raw: Bytes) -> Result<u128, RpcError> {

@@ -78,7 +78,10 @@ pub struct AccountView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Simulation {
     /// The inner call would succeed.
-    Success,
+    Success {
+        /// The gas that the whole transaction would use, where the node says so.
+        gas_used: Option<u64>,
+    },
     /// The inner call would fail, with this return data.
     InnerRevert(Bytes),
 }

@@ -1,9 +1,6 @@
 //! What is asked of the chain and of the budget before a relay is sent.
 
-use alloy::{
-    primitives::{B256, Bytes},
-    sol_types::SolCall,
-};
+use alloy::{primitives::Bytes, sol_types::SolCall};
 use registry_core::{
     abi::IForwarder::executeCall,
     forward::Refusal,
@@ -13,16 +10,17 @@ use registry_core::{
     },
 };
 
-use super::{MINIMUM_BALANCE_WEI, Relayer, queue::QueuePosition};
+use super::{MINIMUM_BALANCE_WEI, Relayer, queue::QueuePosition, store_failed};
 use crate::{
     budget::{Budget, WINDOW_SECONDS},
+    budget_share::Denial,
     chain::{Node, RpcError, Simulation},
     faults,
     fees::Fees,
     gas,
     outcome::Failure,
     sender::{Job, receipt_reader::inner_reason},
-    store::{NewRelay, Store, StoreError},
+    store::{NewRelay, Reservation, Store, StoreError},
     transaction::RelayTerms,
 };
 
@@ -65,16 +63,17 @@ impl From<RpcError> for CheckError {
     }
 }
 
-/// What a relay will offer, and what was reserved beside it.
-struct Offered {
+/// What a relay will offer, and what the account has.
+struct Prices {
     fees: Fees,
-    l1_fee: u128,
+    l1_fee_wei: u128,
     head: u64,
+    balance_wei: u128,
 }
 
 impl<C: Node> Relayer<C> {
-    /// Balance, budget, verification, simulation. Each pass of the loop is one attempt to be the signer's next request;
-    /// see [`queue`] for what it waits for.
+    /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's next request;
+    /// see [`super::queue`] for what it waits for.
     pub(super) async fn check(&self, relay: &NewRelay) -> Result<Job, CheckError> {
         let execute = executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::journal())?;
         let inner_gas = u64::try_from(execute.req.gas).unwrap_or(u64::MAX);
@@ -84,22 +83,23 @@ impl<C: Node> Relayer<C> {
             position.wait_for_predecessor(&self.inflight, relay.id).await;
             let permit = self.checks.acquire().await.map_err(|_| Failure::shutting_down())?;
             self.rules.check_terms(&execute.req, self.clock.now())?;
-            let Offered { fees, l1_fee, head } = self.afford(relay, gas_limit).await?;
+            let prices = self.prices(relay, gas_limit).await?;
             if self.chain.verify(&execute).await? {
+                let gas = self.simulate(&relay.calldata, gas_limit).await?;
+                faults::point("after_simulate");
+                self.reserve(relay, &prices, gas, gas_limit).await?;
+                faults::point("after_reserve");
                 let terms = RelayTerms {
                     id: relay.id,
                     signer: relay.signer,
                     forward_nonce: relay.forward_nonce,
                     deadline: relay.deadline,
-                    l1_fee_wei: l1_fee,
+                    l1_fee_wei: prices.l1_fee_wei,
                 };
-                self.simulate(&relay.calldata, gas_limit).await?;
-                faults::point("after_simulate");
+                let Prices { fees, head, .. } = prices;
                 return Ok(Job { relay: terms, calldata: relay.calldata.clone(), gas_limit, fees, head });
             }
             drop(permit);
-            // Not the next one? The reservation waits for nobody.
-            self.release(relay.id).await?;
             let on_chain = self.chain.forwarder_nonce(relay.signer).await?;
             if !position.becomes_valid(&self.inflight, relay, on_chain).await {
                 return Err(Failure::nonce_mismatch().into());
@@ -107,33 +107,59 @@ impl<C: Node> Relayer<C> {
         }
     }
 
-    /// Balance and budget: reserves the worst case.
-    async fn afford(&self, relay: &NewRelay, gas_limit: u64) -> Result<Offered, CheckError> {
-        let (balance, market) = tokio::try_join!(self.chain.balance(), self.chain.market())?;
-        self.saw_balance(balance);
-        if balance < MINIMUM_BALANCE_WEI {
+    /// Refuses a relay for which nothing is left of the budget or a share, before it costs a call or a write.
+    pub(super) async fn check_budget(&self, relay: &NewRelay) -> Result<(), Failure> {
+        let least_wei =
+            u128::from(gas::least(&relay.calldata)).saturating_mul(self.gas_price.recent()).max(1);
+        let (signer, client, now) = (relay.signer, relay.client, self.clock.now());
+        let allowance = self.allowance;
+        let affordable =
+            move |store: &dyn Store| store.affordable(signer, client, least_wei, &allowance, now);
+        let Reservation { denial, budget } = self.store.run(affordable).await.map_err(store_failed)?;
+        match denial {
+            Some(denial @ Denial::Spent(_)) => Err(denied(denial, &budget, now)),
+            // What is reserved may be given back by the time that it is needed.
+            Some(Denial::Reserved(_)) | None => Ok(()),
+        }
+    }
+
+    /// What the relay will cost, and whether the account can pay it.
+    async fn prices(&self, relay: &NewRelay, gas_limit: u64) -> Result<Prices, CheckError> {
+        let (balance_wei, market) = tokio::try_join!(self.chain.balance(), self.chain.market())?;
+        self.saw_balance(balance_wei);
+        if balance_wei < MINIMUM_BALANCE_WEI {
             return Err(Failure::balance_too_low().into());
         }
         let fees =
             Fees::initial(&market, self.spending.max_fee).ok_or_else(Failure::network_too_expensive)?;
-        let l1_fee = self.l1_fee(relay, gas_limit, fees).await?;
+        self.gas_price.saw(fees.max_fee);
+        let l1_fee_wei = self.l1_fee(relay, gas_limit, fees).await?;
+        Ok(Prices { fees, l1_fee_wei, head: market.head, balance_wei })
+    }
 
-        let wei = fees.worst_case(gas_limit).saturating_add(l1_fee);
-        let (id, limit, now) = (relay.id, self.spending.daily_wei, self.clock.now());
-        let reserve = move |store: &dyn Store| {
-            let reserved = store.reserve(id, wei, l1_fee, limit, now)?;
-            Ok((reserved, store.budget(limit, now)?))
-        };
-        let (reserved, budget) = self.store.run(reserve).await?;
-        if !reserved {
-            return Err(Failure::budget_exhausted(wait_for_budget(&budget, now)).into());
+    /// Reserves what the simulation shows to be needed, in the budget and in everybody's share of it.
+    async fn reserve(
+        &self,
+        relay: &NewRelay,
+        prices: &Prices,
+        gas: u64,
+        gas_limit: u64,
+    ) -> Result<(), CheckError> {
+        let wei = prices.fees.worst_case(gas).saturating_add(prices.l1_fee_wei);
+        let (id, l1_fee_wei, now) = (relay.id, prices.l1_fee_wei, self.clock.now());
+        let allowance = self.allowance;
+        let reserve = move |store: &dyn Store| store.reserve_share(id, wei, l1_fee_wei, &allowance, now);
+        let Reservation { denial, budget } = self.store.run(reserve).await?;
+        if let Some(denial) = denial {
+            return Err(denied(denial, &budget, now).into());
         }
-        faults::point("after_reserve");
-        // The node demands that the account can pay for everything in flight at its worst.
-        if budget.reserved_wei > balance {
+        // The node demands that the account can pay for this one at its worst, and for those before it.
+        let others_wei = budget.reserved_wei.saturating_sub(wei);
+        let worst_wei = prices.fees.worst_case(gas_limit).saturating_add(prices.l1_fee_wei);
+        if others_wei.saturating_add(worst_wei) > prices.balance_wei {
             return Err(Failure::balance_too_low().into());
         }
-        Ok(Offered { fees, l1_fee, head: market.head })
+        Ok(())
     }
 
     /// What the L1 data fee may come to: it moves with L1's market, so a quarter is added.
@@ -145,9 +171,12 @@ impl<C: Node> Relayer<C> {
         Ok(fee.saturating_add(fee.div_ceil(4)))
     }
 
-    async fn simulate(&self, calldata: &Bytes, gas_limit: u64) -> Result<(), CheckError> {
+    /// How much gas the relay may use when it is mined.
+    async fn simulate(&self, calldata: &Bytes, gas_limit: u64) -> Result<u64, CheckError> {
         match self.chain.simulate(calldata, gas_limit).await {
-            Ok(Simulation::Success) => Ok(()),
+            Ok(Simulation::Success { gas_used }) => {
+                Ok(gas_used.map_or(gas_limit, |used| gas::expected(used, gas_limit)))
+            }
             Ok(Simulation::InnerRevert(data)) => Err(Failure::reverted(inner_reason(&data)).into()),
             Err(RpcError::Node(error)) => match Revert::from_error(&error) {
                 // Executed by somebody else since it was verified.
@@ -160,10 +189,13 @@ impl<C: Node> Relayer<C> {
             Err(error) => Err(error.into()),
         }
     }
+}
 
-    async fn release(&self, id: B256) -> Result<(), CheckError> {
-        let now = self.clock.now();
-        Ok(self.store.run(move |store| store.release(id, now)).await?)
+fn denied(denial: Denial, budget: &Budget, now: u64) -> Failure {
+    match denial {
+        Denial::Spent(None) => Failure::budget_exhausted(wait_for_budget(budget, now)),
+        Denial::Spent(Some(party)) => Failure::share_exhausted(party, wait_for_budget(budget, now)),
+        Denial::Reserved(_) => Failure::budget_reserved(),
     }
 }
 

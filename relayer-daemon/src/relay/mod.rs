@@ -6,6 +6,7 @@
 
 mod brief_cache;
 mod checks;
+pub mod gas_price;
 pub mod inflight;
 mod queue;
 
@@ -24,9 +25,11 @@ use tokio::sync::{Semaphore, mpsc};
 use self::{
     brief_cache::BriefCache,
     checks::CheckError,
+    gas_price::GasPrice,
     inflight::{Inflight, Start, Waiting},
 };
 use crate::{
+    budget_share::Allowance,
     chain::{Chain, Node, RpcError},
     clock::SharedClock,
     error_code::ErrorCode,
@@ -66,6 +69,10 @@ pub struct Relayer<C = Chain> {
     pub limits: Limits,
     /// How much may be spent.
     pub spending: Spending,
+    /// And by whom.
+    pub allowance: Allowance,
+    /// What gas cost when it was last bought.
+    pub gas_price: GasPrice,
     /// Whether the chain charges an L1 data fee.
     pub has_l1_fee: bool,
     /// The key; here only for drafts.
@@ -137,7 +144,7 @@ impl<C: Node> Relayer<C> {
             Start::Full => Err(Failure::queue_full()),
             Start::New(waiting) => {
                 // From here on others may have joined: whatever happens, they learn of it.
-                if let Err(failure) = self.admit(id, signed).await {
+                if let Err(failure) = self.admit(id, signed, client).await {
                     self.inflight.finish(id, Outcome::Dropped { failure: failure.clone() });
                     return Err(failure);
                 }
@@ -146,7 +153,7 @@ impl<C: Node> Relayer<C> {
         }
     }
 
-    async fn admit(self: &Arc<Self>, id: B256, signed: SignedRequest) -> Result<(), Failure> {
+    async fn admit(self: &Arc<Self>, id: B256, signed: SignedRequest, client: IpAddr) -> Result<(), Failure> {
         let known = self.store.run(move |store| store.relay(id)).await.map_err(store_failed)?;
         if known.and_then(|record| record.outcome).is_some_and(|outcome| !outcome.is_repeatable()) {
             return Err(Failure::replay());
@@ -165,7 +172,9 @@ impl<C: Node> Relayer<C> {
             forward_nonce: request.nonce,
             deadline: request.deadline.to(),
             calldata: executeCall { req: request, signature }.abi_encode().into(),
+            client: Some(client),
         };
+        self.check_budget(&relay).await?;
         let written = relay.clone();
         match self.store.run(move |store| store.accept(&written, now)).await.map_err(store_failed)? {
             Accepted::Finished(_) => return Err(Failure::replay()),

@@ -7,7 +7,7 @@
 
 pub mod sqlite;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use thiserror::Error;
@@ -16,6 +16,7 @@ pub use sqlite::SqliteStore;
 
 use crate::{
     budget::Budget,
+    budget_share::{Allowance, Denial},
     outcome::Outcome,
     transaction::{NonceAssignment, SignedTransaction},
 };
@@ -87,6 +88,8 @@ pub struct NewRelay {
     pub deadline: u64,
     /// The call of `execute(request, signature)`: all that is needed to start over.
     pub calldata: Bytes,
+    /// Who sent it, as limits count clients: an IPv4 address or an IPv6 /64. `None` where that is not known.
+    pub client: Option<IpAddr>,
 }
 
 /// What acceptance found.
@@ -105,6 +108,15 @@ pub struct RelayRecord {
     pub outcome: Option<Outcome>,
     /// Every transaction tried for it, oldest first.
     pub hashes: Vec<B256>,
+}
+
+/// What became of an attempt to reserve something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reservation {
+    /// Why it was denied, if so.
+    pub denial: Option<Denial>,
+    /// The budget afterwards.
+    pub budget: Budget,
 }
 
 /// A transaction that is signed and not yet sent.
@@ -177,6 +189,27 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
         limit_wei: u128,
         now: u64,
     ) -> Result<bool, StoreError>;
+
+    /// Whether the budget and the shares of all who answer for a request would allow `wei` more.
+    fn affordable(
+        &self,
+        signer: Address,
+        client: Option<IpAddr>,
+        wei: u128,
+        allowance: &Allowance,
+        now: u64,
+    ) -> Result<Reservation, StoreError>;
+
+    /// Sets what a pending relay may cost, in place of what was reserved for it before, if the budget and the shares
+    /// of its signer, client and network allow that.
+    fn reserve_share(
+        &self,
+        id: B256,
+        wei: u128,
+        l1_fee_wei: u128,
+        allowance: &Allowance,
+        now: u64,
+    ) -> Result<Reservation, StoreError>;
 
     /// Gives back what was reserved for a relay that has to wait.
     fn release(&self, id: B256, now: u64) -> Result<(), StoreError>;

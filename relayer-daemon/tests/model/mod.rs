@@ -26,12 +26,13 @@ use registry_core::{
     forward::{Rules, SignedRequest, domain},
 };
 use relayer_daemon::{
+    budget_share::{Allowance, Shares},
     clock::{Clock, SharedClock},
     functions::{RegistryFunction, RelayedFunctions},
     limits::Limits,
     metrics::Metrics,
     outcome::Outcome,
-    relay::{Reads, Relayer, inflight::Inflight},
+    relay::{Reads, Relayer, gas_price::GasPrice, inflight::Inflight},
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
     store::{SqliteStore, Store},
 };
@@ -218,6 +219,12 @@ impl Simulation {
             functions: RelayedFunctions::new(RegistryFunction::ALL.to_vec()),
             reads: Reads::default(),
             spending,
+            // All requests come from one address here.
+            allowance: Allowance {
+                limit_wei: spending.daily_wei,
+                shares: Shares { signer: 100, client: 100, network: 100 },
+            },
+            gas_price: GasPrice::default(),
             has_l1_fee: false,
             wallet: wallet.clone(),
             inflight: Inflight::new(1_000),

@@ -195,8 +195,8 @@ impl Node for ModelNode {
         self.answer(|world| world.view().forwarder_nonce(from) == nonce).await
     }
 
-    async fn simulate(&self, _: &Bytes, _: u64) -> Result<Simulation, RpcError> {
-        self.answer(|_| Simulation::Success).await
+    async fn simulate(&self, _: &Bytes, gas_limit: u64) -> Result<Simulation, RpcError> {
+        self.answer(|_| Simulation::Success { gas_used: Some(gas_limit / 2) }).await
     }
 
     async fn l1_fee(&self, _: Bytes) -> Result<u128, RpcError> {

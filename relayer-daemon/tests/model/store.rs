@@ -1,17 +1,21 @@
 //! The real store, whose disk can be full and whose process can be dead.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use alloy::primitives::{Address, B256};
 use relayer_daemon::{
     budget::Budget,
+    budget_share::Allowance,
     outcome::Outcome,
     store::{
-        Accepted, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Settlement, SqliteStore,
-        Store, StoreError,
+        Accepted, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Reservation, Settlement,
+        SqliteStore, Store, StoreError,
     },
     transaction::NonceAssignment,
 };
@@ -50,6 +54,8 @@ pass_on! {
     write probe() -> ();
     write accept(relay: &NewRelay, now: u64) -> Accepted;
     write reserve(id: B256, wei: u128, l1_fee_wei: u128, limit_wei: u128, now: u64) -> bool;
+    read affordable(signer: Address, client: Option<IpAddr>, wei: u128, allowance: &Allowance, now: u64) -> Reservation;
+    write reserve_share(id: B256, wei: u128, l1_fee_wei: u128, allowance: &Allowance, now: u64) -> Reservation;
     write release(id: B256, now: u64) -> ();
     write finish_unsent(id: B256, outcome: &Outcome, now: u64) -> ();
     read relay(id: B256) -> Option<RelayRecord>;

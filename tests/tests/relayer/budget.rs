@@ -3,9 +3,14 @@
 //! 1. Used up by real spending: message, status, `Retry-After`; the refused request was not sent and stays good.
 //! 2. A restart does not refill it.
 //! 3. It refills 24 hours after its first use, not before.
-//! 4. What a transaction may cost is reserved while it is in flight, and what it did not cost is given back.
+//! 4. What a transaction will need is reserved while it is in flight, and what it did not cost is given back. Where only
+//!    that stands in the way, a client is told seconds and not tomorrow.
+//! 5. One address does not spend everybody's budget.
+//! 6. Once the budget is spent, a request costs neither RPC calls nor a write.
+//! 7. On a node without `eth_simulateV1` the worst case is reserved.
 
 use e2e::daemon::Daemon;
+use e2e::fault::{Fault, Rule};
 use e2e::relay::{RelayClient, Signed};
 
 use crate::audit::{Stage, agent};
@@ -66,10 +71,10 @@ async fn the_budget_is_used_up_by_spending_survives_a_restart_and_refills_a_day_
 }
 
 #[tokio::test]
-async fn what_is_in_flight_is_reserved_at_its_worst_and_settled_at_its_real_price() {
+async fn what_is_in_flight_is_reserved_by_its_need_and_settled_at_its_real_price() {
     let stage = Stage::set().await;
-    // Room for two transactions at their worst, not for three.
-    let options = stage.options.clone().var("DAILY_GAS_BUDGET", "0.003");
+    // Room for two transactions as they were simulated, not for three.
+    let options = stage.options.clone().var("DAILY_GAS_BUDGET", "0.002");
     let daemon = Daemon::start(&options).await.unwrap();
     let client = daemon.client();
     stage.chain.node.set_automine(false).await.unwrap();
@@ -78,7 +83,7 @@ async fn what_is_in_flight_is_reserved_at_its_worst_and_settled_at_its_real_pric
     let first = stage.desk.registration(&agent("first"), 0);
     let answer = stage.post_and_see_sent(&client, &first).await;
     let reserved = client.used_wei().await;
-    assert!((1_000_000_000_000_000..1_500_000_000_000_000).contains(&reserved), "{reserved}");
+    assert!((700_000_000_000_000..1_000_000_000_000_000).contains(&reserved), "{reserved}");
     let second = stage.desk.registration(&agent("second"), 0);
     let second_answer = crate::audit::post(&client, &second);
     e2e::process::eventually("reserved", crate::audit::PATIENCE, async || {
@@ -88,12 +93,88 @@ async fn what_is_in_flight_is_reserved_at_its_worst_and_settled_at_its_real_pric
     .unwrap();
 
     let third = stage.desk.registration(&agent("third"), 0);
-    exhausted(&client, &third).await;
+    let message =
+        "The rest of the daily gas budget is reserved for relays in flight. Please try again shortly.";
+    let refusal = client.relay(&third).await;
+    refusal.refused(503, "BUDGET_RESERVED", message);
+    assert!((1..60).contains(&refusal.number("retry-after")));
     stage.chain.node.set_automine(true).await.unwrap();
     stage.chain.node.mine(1).await.unwrap();
     answer.await.unwrap().unwrap().ok();
     second_answer.await.unwrap().unwrap().ok();
-    assert!(client.used_wei().await < reserved, "two real prices are less than one worst case");
+    assert!(client.used_wei().await < reserved, "two real prices are less than one need with its margins");
     client.relay(&third).await.ok();
     stage.audit(&client, &[&first, &second, &third]).await;
+}
+
+#[tokio::test]
+async fn one_address_does_not_spend_everybodys_budget() {
+    let mut stage = Stage::set().await;
+    let options = stage.options.clone().var("DAILY_GAS_BUDGET", "0.004").var("BUDGET_SHARE_PER_IP", 50);
+    stage.options = options;
+    let (_daemon, client) = stage.daemon().await;
+    let greedy = client.from_address([127, 0, 1, 1]);
+    let mut executed = Vec::new();
+    let refused = loop {
+        assert!(executed.len() < 30, "the share is never used up");
+        stage.gas_costs(1_000_000_000).await;
+        let request = stage.desk.registration(&agent(&format!("greedy {}", executed.len())), 0);
+        let answer = greedy.relay(&request).await;
+        if answer.status != 200 {
+            let message = "This address's share of the daily gas budget is exhausted. Try again tomorrow.";
+            answer.refused(429, "BUDGET_SHARE_EXHAUSTED", message);
+            assert!(answer.number("retry-after") > 80_000);
+            break request;
+        }
+        executed.push(request);
+    };
+    assert!(executed.len() >= 2, "real spending used it up");
+    assert!(client.used_wei().await <= 2_000_000_000_000_000, "half of it");
+
+    stage.gas_costs(1_000_000_000).await;
+    let modest = client.from_address([127, 0, 2, 1]);
+    modest.relay(&refused).await.ok();
+    executed.push(refused);
+    stage.audit(&client, &executed.iter().collect::<Vec<_>>()).await;
+}
+
+#[tokio::test]
+async fn once_the_budget_is_spent_a_request_costs_neither_calls_nor_a_write() {
+    let stage = Stage::set().await;
+    let (daemon, client) = stage.daemon().await;
+    let first = stage.desk.registration(&agent("first"), 0);
+    client.relay(&first).await.ok();
+    let used = client.used_wei().await;
+    daemon.kill();
+
+    let ether = format!("0.{used:018}");
+    let daemon = Daemon::start(&stage.options.clone().var("DAILY_GAS_BUDGET", ether)).await.unwrap();
+    let client = daemon.client();
+    let costly = ["eth_feeHistory", "eth_call", "eth_simulateV1"];
+    let calls = costly.map(|method| stage.proxy.calls(method));
+    let second = stage.desk.registration(&agent("second"), 0);
+    exhausted(&client, &second).await;
+    assert_eq!(costly.map(|method| stage.proxy.calls(method)), calls);
+    assert_eq!(client.state(&second).await.status, 404, "nothing was written");
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_simulate_gas_means_worst_cases() {
+    let stage = Stage::set().await;
+    let unknown = Fault::error(-32601, "the method eth_simulateV1 does not exist/is not available");
+    stage.proxy.inject(Rule::on("eth_simulateV1", unknown));
+    let (_daemon, client) = stage.daemon().await;
+    stage.chain.node.set_automine(false).await.unwrap();
+    stage.gas_costs(1_000_000_000).await;
+    let request = stage.desk.registration(&agent("first"), 0);
+    let answer = stage.post_and_see_sent(&client, &request).await;
+    let reserved = client.used_wei().await;
+    assert!((1_000_000_000_000_000..1_500_000_000_000_000).contains(&reserved), "{reserved}");
+    stage.chain.node.set_automine(true).await.unwrap();
+    stage.chain.node.mine(1).await.unwrap();
+    answer.await.unwrap().unwrap().ok();
+    let other = stage.desk.registration(&agent("second"), 0);
+    client.relay(&other).await.ok();
+    assert_eq!(stage.proxy.calls("eth_simulateV1"), 1, "asked once");
+    stage.audit(&client, &[&request, &other]).await;
 }

@@ -48,12 +48,13 @@ async fn a_relay_costs_eight_calls_and_an_idle_minute_twelve() {
         assert_eq!(
             counted(&posts),
             BTreeMap::from([
-                ("eth_call", 2),                // verify, simulate
+                ("eth_call", 1),                // verify
                 ("eth_feeHistory", 1),          // the price
                 ("eth_getBalance", 1),          // enough?
                 ("eth_getTransactionCount", 2), // the next nonce; mined?
                 ("eth_getTransactionReceipt", 1),
                 ("eth_sendRawTransaction", 1),
+                ("eth_simulateV1", 1), // will it succeed, and with how much gas?
             ]),
             "{name}"
         );
@@ -62,7 +63,12 @@ async fn a_relay_costs_eight_calls_and_an_idle_minute_twelve() {
     client.relay(&stage.desk.request(&agent("alice"), 1, &attest(99))).await;
     assert_eq!(
         counted(&stage.proxy.reset()),
-        BTreeMap::from([("eth_call", 2), ("eth_feeHistory", 1), ("eth_getBalance", 1)]),
+        BTreeMap::from([
+            ("eth_call", 1),
+            ("eth_feeHistory", 1),
+            ("eth_getBalance", 1),
+            ("eth_simulateV1", 1)
+        ]),
         "a refused one"
     );
     settled(&client).await;

@@ -54,6 +54,7 @@ async fn goes_wrong_without_a_word_of_them(format: &str) {
         .clone()
         .var("RPC_URL", secret_url(stage.proxy.url()))
         .var("RPC_TIMEOUT_SECONDS", 1)
+        .var("RELAY_RETRY_SECONDS", 1)
         .var("LOG_LEVEL", "trace")
         .var("LOG_FORMAT", format);
     let daemon = Daemon::start(&options).await.unwrap();

@@ -1,12 +1,15 @@
 //! The budget's window, and what relays have reserved of it.
 
-use alloy::primitives::B256;
+use std::net::IpAddr;
+
+use alloy::primitives::{Address, B256};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{column, text};
+use super::{column, relays, text};
 use crate::{
     budget::{Budget, Window},
-    store::StoreError,
+    budget_share::{self, Allowance, Party, PartyKind, Usage},
+    store::{Reservation, StoreError},
 };
 
 /// See [`crate::store::Store::reserve`].
@@ -27,7 +30,7 @@ pub(super) fn reserve(
     }
     set_reserved(tx, id, wei)?;
     tx.execute("UPDATE relays SET l1_fee_wei = ?2 WHERE id = ?1", params![id.0, l1_fee_wei.to_string()])?;
-    write_window(tx, window(tx, now)?.used(now, 0))?;
+    write_window(tx, current_window(tx, now)?.used(now, 0))?;
     Ok(true)
 }
 
@@ -40,12 +43,117 @@ pub(super) fn release(tx: &Connection, id: &B256, now: u64) -> Result<(), StoreE
 /// A window in which nothing is paid or reserved has not been opened.
 pub(super) fn close_if_unused(tx: &Connection, now: u64) -> Result<(), StoreError> {
     let still = reserved(tx)?;
-    write_window(tx, window(tx, now)?.unused(still))
+    write_window(tx, current_window(tx, now)?.unused(still))
 }
 
-/// Charges what was paid.
-pub(super) fn charge(tx: &Connection, wei: u128, now: u64) -> Result<(), StoreError> {
-    write_window(tx, window(tx, now)?.used(now, wei))
+/// Charges what was paid, to everybody who answers for the request.
+pub(super) fn charge(tx: &Connection, relay: Option<&B256>, wei: u128, now: u64) -> Result<(), StoreError> {
+    write_window(tx, current_window(tx, now)?.used(now, wei))?;
+    let Some((signer, client)) = relay.map(|id| relays::sender(tx, id)).transpose()?.flatten() else {
+        return Ok(());
+    };
+    for party in Party::of(signer, client) {
+        let charged = settled(tx, party)?.saturating_add(wei);
+        tx.execute(
+            "INSERT INTO spending VALUES (?1, ?2) ON CONFLICT (party) DO UPDATE SET settled_wei = ?2",
+            params![key(party), charged.to_string()],
+        )?;
+    }
+    Ok(())
+}
+
+/// What somebody wants to reserve.
+pub(super) struct Asks {
+    /// The relay, whose reservation so far does not stand in its own way.
+    pub(super) id: Option<B256>,
+    /// `request.from`.
+    pub(super) signer: Address,
+    /// Who sent it.
+    pub(super) client: Option<IpAddr>,
+    /// How much, wei.
+    pub(super) wei: u128,
+}
+
+/// See [`crate::store::Store::reserve_share`].
+pub(super) fn reserve_share(
+    tx: &Connection,
+    id: &B256,
+    wei: u128,
+    l1_fee_wei: u128,
+    allowance: &Allowance,
+    now: u64,
+) -> Result<Reservation, StoreError> {
+    let (signer, client) = relays::sender(tx, id)?.ok_or(StoreError::Missing("relay"))?;
+    let checked = check(tx, &Asks { id: Some(*id), signer, client, wei }, allowance, now)?;
+    if checked.denial.is_some() {
+        return Ok(checked);
+    }
+    set_reserved(tx, id, wei)?;
+    tx.execute("UPDATE relays SET l1_fee_wei = ?2 WHERE id = ?1", params![id.0, l1_fee_wei.to_string()])?;
+    write_window(tx, current_window(tx, now)?.used(now, 0))?;
+    Ok(Reservation { denial: None, budget: at(tx, allowance.limit_wei, now)? })
+}
+
+/// See [`crate::store::Store::affordable`].
+pub(super) fn check(
+    db: &Connection,
+    asks: &Asks,
+    allowance: &Allowance,
+    now: u64,
+) -> Result<Reservation, StoreError> {
+    let window = window(db, now)?;
+    let parties: Vec<Party> = Party::of(asks.signer, asks.client).collect();
+    let mut total = Usage { settled_wei: window.settled_wei, reserved_wei: 0 };
+    let mut used: Vec<(PartyKind, Usage)> = Vec::with_capacity(parties.len());
+    for party in &parties {
+        // What was spent in a window that is over does not count, though it is cleared only with the next charge.
+        let settled_wei = if window.opened_at.is_some() { settled(db, *party)? } else { 0 };
+        used.push((party.kind(), Usage { settled_wei, reserved_wei: 0 }));
+    }
+    let mut own = 0;
+    let mut statement = db.prepare_cached(
+        "SELECT id, signer, client, reserved_wei FROM relays WHERE state = 'pending' AND reserved_wei <> '0'",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let wei: u128 = text(row, "reserved_wei")?;
+        if asks.id.is_some_and(|id| column::<[u8; 32]>(row, "id").is_ok_and(|other| other == id.0)) {
+            own = wei;
+            continue;
+        }
+        total.reserved_wei = total.reserved_wei.saturating_add(wei);
+        let (signer, client) = relays::sender_of(row)?;
+        for holder in Party::of(signer, client) {
+            for (party, (_, usage)) in parties.iter().zip(&mut used) {
+                if *party == holder {
+                    usage.reserved_wei = usage.reserved_wei.saturating_add(wei);
+                }
+            }
+        }
+    }
+    let budget = Budget {
+        limit_wei: allowance.limit_wei,
+        window,
+        reserved_wei: total.reserved_wei.saturating_add(own),
+    };
+    Ok(Reservation { denial: budget_share::check(allowance, asks.wei, total, &used).err(), budget })
+}
+
+/// What a party was charged in the window.
+fn settled(db: &Connection, party: Party) -> Result<u128, StoreError> {
+    let mut statement = db.prepare_cached("SELECT settled_wei FROM spending WHERE party = ?1")?;
+    let mut rows = statement.query([key(party)])?;
+    rows.next()?.map_or(Ok(0), |row| text(row, "settled_wei"))
+}
+
+/// A party as the file has it: a byte for its kind, then its address.
+fn key(party: Party) -> Vec<u8> {
+    let (kind, address) = match party {
+        Party::Signer(address) => (0, address.to_vec()),
+        Party::Client(address) => (1, relays::address(address).to_vec()),
+        Party::Network(address) => (2, relays::address(address).to_vec()),
+    };
+    [vec![kind], address].concat()
 }
 
 /// See [`crate::store::Store::budget`].
@@ -68,11 +176,24 @@ fn reserved(db: &Connection) -> Result<u128, StoreError> {
 }
 
 fn window(db: &Connection, now: u64) -> Result<Window, StoreError> {
+    Ok(stored_window(db)?.at(now))
+}
+
+/// The window, to be written again. In a new one nobody has spent anything.
+fn current_window(tx: &Connection, now: u64) -> Result<Window, StoreError> {
+    let window = window(tx, now)?;
+    if window.opened_at.is_none() {
+        tx.execute("DELETE FROM spending", [])?;
+    }
+    Ok(window)
+}
+
+fn stored_window(db: &Connection) -> Result<Window, StoreError> {
     let mut statement = db.prepare_cached("SELECT opened_at, settled_wei FROM budget")?;
     let mut rows = statement.query([])?;
     let Some(row) = rows.next()? else { return Ok(Window::default()) };
     let opened_at = column::<Option<i64>>(row, "opened_at")?.map(i64::cast_unsigned);
-    Ok(Window { opened_at, settled_wei: text(row, "settled_wei")? }.at(now))
+    Ok(Window { opened_at, settled_wei: text(row, "settled_wei")? })
 }
 
 fn write_window(tx: &Connection, window: Window) -> Result<(), StoreError> {

@@ -19,7 +19,7 @@ use super::relays;
 type Step = fn(&Connection) -> Result<(), StoreError>;
 
 /// The steps: the first leads to version 1.
-const STEPS: [Step; 1] = [to_version_1];
+const STEPS: [Step; 2] = [to_version_1, to_version_2];
 
 /// Brings a file to the latest version.
 ///
@@ -107,6 +107,17 @@ fn to_version_1(tx: &Connection) -> Result<(), StoreError> {
          INSERT INTO budget SELECT only_row, opened_at, settled_wei FROM budget_0;
          DROP TABLE transactions_0; DROP TABLE nonces_0; DROP TABLE relays_0; DROP TABLE identity_0;
          DROP TABLE budget_0;",
+    )?;
+    Ok(())
+}
+
+/// Who sent each relay, and what each party has spent of the budget.
+fn to_version_2(tx: &Connection) -> Result<(), StoreError> {
+    // `client` is an IPv6 address, or an IPv4 address mapped into IPv6. `party` is explained beside its code.
+    tx.execute_batch(
+        "ALTER TABLE relays ADD COLUMN client BLOB;
+         -- Of the budget's window; empty while nothing was paid in it.
+         CREATE TABLE spending (party BLOB PRIMARY KEY, settled_wei TEXT NOT NULL) WITHOUT ROWID;",
     )?;
     Ok(())
 }

@@ -13,6 +13,7 @@ mod relays;
 mod writer;
 
 use std::{
+    net::IpAddr,
     path::Path,
     str::FromStr,
     sync::{
@@ -27,9 +28,10 @@ use rusqlite::{Connection, OpenFlags, Row, types::FromSql};
 
 use self::writer::Writer;
 use super::{
-    Accepted, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Settlement, Store, StoreError,
+    Accepted, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Reservation, Settlement, Store,
+    StoreError,
 };
-use crate::{budget::Budget, outcome::Outcome, transaction::NonceAssignment};
+use crate::{budget::Budget, budget_share::Allowance, outcome::Outcome, transaction::NonceAssignment};
 
 /// How long a lock of another process is waited for.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -141,6 +143,30 @@ impl Store for SqliteStore {
         now: u64,
     ) -> Result<bool, StoreError> {
         self.write(move |db| budget::reserve(db, &id, wei, l1_fee_wei, limit_wei, now))
+    }
+
+    fn affordable(
+        &self,
+        signer: Address,
+        client: Option<IpAddr>,
+        wei: u128,
+        allowance: &Allowance,
+        now: u64,
+    ) -> Result<Reservation, StoreError> {
+        let asks = budget::Asks { id: None, signer, client, wei };
+        self.read(|db| budget::check(db, &asks, allowance, now))
+    }
+
+    fn reserve_share(
+        &self,
+        id: B256,
+        wei: u128,
+        l1_fee_wei: u128,
+        allowance: &Allowance,
+        now: u64,
+    ) -> Result<Reservation, StoreError> {
+        let allowance = *allowance;
+        self.write(move |db| budget::reserve_share(db, &id, wei, l1_fee_wei, &allowance, now))
     }
 
     fn release(&self, id: B256, now: u64) -> Result<(), StoreError> {

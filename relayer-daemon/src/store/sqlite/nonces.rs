@@ -146,7 +146,8 @@ pub(super) fn settle(
     if let (Some(relay), Some(outcome)) = (&assignment.relay, outcome) {
         relays::finish(tx, &relay.id, outcome, now)?;
     }
-    budget::charge(tx, paid_wei.saturating_sub(before), now)
+    let relay = assignment.relay.as_ref().map(|relay| &relay.id);
+    budget::charge(tx, relay, paid_wei.saturating_sub(before), now)
 }
 
 /// What a nonce has cost so far; `None` if it is not stored.
@@ -166,7 +167,7 @@ fn restore(
     let NonceAssignment { nonce, relay, transactions } = assignment;
     tracing::error!(nonce, relay = ?relay.map(|relay| relay.id), "mined, but not in the journal: written anew");
     if let Some(RelayTerms { id, signer, forward_nonce, deadline, .. }) = *relay {
-        let relay = NewRelay { id, signer, forward_nonce, deadline, calldata: Bytes::new() };
+        let relay = NewRelay { id, signer, forward_nonce, deadline, calldata: Bytes::new(), client: None };
         relays::insert(tx, &relay, now)?;
     }
     tx.execute(

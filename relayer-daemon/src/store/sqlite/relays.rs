@@ -1,6 +1,8 @@
 //! Relays, from acceptance to their end.
 
-use alloy::primitives::{B256, U256};
+use std::net::IpAddr;
+
+use alloy::primitives::{Address, B256, U256};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{column, text, unsigned};
@@ -16,7 +18,14 @@ use crate::{
 pub(super) fn accept(tx: &Connection, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
     match stored_outcome(tx, &relay.id)? {
         Some(Some(outcome)) if !outcome.is_repeatable() => return Ok(Accepted::Finished(outcome)),
-        Some(_) => reopen(tx, &relay.id)?,
+        Some(_) => {
+            reopen(tx, &relay.id)?;
+            // Who sends it now answers for it.
+            tx.execute(
+                "UPDATE relays SET client = ?2 WHERE id = ?1",
+                params![relay.id.0, relay.client.map(address)],
+            )?;
+        }
         None => {
             insert(tx, relay, now)?;
         }
@@ -27,15 +36,16 @@ pub(super) fn accept(tx: &Connection, relay: &NewRelay, now: u64) -> Result<Acce
 /// Writes a pending relay; returns whether it was not there.
 pub(super) fn insert(tx: &Connection, relay: &NewRelay, now: u64) -> Result<bool, StoreError> {
     let inserted = tx.execute(
-        "INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+        "INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
         params![
             relay.id.0,
             relay.signer.0.0,
             relay.forward_nonce.to_be_bytes::<32>(),
             relay.deadline.cast_signed(),
             relay.calldata.as_ref(),
-            now.cast_signed()
+            now.cast_signed(),
+            relay.client.map(address),
         ],
     )?;
     Ok(inserted > 0)
@@ -156,7 +166,30 @@ fn new_relay(row: &Row<'_>) -> Result<NewRelay, StoreError> {
         forward_nonce: U256::from_be_bytes(column::<[u8; 32]>(row, "forward_nonce")?),
         deadline: unsigned(row, "deadline")?,
         calldata: column::<Vec<u8>>(row, "calldata")?.into(),
+        client: sender_of(row)?.1,
     })
+}
+
+/// Who answers for a relay: its signer, and the client that sent it where that is known. `None`: unknown relay.
+pub(super) fn sender(db: &Connection, id: &B256) -> Result<Option<(Address, Option<IpAddr>)>, StoreError> {
+    let mut statement = db.prepare_cached("SELECT signer, client FROM relays WHERE id = ?1")?;
+    let mut rows = statement.query([id.0])?;
+    rows.next()?.map(sender_of).transpose()
+}
+
+/// The same, of a row.
+pub(super) fn sender_of(row: &Row<'_>) -> Result<(Address, Option<IpAddr>), StoreError> {
+    let client = column::<Option<[u8; 16]>>(row, "client")?;
+    let client = client.map(|bytes| IpAddr::V6(bytes.into()).to_canonical());
+    Ok((column::<[u8; 20]>(row, "signer")?.into(), client))
+}
+
+/// An address as the file has it; an IPv4 address as IPv6 has it.
+pub(super) const fn address(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
 }
 
 /// `None`: unknown relay; `Some(None)`: pending.

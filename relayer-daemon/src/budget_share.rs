@@ -1,0 +1,212 @@
+//! Who may spend how much of the daily budget: no signer, no client and no network all of it.
+//!
+//! Each party has a share of the budget, and counts what it was charged in the window and what it has reserved. A
+//! signer is cheap to make and so is an address in an IPv6 site, hence three kinds of party: the signer, the client (an
+//! IPv4 address or an IPv6 /64) and the network around it (an IPv4 /24 or an IPv6 /48, the smallest blocks that are
+//! routed to one customer). A party that uses nothing yet is always allowed one relay, whatever its share.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use alloy::primitives::Address;
+
+/// A kind of party.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartyKind {
+    /// `request.from`.
+    Signer,
+    /// An IPv4 address or an IPv6 /64.
+    Client,
+    /// An IPv4 /24 or an IPv6 /48.
+    Network,
+}
+
+/// One who spends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Party {
+    /// `request.from`.
+    Signer(Address),
+    /// An IPv4 address or an IPv6 /64.
+    Client(IpAddr),
+    /// An IPv4 /24 or an IPv6 /48.
+    Network(IpAddr),
+}
+
+impl Party {
+    /// Everybody who answers for a request: its signer, and where it is known the client that sent it.
+    pub fn of(signer: Address, client: Option<IpAddr>) -> impl Iterator<Item = Self> {
+        let client = client.map(|client| client.to_canonical());
+        let from = client.into_iter().flat_map(|client| [Self::Client(client), Self::Network(site(client))]);
+        std::iter::once(Self::Signer(signer)).chain(from)
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub const fn kind(self) -> PartyKind {
+        match self {
+            Self::Signer(_) => PartyKind::Signer,
+            Self::Client(_) => PartyKind::Client,
+            Self::Network(_) => PartyKind::Network,
+        }
+    }
+}
+
+/// The network around an address.
+const fn site(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, _] = address.octets();
+            IpAddr::V4(Ipv4Addr::new(a, b, c, 0))
+        }
+        IpAddr::V6(address) => {
+            let [a, b, c, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0))
+        }
+    }
+}
+
+/// Percent of the daily budget that one party of each kind may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// Of a signer.
+    pub signer: u8,
+    /// Of a client.
+    pub client: u8,
+    /// Of a network.
+    pub network: u8,
+}
+
+/// What may be spent in a window, and by whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// By all together, wei.
+    pub limit_wei: u128,
+    /// By one party.
+    pub shares: Shares,
+}
+
+impl Allowance {
+    /// What one party of a kind may use, wei.
+    #[must_use]
+    pub const fn of(&self, kind: PartyKind) -> u128 {
+        let percent = match kind {
+            PartyKind::Signer => self.shares.signer,
+            PartyKind::Client => self.shares.client,
+            PartyKind::Network => self.shares.network,
+        };
+        if percent >= 100 {
+            return self.limit_wei;
+        }
+        // Hundredths first where the product would not fit.
+        match self.limit_wei.checked_mul(percent as u128) {
+            Some(product) => product / 100,
+            None => (self.limit_wei / 100).saturating_mul(percent as u128),
+        }
+    }
+}
+
+/// What is used of an amount, wei.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Paid in this window.
+    pub settled_wei: u128,
+    /// Reserved by relays in flight.
+    pub reserved_wei: u128,
+}
+
+/// Why nothing may be reserved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denial {
+    /// It is spent until the window ends: the whole budget, or one party's share.
+    Spent(Option<PartyKind>),
+    /// Only what relays in flight have reserved stands in the way: of the whole budget, or of one party's share.
+    Reserved(Option<PartyKind>),
+}
+
+/// Whether `wei` may be reserved, beside what all together and each party use.
+///
+/// # Errors
+/// Why not; what is spent comes before what is only reserved.
+pub fn check(
+    allowance: &Allowance,
+    wei: u128,
+    total: Usage,
+    parties: &[(PartyKind, Usage)],
+) -> Result<(), Denial> {
+    let shares = parties
+        .iter()
+        // One relay may cost more than a share.
+        .filter(|(_, usage)| *usage != Usage::default())
+        .map(|(kind, usage)| (Some(*kind), allowance.of(*kind), *usage));
+    let all: Vec<_> = std::iter::once((None, allowance.limit_wei, total)).chain(shares).collect();
+    for (party, limit_wei, usage) in &all {
+        if usage.settled_wei.saturating_add(wei) > *limit_wei {
+            return Err(Denial::Spent(*party));
+        }
+    }
+    for (party, limit_wei, usage) in &all {
+        if usage.settled_wei.saturating_add(usage.reserved_wei).saturating_add(wei) > *limit_wei {
+            return Err(Denial::Reserved(*party));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWANCE: Allowance =
+        Allowance { limit_wei: 1_000, shares: Shares { signer: 20, client: 50, network: 75 } };
+
+    fn usage(settled_wei: u128, reserved_wei: u128) -> Usage {
+        Usage { settled_wei, reserved_wei }
+    }
+
+    #[test]
+    fn what_is_spent_and_what_is_only_reserved_are_told_apart() {
+        let signer = |usage| [(PartyKind::Signer, usage)];
+        assert_eq!(check(&ALLOWANCE, 100, usage(900, 0), &[]), Ok(()));
+        assert_eq!(check(&ALLOWANCE, 101, usage(900, 0), &[]), Err(Denial::Spent(None)));
+        assert_eq!(check(&ALLOWANCE, 101, usage(800, 100), &[]), Err(Denial::Reserved(None)));
+        let used = usage(150, 0);
+        assert_eq!(check(&ALLOWANCE, 50, used, &signer(used)), Ok(()));
+        assert_eq!(check(&ALLOWANCE, 51, used, &signer(used)), Err(Denial::Spent(Some(PartyKind::Signer))));
+        let used = usage(0, 150);
+        assert_eq!(
+            check(&ALLOWANCE, 51, used, &signer(used)),
+            Err(Denial::Reserved(Some(PartyKind::Signer)))
+        );
+        let (total, used) = (usage(900, 0), usage(0, 150));
+        assert_eq!(
+            check(&ALLOWANCE, 101, total, &signer(used)),
+            Err(Denial::Spent(None)),
+            "spent comes first"
+        );
+    }
+
+    #[test]
+    fn a_first_relay_may_cost_more_than_a_share() {
+        assert_eq!(check(&ALLOWANCE, 900, usage(0, 0), &[(PartyKind::Signer, usage(0, 0))]), Ok(()));
+        assert_eq!(check(&ALLOWANCE, 1_001, usage(0, 0), &[]), Err(Denial::Spent(None)));
+    }
+
+    #[test]
+    fn shares_of_any_budget_fit() {
+        assert_eq!(ALLOWANCE.of(PartyKind::Client), 500);
+        let endless = Allowance { limit_wei: u128::MAX, ..ALLOWANCE };
+        assert_eq!(endless.of(PartyKind::Signer), u128::MAX / 100 * 20);
+        let all = Allowance { shares: Shares { signer: 100, ..ALLOWANCE.shares }, ..endless };
+        assert_eq!(all.of(PartyKind::Signer), u128::MAX);
+    }
+
+    #[test]
+    fn neighbours_share_a_network() {
+        let network = |text: &str| Party::of(Address::ZERO, Some(text.parse().unwrap())).last().unwrap();
+        assert_eq!(network("192.0.2.7"), network("192.0.2.200"));
+        assert_eq!(network("::ffff:192.0.2.7"), network("192.0.2.200"));
+        assert_ne!(network("192.0.2.7"), network("192.0.3.7"));
+        assert_eq!(network("2001:db8:1:2::"), network("2001:db8:1:ffff::"));
+        assert_ne!(network("2001:db8:1:2::"), network("2001:db8:2:2::"));
+        assert_eq!(Party::of(Address::ZERO, None).count(), 1);
+    }
+}

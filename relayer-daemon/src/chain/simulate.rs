@@ -1,0 +1,89 @@
+//! What `execute` would do, and with how much gas.
+//!
+//! `eth_simulateV1` tells both; `eth_estimateGas` would be of no use, since the forwarder insists on being given all the
+//! gas that was signed for. A node without that method is asked with `eth_call`, and then the gas is not known.
+
+use std::sync::atomic::Ordering;
+
+use alloy::{
+    primitives::{Bytes, U64},
+    sol_types::SolCall,
+};
+use registry_core::{abi::IForwarder, rpc::ErrorObject};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Chain, RpcError, Simulation};
+
+#[derive(Deserialize)]
+struct BlockJson {
+    calls: Vec<CallJson>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CallJson {
+    status: U64,
+    gas_used: U64,
+    return_data: Bytes,
+}
+
+impl Chain {
+    /// See [`super::Node::simulate`].
+    pub(super) async fn simulate_execute(
+        &self,
+        calldata: &Bytes,
+        gas_limit: u64,
+    ) -> Result<Simulation, RpcError> {
+        let transaction = json!({
+            "from": self.relayer, "to": self.forwarder, "data": calldata, "gas": U64::from(gas_limit),
+        });
+        if let Some(simulation) = self.simulate_v1(&transaction).await? {
+            return Ok(simulation);
+        }
+        let answer: Bytes = self.rpc.read("eth_call", json!([transaction, "latest"])).await?;
+        simulation(&answer, None).ok_or(RpcError::Malformed("eth_call"))
+    }
+
+    /// `None` where the node does not simulate, or the forwarder refuses: `eth_call` says then how.
+    async fn simulate_v1(&self, transaction: &Value) -> Result<Option<Simulation>, RpcError> {
+        if self.lacks_simulate_v1.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let params =
+            json!([{ "blockStateCalls": [{ "calls": [transaction] }], "validation": false }, "latest"]);
+        let blocks: Vec<BlockJson> = match self.rpc.read("eth_simulateV1", params).await {
+            Ok(blocks) => blocks,
+            Err(RpcError::Node(error)) => {
+                if lacks_method(&error) {
+                    tracing::warn!(error = %error.message, "no eth_simulateV1: worst cases are reserved");
+                    self.lacks_simulate_v1.store(true, Ordering::Relaxed);
+                }
+                return Ok(None);
+            }
+            Err(RpcError::Malformed(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let call = blocks.first().and_then(|block| block.calls.first());
+        let call = call.filter(|call| call.status == U64::from(1));
+        Ok(call.and_then(|call| simulation(&call.return_data, u64::try_from(call.gas_used).ok())))
+    }
+}
+
+/// What `execute` returned.
+fn simulation(answer: &Bytes, gas_used: Option<u64>) -> Option<Simulation> {
+    let result = IForwarder::executeCall::abi_decode_returns(answer).ok()?;
+    Some(if result.success {
+        Simulation::Success { gas_used }
+    } else {
+        Simulation::InnerRevert(result.returnData)
+    })
+}
+
+/// Whether a node says that it has no such method: with JSON-RPC's own code, or in words.
+fn lacks_method(error: &ErrorObject) -> bool {
+    const METHOD_NOT_FOUND: i64 = -32_601;
+    const WORDS: [&str; 4] = ["method not found", "does not exist", "not supported", "not whitelisted"];
+    let message = error.message.to_ascii_lowercase();
+    error.code == METHOD_NOT_FOUND || WORDS.iter().any(|words| message.contains(words))
+}
