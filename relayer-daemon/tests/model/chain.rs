@@ -27,6 +27,8 @@ pub const TIP: u128 = GWEI / 10;
 pub const OLDEST_VIEW: Duration = Duration::from_secs(240);
 /// How long ago a market may have been that a replacement answers.
 const OLDEST_MARKET: Duration = Duration::from_secs(20);
+/// How old a block may be that a reorganisation undoes: what is undone is undone within seconds.
+const OLDEST_UNDONE: Duration = Duration::from_secs(30);
 
 /// A transaction of our account that we signed.
 #[derive(Debug, Clone)]
@@ -257,7 +259,8 @@ impl Chain {
     /// Undoes blocks; their transactions go back to the pool or are forgotten. The new branch is longer at once, as it
     /// is on a real chain.
     pub fn reorganise(&mut self, depth: usize, forget: bool) {
-        let keep = self.blocks.len().saturating_sub(depth);
+        let settled = self.view(OLDEST_UNDONE).0.len().min(self.blocks.len());
+        let keep = self.blocks.len().saturating_sub(depth).max(settled);
         let undone = self.blocks[keep..].to_vec();
         self.reorganised |= undone.iter().any(|block| !block.is_empty());
         for entry in undone.iter().flat_map(|block| block.iter()) {

@@ -125,7 +125,12 @@ pub struct Simulation {
     told: Arc<Mutex<BTreeMap<B256, Outcome>>>,
     disk_was_full: bool,
     clock_was_set: bool,
+    /// Whether answers came so late that the look at each receipt a minute later may see what it was before.
+    answers_were_late: bool,
 }
+
+/// What the sender's look at each receipt a minute later surely overcomes, seconds.
+const SLIGHTLY_LATE: u8 = 20;
 
 fn key(index: u8) -> PrivateKeySigner {
     PrivateKeySigner::from_bytes(&B256::repeat_byte(index + 1)).unwrap()
@@ -188,6 +193,7 @@ impl Simulation {
             told: Arc::default(),
             disk_was_full: false,
             clock_was_set: false,
+            answers_were_late: false,
         };
         simulation.start().await;
         simulation
@@ -306,9 +312,11 @@ impl Simulation {
             Op::Wait(tenths) => sleep(Duration::from_millis(u64::from(tenths) * 100)).await,
             Op::Restart => self.kill(),
             Op::LateReceipts(seconds) => {
+                self.answers_were_late |= seconds > SLIGHTLY_LATE;
                 self.world.faults().late_receipts = Duration::from_secs(u64::from(seconds));
             }
             Op::OldViews(seconds) => {
+                self.answers_were_late |= seconds > SLIGHTLY_LATE;
                 self.world.faults().oldest_view = Duration::from_secs(u64::from(seconds));
             }
             Op::WrongCount => self.world.faults().wrong_counts += 1,
@@ -379,6 +387,9 @@ impl Simulation {
         // needs it.
         prop_assert!(next <= now.mined() || chain.reorganised, "a nonce was given away and never used");
 
+        // A reorganisation behind which the count does not fall, since somebody else or a later block of ours used the
+        // nonces again, is looked for once, a minute later. Very late answers may hide it then.
+        let hidden = chain.reorganised && (now.has_foreign() || self.answers_were_late);
         for (id, (signer, nonce)) in &self.requests {
             let carried = now.carried(*signer, *nonce);
             if !chain.reorganised {
@@ -393,8 +404,8 @@ impl Simulation {
                 prop_assert_eq!(told, &outcome, "the client was told something else");
             }
             match outcome {
-                Outcome::Executed { mined, .. } => prop_assert!(now.carried_out(mined.tx_hash)),
-                Outcome::Reverted { mined, .. } => prop_assert!(!now.carried_out(mined.tx_hash)),
+                Outcome::Executed { mined, .. } => prop_assert!(hidden || now.carried_out(mined.tx_hash)),
+                Outcome::Reverted { mined, .. } => prop_assert!(hidden || !now.carried_out(mined.tx_hash)),
                 Outcome::Dropped { .. } => {
                     let by_us = record.hashes.iter().any(|hash| now.carried_out(*hash));
                     prop_assert!(!by_us || chain.reorganised, "executed, and called dropped");
@@ -409,7 +420,7 @@ impl Simulation {
         }
         if chain.reorganised {
             // What was charged for an undone block stays charged: never less than was really paid.
-            prop_assert!(budget.window.settled_wei >= now.paid());
+            prop_assert!(hidden || budget.window.settled_wei >= now.paid());
         } else {
             prop_assert_eq!(
                 budget.window.settled_wei,
