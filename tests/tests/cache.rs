@@ -261,8 +261,10 @@ fn after_its_time_to_live_an_entry_is_read_again() {
         for path in ["/api/v1/agent/1", &lineage] {
             let made = Instant::now();
             assert!(posts(&stage, path).await > 0);
+            let mut age = 0;
             eventually("read again", Duration::from_secs(30), async || {
-                (posts(&stage, path).await > 0).then_some(())
+                let before = std::mem::replace(&mut age, stage.client.get(path).await.number("age"));
+                (age < before).then_some(())
             })
             .await
             .unwrap();
@@ -326,7 +328,7 @@ fn a_crowd_that_asks_at_once_is_one_question_to_the_chain() {
         for (path, most) in [
             (format!("/api/v1/kya/{}", seed::wallet("nobody").address()), 1),
             (format!("/api/v1/agent/{agent}"), 1),
-            // What is not stored is asked once more, for all who came while the first was being answered.
+            // What is not stored is asked once more, for all who came while it was being answered.
             (format!("/api/v1/agent/{agent}/revenue"), 2),
             ("/health".to_owned(), 2),
             ("/readyz".to_owned(), 2),
@@ -334,10 +336,15 @@ fn a_crowd_that_asks_at_once_is_one_question_to_the_chain() {
             // Long enough for all of them to come.
             stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_secs(1))));
             stage.proxy.reset();
+            let began = Instant::now();
             let answers = at_once(&stage.client, &path).await;
-            let posts = stage.proxy.posts();
-            println!("{CROWD} cold requests at once for {path}: {posts} RPC posts");
-            assert!((1..=most).contains(&posts), "{path}: {posts} posts");
+            let (posts, seconds) = (stage.proxy.posts(), began.elapsed().as_secs());
+            println!("{CROWD} cold requests at once for {path}: {posts} RPC posts in {seconds} s");
+            // One after the other, each of them a second long: a machine so busy that the crowd comes in drops has more.
+            assert!(
+                posts == 1 || (most > 1 && posts as u64 <= seconds),
+                "{path}: {posts} posts in {seconds} s"
+            );
             for answer in &answers {
                 answer.ok();
                 // Of them all, the head's age alone moves with the clock.
