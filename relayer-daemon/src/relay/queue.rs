@@ -23,7 +23,9 @@ const FARTHEST: u64 = 64;
 /// A relay's place in its signer's queue.
 #[derive(Debug)]
 pub(super) struct QueuePosition {
-    arrival_deadline: Instant,
+    /// Until when the predecessor may arrive; counted from the first time the chain was seen to wait for it, since a
+    /// busy daemon may take longer than that to ask.
+    arrival_deadline: Option<Instant>,
     /// When the predecessor was executed, if it was.
     followed: Option<Instant>,
     /// Whether the predecessor ended without using its nonce.
@@ -32,7 +34,7 @@ pub(super) struct QueuePosition {
 
 impl QueuePosition {
     pub(super) fn new() -> Self {
-        Self { arrival_deadline: Instant::now() + ARRIVAL, followed: None, orphaned: false }
+        Self { arrival_deadline: None, followed: None, orphaned: false }
     }
 
     /// Waits until nothing in flight comes before this relay.
@@ -64,12 +66,13 @@ impl QueuePosition {
         if self.orphaned {
             return false;
         }
+        let deadline = *self.arrival_deadline.get_or_insert_with(|| Instant::now() + ARRIVAL);
         let mut arrivals = inflight.arrivals();
         loop {
             if inflight.predecessor(relay.id).is_some() {
                 return true;
             }
-            if !matches!(timeout_at(self.arrival_deadline, arrivals.changed()).await, Ok(Ok(()))) {
+            if !matches!(timeout_at(deadline, arrivals.changed()).await, Ok(Ok(()))) {
                 return false;
             }
         }
