@@ -3,7 +3,6 @@
 use registry_core::{
     error::Error,
     forward::{ParseError, Refusal},
-    run::RunError,
 };
 use wasm_bindgen::prelude::*;
 
@@ -18,8 +17,7 @@ extern "C" {
 
 impl RegistryError {
     /// An error that ended a run, and what the wallet threw where it was one.
-    pub(crate) fn caused(error: RunError, cause: &JsValue) -> Self {
-        let error = Error::from(error);
+    pub(crate) fn caused(error: Error, cause: &JsValue) -> Self {
         Self::new(&error.to_string(), error.code().name(), error.status(), cause)
     }
 }

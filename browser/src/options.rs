@@ -57,9 +57,15 @@ impl Settings {
             return Err(Error::InvalidParameter { field: "options", rule: "must be an object" });
         }
         let multicall3 = options.multicall3();
+        let (transport, chain_id) = (transport(options)?, chain_id(&options.chain_id())?);
+        if transport.count() > 1 && chain_id.is_none() {
+            let rule =
+                "must be given where rpc names several endpoints: it is the chain they all have to be on";
+            return Err(Error::InvalidParameter { field: "chainId", rule });
+        }
         Ok(Self {
-            transport: transport(options)?,
-            chain_id: chain_id(&options.chain_id())?,
+            transport,
+            chain_id,
             timeout_seconds: timeout(&options.timeout_seconds())?,
             registry: read_address("registry", &options.registry())?,
             multicall3: if multicall3.is_undefined() {

@@ -159,7 +159,7 @@ impl Registry {
         let outcome = loop {
             run.passed((Date::now() - began) as u32);
             let fed = match run.step() {
-                Ok(Step::Done(document)) => break Ok(document),
+                Ok(Step::Done(answer)) => break Ok(answer),
                 Ok(Step::Send(batch)) => match transport.post(&batch).await {
                     Ok(answer) => {
                         thrown = answer.thrown;
@@ -174,7 +174,7 @@ impl Registry {
             }
         };
         match outcome {
-            Ok(document) => Ok(document?.body),
+            Ok(answer) => Ok(answer.document.body),
             Err(error) => Err(RegistryError::caused(error.redacted(&transport.redactor()), &thrown)),
         }
     }

@@ -9,7 +9,6 @@ use js_sys::{Function, JSON, Promise, Reflect, Uint8Array};
 use registry_core::{
     redact::Redactor,
     rpc::{
-        ErrorObject,
         endpoint::RpcEndpoint,
         provider::{Call, calls, reply},
     },
@@ -41,6 +40,15 @@ extern "C" {
 
     #[wasm_bindgen(method, catch, js_name = arrayBuffer)]
     fn array_buffer(this: &Response) -> Result<Promise, JsValue>;
+
+    #[wasm_bindgen(method, getter)]
+    fn body(this: &Response) -> JsValue;
+
+    /// A reader of a stream of bytes.
+    type Reader;
+
+    #[wasm_bindgen(method, catch)]
+    fn read(this: &Reader) -> Result<Promise, JsValue>;
 }
 
 /// The way to a chain.
@@ -96,13 +104,19 @@ impl Transport {
                 Self::Endpoints { list, fetch } => {
                     let endpoint = list.get(batch.endpoint).ok_or(Failure::Unreachable)?;
                     // What `fetch` throws may quote the URL, so it is not passed on.
-                    exchange(endpoint, fetch, &batch.body, &signal).await.map_err(|_| Failure::Unreachable)
+                    let reply = exchange(endpoint, fetch, batch, &signal).await;
+                    reply.map_err(|_| Failure::Unreachable)?.ok_or(Failure::TooLarge)
                 }
                 Self::Wallet(provider) => Ok(ask(provider, &batch.body).await),
             }
         });
         match select(answer, TimeoutFuture::new(batch.timeout_ms)).await {
-            Either::Left((answer, _)) => answer,
+            Either::Left((answer, _)) => {
+                if matches!(answer, Err(Failure::TooLarge)) {
+                    controller.abort();
+                }
+                answer
+            }
             Either::Right(_) => {
                 controller.abort();
                 Err(Failure::TimedOut)
@@ -111,12 +125,13 @@ impl Transport {
     }
 }
 
+/// The reply; `None` where it is larger than it may be.
 async fn exchange(
     endpoint: &RpcEndpoint,
     fetch: &Function,
-    body: &str,
+    batch: &Batch,
     signal: &AbortSignal,
-) -> Result<Answer, JsValue> {
+) -> Result<Option<Answer>, JsValue> {
     let headers = Headers::new()?;
     headers.set("Content-Type", "application/json")?;
     if let Some(authorization) = &endpoint.authorization {
@@ -125,14 +140,38 @@ async fn exchange(
     let init = RequestInit::new();
     init.set_method("POST");
     init.set_headers(&headers);
-    init.set_body(&body.into());
+    init.set_body(&batch.body.as_str().into());
     init.set_signal(Some(signal));
     // It would carry the key in the path somewhere else.
     init.set_redirect(RequestRedirect::Error);
     let response = fetch.call2(&JsValue::UNDEFINED, &endpoint.url.as_str().into(), &init)?;
     let response: Response = JsFuture::from(Promise::resolve(&response)).await?.unchecked_into();
-    let (status, body) = (response.status()?, JsFuture::from(response.array_buffer()?).await?);
-    Ok(Answer { status, body: Uint8Array::new(&body).to_vec(), thrown: JsValue::UNDEFINED })
+    let status = response.status()?;
+    let body = read(&response, batch.max_reply_bytes).await?;
+    Ok(body.map(|body| Answer { status, body, thrown: JsValue::UNDEFINED }))
+}
+
+/// A body of at most `max_bytes`; of a larger one no more is read, and nothing given.
+async fn read(response: &Response, max_bytes: usize) -> Result<Option<Vec<u8>>, JsValue> {
+    let get_reader = Reflect::get(&response.body(), &"getReader".into()).unwrap_or(JsValue::UNDEFINED);
+    let Ok(get_reader) = get_reader.dyn_into::<Function>() else {
+        // A page's own `fetch` need not give streams.
+        let body = Uint8Array::new(&JsFuture::from(response.array_buffer()?).await?);
+        return Ok((body.length() as usize <= max_bytes).then(|| body.to_vec()));
+    };
+    let reader: Reader = get_reader.call0(&response.body())?.unchecked_into();
+    let mut bytes = Vec::new();
+    loop {
+        let piece = JsFuture::from(reader.read()?).await?;
+        if Reflect::get(&piece, &"done".into())?.is_truthy() {
+            return Ok(Some(bytes));
+        }
+        let piece = Uint8Array::new(&Reflect::get(&piece, &"value".into())?);
+        if bytes.len() + piece.length() as usize > max_bytes {
+            return Ok(None);
+        }
+        bytes.extend(piece.to_vec());
+    }
 }
 
 impl Provider {
@@ -167,16 +206,15 @@ async fn outcome(provider: &Provider, call: &Call<'_>) -> Result<String, JsValue
     Ok(json(&result).unwrap_or_else(|| "null".to_owned()))
 }
 
-/// A wallet's error as a node's: both have code, message and data (EIP-1193, EIP-1474).
-fn error_object(error: &JsValue) -> ErrorObject {
+/// A wallet's error as a node's, as JSON text: both have code, message and data (EIP-1193, EIP-1474).
+fn error_object(error: &JsValue) -> String {
     let field = |name: &str| Reflect::get(error, &name.into()).unwrap_or(JsValue::UNDEFINED);
-    let code = field("code").as_f64().unwrap_or_default();
-    ErrorObject {
-        // Saturates; a code that is no number is none.
-        code: code as i64,
-        message: field("message").as_string().unwrap_or_else(|| text_of(error)),
-        data: json(&field("data")).and_then(|data| serde_json::from_str(&data).ok()),
-    }
+    // Saturates; a code that is no number is none.
+    let code = field("code").as_f64().unwrap_or_default() as i64;
+    let message = field("message").as_string().unwrap_or_else(|| text_of(error));
+    let message = json(&message.into()).unwrap_or_else(|| r#""""#.to_owned());
+    let data = json(&field("data")).unwrap_or_else(|| "null".to_owned());
+    format!(r#"{{"code":{code},"message":{message},"data":{data}}}"#)
 }
 
 /// A value as JSON text; `None` for what has none, such as `undefined`.

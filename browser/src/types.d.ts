@@ -13,7 +13,7 @@ export interface RegistryOptions {
   registry: string;
   /** Where Multicall3 is, if not at its usual address. */
   multicall3?: string;
-  /** The chain that endpoint or wallet have to be on. */
+  /** The chain that endpoint or wallet have to be on; it has to be given where there are several endpoints. */
   chainId?: Integer | string;
   /** How long an answer may take, all its round trips together: 1 to 3600, 15 if not given. */
   timeoutSeconds?: number;
@@ -47,6 +47,8 @@ export interface DetailedStats extends Stats {
   totalRevenue: Record<string, Integer>;
   /** The last ten, newest first. */
   recentRegistrations: RecentRegistration[];
+  /** Agents that cannot be read, as their lists are too long for the node; absent where there are none. */
+  unreadable?: Integer[];
 }
 
 export interface RecentRegistration {
@@ -92,6 +94,9 @@ export interface AgentDetail {
   /** Their ids. */
   children: Integer[];
   compliance: Compliance;
+  /** True where children were cut, as there are too many to read. */
+  truncated?: boolean;
+  note?: string;
 }
 
 export interface AgentsQuery {
@@ -109,6 +114,8 @@ export interface AgentPage {
   limit: number;
   totalPages: Integer;
   data: AgentListItem[];
+  /** Agents that cannot be read, as their lists are too long for the node; absent where there are none. */
+  unreadable?: Integer[];
 }
 
 export interface AgentListItem {
@@ -121,6 +128,8 @@ export interface AgentListItem {
 export interface ComplianceList {
   total: number;
   data: { agentId: Integer; creator: string; status: Status; compliance: Compliance }[];
+  /** Agents that cannot be read, as their lists are too long for the node; absent where there are none. */
+  unreadable?: Integer[];
 }
 
 export interface LineageNode {
@@ -133,6 +142,8 @@ export interface LineageNode {
   truncated?: true;
   /** What is not shown, in words. */
   note?: string;
+  /** Agents that cannot be read, as their lists are too long for the node; absent where there are none. */
+  unreadable?: Integer[];
 }
 
 export interface RevenueQuery {
@@ -165,6 +176,8 @@ export interface RevenueAggregate {
   totalAmount: Integer;
   byCurrency: Record<string, Integer>;
   byCategory: Record<string, Integer>;
+  /** Agents that cannot be read, as their lists are too long for the node; absent where there are none. */
+  unreadable?: Integer[];
 }
 
 export interface Kya {

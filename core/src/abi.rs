@@ -3,7 +3,17 @@
 //! Registry and forwarder are as published for Base Sepolia; Multicall3 is the canonical one. Names and
 //! field order are part of the ABI's meaning: `lastAttestation` here is the word the contract returns there.
 
-use alloy_sol_types::sol;
+use alloy_sol_types::{SolCall, abi::AbiDecoderConfig, sol};
+
+/// A call's return value. Decoding takes no more memory than the data itself is large, and a little: honest data names each
+/// of its bytes once, where other data repeats a megabyte a thousand times.
+///
+/// # Errors
+///
+/// Those of the decoder.
+pub fn decode_returns<C: SolCall>(data: &[u8]) -> alloy_sol_types::Result<C::Return> {
+    C::abi_decode_returns_with_config(data, AbiDecoderConfig::new().memory_limit(data.len() + 1_024))
+}
 
 sol! {
     /// One agent as the registry stores it. Times are unix seconds, `status` is 0 Active, 1 Suspended,
@@ -151,5 +161,11 @@ sol! {
         function getLastBlockHash() external view returns (bytes32 blockHash);
         function getChainId() external view returns (uint256 chainid);
         function getCurrentBlockTimestamp() external view returns (uint256 timestamp);
+    }
+
+    /// The lens (`RegistryLens.sol`), whose answer is no ABI: [`lens`](crate::lens) reads it.
+    interface IRegistryLens {
+        function walk(address registry, uint256 first, uint256 count, bool histories, uint256 maxBytes, uint256 gasPerByte)
+            external view;
     }
 }

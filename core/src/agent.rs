@@ -1,12 +1,16 @@
 //! One agent: its id, its status, and the documented shapes of its record.
 
-use alloc::{string::String, vec::Vec};
-use core::fmt;
+use std::fmt;
 
 use alloy_primitives::{Address, B256, U256};
 use serde::{Serialize, Serializer};
 
-use crate::{abi::AgentRecord, compliance::Compliance, json, timestamp::Timestamp};
+use crate::{
+    abi::AgentRecord,
+    compliance::Compliance,
+    json::{self, is_false},
+    timestamp::Timestamp,
+};
 
 /// An agent's id: a `uint256` of the registry, counted from 1. Serializes as a JSON number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -150,6 +154,12 @@ pub struct AgentDetail {
     pub children: Vec<U256>,
     /// Where the agent stands now.
     pub compliance: Compliance,
+    /// Present and true where children were cut.
+    #[serde(skip_serializing_if = "is_false")]
+    pub truncated: bool,
+    /// Why children are not shown; absent where all are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// An item of `/agents`.

@@ -4,47 +4,46 @@
 //! | endpoint | round trips |
 //! |---|---|
 //! | `/health`, `/stats`, `/agents` without filter, `/agent/:id`, `/agent/:id/revenue`, `/kya/:wallet` | 1 |
-//! | `/stats/detailed`, `/agents?status=`, `/agents/compliance`, `/revenue/aggregate` | 2 |
+//! | `/stats/detailed`, `/agents?status=`, `/agents/compliance`, `/revenue/aggregate` | 2, up to about 10,000 agents |
 //! | `/agent/:id/lineage` | one per level |
+//!
+//! More are needed where a node takes less than most, or where an agent's lists have outgrown the node's gas.
 
-use alloc::{string::String, vec::Vec};
+use std::sync::Arc;
 
 use alloy_primitives::{Address, U256};
 use alloy_sol_types::SolCall;
 
 use crate::{
-    abi::{
-        AgentRecord,
-        IAgentRegistry::{
-            attestationGracePeriodCall, getAgentByWalletCall, getAgentCall, getChildrenCall,
-            getRevenueHistoryCall, nextAgentIdCall,
-        },
-        RevenueReport,
+    abi::IAgentRegistry::{
+        attestationGracePeriodCall, complianceStatusCall, getAgentByWalletCall, getAgentCall,
+        getChildrenCall, getRevenueHistoryCall, nextAgentIdCall,
     },
-    agent::{Agent, AgentDetail, AgentId, AgentListItem, Status},
-    compliance::{Compliance, ComplianceList, DEFAULT_GRACE_SECONDS},
+    agent::{Agent, AgentDetail, AgentId, AgentListItem},
+    compliance::{Compliance, DEFAULT_GRACE_SECONDS},
     document::{Document, Shape},
     error::Error,
     health::Health,
     kya::Kya,
-    lineage::{self, Member},
+    lineage::{self, Children, Fetched, LineageNode, Member},
     page::{AgentPage, Page},
-    revenue::{RevenueAggregate, RevenueHistory},
+    revenue::RevenueHistory,
     route::Endpoint,
     rpc::revert::Revert,
-    run::{Need, Query, View},
-    stats::{DetailedStats, Stats},
+    run::{Halt, Need, Query, View, WalkKey},
+    scan::{Rows, Scan, recent_ids},
+    stats::{RecentRegistration, Stats},
     timestamp::Timestamp,
 };
 
-/// Agents an answer over the whole registry covers at most: what fits a Worker's memory with room to spare.
+/// Agents an answer over the whole registry covers at most: their scan and the largest answer made from it fit into 64 MiB.
 pub const MAX_AGENTS: u64 = 100_000;
 
 /// The contract's words for an id or wallet it does not have (`service.md` section 7).
 const AGENT_NOT_FOUND: &str = "Agent not found";
 const WALLET_NOT_REGISTERED: &str = "No agent registered for this wallet";
 
-/// A question to the registry. Its output is the answer as a [`Document`], or the error to answer with.
+/// A question to the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// What is asked.
@@ -57,262 +56,213 @@ pub struct Question {
     pub now: Timestamp,
 }
 
-/// A value, or the error to answer with; the outer error of a reading function is [`Need`].
-type Answer<T> = Result<T, Error>;
+/// What a run comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The answer, ready to send.
+    pub document: Document,
+    /// What it was made from, where it is about the whole registry: other such questions can be answered from it, too.
+    pub scan: Option<Scan>,
+}
+
+impl From<Document> for Answer {
+    fn from(document: Document) -> Self {
+        Self { document, scan: None }
+    }
+}
 
 impl Query for Question {
-    type Output = Answer<Document>;
-
-    fn resolve(&self, view: &View) -> Result<Self::Output, Need> {
+    fn resolve(&self, view: &View) -> Result<Answer, Halt> {
         let registry = Registry { view, address: self.registry };
-        Ok(match &self.endpoint {
+        match &self.endpoint {
             Endpoint::Health => self.document(self.health(&registry)?),
             Endpoint::Stats => self.document(self.stats(&registry)?),
-            Endpoint::DetailedStats => self.document(self.detailed_stats(&registry)?),
             Endpoint::Agent(id) => self.document(self.agent(&registry, *id)?),
             Endpoint::Agents { page, status: None } => self.document(agents(&registry, *page)?),
-            Endpoint::Agents { page, status: Some(status) } => {
-                self.document(agents_of(&registry, *page, *status)?)
-            }
-            Endpoint::Compliance => self.document(self.compliance(&registry)?),
             Endpoint::Lineage(id) => self.document(lineage(&registry, *id)?),
             Endpoint::Revenue { id, offset, limit } => {
                 self.document(revenue(&registry, *id, *offset, *limit)?)
             }
-            Endpoint::RevenueAggregate => self.document(revenue_aggregate(&registry)?),
             Endpoint::Kya(wallet) => self.document(self.kya(&registry, *wallet)?),
-        })
-    }
-
-    fn is_one_round(&self) -> bool {
-        match self.endpoint {
-            Endpoint::Health
-            | Endpoint::Stats
-            | Endpoint::Agent(_)
-            | Endpoint::Agents { status: None, .. }
-            | Endpoint::Revenue { .. }
-            | Endpoint::Kya(_) => true,
             Endpoint::DetailedStats
             | Endpoint::Agents { status: Some(_), .. }
             | Endpoint::Compliance
-            | Endpoint::Lineage(_)
-            | Endpoint::RevenueAggregate => false,
+            | Endpoint::RevenueAggregate => {
+                let scan = self.scan(&registry)?;
+                let document = scan.document(&self.endpoint, self.now)?;
+                Ok(Answer { document, scan: Some(scan) })
+            }
         }
     }
-}
 
-/// Ends a reading function with the error to answer with.
-macro_rules! known {
-    ($answer:expr) => {
-        match $answer {
-            Ok(value) => value,
-            Err(error) => return Ok(Err(Error::from(error))),
-        }
-    };
+    fn is_one_round(&self) -> bool {
+        !matches!(self.endpoint, Endpoint::Lineage(_)) && !Scan::covers(&self.endpoint)
+    }
 }
 
 impl Question {
-    fn document<T: Shape>(&self, answer: Answer<T>) -> Answer<Document> {
-        answer.map(|shape| {
-            let links = shape.total().and_then(|total| self.endpoint.links(total));
-            Document { links, ..Document::of(shape) }
+    fn document<T: Shape>(&self, shape: T) -> Result<Answer, Halt> {
+        Ok(Document::of(shape, &self.endpoint).into())
+    }
+
+    fn health(&self, registry: &Registry<'_>) -> Result<Health, Halt> {
+        registry.total()?;
+        Ok(Health { status: "ok", registry: registry.address, rpc: self.chain.clone() })
+    }
+
+    fn stats(&self, registry: &Registry<'_>) -> Result<Stats, Halt> {
+        let total_agents = registry.total()?;
+        Ok(Stats { total_agents, registry_address: registry.address, chain: self.chain.clone() })
+    }
+
+    fn scan(&self, registry: &Registry<'_>) -> Result<Scan, Halt> {
+        // The first rows come along with the count.
+        let first = registry.rows(1, true, None);
+        let (total, grace) = (registry.total(), registry.grace_period());
+        let (total, grace) = (total?, grace?);
+        let total = u64::try_from(total)
+            .ok()
+            .filter(|total| *total <= MAX_AGENTS)
+            .ok_or(Error::TooManyAgents(total))?;
+        first?;
+        let (rows, recent) = (registry.rows(1, true, Some(total)), registry.records(&recent_ids(total)));
+        let (rows, recent) = (rows?, recent?);
+        let recent = recent
+            .into_iter()
+            // Who is unreadable is named by the rows.
+            .filter_map(|record| record.ok().map(|agent| RecentRegistration::from(&agent)))
+            .collect();
+        Ok(Scan::of((self.registry, self.chain.clone()), total, grace, recent, rows)?)
+    }
+
+    fn agent(&self, registry: &Registry<'_>, id: AgentId) -> Result<AgentDetail, Halt> {
+        let (grace, children) = (registry.grace_period(), registry.children(id.0));
+        let agent = registry.agent(id)?;
+        let (grace, children) = (grace?, children?);
+        let compliance = Compliance::of(&agent, children.total, grace, self.now);
+        Ok(AgentDetail {
+            agent,
+            compliance,
+            truncated: children.is_cut(),
+            note: children.note(children.ids.len()),
+            children: children.ids,
         })
     }
 
-    fn health(&self, registry: &Registry<'_>) -> Result<Answer<Health>, Need> {
-        known!(registry.total()?);
-        Ok(Ok(Health { status: "ok", registry: registry.address, rpc: self.chain.clone() }))
-    }
-
-    fn stats(&self, registry: &Registry<'_>) -> Result<Answer<Stats>, Need> {
-        let total_agents = known!(registry.total()?);
-        Ok(Ok(Stats { total_agents, registry_address: registry.address, chain: self.chain.clone() }))
-    }
-
-    fn detailed_stats(&self, registry: &Registry<'_>) -> Result<Answer<DetailedStats>, Need> {
-        let grace = registry.grace_period();
-        let stats = known!(self.stats(registry)?);
-        let ids = known!(all_ids(stats.total_agents));
-        let (agents, reports) = (registry.agents(&ids), registry.reports(&ids));
-        let (agents, reports) = (known!(agents?), known!(reports?));
-        Ok(Ok(DetailedStats::of(stats, &agents, &reports, known!(grace?), self.now)))
-    }
-
-    fn agent(&self, registry: &Registry<'_>, id: AgentId) -> Result<Answer<AgentDetail>, Need> {
-        let (grace, children) = (registry.grace_period(), registry.children(id));
-        let agent = known!(registry.agent(id)?);
-        let (grace, children) = (known!(grace?), known!(children?));
-        let compliance = Compliance::of(&agent, U256::from(children.len()), grace, self.now);
-        Ok(Ok(AgentDetail { agent, children, compliance }))
-    }
-
-    fn compliance(&self, registry: &Registry<'_>) -> Result<Answer<ComplianceList>, Need> {
-        let (grace, agents) = (registry.grace_period(), registry.all_agents());
-        let (grace, agents) = (known!(grace?), known!(agents?));
-        Ok(Ok(ComplianceList::of(&agents, grace, self.now)))
-    }
-
-    fn kya(&self, registry: &Registry<'_>, wallet: Address) -> Result<Answer<Kya>, Need> {
+    fn kya(&self, registry: &Registry<'_>, wallet: Address) -> Result<Kya, Halt> {
         let (grace, record) = (registry.grace_period(), registry.call(&getAgentByWalletCall { wallet }));
-        let (grace, record) = (known!(grace?), record?);
+        let grace = grace?;
         let agent = match record {
-            Ok(record) => Some(known!(Agent::try_from(record))),
-            Err(revert) if revert.message.as_deref() == Some(WALLET_NOT_REGISTERED) => None,
-            Err(revert) => return Ok(Err(Error::reverted::<getAgentByWalletCall>(revert))),
+            Err(halt) if says(&halt, WALLET_NOT_REGISTERED) => None,
+            record => Some(Agent::try_from(record?).map_err(Error::from)?),
         };
-        Ok(Ok(Kya::of(wallet, agent, grace, self.now)))
+        Ok(Kya::of(wallet, agent, grace, self.now))
     }
 }
 
-fn agents(registry: &Registry<'_>, page: Page) -> Result<Answer<AgentPage>, Need> {
+/// Whether a call was reverted with just these words.
+fn says(halt: &Halt, reason: &str) -> bool {
+    matches!(halt, Halt::Error(Error::Reverted { revert, .. }) if revert.message.as_deref() == Some(reason))
+}
+
+fn agents(registry: &Registry<'_>, page: Page) -> Result<AgentPage, Halt> {
     // Ids are dense from 1, so a page's ids are known without the total; those beyond it revert.
     let first = U256::from(page.skipped()) + U256::from(1);
     let ids: Vec<U256> = (0..page.limit).map(|index| first + U256::from(index)).collect();
     let (total, records) = (registry.total(), registry.records(&ids));
-    let (total, records) = (known!(total?), records?);
-    let mut data = Vec::new();
-    for record in ids.iter().zip(records).take_while(|(id, _)| **id <= total).map(|(_, record)| record) {
-        let agent = known!(Agent::try_from(known!(record.map_err(Error::reverted::<getAgentCall>))));
-        data.push(AgentListItem::from(&agent));
+    let (total, records) = (total?, records?);
+    let (mut data, mut unreadable) = (Vec::new(), Vec::new());
+    for (id, record) in ids.into_iter().zip(records).take_while(|(id, _)| *id <= total) {
+        match record {
+            Ok(agent) => data.push(AgentListItem::from(&agent)),
+            Err(Error::TooHeavy { .. }) => unreadable.push(AgentId(id)),
+            Err(error) => return Err(error.into()),
+        }
     }
-    Ok(Ok(AgentPage::of(page, total, data)))
+    Ok(AgentPage { unreadable, ..AgentPage::of(page, total, data) })
 }
 
-fn agents_of(registry: &Registry<'_>, page: Page, status: Status) -> Result<Answer<AgentPage>, Need> {
-    let agents = known!(registry.all_agents()?);
-    let matching: Vec<AgentListItem> =
-        agents.iter().filter(|agent| agent.status == status).map(AgentListItem::from).collect();
-    Ok(Ok(AgentPage::of(page, U256::from(matching.len()), page.slice(&matching).to_vec())))
-}
-
-fn lineage(registry: &Registry<'_>, id: AgentId) -> Result<Answer<lineage::LineageNode>, Need> {
-    let children = registry.children(id);
-    let root = known!(registry.agent(id)?);
-    let root = Member { agent: root, children: known!(children?) };
-    let tree = lineage::grow(root, |ids| {
-        let (records, children) =
-            (registry.records(ids), registry.each(ids, |id| getChildrenCall { agentId: id }));
-        let (records, children) = (records.map_err(Stop::Need)?, children.map_err(Stop::Need)?);
-        let member = |(record, children): (Result<AgentRecord, Revert>, Result<Vec<U256>, Revert>)| {
-            let Ok(record) = record else { return Ok(None) };
-            let agent = Agent::try_from(record).map_err(Error::from)?;
-            Ok(Some(Member { agent, children: children.map_err(Error::reverted::<getChildrenCall>)? }))
+fn lineage(registry: &Registry<'_>, id: AgentId) -> Result<LineageNode, Halt> {
+    let children = registry.children(id.0);
+    let agent = registry.agent(id)?;
+    lineage::grow(Member { agent, children: children? }, |ids| {
+        let records = registry.records(ids);
+        // All are asked for before one is missed.
+        let children: Vec<_> = ids.iter().map(|id| registry.children(*id)).collect();
+        let member = |(record, children): (Result<Agent, Error>, Result<Children, Halt>)| match record {
+            Ok(agent) => Ok(Fetched::Member(Box::new(Member { agent, children: children? }))),
+            Err(Error::Reverted { .. }) => Ok(Fetched::Absent),
+            Err(Error::TooHeavy { .. }) => Ok(Fetched::Unreadable),
+            Err(error) => Err(error.into()),
         };
-        records.into_iter().zip(children).map(member).collect::<Answer<Vec<_>>>().map_err(Stop::Error)
-    });
-    match tree {
-        Ok(tree) => Ok(Ok(tree)),
-        Err(Stop::Error(error)) => Ok(Err(error)),
-        Err(Stop::Need(need)) => Err(need),
-    }
+        records?.into_iter().zip(children).map(member).collect()
+    })
 }
 
-/// Why a lineage stopped growing.
-enum Stop {
-    Need(Need),
-    Error(Error),
-}
-
-fn revenue(
-    registry: &Registry<'_>,
-    id: AgentId,
-    offset: u64,
-    limit: u64,
-) -> Result<Answer<RevenueHistory>, Need> {
+fn revenue(registry: &Registry<'_>, id: AgentId, offset: u64, limit: u64) -> Result<RevenueHistory, Halt> {
     let reports = registry.call(&getRevenueHistoryCall { agentId: id.0 });
     // The history of an unknown agent may be empty instead of an error: the record tells them apart.
-    known!(registry.agent(id)?);
-    let reports = known!(reports?.map_err(Error::reverted::<getRevenueHistoryCall>));
-    Ok(Ok(RevenueHistory::of(&reports, offset, limit)))
+    registry.agent(id)?;
+    Ok(RevenueHistory::of(&reports?, offset, limit))
 }
 
-fn revenue_aggregate(registry: &Registry<'_>) -> Result<Answer<RevenueAggregate>, Need> {
-    let ids = known!(all_ids(known!(registry.total()?)));
-    Ok(registry.reports(&ids)?.map(|reports| RevenueAggregate::of(&reports)))
-}
-
-/// The registry, read through a view: one function per contract read, reverts turned into answers.
+/// The registry, read through a view: one function per contract read.
 struct Registry<'a> {
     view: &'a View,
     address: Address,
 }
 
-impl Registry<'_> {
-    fn call<C: SolCall>(&self, call: &C) -> Result<Result<C::Return, Revert>, Need> {
+impl<'a> Registry<'a> {
+    fn call<C: SolCall>(&self, call: &C) -> Result<C::Return, Halt> {
         self.view.call(self.address, call)
     }
 
-    fn each<C: SolCall>(
-        &self,
-        ids: &[U256],
-        call: impl Fn(U256) -> C,
-    ) -> Result<Vec<Result<C::Return, Revert>>, Need> {
-        self.view.calls(self.address, ids.iter().map(|id| call(*id)))
-    }
-
     /// How many agents there are: ids count from 1.
-    fn total(&self) -> Result<Answer<U256>, Need> {
-        let next = self.call(&nextAgentIdCall {})?;
-        Ok(next.map(|next| next.saturating_sub(U256::from(1))).map_err(Error::reverted::<nextAgentIdCall>))
+    fn total(&self) -> Result<U256, Halt> {
+        Ok(self.call(&nextAgentIdCall {})?.saturating_sub(U256::from(1)))
     }
 
     /// The grace period in seconds; the documented one where the contract has no such function.
-    fn grace_period(&self) -> Result<Answer<U256>, Need> {
-        Ok(match self.call(&attestationGracePeriodCall {})? {
-            Ok(seconds) => Ok(seconds),
-            Err(Revert { message: None }) => Ok(U256::from(DEFAULT_GRACE_SECONDS)),
-            Err(revert) => Err(Error::reverted::<attestationGracePeriodCall>(revert)),
-        })
-    }
-
-    fn agent(&self, id: AgentId) -> Result<Answer<Agent>, Need> {
-        Ok(match self.call(&getAgentCall { agentId: id.0 })? {
-            Ok(record) => Agent::try_from(record).map_err(Error::from),
-            Err(revert) if revert.message.as_deref() == Some(AGENT_NOT_FOUND) => {
-                Err(Error::AgentNotFound(id))
+    fn grace_period(&self) -> Result<U256, Halt> {
+        match self.call(&attestationGracePeriodCall {}) {
+            Err(Halt::Error(Error::Reverted { revert: Revert { message: None }, .. })) => {
+                Ok(U256::from(DEFAULT_GRACE_SECONDS))
             }
-            Err(revert) => Err(Error::reverted::<getAgentCall>(revert)),
-        })
+            grace => grace,
+        }
     }
 
-    fn children(&self, id: AgentId) -> Result<Answer<Vec<U256>>, Need> {
-        let children = self.call(&getChildrenCall { agentId: id.0 })?;
-        Ok(match children {
-            Ok(children) => Ok(children),
-            Err(revert) if revert.message.as_deref() == Some(AGENT_NOT_FOUND) => {
-                Err(Error::AgentNotFound(id))
+    fn agent(&self, id: AgentId) -> Result<Agent, Halt> {
+        match self.call(&getAgentCall { agentId: id.0 }) {
+            Err(halt) if says(&halt, AGENT_NOT_FOUND) => Err(Error::AgentNotFound(id).into()),
+            record => Ok(Agent::try_from(record?).map_err(Error::from)?),
+        }
+    }
+
+    /// An agent's children. Where they are too many for the node's gas, they are counted, and looked for among the agents
+    /// that were registered after it: as many of those as one call holds.
+    fn children(&self, id: U256) -> Result<Children, Halt> {
+        match self.call(&getChildrenCall { agentId: id }) {
+            Err(Halt::Error(error @ Error::TooHeavy { .. })) => {
+                let parent = u64::try_from(id).ok().filter(|id| *id < u64::MAX).ok_or(error)?;
+                let compliance = self.call(&complianceStatusCall { agentId: id });
+                let rows = self.rows(parent + 1, false, None);
+                let (compliance, rows) = (compliance?, rows?);
+                let found = rows.iter().filter(|(_, row)| row.record_is_readable() && row.parent == parent);
+                let ids = found.map(|(id, _)| U256::from(id)).collect();
+                Ok(Children { ids, total: compliance.childCount })
             }
-            Err(revert) => Err(Error::reverted::<getChildrenCall>(revert)),
-        })
+            Err(halt) if says(&halt, AGENT_NOT_FOUND) => Err(Error::AgentNotFound(AgentId(id)).into()),
+            children => Ok(Children::from(children?)),
+        }
     }
 
-    fn records(&self, ids: &[U256]) -> Result<Vec<Result<AgentRecord, Revert>>, Need> {
-        self.each(ids, |id| getAgentCall { agentId: id })
+    fn records(&self, ids: &[U256]) -> Result<Vec<Result<Agent, Error>>, Need> {
+        let records = self.view.calls(self.address, ids.iter().map(|id| getAgentCall { agentId: *id }))?;
+        Ok(records.into_iter().map(|record| Ok(record?.try_into()?)).collect())
     }
 
-    fn agents(&self, ids: &[U256]) -> Result<Answer<Vec<Agent>>, Need> {
-        let records = self.records(ids)?.into_iter();
-        Ok(records.map(|record| Ok(record.map_err(Error::reverted::<getAgentCall>)?.try_into()?)).collect())
-    }
-
-    fn all_agents(&self) -> Result<Answer<Vec<Agent>>, Need> {
-        let ids = known!(all_ids(known!(self.total()?)));
-        self.agents(&ids)
-    }
-
-    /// All reports of these agents, one after another.
-    fn reports(&self, ids: &[U256]) -> Result<Answer<Vec<RevenueReport>>, Need> {
-        let histories = self.each(ids, |id| getRevenueHistoryCall { agentId: id })?;
-        let histories: Result<Vec<_>, Revert> = histories.into_iter().collect();
-        Ok(histories
-            .map(|histories| histories.into_iter().flatten().collect())
-            .map_err(Error::reverted::<getRevenueHistoryCall>))
-    }
-}
-
-fn all_ids(total: U256) -> Answer<Vec<U256>> {
-    match u64::try_from(total) {
-        Ok(total) if total <= MAX_AGENTS => Ok((1..=total).map(U256::from).collect()),
-        _ => Err(Error::TooManyAgents(total)),
+    fn rows(&self, first: u64, histories: bool, last: Option<u64>) -> Result<&'a Arc<Rows>, Need> {
+        self.view.rows(WalkKey { registry: self.address, first, histories }, last)
     }
 }

@@ -20,7 +20,7 @@
 //! A value is given out until its end. Beyond it, or where there is no keeping at all, only those get it who came before
 //! its reading began: it is as fresh as if they had read it themselves. A failure goes to everybody who waited for it.
 
-use core::hash::Hash;
+use std::hash::Hash;
 
 use lru::LruCache;
 

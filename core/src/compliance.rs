@@ -1,8 +1,6 @@
 //! Compliance: an agent is compliant while it is Active and its last attestation is within the grace period
 //! (`service.md` section 2).
 
-use alloc::{collections::BTreeMap, vec::Vec};
-
 use alloy_primitives::{Address, U256};
 use serde::Serialize;
 
@@ -36,13 +34,24 @@ pub struct Compliance {
 impl Compliance {
     /// Where `agent` stands at `now`, given the registry's grace period in seconds.
     pub fn of(agent: &Agent, child_count: U256, grace_seconds: U256, now: Timestamp) -> Self {
-        let age = now.seconds().saturating_sub(agent.last_attestation.seconds());
+        Self::judge(agent.status, agent.last_attestation, child_count, grace_seconds, now)
+    }
+
+    /// The same of an agent of which no more is known.
+    pub(crate) fn judge(
+        status: Status,
+        last_attestation: Timestamp,
+        child_count: U256,
+        grace_seconds: U256,
+        now: Timestamp,
+    ) -> Self {
+        let age = now.seconds().saturating_sub(last_attestation.seconds());
         Self {
-            is_active: agent.status == Status::Active,
+            is_active: status == Status::Active,
             attestation_current: U256::from(age) <= grace_seconds,
             seconds_since_attestation: age,
             child_count,
-            status: agent.status,
+            status,
         }
     }
 
@@ -82,32 +91,9 @@ pub struct ComplianceList {
     pub total: usize,
     /// All of them, the stalest attestation first; equally stale ones by id.
     pub data: Vec<ComplianceListItem>,
-}
-
-impl ComplianceList {
-    /// Judges every agent of the registry at `now`. `agents` is all of them, so that children can be counted
-    /// here instead of being asked for.
-    pub fn of(agents: &[Agent], grace_seconds: U256, now: Timestamp) -> Self {
-        let mut child_counts: BTreeMap<AgentId, u64> = BTreeMap::new();
-        for agent in agents {
-            *child_counts.entry(agent.parent_agent_id).or_default() += 1;
-        }
-        let mut stalest_first: Vec<&Agent> = agents.iter().collect();
-        stalest_first.sort_by_key(|agent| (agent.last_attestation, agent.agent_id));
-        let data = stalest_first
-            .into_iter()
-            .map(|agent| {
-                let child_count = U256::from(child_counts.get(&agent.agent_id).copied().unwrap_or_default());
-                ComplianceListItem {
-                    agent_id: agent.agent_id,
-                    creator: agent.creator,
-                    status: agent.status,
-                    compliance: Compliance::of(agent, child_count, grace_seconds, now),
-                }
-            })
-            .collect();
-        Self { total: agents.len(), data }
-    }
+    /// Agents that cannot be read, and are not in the list. Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<AgentId>,
 }
 
 #[cfg(test)]
@@ -155,21 +141,6 @@ mod tests {
             agent.last_attestation = Timestamp::from_seconds(last);
             let now = Timestamp::from_seconds(last + grace + u64::from(over));
             prop_assert_eq!(Compliance::of(&agent, U256::ZERO, U256::from(grace), now).attestation_current, !over);
-        }
-
-        #[test]
-        fn the_list_is_whole_and_stalest_first(stamps in prop::collection::vec(0u64..50, 0..40)) {
-            let agents: Vec<_> = stamps.iter().zip(1..).map(|(stamp, id)| {
-                let mut agent = agent(id);
-                agent.last_attestation = Timestamp::from_seconds(*stamp);
-                agent
-            }).collect();
-            let list = ComplianceList::of(&agents, GRACE, Timestamp::from_seconds(60));
-            prop_assert_eq!(list.data.len(), agents.len());
-            for pair in list.data.windows(2) {
-                let key = |item: &ComplianceListItem| (core::cmp::Reverse(item.compliance.seconds_since_attestation), item.agent_id);
-                prop_assert!(key(&pair[0]) < key(&pair[1]));
-            }
         }
     }
 }

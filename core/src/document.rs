@@ -1,8 +1,8 @@
 //! A good answer: its JSON body, and what a cache and a client need to know of it.
 
-use alloc::string::String;
+use std::io::{self, BufWriter, Write};
 
-use alloy_primitives::{U256, hex, keccak256};
+use alloy_primitives::{Keccak256, U256, hex};
 use serde::Serialize;
 
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     lineage::LineageNode,
     page::AgentPage,
     revenue::{RevenueAggregate, RevenueHistory},
+    route::Endpoint,
     stats::{DetailedStats, Stats},
     timestamp::Timestamp,
 };
@@ -33,10 +34,16 @@ pub struct Document {
 
 impl Document {
     /// The document that says `shape`.
-    pub(crate) fn of<T: Shape>(mut shape: T) -> Self {
-        let body = json(&shape);
+    pub(crate) fn of<T: Shape>(shape: T, endpoint: &Endpoint) -> Self {
+        let links = shape.total().and_then(|total| endpoint.links(total));
+        Self { links, ..Self::unlinked(shape) }
+    }
+
+    /// The same for what is no list.
+    pub(crate) fn unlinked<T: Shape>(mut shape: T) -> Self {
+        let body = json(&shape, shape.size_hint());
         let valid_until = shape.valid_until();
-        let etag = if shape.hold_still() { entity_tag(&json(&shape)) } else { entity_tag(&body) };
+        let etag = if shape.hold_still() { Tagger::tag(&shape) } else { entity_tag(&body) };
         Self { body, etag, valid_until, links: None }
     }
 
@@ -59,6 +66,11 @@ pub(crate) trait Shape: Serialize {
     /// See [`Document::valid_until`].
     fn valid_until(&self) -> Option<Timestamp> {
         None
+    }
+
+    /// Bytes of its JSON, roughly, where that is a lot: a text that grows by doubling takes three times its size.
+    fn size_hint(&self) -> usize {
+        128
     }
 
     /// For one page of a list: how many items the list has.
@@ -105,6 +117,10 @@ impl Shape for AgentDetail {
 }
 
 impl Shape for ComplianceList {
+    fn size_hint(&self) -> usize {
+        128 + self.data.len() * 225
+    }
+
     fn hold_still(&mut self) -> bool {
         self.data.iter_mut().for_each(|item| item.compliance.hold_still());
         true
@@ -119,17 +135,51 @@ impl Compliance {
 }
 
 /// Strings, numbers and maps with string keys: serialization has nothing to fail on.
-fn json(shape: &impl Serialize) -> String {
-    serde_json::to_string(shape).unwrap_or_default()
+fn json(shape: &impl Serialize, size_hint: usize) -> String {
+    let mut body = Vec::with_capacity(size_hint);
+    let written = serde_json::to_writer(&mut body, shape);
+    written.ok().and_then(|()| String::from_utf8(body).ok()).unwrap_or_default()
 }
 
 /// A weak entity tag for this text (RFC 9110 section 8.8.3), `W/` and quotes included: the bytes on the wire may differ, where
 /// somebody on the way compresses them.
 pub fn entity_tag(text: &str) -> String {
-    const LENGTH: usize = 8;
-    let digest = keccak256(text);
-    let digest = digest.get(..LENGTH).map(hex::encode).unwrap_or_default();
-    ["W/\"", &digest, "\""].concat()
+    let mut tagger = Tagger::default();
+    tagger.0.update(text);
+    tagger.finish()
+}
+
+/// Makes the tag of a text that is never held as a whole.
+#[derive(Default)]
+struct Tagger(Keccak256);
+
+impl Tagger {
+    /// The tag of the JSON of `shape`.
+    fn tag(shape: &impl Serialize) -> String {
+        // The hash takes few bytes at a time as readily as many, but each time costs.
+        let mut writer = BufWriter::with_capacity(8 * 1024, Self::default());
+        let written = serde_json::to_writer(&mut writer, shape);
+        let tagger = written.ok().and_then(|()| writer.into_inner().ok());
+        tagger.map(Self::finish).unwrap_or_default()
+    }
+
+    fn finish(self) -> String {
+        const LENGTH: usize = 8;
+        let digest = self.0.finalize();
+        let digest = digest.get(..LENGTH).map(hex::encode).unwrap_or_default();
+        ["W/\"", &digest, "\""].concat()
+    }
+}
+
+impl Write for Tagger {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -144,7 +194,12 @@ mod tests {
         let mut agent = agent(1);
         agent.status = status;
         agent.last_attestation = Timestamp::from_seconds(attested);
-        Document::of(Kya::of(Address::ZERO, Some(agent), U256::from(GRACE), Timestamp::from_seconds(now)))
+        Document::unlinked(Kya::of(
+            Address::ZERO,
+            Some(agent),
+            U256::from(GRACE),
+            Timestamp::from_seconds(now),
+        ))
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! Every error the read API can answer with: its status, its code, its message, its body.
 
-use alloc::string::{String, ToString};
-
-use alloy_sol_types::SolCall;
 use serde::Serialize;
 
 use crate::{
     agent::{AgentId, UnknownStatus},
+    answer::MAX_AGENTS,
+    redact::Redactor,
     rpc::revert::Revert,
     run::RunError,
 };
@@ -42,11 +41,17 @@ pub enum Error {
         /// What it said.
         revert: Revert,
     },
+    /// The registry's: an answer takes more gas than the RPC endpoint has for a call, or is larger than can be read. 500.
+    #[error("Registry call {function} needs more gas, or a larger answer, than the RPC endpoint allows")]
+    TooHeavy {
+        /// The contract function.
+        function: &'static str,
+    },
     /// The registry's: it answered what its interface does not define. 500.
     #[error("Registry answered nonsense: {0}")]
     UnknownStatus(#[from] UnknownStatus),
     /// The registry's: more agents than one answer can hold. 500.
-    #[error("Registry has {0} agents, more than one answer can cover")]
+    #[error("Registry has {0} agents, more than one answer can cover; the most are {MAX_AGENTS}")]
     TooManyAgents(alloy_primitives::U256),
     /// The chain's or the RPC endpoint's. 500.
     #[error(transparent)]
@@ -77,7 +82,7 @@ pub enum Code {
     RpcError,
     /// There is no contract where one should be, or it answers what its interface does not define.
     RegistryError,
-    /// The registry is too large for an answer over all of it.
+    /// The registry, or an agent's list in it, is too large for this answer.
     TooLarge,
     /// The service is set up wrongly.
     Misconfigured,
@@ -143,9 +148,13 @@ pub struct ErrorBody {
 }
 
 impl Error {
-    /// A revert where the registry's interface has none.
-    pub(crate) fn reverted<C: SolCall>(revert: Revert) -> Self {
-        Self::Reverted { function: C::SIGNATURE, revert }
+    /// The same without the secrets of the RPC endpoints that were asked.
+    #[must_use]
+    pub fn redacted(self, redactor: &Redactor) -> Self {
+        match self {
+            Self::Chain(error) => Self::Chain(error.redacted(redactor)),
+            other => other,
+        }
     }
 
     /// What it is to a program.
@@ -157,7 +166,7 @@ impl Error {
             Self::MethodNotAllowed => Code::MethodNotAllowed,
             Self::RateLimited => Code::RateLimited,
             Self::Reverted { .. } | Self::UnknownStatus(_) => Code::RegistryError,
-            Self::TooManyAgents(_) => Code::TooLarge,
+            Self::TooManyAgents(_) | Self::TooHeavy { .. } => Code::TooLarge,
             Self::Chain(error) => error.code(),
             Self::Misconfigured(_) => Code::Misconfigured,
         }

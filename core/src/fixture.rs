@@ -1,7 +1,5 @@
 //! Records for this crate's own tests.
 
-use alloc::format;
-
 use alloy_primitives::{Address, B256, U256};
 
 use crate::{

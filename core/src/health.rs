@@ -1,8 +1,6 @@
 //! Health: whether the service answers, for people (`/health`), and whether it could answer a question right now, for load
 //! balancers and monitors (`/readyz`).
 
-use alloc::string::String;
-
 use alloy_primitives::{Address, U256};
 use serde::Serialize;
 
@@ -11,10 +9,10 @@ use crate::{
         IAgentRegistry::nextAgentIdCall,
         IMulticall3::{getChainIdCall, getCurrentBlockTimestampCall},
     },
+    answer::Answer,
     document::Document,
-    error::Error,
     json,
-    run::{Need, Query, View},
+    run::{Halt, Query, View},
     timestamp::Timestamp,
 };
 
@@ -32,7 +30,7 @@ pub struct Health {
 }
 
 /// Asks the chain for its id and the age of its head, and the registry for a sign of life, in one round trip. Its output is
-/// the body of a 200 as a [`Document`], or why the service is not ready.
+/// the body of a 200, or why the service is not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// The registry's address.
@@ -61,22 +59,16 @@ pub struct Ready {
 }
 
 impl Query for Readiness {
-    type Output = Result<Document, Error>;
-
-    fn resolve(&self, view: &View) -> Result<Self::Output, Need> {
+    fn resolve(&self, view: &View) -> Result<Answer, Halt> {
         let registry = view.call(self.registry, &nextAgentIdCall {});
         let chain_id = view.call(self.multicall3, &getChainIdCall {});
         let head = view.call(self.multicall3, &getCurrentBlockTimestampCall {});
-        let (registry, chain_id, head) = (registry?, chain_id?, head?);
-        let ready = || {
-            registry.map_err(Error::reverted::<nextAgentIdCall>)?;
-            let chain_id = chain_id.map_err(Error::reverted::<getChainIdCall>)?;
-            let head = head.map_err(Error::reverted::<getCurrentBlockTimestampCall>)?;
-            let head_age = U256::from(self.now.seconds()).saturating_sub(head);
-            let head_age_seconds = u64::try_from(head_age).unwrap_or(u64::MAX);
-            Ok(Ready { ready: true, chain_id, head_age_seconds, registry: self.registry })
-        };
-        Ok(ready().map(Document::of))
+        registry?;
+        let (chain_id, head) = (chain_id?, head?);
+        let head_age = U256::from(self.now.seconds()).saturating_sub(head);
+        let head_age_seconds = u64::try_from(head_age).unwrap_or(u64::MAX);
+        let ready = Ready { ready: true, chain_id, head_age_seconds, registry: self.registry };
+        Ok(Document::unlinked(ready).into())
     }
 
     fn is_one_round(&self) -> bool {

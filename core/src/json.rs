@@ -3,8 +3,8 @@
 //!
 //! Numbers keep all their digits: a `uint256` is a JSON number, however large, never a rounded float.
 
-use alloc::{collections::BTreeMap, format, string::ToString, vec::Vec};
-use core::fmt::Display;
+use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use alloy_primitives::{Address, B256, U256};
 use serde::{
@@ -12,6 +12,12 @@ use serde::{
     ser::{Error, SerializeMap, SerializeSeq},
 };
 use serde_json::value::RawValue;
+
+/// For `#[serde(skip_serializing_if)]`.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+pub(crate) const fn is_false(value: &bool) -> bool {
+    !*value
+}
 
 /// A non-negative integer of any width, all digits written out.
 struct Digits<T>(T);

@@ -1,7 +1,5 @@
 //! Know your agent: the verdict on a wallet.
 
-use alloc::string::String;
-
 use alloy_primitives::{Address, U256};
 use serde::Serialize;
 

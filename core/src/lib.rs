@@ -5,10 +5,6 @@
 //! endpoint and back, and sends the [`document::Document`] that comes out. Errors say whose fault they are and carry their
 //! status and body ([`error`]); rate limits are arithmetic over counts the host keeps ([`window`]).
 
-#![cfg_attr(not(test), no_std)]
-
-extern crate alloc;
-
 pub mod abi;
 pub mod address;
 pub mod agent;
@@ -23,6 +19,7 @@ pub mod forward;
 pub mod health;
 pub mod json;
 pub mod kya;
+pub mod lens;
 pub mod lineage;
 mod links;
 pub mod multicall;
@@ -32,6 +29,7 @@ pub mod revenue;
 pub mod route;
 pub mod rpc;
 pub mod run;
+pub mod scan;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod stats;

@@ -3,19 +3,14 @@
 //! The registry is not trusted to be a tree. An agent that turns up a second time is shown as a leaf, so
 //! that a cycle ends and no arrangement of children makes the answer larger than the registry.
 
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    format,
-    string::{String, ToString},
-    vec::Vec,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::{Address, U256};
 use serde::Serialize;
 
 use crate::{
     agent::{Agent, AgentId, Status},
-    json,
+    json::{self, is_false},
 };
 
 /// Levels a tree shows at most, the root's included (`service.md` section 8).
@@ -46,30 +41,73 @@ pub struct LineageNode {
     /// Why something is not shown; absent where all is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Children whose records cannot be read, and which are not shown. Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<AgentId>,
 }
 
-/// An agent and the ids of its direct children.
+/// An agent and its direct children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The record.
     pub agent: Agent,
-    /// Its children, in order of registration.
-    pub children: Vec<U256>,
+    /// Its children.
+    pub children: Children,
 }
 
-/// Grows the tree below `root`, asking `fetch` for all unknown agents of one level at a time. `None` from
-/// `fetch` is an agent the registry does not have; it is left out.
+/// An agent's direct children.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Children {
+    /// Their ids, in order of registration; not all of them where there are too many to read.
+    pub ids: Vec<U256>,
+    /// How many there are.
+    pub total: U256,
+}
+
+impl From<Vec<U256>> for Children {
+    fn from(ids: Vec<U256>) -> Self {
+        Self { total: U256::from(ids.len()), ids }
+    }
+}
+
+impl Children {
+    /// Whether there are more than those known.
+    pub fn is_cut(&self) -> bool {
+        self.total > U256::from(self.ids.len())
+    }
+
+    /// What to say where so many are shown; `None` where these are all.
+    pub fn note(&self, shown: usize) -> Option<String> {
+        (self.total > U256::from(shown)).then(|| format!("Showing {shown} of {} children", self.total))
+    }
+}
+
+/// What an id in a list of children turns out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// An agent.
+    Member(Box<Member>),
+    /// No agent of the registry; it is left out.
+    Absent,
+    /// An agent whose record cannot be read; it is named, and not shown.
+    Unreadable,
+}
+
+/// Grows the tree below `root`, asking `fetch` for all unknown agents of one level at a time.
 ///
 /// # Errors
 ///
 /// Whatever `fetch` fails with.
 pub fn grow<E>(
     root: Member,
-    mut fetch: impl FnMut(&[U256]) -> Result<Vec<Option<Member>>, E>,
+    mut fetch: impl FnMut(&[U256]) -> Result<Vec<Fetched>, E>,
 ) -> Result<LineageNode, E> {
     let root_id = root.agent.agent_id.0;
-    let mut tree =
-        Tree { members: BTreeMap::from([(root_id, root.clone())]), first_shown_by: BTreeMap::new() };
+    let mut tree = Tree {
+        members: BTreeMap::from([(root_id, root.clone())]),
+        first_shown_by: BTreeMap::new(),
+        unreadable: BTreeSet::new(),
+    };
     let mut seen = BTreeSet::from([root_id]);
     let mut level = Vec::from([root_id]);
     for _ in 1..MAX_LEVELS {
@@ -85,8 +123,17 @@ pub fn grow<E>(
         if next.is_empty() {
             break;
         }
-        let fetched = fetch(&next)?;
-        tree.members.extend(next.iter().zip(fetched).filter_map(|(id, member)| Some((*id, member?))));
+        for (id, fetched) in next.iter().zip(fetch(&next)?) {
+            match fetched {
+                Fetched::Member(member) => {
+                    tree.members.insert(*id, *member);
+                }
+                Fetched::Unreadable => {
+                    tree.unreadable.insert(*id);
+                }
+                Fetched::Absent => {}
+            }
+        }
         level = next;
     }
     Ok(tree.node(&root, 1))
@@ -96,6 +143,7 @@ struct Tree {
     members: BTreeMap<U256, Member>,
     /// The parent under which an agent is shown in full.
     first_shown_by: BTreeMap<U256, U256>,
+    unreadable: BTreeSet<U256>,
 }
 
 impl Tree {
@@ -103,7 +151,7 @@ impl Tree {
         self.members
             .get(&id)
             .into_iter()
-            .flat_map(|member| member.children.iter().take(MAX_CHILDREN))
+            .flat_map(|member| member.children.ids.iter().take(MAX_CHILDREN))
             .copied()
             .collect()
     }
@@ -112,7 +160,7 @@ impl Tree {
     fn node(&self, member: &Member, level: usize) -> LineageNode {
         let Member { agent, children } = member;
         let mut node = LineageNode::leaf(agent);
-        if children.is_empty() {
+        if children.total.is_zero() {
             return node;
         }
         if level == MAX_LEVELS {
@@ -121,7 +169,10 @@ impl Tree {
         }
         let id = agent.agent_id.0;
         let mut shown = BTreeSet::new();
-        for child_id in children.iter().take(MAX_CHILDREN) {
+        for child_id in children.ids.iter().take(MAX_CHILDREN) {
+            if self.unreadable.contains(child_id) {
+                node.unreadable.push(AgentId(*child_id));
+            }
             let Some(child) = self.members.get(child_id) else { continue };
             let in_full = self.first_shown_by.get(child_id) == Some(&id) && shown.insert(child_id);
             node.children.push(if in_full {
@@ -130,10 +181,8 @@ impl Tree {
                 LineageNode::repeated(&child.agent)
             });
         }
-        if children.len() > MAX_CHILDREN {
-            node.truncated = true;
-            node.note = Some(format!("Showing {MAX_CHILDREN} of {} children", children.len()));
-        }
+        node.note = children.note(children.ids.len().min(MAX_CHILDREN));
+        node.truncated = node.note.is_some();
         node
     }
 }
@@ -148,6 +197,7 @@ impl LineageNode {
             children: Vec::new(),
             truncated: false,
             note: None,
+            unreadable: Vec::new(),
         }
     }
 
@@ -156,28 +206,26 @@ impl LineageNode {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
-const fn is_false(value: &bool) -> bool {
-    !*value
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::agent;
-    use core::convert::Infallible;
     use proptest::prelude::*;
+    use std::convert::Infallible;
 
     /// The tree below `root` in a registry given as id -> children, and how many levels were fetched.
     fn tree(root: u64, registry: &BTreeMap<u64, Vec<u64>>) -> (LineageNode, usize) {
         let member = |id: u64| {
-            let children = registry.get(&id)?.iter().copied().map(U256::from).collect();
-            Some(Member { agent: agent(id), children })
+            let children: Vec<U256> = registry.get(&id)?.iter().copied().map(U256::from).collect();
+            Some(Member { agent: agent(id), children: children.into() })
         };
         let mut fetches = 0;
         let node = grow(member(root).unwrap(), |ids| {
             fetches += 1;
-            Ok::<_, Infallible>(ids.iter().map(|id| member(id.to::<u64>())).collect())
+            let fetched = |id: &U256| {
+                member(id.to::<u64>()).map_or(Fetched::Absent, |member| Fetched::Member(Box::new(member)))
+            };
+            Ok::<_, Infallible>(ids.iter().map(fetched).collect())
         });
         let Ok(node) = node;
         (node, fetches)

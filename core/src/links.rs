@@ -1,7 +1,5 @@
 //! The `Link` header (RFC 8288) of one page of a list: where the other pages are.
 
-use alloc::{format, string::String, vec::Vec};
-
 use alloy_primitives::U256;
 
 use crate::{page::Page, route::Endpoint};
@@ -45,7 +43,6 @@ impl Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 

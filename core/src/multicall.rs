@@ -1,7 +1,5 @@
 //! Multicall3: many calls in one `eth_call`, so that they see one block and cost one round trip.
 
-use alloc::vec::Vec;
-
 use alloy_primitives::{Address, Bytes};
 use alloy_sol_types::SolCall;
 

@@ -1,11 +1,12 @@
 //! Pages of agents: which ids a page covers, and the documented shape of `/agents`.
 
-use alloc::vec::Vec;
-
 use alloy_primitives::U256;
 use serde::Serialize;
 
-use crate::{agent::AgentListItem, json};
+use crate::{
+    agent::{AgentId, AgentListItem},
+    json,
+};
 
 /// Which page of a list is asked for: `number` counts from 1, `limit` items each. Neither is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,12 +58,17 @@ pub struct AgentPage {
     pub total_pages: U256,
     /// The agents, by ascending id.
     pub data: Vec<AgentListItem>,
+    /// Agents that cannot be read, and are not in the list: without a filter those of this page, else all there are.
+    /// Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<AgentId>,
 }
 
 impl AgentPage {
     /// The page with its already selected `data`.
     pub fn of(page: Page, total: U256, data: Vec<AgentListItem>) -> Self {
-        Self { total, page: page.number, limit: page.limit, total_pages: page.count(total), data }
+        let total_pages = page.count(total);
+        Self { total, page: page.number, limit: page.limit, total_pages, data, unreadable: Vec::new() }
     }
 }
 

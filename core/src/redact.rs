@@ -1,12 +1,7 @@
 //! What may be said about an RPC endpoint: scheme, host and port. Providers put their keys into path, query
 //! and user info, and quote them in error texts.
 
-use alloc::{
-    borrow::ToOwned,
-    string::{String, ToString},
-    vec::Vec,
-};
-use core::{cmp::Reverse, fmt};
+use std::{cmp::Reverse, fmt};
 
 use percent_encoding::percent_decode_str;
 
@@ -83,7 +78,6 @@ fn pieces(url: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::format;
     use proptest::prelude::*;
 
     #[test]

@@ -1,11 +1,11 @@
 //! Revenue: what agents reported, listed and added up.
 
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use std::collections::BTreeMap;
 
 use alloy_primitives::{U256, Uint};
 use serde::Serialize;
 
-use crate::{abi::RevenueReport, json, page, timestamp::Timestamp};
+use crate::{abi::RevenueReport, agent::AgentId, json, page, timestamp::Timestamp};
 
 /// A sum of amounts. 64 bits wider than an amount, so that adding up every report there can be never
 /// overflows: anyone may report `2^256 - 1`, and one such report must not break everybody's totals.
@@ -82,27 +82,32 @@ pub struct RevenueAggregate {
     /// Amounts by category.
     #[serde(with = "json::IntegersByKey")]
     pub by_category: BTreeMap<String, Total>,
+    /// Agents whose reports are too many to read, and not in the sums. Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<AgentId>,
 }
 
 impl RevenueAggregate {
     /// Adds up reports of any number of agents.
     pub fn of<'a>(reports: impl IntoIterator<Item = &'a RevenueReport>) -> Self {
         let mut sum = Self::default();
-        for report in reports {
-            let amount = Total::from(report.amount);
-            sum.total_reports += 1;
-            sum.total_amount += amount;
-            *sum.by_currency.entry(report.currency.clone()).or_default() += amount;
-            *sum.by_category.entry(report.category.clone()).or_default() += amount;
-        }
+        reports.into_iter().for_each(|report| sum.add(report));
         sum
+    }
+
+    /// Adds one report.
+    pub(crate) fn add(&mut self, report: &RevenueReport) {
+        let amount = Total::from(report.amount);
+        self.total_reports += 1;
+        self.total_amount += amount;
+        *self.by_currency.entry(report.currency.clone()).or_default() += amount;
+        *self.by_category.entry(report.category.clone()).or_default() += amount;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::{format, string::ToString};
     use proptest::prelude::*;
 
     fn report(amount: U256, currency: &str, category: &str) -> RevenueReport {

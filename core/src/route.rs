@@ -3,12 +3,8 @@
 //! Every 400 and 404 that does not need the chain is decided here. Parsed as text, because a URL library
 //! brings 160 KB of internationalised domain names into the Worker.
 
-use alloc::{
-    borrow::Cow,
-    format,
-    string::{String, ToString},
-};
-use core::fmt::Write;
+use std::borrow::Cow;
+use std::fmt::Write;
 
 use alloy_primitives::{Address, U256};
 use percent_encoding::percent_decode_str;
@@ -199,7 +195,7 @@ impl QueryText {
         Self { text: path.to_string(), separator: '?' }
     }
 
-    fn push<T: core::fmt::Display + PartialEq>(&mut self, name: &str, value: T, default: T) {
+    fn push<T: std::fmt::Display + PartialEq>(&mut self, name: &str, value: T, default: T) {
         if value != default {
             // Writing to a String cannot fail.
             let _ = write!(self.text, "{}{name}={value}", self.separator);
@@ -246,7 +242,7 @@ fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Option<Cow<'a, s
 fn count(
     query: &str,
     field: &'static str,
-    range: core::ops::RangeInclusive<u64>,
+    range: std::ops::RangeInclusive<u64>,
     default: u64,
 ) -> Result<u64, Error> {
     let Some(value) = parameter(query, field)? else { return Ok(default) };

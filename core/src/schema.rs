@@ -1,7 +1,7 @@
 //! The documented values as JSON Schema: the twin of [`crate::json`] and of the hand-written `Serialize`s. Shapes
 //! made of fields derive theirs. Behind the feature `schema`; descriptions of the services are made with it.
 
-use alloc::{borrow::Cow, collections::BTreeMap, string::String, vec::Vec};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 

@@ -1,16 +1,14 @@
 //! Statistics over the whole registry.
 
-use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
+use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, U256};
 use serde::{Serialize, Serializer};
 
 use crate::{
-    abi::RevenueReport,
     agent::{Agent, AgentId, Status},
-    compliance::Compliance,
     json,
-    revenue::{RevenueAggregate, Total},
+    revenue::Total,
     timestamp::Timestamp,
 };
 
@@ -77,36 +75,37 @@ pub struct DetailedStats {
     pub total_revenue: BTreeMap<String, Total>,
     /// The last registered agents, newest first.
     pub recent_registrations: Vec<RecentRegistration>,
+    /// Agents whose record or revenue cannot be read; they count nowhere above but in `totalAgents`, or not with their
+    /// revenue. Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<AgentId>,
 }
 
 impl DetailedStats {
-    /// Counts over all `agents` (by ascending id) and all their `reports`, at `now`.
-    pub fn of<'a>(
-        stats: Stats,
-        agents: &[Agent],
-        reports: impl IntoIterator<Item = &'a RevenueReport>,
-        grace_seconds: U256,
-        now: Timestamp,
-    ) -> Self {
-        let mut status_distribution: BTreeMap<_, _> =
-            Status::ALL.into_iter().map(|status| (status, 0)).collect();
-        let mut generation_distribution = BTreeMap::new();
-        let mut compliant_count = 0;
-        for agent in agents {
-            *status_distribution.entry(agent.status).or_default() += 1;
-            *generation_distribution.entry(agent.generation).or_default() += 1;
-            let compliance = Compliance::of(agent, U256::ZERO, grace_seconds, now);
-            compliant_count += u64::from(compliance.is_compliant());
-        }
+    /// Of no agents.
+    pub(crate) fn empty(stats: Stats) -> Self {
         Self {
             stats,
-            status_distribution,
-            generation_distribution,
-            compliance_rate: percentage(compliant_count, agents.len() as u64),
-            compliant_count,
-            total_revenue: RevenueAggregate::of(reports).by_currency,
-            recent_registrations: agents.iter().rev().take(RECENT_REGISTRATIONS).map(Into::into).collect(),
+            status_distribution: Status::ALL.into_iter().map(|status| (status, 0)).collect(),
+            generation_distribution: BTreeMap::new(),
+            compliance_rate: percentage(0, 0),
+            compliant_count: 0,
+            total_revenue: BTreeMap::new(),
+            recent_registrations: Vec::new(),
+            unreadable: Vec::new(),
         }
+    }
+
+    /// Puts the rate in, when all agents are counted.
+    pub(crate) fn rate(&mut self) {
+        self.compliance_rate = percentage(self.compliant_count, self.status_distribution.values().sum());
+    }
+
+    /// Counts one agent.
+    pub(crate) fn count(&mut self, status: Status, generation: U256, is_compliant: bool) {
+        *self.status_distribution.entry(status).or_default() += 1;
+        *self.generation_distribution.entry(generation).or_default() += 1;
+        self.compliant_count += u64::from(is_compliant);
     }
 }
 
@@ -142,7 +141,6 @@ impl ByStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::agent;
 
     #[test]
     fn percentages_round_half_up_and_never_divide_by_zero() {
@@ -151,18 +149,5 @@ mod tests {
         {
             assert_eq!(percentage(part, whole), text);
         }
-    }
-
-    #[test]
-    fn the_last_ten_come_newest_first() {
-        let agents: Vec<_> = (1..=13).map(agent).collect();
-        let stats =
-            Stats { total_agents: U256::from(13), registry_address: Address::ZERO, chain: String::new() };
-        let detailed = DetailedStats::of(stats, &agents, [], U256::ZERO, Timestamp::from_seconds(0));
-        let ids: Vec<u64> =
-            detailed.recent_registrations.iter().map(|recent| recent.agent_id.0.to::<u64>()).collect();
-        assert_eq!(ids, (4..=13).rev().collect::<Vec<_>>());
-        assert_eq!(detailed.status_distribution[&Status::Active], 13);
-        assert_eq!(detailed.status_distribution.len(), 4);
     }
 }

@@ -1,6 +1,6 @@
 //! Points in time: what the chain stores as unix seconds and the API writes as ISO 8601.
 
-use core::fmt;
+use std::fmt;
 
 use serde::{Serialize, Serializer};
 

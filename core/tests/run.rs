@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, hex};
 use alloy_sol_types::SolCall;
-use common::{NOW, Node, REGISTRY, Registry, pinned, record};
+use common::{NOW, Node, REGISTRY, Registry, Undeployed, pinned, record};
 use proptest::prelude::*;
 use registry_core::{
     abi::IAgentRegistry::getAgentCall,
     agent::Agent,
     answer::Question,
-    error::Error,
+    error::{Code, Error},
     multicall::CANONICAL_ADDRESS,
     route::Endpoint,
-    run::{self, Limits, Reply, Run, RunError, Step},
+    run::{self, Endpoints, Failure, Limits, Reply, Run, RunError, Step},
     timestamp::Timestamp,
 };
 use serde::Deserialize;
@@ -51,7 +51,7 @@ fn round_trips_are_as_few_as_documented() {
     for (targets, expected) in [(ONE_ROUND.as_slice(), 1), (TWO_ROUNDS.as_slice(), 2)] {
         for target in targets {
             let mut node = node(30);
-            node.ask(target).unwrap().unwrap();
+            node.ask(target).unwrap();
             assert_eq!(node.round_trips(), expected, "{target}");
         }
     }
@@ -61,7 +61,7 @@ fn round_trips_are_as_few_as_documented() {
 fn a_thousand_agents_still_take_two_round_trips() {
     for target in &TWO_ROUNDS[..4] {
         let mut node = node(1_000);
-        let answer = node.ask(target).unwrap().unwrap();
+        let answer = node.ask(target).unwrap();
         assert_eq!(node.round_trips(), 2, "{target}: {answer}");
     }
 }
@@ -71,22 +71,22 @@ fn lineage_takes_one_round_trip_per_level() {
     let mut registry = Registry::with_agents(0);
     registry.agents = (1..=12).map(|id| record(id, id - 1)).collect();
     let mut node = Node::new(registry);
-    node.ask("/api/v1/agent/1/lineage").unwrap().unwrap();
+    node.ask("/api/v1/agent/1/lineage").unwrap();
     assert_eq!(node.round_trips(), 12);
 }
 
 #[test]
 fn a_question_of_one_round_asks_for_no_header() {
     let mut node = node(3);
-    node.ask("/api/v1/agent/1").unwrap().unwrap();
+    node.ask("/api/v1/agent/1").unwrap();
     assert_eq!(node.log, [vec![("eth_call".to_string(), json!("latest"))]]);
 }
 
 #[test]
 fn a_longer_question_reads_everything_at_the_header_it_saw_first() {
     let mut node = node(300);
-    node.ask("/api/v1/agents/compliance").unwrap().unwrap();
-    assert_eq!(node.log[0].len(), 2, "the header comes along with the first calls");
+    node.ask("/api/v1/agents/compliance").unwrap();
+    assert_eq!(node.log[0].len(), 3, "the header comes along with the first calls and the first rows");
     assert!(node.log[1].iter().all(|(_, block)| *block == pinned(100)), "{:?}", node.log[1]);
 }
 
@@ -94,7 +94,7 @@ fn a_longer_question_reads_everything_at_the_header_it_saw_first() {
 fn a_block_between_header_and_first_calls_costs_a_round_trip_and_no_consistency() {
     let mut node = node(30);
     node.quirks.mines_within_batches = true;
-    node.ask("/api/v1/agents/compliance").unwrap().unwrap();
+    node.ask("/api/v1/agents/compliance").unwrap();
     assert_eq!(node.round_trips(), 3);
     let pin = pinned(101);
     assert!(node.log[1..].iter().flatten().all(|(_, block)| *block == pin), "{:?}", node.log);
@@ -104,7 +104,7 @@ fn a_block_between_header_and_first_calls_costs_a_round_trip_and_no_consistency(
 fn a_node_without_eip_1898_is_read_by_number() {
     let mut node = node(30);
     node.quirks.no_eip1898 = true;
-    let answer = node.ask("/api/v1/agents/compliance").unwrap().unwrap();
+    let answer = node.ask("/api/v1/agents/compliance").unwrap();
     assert_eq!(answer["total"], 30);
     assert_eq!(node.log.last().unwrap()[0].1, json!("0x64"));
 }
@@ -114,13 +114,164 @@ fn a_block_the_node_does_not_have_yet_is_asked_for_again_then_pinned_further_bac
     for (unknown, last_pin) in [(1, 100), (2, 98)] {
         let mut node = node(30);
         node.quirks.unknown_blocks = unknown;
-        let answer = node.ask("/api/v1/agents/compliance").unwrap().unwrap();
+        let answer = node.ask("/api/v1/agents/compliance").unwrap();
         assert_eq!(answer["total"], 30);
-        assert_eq!(node.log.last().unwrap()[0].1, pinned(last_pin));
+        assert_eq!(node.log.last().unwrap()[0].1, pinned(last_pin), "{:?}", node.log);
     }
     let mut node = node(30);
     node.quirks.unknown_blocks = u32::MAX;
-    assert_eq!(node.ask("/api/v1/agents/compliance").unwrap_err(), RunError::BlockUnavailable);
+    let error = node.ask("/api/v1/agents/compliance").unwrap_err();
+    assert_eq!(error, RunError::BlockUnavailable.into());
+}
+
+#[test]
+fn stepping_back_is_measured_in_seconds_whatever_that_is_in_blocks() {
+    for (milliseconds, last_pin) in [(12_000, 998), (2_000, 998), (200, 968)] {
+        let mut node = node(30);
+        node.block = 1_000;
+        node.milliseconds_per_block = milliseconds;
+        node.quirks.unknown_blocks = 2;
+        node.ask("/api/v1/agents/compliance").unwrap();
+        assert_eq!(
+            node.log.last().unwrap()[0].1,
+            pinned(last_pin),
+            "{milliseconds} ms a block: {:?}",
+            node.log
+        );
+    }
+}
+
+#[test]
+fn a_node_without_state_overrides_is_asked_another_way_and_remembered() {
+    let expected = node(300).ask("/api/v1/stats/detailed").unwrap();
+    for (undeployed, refusals) in
+        [(Undeployed::Creation, 1), (Undeployed::Ignored, 2), (Undeployed::Refused, 2)]
+    {
+        let mut node = node(300);
+        node.quirks.undeployed = undeployed;
+        let mut known = Endpoints::new(1, None);
+        let mut ask = |node: &mut Node| {
+            let limits = Limits::default();
+            let mut run =
+                Run::new(question("/api/v1/stats/detailed"), CANONICAL_ADDRESS, limits).over(known.clone());
+            let before = node.round_trips();
+            let answer = loop {
+                match run.step().unwrap() {
+                    Step::Done(answer) => break answer,
+                    Step::Send(batch) => {
+                        let (status, body) = node.post(&batch);
+                        run.feed(Reply { status, body: &body }).unwrap();
+                        known.learn(run.endpoints());
+                    }
+                }
+            };
+            let mut answer: Value = serde_json::from_str(&answer.document.body).unwrap();
+            answer["chain"] = expected["chain"].clone();
+            assert_eq!(answer, expected, "{undeployed:?}");
+            node.round_trips() - before
+        };
+        let (first, second) = (ask(&mut node), ask(&mut node));
+        assert_eq!(first, second + refusals, "{undeployed:?}");
+        assert_eq!(second, 2, "{undeployed:?}");
+    }
+}
+
+#[test]
+fn a_reply_that_is_too_large_is_asked_for_in_halves() {
+    let expected = node(300).ask("/api/v1/agents/compliance").unwrap();
+    for (target, max_reply_bytes) in
+        [("/api/v1/agents/compliance", 8_000), ("/api/v1/agents?limit=100", 8_000)]
+    {
+        let limits = Limits { max_reply_bytes, rounds: 1_000, ..Limits::default() };
+        let mut node = node(300);
+        let answer = node.ask_within(target, limits).unwrap();
+        if target.ends_with("compliance") {
+            assert_eq!(answer, expected);
+        }
+    }
+    let limits = Limits { max_reply_bytes: 300, rounds: 1_000, ..Limits::default() };
+    let error = node(1).ask_within("/api/v1/agent/1", limits).unwrap_err();
+    assert!(matches!(error, Error::TooHeavy { .. }), "{error:?}");
+}
+
+#[test]
+fn a_time_out_of_a_large_batch_halves_it_and_counts_against_nobody() {
+    let mut node = node(3_000);
+    node.quirks.gas_for_calls = Some(60);
+    let mut run = Run::new(question("/api/v1/agents/compliance"), CANONICAL_ADDRESS, Limits::default())
+        .over(Endpoints::new(2, Some(common::CHAIN_ID)));
+    let (mut sizes, mut time_outs) = (Vec::new(), 0);
+    loop {
+        match run.step().unwrap() {
+            Step::Done(answer) => break assert_eq!(answer.scan.unwrap().size_bytes() / 56 / 3_000, 1),
+            Step::Send(batch) => {
+                assert_eq!(batch.endpoint, 0, "nobody was asked in its place");
+                let requests = batch.body.matches("\"method\"").count();
+                sizes.push(requests);
+                if requests > 30 {
+                    time_outs += 1;
+                    run.fail(Failure::TimedOut).unwrap();
+                } else {
+                    let (status, body) = node.post(&batch);
+                    run.feed(Reply { status, body: &body }).unwrap();
+                }
+            }
+        }
+    }
+    assert!(time_outs > 0 && sizes.len() > 3, "{sizes:?}");
+    assert_eq!(run.endpoints().preferred(), 0);
+}
+
+#[test]
+fn a_dear_batch_has_more_time_than_a_small_one() {
+    let mut node = node(3_000);
+    node.quirks.gas_for_calls = Some(300);
+    let mut run = Run::new(question("/api/v1/agents/compliance"), CANONICAL_ADDRESS, Limits::default());
+    let mut timeouts = Vec::new();
+    while let Step::Send(batch) = run.step().unwrap() {
+        timeouts.push(batch.timeout_ms);
+        let (status, body) = node.post(&batch);
+        run.feed(Reply { status, body: &body }).unwrap();
+    }
+    assert_eq!(timeouts[0], 4_200);
+    assert!(timeouts[1] > 6_000, "{timeouts:?}");
+}
+
+#[test]
+fn too_many_round_trips_are_worth_another_try_and_too_many_calls_are_not() {
+    let limits = Limits { rounds: 1, ..Limits::default() };
+    let error = node(30).ask_within("/api/v1/agents/compliance", limits).unwrap_err();
+    assert_eq!((error.code(), error.retry_after()), (Code::RpcUnavailable, Some(10)));
+    let limits = Limits { calls: 1, ..Limits::default() };
+    let error = node(30).ask_within("/api/v1/agents/compliance", limits).unwrap_err();
+    assert_eq!((error.code(), error.retry_after()), (Code::TooLarge, None));
+}
+
+#[test]
+fn one_scan_answers_all_questions_about_the_whole_registry() {
+    let mut node = node(30);
+    node.registry.reports = (1..=9).map(|id| common::report(id, id)).collect();
+    let mut run = Run::new(question(TWO_ROUNDS[0]), CANONICAL_ADDRESS, Limits::default());
+    let answer = loop {
+        match run.step().unwrap() {
+            Step::Done(answer) => break answer,
+            Step::Send(batch) => {
+                let (status, body) = node.post(&batch);
+                run.feed(Reply { status, body: &body }).unwrap();
+            }
+        }
+    };
+    let scan = answer.scan.unwrap();
+    for target in &TWO_ROUNDS[..4] {
+        let endpoint = Endpoint::parse(target).unwrap();
+        let document = scan.document(&endpoint, Timestamp::from_seconds(NOW)).unwrap();
+        let mut kept: Value = serde_json::from_str(&document.body).unwrap();
+        let asked = node.ask(target).unwrap();
+        if let Some(chain) = kept.get_mut("chain") {
+            *chain = asked["chain"].clone();
+        }
+        assert_eq!(kept, asked, "{target}");
+    }
 }
 
 #[test]
@@ -132,11 +283,11 @@ fn a_chunk_that_runs_out_of_gas_is_split_until_it_fits() {
 }
 
 #[test]
-fn a_call_too_heavy_even_alone_ends_the_run() {
+fn a_call_too_heavy_even_alone_is_an_answer_of_its_own_kind() {
     let mut node = node(3);
     node.quirks.gas_for_calls = Some(0);
     let error = node.ask("/api/v1/stats").unwrap_err();
-    assert!(matches!(&error, RunError::Node { message, .. } if message == "out of gas"), "{error:?}");
+    assert_eq!(error, Error::TooHeavy { function: "nextAgentId()" });
 }
 
 #[test]
@@ -145,7 +296,7 @@ fn a_registry_without_a_grace_period_has_seven_days() {
     node.registry.grace_seconds = None;
     for (age, current) in [(604_800, true), (604_801, false)] {
         node.registry.agents[0].lastAttestation = NOW - age;
-        let answer = node.ask("/api/v1/agent/1").unwrap().unwrap();
+        let answer = node.ask("/api/v1/agent/1").unwrap();
         assert_eq!(answer["compliance"]["attestationCurrent"], current);
     }
 }
@@ -171,10 +322,10 @@ fn short_and_refused_batches_are_asked_again_for_what_is_missing() {
 fn a_busy_node_is_asked_again_a_little_later_and_not_forever() {
     let mut patient = node(3);
     patient.quirks.busy = 2;
-    assert!(patient.ask("/api/v1/stats").unwrap().is_ok());
+    patient.ask("/api/v1/stats").unwrap();
     let mut refused = node(3);
     refused.quirks.busy = 3;
-    assert_eq!(refused.ask("/api/v1/stats").unwrap_err(), RunError::Http(429));
+    assert_eq!(refused.ask("/api/v1/stats").unwrap_err(), RunError::Http(429).into());
 
     let question = question("/api/v1/stats");
     let mut run = Run::new(question, CANONICAL_ADDRESS, Limits::default());
@@ -190,15 +341,15 @@ fn a_busy_node_is_asked_again_a_little_later_and_not_forever() {
 fn without_multicall3_or_registry_the_error_names_the_address() {
     let mut run = Run::new(question("/api/v1/stats"), CANONICAL_ADDRESS, Limits::default());
     assert!(matches!(run.step(), Ok(Step::Send(_))));
-    let error = run.feed(Reply { status: 200, body: br#"{"id":1,"result":"0x"}"# }).unwrap_err();
-    assert_eq!(error, RunError::NoMulticall(CANONICAL_ADDRESS));
+    let error = run.feed(Reply { status: 200, body: br#"{"id":0,"result":"0x"}"# }).unwrap_err();
+    assert_eq!(error, RunError::NoMulticall(CANONICAL_ADDRESS).into());
 
     let mut elsewhere = question("/api/v1/stats");
     elsewhere.registry = Address::ZERO;
     let mut node = node(0);
     let run = Run::new(elsewhere, CANONICAL_ADDRESS, Limits::default());
     let error = run::drive(run, |batch| node.post(batch)).unwrap_err();
-    assert_eq!(error, RunError::NoContract(Address::ZERO));
+    assert_eq!(error, RunError::NoContract(Address::ZERO).into());
 }
 
 #[test]
@@ -208,7 +359,7 @@ fn an_unknown_status_is_an_error_and_not_a_guess() {
     for target in
         ["/api/v1/agent/2", "/api/v1/agents", "/api/v1/agents/compliance", "/api/v1/agent/1/lineage"]
     {
-        assert!(matches!(node.ask(target).unwrap(), Err(Error::UnknownStatus(_))), "{target}");
+        assert!(matches!(node.ask(target), Err(Error::UnknownStatus(_))), "{target}");
     }
 }
 
@@ -234,12 +385,15 @@ proptest! {
         (no_eip1898, no_tag) in (any::<bool>(), any::<bool>()).prop_filter("a tag is what makes numbers safe", |(a, b)| !(*a && *b)),
         unknown_blocks in 0u32..3,
         busy in 0u32..2,
+        undeployed in prop::sample::select(vec![
+            Undeployed::Override, Undeployed::Creation, Undeployed::Ignored, Undeployed::Refused,
+        ]),
     ) {
         let target = all().nth(which).unwrap();
         let expected = node(150).ask(target).unwrap();
         let mut node = node(150);
         node.quirks = common::Quirks {
-            gas_for_calls, batch_limit, no_eip1898, unknown_blocks, short_batches, busy, no_tag, refuses_by_id,
+            gas_for_calls, undeployed, batch_limit, no_eip1898, unknown_blocks, short_batches, busy, no_tag, refuses_by_id,
             ..common::Quirks::default()
         };
         let limits = Limits { rounds: 5_000, ..Limits::default() };

@@ -3,7 +3,7 @@
 //!
 //! 1. An endpoint in trouble is left at once for the next one, which is kept by later runs.
 //! 2. A trouble that lasts rules the endpoint out; one that passes gives it another chance, after a pause.
-//! 3. All endpoints have to be on the chain of the settings, or of the first one.
+//! 3. All endpoints have to be on the chain of the settings.
 //! 4. A head older than allowed is a trouble like any other.
 //! 5. When nobody answers, the error says how many were tried, and what ailed one of them.
 //! 6. Whatever the endpoints do: a run ends within its limits and its deadline, and what it reads is of one block.
@@ -17,8 +17,7 @@ use alloy_primitives::Address;
 use common::{CHAIN_ID, NOW, Node, REGISTRY, Registry, signature};
 use proptest::prelude::*;
 use registry_core::{
-    answer::Question,
-    document::Document,
+    answer::{Answer, Question},
     error::Error,
     multicall::CANONICAL_ADDRESS,
     route::Endpoint,
@@ -138,8 +137,8 @@ struct Host {
 impl Host {
     fn new(upstreams: impl IntoIterator<Item = Upstream>) -> Self {
         let upstreams: Vec<Upstream> = upstreams.into_iter().collect();
-        let known = Endpoints::new(upstreams.len(), None);
-        Self { upstreams, known, limits: Limits::default(), took: 0 }
+        let known = Endpoints::new(upstreams.len(), Some(CHAIN_ID));
+        Self { upstreams, known, limits: Limits { walk_ms: 0, ..Limits::default() }, took: 0 }
     }
 
     fn ask(&mut self, target: &str) -> Result<Value, RunError> {
@@ -153,7 +152,7 @@ impl Host {
         self.took = 0;
         loop {
             run.passed(self.took);
-            let fed = match run.step()? {
+            let fed = match run.step().map_err(run_error)? {
                 Step::Send(batch) => {
                     let (reply, took) = self.upstreams[batch.endpoint].post(&batch);
                     self.took += batch.delay_ms + took;
@@ -165,7 +164,7 @@ impl Host {
                 Step::Done(answer) => return Ok(read(answer)),
             };
             self.known.learn(run.endpoints());
-            fed?;
+            fed.map_err(run_error)?;
         }
     }
 
@@ -175,8 +174,15 @@ impl Host {
     }
 }
 
-fn read(answer: Result<Document, Error>) -> Value {
-    serde_json::from_str(&answer.unwrap().body).unwrap()
+fn read(answer: Answer) -> Value {
+    serde_json::from_str(&answer.document.body).unwrap()
+}
+
+fn run_error(error: Error) -> RunError {
+    match error {
+        Error::Chain(error) => error,
+        other => panic!("{other}"),
+    }
 }
 
 /// The blocks that the records in an answer were read in.
@@ -364,35 +370,6 @@ fn an_endpoint_of_another_chain_than_the_settings_is_refused() {
 }
 
 #[test]
-fn an_endpoint_of_another_chain_than_the_first_is_refused() {
-    let mut host = Host::new([Upstream::good(), Upstream::on_chain(5)]);
-    host.ask(TWO_ROUNDS).unwrap();
-    host.upstreams[0].troubles = vec![Trouble::Unreachable; 100].into();
-    for target in [ONE_ROUND, TWO_ROUNDS] {
-        let error = host.ask(target).unwrap_err().to_string();
-        assert!(error.ends_with("Number 2: RPC endpoint is on chain 5, not 84532"), "{error}");
-    }
-    host.upstreams[0].troubles.clear();
-    host.upstreams[0].node.chain_id = 5;
-    let error = host.ask(ONE_ROUND).unwrap_err().to_string();
-    assert!(error.contains("is on chain 5, not 84532"), "the first has changed its chain: {error}");
-}
-
-#[test]
-fn while_the_first_is_silent_another_tells_the_chain_and_the_first_overrules_it() {
-    let mut first = Upstream::good();
-    first.troubles = [Trouble::Unreachable, Trouble::Unreachable].into();
-    let mut host = Host::new([first, Upstream::on_chain(5), Upstream::on_chain(7)]);
-    assert_eq!(blocks(&host.ask(ONE_ROUND).unwrap()), of_block(5, 100), "provisionally");
-    host.upstreams[1].troubles = vec![Trouble::Unreachable; 100].into();
-    assert_eq!(blocks(&host.ask(TWO_ROUNDS).unwrap()), of_block(CHAIN_ID, 100), "neither 5 nor 7");
-    host.upstreams[0].troubles = vec![Trouble::Unreachable; 100].into();
-    host.upstreams[1].troubles.clear();
-    let error = host.ask(ONE_ROUND).unwrap_err().to_string();
-    assert!(error.contains("not 84532"), "{error}");
-}
-
-#[test]
 fn a_header_alone_is_not_believed_to_be_of_the_right_chain() {
     // One request a batch: the header comes without a call that tells the chain.
     let mut wrong = Upstream::on_chain(5);
@@ -407,11 +384,13 @@ fn where_chain_or_age_matter_a_multicall3_that_does_not_tell_is_refused() {
     let mut silent = Upstream::good();
     silent.node.quirks.no_tag = true;
     let mut host = Host::new([silent.clone()]);
+    host.known = Endpoints::new(1, None);
     host.ask(ONE_ROUND).unwrap();
     host.known = Endpoints::new(1, Some(CHAIN_ID));
     let error = host.ask(ONE_ROUND).unwrap_err();
     assert_eq!(error.to_string(), "Multicall3 gave no answer to getChainId()");
     let mut host = Host::new([silent]);
+    host.known = Endpoints::new(1, None);
     host.limits.freshness = Some(fresh(60));
     let error = host.ask(ONE_ROUND).unwrap_err();
     assert_eq!(error.to_string(), "Multicall3 gave no answer to getCurrentBlockTimestamp()");
@@ -446,14 +425,37 @@ fn a_head_older_than_allowed_is_a_trouble_like_any_other() {
 }
 
 #[test]
-fn what_runs_side_by_side_have_learned_is_kept() {
-    let (mut known, mut late) = (Endpoints::new(2, None), Endpoints::new(2, None));
-    let mut host = Host::new([Upstream::good(), Upstream::good()]);
-    host.ask(ONE_ROUND).unwrap();
-    known.learn(&host.known);
-    late.learn(&known);
-    known.learn(&Endpoints::new(2, None));
-    assert_eq!(known, late, "a run that has learned nothing takes nothing away");
+fn what_a_run_learns_does_not_undo_the_switch_of_another() {
+    let question = || Question {
+        endpoint: Endpoint::parse(ONE_ROUND).unwrap(),
+        registry: REGISTRY,
+        chain: String::new(),
+        now: Timestamp::from_seconds(NOW),
+    };
+    let mut known = Endpoints::new(3, Some(CHAIN_ID));
+    let run =
+        |known: &Endpoints| Run::new(question(), CANONICAL_ADDRESS, Limits::default()).over(known.clone());
+    let (mut early, mut late) = (run(&known), run(&known));
+    for run in [&mut early, &mut late] {
+        assert!(matches!(run.step(), Ok(Step::Send(batch)) if batch.endpoint == 0));
+    }
+    early.fail(Failure::Unreachable).unwrap();
+    known.learn(early.endpoints());
+    assert_eq!(known.preferred(), 1);
+    let mut node = Node::new(Registry::with_agents(3));
+    let (status, body) = node.post(&late_batch(&mut late));
+    late.feed(Reply { status, body: &body }).unwrap();
+    known.learn(late.endpoints());
+    assert_eq!(known.preferred(), 1, "the first has answered a run that had begun before");
+    known.learn(early.endpoints());
+    assert_eq!(known.preferred(), 1, "once more the same");
+}
+
+fn late_batch(run: &mut Run) -> Batch {
+    match run.step() {
+        Ok(Step::Send(batch)) => batch,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn trouble() -> impl Strategy<Value = Trouble> {
@@ -496,13 +498,11 @@ proptest! {
     #[test]
     fn whatever_endpoints_do_a_run_ends_in_time_with_one_block_of_one_chain(
         upstreams in prop::collection::vec(upstream(), 1..5),
-        chain_id in prop::option::of(Just(CHAIN_ID)),
         max_age in prop::option::of(Just(50)),
         calls_per_chunk in 3usize..15,
     ) {
         let mut host = Host::new(upstreams);
-        host.known = Endpoints::new(host.upstreams.len(), chain_id);
-        host.limits = Limits { freshness: max_age.map(fresh), calls_per_chunk, ..Limits::default() };
+        host.limits = Limits { walk_ms: 0, freshness: max_age.map(fresh), calls_per_chunk, ..Limits::default() };
         for target in [TWO_ROUNDS, ONE_ROUND, TWO_ROUNDS] {
             let outcome = host.ask(target);
             prop_assert!(host.took <= host.limits.deadline_ms, "{} ms", host.took);
@@ -514,7 +514,7 @@ proptest! {
             let of: Vec<&Upstream> =
                 host.upstreams.iter().filter(|upstream| upstream.node.chain_id == chain_id_read).collect();
             prop_assert!(of.iter().any(|upstream| max_age.is_none_or(|age| upstream.node.head_age <= age)));
-            prop_assert!(chain_id.is_none_or(|chain_id| chain_id == chain_id_read));
+            prop_assert_eq!(chain_id_read, CHAIN_ID);
         }
     }
 }

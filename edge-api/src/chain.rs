@@ -8,16 +8,18 @@ use futures_util::{
     pin_mut,
 };
 use registry_core::{
-    answer::Question,
-    document::Document,
+    answer::Answer,
     error::Error,
-    health::Readiness,
     rpc::endpoint::RpcEndpoint,
-    run::{Batch, Endpoints, Failure, Freshness, Limits, Need, Query, Reply, Run, RunError, Step, View},
+    run::{Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step},
     timestamp::Timestamp,
 };
 use worker::{
     AbortController, AbortSignal, Delay, Fetch, Headers, Method, Request, RequestInit, RequestRedirect,
+    ResponseBody,
+    js_sys::{Function, Promise, Reflect, Uint8Array},
+    wasm_bindgen::JsCast,
+    wasm_bindgen_futures::JsFuture,
 };
 
 use crate::{log::unix_millis, settings::Settings};
@@ -27,70 +29,40 @@ thread_local! {
     static ENDPOINTS: RefCell<Option<Endpoints>> = const { RefCell::new(None) };
 }
 
-/// What is asked of the chain. One type, because each type of question would bring a copy of the whole run into the wasm.
-pub(crate) enum Ask {
-    /// A question of the read API.
-    Api(Question),
-    /// Whether a question could be answered.
-    Ready(Readiness),
-}
-
-impl Ask {
-    const fn now(&self) -> Timestamp {
-        match self {
-            Self::Api(question) => question.now,
-            Self::Ready(question) => question.now,
-        }
-    }
-}
-
-impl Query for Ask {
-    type Output = Result<Document, Error>;
-
-    fn resolve(&self, view: &View) -> Result<Self::Output, Need> {
-        match self {
-            Self::Api(question) => question.resolve(view),
-            Self::Ready(question) => question.resolve(view),
-        }
-    }
-
-    fn is_one_round(&self) -> bool {
-        match self {
-            Self::Api(question) => question.is_one_round(),
-            Self::Ready(question) => question.is_one_round(),
-        }
-    }
-}
-
 /// The answer, in as few round trips as it needs; `rpc_calls` counts them, and `hold` is told before each how many
-/// milliseconds it may take.
+/// milliseconds it may take. `now` is what the age of a block is measured by.
 pub(crate) async fn ask(
-    ask: Ask,
-    settings: &Settings,
-    rpc_calls: &mut u32,
-    hold: impl Fn(u32),
-) -> Result<Document, Error> {
-    drive(ask, settings, rpc_calls, &hold).await.map_err(|error| error.redacted(&settings.redactor))?
-}
-
-async fn drive(
-    ask: Ask,
+    query: impl Query + 'static,
+    now: Timestamp,
     settings: &Settings,
     rpc_calls: &mut u32,
     hold: &dyn Fn(u32),
-) -> Result<Result<Document, Error>, RunError> {
+) -> Result<Answer, Error> {
+    let run = Run::new(query, settings.multicall3, limits(settings, now));
+    drive(run, settings, rpc_calls, hold).await.map_err(|error| error.redacted(&settings.redactor))
+}
+
+fn limits(settings: &Settings, now: Timestamp) -> Limits {
     let max_age_seconds = u64::from(settings.max_head_age_seconds);
-    let freshness = Freshness { now: ask.now(), max_age_seconds };
-    let limits = Limits {
+    let freshness = Freshness { now, max_age_seconds };
+    Limits {
         timeout_ms: settings.rpc_timeout_seconds.saturating_mul(1_000),
         deadline_ms: settings.rpc_deadline_seconds.saturating_mul(1_000),
         freshness: (max_age_seconds > 0).then_some(freshness),
         ..Limits::default()
-    };
+    }
+}
+
+async fn drive(
+    run: Run,
+    settings: &Settings,
+    rpc_calls: &mut u32,
+    hold: &dyn Fn(u32),
+) -> Result<Answer, Error> {
     let endpoints = ENDPOINTS.with_borrow_mut(|known| {
         known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
     });
-    let mut run = Run::new(ask, settings.multicall3, limits).over(endpoints);
+    let mut run = run.over(endpoints);
     let began = unix_millis();
     loop {
         let elapsed = unix_millis().saturating_sub(began);
@@ -120,12 +92,17 @@ async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<(u16, Vec<u8>)
     let endpoint = endpoints.get(batch.endpoint).ok_or(Failure::Unreachable)?;
     let controller = AbortController::default();
     let signal = controller.signal();
-    let exchange = exchange(endpoint, &batch.body, &signal);
+    let exchange = exchange(endpoint, &batch.body, batch.max_reply_bytes, &signal);
     let time_out = Delay::from(Duration::from_millis(batch.timeout_ms.into()));
     pin_mut!(exchange, time_out);
     match select(exchange, time_out).await {
         // What `fetch` throws may quote the URL, so it is not passed on.
-        Either::Left((reply, _)) => reply.map_err(|_| Failure::Unreachable),
+        Either::Left((Ok(Some(reply)), _)) => Ok(reply),
+        Either::Left((Ok(None), _)) => {
+            controller.abort();
+            Err(Failure::TooLarge)
+        }
+        Either::Left((Err(_), _)) => Err(Failure::Unreachable),
         Either::Right(_) => {
             controller.abort();
             Err(Failure::TimedOut)
@@ -133,11 +110,13 @@ async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<(u16, Vec<u8>)
     }
 }
 
+/// Status and body; `None` where the body is larger than `max_bytes`.
 async fn exchange(
     endpoint: &RpcEndpoint,
     body: &str,
+    max_bytes: usize,
     signal: &AbortSignal,
-) -> worker::Result<(u16, Vec<u8>)> {
+) -> worker::Result<Option<(u16, Vec<u8>)>> {
     let headers = Headers::new();
     headers.set("Content-Type", "application/json")?;
     headers.set("Accept", "application/json")?;
@@ -151,6 +130,21 @@ async fn exchange(
         // A redirect would carry the key in the path somewhere else.
         .with_redirect(RequestRedirect::Manual);
     let request = Request::new_with_init(&endpoint.url, &init)?;
-    let mut response = Fetch::Request(request).send_with_signal(signal).await?;
-    Ok((response.status_code(), response.bytes().await?))
+    let response = Fetch::Request(request).send_with_signal(signal).await?;
+    let status = response.status_code();
+    let ResponseBody::Stream(stream) = response.body() else { return Ok(Some((status, Vec::new()))) };
+    let reader = stream.get_reader();
+    let read: Function = Reflect::get(&reader, &"read".into())?.unchecked_into();
+    let mut body = Vec::new();
+    loop {
+        let piece = JsFuture::from(Promise::from(read.call0(&reader)?)).await?;
+        if Reflect::get(&piece, &"done".into())?.is_truthy() {
+            return Ok(Some((status, body)));
+        }
+        let piece = Uint8Array::new(&Reflect::get(&piece, &"value".into())?);
+        if body.len().saturating_add(piece.length() as usize) > max_bytes {
+            return Ok(None);
+        }
+        body.extend(piece.to_vec());
+    }
 }

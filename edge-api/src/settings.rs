@@ -41,7 +41,7 @@ pub(crate) struct Settings {
     pub(crate) rpc_deadline_seconds: u32,
     /// 0 is any age.
     pub(crate) max_head_age_seconds: u32,
-    /// The chain all endpoints have to be on; `None` is the first one's.
+    /// The chain all endpoints have to be on; `None`, for a single endpoint, is any.
     pub(crate) chain_id: Option<u64>,
     pub(crate) registry: Address,
     pub(crate) multicall3: Address,
@@ -99,6 +99,12 @@ impl Settings {
             )
         })?;
         let chain_id = variables.chain_id()?;
+        if rpc.len() > 1 && chain_id.is_none() {
+            return Err(Error::Misconfigured(
+                "CHAIN_ID is not set; where RPC_URL names several endpoints, it is the chain they all have to be on"
+                    .to_owned(),
+            ));
+        }
         Ok(Self {
             public_rpc: rpc.first().map(RpcEndpoint::origin).unwrap_or_default(),
             upstream: upstream(chain_id, &rpc),

@@ -10,9 +10,10 @@ use registry_core::{
     compliance::{Compliance, ComplianceList, DEFAULT_GRACE_SECONDS},
     health::{Health, Ready},
     kya::Kya,
-    lineage::{self, LineageNode, Member},
+    lineage::{self, Fetched, LineageNode, Member},
     page::{AgentPage, Page},
     revenue::{RevenueAggregate, RevenueHistory},
+    scan::Scan,
     stats::{DetailedStats, Stats},
     timestamp::Timestamp,
 };
@@ -112,7 +113,7 @@ pub(crate) fn kya(wallet: Address) -> Kya {
 pub(crate) fn agent() -> AgentDetail {
     let [agent, child, _] = agents();
     let compliance = Compliance::of(&agent, U256::from(1), grace(), now());
-    AgentDetail { agent, children: vec![child.agent_id.0], compliance }
+    AgentDetail { agent, children: vec![child.agent_id.0], compliance, truncated: false, note: None }
 }
 
 pub(crate) fn page() -> AgentPage {
@@ -122,14 +123,14 @@ pub(crate) fn page() -> AgentPage {
 }
 
 pub(crate) fn compliance() -> ComplianceList {
-    ComplianceList::of(&agents(), grace(), now())
+    scan().compliance(now()).unwrap_or_else(|error| unreachable!("{error}"))
 }
 
 pub(crate) fn lineage() -> LineageNode {
     let [root, child, _] = agents();
-    let root = Member { agent: root, children: vec![child.agent_id.0] };
-    let child = Member { agent: child, children: Vec::new() };
-    let tree = lineage::grow(root, |_| Ok::<_, Infallible>(vec![Some(child.clone())]));
+    let root = Member { agent: root, children: vec![child.agent_id.0].into() };
+    let child = Member { agent: child, children: Vec::new().into() };
+    let tree = lineage::grow(root, |_| Ok::<_, Infallible>(vec![Fetched::Member(Box::new(child.clone()))]));
     match tree {
         Ok(tree) => tree,
         Err(never) => match never {},
@@ -157,5 +158,9 @@ pub(crate) fn ready() -> Ready {
 }
 
 pub(crate) fn detailed_stats() -> DetailedStats {
-    DetailedStats::of(stats(), &agents(), &reports(), grace(), now())
+    scan().detailed_stats(now()).unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+fn scan() -> Scan {
+    Scan::of_agents(REGISTRY, CHAIN.to_owned(), grace(), &agents(), &reports())
 }

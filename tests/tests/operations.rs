@@ -39,6 +39,7 @@ async fn stage() -> (MutexGuard<'static, ()>, &'static Scene) {
                 let urls = SECRETS.map(|secrets| secret_url(&plain, secrets));
                 options
                     .var("RPC_URL", urls.join(","))
+                    .var("CHAIN_ID", 31_337)
                     .var("RPC_TIMEOUT_SECONDS", 1)
                     .var("RPC_DEADLINE_SECONDS", 3)
             })

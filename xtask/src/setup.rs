@@ -15,9 +15,6 @@ const NODE_MAJOR: u32 = 20;
 /// The target of the Worker and the browser package.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
-/// A WebAssembly target without a standard library: what builds for it is `no_std`.
-pub(crate) const BARE_TARGET: &str = "wasm32v1-none";
-
 /// The tools of the wasm builds, each at the one version that fits.
 #[derive(Debug)]
 pub(crate) struct Tools {
@@ -69,10 +66,8 @@ fn prerequisites() -> Result<()> {
 fn targets() -> Result<()> {
     let installed = output_of(command("rustup").args(["target", "list", "--installed"]))
         .context("rustup is missing: install it from https://rustup.rs")?;
-    for target in [WASM_TARGET, BARE_TARGET] {
-        if !installed.lines().any(|line| line == target) {
-            run(command("rustup").args(["target", "add", target]))?;
-        }
+    if !installed.lines().any(|line| line == WASM_TARGET) {
+        run(command("rustup").args(["target", "add", WASM_TARGET]))?;
     }
     Ok(())
 }

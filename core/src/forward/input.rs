@@ -2,8 +2,6 @@
 //! call it shall carry. Read from JSON with the leniency of [`SignedRequest`](super::SignedRequest), and with its
 //! errors.
 
-use alloc::string::String;
-
 use alloy_sol_types::Eip712Domain;
 use serde::Deserialize;
 use serde_json::value::RawValue;

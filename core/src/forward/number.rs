@@ -11,7 +11,7 @@ use super::parse::Problem;
 pub(super) fn parse(json: &str) -> Result<U256, Problem> {
     match json.as_bytes().first() {
         Some(b'"') => {
-            let text: alloc::borrow::Cow<'_, str> =
+            let text: std::borrow::Cow<'_, str> =
                 serde_json::from_str(json).map_err(|_| Problem::NotANumber)?;
             spelled(&text)
         }
@@ -85,15 +85,15 @@ mod tests {
         ] {
             assert_eq!(parse(json), Ok(U256::from(value)), "{json}");
         }
-        let max = alloc::format!("{}", U256::MAX);
+        let max = format!("{}", U256::MAX);
         assert_eq!(parse(&max), Ok(U256::MAX));
     }
 
     #[test]
     fn refuses_what_is_no_unsigned_integer() {
         let too_large = Problem::TooLarge { bits: 256 };
-        let beyond = alloc::format!("{}0", U256::MAX);
-        let hex_beyond = alloc::format!("\"0x1{}\"", "0".repeat(64));
+        let beyond = format!("{}0", U256::MAX);
+        let hex_beyond = format!("\"0x1{}\"", "0".repeat(64));
         for (json, problem) in [
             ("1.5", Problem::NotWhole),
             ("0.00001", Problem::NotWhole),

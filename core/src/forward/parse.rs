@@ -4,7 +4,7 @@
 //! names the field and the rule it broke. Whether the request may be relayed is not decided here
 //! (`super::rules`), nor whether its signature is right (`super::signature`).
 
-use alloc::borrow::Cow;
+use std::borrow::Cow;
 
 use alloy_primitives::{Address, B256, Bytes, U256, aliases::U48, hex};
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 //! As strict as the forwarder's own check (OpenZeppelin's `ECDSA`): 65 bytes, `s` in the lower half of the
 //! group order, `v` 27 or 28. A signature accepted here recovers to the same address on chain.
 
-use alloc::borrow::Cow;
+use std::borrow::Cow;
 
 use alloy_primitives::{Address, B256, Signature, U256, uint};
 use alloy_sol_types::{Eip712Domain, SolStruct};

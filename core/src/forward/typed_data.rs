@@ -2,11 +2,7 @@
 //!
 //! Types are read off the ABI's own EIP-712 type strings, so that they cannot differ from what the digest covers.
 
-use alloc::{
-    borrow::Cow,
-    string::{String, ToString},
-    vec::Vec,
-};
+use std::borrow::Cow;
 
 use alloy_primitives::{Address, U256};
 use alloy_sol_types::{Eip712Domain, SolStruct};

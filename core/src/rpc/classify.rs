@@ -138,7 +138,6 @@ pub fn classify(error: &ErrorObject) -> Action {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::{String, ToString};
     use serde_json::Value;
 
     fn action(code: i64, message: &str) -> Action {
@@ -217,7 +216,7 @@ mod tests {
         let vectors: Vec<serde_json::Map<String, Value>> =
             serde_json::from_str(include_str!("../../tests/vectors/revert_errors.json")).unwrap();
         for vector in vectors {
-            let error = serde_json::from_value(vector["error"].clone()).unwrap();
+            let error = serde_json::from_str(&vector["error"].to_string()).unwrap();
             assert_eq!(classify(&error), Action::Revert, "{}", vector["node"]);
         }
     }

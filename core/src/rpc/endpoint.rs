@@ -1,11 +1,6 @@
 //! RPC endpoints as an operator lists them, in one text: URLs with keys and passwords and all.
 
-use alloc::{
-    borrow::ToOwned,
-    string::{String, ToString},
-    vec::Vec,
-};
-use core::fmt;
+use std::fmt;
 
 use base64ct::{Base64, Encoding};
 use percent_encoding::percent_decode_str;
@@ -107,7 +102,6 @@ fn basic(user_part: &str) -> String {
 mod tests {
     use super::*;
     use crate::redact::Redactor;
-    use alloc::format;
     use proptest::prelude::*;
 
     #[test]

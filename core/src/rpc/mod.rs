@@ -2,22 +2,21 @@
 //!
 //! Answers are matched by id alone. Nodes and the proxies before them shuffle a batch, cut it short, quote
 //! ids, or answer it with one lone error object: all of that is survived, because what is missing is asked
-//! again. (`alloy-json-rpc` would do for the types, but it needs `std`.)
+//! again. Whatever a reply holds, reading it takes little more memory than the reply itself: what nobody asked for is
+//! skipped, not kept.
 
 pub mod classify;
 pub mod endpoint;
 pub mod provider;
 pub mod revert;
 
-use alloc::{
-    collections::BTreeMap,
-    format,
-    string::{String, ToString},
-    vec::Vec,
-};
+use std::{collections::BTreeMap, fmt};
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
 
 /// One JSON-RPC request. `params` is JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +30,7 @@ pub struct Request {
 }
 
 /// The error object of a JSON-RPC answer.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ErrorObject {
     /// The code; what it means depends on the node.
     #[serde(default)]
@@ -39,13 +38,17 @@ pub struct ErrorObject {
     /// The message.
     #[serde(default)]
     pub message: String,
-    /// Revert data in one of many forms, or anything else.
-    #[serde(default)]
-    pub data: Option<Value>,
+    /// Revert data in one of many forms, or anything else, as JSON text.
+    #[serde(default, deserialize_with = "text")]
+    pub data: Option<String>,
+}
+
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(|raw| Some(raw.get().to_owned()))
 }
 
 /// What one request came to: the result as JSON text, or the node's error.
-pub type Outcome = Result<String, ErrorObject>;
+pub type Outcome<'a> = Result<&'a str, ErrorObject>;
 
 /// Why a whole reply is of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,78 +81,97 @@ pub fn encode(requests: &[Request]) -> String {
 /// # Errors
 ///
 /// [`BadReply`] where not a single request of `asked` is answered.
-pub fn decode(body: &[u8], asked: &[u64]) -> Result<BTreeMap<u64, Outcome>, BadReply> {
-    let text = core::str::from_utf8(body).map_err(|_| BadReply::Malformed)?;
-    let (answers, lone) = match serde_json::from_str::<Vec<Answer<'_>>>(text) {
-        Ok(answers) => (answers, false),
-        Err(_) => {
-            let single = serde_json::from_str::<Answer<'_>>(text).map_err(|_| BadReply::Malformed)?;
-            (Vec::from([single]), true)
-        }
+pub fn decode<'a>(body: &'a [u8], asked: &[u64]) -> Result<BTreeMap<u64, Outcome<'a>>, BadReply> {
+    let text = str::from_utf8(body).map_err(|_| BadReply::Malformed)?.trim_start();
+    let mut replies = Replies { asked, outcomes: BTreeMap::new(), stray: None };
+    let read = if text.starts_with('[') {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        deserializer.deserialize_seq(&mut replies).and_then(|()| deserializer.end())
+    } else {
+        serde_json::from_str(text).and_then(|answer| replies.take(answer, true))
     };
-    let mut outcomes = BTreeMap::new();
-    let mut stray = None;
-    for answer in answers {
-        let id = answer.id();
-        let Some(outcome) = answer.outcome() else { continue };
-        match (id.filter(|id| asked.contains(id)), outcome) {
-            (Some(id), outcome) => {
-                outcomes.insert(id, outcome);
-            }
-            // A lone answer to a lone question needs no id; some proxies answer errors with `"id": null`.
-            (None, outcome) if lone && id.is_none() && asked.len() == 1 => {
-                outcomes.extend(asked.first().map(|id| (*id, outcome)));
-            }
-            (None, Err(error)) => stray = Some(error),
-            (None, Ok(_)) => {}
-        }
+    if read.is_err() {
+        return Err(BadReply::Malformed);
     }
-    match (outcomes.is_empty(), stray) {
-        (false, _) => Ok(outcomes),
+    match (replies.outcomes.is_empty(), replies.stray) {
+        (false, _) => Ok(replies.outcomes),
         (true, Some(error)) => Err(BadReply::Refused(error)),
         (true, None) => Err(BadReply::Malformed),
     }
 }
 
-#[derive(Deserialize)]
-struct Answer<'a> {
-    #[serde(default)]
-    id: Option<Value>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    #[serde(default)]
-    error: Option<ErrorField>,
+/// Sorts answers by id as they are read.
+struct Replies<'asked, 'a> {
+    asked: &'asked [u64],
+    outcomes: BTreeMap<u64, Outcome<'a>>,
+    /// The last error that no request asked for.
+    stray: Option<ErrorObject>,
 }
 
-/// A result of `null` is a result; only an absent one is none.
+impl<'a> Replies<'_, 'a> {
+    fn take(&mut self, answer: Answer<'a>, lone: bool) -> serde_json::Result<()> {
+        // A number, or a number in quotes; nothing else is an id of ours.
+        let id = answer.id.and_then(|id| id.get().trim_matches('"').parse().ok());
+        let Some(outcome) = answer.outcome()? else { return Ok(()) };
+        match (id.filter(|id| self.asked.contains(id)), outcome) {
+            (Some(id), outcome) => {
+                self.outcomes.insert(id, outcome);
+            }
+            // A lone answer to a lone question needs no id; some proxies answer errors with `"id": null`.
+            (None, outcome) if lone && id.is_none() && self.asked.len() == 1 => {
+                self.outcomes.extend(self.asked.first().map(|id| (*id, outcome)));
+            }
+            (None, Err(error)) => self.stray = Some(error),
+            (None, Ok(_)) => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Visitor<'a> for &mut Replies<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of JSON-RPC answers")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut answers: A) -> Result<(), A::Error> {
+        while let Some(answer) = answers.next_element()? {
+            self.take(answer, false).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+/// A value of `null` is there; only an absent one is not.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Some proxies put a bare string where the error object belongs.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum ErrorField {
-    Object(ErrorObject),
-    Text(String),
-}
-
-impl Answer<'_> {
-    fn id(&self) -> Option<u64> {
-        match self.id.as_ref()? {
-            Value::Number(number) => number.as_u64(),
-            Value::String(text) => text.parse().ok(),
-            _ => None,
-        }
-    }
-
-    fn outcome(self) -> Option<Outcome> {
-        match (self.error, self.result) {
-            (Some(ErrorField::Object(error)), _) => Some(Err(error)),
-            (Some(ErrorField::Text(message)), _) => Some(Err(ErrorObject { code: 0, message, data: None })),
-            (None, Some(result)) => Some(Ok(result.get().to_string())),
-            (None, None) => None,
-        }
+impl<'a> Answer<'a> {
+    fn outcome(&self) -> serde_json::Result<Option<Outcome<'a>>> {
+        let error = match self.error.map(RawValue::get).filter(|error| *error != "null") {
+            // Some proxies put a bare string where the error object belongs.
+            Some(text) if text.starts_with('"') => {
+                Some(ErrorObject { code: 0, message: serde_json::from_str(text)?, data: None })
+            }
+            Some(object) => Some(serde_json::from_str(object)?),
+            None => None,
+        };
+        Ok(match (error, self.result) {
+            (Some(error), _) => Some(Err(error)),
+            (None, result) => result.map(|result| Ok(result.get())),
+        })
     }
 }
 
@@ -158,8 +180,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ok(text: &str) -> Outcome {
-        Ok(text.to_string())
+    fn ok(text: &str) -> Outcome<'_> {
+        Ok(text)
     }
 
     #[test]

@@ -4,16 +4,8 @@
 //! [`calls`] takes a batch apart; [`reply`] makes of the outcomes the reply an endpoint would have sent, errors
 //! included. So a run cannot tell the two apart, and a provider's errors are classified as a node's are.
 
-use alloc::{
-    format,
-    string::{String, ToString},
-    vec::Vec,
-};
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use super::Outcome;
 
 /// One call of a batch.
 #[derive(Debug, Deserialize)]
@@ -41,13 +33,12 @@ pub fn calls(body: &str) -> Vec<Call<'_>> {
         .unwrap_or_default()
 }
 
-/// The body of a reply with these outcomes, by the calls' ids.
-pub fn reply(outcomes: impl IntoIterator<Item = (u64, Outcome)>) -> String {
-    let answer = |(id, outcome): (u64, Outcome)| {
+/// The body of a reply with these outcomes, by the calls' ids: results and error objects as JSON text.
+pub fn reply(outcomes: impl IntoIterator<Item = (u64, Result<String, String>)>) -> String {
+    let answer = |(id, outcome): (u64, Result<String, String>)| {
         let (name, value) = match outcome {
             Ok(result) => ("result", result),
-            // Numbers, strings and values with string keys: serialization has nothing to fail on.
-            Err(error) => ("error", serde_json::to_string(&error).unwrap_or_else(|_| "{}".to_string())),
+            Err(error) => ("error", error),
         };
         format!(r#"{{"jsonrpc":"2.0","id":{id},"{name}":{value}}}"#)
     };
@@ -57,12 +48,8 @@ pub fn reply(outcomes: impl IntoIterator<Item = (u64, Outcome)>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use alloc::collections::BTreeMap;
-
-    use serde_json::json;
-
     use super::*;
-    use crate::rpc::{ErrorObject, Request, decode, encode};
+    use crate::rpc::{Request, decode, encode};
 
     #[test]
     fn a_batch_comes_apart_into_its_calls() {
@@ -80,13 +67,17 @@ mod tests {
 
     #[test]
     fn outcomes_put_together_are_read_as_an_endpoints_reply() {
-        let error = ErrorObject {
-            code: 3,
-            message: "execution \"reverted\"".to_string(),
-            data: Some(json!("0x08c379a0")),
-        };
-        let outcomes: BTreeMap<u64, Outcome> =
-            [(0, Ok("null".to_string())), (1, Ok(r#"{"number":"0x1"}"#.to_string())), (2, Err(error))].into();
-        assert_eq!(decode(reply(outcomes.clone()).as_bytes(), &[0, 1, 2]), Ok(outcomes));
+        let error = r#"{"code":3,"message":"execution \"reverted\"","data":"0x08c379a0"}"#;
+        let outcomes = [
+            (0, Ok("null".to_string())),
+            (1, Ok(r#"{"number":"0x1"}"#.to_string())),
+            (2, Err(error.to_string())),
+        ];
+        let reply = reply(outcomes);
+        let outcomes = decode(reply.as_bytes(), &[0, 1, 2]).unwrap();
+        assert_eq!((&outcomes[&0], &outcomes[&1]), (&Ok("null"), &Ok(r#"{"number":"0x1"}"#)));
+        let error = outcomes[&2].as_ref().unwrap_err();
+        assert_eq!((error.code, error.message.as_str()), (3, r#"execution "reverted""#));
+        assert_eq!(error.data, Some(r#""0x08c379a0""#.to_string()));
     }
 }

@@ -3,12 +3,13 @@
 //! A revert's payload is `Error(string)` or `Panic(uint256)` ABI-encoded, but nodes put it into the error's
 //! `data`, into text with a prefix, into a nested object, or leave only a message.
 
-use alloc::{borrow::ToOwned, format, string::String};
-use core::fmt;
+use std::fmt;
 
 use alloy_primitives::hex;
 use alloy_sol_types::{Panic, Revert as ErrorString, SolError};
-use serde_json::Value;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::ErrorObject;
 
@@ -29,7 +30,11 @@ impl Revert {
     /// From a node's error object; `None` where the error is not a revert. Nodes attach hex to errors of every
     /// kind, so data that is no `Error(string)` or `Panic(uint256)` counts only where the error says "revert".
     pub fn from_error(error: &ErrorObject) -> Option<Self> {
-        let in_data = error.data.as_ref().and_then(from_value).and_then(|revert| revert.message);
+        let in_data = error
+            .data
+            .as_deref()
+            .and_then(|data| from_value(data, DEEPEST))
+            .and_then(|revert| revert.message);
         let in_text = from_text(&error.message);
         let says_so = error.code == 3 || in_text.is_some();
         let speaks_for_itself = in_data.as_ref().is_some_and(|message| !message.starts_with(CUSTOM_ERROR));
@@ -60,26 +65,39 @@ fn reason(data: &[u8]) -> Option<String> {
     Some(format!("{CUSTOM_ERROR}{}", hex::encode(selector)))
 }
 
-/// A revert in an error's `data`: hex, hex behind a word, text, or an object that holds one of these deeper.
-fn from_value(data: &Value) -> Option<Revert> {
-    match data {
-        Value::String(text) => {
-            let text = text.strip_prefix("Reverted ").unwrap_or(text);
-            match text.strip_prefix("0x") {
-                Some(digits) => Some(Revert::from_data(&hex::decode(digits).ok()?)),
-                None => from_text(text),
-            }
-        }
-        Value::Object(fields) => fields
-            .get("data")
-            .and_then(from_value)
-            .or_else(|| {
-                ["originalError", "error", "cause"]
-                    .iter()
-                    .find_map(|key| fields.get(*key).and_then(from_value))
-            })
-            .or_else(|| fields.get("message").and_then(Value::as_str).and_then(from_text)),
-        _ => None,
+/// The deepest that revert data is looked for, in objects within objects.
+const DEEPEST: u32 = 8;
+
+/// The members of an error's `data` that revert data is found in.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Members<'a> {
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    original_error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cause: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+}
+
+/// A revert in an error's `data`, as JSON text: hex, hex behind a word, text, or an object that holds one of these deeper.
+fn from_value(data: &str, deepest: u32) -> Option<Revert> {
+    if data.starts_with('{') {
+        let members: Members<'_> = serde_json::from_str(data).ok()?;
+        let deeper = |raw: &RawValue| from_value(raw.get(), deepest.checked_sub(1)?);
+        let message = || from_text(&serde_json::from_str::<String>(members.message?.get()).ok()?);
+        let nested = [members.data, members.original_error, members.error, members.cause];
+        return nested.into_iter().flatten().find_map(deeper).or_else(message);
+    }
+    let text: String = serde_json::from_str(data).ok()?;
+    let text = text.strip_prefix("Reverted ").unwrap_or(&text);
+    match text.strip_prefix("0x") {
+        Some(digits) => Some(Revert::from_data(&hex::decode(digits).ok()?)),
+        None => from_text(text),
     }
 }
 
@@ -108,7 +126,6 @@ fn panic_code(message: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
     use proptest::prelude::*;
     use serde::Deserialize;
 
@@ -137,7 +154,7 @@ mod tests {
             (-32005, "limit exceeded", Some("see docs")),
             (-32603, "Internal error", None),
         ] {
-            let data = data.map(Value::from);
+            let data = data.map(|text| format!("{text:?}"));
             let error = ErrorObject { code, message: message.to_string(), data };
             assert_eq!(Revert::from_error(&error), None, "{message}");
         }
@@ -154,7 +171,7 @@ mod tests {
         #[test]
         fn any_data_is_survived(data: Vec<u8>, message: String, code: i64) {
             Revert::from_data(&data);
-            let error = ErrorObject { code, message: message.clone(), data: Some(Value::from(message)) };
+            let error = ErrorObject { code, message: message.clone(), data: Some(format!("{message:?}")) };
             Revert::from_error(&error);
         }
     }

@@ -1,7 +1,5 @@
 //! What can end a run, in words that are safe to show.
 
-use alloc::{boxed::Box, string::String, vec::Vec};
-
 use alloy_primitives::Address;
 
 use crate::{error::Code, redact::Redactor, rpc::ErrorObject};
@@ -88,7 +86,7 @@ pub enum RunError {
         /// The deadline, rounded up.
         seconds: u32,
     },
-    /// More batches than allowed.
+    /// More batches than allowed, as the endpoints did too little in each.
     #[error("Answer needs too many round trips")]
     TooManyRounds,
     /// More calls than allowed.
@@ -105,13 +103,14 @@ impl RunError {
             | Self::Http(_)
             | Self::StaleHead { .. }
             | Self::BlockUnavailable
+            | Self::TooManyRounds
             | Self::OutOfTime { .. } => Code::RpcUnavailable,
             Self::Malformed | Self::Node { .. } | Self::WrongChain { .. } | Self::Stalled => Code::RpcError,
             Self::NoContract(_)
             | Self::NoMulticall(_)
             | Self::MulticallLacks { .. }
             | Self::BadReturn { .. } => Code::RegistryError,
-            Self::TooManyRounds | Self::TooManyCalls => Code::TooLarge,
+            Self::TooManyCalls => Code::TooLarge,
             Self::Unanswered { error, .. } => error.code(),
         }
     }
@@ -159,7 +158,7 @@ mod tests {
         let error = RunError::Unanswered { tried: 2, count: 3, position: 2, error }
             .redacted(&Redactor::new(["https://a.example", "https://b.example/k3yk3y"]));
         assert_eq!(
-            alloc::string::ToString::to_string(&error),
+            error.to_string(),
             "No RPC endpoint answered (2 of 3 tried). Number 2: RPC endpoint error 1: *** is over its quota"
         );
     }

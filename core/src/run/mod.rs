@@ -3,123 +3,123 @@
 //!
 //! ```text
 //! let mut run = Run::new(query, multicall3, limits);
-//! let output = loop {
+//! let answer = loop {
 //!     match run.step()? {
-//!         Step::Send(batch) => match host.post(batch.body, batch.timeout_ms).await {
+//!         Step::Send(batch) => match host.post(&batch).await {
 //!             Ok(reply) => run.feed(reply)?,
 //!             Err(failure) => run.fail(failure)?,
 //!         },
-//!         Step::Done(output) => break output,
+//!         Step::Done(answer) => break answer,
 //!     }
 //! };
 //! ```
 //!
 //! A host with several endpoints lends the run what it knows of them ([`Run::over`]), posts each batch to the one
 //! it names, tells it the time that has [`passed`](Run::passed), and keeps what the run has learned
-//! ([`Run::endpoints`]). An endpoint that fails is left for the next one at once; pauses begin when each has had
-//! its chance.
+//! ([`Run::endpoints`]) after each reply. An endpoint that fails is left for the next one at once; pauses begin when each
+//! has had its chance.
 //!
-//! All answers of one run are read at one block. Unpinned calls carry a tag: the parent hash of the block they
-//! were executed in, its chain, its time. The first round of a longer run also asks for the newest header. What
-//! was read under another parent is dropped and asked again at that header's hash (EIP-1898), or at its number,
-//! tagged, where the node does not take hashes. A query of one round asks for no header: its one `eth_call` is one
-//! block by nature. Only what is pinned by hash outlives a turn to another endpoint.
+//! All answers of one run are read at one block; `block` draws how it is chosen. A query of one round asks for no header:
+//! its one `eth_call` is one block by nature. Only what is pinned by hash outlives a turn to another endpoint.
+//!
+//! Work that is too much for a node is cut: a batch by half, a chunk of calls or a walk over agents by four. A call that fails
+//! without a word is asked for again alone, through Multicall3 and directly, as only the node can tell a revert
+//! without a reason from gas that ran out. What is too heavy even then is an answer of its own kind, [`Error::TooHeavy`].
 
 mod batch;
+mod block;
 mod endpoints;
 mod error;
+mod marker;
 mod reply;
-mod tag;
 mod view;
+mod walk;
 
-use alloc::{format, vec::Vec};
-
-use alloy_primitives::{Address, B256};
+use alloy_primitives::Address;
 use alloy_sol_types::SolCall;
 
-use crate::abi::IMulticall3::getCurrentBlockTimestampCall;
+use crate::{
+    abi::IMulticall3::getCurrentBlockTimestampCall,
+    answer::Answer,
+    error::Error,
+    lens::{Method, Span},
+};
 pub use batch::{Batch, Failure, Freshness, Limits, Reply};
-use batch::{Flight, Pending};
+use batch::{Flight, Job, Pending};
+use block::Block;
 pub use endpoints::Endpoints;
-use endpoints::Rotation;
+use endpoints::{Rotation, Traits};
 pub use error::RunError;
-use reply::{Findings, Fresh, Header};
-use tag::Tag;
-use view::Answers;
-pub use view::{Need, Query, View};
+pub(crate) use marker::Marker;
+use reply::{Answered, Findings, Fresh};
+pub(crate) use view::WalkKey;
+pub use view::{Halt, Need, Query, View};
+use view::{Outcome, WalkKey as Key};
+use walk::Walk;
+
+/// The most requests of a batch whose time-out counts against the endpoint; a larger batch may just be too large.
+const FEW_REQUESTS: usize = 4;
 
 /// What a run wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step<T> {
+pub enum Step {
     /// Send this, and [`feed`](Run::feed) what comes back, or tell that nothing did ([`fail`](Run::fail)).
     Send(Batch),
     /// The question is answered.
-    Done(T),
+    Done(Answer),
 }
 
 /// One question on its way to its answer; see the [module's documentation](self) for how to drive it.
-#[derive(Debug)]
-pub struct Run<Q> {
-    query: Q,
+pub struct Run {
+    query: Box<dyn Query>,
     multicall3: Address,
     limits: Limits,
     rotation: Rotation,
     view: View,
-    /// The block all further reads are pinned to, once known.
-    pin: Option<Pin>,
-    /// Pin by number: the node does not take block hashes.
-    by_number: bool,
-    /// Where unpinned reads go: the newest block (`None`), or one a little back.
-    target: Option<u64>,
-    /// The endpoint the last header came from.
-    source: usize,
-    /// The parent hash of the block of the answers read so far.
-    parent: Option<B256>,
-    /// The head that `target` was chosen by is known to be fresh.
-    fresh: bool,
-    /// Calls waiting to be sent.
+    block: Block,
+    /// Calls waiting to be sent. Walks keep their own queues.
     queue: Vec<Pending>,
     flight: Option<Flight>,
-    /// JSON-RPC requests the current endpoint takes in one batch.
-    calls_per_batch: usize,
+    /// JSON-RPC requests in a batch, where the last ones were too large.
+    requests_per_batch: usize,
     rounds: u32,
     calls: usize,
     /// Rounds that brought nothing new.
     idle_rounds: u32,
     repins: u32,
     elapsed_ms: u32,
+    /// Milliseconds that walks have added to the deadline.
+    extra_ms: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Pin {
-    header: Header,
-    /// Whether its chain is known to be the right one: a header does not tell.
-    checked: bool,
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run")
+            .field("block", &self.block)
+            .field("rounds", &self.rounds)
+            .finish_non_exhaustive()
+    }
 }
 
-impl<Q: Query> Run<Q> {
+impl Run {
     /// A run that has asked nothing yet, with one endpoint. `multicall3` is Multicall3's address on the chain.
-    pub fn new(query: Q, multicall3: Address, limits: Limits) -> Self {
+    pub fn new(query: impl Query + 'static, multicall3: Address, limits: Limits) -> Self {
         Self {
-            query,
+            query: Box::new(query),
             multicall3,
+            requests_per_batch: limits.requests_per_batch,
+            limits,
             rotation: Rotation::new(Endpoints::new(1, None)),
             view: View::default(),
-            pin: None,
-            by_number: false,
-            target: None,
-            source: 0,
-            parent: None,
-            fresh: false,
+            block: Block::Newest { parent: None },
             queue: Vec::new(),
             flight: None,
-            calls_per_batch: limits.calls_per_batch,
             rounds: 0,
             calls: 0,
             idle_rounds: 0,
             repins: 0,
             elapsed_ms: 0,
-            limits,
+            extra_ms: 0,
         }
     }
 
@@ -144,36 +144,44 @@ impl<Q: Query> Run<Q> {
     ///
     /// # Errors
     ///
-    /// [`RunError`] where the question cannot be answered, or only beyond the [`Limits`].
-    pub fn step(&mut self) -> Result<Step<Q::Output>, RunError> {
-        // A batch the host never answered counts as lost: its calls are asked again.
+    /// The error the question is answered with, or [`RunError`] where it cannot be answered, or only beyond the [`Limits`].
+    pub fn step(&mut self) -> Result<Step, Error> {
+        // A batch the host never answered counts as lost: its work is done again.
         if let Some(flight) = self.flight.take() {
-            self.queue.extend(flight.into_pending());
+            self.take_back(flight.jobs.into_iter().map(|posted| posted.job));
         }
-        if self.queue.is_empty() {
-            let needed = match self.query.resolve(&self.view) {
-                Ok(output) => return Ok(Step::Done(output)),
-                Err(need) => self.view.needed(need)?,
-            };
-            self.calls += needed.len();
-            if self.calls > self.limits.calls {
-                return Err(RunError::TooManyCalls);
+        while self.queue.is_empty() && self.view.walks.values().all(Walk::is_idle) {
+            match self.query.resolve(&self.view) {
+                Ok(answer) => return Ok(Step::Done(answer)),
+                Err(Halt::Error(error)) => return Err(error),
+                Err(Halt::Need(_)) => self.take_up_missing()?,
             }
-            let peers = self.limits.calls_per_chunk;
-            self.queue.extend(needed.into_iter().map(|call| Pending { call, peers }));
         }
         self.rounds += 1;
         if self.rounds > self.limits.rounds {
-            return Err(RunError::TooManyRounds);
+            return Err(RunError::TooManyRounds.into());
         }
         // No pause before each endpoint has had its chance.
         let delay_ms = self.idle_rounds.saturating_sub(self.rotation.others()).min(4).pow(2) * 100;
-        let left = self.limits.deadline_ms.saturating_sub(self.elapsed_ms).saturating_sub(delay_ms);
+        let flight = self.pack();
+        let walks = flight.jobs.iter().filter(|posted| matches!(posted.job, Job::Walk(..))).count();
+        let walk_ms = self.limits.walk_ms.saturating_mul(u32::try_from(walks).unwrap_or(u32::MAX));
+        self.extra_ms = self.extra_ms.saturating_add(walk_ms).min(self.limits.deadline_ms.saturating_mul(3));
+        let deadline_ms = self.limits.deadline_ms.saturating_add(self.extra_ms);
+        let left = deadline_ms.saturating_sub(self.elapsed_ms).saturating_sub(delay_ms);
         if left == 0 {
-            let seconds = self.limits.deadline_ms.div_ceil(1_000);
-            return Err(self.rotation.conclude().unwrap_or(RunError::OutOfTime { seconds }));
+            let seconds = deadline_ms.div_ceil(1_000);
+            return Err(self.rotation.conclude().unwrap_or(RunError::OutOfTime { seconds }).into());
         }
-        Ok(Step::Send(self.batch(delay_ms, self.limits.timeout_ms.min(left))))
+        let timeout_ms = self.limits.timeout_ms.saturating_add(walk_ms).min(left);
+        let block = match self.block.pin() {
+            Some(pin) if flight.by_hash => format!(r#"{{"blockHash":"{:#x}"}}"#, pin.header.hash),
+            pin => batch::block_number(pin.map(|pin| pin.header.number)),
+        };
+        let body = flight.body(self.multicall3, &block);
+        self.flight = Some(Flight { timeout_ms, ..flight });
+        let (endpoint, max_reply_bytes) = (self.rotation.current(), self.limits.max_reply_bytes);
+        Ok(Step::Send(Batch { endpoint, body, delay_ms, timeout_ms, max_reply_bytes }))
     }
 
     /// Takes the reply to the last batch.
@@ -181,38 +189,67 @@ impl<Q: Query> Run<Q> {
     /// # Errors
     ///
     /// [`RunError`] where the reply ends the run. What may pass is kept, and asked again by the next step.
-    pub fn feed(&mut self, reply: Reply<'_>) -> Result<(), RunError> {
+    pub fn feed(&mut self, reply: Reply<'_>) -> Result<(), Error> {
         let Some(flight) = self.flight.take() else { return Ok(()) };
-        let read = Findings::of(&flight, reply, self.multicall3)
-            .and_then(|findings| Ok((self.check(&findings.tags)?, findings)));
-        let (other_chain, findings) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                self.queue.extend(flight.into_pending());
+        if reply.body.len() > self.limits.max_reply_bytes {
+            self.flight = Some(flight);
+            return self.fail(Failure::TooLarge);
+        }
+        let stepping_back = matches!(self.block, Block::SteppingBack { .. });
+        let (by_hash, before) = (flight.by_hash, self.progress());
+        let findings = match Findings::of(flight, reply, self.multicall3) {
+            Ok(findings) => findings,
+            Err((error, undone)) => {
+                self.take_back(undone);
                 return self.fault(error, true);
             }
         };
-        if other_chain {
-            // The first endpoint has spoken, and what was read so far is of another chain than its.
-            self.restart(None);
-            return Ok(());
+        if let Err(error) = findings.markers.iter().try_for_each(|marker| self.check(marker)) {
+            self.take_back(findings.again);
+            self.take_back(findings.fresh.into_iter().map(|fresh| fresh.answer.into_job()));
+            self.take_back(findings.refused.into_iter().map(|(key, span)| Job::Walk(key, span)));
+            return self.fault(error, true);
         }
-        if findings.by_number && self.rotation.current() != self.source {
+        self.take_back(findings.again);
+        for (key, span) in findings.refused {
+            if let Some(walk) = self.view.walks.get_mut(&key) {
+                walk.refuse(span);
+            }
+        }
+        self.rotation.learn(|traits| {
+            traits.by_number |= findings.by_number;
+            if let Some(method) = traits.method.next().filter(|_| findings.lacks_method) {
+                traits.method = method;
+            }
+            if let Some(requests) = findings.requests_per_batch {
+                traits.requests_per_batch = requests.max(1);
+            }
+        });
+        if findings.by_number && self.block.pin().is_some_and(|pin| pin.source != self.rotation.current()) {
             // A number is not the same block everywhere.
-            self.restart(None);
-            self.by_number = true;
+            self.restart();
             return Ok(());
         }
-        self.by_number |= findings.by_number;
-        self.queue.extend(findings.again);
-        self.calls_per_batch = findings.calls_per_batch.unwrap_or(self.calls_per_batch);
-        let answers_before = self.view.answers.len();
-        let pinned = findings.header.is_some() && self.pin.is_none();
-        let moved_on = self.accept(findings.fresh, findings.header, !findings.tags.is_empty());
-        if findings.lacks_block || moved_on {
+        let checked = !findings.markers.is_empty();
+        let mut pinned = false;
+        if stepping_back {
+            pinned = self.block.pin_to_older(&findings.headers, self.rotation.current());
+            if pinned {
+                self.view.forget();
+            }
+        } else if let Some(header) = findings.headers.first() {
+            pinned = matches!(self.block, Block::Newest { .. });
+            if self.block.pin_to(*header, self.rotation.current(), checked) && self.progress() > 0 {
+                self.view.forget();
+            }
+        } else if checked {
+            self.block.check();
+        }
+        let moved_on = self.accept(findings.fresh, by_hash, pinned);
+        if findings.lacks_block || moved_on || (stepping_back && !pinned) {
             return self.repin();
         }
-        if findings.progress || pinned || self.view.answers.len() > answers_before {
+        if findings.progress || findings.lacks_method || pinned || self.progress() > before {
             return Ok(());
         }
         self.fault(findings.passing.unwrap_or(RunError::Stalled), false)
@@ -223,56 +260,160 @@ impl<Q: Query> Run<Q> {
     /// # Errors
     ///
     /// [`RunError`] where nobody is left to ask.
-    pub fn fail(&mut self, failure: Failure) -> Result<(), RunError> {
+    pub fn fail(&mut self, failure: Failure) -> Result<(), Error> {
         let Some(flight) = self.flight.take() else { return Ok(()) };
+        let (requests, seconds) = (flight.requests(), flight.timeout_ms.div_ceil(1_000));
+        let large = match failure {
+            Failure::Unreachable => false,
+            Failure::TimedOut => requests > FEW_REQUESTS,
+            Failure::TooLarge => requests > 1,
+        };
+        let jobs: Vec<Job> = flight.jobs.into_iter().map(|posted| posted.job).collect();
+        if large {
+            self.take_back(jobs);
+            self.requests_per_batch = requests / 2;
+            return Ok(());
+        }
+        if failure == Failure::TooLarge && !jobs.is_empty() {
+            jobs.into_iter().for_each(|job| self.cut(job));
+            return Ok(());
+        }
+        self.take_back(jobs);
         let error = match failure {
             Failure::Unreachable => RunError::Unreachable,
-            Failure::TimedOut => RunError::TimedOut { seconds: flight.timeout_ms.div_ceil(1_000) },
+            Failure::TimedOut => RunError::TimedOut { seconds },
+            Failure::TooLarge => RunError::Malformed,
         };
-        self.queue.extend(flight.into_pending());
         self.fault(error, false)
     }
 
-    /// Packs the head of the queue into a batch; what does not fit waits for the next one.
-    fn batch(&mut self, delay_ms: u32, timeout_ms: u32) -> Batch {
-        let learn_header = self.pin.is_none() && (self.rounds > 1 || !self.query.is_one_round());
-        // Where a batch may hold one request only, the header goes alone, and all calls are pinned to it.
-        let room = self.calls_per_batch.max(1) - usize::from(learn_header);
-        let (chunks, rest) = batch::chunks(core::mem::take(&mut self.queue), &self.limits, room);
-        self.queue = rest;
-        let by_hash = self.pin.is_some() && !self.by_number;
-        let tagged = !by_hash || self.pin.is_some_and(|pin| !pin.checked);
-        let flight = Flight { tagged, by_hash, timeout_ms, ..Flight::new(chunks, learn_header) };
-        let block = match self.pin {
-            Some(pin) if by_hash => format!(r#"{{"blockHash":"{:#x}"}}"#, pin.header.hash),
-            Some(pin) => batch::block_number(Some(pin.header.number)),
-            None => batch::block_number(self.target),
-        };
-        let body = flight.body(self.multicall3, &block, &batch::block_number(self.target));
-        self.flight = Some(flight);
-        Batch { endpoint: self.rotation.current(), body, delay_ms, timeout_ms }
+    /// Puts work back that was not done.
+    fn take_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
+        for job in jobs {
+            match job {
+                Job::Calls(calls) => self.queue.extend(calls),
+                Job::Suspect(pending) | Job::Direct(pending) => self.queue.push(pending),
+                Job::Walk(key, span) => {
+                    if let Some(walk) = self.view.walks.get_mut(&key) {
+                        walk.give_back(span);
+                    }
+                }
+            }
+        }
     }
 
-    /// Holds the endpoint to what its tags tell; true where answers read earlier are of another chain.
-    fn check(&mut self, tags: &[Tag]) -> Result<bool, RunError> {
-        let mut other_chain = false;
-        for tag in tags {
-            other_chain |= self.rotation.check_chain(tag.chain_id)?;
-            let Some(freshness) = self.limits.freshness.filter(|_| !self.fresh) else { continue };
-            let function = getCurrentBlockTimestampCall::SIGNATURE;
-            let read_at = tag.seconds.ok_or(RunError::MulticallLacks { function })?;
-            let seconds = freshness.now.seconds().saturating_sub(read_at);
-            if seconds > freshness.max_age_seconds {
-                return Err(RunError::StaleHead { seconds });
+    /// The answer to a job is too large: smaller pieces, or nobody can read it.
+    fn cut(&mut self, job: Job) {
+        match job {
+            Job::Calls(calls) if calls.len() > 1 => {
+                let count = calls.len();
+                self.queue.extend(calls.into_iter().map(|pending| pending.split(count)));
             }
-            // A block a little back may be older than this one, which was the newest.
-            self.fresh = true;
+            Job::Calls(calls) => {
+                let heavy = calls.into_iter().map(|pending| (pending.call, Outcome::TooHeavy));
+                self.view.answers.extend(heavy);
+            }
+            Job::Suspect(pending) | Job::Direct(pending) => {
+                self.view.answers.insert(pending.call, Outcome::TooHeavy);
+            }
+            Job::Walk(key, span) => {
+                if let Some(walk) = self.view.walks.get_mut(&key) {
+                    walk.refuse(span);
+                }
+            }
         }
-        Ok(other_chain)
+    }
+
+    /// Queues what the query has missed.
+    fn take_up_missing(&mut self) -> Result<(), RunError> {
+        let missing = self.view.missing();
+        if missing.calls.is_empty() && missing.walks.is_empty() {
+            return Err(RunError::Stalled);
+        }
+        self.calls += missing.calls.len();
+        if self.calls > self.limits.calls {
+            return Err(RunError::TooManyCalls);
+        }
+        let peers = self.limits.calls_per_chunk;
+        let pending = missing.calls.into_iter().map(|call| Pending { call, peers, suspect: false });
+        self.queue.extend(pending);
+        for (key, last) in missing.walks {
+            let agents = self.limits.agents_per_call;
+            let walk = self.view.walks.entry(key).or_insert_with(|| Walk::new(key.first, agents));
+            if let Some(last) = last {
+                walk.extend_to(last);
+            }
+            // Complete, and still missed: the pieces have been answered with nothing.
+            if walk.is_idle() && walk.rows(last).is_none() {
+                return Err(RunError::Malformed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Packs what is waiting into a flight; what does not fit waits for the next one.
+    fn pack(&mut self) -> Flight {
+        let Traits { by_number, method, requests_per_batch } = self.rotation.traits();
+        let most = self.requests_per_batch.min(requests_per_batch).max(1);
+        let wants_header = match self.block {
+            Block::Newest { .. } => self.rounds > 1 || !self.query.is_one_round(),
+            Block::Pinned(_) => false,
+            Block::SteppingBack { .. } => true,
+        };
+        let headers = if wants_header { self.block.headers(most) } else { Vec::new() };
+        // Where a batch may hold one request only, the header goes alone, and all calls are pinned to it.
+        let room = match self.block {
+            Block::SteppingBack { .. } => 0,
+            _ => most - headers.len().min(most),
+        };
+        let (mut jobs, rest) = batch::jobs(std::mem::take(&mut self.queue), &self.limits, room, most > 1);
+        self.queue = rest;
+        let left = room.saturating_sub(jobs.iter().map(Job::requests).sum());
+        jobs.extend(self.take_spans(method, left));
+        let by_hash = self.block.pin().is_some() && !by_number;
+        let marked = !by_hash || self.block.pin().is_some_and(|pin| !pin.checked);
+        let jobs = Flight::post(jobs, headers.len());
+        Flight { headers, jobs, marked, by_hash, method, timeout_ms: 0 }
+    }
+
+    /// Pieces of walks, as many as `room` and the size of a reply allow.
+    fn take_spans(&mut self, method: Method, room: usize) -> Vec<Job> {
+        // Bytes of JSON for an agent, and how many agents a call may hold.
+        let (agent_bytes, most) = match method {
+            Method::Override => (120, self.limits.agents_per_call),
+            Method::Create => (120, 400),
+            Method::Multicall => (4_500, (self.limits.calls_per_chunk as u64 / 2).max(1)),
+        };
+        let mut bytes_left = (self.limits.max_reply_bytes / 4 * 3) as u64;
+        let mut jobs = Vec::new();
+        for (key, walk) in &mut self.view.walks {
+            while jobs.len() < room && (bytes_left > 0 || jobs.is_empty()) {
+                let Some(span) = walk.take(most) else { break };
+                bytes_left = bytes_left.saturating_sub(span.count.saturating_mul(agent_bytes));
+                jobs.push(Job::Walk(*key, span));
+            }
+        }
+        jobs
+    }
+
+    /// Holds the endpoint to what a reply says of its block.
+    fn check(&self, marker: &Marker) -> Result<(), RunError> {
+        self.rotation.check_chain(marker.chain_id)?;
+        let is_older = self.block.pin().is_some_and(|pin| pin.is_older);
+        let Some(freshness) = self.limits.freshness.filter(|_| !is_older) else { return Ok(()) };
+        let function = getCurrentBlockTimestampCall::SIGNATURE;
+        let read_at = marker.seconds.ok_or(RunError::MulticallLacks { function })?;
+        let seconds = freshness.now.seconds().saturating_sub(read_at);
+        if seconds > freshness.max_age_seconds { Err(RunError::StaleHead { seconds }) } else { Ok(()) }
+    }
+
+    /// Something to tell by whether a reply brought anything.
+    fn progress(&self) -> usize {
+        self.view.answers.len() + self.view.walks.values().map(Walk::answered).sum::<usize>()
     }
 
     /// Counts a fault against the current endpoint, and turns to the next.
-    fn fault(&mut self, error: RunError, lasting: bool) -> Result<(), RunError> {
+    fn fault(&mut self, error: RunError, lasting: bool) -> Result<(), Error> {
         self.idle_rounds += 1;
         let before = self.rotation.current();
         let anyone_left = self.rotation.fault(error, lasting);
@@ -280,108 +421,100 @@ impl<Q: Query> Run<Q> {
         if anyone_left && self.idle_rounds <= self.limits.retries + self.rotation.others() {
             return Ok(());
         }
-        Err(self.rotation.conclude().unwrap_or(RunError::Stalled))
+        Err(self.rotation.conclude().unwrap_or(RunError::Stalled).into())
     }
 
-    /// Forgets, where the endpoint is another than `before`, how that one wants to be asked, and what it said that no
-    /// hash vouches for.
+    /// Forgets, where the endpoint is another than `before`, what that one said and no hash vouches for.
     fn turned(&mut self, before: usize) {
         if self.rotation.current() == before {
             return;
         }
-        self.calls_per_batch = self.limits.calls_per_batch;
-        if self.pin.is_none() || self.by_number {
-            self.restart(None);
+        let by_number = |endpoint| self.rotation.known().takes_numbers_only(endpoint);
+        if self.block.pin().is_none() || by_number(before) || by_number(self.rotation.current()) {
+            self.restart();
         }
-        self.by_number = false;
     }
 
     /// Keeps the answers that belong to this run's block, and asks the others again. True where that block is no more
-    /// under its number. `checked`: the reply told its chain, and it is the right one.
-    fn accept(&mut self, fresh: Vec<Fresh>, header: Option<Header>, checked: bool) -> bool {
+    /// under its number. `by_hash`: they were asked for at the pinned hash; `pinned`: the pin came in with them.
+    fn accept(&mut self, fresh: Vec<Fresh>, by_hash: bool, pinned: bool) -> bool {
+        let expected = self.block.parent().or_else(|| fresh.iter().find_map(|fresh| fresh.parent));
+        let unpinned = matches!(self.block, Block::Newest { .. });
+        // Without a marker to compare, one call alone is still of one block.
+        let alone = unpinned && self.progress() == 0 && fresh.iter().all(|fresh| fresh.parent == expected);
+        self.block.learn_parent(expected);
         let mut moved_on = false;
-        match (&mut self.pin, header) {
-            (None, Some(header)) => {
-                self.pin = Some(Pin { header, checked });
-                self.source = self.rotation.current();
-                if self.parent != Some(header.parent_hash) {
-                    self.view.answers.clear();
-                }
-                self.parent = Some(header.parent_hash);
-            }
-            (Some(pin), _) => pin.checked |= checked,
-            (None, None) => {}
-        }
-        let pinned_by_hash = self.pin.is_some() && !self.by_number && header.is_none();
-        let whole = self.view.answers.is_empty() && self.pin.is_none();
-        let expected = self.parent.or_else(|| fresh.iter().find_map(|fresh| fresh.parent));
-        if self.pin.is_none() {
-            self.parent = expected;
-        }
-        let one_chunk = fresh.iter().all(|fresh| fresh.parent == expected);
-        for Fresh { pending, answer, parent } in fresh {
-            // Without a tag to compare, one chunk alone is still of one block.
-            if pinned_by_hash
+        for Fresh { answer, parent } in fresh {
+            let belongs = by_hash
                 || (parent.is_some() && parent == expected)
-                || (parent.is_none() && whole && one_chunk)
-            {
-                self.view.answers.insert(pending.call, answer);
-            } else {
-                // By number, another parent under the same number: the chain was reorganised.
-                moved_on |= self.pin.is_some() && self.by_number && header.is_none();
-                self.queue.push(pending);
+                || (parent.is_none() && alone)
+                // It holds at any block.
+                || matches!(&answer, Answered::Call(_, outcome) if !matches!(outcome, Outcome::Returned(_)) && parent.is_none());
+            match answer {
+                Answered::Call(pending, outcome) if belongs => {
+                    self.view.answers.insert(pending.call, outcome);
+                }
+                Answered::Walk(key, span, slice) if belongs => self.fold(key, span, slice),
+                answer => {
+                    // By number, another parent under the same number: the chain was reorganised.
+                    moved_on |= !unpinned && !pinned;
+                    self.take_back([answer.into_job()]);
+                }
             }
         }
         moved_on
     }
 
-    /// The node does not know the block: once more, then from a block a little further back, or from the newest of
+    fn fold(&mut self, key: Key, span: Span, slice: crate::lens::Slice) {
+        if let Some(walk) = self.view.walks.get_mut(&key) {
+            walk.fold(span, slice);
+        }
+    }
+
+    /// The node does not know the block: once more, then a block seconds further back, or the newest of
     /// another endpoint than the one that named the block.
-    fn repin(&mut self) -> Result<(), RunError> {
-        const BLOCKS_BACK: u64 = 2;
+    fn repin(&mut self) -> Result<(), Error> {
         self.repins += 1;
         self.rotation.note(RunError::BlockUnavailable, false);
         if self.repins > self.limits.repins {
-            return Err(self.rotation.conclude().unwrap_or(RunError::BlockUnavailable));
+            return Err(self.rotation.conclude().unwrap_or(RunError::BlockUnavailable).into());
         }
         let before = self.rotation.current();
         self.rotation.lacks_block();
         self.turned(before);
-        let number = self.pin.map(|pin| pin.header.number).or(self.target);
-        if let (Some(number), true) = (number, self.repins > 1) {
-            let own = self.rotation.current() == self.source;
-            self.restart(own.then(|| number.saturating_sub(BLOCKS_BACK)));
+        if self.repins > 1
+            && let Some(pin) = self.block.pin()
+        {
+            if pin.source == self.rotation.current() {
+                self.block.step_back();
+            } else {
+                self.restart();
+            }
         }
         Ok(())
     }
 
-    /// Begins anew, reading at `target` or the newest block.
-    fn restart(&mut self, target: Option<u64>) {
-        self.target = target;
-        self.fresh &= target.is_some();
-        self.pin = None;
-        self.parent = None;
+    /// Begins anew, reading at the newest block.
+    fn restart(&mut self) {
+        self.block.restart();
         self.queue.clear();
-        self.view.answers = Answers::new();
+        self.view.forget();
     }
 }
 
-/// Runs a query against a function from body to reply: for tests and for hosts that block.
+/// Runs a query against a function from batch to reply: for tests and for hosts that block.
 ///
 /// # Errors
 ///
-/// [`RunError`] of the run.
-pub fn drive<Q: Query>(
-    mut run: Run<Q>,
-    mut post: impl FnMut(&Batch) -> (u16, Vec<u8>),
-) -> Result<Q::Output, RunError> {
+/// Those of the run.
+pub fn drive(mut run: Run, mut post: impl FnMut(&Batch) -> (u16, Vec<u8>)) -> Result<Answer, Error> {
     loop {
         match run.step()? {
             Step::Send(batch) => {
                 let (status, body) = post(&batch);
                 run.feed(Reply { status, body: &body })?;
             }
-            Step::Done(output) => return Ok(output),
+            Step::Done(answer) => return Ok(answer),
         }
     }
 }

@@ -1,107 +1,153 @@
 //! What a query sees: the answers known so far, and a note of what it asked for in vain.
 
-use alloc::{
+use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    vec::Vec,
+    sync::Arc,
 };
-use core::cell::RefCell;
 
 use alloy_primitives::{Address, Bytes};
 use alloy_sol_types::SolCall;
 
-use super::RunError;
-use crate::{multicall::Call, rpc::revert::Revert};
+pub(crate) use super::walk::WalkKey;
+use super::{RunError, walk::Walk};
+use crate::{abi, answer::Answer, error::Error, multicall::Call, rpc::revert::Revert, scan::Rows};
 
 /// A question as a pure function over the answers known so far.
 pub trait Query {
-    /// What the question comes to.
-    type Output;
-
     /// Reads the calls it needs from `view`. A call whose answer is not known yet is noted there, and the
-    /// function ends with [`Need`]; it will be called again once there are more answers. Calls that do not
+    /// function ends with [`Halt::Need`]; it will be called again once there are more answers. Calls that do not
     /// depend on one another are best all read before the first `?`: then they share a round trip.
     ///
     /// # Errors
     ///
-    /// [`Need`], and nothing else: what can go wrong is part of the output.
-    fn resolve(&self, view: &View) -> Result<Self::Output, Need>;
+    /// [`Halt`]: an answer is missing, or the question ends with an error.
+    fn resolve(&self, view: &View) -> Result<Answer, Halt>;
 
-    /// Whether the first round's answers are all it ever needs. Such a run never asks for a block header.
+    /// Whether the first round's answers are all it ever needs, as a rule. Such a run asks for no block header in its
+    /// first round.
     fn is_one_round(&self) -> bool {
         false
     }
 }
 
-/// An answer is missing; the [`View`] knows which. Only a view can make one.
+/// Why a query does not go on.
+#[derive(Debug)]
+pub enum Halt {
+    /// An answer is missing; the [`View`] knows which.
+    Need(Need),
+    /// The error to answer with.
+    Error(Error),
+}
+
+/// An answer is missing. Only a view can make one.
 #[derive(Debug)]
 pub struct Need(());
 
-/// What a call came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    Returned(Bytes),
-    Reverted(Revert),
+impl From<Need> for Halt {
+    fn from(need: Need) -> Self {
+        Self::Need(need)
+    }
 }
 
-pub(super) type Answers = BTreeMap<Call, Answer>;
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// What a call came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Returned(Bytes),
+    Reverted(Revert),
+    /// It takes more gas than the node has for a call, or its answer is larger than this run takes.
+    TooHeavy,
+}
+
+pub(super) type Answers = BTreeMap<Call, Outcome>;
 
 /// The answers known so far, all of one block.
 #[derive(Debug, Default)]
 pub struct View {
     pub(super) answers: Answers,
-    missing: RefCell<BTreeSet<Call>>,
-    broken: RefCell<Option<RunError>>,
+    pub(super) walks: BTreeMap<WalkKey, Walk>,
+    missing: RefCell<Missing>,
+}
+
+/// What was asked for in vain.
+#[derive(Debug, Default)]
+pub(super) struct Missing {
+    pub(super) calls: BTreeSet<Call>,
+    /// Each with the last agent's id, where that is known.
+    pub(super) walks: BTreeMap<WalkKey, Option<u64>>,
 }
 
 impl View {
-    /// The answer to a contract read: its decoded return value, or its revert.
+    /// The decoded return value of a contract read.
     ///
     /// # Errors
     ///
-    /// [`Need`] where the answer is not known yet, or is none that the function could give; the run then
-    /// ends with a [`RunError`].
-    pub fn call<C: SolCall>(&self, target: Address, call: &C) -> Result<Result<C::Return, Revert>, Need> {
+    /// [`Halt::Need`] where the answer is not known yet; otherwise [`Error::Reverted`], [`Error::TooHeavy`], or that there is
+    /// no contract or no valid answer.
+    pub fn call<C: SolCall>(&self, target: Address, call: &C) -> Result<C::Return, Halt> {
         let call = Call { target, data: call.abi_encode().into() };
         match self.answers.get(&call) {
-            Some(Answer::Returned(data)) if data.is_empty() => Err(self.broken(RunError::NoContract(target))),
-            Some(Answer::Returned(data)) => match C::abi_decode_returns(data) {
-                Ok(value) => Ok(Ok(value)),
-                Err(_) => Err(self.broken(RunError::BadReturn { function: C::SIGNATURE })),
-            },
-            Some(Answer::Reverted(revert)) => Ok(Err(revert.clone())),
+            Some(Outcome::Returned(data)) if data.is_empty() => {
+                Err(Error::from(RunError::NoContract(target)).into())
+            }
+            Some(Outcome::Returned(data)) => abi::decode_returns::<C>(data)
+                .map_err(|_| Error::from(RunError::BadReturn { function: C::SIGNATURE }).into()),
+            Some(Outcome::Reverted(revert)) => {
+                Err(Error::Reverted { function: C::SIGNATURE, revert: revert.clone() }.into())
+            }
+            Some(Outcome::TooHeavy) => Err(Error::TooHeavy { function: C::SIGNATURE }.into()),
             None => {
-                self.missing.borrow_mut().insert(call);
-                Err(Need(()))
+                self.missing.borrow_mut().calls.insert(call);
+                Err(Need(()).into())
             }
         }
     }
 
-    /// The answers to several reads of one contract, in order; all of them are noted before any is missed.
+    /// The outcomes of several reads of one contract, in order; all of them are noted before any is missed.
     ///
     /// # Errors
     ///
-    /// As [`call`](Self::call).
+    /// [`Need`] where one of them is not known yet.
     pub fn calls<C: SolCall>(
         &self,
         target: Address,
         calls: impl IntoIterator<Item = C>,
-    ) -> Result<Vec<Result<C::Return, Revert>>, Need> {
-        let answers: Vec<_> = calls.into_iter().map(|call| self.call(target, &call)).collect();
-        answers.into_iter().collect()
+    ) -> Result<Vec<Result<C::Return, Error>>, Need> {
+        let outcomes: Vec<_> = calls.into_iter().map(|call| self.call(target, &call)).collect();
+        let known = |outcome| match outcome {
+            Ok(value) => Ok(Ok(value)),
+            Err(Halt::Error(error)) => Ok(Err(error)),
+            Err(Halt::Need(need)) => Err(need),
+        };
+        outcomes.into_iter().map(known).collect()
     }
 
-    /// The calls that were missed since the last time; an error where there are none to ask.
-    pub(super) fn needed(&mut self, _: Need) -> Result<BTreeSet<Call>, RunError> {
-        let missing = self.missing.take();
-        match self.broken.take() {
-            Some(error) => Err(error),
-            None if missing.is_empty() => Err(RunError::Stalled),
-            None => Ok(missing),
-        }
+    /// The rows of consecutive agents up to `last`; `None` is as many as one call of the node holds.
+    ///
+    /// # Errors
+    ///
+    /// [`Need`] where they are not all known yet.
+    pub(crate) fn rows(&self, key: WalkKey, last: Option<u64>) -> Result<&Arc<Rows>, Need> {
+        self.walks.get(&key).and_then(|walk| walk.rows(last)).ok_or_else(|| {
+            self.missing.borrow_mut().walks.insert(key, last);
+            Need(())
+        })
     }
 
-    fn broken(&self, error: RunError) -> Need {
-        self.broken.replace(Some(error));
-        Need(())
+    /// What was missed since the last time.
+    pub(super) fn missing(&mut self) -> Missing {
+        self.missing.take()
+    }
+
+    /// Forgets what was read, as it is not of the block that the run reads.
+    pub(super) fn forget(&mut self) {
+        self.answers.clear();
+        self.walks.clear();
     }
 }

@@ -1,7 +1,6 @@
 //! Whom a request counts as: the network its address is of, or the Worker that sent it.
 
-use alloc::string::{String, ToString};
-use core::{
+use std::{
     fmt,
     net::{IpAddr, Ipv6Addr},
 };

@@ -2,6 +2,8 @@
 #![allow(dead_code)] // each test binary uses its part
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
+use std::borrow::Cow;
+
 use alloy_primitives::{Address, B256, Bytes, U256, hex, keccak256};
 use alloy_sol_types::{Revert, SolCall, SolError, SolInterface, SolValue};
 use registry_core::{
@@ -9,13 +11,15 @@ use registry_core::{
         AgentRecord,
         IAgentRegistry::IAgentRegistryCalls,
         IMulticall3::{self, IMulticall3Calls},
+        IRegistryLens::walkCall,
         RevenueReport,
     },
     answer::Question,
     error::Error,
+    lens::{DEPLOYLESS_CODE, LENS_ADDRESS, LENS_CODE},
     multicall::CANONICAL_ADDRESS,
     route::Endpoint,
-    run::{self, Batch, Limits, Run, RunError},
+    run::{self, Batch, Limits, Run},
     timestamp::Timestamp,
 };
 use serde_json::{Value, json};
@@ -64,6 +68,15 @@ impl Registry {
                 let of = |report: &&RevenueReport| report.agentId == call.agentId;
                 Ok(self.reports.iter().filter(of).cloned().collect::<Vec<_>>().abi_encode())
             }
+            IAgentRegistryCalls::complianceStatus(call) => match agent(call.agentId) {
+                Some(record) => {
+                    let of = |agent: &&AgentRecord| agent.parentAgentId == call.agentId;
+                    let children = U256::from(self.agents.iter().filter(of).count());
+                    Ok((record.status == 0, true, 0_u64, children, U256::from(record.status))
+                        .abi_encode_params())
+                }
+                None => revert("Agent not found"),
+            },
             IAgentRegistryCalls::nextAgentId(_) => Ok(U256::from(self.agents.len() + 1).abi_encode()),
             IAgentRegistryCalls::attestationGracePeriod(_) => match self.grace_seconds {
                 Some(seconds) => Ok(U256::from(seconds).abi_encode()),
@@ -93,11 +106,26 @@ pub(crate) fn record(id: u64, parent: u64) -> AgentRecord {
     }
 }
 
+/// A report of agent `id`, told apart by its amount.
+pub(crate) fn report(id: u64, amount: u64) -> RevenueReport {
+    RevenueReport {
+        agentId: U256::from(id),
+        amount: U256::from(amount),
+        currency: "EUR".into(),
+        category: "api".into(),
+        periodStart: 5,
+        periodEnd: 7,
+        reportedAt: NOW - 500,
+    }
+}
+
 /// How the node misbehaves. All off by default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quirks {
     /// Registry calls an `eth_call` may hold before it runs out of gas.
     pub(crate) gas_for_calls: Option<usize>,
+    /// Ways to run a contract that is not deployed.
+    pub(crate) undeployed: Undeployed,
     /// Requests a batch may hold.
     pub(crate) batch_limit: Option<usize>,
     /// Refuses a larger batch under its first request's id, as geth does, and not as a whole.
@@ -118,10 +146,22 @@ pub(crate) struct Quirks {
     pub(crate) signs_records: bool,
 }
 
+/// How a node runs code that is not deployed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Undeployed {
+    /// With a state override.
+    #[default]
+    Override,
+    /// It takes no third parameter, and runs creation code.
+    Creation,
+    /// It leaves a third parameter out of account, and takes no call without `to`.
+    Ignored,
+    /// It takes neither.
+    Refused,
+}
+
 /// The chain of a node that is on no other.
 pub(crate) const CHAIN_ID: u64 = 84_532;
-
-const SECONDS_PER_BLOCK: u64 = 2;
 
 /// An address that tells a chain and a block.
 pub(crate) fn signature(chain_id: u64, number: u64) -> Address {
@@ -137,6 +177,7 @@ pub(crate) struct Node {
     pub(crate) chain_id: u64,
     /// Seconds since the newest block, by the host's clock.
     pub(crate) head_age: u64,
+    pub(crate) milliseconds_per_block: u64,
     /// What was asked, reply by reply: methods and block parameters.
     pub(crate) log: Vec<Vec<(String, Value)>>,
 }
@@ -149,20 +190,17 @@ impl Node {
             block: 100,
             chain_id: CHAIN_ID,
             head_age: 0,
+            milliseconds_per_block: 2_000,
             log: Vec::new(),
         }
     }
 
     /// Asks `target`, as a host would.
-    pub(crate) fn ask(&mut self, target: &str) -> Result<Result<Value, Error>, RunError> {
+    pub(crate) fn ask(&mut self, target: &str) -> Result<Value, Error> {
         self.ask_within(target, Limits::default())
     }
 
-    pub(crate) fn ask_within(
-        &mut self,
-        target: &str,
-        limits: Limits,
-    ) -> Result<Result<Value, Error>, RunError> {
+    pub(crate) fn ask_within(&mut self, target: &str, limits: Limits) -> Result<Value, Error> {
         let question = Question {
             endpoint: Endpoint::parse(target).unwrap(),
             registry: REGISTRY,
@@ -170,7 +208,7 @@ impl Node {
             now: Timestamp::from_seconds(NOW),
         };
         let answer = run::drive(Run::new(question, CANONICAL_ADDRESS, limits), |batch| self.post(batch))?;
-        Ok(answer.map(|document| serde_json::from_str(&document.body).unwrap()))
+        Ok(serde_json::from_str(&answer.document.body).unwrap())
     }
 
     /// How many replies the last questions took.
@@ -213,11 +251,12 @@ impl Node {
                     "number": format!("{number:#x}"),
                     "hash": self.hash(number).to_string(),
                     "parentHash": self.hash(number - 1).to_string(),
+                    "timestamp": format!("{:#x}", self.seconds(number)),
                 })
             }),
             "eth_call" => self.number(&request["params"][1]).and_then(|number| {
                 let data = hex::decode(request["params"][0]["data"].as_str().unwrap()).unwrap();
-                self.aggregate(&data, number).map(|data| json!(hex::encode_prefixed(data)))
+                self.call(&request["params"], &data, number).map(|data| json!(hex::encode_prefixed(data)))
             }),
             method => panic!("unexpected {method}"),
         };
@@ -247,24 +286,105 @@ impl Node {
         .ok_or(json!({"code": -32000, "message": "header not found"}))
     }
 
+    /// One `eth_call`: to Multicall3, to the registry itself, or of the lens.
+    fn call(&self, params: &Value, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
+        let refusal = |message: &str| Err(json!({"code": -32602, "message": message}));
+        let undeployed = self.quirks.undeployed;
+        let Some(to) = params[0]["to"].as_str() else {
+            if undeployed != Undeployed::Creation {
+                return refusal("missing value for required argument: to");
+            }
+            let arguments = &data[DEPLOYLESS_CODE.len() / 2..];
+            let (code, call) = <(Bytes, Bytes)>::abi_decode_params(arguments).unwrap();
+            assert_eq!(hex::encode(code), LENS_CODE);
+            return self.walk(&call, number);
+        };
+        let to: Address = to.parse().unwrap();
+        if to == LENS_ADDRESS {
+            assert_eq!(params[2][to.to_string().to_lowercase()]["code"], format!("0x{LENS_CODE}"));
+            return match undeployed {
+                Undeployed::Override => self.walk(data, number),
+                Undeployed::Ignored => Ok(Vec::new()),
+                _ => refusal("too many arguments, want at most 2"),
+            };
+        }
+        if to == REGISTRY {
+            let result = self.registry_at(number).call(data).map_err(
+                |data| json!({"code": 3, "message": "execution reverted", "data": hex::encode_prefixed(data)}),
+            );
+            return if self.quirks.gas_for_calls == Some(0) { Err(out_of_gas()) } else { result };
+        }
+        self.aggregate(data, number)
+    }
+
+    /// What the lens answers.
+    fn walk(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
+        let call = walkCall::abi_decode(data).unwrap();
+        assert_eq!(call.registry, REGISTRY);
+        let registry = self.registry_at(number);
+        let reads = if call.histories { 2 } else { 1 };
+        let gas = self.quirks.gas_for_calls.map_or(usize::MAX, |calls| calls / reads);
+        if gas == 0 {
+            return Err(out_of_gas());
+        }
+        let first = call.first.to::<usize>();
+        let agents = registry.agents.iter().skip(first - 1).take(call.count.to::<usize>().min(gas));
+        let agents: Vec<&AgentRecord> = agents.collect();
+        let ids: Vec<U256> = agents.iter().map(|agent| agent.agentId).collect();
+        let reports =
+            registry.reports.iter().filter(|report| call.histories && ids.contains(&report.agentId));
+        let reports: Vec<&RevenueReport> = reports.collect();
+        let mut answer = vec![1];
+        answer.extend(self.hash(number - 1));
+        answer.extend(self.chain_id.to_be_bytes());
+        answer.extend(self.seconds(number).to_be_bytes());
+        answer.extend((agents.len() as u32).to_be_bytes());
+        answer.extend((reports.len() as u64).to_be_bytes());
+        for agent in agents {
+            answer.extend([agent.status, 0]);
+            answer.extend(agent.creator);
+            let parent = agent.parentAgentId.to::<u64>();
+            for number in [agent.registeredAt, agent.lastAttestation, parent, agent.generation.to::<u64>()] {
+                answer.extend(number.to_be_bytes());
+            }
+        }
+        for report in reports {
+            for (kind, text) in [(0, &report.currency), (1, &report.category)] {
+                answer.push(kind);
+                answer.extend((text.len() as u32).to_be_bytes());
+                answer.extend([0; 8]);
+                answer.extend(report.amount.to_be_bytes::<32>());
+                answer.extend(text.as_bytes());
+            }
+        }
+        Ok(answer)
+    }
+
+    /// The timestamp of a block.
+    fn seconds(&self, number: u64) -> u64 {
+        let age = (self.block.max(number) - number) * self.milliseconds_per_block / 1_000;
+        NOW - self.head_age - age
+    }
+
     /// What Multicall3 tells of the block itself.
     fn tell(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Vec<u8>> {
         match IMulticall3Calls::abi_decode(data) {
             Ok(IMulticall3Calls::getLastBlockHash(_)) => Ok(self.hash(number - 1).abi_encode()),
             Ok(IMulticall3Calls::getChainId(_)) => Ok(U256::from(self.chain_id).abi_encode()),
             Ok(IMulticall3Calls::getCurrentBlockTimestamp(_)) => {
-                let age = self.head_age + (self.block - number) * SECONDS_PER_BLOCK;
-                Ok(U256::from(NOW - age).abi_encode())
+                Ok(U256::from(self.seconds(number)).abi_encode())
             }
             _ => Err(Vec::new()),
         }
     }
 
-    /// The registry with the chain and the block in every record, as its creator.
-    fn signed(&self, number: u64) -> Registry {
-        let mut registry = self.registry.clone();
-        for agent in &mut registry.agents {
-            agent.creator = signature(self.chain_id, number);
+    /// The registry; where records are signed, with the chain and the block in each, as its creator.
+    fn registry_at(&self, number: u64) -> Cow<'_, Registry> {
+        let mut registry = Cow::Borrowed(&self.registry);
+        if self.quirks.signs_records {
+            for agent in &mut registry.to_mut().agents {
+                agent.creator = signature(self.chain_id, number);
+            }
         }
         registry
     }
@@ -279,12 +399,11 @@ impl Node {
         };
         let registry_calls = aggregate.calls.iter().filter(|call| call.target == REGISTRY).count();
         if self.quirks.gas_for_calls.is_some_and(|limit| registry_calls > limit) {
-            return Err(json!({"code": -32000, "message": "out of gas"}));
+            return Err(out_of_gas());
         }
-        let signed = self.quirks.signs_records.then(|| self.signed(number));
-        let registry = signed.as_ref().unwrap_or(&self.registry);
+        let registry = self.registry_at(number);
         let results: Vec<IMulticall3::Result> =
-            aggregate.calls.iter().map(|call| self.execute(call, number, registry)).collect();
+            aggregate.calls.iter().map(|call| self.execute(call, number, &registry)).collect();
         Ok(IMulticall3::aggregate3Call::abi_encode_returns(&results))
     }
 
@@ -301,6 +420,10 @@ impl Node {
             returnData: Bytes::from(outcome.unwrap_or_else(|data| data)),
         }
     }
+}
+
+fn out_of_gas() -> Value {
+    json!({"code": -32000, "message": "out of gas"})
 }
 
 /// The block parameter that pins a call to a block of the usual chain by its hash.

@@ -7,12 +7,16 @@ use registry_core::{
         attestComplianceCall, reactivateAgentCall, registerAgentCall, reportRevenueCall, revokeAgentCall,
         suspendAgentCall, terminateSelfCall,
     },
+    lens::LENS_ADDRESS,
     multicall::CANONICAL_ADDRESS,
     run::Batch,
 };
 use revm::{
     Context, ExecuteCommitEvm, ExecuteEvm, MainBuilder, MainContext, MainnetEvm,
-    context::{BlockEnv, CfgEnv, Journal, TxEnv, result::ExecutionResult},
+    context::{
+        BlockEnv, CfgEnv, ContextTr, Journal, TxEnv,
+        result::{ExecutionResult, HaltReason},
+    },
     database::{CacheDB, EmptyDB},
     state::{AccountInfo, Bytecode},
 };
@@ -27,7 +31,23 @@ pub(crate) struct Chain {
     evm: Evm,
     pub(crate) registry: Address,
     pub(crate) now: u64,
+    /// The most gas of an `eth_call`.
+    pub(crate) gas_cap: u64,
+    pub(crate) undeployed: Undeployed,
+    /// Agents registered.
+    pub(crate) agents: usize,
+    /// Batches answered, and the bytes of the answers.
+    pub(crate) round_trips: usize,
+    pub(crate) reply_bytes: usize,
     number: u64,
+}
+
+/// How the node runs code that is not deployed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undeployed {
+    Override,
+    Creation,
+    Neither,
 }
 
 impl Chain {
@@ -41,7 +61,17 @@ impl Chain {
             cfg.disable_nonce_check = true;
             cfg.tx_gas_limit_cap = Some(u64::MAX);
         });
-        let mut chain = Self { evm, registry: Address::ZERO, now: 1_800_000_000, number: 1 };
+        let mut chain = Self {
+            evm,
+            registry: Address::ZERO,
+            now: 1_800_000_000,
+            gas_cap: 50_000_000,
+            undeployed: Undeployed::Override,
+            agents: 0,
+            round_trips: 0,
+            reply_bytes: 0,
+            number: 1,
+        };
         let forwarder = chain.create(artifact("Forwarder", "bytecode"));
         let mut registry = artifact("AgentRegistry", "bytecode").to_vec();
         registry.extend(forwarder.into_word());
@@ -85,7 +115,10 @@ impl Chain {
         self.number += 1;
         let tx = self.transaction(actor(op.by()), TxKind::Call(self.registry), data.into());
         match self.evm.transact_commit(tx).unwrap() {
-            ExecutionResult::Success { .. } => Ok(()),
+            ExecutionResult::Success { .. } => {
+                self.agents += usize::from(matches!(op, Op::Register { .. }));
+                Ok(())
+            }
             ExecutionResult::Revert { output, .. } => Err(Revert::abi_decode(&output).unwrap().reason),
             halt => panic!("{halt:?}"),
         }
@@ -108,7 +141,18 @@ impl Chain {
             Some(requests) => requests.iter().map(|request| self.answer(request)).collect(),
             None => self.answer(&body),
         };
-        (200, reply.to_string().into_bytes())
+        let reply = reply.to_string().into_bytes();
+        self.round_trips += 1;
+        self.reply_bytes += reply.len();
+        (200, reply)
+    }
+
+    /// Puts code at an unused address.
+    pub(crate) fn put_code(&mut self, code: Vec<u8>) -> Address {
+        let address = Address::left_padding_from(&keccak256(&code)[..8]);
+        let account = AccountInfo::default().with_code(Bytecode::new_raw(code.into()));
+        self.evm.ctx.db_mut().insert_account_info(address, account);
+        address
     }
 
     fn answer(&mut self, request: &Value) -> Value {
@@ -117,15 +161,54 @@ impl Chain {
                 "number": format!("{:#x}", self.number),
                 "hash": block_hash(self.number).to_string(),
                 "parentHash": block_hash(self.number - 1).to_string(),
+                "timestamp": format!("{:#x}", self.now),
             }),
-            "eth_call" => {
-                let call = &request["params"][0];
-                let data = hex::decode(call["data"].as_str().unwrap()).unwrap();
-                json!(self.call(call["to"].as_str().unwrap().parse().unwrap(), &data).unwrap().to_string())
-            }
+            "eth_call" => match self.eth_call(&request["params"]) {
+                Ok(data) => json!(data.to_string()),
+                Err(error) => return json!({"jsonrpc": "2.0", "id": request["id"], "error": error}),
+            },
             method => panic!("unexpected {method}"),
         };
         json!({"jsonrpc": "2.0", "id": request["id"], "result": result})
+    }
+
+    /// Carries out an `eth_call` as nodes do: under the gas cap, with state overrides and creation code as far as this
+    /// node takes them.
+    fn eth_call(&mut self, params: &Value) -> Result<Bytes, Value> {
+        let refusal = |message: &str| Err(json!({"code": -32602, "message": message}));
+        let data: Bytes = hex::decode(params[0]["data"].as_str().unwrap()).unwrap().into();
+        let mut kind = TxKind::Create;
+        if let Some(to) = params[0]["to"].as_str() {
+            kind = TxKind::Call(to.parse().unwrap());
+        } else if self.undeployed != Undeployed::Creation {
+            return refusal("contract creation is not supported");
+        }
+        if let Some(overrides) = params[2].as_object() {
+            if self.undeployed != Undeployed::Override {
+                return refusal("too many arguments, want at most 2");
+            }
+            for (address, account) in overrides {
+                let code = Bytecode::new_raw(hex::decode(account["code"].as_str().unwrap()).unwrap().into());
+                let account = AccountInfo::default().with_code(code);
+                self.evm.ctx.db_mut().insert_account_info(address.parse().unwrap(), account);
+            }
+        }
+        let gas_limit = self.gas_cap;
+        let tx = TxEnv { gas_limit, ..self.transaction(Address::ZERO, kind, data) };
+        let outcome = self.evm.transact(tx);
+        if params[2].is_object() {
+            self.evm.ctx.db_mut().insert_account_info(LENS_ADDRESS, AccountInfo::default());
+        }
+        match outcome.unwrap().result {
+            ExecutionResult::Success { output, .. } => Ok(output.into_data()),
+            ExecutionResult::Revert { output, .. } => {
+                Err(json!({"code": 3, "message": "execution reverted", "data": output.to_string()}))
+            }
+            ExecutionResult::Halt { reason: HaltReason::OutOfGas(_), .. } => {
+                Err(json!({"code": -32000, "message": "out of gas"}))
+            }
+            halt => Err(json!({"code": -32000, "message": format!("{halt:?}")})),
+        }
     }
 
     fn create(&mut self, code: Bytes) -> Address {
@@ -141,7 +224,7 @@ impl Chain {
             block.gas_limit = u64::MAX;
             block.basefee = 0;
         });
-        TxEnv { caller, kind, data, gas_limit: 500_000_000, gas_price: 0, ..TxEnv::default() }
+        TxEnv { caller, kind, data, gas_limit: 1_000_000_000, gas_price: 0, ..TxEnv::default() }
     }
 }
 
@@ -151,7 +234,7 @@ fn block_hash(number: u64) -> B256 {
 }
 
 /// A contract's code as the compiler wrote it.
-fn artifact(contract: &str, kind: &str) -> Bytes {
+pub(crate) fn artifact(contract: &str, kind: &str) -> Bytes {
     let path = format!("{}/../contracts/out/{contract}.sol/{contract}.json", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("{path}: {error}; compile the contracts first: cargo xtask build"));

@@ -2,21 +2,25 @@
 //! random registry operations.
 //!
 //! 1. Every write does what the model says, or reverts with the message the model says.
-//! 2. Every endpoint's answer is the model's, whatever the registry holds.
+//! 2. Every endpoint's answer is the model's, whatever the registry holds, on nodes of 10 and of 50 million gas that run code
+//!    which is not deployed in one way, another, or none.
+//! 3. No agent spoils the answer about the others.
 //!
 //! Needs the compiled contracts: `cargo xtask build`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod chain;
+mod crowded;
 mod model;
 
-use alloy_primitives::{Address, U256};
-use chain::Chain;
+use alloy_primitives::{Address, U256, hex};
+use chain::{Chain, Undeployed};
 use model::{Model, Op, WALLETS};
 use proptest::prelude::*;
 use registry_core::{
     answer::Question,
     error::Error,
+    lens::{DEPLOYLESS_CODE, LENS_CODE},
     multicall::CANONICAL_ADDRESS,
     route::Endpoint,
     run::{self, Limits, Run},
@@ -50,16 +54,21 @@ fn ask(chain: &mut Chain, target: &str) -> Result<Value, Error> {
         now: Timestamp::from_seconds(chain.now),
     };
     let run = Run::new(question, CANONICAL_ADDRESS, Limits::default());
-    let document = run::drive(run, |batch| chain.post(batch)).unwrap()?;
-    Ok(serde_json::from_str(&document.body).unwrap())
+    let answer = run::drive(run, |batch| chain.post(batch))?;
+    Ok(serde_json::from_str(&answer.document.body).unwrap())
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_answer_is_the_models_after_any_operations(ops in prop::collection::vec(op(), 1..60)) {
+    fn every_answer_is_the_models_after_any_operations(
+        ops in prop::collection::vec(op(), 1..60),
+        gas_cap in prop::sample::select(vec![10_000_000, 50_000_000]),
+        undeployed in prop::sample::select(vec![Undeployed::Override, Undeployed::Creation, Undeployed::Neither]),
+    ) {
         let (mut chain, mut model) = (Chain::deploy(), Model::default());
+        (chain.gas_cap, chain.undeployed) = (gas_cap, undeployed);
         for op in &ops {
             let expected = model.apply(op, chain.now);
             prop_assert_eq!(chain.apply(op), expected, "{:?}", op);
@@ -73,6 +82,12 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn the_lens_is_what_the_compiler_makes_of_its_source() {
+    assert_eq!(LENS_CODE, hex::encode(chain::artifact("RegistryLens", "deployedBytecode")));
+    assert_eq!(DEPLOYLESS_CODE, hex::encode(chain::artifact("Deployless", "bytecode")));
 }
 
 #[test]

@@ -18,7 +18,10 @@ pub(crate) fn actor(index: usize) -> Address {
 }
 
 pub(crate) fn wallet(index: usize) -> Address {
-    Address::repeat_byte(0xb0 + index as u8)
+    match u8::try_from(0xb0 + index) {
+        Ok(byte) => Address::repeat_byte(byte),
+        Err(_) => Address::left_padding_from(&index.to_be_bytes()),
+    }
 }
 
 /// A write to the registry, or time going by. `by` is an actor.

@@ -22,7 +22,7 @@ use registry_core::{
 use worker::{Context, Delay};
 
 use crate::{
-    chain::{self, Ask},
+    chain,
     http::Content,
     log::{Record, unix_millis},
     settings::Settings,
@@ -165,23 +165,26 @@ async fn from_elsewhere(
     {
         return Ok(content);
     }
-    let ask = match key {
-        Key::Ready => {
-            Ask::Ready(Readiness { registry: settings.registry, multicall3: settings.multicall3, now })
-        }
-        Key::Api(endpoint) => Ask::Api(Question {
-            endpoint: endpoint.clone(),
-            registry: settings.registry,
-            chain: settings.public_rpc.clone(),
-            now,
-        }),
-    };
     let hold = |millis: u32| {
         let until = unix_millis().saturating_add(u64::from(millis)).saturating_add(LEASE_MARGIN_MILLIS);
         MEMORY.with_borrow_mut(|memory| memory.extend(key, lease, until));
     };
-    let document = chain::ask(ask, settings, rpc_calls, hold).await?;
-    let content = Content::of(document, time_to_live, now);
+    let answer = match key {
+        Key::Ready => {
+            let question = Readiness { registry: settings.registry, multicall3: settings.multicall3, now };
+            chain::ask(question, now, settings, rpc_calls, &hold).await?
+        }
+        Key::Api(endpoint) => {
+            let question = Question {
+                endpoint: endpoint.clone(),
+                registry: settings.registry,
+                chain: settings.public_rpc.clone(),
+                now,
+            };
+            chain::ask(question, now, settings, rpc_calls, &hold).await?
+        }
+    };
+    let content = Content::of(answer.document, time_to_live, now);
     if let Some(colo_key) = colo_key
         && content.keep_for > 0
     {

@@ -74,6 +74,10 @@ test("an option that breaks its rule is named with the rule", () => {
     [{ ...OPTIONS, timeoutSeconds: "10" }, `Invalid timeoutSeconds: ${seconds}`],
     [{ ...OPTIONS, timeoutSeconds: 2 ** 31 }, `Invalid timeoutSeconds: ${seconds}`],
     [{ ...OPTIONS, fetch: "fetch" }, "Invalid fetch: must be a function"],
+    [
+      { ...OPTIONS, rpc: "http://127.0.0.1, http://127.0.0.2" },
+      "Invalid chainId: must be given where rpc names several endpoints: it is the chain they all have to be on",
+    ],
     [{ ...OPTIONS, chainId: "mainnet" }, "Invalid chainId: must be a whole number"],
     [{ ...OPTIONS, chainId: -1 }, "Invalid chainId: must be a whole number"],
   ]) {
@@ -186,7 +190,8 @@ test("no part of an RPC URL but scheme and host is in an error or a document", a
 });
 
 test("of several endpoints the next one answers, and all have to be on the chain", async () => {
-  assert.equal((await kya({ rpc: `${stack.silentRpc}, ${stack.rpc}` })).isRegistered, true);
+  const rpc = `${stack.silentRpc}, ${stack.rpc}`;
+  assert.equal((await kya({ rpc, chainId: 31337 })).isRegistered, true);
   assert.equal((await kya({ chainId: 31337 })).isRegistered, true);
   assert.equal((await kya({ chainId: 31337n, rpc: new Provider() })).isRegistered, true);
   for (const rpc of [stack.rpc, new Provider()]) {

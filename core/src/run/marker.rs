@@ -1,5 +1,5 @@
-//! What every unpinned chunk tells of the block it was read in, by calls to Multicall3 at its head: of which block,
-//! of which chain, how old. It costs no request of its own.
+//! What a reply says of the block it was read in: which block, which chain, how old. An `aggregate3` chunk asks Multicall3
+//! at its head; the lens writes it at the head of its answer. It costs no request of its own.
 
 use alloy_primitives::{Address, B256, U256};
 use alloy_sol_types::SolCall;
@@ -9,17 +9,17 @@ use crate::{
     multicall::{Call, CallOutcome},
 };
 
-/// What a chunk told; `None` is what Multicall3 gave no answer to.
+/// What a reply says of its block; `None` is what Multicall3 gave no answer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tag {
+pub(crate) struct Marker {
     /// The hash of the block before: blocks with one parent are one block, as far as a single endpoint is concerned.
-    pub(super) parent: Option<B256>,
-    pub(super) chain_id: Option<u64>,
+    pub(crate) parent: Option<B256>,
+    pub(crate) chain_id: Option<u64>,
     /// The block's timestamp, unix seconds.
-    pub(super) seconds: Option<u64>,
+    pub(crate) seconds: Option<u64>,
 }
 
-impl Tag {
+impl Marker {
     /// The calls to put before a chunk's own.
     pub(super) fn calls(multicall3: Address) -> [Call; 3] {
         [

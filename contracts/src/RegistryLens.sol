@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+pragma solidity 0.8.24;
+
+/// @title A read-only lens over an agent registry, never deployed
+/// @notice Reads many agents in one `eth_call` through the registry's public getters and answers in packed rows. Nodes run it
+/// as the code of an unused address (state override), or through `Deployless`. `registry-core` holds its bytecode.
+///
+/// No agent can spoil the answer for the others. Each getter gets a quarter of the gas. An agent that needs more is marked, and
+/// the walk goes on; asked for alone, it gets all the gas there is. The walk ends before the gas does, and the answer says
+/// how many agents it covers.
+///
+/// The answer, big-endian and without padding:
+///
+///   1   version, 1
+///   32  hash of the block before the one that was read
+///   8   chain id
+///   8   the block's timestamp, unix seconds
+///   4   number of rows
+///   8   number of revenue reports in the readable histories
+///   54  each row: status (255: the record is unreadable), flags (1: the history is unreadable), creator (20),
+///       registeredAt (8), lastAttestation (8), parentAgentId (8), generation (8)
+///   ... the rest are sums: kind (1; 0 by currency, 1 by category), length of the text (4), sum (40), text
+contract RegistryLens {
+    uint256 private constant HEAD = 61;
+    uint256 private constant ROW = 54;
+    uint256 private constant BUCKETS = 128;
+    /// The gas that the end of a walk takes at most, beside what depends on the answer's size.
+    uint256 private constant TAIL = 30_000;
+    /// The gas that it takes at most to add one report to the sums, beside what depends on the size of its texts.
+    uint256 private constant PER_REPORT = 2_500;
+    uint256 private constant BY_CURRENCY = 0;
+    uint256 private constant BY_CATEGORY = 1;
+
+    bytes4 private constant NEXT_AGENT_ID = bytes4(keccak256("nextAgentId()"));
+    bytes4 private constant GET_AGENT = bytes4(keccak256("getAgent(uint256)"));
+    bytes4 private constant GET_REVENUE_HISTORY = bytes4(keccak256("getRevenueHistory(uint256)"));
+
+    /// The registry answered what its interface does not define.
+    error Malformed();
+
+    enum Outcome {
+        Read,
+        // Refused, malformed, or in need of more gas than any agent gets in this walk.
+        Unreadable,
+        // Too little gas is left of this walk; the next one begins with this agent.
+        OutOfGas
+    }
+
+    struct Walk {
+        address registry;
+        // The gas of one getter.
+        uint256 stipend;
+        // There is one agent only, and it gets all the gas.
+        bool alone;
+        uint256 gasPerByte;
+        bytes32 parentHash;
+        // Memory: where the answer begins, the hash table, the first sum.
+        uint256 start;
+        uint256 buckets;
+        uint256 sums;
+        uint256 done;
+        uint256 reports;
+    }
+
+    /// @param first id of the first agent
+    /// @param count how many agents to read at most; where it is 1, this agent gets all the gas
+    /// @param histories whether revenue is read, too
+    /// @param maxBytes no agent is read after the answer has reached this size
+    /// @param gasPerByte what each byte of the answer costs whoever passes it on
+    function walk(
+        address registry,
+        uint256 first,
+        uint256 count,
+        bool histories,
+        uint256 maxBytes,
+        uint256 gasPerByte
+    ) external view {
+        unchecked {
+            Walk memory w;
+            w.registry = registry;
+            w.stipend = gasleft() / 4;
+            w.alone = count == 1;
+            w.gasPerByte = gasPerByte;
+            w.parentHash = blockhash(block.number - 1);
+
+            uint256 end = _nextAgentId(w);
+            if (first >= end) count = 0;
+            else if (count > end - first) count = end - first;
+            if (count > maxBytes / ROW) count = maxBytes / ROW;
+            _lay(w, count);
+
+            for (; w.done < count; ++w.done) {
+                if (!_row(w, first + w.done, histories)) break;
+                if (_size(w) >= maxBytes) {
+                    ++w.done;
+                    break;
+                }
+            }
+            _finish(w);
+        }
+    }
+
+    /// Memory in this order: head and rows of the answer, hash table, sums.
+    function _lay(Walk memory w, uint256 count) private pure {
+        assembly ("memory-safe") {
+            let start := mload(0x40)
+            // Room for the last row's second word, which is longer than the row.
+            let buckets := and(add(add(start, mul(count, ROW)), 159), not(31))
+            let sums := add(buckets, mul(BUCKETS, 32))
+            calldatacopy(buckets, calldatasize(), mul(BUCKETS, 32))
+            mstore(0x40, sums)
+            mstore(add(w, 0xa0), start)
+            mstore(add(w, 0xc0), buckets)
+            mstore(add(w, 0xe0), sums)
+        }
+    }
+
+    /// Reads one agent; false where the walk has to end before it.
+    function _row(Walk memory w, uint256 agentId, bool histories) private view returns (bool) {
+        unchecked {
+            uint256 row = w.start + HEAD + w.done * ROW;
+            // The first agent has had all that any agent gets.
+            bool first = w.done == 0;
+            Outcome outcome = _get(w, GET_AGENT, agentId);
+            if (outcome == Outcome.OutOfGas && !first) return false;
+            bool readable = outcome == Outcome.Read && _writeRecord(row);
+            if (!readable) _write(row, 255 << 248, 0);
+            if (!histories) return true;
+
+            // A marked agent is asked for alone later. Then its history counts; now it would count twice.
+            outcome = Outcome.Unreadable;
+            if (readable || w.alone) {
+                outcome = _get(w, GET_REVENUE_HISTORY, agentId);
+                if (outcome == Outcome.Read) outcome = _addReports(w);
+                if (outcome == Outcome.OutOfGas && !first) return false;
+            }
+            if (outcome != Outcome.Read) {
+                assembly ("memory-safe") {
+                    mstore8(add(row, 1), 1)
+                }
+            }
+            return true;
+        }
+    }
+
+    /// Calls a getter with the stipend, or with what is left of the gas where that is less.
+    function _get(Walk memory w, bytes4 selector, uint256 agentId) private view returns (Outcome) {
+        unchecked {
+            uint256 kept = _tail(w);
+            uint256 given = gasleft();
+            if (given < kept) return Outcome.OutOfGas;
+            given -= kept;
+            bool whole = w.alone;
+            if (!whole && given >= w.stipend) (given, whole) = (w.stipend, true);
+            bool success;
+            bool silent;
+            address registry = w.registry;
+            assembly ("memory-safe") {
+                mstore(0, selector)
+                mstore(4, agentId)
+                success := staticcall(given, registry, 0, 36, 0, 0)
+                silent := iszero(returndatasize())
+            }
+            if (success) return Outcome.Read;
+            // Whoever runs out of gas says nothing.
+            return silent && !whole ? Outcome.OutOfGas : Outcome.Unreadable;
+        }
+    }
+
+    function _nextAgentId(Walk memory w) private view returns (uint256) {
+        if (_get(w, NEXT_AGENT_ID, 0) != Outcome.Read) revert Malformed();
+        return _word(0);
+    }
+
+    /// Writes the record that was just returned; false where it is none, or none that fits a row.
+    function _writeRecord(uint256 row) private pure returns (bool) {
+        uint256 size;
+        assembly ("memory-safe") {
+            size := returndatasize()
+        }
+        // An offset, and 14 words of a record without the text in it.
+        if (size < 480) return false;
+        (uint256 parent, uint256 generation) = (_word(0x100), _word(0x120));
+        if ((parent | generation) >> 64 != 0) return false;
+        (uint256 status, uint256 registeredAt, uint256 attestedAt) = (_word(0x1c0), _word(0x160), _word(0x180));
+        if ((registeredAt | attestedAt) >> 64 != 0) return false;
+        // No number above 3 is defined; which one it is does not matter.
+        if (status > 254) status = 254;
+        uint256 creator = _word(0x40) & type(uint160).max;
+        _write(
+            row,
+            (status << 248) | (creator << 80) | (registeredAt << 16),
+            (attestedAt << 192) | (parent << 128) | (generation << 64)
+        );
+        return true;
+    }
+
+    /// 30 bytes and 24 bytes.
+    function _write(uint256 row, uint256 head, uint256 rest) private pure {
+        assembly ("memory-safe") {
+            mstore(row, head)
+            mstore(add(row, 30), rest)
+        }
+    }
+
+    /// Adds the history that was just returned to the sums.
+    function _addReports(Walk memory w) private view returns (Outcome) {
+        unchecked {
+            uint256 size;
+            assembly ("memory-safe") {
+                size := returndatasize()
+            }
+            uint256 list = _word(0);
+            uint256 length = _word(list);
+            if (length > size / 32) revert Malformed();
+            if (gasleft() < _tail(w) + length * PER_REPORT + size) return Outcome.OutOfGas;
+            list += 32;
+            for (uint256 i = 0; i < length; ++i) {
+                uint256 report = list + _word(list + 32 * i);
+                uint256 amount = _word(report + 0x20);
+                _add(w, BY_CURRENCY, report + _word(report + 0x40), amount);
+                _add(w, BY_CATEGORY, report + _word(report + 0x60), amount);
+            }
+            w.reports += length;
+            return Outcome.Read;
+        }
+    }
+
+    /// Adds to the sum of the text at `at` in what was returned. A sum in memory: the next one in its bucket, its key, its low and
+    /// its high word, kind and length, the text.
+    function _add(Walk memory w, uint256 kind, uint256 at, uint256 amount) private pure {
+        uint256 length = _word(at);
+        // With the block's hash in the key nobody can choose texts that share a bucket.
+        bytes32 salt = w.parentHash;
+        uint256 buckets = w.buckets;
+        bool fits;
+        assembly ("memory-safe") {
+            let size := returndatasize()
+            at := add(at, 32)
+            fits := and(iszero(gt(at, size)), iszero(gt(length, sub(size, at))))
+        }
+        if (!fits) revert Malformed();
+        assembly ("memory-safe") {
+            let sum := mload(0x40)
+            let text := add(sum, 0xa0)
+            mstore(add(sum, 0x60), salt)
+            mstore(add(sum, 0x80), or(shl(32, kind), length))
+            returndatacopy(text, at, length)
+            let key := keccak256(add(sum, 0x60), add(length, 0x40))
+            let bucket := add(buckets, shl(5, mod(key, BUCKETS)))
+            let found := mload(bucket)
+            for {} found { found := mload(found) } {
+                if eq(mload(add(found, 0x20)), key) { break }
+            }
+            if iszero(found) {
+                mstore(sum, mload(bucket))
+                mstore(add(sum, 0x20), key)
+                mstore(add(sum, 0x40), 0)
+                mstore(add(sum, 0x60), 0)
+                mstore(bucket, sum)
+                mstore(0x40, and(add(add(text, length), 31), not(31)))
+                found := sum
+            }
+            let low := add(mload(add(found, 0x40)), amount)
+            mstore(add(found, 0x40), low)
+            if lt(low, amount) { mstore(add(found, 0x60), add(mload(add(found, 0x60)), 1)) }
+        }
+    }
+
+    /// Writes the head, moves the sums to the end of the rows, and returns it all.
+    function _finish(Walk memory w) private view {
+        uint256 start = w.start;
+        uint256 rows = w.done;
+        uint256 reports = w.reports;
+        uint256 sum = w.sums;
+        bytes32 parentHash = w.parentHash;
+        assembly ("memory-safe") {
+            let ceiling := mload(0x40)
+            let end := add(add(start, HEAD), mul(rows, ROW))
+            // The first word of the head ends where the next begins; the last ends where the first row does.
+            let first := mload(add(start, HEAD))
+            mstore8(start, 1)
+            mstore(add(start, 1), parentHash)
+            mstore(
+                add(start, 33),
+                or(or(shl(192, chainid()), shl(128, timestamp())), or(shl(96, rows), shl(32, reports)))
+            )
+            mstore(add(start, HEAD), first)
+            for {} lt(sum, ceiling) {} {
+                let low := mload(add(sum, 0x40))
+                let high := mload(add(sum, 0x60))
+                let length := mload(add(sum, 0x80))
+                let kind := shr(32, length)
+                length := and(length, 0xffffffff)
+                let text := add(sum, 0xa0)
+                sum := and(add(add(text, length), 31), not(31))
+                mstore(end, or(or(shl(248, kind), shl(216, length)), shl(152, high)))
+                mstore(add(end, 13), low)
+                end := add(end, 45)
+                for { let i := 0 } lt(i, length) { i := add(i, 32) } { mstore(add(end, i), mload(add(text, i))) }
+                end := add(end, length)
+            }
+            return(start, sub(end, start))
+        }
+    }
+
+    /// The size of the answer so far, or a little more.
+    function _size(Walk memory w) private pure returns (uint256) {
+        uint256 free;
+        assembly ("memory-safe") {
+            free := mload(0x40)
+        }
+        unchecked {
+            return HEAD + (w.done + 1) * ROW + free - w.sums;
+        }
+    }
+
+    /// The gas that has to be left for the end of the walk.
+    function _tail(Walk memory w) private pure returns (uint256) {
+        unchecked {
+            return TAIL + _size(w) * (w.gasPerByte + 2);
+        }
+    }
+
+    /// A word of what was just returned.
+    function _word(uint256 at) private pure returns (uint256 word) {
+        bool there;
+        assembly ("memory-safe") {
+            let size := returndatasize()
+            there := and(lt(at, size), gt(sub(size, at), 31))
+            if there {
+                returndatacopy(0, at, 32)
+                word := mload(0)
+            }
+        }
+        if (!there) revert Malformed();
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+pragma solidity 0.8.24;
+
+import {AgentRegistry} from "../src/AgentRegistry.sol";
+import {Deployless} from "../src/Deployless.sol";
+import {RegistryLens} from "../src/RegistryLens.sol";
+import {RegistryFixture} from "./RegistryFixture.sol";
+import {account, vm} from "./Vm.sol";
+
+/// The lens reads what the getters say, in packed rows, and no agent spoils it for the others.
+contract RegistryLensTest is RegistryFixture {
+    uint256 private constant HEAD = 61;
+    uint256 private constant ROW = 54;
+
+    RegistryLens private lens;
+
+    function setUp() public override {
+        super.setUp();
+        lens = new RegistryLens();
+    }
+
+    function walk(uint256 first, uint256 count, uint256 gasLimit) private returns (bytes memory) {
+        vm.cool(address(registry));
+        bytes memory call = abi.encodeCall(RegistryLens.walk, (address(registry), first, count, true, 1_000_000, 0));
+        (bool success, bytes memory answer) = address(lens).staticcall{gas: gasLimit}(call);
+        vm.assertTrue(success);
+        return answer;
+    }
+
+    /// Bytes of an answer as a number.
+    function number(bytes memory answer, uint256 at, uint256 size) private pure returns (uint256 value) {
+        for (uint256 i = 0; i < size; ++i) {
+            value = (value << 8) | uint8(answer[at + i]);
+        }
+    }
+
+    function rows(bytes memory answer) private pure returns (uint256) {
+        return number(answer, 49, 4);
+    }
+
+    function report(uint256 agentId, uint256 amount, string memory currency, string memory category) private {
+        vm.prank(creator);
+        registry.reportRevenue(agentId, amount, currency, category, 1, 2);
+    }
+
+    function agents(uint256 count) private {
+        for (uint256 i = 0; i < count; ++i) {
+            register(account(vm.toString(i)), 0);
+        }
+    }
+
+    function test_a_row_is_what_the_getter_says() public {
+        uint256 parent = register();
+        uint256 child = register(stranger, parent);
+        vm.prank(regulator);
+        registry.suspendAgent(child, "audit");
+        bytes memory answer = walk(1, 10, 10_000_000);
+        vm.assertEq(number(answer, 0, 1), 1, "version");
+        vm.assertEq(number(answer, 1, 32), uint256(blockhash(block.number - 1)), "parent hash");
+        vm.assertEq(number(answer, 33, 8), block.chainid, "chain id");
+        vm.assertEq(number(answer, 41, 8), block.timestamp, "timestamp");
+        vm.assertEq(rows(answer), 2, "as many as there are");
+        vm.assertEq(answer.length, HEAD + 2 * ROW);
+        uint256 row = HEAD + ROW;
+        AgentRegistry.AgentRecord memory record = registry.getAgent(child);
+        vm.assertEq(number(answer, row, 1), uint256(record.status), "status");
+        vm.assertEq(number(answer, row + 1, 1), 0, "flags");
+        vm.assertEq(number(answer, row + 2, 20), uint256(uint160(record.creator)), "creator");
+        vm.assertEq(number(answer, row + 22, 8), record.registeredAt, "registeredAt");
+        vm.assertEq(number(answer, row + 30, 8), record.lastAttestation, "lastAttestation");
+        vm.assertEq(number(answer, row + 38, 8), record.parentAgentId, "parentAgentId");
+        vm.assertEq(number(answer, row + 46, 8), record.generation, "generation");
+    }
+
+    function test_reports_are_added_up_by_text() public {
+        agents(2);
+        report(1, type(uint256).max, "EUR", "api");
+        report(2, 5, "EUR", "consulting");
+        report(2, 7, "USD", "");
+        bytes memory answer = walk(1, 10, 10_000_000);
+        vm.assertEq(number(answer, 53, 8), 3, "reports");
+        uint256 at = HEAD + 2 * ROW;
+        uint256 found = 0;
+        while (at < answer.length) {
+            uint256 length = number(answer, at + 1, 4);
+            bytes memory text = new bytes(length);
+            for (uint256 i = 0; i < length; ++i) {
+                text[i] = answer[at + 45 + i];
+            }
+            bytes32 key = keccak256(abi.encodePacked(number(answer, at, 1), text));
+            uint256 high = number(answer, at + 5, 8);
+            uint256 low = number(answer, at + 13, 32);
+            if (key == keccak256(abi.encodePacked(uint256(0), "EUR"))) {
+                vm.assertEq(high, 1, "a sum of the largest amounts");
+                vm.assertEq(low, 4);
+            } else if (key == keccak256(abi.encodePacked(uint256(0), "USD"))) {
+                vm.assertEq(low, 7);
+            } else if (key == keccak256(abi.encodePacked(uint256(1), "api"))) {
+                vm.assertEq(low, type(uint256).max);
+            } else if (key == keccak256(abi.encodePacked(uint256(1), "consulting"))) {
+                vm.assertEq(low, 5);
+            } else {
+                vm.assertEq(key, keccak256(abi.encodePacked(uint256(1), "")));
+                vm.assertEq(low, 7);
+            }
+            ++found;
+            at += 45 + length;
+        }
+        vm.assertEq(found, 5);
+        vm.assertEq(at, answer.length);
+    }
+
+    function test_a_walk_ends_before_its_gas_and_says_how_far_it_came() public {
+        agents(60);
+        uint256 done = rows(walk(1, 60, 1_000_000));
+        vm.assertTrue(done > 10 && done < 60);
+        uint256 next = 1 + done;
+        while (next <= 60) {
+            done = rows(walk(next, 60, 1_000_000));
+            vm.assertTrue(done > 0);
+            next += done;
+        }
+        vm.assertEq(next, 61);
+    }
+
+    function test_a_history_beyond_the_stipend_is_marked_and_read_alone() public {
+        agents(3);
+        for (uint256 i = 0; i < 60; ++i) {
+            report(2, 1, "EUR", "api");
+        }
+        bytes memory answer = walk(1, 3, 2_000_000);
+        vm.assertEq(rows(answer), 3);
+        vm.assertEq(number(answer, HEAD + 1, 1), 0);
+        vm.assertEq(number(answer, HEAD + ROW + 1, 1), 1, "too long for a quarter of the gas");
+        vm.assertEq(number(answer, HEAD + 2 * ROW + 1, 1), 0);
+        vm.assertEq(number(answer, 53, 8), 0);
+        answer = walk(2, 1, 2_000_000);
+        vm.assertEq(number(answer, HEAD + 1, 1), 0);
+        vm.assertEq(number(answer, 53, 8), 60);
+        answer = walk(2, 1, 500_000);
+        vm.assertEq(number(answer, HEAD + 1, 1), 1, "not even alone");
+        vm.assertEq(number(answer, HEAD, 1), 0, "the record is readable all the same");
+    }
+
+    function test_beyond_the_last_agent_there_is_nothing() public {
+        agents(2);
+        vm.assertEq(rows(walk(3, 5, 10_000_000)), 0);
+        vm.assertEq(rows(walk(type(uint64).max, 5, 10_000_000)), 0);
+    }
+
+    function test_deployless_gives_the_same_answer() public {
+        agents(5);
+        report(3, 5, "EUR", "api");
+        bytes memory call =
+            abi.encodeCall(RegistryLens.walk, (address(registry), 1, 10, true, 24_000, 200));
+        (, bytes memory expected) = address(lens).staticcall(call);
+        bytes memory creation =
+            abi.encodePacked(type(Deployless).creationCode, abi.encode(address(lens).code, call));
+        address created;
+        assembly ("memory-safe") {
+            created := create(0, add(creation, 32), mload(creation))
+        }
+        vm.assertEq(created.code, expected);
+        vm.assertEq(rows(expected), 5);
+    }
+}

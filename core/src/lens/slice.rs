@@ -1,0 +1,187 @@
+//! The lens's answer taken apart: rows and sums of consecutive agents.
+
+use alloy_primitives::{Address, B256, U256};
+
+use crate::{
+    abi::AgentRecord,
+    agent::Agent,
+    revenue::{RevenueAggregate, Total},
+    run::Marker,
+};
+
+const VERSION: u8 = 1;
+/// The status of a row whose record is unreadable.
+const UNREADABLE: u8 = 255;
+/// The status of a row that nobody has read yet; the lens never writes it.
+const UNREAD: u8 = 253;
+
+/// As much of an agent as answers about the whole registry need. Times are unix seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// The contract's number; see [`Row::record_is_readable`].
+    pub(crate) status: u8,
+    pub(crate) history_is_readable: bool,
+    pub(crate) creator: Address,
+    pub(crate) registered_at: u64,
+    pub(crate) last_attestation: u64,
+    pub(crate) parent: u64,
+    pub(crate) generation: u64,
+}
+
+impl Row {
+    pub(crate) const UNREAD: Self = Self { status: UNREAD, ..Self::UNREADABLE };
+    pub(crate) const UNREADABLE: Self = Self {
+        status: UNREADABLE,
+        history_is_readable: false,
+        creator: Address::ZERO,
+        registered_at: 0,
+        last_attestation: 0,
+        parent: 0,
+        generation: 0,
+    };
+
+    /// The row of a record whose history is readable; an unreadable one where a field does not fit, as the lens has it.
+    pub(crate) fn of(record: &AgentRecord) -> Self {
+        let (Ok(parent), Ok(generation)) = (record.parentAgentId.try_into(), record.generation.try_into())
+        else {
+            return Self { history_is_readable: true, ..Self::UNREADABLE };
+        };
+        Self {
+            status: record.status.min(254),
+            history_is_readable: true,
+            creator: record.creator,
+            registered_at: record.registeredAt,
+            last_attestation: record.lastAttestation,
+            parent,
+            generation,
+        }
+    }
+
+    pub(crate) const fn record_is_readable(&self) -> bool {
+        self.status != UNREADABLE && self.status != UNREAD
+    }
+
+    pub(crate) const fn is_unread(&self) -> bool {
+        self.status == UNREAD
+    }
+}
+
+impl From<&Agent> for Row {
+    fn from(agent: &Agent) -> Self {
+        let number = |value: U256| u64::try_from(value).unwrap_or(u64::MAX);
+        Self {
+            status: agent.status as u8,
+            history_is_readable: true,
+            creator: agent.creator,
+            registered_at: agent.registered_at.seconds(),
+            last_attestation: agent.last_attestation.seconds(),
+            parent: number(agent.parent_agent_id.0),
+            generation: number(agent.generation),
+        }
+    }
+}
+
+/// The amounts of one currency or category.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sum {
+    pub(crate) is_category: bool,
+    pub(crate) text: String,
+    pub(crate) amount: Total,
+}
+
+/// What one call read: the rows of consecutive agents, and the sums of their readable histories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Slice {
+    pub(crate) marker: Marker,
+    /// Of the first agents asked for: the rest did not fit the call's gas, or does not exist.
+    pub(crate) rows: Vec<Row>,
+    pub(crate) reports: u64,
+    pub(crate) sums: Vec<Sum>,
+}
+
+impl Slice {
+    /// Adds what reports come to that were not added up by the lens.
+    pub(crate) fn take_sums(&mut self, revenue: RevenueAggregate) {
+        self.reports += revenue.total_reports;
+        let sums = |is_category| move |(text, amount)| Sum { is_category, text, amount };
+        self.sums.extend(revenue.by_currency.into_iter().map(sums(false)));
+        self.sums.extend(revenue.by_category.into_iter().map(sums(true)));
+    }
+
+    /// Reads an answer of `walk`; `None` where it is none.
+    pub(crate) fn decode(data: &[u8]) -> Option<Self> {
+        let mut input = Input(data);
+        let [version] = input.take()?;
+        if version != VERSION {
+            return None;
+        }
+        let parent = B256::from(input.take::<32>()?);
+        let (chain_id, seconds) = (input.u64()?, input.u64()?);
+        let marker = Marker { parent: Some(parent), chain_id: Some(chain_id), seconds: Some(seconds) };
+        let count = u32::from_be_bytes(input.take()?);
+        let reports = input.u64()?;
+        let mut rows = Vec::new();
+        for _ in 0..count {
+            let [status, flags] = input.take()?;
+            rows.push(Row {
+                status,
+                history_is_readable: flags & 1 == 0,
+                creator: Address::from(input.take::<20>()?),
+                registered_at: input.u64()?,
+                last_attestation: input.u64()?,
+                parent: input.u64()?,
+                generation: input.u64()?,
+            });
+        }
+        let mut sums = Vec::new();
+        while !input.0.is_empty() {
+            let [kind] = input.take()?;
+            let length = u32::from_be_bytes(input.take()?);
+            let amount = Total::from_be_bytes(input.take::<40>()?);
+            let text = input.bytes(usize::try_from(length).ok()?)?;
+            // A contract's strings are bytes of any kind; they are read as the ABI decoder reads them.
+            let text = String::from_utf8_lossy(text).into_owned();
+            sums.push(Sum { is_category: kind != 0, text, amount });
+        }
+        Some(Self { marker, rows, reports, sums })
+    }
+}
+
+/// What is left to read.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_be_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(mut data: Vec<u8>) {
+            Slice::decode(&data);
+            data.insert(0, VERSION);
+            Slice::decode(&data);
+        }
+    }
+
+    #[test]
+    fn a_row_is_as_small_as_a_scan_needs() {
+        assert!(size_of::<Row>() <= 56);
+    }
+}

@@ -1,0 +1,162 @@
+//! Which block a run reads at.
+//!
+//! ```text
+//!                     a header came along
+//!   Newest --------------------------------> Pinned <------------------+
+//!     ^  ^                                     | |                     |
+//!     |  |   the pin is worth nothing at       | | the node that named | the youngest header that is
+//!     |  |   the endpoint switched to          | | it does not have it | seconds older than the pin
+//!     |  +-------------------------------------+ v                     |
+//!     |                                       SteppingBack ------------+
+//!     +----------------------------------------- |
+//!        another endpoint is asked
+//! ```
+//!
+//! Unpinned reads go to the newest block, and each reply says by its [`Marker`](super::marker::Marker) which block that was:
+//! only replies of one block are kept. Pinned reads go to the header's hash (EIP-1898), or to its number where the node
+//! takes no hashes; then, too, the markers have to agree.
+
+use alloy_primitives::B256;
+
+use super::reply::Header;
+
+/// How much older than the pinned block the next one has to be: machines behind one URL are seconds apart, whatever that
+/// is in blocks.
+const SECONDS_BACK: u64 = 4;
+
+/// Blocks between the pinned one and those asked about when stepping back, the most useful first: on a chain of 12 seconds
+/// a block 2 are enough, on one of 200 milliseconds it takes 32.
+const DISTANCES: [u64; 4] = [32, 2, 8, 128];
+
+/// The state of a run's block; its transitions are the methods that take `&mut self`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Block {
+    /// The newest. `parent` is the parent hash of the block of the answers so far.
+    Newest {
+        parent: Option<B256>,
+    },
+    Pinned(Pin),
+    /// Headers older than the pin are asked for.
+    SteppingBack {
+        from: Pin,
+    },
+}
+
+/// A block that all further reads go to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pin {
+    pub(super) header: Header,
+    /// The endpoint that named it.
+    pub(super) source: usize,
+    /// Whether its chain is known to be the right one: a header does not tell.
+    pub(super) checked: bool,
+    /// It was stepped back to from a newer one that was fresh, and need not be as fresh.
+    pub(super) is_older: bool,
+}
+
+impl Block {
+    pub(super) const fn pin(&self) -> Option<&Pin> {
+        match self {
+            Self::Pinned(pin) => Some(pin),
+            Self::Newest { .. } | Self::SteppingBack { .. } => None,
+        }
+    }
+
+    /// The parent hash that replies have to name in their markers; `None` is that of the first reply.
+    pub(super) const fn parent(&self) -> Option<B256> {
+        match self {
+            Self::Newest { parent } => *parent,
+            Self::Pinned(pin) | Self::SteppingBack { from: pin } => Some(pin.header.parent_hash),
+        }
+    }
+
+    /// Reads at the newest block from now on.
+    pub(super) const fn restart(&mut self) {
+        *self = Self::Newest { parent: None };
+    }
+
+    /// The first reply of the newest block has told its parent.
+    pub(super) const fn learn_parent(&mut self, told: Option<B256>) {
+        if let Self::Newest { parent: parent @ None } = self {
+            *parent = told;
+        }
+    }
+
+    /// A reply at the pinned block came from the right chain.
+    pub(super) const fn check(&mut self) {
+        if let Self::Pinned(pin) = self {
+            pin.checked = true;
+        }
+    }
+
+    /// Pins the newest block, as `endpoint` names it. True where the answers so far are of another block.
+    pub(super) fn pin_to(&mut self, header: Header, endpoint: usize, checked: bool) -> bool {
+        let Self::Newest { parent } = *self else { return false };
+        *self = Self::Pinned(Pin { header, source: endpoint, checked, is_older: false });
+        parent != Some(header.parent_hash)
+    }
+
+    /// The pinned block is not to be had where it came from: an older one.
+    pub(super) const fn step_back(&mut self) {
+        if let Self::Pinned(pin) = *self {
+            *self = Self::SteppingBack { from: pin };
+        }
+    }
+
+    /// Pins the youngest of these headers that is old enough, or else the oldest; false where there is none.
+    pub(super) fn pin_to_older(&mut self, headers: &[Header], endpoint: usize) -> bool {
+        let Self::SteppingBack { from } = *self else { return false };
+        let younger_than_pin = headers.iter().filter(|header| header.number < from.header.number);
+        let old_enough =
+            |header: &&Header| header.timestamp.saturating_add(SECONDS_BACK) <= from.header.timestamp;
+        let best = younger_than_pin.clone().filter(old_enough).max_by_key(|header| header.number);
+        let Some(header) = best.or_else(|| younger_than_pin.min_by_key(|header| header.number)) else {
+            return false;
+        };
+        let is_older = from.checked || from.is_older;
+        *self = Self::Pinned(Pin { header: *header, source: endpoint, checked: from.checked, is_older });
+        true
+    }
+
+    /// The blocks whose headers are asked for, in at most `room` requests; `None` is the newest.
+    pub(super) fn headers(&self, room: usize) -> Vec<Option<u64>> {
+        match self {
+            Self::Newest { .. } => vec![None],
+            Self::Pinned(_) => Vec::new(),
+            Self::SteppingBack { from } => {
+                let number = |distance: &u64| from.header.number.checked_sub(*distance).map(Some);
+                DISTANCES.iter().take(room.max(1)).filter_map(number).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(number: u64, timestamp: u64) -> Header {
+        Header { number, timestamp, hash: B256::with_last_byte(number as u8), parent_hash: B256::ZERO }
+    }
+
+    /// The number stepped back to from block 1,000 of a chain with a block every so many milliseconds.
+    fn stepped_back(milliseconds: u64, room: usize) -> u64 {
+        let at = |number: u64| header(number, number * milliseconds / 1_000);
+        let mut block = Block::Newest { parent: None };
+        block.pin_to(at(1_000), 0, true);
+        block.step_back();
+        let headers: Vec<Header> = block.headers(room).into_iter().flatten().map(at).collect();
+        assert!(block.pin_to_older(&headers, 0));
+        block.pin().unwrap().header.number
+    }
+
+    #[test]
+    fn stepping_back_is_measured_in_seconds() {
+        assert_eq!(stepped_back(12_000, 4), 998);
+        assert_eq!(stepped_back(2_000, 4), 998);
+        assert_eq!(stepped_back(1_000, 4), 992);
+        assert_eq!(stepped_back(200, 4), 968, "6 seconds, where 2 blocks were less than one");
+        assert_eq!(stepped_back(50, 4), 872);
+        assert_eq!(stepped_back(200, 1), 968, "a node that takes one request at a time");
+    }
+}

@@ -1,0 +1,70 @@
+//! The rows of consecutive agents as they come in, in any order, and the sums of their revenue.
+
+use crate::{
+    lens::{Row, Slice},
+    revenue::RevenueAggregate,
+};
+
+/// Consecutive agents, compactly: 56 bytes each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rows {
+    /// Id of the first.
+    first: u64,
+    rows: Vec<Row>,
+    /// Of all readable histories among them.
+    pub(crate) revenue: RevenueAggregate,
+}
+
+impl Rows {
+    pub(crate) fn starting_at(first: u64) -> Self {
+        Self { first, ..Self::default() }
+    }
+
+    /// All rows by ascending id.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Row)> + Clone {
+        self.rows.iter().enumerate().map(|(index, row)| (self.first + index as u64, row))
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Drops what lies behind `last`.
+    pub(crate) fn end_at(&mut self, last: u64) {
+        let length = last.saturating_add(1).saturating_sub(self.first);
+        self.rows.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+    }
+
+    /// Puts in what was read from `first` on.
+    pub(crate) fn fold(&mut self, first: u64, slice: Slice) {
+        let start = self.index(first);
+        let end = start.saturating_add(slice.rows.len());
+        if self.rows.len() < end {
+            self.rows.resize(end, Row::UNREAD);
+        }
+        for (place, row) in self.rows.iter_mut().skip(start).zip(slice.rows) {
+            *place = row;
+        }
+        self.revenue.total_reports = self.revenue.total_reports.saturating_add(slice.reports);
+        for sum in slice.sums {
+            // A sum of sums: nothing that a registry can hold overflows, and what a node makes up may.
+            let add = |total: &mut crate::revenue::Total| *total = total.saturating_add(sum.amount);
+            if sum.is_category {
+                add(self.revenue.by_category.entry(sum.text).or_default());
+            } else {
+                add(&mut self.revenue.total_amount);
+                add(self.revenue.by_currency.entry(sum.text).or_default());
+            }
+        }
+    }
+
+    fn index(&self, id: u64) -> usize {
+        usize::try_from(id.saturating_sub(self.first)).unwrap_or(usize::MAX)
+    }
+
+    /// Bytes of memory it takes, nearly.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let sums = self.revenue.by_currency.keys().chain(self.revenue.by_category.keys());
+        self.rows.capacity() * size_of::<Row>() + sums.map(|text| text.len() + 96).sum::<usize>()
+    }
+}

@@ -1,0 +1,165 @@
+//! What one agent can grow, and what it must not cost the others: histories and lists of children beyond the gas of a call.
+
+use alloy_primitives::hex;
+use registry_core::error::Error;
+use serde_json::{Value, json};
+
+use crate::{
+    ask,
+    chain::{Chain, Undeployed},
+    model::Op,
+};
+
+const EVERY_WAY: [Undeployed; 3] = [Undeployed::Override, Undeployed::Creation, Undeployed::Neither];
+
+fn register(chain: &mut Chain, by: usize, parent: u64) {
+    // Each agent needs a wallet of its own; their number does not matter to the model.
+    let wallet = 1_000 + chain.agents;
+    chain.apply(&Op::Register { by, wallet, parent, self_modifying: false, scope: "s".into() }).unwrap();
+}
+
+fn report(chain: &mut Chain, id: u64, times: usize) {
+    for _ in 0..times {
+        chain.apply(&Op::Report { by: 1, id, amount: 2, currency: 0, category: 1 }).unwrap();
+    }
+}
+
+/// A registry whose second agent has `reports` reports, and whose third has one.
+fn with_a_long_history(reports: usize) -> Chain {
+    let mut chain = Chain::deploy();
+    (0..5).for_each(|_| register(&mut chain, 1, 0));
+    report(&mut chain, 2, reports);
+    report(&mut chain, 3, 1);
+    chain
+}
+
+fn whole_registry(chain: &mut Chain) -> [Value; 4] {
+    ["stats/detailed", "revenue/aggregate", "agents/compliance", "agents?status=Active"]
+        .map(|path| ask(chain, &format!("/api/v1/{path}")).unwrap())
+}
+
+#[test]
+fn a_history_beyond_the_nodes_gas_is_named_and_the_rest_is_answered() {
+    let mut chain = with_a_long_history(4_800);
+    for gas_cap in [10_000_000, 50_000_000] {
+        for undeployed in EVERY_WAY {
+            (chain.gas_cap, chain.undeployed) = (gas_cap, undeployed);
+            let [stats, revenue, compliance, active] = whole_registry(&mut chain);
+            assert_eq!(stats["unreadable"], json!([2]), "{gas_cap}, {undeployed:?}: {stats}");
+            assert_eq!(stats["totalRevenue"], json!({"EUR": 2}));
+            assert_eq!(stats["statusDistribution"]["Active"], 5);
+            assert_eq!(revenue["unreadable"], json!([2]));
+            assert_eq!(revenue["totalReports"], 1);
+            for list in [compliance, active] {
+                assert_eq!(list["total"], 5);
+                assert!(list.get("unreadable").is_none(), "its record is readable");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_history_within_the_nodes_gas_counts_however_many_share_the_call() {
+    let (mut chain, mut made) = (with_a_long_history(0), 0);
+    for (gas_cap, reports) in [(10_000_000, 500), (50_000_000, 2_400)] {
+        report(&mut chain, 2, reports - made);
+        made = reports;
+        for undeployed in EVERY_WAY {
+            (chain.gas_cap, chain.undeployed) = (gas_cap, undeployed);
+            let [stats, revenue, ..] = whole_registry(&mut chain);
+            assert!(stats.get("unreadable").is_none(), "{gas_cap}, {undeployed:?}: {stats}");
+            assert_eq!(revenue["totalReports"], reports + 1);
+            assert_eq!(stats["totalRevenue"], json!({"EUR": 2 * (reports + 1)}));
+        }
+    }
+}
+
+#[test]
+fn a_history_beyond_the_nodes_gas_is_an_error_of_its_own_kind() {
+    let mut chain = Chain::deploy();
+    chain.gas_cap = 10_000_000;
+    register(&mut chain, 1, 0);
+    report(&mut chain, 1, 1_000);
+    let error = ask(&mut chain, "/api/v1/agent/1/revenue").unwrap_err();
+    assert_eq!(error, Error::TooHeavy { function: "getRevenueHistory(uint256)" });
+    ask(&mut chain, "/api/v1/agent/1").unwrap();
+}
+
+#[test]
+fn a_parent_of_too_many_children_is_shown_with_some_of_them_and_a_note() {
+    const CHILDREN: u64 = 4_600;
+    let mut chain = Chain::deploy();
+    chain.gas_cap = 10_000_000;
+    register(&mut chain, 1, 0);
+    register(&mut chain, 1, 1);
+    (0..CHILDREN).for_each(|_| register(&mut chain, 1, 2));
+    for undeployed in EVERY_WAY {
+        chain.undeployed = undeployed;
+        let agent = ask(&mut chain, "/api/v1/agent/2").unwrap();
+        let shown = agent["children"].as_array().unwrap();
+        assert!(shown.len() >= 50, "{undeployed:?}: {}", shown.len());
+        assert_eq!(shown[0], 3);
+        assert_eq!(agent["truncated"], true);
+        assert_eq!(agent["note"], format!("Showing {} of {CHILDREN} children", shown.len()));
+        assert_eq!(agent["compliance"]["childCount"], CHILDREN);
+
+        let tree = ask(&mut chain, "/api/v1/agent/1/lineage").unwrap();
+        assert!(tree.get("note").is_none());
+        let parent = &tree["children"][0];
+        assert_eq!(parent["agentId"], 2);
+        assert_eq!(parent["children"].as_array().unwrap().len(), 50);
+        assert_eq!(parent["note"], format!("Showing 50 of {CHILDREN} children"));
+    }
+    let list = ask(&mut chain, "/api/v1/agents/compliance").unwrap();
+    assert_eq!(list["total"], CHILDREN + 2);
+    assert_eq!(list["data"][1]["compliance"]["childCount"], CHILDREN);
+}
+
+#[test]
+fn the_whole_registry_takes_two_round_trips_and_150_bytes_an_agent() {
+    let mut chain = Chain::deploy();
+    for id in 1..=1_400 {
+        register(&mut chain, 1, 0);
+        report(&mut chain, id, 1);
+    }
+    for gas_cap in [10_000_000, 50_000_000] {
+        chain.gas_cap = gas_cap;
+        for path in ["stats/detailed", "revenue/aggregate", "agents/compliance", "agents?status=Active"] {
+            (chain.round_trips, chain.reply_bytes) = (0, 0);
+            ask(&mut chain, &format!("/api/v1/{path}")).unwrap();
+            assert_eq!(chain.round_trips, 2, "{gas_cap}: {path}");
+            assert!(chain.reply_bytes <= 150 * 1_400, "{gas_cap}: {path}: {} bytes", chain.reply_bytes);
+        }
+    }
+}
+
+#[test]
+fn a_hundred_heavy_agents_hold_up_nobody() {
+    let mut chain = Chain::deploy();
+    chain.gas_cap = 10_000_000;
+    (0..120).for_each(|_| register(&mut chain, 1, 0));
+    // Each is more than a quarter of the gas, and readable alone.
+    (1..=30).for_each(|id| report(&mut chain, id, 250));
+    chain.round_trips = 0;
+    let revenue = ask(&mut chain, "/api/v1/revenue/aggregate").unwrap();
+    assert_eq!(revenue["totalReports"], 30 * 250);
+    assert!(revenue.get("unreadable").is_none(), "{revenue}");
+    assert!(chain.round_trips <= 8, "{}", chain.round_trips);
+}
+
+#[test]
+fn gas_that_ran_out_is_not_taken_for_a_revert_without_a_reason() {
+    let mut chain = Chain::deploy();
+    register(&mut chain, 1, 0);
+    chain.gas_cap = 10_000_000;
+    // PUSH0 PUSH0 REVERT, and JUMPDEST PUSH0 JUMP.
+    let (registry, reverting, spinning) = (chain.registry, hex!("5f5ffd"), hex!("5b5f56"));
+    chain.registry = chain.put_code(reverting.to_vec());
+    let error = ask(&mut chain, "/api/v1/stats").unwrap_err();
+    assert!(matches!(&error, Error::Reverted { revert, .. } if revert.message.is_none()), "{error:?}");
+    chain.registry = chain.put_code(spinning.to_vec());
+    let error = ask(&mut chain, "/api/v1/stats").unwrap_err();
+    assert_eq!(error, Error::TooHeavy { function: "nextAgentId()" });
+    chain.registry = registry;
+    assert_eq!(ask(&mut chain, "/api/v1/stats").unwrap()["totalAgents"], 1);
+}
