@@ -186,13 +186,14 @@ pub struct Rule {
     containing: Option<String>,
     skip: usize,
     times: usize,
+    every: usize,
     fault: Fault,
 }
 
 impl Rule {
     /// `fault` for every call, whatever its method.
     pub fn any(fault: Fault) -> Self {
-        Self { method: None, containing: None, skip: 0, times: usize::MAX, fault }
+        Self { method: None, containing: None, skip: 0, times: usize::MAX, every: 1, fault }
     }
 
     /// `fault` for every call of `method`.
@@ -218,6 +219,12 @@ impl Rule {
         self
     }
 
+    /// Strikes one in `calls` matching calls.
+    pub fn every(mut self, calls: usize) -> Self {
+        self.every = calls;
+        self
+    }
+
     /// Strikes once.
     pub fn once(self) -> Self {
         self.times(1)
@@ -239,6 +246,7 @@ impl Rule {
                 continue;
             }
             rule.times -= 1;
+            rule.skip = rule.every - 1;
             return Some(rule.fault.clone());
         }
         None

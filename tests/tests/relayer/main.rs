@@ -24,3 +24,4 @@ mod reverts;
 mod rpc;
 mod secrets;
 mod signers;
+mod soak;
