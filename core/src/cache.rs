@@ -20,7 +20,7 @@
 //! A value is given out until its end. Beyond it, or where there is no keeping at all, only those get it who came before
 //! its reading began: it is as fresh as if they had read it themselves. A failure goes to everybody who waited for it.
 
-use std::hash::Hash;
+use core::hash::Hash;
 
 use lru::LruCache;
 
@@ -74,6 +74,14 @@ pub enum Outcome {
         made_at: u64,
         /// From then on; 0 is for nobody but those who waited.
         millis: u64,
+    },
+    /// A value made of another in no time, which may be given out until then (unix milliseconds). It is never renewed by
+    /// itself: what it is made of is.
+    Derived {
+        /// What it takes in memory.
+        bytes: usize,
+        /// Unix milliseconds.
+        until: u64,
     },
     /// A failure, which will repeat itself for so many milliseconds; 0 where it may pass at once.
     Failure {
@@ -209,6 +217,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
                 let renew_from = due_for_renewal(made_at, millis);
                 let bytes = bytes.saturating_add(OVERHEAD);
                 Kept { value, bytes, until, renew_from, asked: 0, shared_with: lease.began, handed_over }
+            }
+            Outcome::Derived { bytes, until } => {
+                let bytes = bytes.saturating_add(OVERHEAD);
+                let (renew_from, shared_with) = (u64::MAX, lease.began);
+                Kept { value, bytes, until, renew_from, asked: 0, shared_with, handed_over }
             }
             Outcome::Failure { millis } => match state {
                 State::Kept(kept) | State::Renewing(kept, _) if now < kept.until => {
@@ -357,6 +370,17 @@ mod tests {
         cache.finish(&1, &reader, "old", value(0, MINUTE), 0);
         for now in 59_000..59_003 {
             assert_eq!(come(&mut cache, now), Lookup::Found("old"));
+        }
+        assert!(matches!(come(&mut cache, MINUTE), Lookup::Read(_)));
+    }
+
+    #[test]
+    fn a_value_made_of_another_is_not_renewed_however_often_it_is_asked_for() {
+        let mut cache = cache();
+        let reader = lease(come(&mut cache, 0));
+        cache.finish(&1, &reader, "made", Outcome::Derived { bytes: 10, until: MINUTE }, 0);
+        for now in (59_000..MINUTE).step_by(10) {
+            assert_eq!(come(&mut cache, now), Lookup::Found("made"));
         }
         assert!(matches!(come(&mut cache, MINUTE), Lookup::Read(_)));
     }

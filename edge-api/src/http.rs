@@ -87,9 +87,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// # Parameters
-    ///
-    /// As the fields of the same name.
+    /// Content and its headers; the parameters are the fields of the same names.
     pub(crate) fn new(
         media_type: &str,
         body: Vec<u8>,

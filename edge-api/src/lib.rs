@@ -23,7 +23,7 @@ use registry_core::{
 use worker::{Context, Env, event, web_sys};
 
 use crate::{
-    cache::{Asker, Key},
+    cache::{Asker, Request},
     http::{Content, Delivery, Target},
     log::{Record, unix_millis},
     pages::Page,
@@ -96,7 +96,7 @@ enum Route {
     /// Whether this code runs at all.
     Live,
     /// What only the chain can answer: it needs settings, and counts against the client's limit.
-    Counted(Key),
+    Counted(Request),
 }
 
 /// `/readyz`, where whatever is wrong means that the service is not ready.
@@ -113,8 +113,10 @@ impl Route {
         }
         match path {
             "/livez" => Ok(Self::Live),
-            READY => Ok(Self::Counted(Key::Ready)),
-            _ => Endpoint::parse(target.path_and_query()).map(|endpoint| Self::Counted(Key::Api(endpoint))),
+            READY => Ok(Self::Counted(Request::Ready)),
+            _ => {
+                Endpoint::parse(target.path_and_query()).map(|endpoint| Self::Counted(Request::Api(endpoint)))
+            }
         }
     }
 
@@ -122,8 +124,8 @@ impl Route {
         match self {
             Self::Page(page) => page.path,
             Self::Live => "/livez",
-            Self::Counted(Key::Ready) => READY,
-            Self::Counted(Key::Api(endpoint)) => endpoint.route(),
+            Self::Counted(Request::Ready) => READY,
+            Self::Counted(Request::Api(endpoint)) => endpoint.route(),
         }
     }
 }
@@ -153,7 +155,7 @@ async fn answer(
         // What works however the settings are.
         Ok((target, Route::Page(page))) => return (Ok(Rc::new(page.content(&target, now))), None),
         Ok((_, Route::Live)) => return (Ok(Rc::new(Content::unkept(r#"{"live":true}"#, now))), None),
-        Ok((target, Route::Counted(key))) => Ok((target, key)),
+        Ok((target, Route::Counted(counted))) => Ok((target, counted)),
         Err(error) => Err(error),
     };
     let settings = match Settings::of(env) {
@@ -161,7 +163,7 @@ async fn answer(
         Err(error) => return (Err(error), None),
     };
     let client = request.client();
-    let (target, key) = match counted {
+    let (target, counted) = match counted {
         Ok(counted) => counted,
         // What can be refused before it costs anything is not charged.
         Err(error) => return (Err(error), limiter::peek(&settings.limits, &client, now)),
@@ -171,5 +173,5 @@ async fn answer(
         return (Err(Error::RateLimited), verdict);
     }
     let asker = Asker { settings, context: Rc::new(context), origin: target.origin().into() };
-    (cache::answer(&asker, key, record).await, verdict)
+    (cache::answer(&asker, counted, record).await, verdict)
 }

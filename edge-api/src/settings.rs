@@ -241,15 +241,15 @@ mod tests {
             &[("RPC_URL", "https://rpc.example/k3y")][..],
             &[("RPC_URL", "https://rpc.example/0ther")],
             &[("RPC_URL", "https://user:k3y@rpc.example/k3y")],
-            &[("RPC_URL", "https://rpc.example/k3y https://b.example")],
             &[("RPC_URL", "https://rpc.example/k3y"), ("CHAIN_ID", "5")],
+            &[("RPC_URL", "https://rpc.example/k3y https://b.example"), ("CHAIN_ID", "5")],
         ]
         .map(|variables| parse(variables).unwrap().upstream);
         for (place, name) in names.iter().enumerate() {
             assert!(!names.iter().take(place).any(|other| other == name), "{names:?}");
             assert!(!name.contains("k3y") && !name.contains("rpc"), "{name}");
         }
-        assert!(names[4].starts_with("5-"), "{}", names[4]);
+        assert!(names[3].starts_with("5-"), "{}", names[3]);
     }
 
     #[test]
@@ -262,6 +262,7 @@ mod tests {
             ("RATE_LIMIT_WINDOW_SECONDS", "0", "RATE_LIMIT_WINDOW_SECONDS must be 1 to 3600 seconds"),
             ("RATE_LIMIT_PER_MINUTE", "-1", "RATE_LIMIT_PER_MINUTE must be a whole number of at least 0"),
             ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv or durable-object"),
+            ("RPC_URL", "https://s3cret.example https://b.example", "CHAIN_ID is not set"),
         ] {
             let Err(Error::Misconfigured(message)) = parse(&[(name, value)]) else { panic!("{name}") };
             assert!(message.starts_with(rule) && !message.contains("s3cret"), "{message}");

@@ -69,6 +69,8 @@ fn cold_answers_take_the_documented_round_trips() {
             assert!([200, 404].contains(&answer.status), "{path}: {}", answer.text);
             let posts = stage.proxy.reset();
             let methods: Vec<&Vec<String>> = posts.iter().map(|post| &post.methods).collect();
+            let calls: usize = methods.iter().map(|methods| methods.len()).sum();
+            println!("{path}: {} round trips, {calls} RPC calls as providers bill them", posts.len());
             assert_eq!(posts.len(), round_trips, "{path}: {methods:?}");
         }
     });

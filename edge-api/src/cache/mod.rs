@@ -4,8 +4,12 @@
 //! awaited by another, for the runtime cancels whoever does; so what they share is plain data ([`registry_core::cache`]):
 //! one holds a lease and reads, the others look again, each by a timer of its own. The reading outlives its request, so
 //! that a client that goes away takes nothing from the others.
+//!
+//! What is shared is what was read, not what was asked: all answers about the whole registry are made from one scan
+//! ([`registry`]), however many pages of it there are.
 
 mod colo;
+mod registry;
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -17,10 +21,12 @@ use registry_core::{
     health::Readiness,
     route::Endpoint,
     run::RunError,
+    scan::Scan,
     timestamp::Timestamp,
 };
 use worker::{Context, Delay};
 
+use self::registry::Scanned;
 use crate::{
     chain,
     http::Content,
@@ -40,18 +46,36 @@ const LONGEST_PAUSE_MILLIS: u64 = 40;
 
 /// What can be asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum Request {
     /// Whether a question could be answered.
     Ready,
     /// A question of the read API.
     Api(Endpoint),
 }
 
+/// What is read, and kept.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// The answer to a request.
+    Answer(Request),
+    /// The scan that answers about the whole registry are made from.
+    Registry,
+    /// One of these answers, from the scan made at that unix millisecond.
+    OfRegistry(Endpoint, u64),
+}
+
+/// What is kept under a key.
+#[derive(Clone, Debug)]
+enum Value {
+    Content(Rc<Content>),
+    Scan(Rc<Scanned>),
+}
+
 /// What an asker gets.
 type Answer = Result<Rc<Content>, Error>;
 
 thread_local! {
-    static MEMORY: RefCell<Cache<Key, Answer>> = RefCell::new(Cache::new(CAPACITY_BYTES));
+    static MEMORY: RefCell<Cache<Key, Result<Value, Error>>> = RefCell::new(Cache::new(CAPACITY_BYTES));
 }
 
 /// A request, as far as answering it goes.
@@ -64,7 +88,18 @@ pub(crate) struct Asker {
 }
 
 /// The answer, and what it cost in `record`.
-pub(crate) async fn answer(asker: &Asker, key: Key, record: &mut Record) -> Answer {
+pub(crate) async fn answer(asker: &Asker, request: Request, record: &mut Record) -> Answer {
+    match request {
+        Request::Api(endpoint) if Scan::covers(&endpoint) => registry::answer(asker, endpoint, record).await,
+        request => match share(asker, Key::Answer(request), record).await? {
+            Value::Content(content) => Ok(content),
+            Value::Scan(_) => Err(Error::NotFound),
+        },
+    }
+}
+
+/// What is kept under the key, or else read, by one of those who ask for it now.
+async fn share(asker: &Asker, key: Key, record: &mut Record) -> Result<Value, Error> {
     let settings = &asker.settings;
     let began = unix_millis();
     let lease_millis = u64::from(settings.rpc_timeout_seconds) * 1_000 + LEASE_MARGIN_MILLIS;
@@ -74,30 +109,30 @@ pub(crate) async fn answer(asker: &Asker, key: Key, record: &mut Record) -> Answ
         let now = unix_millis();
         let found = MEMORY.with_borrow_mut(|memory| memory.look_up(&key, ticket, now, lease_millis));
         match found {
-            Lookup::Found(answer) => {
+            Lookup::Found(value) => {
                 record.cache = "HIT";
-                return answer;
+                return value;
             }
-            Lookup::Renew(answer, lease) => {
+            Lookup::Renew(value, lease) => {
                 asker.context.wait_until(renew(asker.clone(), key, lease, record.clone()));
                 record.cache = "HIT";
-                return answer;
+                return value;
             }
             Lookup::Read(lease) => {
                 // Twice, for whoever comes first: this request, or the end of it.
                 let reading = read(asker.clone(), key, lease, false).shared();
                 asker.context.wait_until(reading.clone().map(drop));
-                let (answer, rpc_calls) = reading.await;
+                let (value, rpc_calls) = reading.await;
                 record.rpc_calls = rpc_calls;
-                record.cache = match (&answer, rpc_calls) {
+                record.cache = match (&value, rpc_calls) {
                     (Ok(_), 0) => "HIT",
                     (Ok(_), _) => "MISS",
                     (Err(_), _) => "",
                 };
-                return answer;
+                return value;
             }
             Lookup::Wait => {
-                let seconds = settings.rpc_deadline_seconds;
+                let seconds = patience_seconds(settings, &key);
                 if now.saturating_sub(began) >= u64::from(seconds) * 1_000 {
                     return Err(RunError::OutOfTime { seconds }.into());
                 }
@@ -108,25 +143,39 @@ pub(crate) async fn answer(asker: &Asker, key: Key, record: &mut Record) -> Answ
     }
 }
 
-/// Reads an answer again that is still good, and leaves a line in the log of its own.
+/// How long somebody waits for another's reading: as long as it may take. Every call over many agents adds to a run's deadline,
+/// up to three times as much.
+const fn patience_seconds(settings: &Settings, key: &Key) -> u32 {
+    match key {
+        Key::Registry => settings.rpc_deadline_seconds.saturating_mul(4),
+        _ => settings.rpc_deadline_seconds,
+    }
+}
+
+/// Reads something again that is still good, and leaves a line in the log of its own.
 async fn renew(asker: Asker, key: Key, lease: Lease, record: Record) {
-    let (answer, rpc_calls) = read(asker, key, lease, true).await;
-    let (status, error) = match &answer {
+    let (value, rpc_calls) = read(asker, key, lease, true).await;
+    let (status, error) = match &value {
         Ok(_) => (200, ""),
         Err(error) => (error.status(), error.code().name()),
     };
     Record { cache: "RENEWAL", rpc_calls, error, ..record }.write(status, unix_millis());
 }
 
-/// Reads an answer for all who ask for it, and tells how many RPC requests it took.
-async fn read(asker: Asker, key: Key, lease: Lease, is_renewal: bool) -> (Answer, u32) {
+/// Reads something for all who ask for it, and tells how many RPC requests it took.
+async fn read(asker: Asker, key: Key, lease: Lease, is_renewal: bool) -> (Result<Value, Error>, u32) {
     let mut rpc_calls = 0;
-    let answer = from_elsewhere(&asker, &key, &lease, is_renewal, &mut rpc_calls).await.map(Rc::new);
-    let outcome = match &answer {
-        Ok(content) => Outcome::Value {
+    let value = from_elsewhere(&asker, &key, &lease, is_renewal, &mut rpc_calls).await;
+    let outcome = match &value {
+        Ok(Value::Content(content)) => Outcome::Value {
             bytes: content.size(),
             made_at: content.made_at.as_millis(),
             millis: content.keep_for_millis(),
+        },
+        Ok(Value::Scan(scanned)) => Outcome::Value {
+            bytes: scanned.size(),
+            made_at: scanned.made_at.as_millis(),
+            millis: scanned.keep_for_millis(),
         },
         // These are true of a block, as answers are: whoever came after it has to look at a newer one.
         Err(Error::AgentNotFound(_)) => Outcome::Value { bytes: 0, made_at: unix_millis(), millis: 0 },
@@ -137,8 +186,8 @@ async fn read(asker: Asker, key: Key, lease: Lease, is_renewal: bool) -> (Answer
             },
         },
     };
-    MEMORY.with_borrow_mut(|memory| memory.finish(&key, &lease, answer.clone(), outcome, unix_millis()));
-    (answer, rpc_calls)
+    MEMORY.with_borrow_mut(|memory| memory.finish(&key, &lease, value.clone(), outcome, unix_millis()));
+    (value, rpc_calls)
 }
 
 async fn from_elsewhere(
@@ -147,15 +196,17 @@ async fn from_elsewhere(
     lease: &Lease,
     is_renewal: bool,
     rpc_calls: &mut u32,
-) -> Result<Content, Error> {
+) -> Result<Value, Error> {
     let settings = &*asker.settings;
     let time_to_live = match key {
-        Key::Ready => 0,
-        Key::Api(endpoint) => settings.time_to_live(endpoint.cache_scope()),
+        Key::Answer(Request::Api(endpoint)) => settings.time_to_live(endpoint.cache_scope()),
+        _ => 0,
     };
     let now = Timestamp::from_millis(unix_millis());
     let colo_key = match key {
-        Key::Api(endpoint) if time_to_live > 0 => Some(colo::key(&asker.origin, settings, endpoint)),
+        Key::Answer(Request::Api(endpoint)) if time_to_live > 0 => {
+            Some(colo::key(&asker.origin, settings, endpoint))
+        }
         _ => None,
     };
     if let Some(colo_key) = &colo_key
@@ -163,34 +214,33 @@ async fn from_elsewhere(
         // What is to be renewed may be there as well; only what another instance has renewed already is of use.
         && !(is_renewal && content.is_due_for_renewal(now))
     {
-        return Ok(content);
+        return Ok(Value::Content(Rc::new(content)));
     }
     let hold = |millis: u32| {
         let until = unix_millis().saturating_add(u64::from(millis)).saturating_add(LEASE_MARGIN_MILLIS);
         MEMORY.with_borrow_mut(|memory| memory.extend(key, lease, until));
     };
-    let answer = match key {
-        Key::Ready => {
-            let question = Readiness { registry: settings.registry, multicall3: settings.multicall3, now };
-            chain::ask(question, now, settings, rpc_calls, &hold).await?
+    let (registry, multicall3) = (settings.registry, settings.multicall3);
+    let endpoint = match key {
+        Key::Answer(Request::Ready) => {
+            let question = Readiness { registry, multicall3, now };
+            let answer = chain::ask(question, now, settings, rpc_calls, &hold).await?;
+            return Ok(Value::Content(Rc::new(Content::of(answer.document, 0, now))));
         }
-        Key::Api(endpoint) => {
-            let question = Question {
-                endpoint: endpoint.clone(),
-                registry: settings.registry,
-                chain: settings.public_rpc.clone(),
-                now,
-            };
-            chain::ask(question, now, settings, rpc_calls, &hold).await?
-        }
+        Key::Registry | Key::OfRegistry(..) => &registry::READ,
+        Key::Answer(Request::Api(endpoint)) => endpoint,
     };
-    let content = Content::of(answer.document, time_to_live, now);
+    let question = Question { endpoint: endpoint.clone(), registry, chain: settings.public_rpc.clone(), now };
+    let answer = chain::ask(question, now, settings, rpc_calls, &hold).await?;
+    if let (Key::Registry, Some(scan)) = (key, answer.scan) {
+        return Ok(Value::Scan(Rc::new(Scanned::new(scan, now, settings))));
+    }
+    let content = Rc::new(Content::of(answer.document, time_to_live, now));
     if let Some(colo_key) = colo_key
         && content.keep_for > 0
     {
-        let context = asker.context.clone();
         let entry = content.clone();
-        context.wait_until(async move { colo::store(colo_key, &entry).await });
+        asker.context.wait_until(async move { colo::store(colo_key, &entry).await });
     }
-    Ok(content)
+    Ok(Value::Content(content))
 }
