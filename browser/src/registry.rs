@@ -2,7 +2,7 @@
 
 use js_sys::{Date, Reflect, encode_uri_component};
 use registry_core::{
-    answer::Question,
+    read_api::Question,
     route::Endpoint,
     run::{Endpoints, Limits, Reply, Run, Step},
     timestamp::Timestamp,

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     agent::{AgentId, UnknownStatus},
-    answer::MAX_AGENTS,
+    read_api::MAX_AGENTS,
     redact::Redactor,
     rpc::revert::Revert,
     run::RunError,

@@ -9,9 +9,9 @@ use crate::{
         IAgentRegistry::nextAgentIdCall,
         IMulticall3::{getChainIdCall, getCurrentBlockTimestampCall},
     },
-    answer::Answer,
-    document::Document,
     json,
+    read_api::Answer,
+    response::Document,
     run::{Halt, Query, View},
     timestamp::Timestamp,
 };

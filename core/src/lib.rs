@@ -1,17 +1,15 @@
 //! The agent registry's rules: everything that can be decided without a network, and nothing else.
 //!
 //! No I/O, no clock, no async, no global state; native and wasm32. A host parses a request with
-//! [`route`], puts the resulting [`answer::Question`] into a [`run::Run`], moves the run's bytes to an RPC
-//! endpoint and back, and sends the [`document::Document`] that comes out. Errors say whose fault they are and carry their
+//! [`route`], puts the resulting [`read_api::Question`] into a [`run::Run`], moves the run's bytes to an RPC
+//! endpoint and back, and sends the [`response::Document`] that comes out. Errors say whose fault they are and carry their
 //! status and body ([`error`]); rate limits are arithmetic over counts the host keeps ([`window`]).
 
 pub mod abi;
 pub mod address;
 pub mod agent;
-pub mod answer;
 pub mod cache;
 pub mod compliance;
-pub mod document;
 pub mod error;
 #[cfg(test)]
 mod fixture;
@@ -24,7 +22,9 @@ pub mod lineage;
 mod links;
 pub mod multicall;
 pub mod page;
+pub mod read_api;
 pub mod redact;
+pub mod response;
 pub mod revenue;
 pub mod route;
 pub mod rpc;

@@ -8,9 +8,9 @@ mod common;
 
 use common::{NOW, Node, REGISTRY, Registry};
 use registry_core::{
-    answer::Question,
     forward::{Rules, SignedRequest, domain},
     multicall::CANONICAL_ADDRESS,
+    read_api::Question,
     route::Endpoint,
     run::{Limits, Reply, Run, Step},
     timestamp::Timestamp,

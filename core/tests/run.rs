@@ -12,9 +12,9 @@ use proptest::prelude::*;
 use registry_core::{
     abi::IAgentRegistry::getAgentCall,
     agent::Agent,
-    answer::Question,
     error::{Code, Error},
     multicall::CANONICAL_ADDRESS,
+    read_api::Question,
     route::Endpoint,
     run::{self, Endpoints, Failure, Limits, Reply, Run, RunError, Step},
     timestamp::Timestamp,

@@ -17,9 +17,9 @@ use alloy_primitives::Address;
 use common::{CHAIN_ID, NOW, Node, REGISTRY, Registry, signature};
 use proptest::prelude::*;
 use registry_core::{
-    answer::{Answer, Question},
     error::Error,
     multicall::CANONICAL_ADDRESS,
+    read_api::{Answer, Question},
     route::Endpoint,
     run::{Batch, Endpoints, Failure, Freshness, Limits, Reply, Run, RunError, Step},
     timestamp::Timestamp,

@@ -8,8 +8,8 @@ use futures_util::{
     pin_mut,
 };
 use registry_core::{
-    answer::Answer,
     error::Error,
+    read_api::Answer,
     rpc::endpoint::RpcEndpoint,
     run::{Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step},
     timestamp::Timestamp,

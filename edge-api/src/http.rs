@@ -6,7 +6,7 @@
 use core::fmt::{Display, Write};
 
 use registry_core::{
-    cache::due_for_renewal, document::Document, error::Error, timestamp::Timestamp, window::Verdict,
+    cache::due_for_renewal, error::Error, response::Document, timestamp::Timestamp, window::Verdict,
 };
 use worker::{
     Result,

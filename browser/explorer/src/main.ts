@@ -6,7 +6,7 @@ import { announce, replace } from "./dom";
 import { failure } from "./parts/failure";
 import { search } from "./parts/search";
 import { routeOf, type Route } from "./router";
-import type { Scope } from "./scope";
+import type { Scope } from "./viewLifetime";
 import type { Draw } from "./view";
 import { agent } from "./views/agent";
 import { agents } from "./views/agents";

@@ -4,7 +4,7 @@ import { ask } from "./api";
 import { core } from "./chain";
 import type { Address, AgentDetail, Eip1193Provider, Integer, Registration } from "./documents";
 import { Relayer, type Relay } from "./relayer";
-import { pause, type Scope } from "./scope";
+import { pause, type Scope } from "./viewLifetime";
 import { refusal } from "./wallets";
 
 /** How long a signature is good for. */

@@ -2,7 +2,7 @@
 
 import { h, type Child } from "./dom";
 import type { Route } from "./router";
-import type { Scope } from "./scope";
+import type { Scope } from "./viewLifetime";
 
 export interface View {
   /** The document's title, before the site's name. Never text from the chain. */

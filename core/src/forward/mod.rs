@@ -6,17 +6,17 @@
 //! rest of what it takes. What needs a node (the nonce, a simulation) or a memory (limits, budget) is the
 //! relayer's own.
 
+mod eth_sign_typed_data;
 mod input;
 mod number;
 mod parse;
 mod rules;
 mod signature;
-mod typed_data;
 
+pub use eth_sign_typed_data::TypedData;
 pub use input::{attestation_from_json, domain_from_json, registration_from_json, rules_from_json};
 pub use parse::{ParseError, Problem, SignedRequest, request_from_json};
 pub use rules::{Refusal, Rules, is_expired};
 pub use signature::{DOMAIN_NAME, DOMAIN_VERSION, SIGNATURE_LENGTH, SignatureError, domain, recover};
-pub use typed_data::TypedData;
 
 pub use crate::abi::ForwardRequest;

@@ -40,9 +40,9 @@ use alloy_sol_types::SolCall;
 
 use crate::{
     abi::IMulticall3::getCurrentBlockTimestampCall,
-    answer::Answer,
     error::Error,
     lens::{Method, Span},
+    read_api::Answer,
 };
 pub use batch::{Batch, Failure, Freshness, Limits, Reply};
 use batch::{Flight, Job, Pending};

@@ -11,7 +11,7 @@ use alloy_sol_types::SolCall;
 
 pub(crate) use super::walk::WalkKey;
 use super::{RunError, walk::Walk};
-use crate::{abi, answer::Answer, error::Error, multicall::Call, rpc::revert::Revert, scan::Rows};
+use crate::{abi, error::Error, multicall::Call, read_api::Answer, rpc::revert::Revert, scan::Rows};
 
 /// A question as a pure function over the answers known so far.
 pub trait Query {

@@ -5,12 +5,12 @@
 //! asks one counter from all of them ([`Limit::adopt`]), or lets every instance count and tell the others now and
 //! then through a shared store ([`sharing`]). What is shared is late; it can only make a verdict stricter.
 
-mod client;
+mod rate_limit_key;
 pub mod sharing;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::client::{Client, network};
+pub use self::rate_limit_key::{Client, network};
 use self::sharing::Telling;
 
 /// So many requests per so many seconds. Windows are aligned to the clock: every client's window starts at

@@ -18,10 +18,10 @@ use chain::{Chain, Undeployed};
 use model::{Model, Op, WALLETS};
 use proptest::prelude::*;
 use registry_core::{
-    answer::Question,
     error::Error,
     lens::{DEPLOYLESS_CODE, LENS_CODE},
     multicall::CANONICAL_ADDRESS,
+    read_api::Question,
     route::Endpoint,
     run::{self, Limits, Run},
     timestamp::Timestamp,

@@ -15,10 +15,10 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use futures_util::FutureExt;
 use registry_core::{
-    answer::Question,
     cache::{Cache, Lease, Lookup, Outcome},
     error::{Code, Error},
     health::Readiness,
+    read_api::Question,
     route::Endpoint,
     run::RunError,
     scan::Scan,

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use registry_core::{document::entity_tag, timestamp::Timestamp};
+use registry_core::{response::entity_tag, timestamp::Timestamp};
 
 use crate::http::{Content, Target};
 

@@ -8,8 +8,8 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use alloy_primitives::Address;
-use registry_core::answer::Question;
 use registry_core::forward::{Rules, SignedRequest, domain};
+use registry_core::read_api::Question;
 use registry_core::route::Endpoint;
 use registry_core::rpc::endpoint::parse_list;
 use registry_core::run::{Endpoints, Failure, Limits, Reply, Run, Step};

@@ -4,7 +4,7 @@ import { announce, h, svg, type Child } from "../dom";
 import type { Address, Integer, Status, Timestamp } from "../documents";
 import { clock, day, duration } from "../format";
 import { hrefTo } from "../router";
-import { everySecond, type Scope } from "../scope";
+import { everySecond, type Scope } from "../viewLifetime";
 
 /** What follows the last characters that stay visible when a long hexadecimal text is shortened. */
 const TAIL = 8;

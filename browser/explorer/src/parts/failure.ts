@@ -3,7 +3,7 @@
 import { ServiceError } from "../api";
 import { announce, h, type Child } from "../dom";
 import { duration, sentences } from "../format";
-import { everySecond, type Scope } from "../scope";
+import { everySecond, type Scope } from "../viewLifetime";
 
 /** Explains why there is no answer. `retry` asks again; where the service says when, that happens by itself. */
 export function failure(scope: Scope, error: unknown, retry?: () => void): HTMLElement {

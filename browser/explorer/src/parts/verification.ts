@@ -7,7 +7,7 @@ import { freshId, h, replace, type Child } from "../dom";
 import { counted, duration, sentences } from "../format";
 import { parse } from "../json";
 import { hrefTo } from "../router";
-import type { Scope } from "../scope";
+import type { Scope } from "../viewLifetime";
 import { settings } from "../settings";
 import { refusal } from "../wallets";
 import { hex, table } from "./facts";

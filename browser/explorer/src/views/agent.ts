@@ -4,13 +4,13 @@ import type { Answer } from "../api";
 import type { AgentDetail, Integer, RevenueHistory } from "../documents";
 import { h, type Child } from "../dom";
 import { counted, units, whole } from "../format";
-import { answered, skeleton } from "../parts/answered";
+import { answered, skeleton } from "../parts/liveAnswer";
 import { agentLink, ago, badge, copyable, facts, hex, table, time, walletLink } from "../parts/facts";
 import { pager } from "../parts/pager";
 import { revenueCharts } from "../parts/revenueChart";
 import { chainText, chainWord } from "../parts/text";
 import { hrefTo } from "../router";
-import type { Scope } from "../scope";
+import type { Scope } from "../viewLifetime";
 import { attestationEnds } from "../verdict";
 import { heading, type Draw } from "../view";
 

@@ -3,7 +3,7 @@
 import { STATUSES, type AgentPage } from "../documents";
 import { h, type Child } from "../dom";
 import { counted, whole } from "../format";
-import { answered, skeleton } from "../parts/answered";
+import { answered, skeleton } from "../parts/liveAnswer";
 import { agentLink, badge, table, time, walletLink } from "../parts/facts";
 import { pager } from "../parts/pager";
 import { go, hrefTo } from "../router";

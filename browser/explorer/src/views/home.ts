@@ -4,7 +4,7 @@ import type { DetailedStats } from "../documents";
 import { h } from "../dom";
 import { whole } from "../format";
 import { agentLink, ago, badge, figures, table, walletLink } from "../parts/facts";
-import { answered, skeleton } from "../parts/answered";
+import { answered, skeleton } from "../parts/liveAnswer";
 import { hrefTo } from "../router";
 import { heading, type Draw } from "../view";
 

@@ -3,7 +3,7 @@
 import type { LineageNode } from "../documents";
 import { h } from "../dom";
 import { counted } from "../format";
-import { answered } from "../parts/answered";
+import { answered } from "../parts/liveAnswer";
 import { agentLink } from "../parts/facts";
 import { lineageTree } from "../parts/tree";
 import { heading, type Draw } from "../view";

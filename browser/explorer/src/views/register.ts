@@ -8,7 +8,7 @@ import { agentLink, copyable, hex } from "../parts/facts";
 import { sentence } from "../parts/failure";
 import { connect, register as carryOut, STEPS, Stopped } from "../registration";
 import { hrefTo } from "../router";
-import type { Scope } from "../scope";
+import type { Scope } from "../viewLifetime";
 import { settings } from "../settings";
 import { heading, type Draw } from "../view";
 import { wallets, type Wallet } from "../wallets";

@@ -3,13 +3,13 @@
 import { STATUSES, type DetailedStats, type Integer, type RevenueAggregate } from "../documents";
 import { h, type Child } from "../dom";
 import { counted, units, whole } from "../format";
-import { answered, skeleton } from "../parts/answered";
+import { answered, skeleton } from "../parts/liveAnswer";
 import { bars } from "../parts/bars";
 import { agentLink, ago, badge, copyable, facts, figures, table, walletLink } from "../parts/facts";
 import { chainWord } from "../parts/text";
 import { timeline } from "../parts/timeline";
 import { hrefTo } from "../router";
-import type { Scope } from "../scope";
+import type { Scope } from "../viewLifetime";
 import { heading, type Draw } from "../view";
 
 /** Rows of a revenue chart; agents name currencies and categories as they like. */

@@ -4,10 +4,10 @@ import type { Kya, KyaAgent } from "../documents";
 import { h, type Child } from "../dom";
 import { duration } from "../format";
 import { agentLink, ago, badge, copyable, facts, hex, time } from "../parts/facts";
-import { answered } from "../parts/answered";
+import { answered } from "../parts/liveAnswer";
 import { chainText } from "../parts/text";
 import { hrefTo } from "../router";
-import { everySecond, type Scope } from "../scope";
+import { everySecond, type Scope } from "../viewLifetime";
 import { attestationEnds, verdictOf, type Verdict } from "../verdict";
 import { heading, type Draw } from "../view";
 

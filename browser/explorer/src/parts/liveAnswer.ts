@@ -2,7 +2,7 @@
 
 import { ask, type Answer } from "../api";
 import { h, replace, type Child } from "../dom";
-import type { Scope } from "../scope";
+import type { Scope } from "../viewLifetime";
 import { failure } from "./failure";
 import { verification } from "./verification";
 
