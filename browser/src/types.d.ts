@@ -197,6 +197,25 @@ export interface Kya {
     | "lastAttestation"
   > | null;
   checkedAt: string;
+  /** Follows from `isRegistered` and `isCompliant`, and from nothing else. */
+  decision: Decision;
+  /** Why, most telling first. */
+  reasons: Reason[];
+  /** The last second at which it is compliant; null where it is not, and where no time ends it. */
+  compliantUntil: string | null;
+  asOf: AsOf;
+}
+
+/** Serve it; ask it to renew its attestation; refuse it, or ask it to register. */
+export type Decision = "provision" | "request_renewal" | "deny";
+
+export type Reason = "NOT_REGISTERED" | "SUSPENDED" | "REVOKED" | "TERMINATED" | "ATTESTATION_EXPIRED";
+
+/** The block an answer was read at. Inside a call a block does not know its own hash: its parent's names it. */
+export interface AsOf {
+  blockNumber: number;
+  blockTimestamp: string;
+  parentHash: string;
 }
 
 /** A meta-transaction. Integers may be numbers, BigInts, or decimal or 0x-hex strings. */

@@ -158,6 +158,7 @@ sol! {
             bytes returnData;
         }
         function aggregate3(Call3[] calldata calls) external payable returns (Result[] memory returnData);
+        function getBlockNumber() external view returns (uint256 blockNumber);
         function getLastBlockHash() external view returns (bytes32 blockHash);
         function getChainId() external view returns (uint256 chainid);
         function getCurrentBlockTimestamp() external view returns (uint256 timestamp);

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::{
     agent::{Agent, AgentId, Status},
+    as_of::AsOf,
     compliance::{Compliance, lapses_at},
     json,
     timestamp::Timestamp,
@@ -29,9 +30,48 @@ pub struct Kya {
     pub agent: Option<KyaAgent>,
     /// When the verdict was given, by the host's clock.
     pub checked_at: Timestamp,
+    /// What to do: it follows from `isRegistered` and `isCompliant`, and from nothing else.
+    pub decision: Decision,
+    /// Why, most telling first.
+    pub reasons: Vec<Reason>,
+    /// The last second at which the attestation is current; `null` where the agent is not compliant, and where no time
+    /// ends it.
+    pub compliant_until: Option<Timestamp>,
+    /// The block the registry was read at.
+    pub as_of: AsOf,
     /// The first second at which the attestation is no longer current; `None` where no time changes the verdict.
     #[serde(skip)]
     pub valid_until: Option<Timestamp>,
+}
+
+/// What a provider does about a wallet (`service.md` section 4, the intended use of `/kya/:wallet`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Serve it: registered and compliant.
+    Provision,
+    /// Ask it to renew its attestation: registered, but not compliant.
+    RequestRenewal,
+    /// Refuse it, or ask it to register: not registered.
+    Deny,
+}
+
+/// Why a decision is what it is. A closed set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Reason {
+    /// No live agent has the wallet. Decides.
+    NotRegistered,
+    /// A regulator has stopped the agent, which cannot attest until it is reactivated. Decides.
+    Suspended,
+    /// A regulator has ended the agent, and the registry still names it for the wallet. Decides.
+    Revoked,
+    /// Its own side has ended the agent, and the registry still names it for the wallet. Decides.
+    Terminated,
+    /// The last attestation is older than the grace period. Decides.
+    AttestationExpired,
 }
 
 /// An agent's record, reduced to what a verdict on its wallet needs.
@@ -61,11 +101,16 @@ pub struct KyaAgent {
 }
 
 impl Kya {
-    /// The verdict on `wallet` at `now`; `agent` is the live agent the registry has for it.
-    pub fn of(wallet: Address, agent: Option<Agent>, grace_seconds: U256, now: Timestamp) -> Self {
-        let is_compliant = agent
-            .as_ref()
-            .is_some_and(|agent| Compliance::of(agent, U256::ZERO, grace_seconds, now).is_compliant());
+    /// The verdict on `wallet` at `now`; `agent` is the live agent the registry has for it at the block `as_of`.
+    pub fn of(
+        wallet: Address,
+        agent: Option<Agent>,
+        grace_seconds: U256,
+        now: Timestamp,
+        as_of: AsOf,
+    ) -> Self {
+        let compliance = agent.as_ref().map(|agent| Compliance::of(agent, U256::ZERO, grace_seconds, now));
+        let is_compliant = compliance.is_some_and(|compliance| compliance.is_compliant());
         let valid_until =
             agent.as_ref().filter(|_| is_compliant).and_then(|agent| lapses_at(agent, grace_seconds));
         Self {
@@ -74,8 +119,38 @@ impl Kya {
             is_compliant,
             agent: agent.map(KyaAgent::from),
             checked_at: now,
+            decision: Decision::of(compliance.is_some(), is_compliant),
+            reasons: Reason::of(compliance),
+            compliant_until: valid_until.map(|end| Timestamp::from_seconds(end.seconds().saturating_sub(1))),
+            as_of,
             valid_until,
         }
+    }
+}
+
+impl Decision {
+    const fn of(is_registered: bool, is_compliant: bool) -> Self {
+        match (is_registered, is_compliant) {
+            (true, true) => Self::Provision,
+            (true, false) => Self::RequestRenewal,
+            (false, _) => Self::Deny,
+        }
+    }
+}
+
+impl Reason {
+    /// What keeps a wallet from being served; nothing where its agent is compliant.
+    fn of(agent: Option<Compliance>) -> Vec<Self> {
+        let Some(Compliance { status, attestation_current, .. }) = agent else {
+            return vec![Self::NotRegistered];
+        };
+        let of_status = match status {
+            Status::Active => None,
+            Status::Suspended => Some(Self::Suspended),
+            Status::Revoked => Some(Self::Revoked),
+            Status::Terminated => Some(Self::Terminated),
+        };
+        of_status.into_iter().chain((!attestation_current).then_some(Self::AttestationExpired)).collect()
     }
 }
 
@@ -91,5 +166,63 @@ impl From<Agent> for KyaAgent {
             registered_at: agent.registered_at,
             last_attestation: agent.last_attestation,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::agent;
+    use Decision::{Deny, Provision, RequestRenewal};
+    use Reason::{AttestationExpired, NotRegistered, Revoked, Suspended, Terminated};
+
+    const GRACE: u64 = 604_800;
+
+    /// The verdict on an agent of this status, so many seconds after its attestation.
+    fn verdict(status: Status, age: u64) -> Kya {
+        let mut agent = agent(1);
+        agent.status = status;
+        agent.last_attestation = Timestamp::from_seconds(1_000);
+        let now = Timestamp::from_seconds(1_000 + age);
+        Kya::of(agent.agent_wallet, Some(agent), U256::from(GRACE), now, AsOf::default())
+    }
+
+    #[test]
+    fn every_decision_has_its_reasons() {
+        for (status, age, decision, reasons) in [
+            (Status::Active, 0, Provision, vec![]),
+            (Status::Active, GRACE, Provision, vec![]),
+            (Status::Active, GRACE + 1, RequestRenewal, vec![AttestationExpired]),
+            (Status::Suspended, 0, RequestRenewal, vec![Suspended]),
+            (Status::Suspended, GRACE + 1, RequestRenewal, vec![Suspended, AttestationExpired]),
+            (Status::Revoked, 0, RequestRenewal, vec![Revoked]),
+            (Status::Terminated, 0, RequestRenewal, vec![Terminated]),
+        ] {
+            let kya = verdict(status, age);
+            assert_eq!((kya.decision, kya.reasons), (decision, reasons), "{status:?} after {age} s");
+        }
+        let nobody = Kya::of(Address::ZERO, None, U256::from(GRACE), Timestamp::default(), AsOf::default());
+        assert_eq!((nobody.decision, nobody.reasons), (Deny, vec![NotRegistered]));
+        assert_eq!(nobody.compliant_until, None);
+    }
+
+    #[test]
+    fn compliant_until_names_the_last_second_of_the_grace_period() {
+        let until = verdict(Status::Active, 0).compliant_until.unwrap();
+        assert_eq!(until.seconds(), 1_000 + GRACE);
+        assert!(verdict(Status::Active, until.seconds() - 1_000).is_compliant);
+        assert!(!verdict(Status::Active, until.seconds() - 999).is_compliant);
+        assert_eq!(verdict(Status::Active, GRACE + 1).compliant_until, None);
+        assert_eq!(verdict(Status::Suspended, 0).compliant_until, None);
+    }
+
+    #[test]
+    fn decisions_and_reasons_are_written_as_documented() {
+        let json = |kya: &Kya| serde_json::to_value(kya).unwrap();
+        let expired = json(&verdict(Status::Suspended, GRACE + 1));
+        assert_eq!(expired["decision"], "request_renewal");
+        assert_eq!(expired["reasons"].to_string(), r#"["SUSPENDED","ATTESTATION_EXPIRED"]"#);
+        assert_eq!(expired["compliantUntil"], serde_json::Value::Null);
+        assert_eq!(json(&verdict(Status::Active, 0))["decision"], "provision");
     }
 }

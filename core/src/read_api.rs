@@ -151,12 +151,12 @@ impl Question {
 
     fn kya(&self, registry: &Registry<'_>, wallet: Address) -> Result<Kya, Halt> {
         let (grace, record) = (registry.grace_period(), registry.call(&getAgentByWalletCall { wallet }));
-        let grace = grace?;
+        let (grace, as_of) = (grace?, registry.view.as_of());
         let agent = match record {
             Err(halt) if says(&halt, WALLET_NOT_REGISTERED) => None,
             record => Some(Agent::try_from(record?).map_err(Error::from)?),
         };
-        Ok(Kya::of(wallet, agent, grace, self.now))
+        Ok(Kya::of(wallet, agent, grace, self.now, as_of?))
     }
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     agent::AgentDetail,
+    as_of::AsOf,
     compliance::{Compliance, ComplianceList},
     health::{Health, Ready},
     kya::Kya,
@@ -101,6 +102,7 @@ impl Shape for RevenueHistory {
 impl Shape for Kya {
     fn hold_still(&mut self) -> bool {
         self.checked_at = Timestamp::default();
+        self.as_of = AsOf::default();
         true
     }
 
@@ -191,6 +193,10 @@ mod tests {
     const GRACE: u64 = 604_800;
 
     fn kya(attested: u64, status: Status, now: u64) -> Document {
+        kya_at(AsOf::default(), attested, status, now)
+    }
+
+    fn kya_at(as_of: AsOf, attested: u64, status: Status, now: u64) -> Document {
         let mut agent = agent(1);
         agent.status = status;
         agent.last_attestation = Timestamp::from_seconds(attested);
@@ -199,6 +205,7 @@ mod tests {
             Some(agent),
             U256::from(GRACE),
             Timestamp::from_seconds(now),
+            as_of,
         ))
     }
 
@@ -208,6 +215,12 @@ mod tests {
         let later = kya(1_000, Status::Active, 1_501);
         assert_ne!(first.body, later.body);
         assert_eq!(first.etag, later.etag);
+        let next_block = AsOf { block_number: 9, ..AsOf::default() };
+        let elsewhere = kya_at(next_block, 1_000, Status::Active, 1_500);
+        assert!(
+            elsewhere.body != first.body && elsewhere.etag == first.etag,
+            "the block alone changes nothing"
+        );
         assert_ne!(first.etag, kya(1_000, Status::Suspended, 1_500).etag);
         assert_ne!(first.etag, kya(1_000, Status::Active, 1_001 + GRACE).etag, "the grace period is over");
         assert!(first.etag.starts_with("W/\"") && first.etag.ends_with('"') && first.etag.len() == 20);

@@ -7,6 +7,7 @@ use alloy_primitives::{Address, B256, U256, address, b256};
 use registry_core::{
     abi::RevenueReport,
     agent::{Agent, AgentDetail, AgentId, AgentListItem, Status},
+    as_of::AsOf,
     compliance::{Compliance, ComplianceList, DEFAULT_GRACE_SECONDS},
     health::{Health, Ready},
     kya::Kya,
@@ -32,10 +33,16 @@ const NOW: u64 = 1_772_366_400;
 const DAY: u64 = 86_400;
 const OPERATOR: Address = address!("9965507D1a55bcC2695C58ba16FB37d819B0A4dc");
 const CONSTITUTION: B256 = b256!("b8a3c3ecbfcc7d6c1b6dd0aa0d9f7ce2c7f4b3a2a8b7a5d63ef2f1aee0f4c1d9");
+const PARENT: B256 = b256!("5d0a6d3b3e5c1c1f0f7b8a54d2b9e86c4a7f2e31c0d98b6a5f4e3d2c1b0a9f8e");
 const CAPABILITIES: B256 = b256!("1f0d6c9eb5a1a7a5f1d96bd8cbb6a0c3df6a1c4ffb9a9a83a4d0e61b2c5d7e80");
 
 fn now() -> Timestamp {
     Timestamp::from_seconds(NOW)
+}
+
+/// The newest block.
+fn as_of() -> AsOf {
+    AsOf { block_number: 38_114_205, block_timestamp: Timestamp::from_seconds(NOW - 2), parent_hash: PARENT }
 }
 
 fn grace() -> U256 {
@@ -107,7 +114,7 @@ fn reports() -> [RevenueReport; 2] {
 
 pub(crate) fn kya(wallet: Address) -> Kya {
     let agent = agents().into_iter().find(|agent| agent.agent_wallet == wallet);
-    Kya::of(wallet, agent, grace(), now())
+    Kya::of(wallet, agent, grace(), now(), as_of())
 }
 
 pub(crate) fn agent() -> AgentDetail {

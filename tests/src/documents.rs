@@ -134,7 +134,8 @@ impl Documents {
         })
     }
 
-    /// `/api/v1/kya/:wallet`, for the wallet in its EIP-55 form and its agent, checked at `checked_at` (ISO 8601)
+    /// `/api/v1/kya/:wallet`, for the wallet in its EIP-55 form and its agent, checked at `checked_at` (ISO 8601), without
+    /// the block it was read at
     pub fn kya(&self, wallet: &str, id: Option<u64>, now: u64, checked_at: &str) -> Value {
         let facts = id.map(|id| self.facts(id));
         let agent = facts.map(|facts| {
@@ -154,13 +155,31 @@ impl Documents {
             }
             reduced
         });
+        let compliant = facts.filter(|facts| self.is_compliant(facts, now));
+        let until = |facts: &Facts| facts.record.number("lastAttestation") + self.grace_seconds;
         json!({
             "wallet": wallet,
             "isRegistered": id.is_some(),
-            "isCompliant": facts.is_some_and(|facts| self.is_compliant(facts, now)),
+            "isCompliant": compliant.is_some(),
             "agent": agent,
             "checkedAt": checked_at,
+            "decision": match (facts, compliant) {
+                (None, _) => "deny",
+                (_, None) => "request_renewal",
+                (_, Some(_)) => "provision",
+            },
+            "reasons": self.reasons(facts, now),
+            "compliantUntil": compliant.map(|facts| time(until(facts))),
         })
+    }
+
+    /// Why a wallet whose agent this is may not be served.
+    fn reasons(&self, facts: Option<&Facts>, now: u64) -> Vec<&'static str> {
+        let Some(facts) = facts else { return vec!["NOT_REGISTERED"] };
+        let suspended = status(&facts.record) == "Suspended";
+        let expired = self.attestation_age(facts, now) > self.grace_seconds;
+        let reasons = [(suspended, "SUSPENDED"), (expired, "ATTESTATION_EXPIRED")];
+        reasons.into_iter().filter_map(|(holds, reason)| holds.then_some(reason)).collect()
     }
 
     fn facts(&self, id: u64) -> &Facts {

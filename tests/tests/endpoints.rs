@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use alloy::primitives::{Address, U256};
 use e2e::chain::Chain;
-use e2e::documents::{Documents, status, unix_millis};
+use e2e::documents::{Documents, status, time, unix_millis};
 use e2e::seed::{self, Showcase};
 use e2e::stage::{Stage, run};
 use e2e::story::{BUSY, BUSY_CHILDREN, DAY, STORY};
@@ -231,6 +231,7 @@ fn every_wallet_is_known_by_whose_it_is_now() {
         let mut wallets: Vec<Address> =
             vec![Address::ZERO, Address::repeat_byte(0xab), scene.stage.chain.owner()];
         wallets.extend(scene.showcase.ids.keys().map(|name| seed::wallet(name).address()));
+        let newest = newest_block(&scene.stage.chain).await;
         for wallet in wallets {
             let checksummed = wallet.to_checksum(None);
             let owner = oracle.agent_of(wallet).await.unwrap();
@@ -239,7 +240,9 @@ fn every_wallet_is_known_by_whose_it_is_now() {
                 [checksummed.clone(), checksummed.to_lowercase(), format!("0x{}", digits.to_uppercase())]
             {
                 let before = wall_clock_millis();
-                let answer = scene.stage.client.get(&format!("/api/v1/kya/{spelling}")).await.ok();
+                let mut answer = scene.stage.client.get(&format!("/api/v1/kya/{spelling}")).await.ok();
+                let as_of = answer.as_object_mut().unwrap().remove("asOf").unwrap();
+                assert_eq!(as_of, newest, "{spelling}");
                 let checked_at = answer["checkedAt"].as_str().unwrap();
                 let millis = unix_millis(checked_at);
                 assert!((before..=wall_clock_millis()).contains(&millis), "{checked_at}");
@@ -267,6 +270,17 @@ fn every_wallet_is_known_by_whose_it_is_now() {
             Some(scene.showcase.id("heir"))
         );
     });
+}
+
+/// The newest block, as `asOf` names it; the chain makes none by itself.
+async fn newest_block(chain: &Chain) -> Value {
+    let block: Value = chain.node.request("eth_getBlockByNumber", json!(["latest", false])).await.unwrap();
+    let number = |field: &str| u64::from_str_radix(&block[field].as_str().unwrap()[2..], 16).unwrap();
+    json!({
+        "blockNumber": number("number"),
+        "blockTimestamp": time(number("timestamp")),
+        "parentHash": block["parentHash"],
+    })
 }
 
 #[test]

@@ -15,7 +15,15 @@ export interface Field {
 }
 
 /** The clock's and the endpoint's fields, each where it is: a currency may be called like one. */
-const MOVING = new Set(["checkedAt", "compliance.secondsSinceAttestation", "rpc", "chain"]);
+const MOVING = new Set([
+  "checkedAt",
+  "compliance.secondsSinceAttestation",
+  "rpc",
+  "chain",
+  "asOf.blockNumber",
+  "asOf.blockTimestamp",
+  "asOf.parentHash",
+]);
 const PLAIN_KEY = /^[A-Za-z]\w*$/;
 
 /** Every field of either document. */

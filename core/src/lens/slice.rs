@@ -117,7 +117,8 @@ impl Slice {
         }
         let parent = B256::from(input.take::<32>()?);
         let (chain_id, seconds) = (input.u64()?, input.u64()?);
-        let marker = Marker { parent: Some(parent), chain_id: Some(chain_id), seconds: Some(seconds) };
+        let marker =
+            Marker { parent: Some(parent), chain_id: Some(chain_id), seconds: Some(seconds), number: None };
         let count = u32::from_be_bytes(input.take()?);
         let reports = input.u64()?;
         let mut rows = Vec::new();

@@ -18,7 +18,8 @@
 
 use alloy_primitives::B256;
 
-use super::reply::Header;
+use super::{marker::Marker, reply::Header};
+use crate::{as_of::AsOf, timestamp::Timestamp};
 
 /// How much older than the pinned block the next one has to be: machines behind one URL are seconds apart, whatever that
 /// is in blocks.
@@ -31,9 +32,9 @@ const DISTANCES: [u64; 4] = [32, 2, 8, 128];
 /// The state of a run's block; its transitions are the methods that take `&mut self`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Block {
-    /// The newest. `parent` is the parent hash of the block of the answers so far.
+    /// The newest. `read` is what the answers so far say of their block.
     Newest {
-        parent: Option<B256>,
+        read: Option<Marker>,
     },
     Pinned(Pin),
     /// Headers older than the pin are asked for.
@@ -65,20 +66,36 @@ impl Block {
     /// The parent hash that replies have to name in their markers; `None` is that of the first reply.
     pub(super) const fn parent(&self) -> Option<B256> {
         match self {
-            Self::Newest { parent } => *parent,
+            Self::Newest { read } => match read {
+                Some(marker) => marker.parent,
+                None => None,
+            },
             Self::Pinned(pin) | Self::SteppingBack { from: pin } => Some(pin.header.parent_hash),
+        }
+    }
+
+    /// The block that is read, as far as it is known.
+    pub(super) fn as_of(&self) -> Option<AsOf> {
+        match self {
+            Self::Newest { read } => read.as_ref().and_then(Marker::as_of),
+            Self::Pinned(Pin { header, .. }) => Some(AsOf {
+                block_number: header.number,
+                block_timestamp: Timestamp::from_seconds(header.timestamp),
+                parent_hash: header.parent_hash,
+            }),
+            Self::SteppingBack { .. } => None,
         }
     }
 
     /// Reads at the newest block from now on.
     pub(super) const fn restart(&mut self) {
-        *self = Self::Newest { parent: None };
+        *self = Self::Newest { read: None };
     }
 
-    /// The first reply of the newest block has told its parent.
-    pub(super) const fn learn_parent(&mut self, told: Option<B256>) {
-        if let Self::Newest { parent: parent @ None } = self {
-            *parent = told;
+    /// The first reply of the newest block has told which one that is.
+    pub(super) const fn learn(&mut self, told: Option<Marker>) {
+        if let Self::Newest { read: read @ None } = self {
+            *read = told;
         }
     }
 
@@ -91,7 +108,8 @@ impl Block {
 
     /// Pins the newest block, as `endpoint` names it. True where the answers so far are of another block.
     pub(super) fn pin_to(&mut self, header: Header, endpoint: usize, checked: bool) -> bool {
-        let Self::Newest { parent } = *self else { return false };
+        let Self::Newest { .. } = *self else { return false };
+        let parent = self.parent();
         *self = Self::Pinned(Pin { header, source: endpoint, checked, is_older: false });
         parent != Some(header.parent_hash)
     }
@@ -142,7 +160,7 @@ mod tests {
     /// The number stepped back to from block 1,000 of a chain with a block every so many milliseconds.
     fn stepped_back(milliseconds: u64, room: usize) -> u64 {
         let at = |number: u64| header(number, number * milliseconds / 1_000);
-        let mut block = Block::Newest { parent: None };
+        let mut block = Block::Newest { read: None };
         block.pin_to(at(1_000), 0, true);
         block.step_back();
         let headers: Vec<Header> = block.headers(room).into_iter().flatten().map(at).collect();

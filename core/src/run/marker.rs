@@ -5,8 +5,12 @@ use alloy_primitives::{Address, B256, U256};
 use alloy_sol_types::SolCall;
 
 use crate::{
-    abi::IMulticall3::{getChainIdCall, getCurrentBlockTimestampCall, getLastBlockHashCall},
+    abi::IMulticall3::{
+        getBlockNumberCall, getChainIdCall, getCurrentBlockTimestampCall, getLastBlockHashCall,
+    },
+    as_of::AsOf,
     multicall::{Call, CallOutcome},
+    timestamp::Timestamp,
 };
 
 /// What a reply says of its block; `None` is what Multicall3 gave no answer to.
@@ -17,15 +21,18 @@ pub(crate) struct Marker {
     pub(crate) chain_id: Option<u64>,
     /// The block's timestamp, unix seconds.
     pub(crate) seconds: Option<u64>,
+    /// The block's number; the lens does not tell it.
+    pub(crate) number: Option<u64>,
 }
 
 impl Marker {
     /// The calls to put before a chunk's own.
-    pub(super) fn calls(multicall3: Address) -> [Call; 3] {
+    pub(super) fn calls(multicall3: Address) -> [Call; 4] {
         [
             getLastBlockHashCall {}.abi_encode(),
             getChainIdCall {}.abi_encode(),
             getCurrentBlockTimestampCall {}.abi_encode(),
+            getBlockNumberCall {}.abi_encode(),
         ]
         .map(|data| Call { target: multicall3, data: data.into() })
     }
@@ -36,8 +43,22 @@ impl Marker {
             Some(CallOutcome::Returned(word)) => B256::try_from(word.as_ref()).ok(),
             _ => None,
         };
-        let (parent, chain_id, seconds) = (word(), word(), word());
+        let (parent, chain_id, seconds, block) = (word(), word(), word(), word());
         let number = |word: B256| u64::try_from(U256::from_be_bytes(word.0)).ok();
-        Self { parent, chain_id: chain_id.and_then(number), seconds: seconds.and_then(number) }
+        Self {
+            parent,
+            chain_id: chain_id.and_then(number),
+            seconds: seconds.and_then(number),
+            number: block.and_then(number),
+        }
+    }
+
+    /// The block, where all of it was told.
+    pub(super) fn as_of(&self) -> Option<AsOf> {
+        Some(AsOf {
+            block_number: self.number?,
+            block_timestamp: Timestamp::from_seconds(self.seconds?),
+            parent_hash: self.parent?,
+        })
     }
 }

@@ -77,6 +77,8 @@ pub struct Run {
     rotation: Rotation,
     view: View,
     block: Block,
+    /// The query cannot go on without the header of the block it reads.
+    wants_header: bool,
     /// Calls waiting to be sent. Walks keep their own queues.
     queue: Vec<Pending>,
     flight: Option<Flight>,
@@ -111,7 +113,8 @@ impl Run {
             limits,
             rotation: Rotation::new(Endpoints::new(1, None)),
             view: View::default(),
-            block: Block::Newest { parent: None },
+            block: Block::Newest { read: None },
+            wants_header: false,
             queue: Vec::new(),
             flight: None,
             rounds: 0,
@@ -150,7 +153,8 @@ impl Run {
         if let Some(flight) = self.flight.take() {
             self.take_back(flight.jobs.into_iter().map(|posted| posted.job));
         }
-        while self.queue.is_empty() && self.view.walks.values().all(Walk::is_idle) {
+        self.view.as_of = self.block.as_of();
+        while !self.wants_header && self.queue.is_empty() && self.view.walks.values().all(Walk::is_idle) {
             match self.query.resolve(&self.view) {
                 Ok(answer) => return Ok(Step::Done(answer)),
                 Err(Halt::Error(error)) => return Err(error),
@@ -245,7 +249,7 @@ impl Run {
         } else if checked {
             self.block.check();
         }
-        let moved_on = self.accept(findings.fresh, by_hash, pinned);
+        let moved_on = self.accept(findings.fresh, &findings.markers, by_hash, pinned);
         if findings.lacks_block || moved_on || (stepping_back && !pinned) {
             return self.repin();
         }
@@ -328,7 +332,8 @@ impl Run {
     fn take_up_missing(&mut self) -> Result<(), RunError> {
         let missing = self.view.missing();
         if missing.calls.is_empty() && missing.walks.is_empty() {
-            return Err(RunError::Stalled);
+            self.wants_header = missing.as_of;
+            return if missing.as_of { Ok(()) } else { Err(RunError::Stalled) };
         }
         self.calls += missing.calls.len();
         if self.calls > self.limits.calls {
@@ -355,8 +360,9 @@ impl Run {
     fn pack(&mut self) -> Flight {
         let Traits { by_number, method, requests_per_batch } = self.rotation.traits();
         let most = self.requests_per_batch.min(requests_per_batch).max(1);
+        let asked_for = std::mem::take(&mut self.wants_header);
         let wants_header = match self.block {
-            Block::Newest { .. } => self.rounds > 1 || !self.query.is_one_round(),
+            Block::Newest { .. } => asked_for || self.rounds > 1 || !self.query.is_one_round(),
             Block::Pinned(_) => false,
             Block::SteppingBack { .. } => true,
         };
@@ -437,12 +443,13 @@ impl Run {
 
     /// Keeps the answers that belong to this run's block, and asks the others again. True where that block is no more
     /// under its number. `by_hash`: they were asked for at the pinned hash; `pinned`: the pin came in with them.
-    fn accept(&mut self, fresh: Vec<Fresh>, by_hash: bool, pinned: bool) -> bool {
+    fn accept(&mut self, fresh: Vec<Fresh>, markers: &[Marker], by_hash: bool, pinned: bool) -> bool {
         let expected = self.block.parent().or_else(|| fresh.iter().find_map(|fresh| fresh.parent));
         let unpinned = matches!(self.block, Block::Newest { .. });
         // Without a marker to compare, one call alone is still of one block.
         let alone = unpinned && self.progress() == 0 && fresh.iter().all(|fresh| fresh.parent == expected);
-        self.block.learn_parent(expected);
+        let told = markers.iter().filter(|marker| marker.parent == expected);
+        self.block.learn(told.max_by_key(|marker| marker.number.is_some()).copied());
         let mut moved_on = false;
         for Fresh { answer, parent } in fresh {
             let belongs = by_hash

@@ -11,7 +11,9 @@ use alloy_sol_types::SolCall;
 
 pub(crate) use super::walk::WalkKey;
 use super::{RunError, walk::Walk};
-use crate::{abi, error::Error, multicall::Call, read_api::Answer, rpc::revert::Revert, scan::Rows};
+use crate::{
+    abi, as_of::AsOf, error::Error, multicall::Call, read_api::Answer, rpc::revert::Revert, scan::Rows,
+};
 
 /// A question as a pure function over the answers known so far.
 pub trait Query {
@@ -73,6 +75,8 @@ pub struct View {
     pub(super) answers: Answers,
     pub(super) walks: BTreeMap<WalkKey, Walk>,
     missing: RefCell<Missing>,
+    /// The block of the answers, once known.
+    pub(super) as_of: Option<AsOf>,
 }
 
 /// What was asked for in vain.
@@ -81,6 +85,8 @@ pub(super) struct Missing {
     pub(super) calls: BTreeSet<Call>,
     /// Each with the last agent's id, where that is known.
     pub(super) walks: BTreeMap<WalkKey, Option<u64>>,
+    /// Which block the answers are of.
+    pub(super) as_of: bool,
 }
 
 impl View {
@@ -136,6 +142,18 @@ impl View {
     pub(crate) fn rows(&self, key: WalkKey, last: Option<u64>) -> Result<&Arc<Rows>, Need> {
         self.walks.get(&key).and_then(|walk| walk.rows(last)).ok_or_else(|| {
             self.missing.borrow_mut().walks.insert(key, last);
+            Need(())
+        })
+    }
+
+    /// The block all answers are of. The replies tell it; only where they do not is its header asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`Need`] where it is not known yet.
+    pub fn as_of(&self) -> Result<AsOf, Need> {
+        self.as_of.ok_or_else(|| {
+            self.missing.borrow_mut().as_of = true;
             Need(())
         })
     }

@@ -370,6 +370,7 @@ impl Node {
     fn tell(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Vec<u8>> {
         match IMulticall3Calls::abi_decode(data) {
             Ok(IMulticall3Calls::getLastBlockHash(_)) => Ok(self.hash(number - 1).abi_encode()),
+            Ok(IMulticall3Calls::getBlockNumber(_)) => Ok(U256::from(number).abi_encode()),
             Ok(IMulticall3Calls::getChainId(_)) => Ok(U256::from(self.chain_id).abi_encode()),
             Ok(IMulticall3Calls::getCurrentBlockTimestamp(_)) => {
                 Ok(U256::from(self.seconds(number)).abi_encode())

@@ -134,6 +134,12 @@ impl Chain {
         }
     }
 
+    /// The newest block, times as unix seconds.
+    pub(crate) fn as_of(&self) -> Value {
+        let parent = block_hash(self.number - 1).to_string();
+        json!({"blockNumber": self.number, "blockTimestamp": self.now, "parentHash": parent})
+    }
+
     /// Answers a run's batch.
     pub(crate) fn post(&mut self, batch: &Batch) -> (u16, Vec<u8>) {
         let body: Value = serde_json::from_str(&batch.body).unwrap();

@@ -367,10 +367,24 @@ impl Model {
             "registeredAt",
             "lastAttestation",
         ];
+        let compliant = id.is_some_and(|id| self.compliant(id, now));
+        let attested = id.map(|id| self.agent(id).unwrap().attested);
+        let mut reasons = Vec::new();
+        match id {
+            None => reasons.push("NOT_REGISTERED"),
+            Some(id) if self.agent(id).unwrap().status == 1 => reasons.push("SUSPENDED"),
+            Some(_) => {}
+        }
+        if attested.is_some_and(|attested| now - attested > GRACE) {
+            reasons.push("ATTESTATION_EXPIRED");
+        }
         json!({
             "wallet": address, "isRegistered": id.is_some(),
-            "isCompliant": id.is_some_and(|id| self.compliant(id, now)),
+            "isCompliant": compliant,
             "agent": id.map(|id| self.part(id, &fields)), "checkedAt": now,
+            "decision": if compliant { "provision" } else if id.is_some() { "request_renewal" } else { "deny" },
+            "reasons": reasons,
+            "compliantUntil": attested.filter(|_| compliant).map(|attested| attested + GRACE),
         })
     }
 }
