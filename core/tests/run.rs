@@ -89,7 +89,7 @@ fn as_of(node: &Node, number: u64) -> Value {
     json!({
         "blockNumber": number,
         "blockTimestamp": timestamp.to_string(),
-        "parentHash": pinned(number - 1)["blockHash"],
+        "parentHash": pinned(number - 1).get("blockHash"),
     })
 }
 

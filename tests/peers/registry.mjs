@@ -51,10 +51,12 @@ export class Registry {
     const [found, grace] = await this.#read(["getAgentByWallet", [wallet]], ["attestationGracePeriod", []]);
     const record = registered(found);
     const now = Date.now();
+    const standing = record && compliance(record, 0, result(grace), now);
+    const compliant = standing !== null && isCompliant(standing);
     return {
       wallet,
       isRegistered: record !== null,
-      isCompliant: record !== null && isCompliant(compliance(record, 0, result(grace), now)),
+      isCompliant: compliant,
       agent: record && {
         agentId: Number(record.agentId),
         creator: record.creator,
@@ -66,6 +68,9 @@ export class Registry {
         lastAttestation: time(record.lastAttestation),
       },
       checkedAt: new Date(now).toISOString(),
+      decision: record === null ? "deny" : compliant ? "provision" : "request_renewal",
+      reasons: reasons(standing),
+      compliantUntil: compliant ? time(record.lastAttestation + result(grace)) : null,
     };
   }
 
@@ -134,6 +139,13 @@ function compliance(record, childCount, graceSeconds, now) {
     childCount,
     status: STATUS[record.status],
   };
+}
+
+/** Why a wallet may not be served; `null` is one without an agent. */
+function reasons(standing) {
+  if (standing === null) return ["NOT_REGISTERED"];
+  const { status, attestationCurrent } = standing;
+  return [status === "Active" ? [] : status.toUpperCase(), attestationCurrent ? [] : "ATTESTATION_EXPIRED"].flat();
 }
 
 const isCompliant = ({ isActive, attestationCurrent }) => isActive && attestationCurrent;
