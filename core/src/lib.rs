@@ -12,6 +12,7 @@ pub mod as_of;
 pub mod cache;
 pub mod compliance;
 pub mod error;
+pub mod evidence;
 #[cfg(test)]
 mod fixture;
 pub mod forward;

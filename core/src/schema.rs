@@ -58,6 +58,24 @@ named!(Integer, "Integer", {
     "minimum": 0,
 });
 
+/// Bytes, as JSON-RPC writes them.
+pub(crate) struct Data;
+
+named!(Data, "Data", {
+    "description": "Bytes of any number.",
+    "type": "string",
+    "pattern": "^0x([0-9a-f]{2})*$",
+});
+
+/// A number, as JSON-RPC writes it.
+pub(crate) struct Quantity;
+
+named!(Quantity, "Quantity", {
+    "description": "A number in hexadecimal digits, without leading zeros.",
+    "type": "string",
+    "pattern": "^0x(0|[1-9a-f][0-9a-f]{0,63})$",
+});
+
 /// A type that stands for another one's schema.
 macro_rules! like {
     ($type:ty, $other:ty) => {

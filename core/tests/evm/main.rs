@@ -5,12 +5,14 @@
 //! 2. Every endpoint's answer is the model's, whatever the registry holds, on nodes of 10 and of 50 million gas that run code
 //!    which is not deployed in one way, another, or none.
 //! 3. No agent spoils the answer about the others.
+//! 4. Evidence knows the registry's code and storage as the compiler laid them out.
 //!
 //! Needs the compiled contracts: `cargo xtask build`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod chain;
 mod crowded;
+mod layout;
 mod model;
 
 use alloy_primitives::{Address, U256, hex};

@@ -1,0 +1,134 @@
+//! Block headers: hashed whole, and read field by field.
+//!
+//! A header is an RLP list. Its first fifteen fields are the same on every chain of Ethereum's kind; each fork appends some, and OP-stack chains
+//! have the same in the same order. So fields are counted, and those beyond the fifteenth are not looked at: the hash covers them.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use alloy_primitives::{B256, Bytes, U256, keccak256};
+use alloy_rlp::Encodable;
+use serde_json::value::RawValue;
+
+use super::wire::Spelled;
+use crate::{as_of::AsOf, timestamp::Timestamp};
+
+/// The fields that every header has (Yellow Paper, section 4.4).
+const FIELDS: usize = 15;
+
+/// As much of a header as evidence needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The hash of the whole header: the block's.
+    pub hash: B256,
+    /// The hash of the block before.
+    pub parent_hash: B256,
+    /// The root of the trie of accounts after this block.
+    pub state_root: B256,
+    /// The block's number.
+    pub number: u64,
+    /// Unix seconds; several blocks may share one.
+    pub timestamp: u64,
+}
+
+impl Header {
+    /// Reads a header from its RLP; `None` where it is none.
+    pub fn decode(rlp: &[u8]) -> Option<Self> {
+        let fields = fields(rlp).filter(|fields| fields.len() >= FIELDS)?;
+        let hash = |place: usize| fields.get(place).and_then(|field| B256::try_from(*field).ok());
+        let number = |place: usize| {
+            let digits = fields.get(place).filter(|digits| digits.first() != Some(&0))?;
+            u64::try_from(U256::try_from_be_slice(digits)?).ok()
+        };
+        Some(Self {
+            hash: keccak256(rlp),
+            parent_hash: hash(0)?,
+            state_root: hash(3)?,
+            number: number(8)?,
+            timestamp: number(11)?,
+        })
+    }
+
+    /// The block, as answers name it.
+    pub(super) const fn as_of(&self) -> AsOf {
+        AsOf {
+            block_number: self.number,
+            block_timestamp: Timestamp::from_seconds(self.timestamp),
+            parent_hash: self.parent_hash,
+        }
+    }
+}
+
+/// The fields of an RLP list of strings.
+fn fields(rlp: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut rest = rlp;
+    let list = alloy_rlp::Header::decode(&mut rest).ok()?;
+    if !list.list || list.payload_length != rest.len() {
+        return None;
+    }
+    let mut fields = Vec::with_capacity(FIELDS + 8);
+    while !rest.is_empty() {
+        fields.push(alloy_rlp::Header::decode_bytes(&mut rest, false).ok()?);
+    }
+    Some(fields)
+}
+
+/// How JSON-RPC writes a field.
+#[derive(Clone, Copy)]
+enum Kind {
+    Data,
+    Quantity,
+}
+
+/// The fields as JSON-RPC calls them, in the header's order. What a chain's headers do not have is absent.
+const JSON_FIELDS: [(&str, Kind); 23] = {
+    use Kind::{Data, Quantity};
+    [
+        ("parentHash", Data),
+        ("sha3Uncles", Data),
+        ("miner", Data),
+        ("stateRoot", Data),
+        ("transactionsRoot", Data),
+        ("receiptsRoot", Data),
+        ("logsBloom", Data),
+        ("difficulty", Quantity),
+        ("number", Quantity),
+        ("gasLimit", Quantity),
+        ("gasUsed", Quantity),
+        ("timestamp", Quantity),
+        ("extraData", Data),
+        ("mixHash", Data),
+        ("nonce", Data),
+        ("baseFeePerGas", Quantity),     // EIP-1559
+        ("withdrawalsRoot", Data),       // EIP-4895
+        ("blobGasUsed", Quantity),       // EIP-4844
+        ("excessBlobGas", Quantity),     // EIP-4844
+        ("parentBeaconBlockRoot", Data), // EIP-4788
+        ("requestsHash", Data),          // EIP-7685
+        ("blockAccessListHash", Data),   // EIP-7928
+        ("slotNumber", Quantity),        // EIP-7843
+    ]
+};
+
+/// The RLP of the header in a node's answer to `eth_getBlockByHash` or `eth_getBlockByNumber`; `None` where the answer is no block. Whether it is the header
+/// asked for is for its hash to say: a chain whose headers have a field of their own gives another one.
+pub(crate) fn from_json(block: &str) -> Option<Bytes> {
+    let block: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(block).ok()?;
+    let mut payload = Vec::with_capacity(700);
+    for (place, (name, kind)) in JSON_FIELDS.iter().enumerate() {
+        let Some(text) = block.get(*name).map(|value| value.get()).filter(|value| *value != "null") else {
+            if place < FIELDS {
+                return None;
+            }
+            continue;
+        };
+        let text = text.strip_prefix('"')?.strip_suffix('"')?;
+        match kind {
+            Kind::Data => Bytes::read(text)?.encode(&mut payload),
+            Kind::Quantity => U256::read(text)?.encode(&mut payload),
+        }
+    }
+    let mut rlp = Vec::with_capacity(payload.len() + 4);
+    alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut rlp);
+    rlp.extend(payload);
+    Some(rlp.into())
+}

@@ -1,0 +1,278 @@
+//! Evidence: a document that proves a verdict to whoever has a trusted hash of its block.
+//!
+//! ```text
+//! block hash --keccak--> header --stateRoot--> accountProof --> codeHash, which the layout is bound to
+//!  (trusted)                                        |
+//!                                              storageHash --> storageProof of each slot --> record, grace period
+//!                                                                                                 |
+//!                                                                 header's timestamp ----------> verdict
+//! ```
+//!
+//! [`verify`] goes this way without a network, finds the verdict itself, and refuses a document that says another. What the document proves is what
+//! the registry's storage held at that block. That the block is of a chain one cares for is whoever's word who quotes its hash; a header does not hold
+//! the chain's id, so `chainId` is the document's own word.
+//!
+//! The fields are those of `eth_getProof` (EIP-1186), so that any library for it can check the proofs.
+
+mod compare;
+mod error;
+mod header;
+mod layout;
+mod making;
+mod record;
+mod trie;
+mod wire;
+
+use alloy_primitives::{Address, B256, Bytes, U256};
+use alloy_rlp::Decodable;
+use alloy_trie::TrieAccount;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{agent::Agent, kya::Kya};
+pub use error::EvidenceError;
+pub use header::Header;
+pub use layout::{AGENT_REGISTRY_CODE, FORWARDER_PLACES, Field, GracePeriod, Layout, RecordLayout};
+pub use making::{Material, make, slots};
+use record::{Slots, Stop};
+pub use trie::ProofError;
+
+/// The version of documents that this crate makes and verifies. A document is kept for years: another shape of it, or of its verdict, gets another
+/// number.
+pub const VERSION: u32 = 1;
+
+/// The longest operational scope that is proved, in bytes: 128 slots.
+pub const MAX_SCOPE_BYTES: usize = 4_096;
+
+/// A document of evidence: the answer of `/kya/:wallet?evidence=1`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Evidence {
+    /// What the document's shape and its verdict's are: [`VERSION`].
+    pub version: u32,
+    /// The wallet that the verdict is about.
+    #[serde(with = "wire::text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Checksummed"))]
+    pub wallet: Address,
+    /// The registry, whose account and storage are proved.
+    #[serde(with = "wire::text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Checksummed"))]
+    pub registry: Address,
+    /// The chain's id. No header holds it: it is the word of whoever made the document.
+    pub chain_id: u64,
+    /// The block at whose end all this was so.
+    #[serde(with = "wire::text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
+    pub block_hash: B256,
+    /// The block's header, RLP.
+    #[serde(with = "wire::text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Data"))]
+    pub header: Bytes,
+    /// The trie nodes from the header's state root to the registry's account.
+    #[serde(with = "wire::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::schema::Data>"))]
+    pub account_proof: Vec<Bytes>,
+    /// The registry's balance in wei.
+    #[serde(with = "wire::text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
+    pub balance: U256,
+    /// The hash of the registry's code.
+    #[serde(with = "wire::text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
+    pub code_hash: B256,
+    /// The registry's nonce.
+    #[serde(with = "wire::text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
+    pub nonce: u64,
+    /// The root of the registry's storage.
+    #[serde(with = "wire::text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
+    pub storage_hash: B256,
+    /// The slots that the verdict rests on: the wallet's agent id, the grace period, the record's slots in ascending order, and those
+    /// of an operational scope of more than 31 bytes. Without an agent, the first two.
+    pub storage_proof: Vec<StorageProof>,
+    /// Which slot is what.
+    pub layout: Layout,
+    /// The verdict at the block's time: the answer of `/kya/:wallet`.
+    #[cfg_attr(feature = "schema", schemars(with = "Kya"))]
+    pub verdict: Box<RawValue>,
+}
+
+/// A slot, and the proof of what it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct StorageProof {
+    /// The slot.
+    #[serde(with = "wire::text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
+    pub key: B256,
+    /// What it holds.
+    #[serde(with = "wire::text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
+    pub value: U256,
+    /// The trie nodes from `storageHash` to the slot, or to where it would be.
+    #[serde(with = "wire::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::schema::Data>"))]
+    pub proof: Vec<Bytes>,
+}
+
+/// What a verifier knows from elsewhere, and holds a document to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// The hash of the block, from somebody who is trusted. Without it a document proves only that it agrees with itself.
+    pub block_hash: Option<B256>,
+    /// The chain.
+    pub chain_id: Option<u64>,
+    /// The registry.
+    pub registry: Option<Address>,
+    /// The wallet.
+    pub wallet: Option<Address>,
+    /// For a registry of other code than this project's: the layout that its operator vouches for.
+    pub layout: Option<Layout>,
+}
+
+/// What a document of evidence has proved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// The verdict, found from the slots and the block's time.
+    pub verdict: Kya,
+    /// The block.
+    pub block: Header,
+    /// The registry.
+    pub registry: Address,
+    /// The chain's id: the document's word, as no header holds it.
+    pub chain_id: u64,
+}
+
+/// Verifies a document of evidence: its JSON text.
+///
+/// # Errors
+///
+/// [`EvidenceError`], the first reason found.
+pub fn verify(document: &str, expected: &Expected) -> Result<Verified, EvidenceError> {
+    let evidence: Evidence =
+        serde_json::from_str(document).map_err(|error| EvidenceError::Malformed(error.to_string()))?;
+    evidence.verify(expected)
+}
+
+impl Evidence {
+    /// Verifies the document.
+    ///
+    /// # Errors
+    ///
+    /// [`EvidenceError`], the first reason found.
+    pub fn verify(&self, expected: &Expected) -> Result<Verified, EvidenceError> {
+        let verified = self.find(expected)?;
+        // Texts and numbers: serialization has nothing to fail on.
+        let found = serde_json::to_string(&verified.verdict).unwrap_or_default();
+        match compare::difference(self.verdict.get(), &found) {
+            Some(field) => Err(EvidenceError::Verdict { field }),
+            None => Ok(verified),
+        }
+    }
+
+    /// Finds the verdict, whatever the document says it is.
+    fn find(&self, expected: &Expected) -> Result<Verified, EvidenceError> {
+        if self.version != VERSION {
+            return Err(EvidenceError::Version(self.version));
+        }
+        self.check_subject(expected)?;
+        let block = self.header()?;
+        self.check_account(&block)?;
+        self.check_layout(expected)?;
+        let (agent, grace_seconds) = self.proved_record()?;
+        let as_of = block.as_of();
+        let verdict = Kya::of(self.wallet, agent, grace_seconds, as_of.block_timestamp, as_of);
+        Ok(Verified { verdict, block, registry: self.registry, chain_id: self.chain_id })
+    }
+
+    fn check_subject(&self, expected: &Expected) -> Result<(), EvidenceError> {
+        if let Some(expected) = expected.chain_id.filter(|id| *id != self.chain_id) {
+            return Err(EvidenceError::OtherChain { document: self.chain_id, expected });
+        }
+        if let Some(expected) = expected.registry.filter(|registry| *registry != self.registry) {
+            return Err(EvidenceError::OtherRegistry { document: self.registry, expected });
+        }
+        if let Some(expected) = expected.wallet.filter(|wallet| *wallet != self.wallet) {
+            return Err(EvidenceError::OtherWallet { document: self.wallet, expected });
+        }
+        match expected.block_hash.filter(|hash| *hash != self.block_hash) {
+            Some(trusted) => Err(EvidenceError::OtherBlock { document: self.block_hash, trusted }),
+            None => Ok(()),
+        }
+    }
+
+    fn header(&self) -> Result<Header, EvidenceError> {
+        let header = Header::decode(&self.header).ok_or(EvidenceError::Header)?;
+        if header.hash != self.block_hash {
+            let (header, block_hash) = (header.hash, self.block_hash);
+            return Err(EvidenceError::HeaderHash { header, block_hash });
+        }
+        Ok(header)
+    }
+
+    fn check_account(&self, block: &Header) -> Result<(), EvidenceError> {
+        let rlp = trie::lookup(block.state_root, self.registry.as_slice(), &self.account_proof)
+            .map_err(EvidenceError::AccountProof)?
+            .ok_or(EvidenceError::NoAccount)?;
+        let mut rest = rlp.as_slice();
+        let account = TrieAccount::decode(&mut rest)
+            .ok()
+            .filter(|_| rest.is_empty())
+            .ok_or(EvidenceError::BadAccount)?;
+        for (field, agrees) in [
+            ("nonce", account.nonce == self.nonce),
+            ("balance", account.balance == self.balance),
+            ("storageHash", account.storage_root == self.storage_hash),
+            ("codeHash", account.code_hash == self.code_hash),
+        ] {
+            if !agrees {
+                return Err(EvidenceError::Account { field });
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody has to vouch for the layout: this crate, for its own contract, or the verifier.
+    fn check_layout(&self, expected: &Expected) -> Result<(), EvidenceError> {
+        let own = self.layout.trusted_forwarder.map(Layout::agent_registry);
+        let code_hash = self.code_hash;
+        if own != Some(self.layout) && expected.layout != Some(self.layout) {
+            return Err(EvidenceError::UnknownLayout { code_hash });
+        }
+        if self.layout.code() == Some(code_hash) {
+            Ok(())
+        } else {
+            Err(EvidenceError::OtherCode { code_hash })
+        }
+    }
+
+    /// The wallet's agent and the grace period, from proved slots; no slot is missing, and none is too many.
+    fn proved_record(&self) -> Result<(Option<Agent>, U256), EvidenceError> {
+        for (place, slot) in self.storage_proof.iter().enumerate() {
+            let proved = self.proved(place, slot)?;
+            if proved != slot.value {
+                return Err(EvidenceError::Value { place, proved, document: slot.value });
+            }
+        }
+        let known: Vec<(B256, U256)> = self.storage_proof.iter().map(|slot| (slot.key, slot.value)).collect();
+        let mut slots = Slots::new(&known);
+        let read = slots.read_all(&self.layout, self.wallet).map_err(|stop| match stop {
+            Stop::Missing(place, expected) => EvidenceError::OtherSlot { place, expected },
+            Stop::Error(error) => error,
+        })?;
+        if slots.read() == known.len() { Ok(read) } else { Err(EvidenceError::TooManySlots(slots.read())) }
+    }
+
+    /// What the proof of a slot shows: the value, a word without its leading zeros as RLP; 0 where there is none.
+    fn proved(&self, place: usize, slot: &StorageProof) -> Result<U256, EvidenceError> {
+        let found = trie::lookup(self.storage_hash, slot.key.as_slice(), &slot.proof)
+            .map_err(|error| EvidenceError::StorageProof { place, error })?;
+        // anvil keeps a leaf of zero where other nodes clear the slot: both read as 0.
+        let Some(rlp) = found else { return Ok(U256::ZERO) };
+        let mut rest = rlp.as_slice();
+        U256::decode(&mut rest).ok().filter(|_| rest.is_empty()).ok_or(EvidenceError::BadValue { place })
+    }
+}

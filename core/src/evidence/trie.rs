@@ -1,0 +1,211 @@
+//! Walking a Merkle-Patricia proof from its root to what lies under a key (Yellow Paper, appendix D; EIP-1186).
+//!
+//! `alloy-trie` reads the nodes. The walk is stricter than that crate's own: it takes no node beyond the last one it needs, cannot be made to
+//! panic by paths that are longer than a key, and says what it found.
+
+use alloy_primitives::{B256, Bytes, keccak256};
+use alloy_rlp::Decodable;
+use alloy_trie::{
+    EMPTY_ROOT_HASH, Nibbles,
+    nodes::{RlpNode, TrieNode},
+};
+
+/// Why a proof proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProofError {
+    /// A node's hash is not the one that the node before it, or the root, names.
+    #[error("node {0} of the proof is not the one that is named before it")]
+    Unlinked(usize),
+    /// The nodes end before the key does.
+    #[error("the proof is cut short")]
+    Truncated,
+    /// There are nodes behind the last one that is needed.
+    #[error("the proof has more nodes than it needs")]
+    Superfluous,
+    /// It has the right hash, and yet is no node.
+    #[error("node {0} of the proof is no trie node")]
+    NoNode(usize),
+}
+
+/// What lies under `key`'s hash in the trie with this root; `None` where the proof shows that nothing does.
+pub(super) fn lookup(root: B256, key: &[u8], proof: &[Bytes]) -> Result<Option<Vec<u8>>, ProofError> {
+    if proof.is_empty() && root == EMPTY_ROOT_HASH {
+        return Ok(None);
+    }
+    let mut path = Nibbles::unpack(keccak256(key));
+    let mut link = root;
+    for (place, node) in proof.iter().enumerate() {
+        if keccak256(node) != link {
+            return Err(ProofError::Unlinked(place));
+        }
+        let found = match step(node, &mut path).ok_or(ProofError::NoNode(place))? {
+            Step::Next(hash) => {
+                link = hash;
+                continue;
+            }
+            Step::End(found) => found,
+        };
+        return if place + 1 == proof.len() { Ok(found) } else { Err(ProofError::Superfluous) };
+    }
+    Err(ProofError::Truncated)
+}
+
+/// Where a node leads.
+enum Step {
+    /// To the node with this hash.
+    Next(B256),
+    /// To the end: a value, or the certainty that there is none.
+    End(Option<Vec<u8>>),
+}
+
+/// Follows `path` through a node and the short nodes inside it, and takes off what it has followed; `None` where this is no node.
+fn step(rlp: &[u8], path: &mut Nibbles) -> Option<Step> {
+    // Nodes of less than 32 bytes stand inside others.
+    let mut node = decode(rlp)?;
+    loop {
+        let child = match node {
+            TrieNode::EmptyRoot => return Some(Step::End(None)),
+            TrieNode::Leaf(leaf) => {
+                return Some(Step::End((leaf.key == *path).then_some(leaf.value)));
+            }
+            TrieNode::Extension(extension) => {
+                // An extension without a path could stand in itself for ever.
+                if extension.key.is_empty() {
+                    return None;
+                }
+                if !path.starts_with(&extension.key) {
+                    return Some(Step::End(None));
+                }
+                *path = path.slice(extension.key.len()..);
+                extension.child
+            }
+            TrieNode::Branch(branch) => {
+                let nibble = path.first()?;
+                *path = path.slice(1..);
+                let branch = branch.as_ref();
+                let child: Option<RlpNode> = branch
+                    .children()
+                    .find(|(place, _)| *place == nibble)
+                    .and_then(|(_, child)| child.cloned());
+                match child {
+                    Some(child) => child,
+                    None => return Some(Step::End(None)),
+                }
+            }
+        };
+        match child.as_hash() {
+            Some(hash) => return Some(Step::Next(hash)),
+            None => node = decode(child.as_slice())?,
+        }
+    }
+}
+
+fn decode(rlp: &[u8]) -> Option<TrieNode> {
+    let mut rest = rlp;
+    TrieNode::decode(&mut rest).ok().filter(|_| rest.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_rlp::Encodable;
+    use alloy_trie::{
+        HashBuilder,
+        nodes::{ExtensionNode, LeafNode},
+        proof::{ProofRetainer, verify_proof},
+    };
+    use proptest::prelude::*;
+
+    fn rlp(node: &impl Encodable) -> Bytes {
+        let mut rlp = Vec::new();
+        node.encode(&mut rlp);
+        rlp.into()
+    }
+
+    fn path(key: &[u8]) -> Nibbles {
+        Nibbles::unpack(keccak256(key))
+    }
+
+    /// The root of a trie of these keys, each with itself as value, and the proof for `target`.
+    fn trie(keys: &[u8], target: u8) -> (B256, Vec<Bytes>) {
+        let mut leaves: Vec<(Nibbles, u8)> = keys.iter().map(|key| (path(&[*key]), *key)).collect();
+        leaves.sort();
+        leaves.dedup();
+        let retainer = ProofRetainer::from_iter([path(&[target])]);
+        let mut builder = HashBuilder::default().with_proof_retainer(retainer);
+        leaves.iter().for_each(|(path, key)| builder.add_leaf(*path, &[*key]));
+        let root = builder.root();
+        let nodes = builder.take_proof_nodes().into_nodes_sorted();
+        (root, nodes.into_iter().map(|(_, node)| node).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_there_is_found_and_what_is_not_is_absent(keys in prop::collection::vec(any::<u8>(), 1..200), target: u8) {
+            let (root, proof) = trie(&keys, target);
+            let expected = keys.contains(&target).then(|| vec![target]);
+            prop_assert_eq!(lookup(root, &[target], &proof), Ok(expected.clone()));
+            prop_assert!(verify_proof(root, path(&[target]), expected, &proof).is_ok());
+            // Neither shorter nor longer, nor in another order.
+            let short = proof.get(..proof.len() - 1).unwrap();
+            prop_assert_eq!(lookup(root, &[target], short), Err(ProofError::Truncated));
+            for again in &proof {
+                let long = [proof.as_slice(), std::slice::from_ref(again)].concat();
+                prop_assert_eq!(lookup(root, &[target], &long), Err(ProofError::Superfluous));
+            }
+            if proof.len() > 1 {
+                let mut other = proof;
+                other.reverse();
+                prop_assert_eq!(lookup(root, &[target], &other), Err(ProofError::Unlinked(0)));
+            }
+        }
+
+        #[test]
+        fn any_bytes_under_any_root_are_survived(nodes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..4)) {
+            let nodes: Vec<Bytes> = nodes.into_iter().map(Bytes::from).collect();
+            let root = nodes.first().map(keccak256).unwrap_or_default();
+            let _ = lookup(root, b"key", &nodes);
+        }
+    }
+
+    #[test]
+    fn nothing_is_in_an_empty_trie() {
+        assert_eq!(lookup(EMPTY_ROOT_HASH, b"key", &[]), Ok(None));
+        assert_eq!(lookup(EMPTY_ROOT_HASH, b"key", &[vec![0x80].into()]), Ok(None));
+        let twice: [Bytes; 2] = [vec![0x80].into(), vec![0x80].into()];
+        assert_eq!(lookup(EMPTY_ROOT_HASH, b"key", &twice), Err(ProofError::Superfluous));
+        assert_eq!(lookup(B256::ZERO, b"key", &[]), Err(ProofError::Truncated));
+    }
+
+    #[test]
+    fn a_path_that_is_longer_than_a_key_is_no_proof_and_no_panic() {
+        let whole = path(b"key");
+        let leaf = rlp(&LeafNode::new(whole, vec![1]));
+        let extension = rlp(&ExtensionNode::new(whole, RlpNode::word_rlp(&keccak256(&leaf))));
+        let root = keccak256(&extension);
+        // The leaf's path should be empty by now.
+        assert_eq!(lookup(root, b"key", &[extension, leaf]), Ok(None));
+    }
+
+    #[test]
+    fn nodes_that_stand_in_others_are_followed() {
+        // Two leaves that differ in the last nibble alone are so short that their branch holds them.
+        let key = path(b"key");
+        let last = key.last().unwrap();
+        let leaf =
+            |value| RlpNode::from_raw_rlp(&rlp(&LeafNode::new(Nibbles::default(), vec![value]))).unwrap();
+        let mut children = [(last, 7), ((last + 1) % 16, 8)];
+        children.sort_unstable();
+        let stack = children.iter().map(|(_, value)| leaf(*value)).collect();
+        let mask = children.iter().fold(0, |mask, (nibble, _)| mask | 1 << nibble);
+        let branch = rlp(&alloy_trie::nodes::BranchNode::new(stack, alloy_trie::TrieMask::new(mask)));
+        let child = RlpNode::from_rlp(&branch);
+        assert!(!child.is_hash(), "the branch stands in the extension");
+        let extension = rlp(&ExtensionNode::new(key.slice(..63), child));
+        assert_eq!(
+            lookup(keccak256(&extension), b"key", std::slice::from_ref(&extension)),
+            Ok(Some(vec![7]))
+        );
+        assert_eq!(lookup(keccak256(&extension), b"other", &[extension]), Ok(None));
+    }
+}

@@ -1,0 +1,104 @@
+//! Headers: hashed whole, fields counted.
+
+use alloy_primitives::{B256, hex, keccak256};
+use registry_core::evidence::{EvidenceError, Header};
+use serde_json::json;
+
+use crate::Recorded;
+
+/// RLP of a string.
+fn string(bytes: &[u8]) -> Vec<u8> {
+    match bytes {
+        [byte] if *byte < 0x80 => vec![*byte],
+        short if short.len() < 56 => [&[0x80 + short.len() as u8], short].concat(),
+        long => {
+            let length = long.len().to_be_bytes();
+            let length: Vec<u8> = length.into_iter().skip_while(|byte| *byte == 0).collect();
+            [&[0xb7 + length.len() as u8], length.as_slice(), long].concat()
+        }
+    }
+}
+
+/// RLP of a list of more than 255 bytes.
+fn list(fields: &[Vec<u8>]) -> Vec<u8> {
+    let payload: Vec<u8> = fields.iter().flat_map(|field| string(field)).collect();
+    let [high, low] = u16::try_from(payload.len()).unwrap().to_be_bytes();
+    [vec![0xf9, high, low], payload].concat()
+}
+
+/// The 21 fields of a header of Base since its Isthmus fork: those of Ethereum's Prague, with the message passer's storage root as withdrawals root, no blobs,
+/// and a beacon root from the layer below.
+fn op_stack() -> Vec<Vec<u8>> {
+    vec![
+        vec![0xaa; 32],                                                                    // parentHash
+        keccak256([0xc0]).to_vec(),                                                        // sha3Uncles
+        hex!("4200000000000000000000000000000000000011").to_vec(), // miner: the sequencer's fee vault
+        vec![0xbb; 32],                                            // stateRoot
+        vec![0xcc; 32],                                            // transactionsRoot
+        vec![0xdd; 32],                                            // receiptsRoot
+        vec![0x10; 256],                                           // logsBloom
+        vec![],                                                    // difficulty: 0
+        hex!("017d7840").to_vec(),                                 // number: 25,000,000
+        hex!("08f0d180").to_vec(),                                 // gasLimit
+        hex!("01c9c380").to_vec(),                                 // gasUsed
+        hex!("6925a000").to_vec(),                                 // timestamp
+        hex!("00000000fa00000006").to_vec(), // extraData: Holocene's EIP-1559 parameters
+        vec![0xee; 32],                      // mixHash: the layer below's RANDAO
+        vec![0; 8],                          // nonce
+        hex!("0f4240").to_vec(),             // baseFeePerGas
+        vec![0x77; 32],                      // withdrawalsRoot
+        vec![],                              // blobGasUsed
+        vec![],                              // excessBlobGas
+        vec![0x88; 32],                      // parentBeaconBlockRoot
+        hex!("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855").to_vec(), // requestsHash
+    ]
+}
+
+#[test]
+fn an_op_stack_header_and_one_with_fields_of_tomorrow_are_hashed_whole() {
+    for extra in 0..4 {
+        let mut fields = op_stack();
+        fields.extend((0..extra).map(|_| vec![0x99; 32]));
+        let rlp = list(&fields);
+        let header = Header::decode(&rlp).unwrap();
+        assert_eq!(header.hash, keccak256(&rlp));
+        assert_eq!((header.number, header.timestamp), (25_000_000, 0x6925_a000));
+        assert_eq!(
+            (header.parent_hash, header.state_root),
+            (B256::repeat_byte(0xaa), B256::repeat_byte(0xbb))
+        );
+    }
+}
+
+#[test]
+fn what_is_no_header_is_refused() {
+    let fields = op_stack();
+    assert!(Header::decode(&list(&fields[..15])).is_some(), "as before London");
+    assert!(Header::decode(&list(&fields[..14])).is_none(), "too few fields");
+    let whole = list(&fields);
+    assert!(Header::decode(&whole[..whole.len() - 1]).is_none(), "cut short");
+    assert!(Header::decode(&[whole.as_slice(), &[0]].concat()).is_none(), "something behind it");
+    assert!(Header::decode(&[]).is_none() && Header::decode(&[0xc0]).is_none());
+    for (place, wrong) in
+        [(0, vec![1; 31]), (3, vec![1; 33]), (8, vec![0, 1]), (8, vec![1; 9]), (11, vec![0])]
+    {
+        let mut fields = fields.clone();
+        fields[place] = wrong;
+        assert!(Header::decode(&list(&fields)).is_none(), "field {place}");
+    }
+}
+
+#[test]
+fn a_header_is_made_of_a_nodes_json_and_one_with_an_unknown_field_is_not_passed_off() {
+    let recorded = Recorded::load("provision");
+    let (evidence, verified) = recorded.make().unwrap();
+    assert_eq!(keccak256(&evidence.header), evidence.block_hash);
+    assert_eq!(json!(format!("{:#x}", verified.block.hash)), recorded.block["hash"]);
+
+    // A chain whose headers have a field more, which nobody here knows.
+    let mut other = Recorded::load("provision");
+    let mut fields = op_stack();
+    fields.push(vec![0x99; 32]);
+    other.block["hash"] = json!(format!("{:#x}", keccak256(list(&fields))));
+    assert!(matches!(other.make(), Err(EvidenceError::HeaderHash { .. })));
+}

@@ -1,0 +1,250 @@
+//! Evidence made of what anvil answered (`vectors/evidence`), verified without a network.
+//!
+//! 1. Every kind of verdict is proved: compliant, expired, suspended, revoked, never registered.
+//! 2. A document about another block, chain, registry or wallet is refused with the reason.
+//! 3. A layout that nobody vouches for, or one of other code, is refused.
+//! 4. Headers are hashed whole, whatever fields a chain adds.
+//! 5. Ten thousand documents, each changed in one byte or one element, are all refused (`mutations`).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod headers;
+mod mutations;
+
+use alloy_primitives::{Address, B256};
+use registry_core::{
+    agent::Status,
+    evidence::{self, Evidence, EvidenceError, Expected, Layout, Material, Verified},
+};
+use serde_json::{Value, json};
+
+/// The names of the vectors: one for each kind of verdict.
+const KINDS: [&str; 5] = ["provision", "expired", "suspended", "revoked", "never_registered"];
+
+/// What anvil answered about a wallet.
+struct Recorded {
+    wallet: Address,
+    registry: Address,
+    layout: Layout,
+    chain_id: u64,
+    slots: Vec<B256>,
+    block: Value,
+    proof: Value,
+}
+
+impl Recorded {
+    fn load(kind: &str) -> Self {
+        let path = format!("{}/tests/vectors/evidence/{kind}.json", env!("CARGO_MANIFEST_DIR"));
+        let recorded: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let address = |name: &str| recorded[name].as_str().unwrap().parse::<Address>().unwrap();
+        let slots = recorded["proof"]["storageProof"].as_array().unwrap();
+        Self {
+            wallet: address("wallet"),
+            registry: address("registry"),
+            layout: Layout::agent_registry(address("trustedForwarder")),
+            chain_id: recorded["chainId"].as_u64().unwrap(),
+            slots: slots.iter().map(|slot| slot["key"].as_str().unwrap().parse().unwrap()).collect(),
+            block: recorded["block"].clone(),
+            proof: recorded["proof"].clone(),
+        }
+    }
+
+    fn make(&self) -> Result<(Evidence, Verified), EvidenceError> {
+        evidence::make(&Material {
+            wallet: self.wallet,
+            registry: self.registry,
+            chain_id: self.chain_id,
+            layout: self.layout,
+            slots: &self.slots,
+            block: &self.block.to_string(),
+            proof: &self.proof.to_string(),
+        })
+    }
+
+    fn document(&self) -> String {
+        serde_json::to_string(&self.make().unwrap().0).unwrap()
+    }
+
+    /// Everything that a careful verifier knows from elsewhere.
+    fn expected(&self) -> Expected {
+        Expected {
+            block_hash: Some(self.block["hash"].as_str().unwrap().parse().unwrap()),
+            chain_id: Some(self.chain_id),
+            registry: Some(self.registry),
+            wallet: Some(self.wallet),
+            layout: None,
+        }
+    }
+}
+
+/// A document with one member replaced.
+fn with(document: &str, pointer: &str, value: Value) -> String {
+    let mut document: Value = serde_json::from_str(document).unwrap();
+    *document.pointer_mut(pointer).unwrap_or_else(|| panic!("there is no {pointer}")) = value;
+    document.to_string()
+}
+
+#[test]
+fn every_kind_of_verdict_is_proved() {
+    for kind in KINDS {
+        let recorded = Recorded::load(kind);
+        let verified = evidence::verify(&recorded.document(), &recorded.expected()).unwrap();
+        let verdict = verified.verdict;
+        assert_eq!(verdict.wallet, recorded.wallet, "{kind}");
+        let status = verdict.agent.as_ref().map(|agent| agent.status);
+        let expected = match kind {
+            "provision" => (true, true, Some(Status::Active)),
+            "expired" => (true, false, Some(Status::Active)),
+            "suspended" => (true, false, Some(Status::Suspended)),
+            _ => (false, false, None),
+        };
+        assert_eq!((verdict.is_registered, verdict.is_compliant, status), expected, "{kind}");
+        let seconds = u64::from_str_radix(&recorded.block["timestamp"].as_str().unwrap()[2..], 16).unwrap();
+        assert_eq!(verdict.checked_at.seconds(), seconds, "{kind}: judged at the block's time");
+    }
+}
+
+#[test]
+fn a_scope_of_several_slots_is_proved_to_its_last_byte() {
+    let recorded = Recorded::load("provision");
+    let scope = recorded.make().unwrap().1.verdict.agent.unwrap().operational_scope;
+    assert!(scope.len() > 64 && scope.ends_with("é🤖."), "{scope}");
+    let agent = Some((alloy_primitives::U256::from(2), scope.len()));
+    assert_eq!(evidence::slots(&recorded.layout, recorded.wallet, agent), recorded.slots);
+}
+
+#[test]
+fn a_slot_that_was_cleared_and_one_that_never_was_set_both_prove_nobody() {
+    // anvil keeps a leaf of zero for the one, and proves the other by absence, as nodes with a real database do for both.
+    let last = |kind: &str| {
+        let proof = &Recorded::load(kind).proof["storageProof"][0]["proof"];
+        proof.as_array().unwrap().last().unwrap().as_str().unwrap().to_owned()
+    };
+    assert!(last("revoked").ends_with("8180") && last("revoked").len() < 80, "a leaf of zero");
+    assert!(last("never_registered").len() > 80, "a branch, or another slot's leaf");
+    for kind in ["revoked", "never_registered"] {
+        assert!(!Recorded::load(kind).make().unwrap().1.verdict.is_registered);
+    }
+}
+
+#[test]
+fn a_document_about_something_else_is_refused_with_the_reason() {
+    let recorded = Recorded::load("provision");
+    let document = recorded.document();
+    let refused = |expected: Expected| evidence::verify(&document, &expected).unwrap_err();
+    let other = Address::repeat_byte(0x11);
+    let hash = B256::repeat_byte(0x22);
+    let expected = recorded.expected();
+    let Some(block_hash) = expected.block_hash else { unreachable!() };
+    for (error, reason) in [
+        (
+            refused(Expected { block_hash: Some(hash), ..expected }),
+            EvidenceError::OtherBlock { document: block_hash, trusted: hash },
+        ),
+        (
+            refused(Expected { chain_id: Some(1), ..expected }),
+            EvidenceError::OtherChain { document: 31_337, expected: 1 },
+        ),
+        (
+            refused(Expected { registry: Some(other), ..expected }),
+            EvidenceError::OtherRegistry { document: recorded.registry, expected: other },
+        ),
+        (
+            refused(Expected { wallet: Some(other), ..expected }),
+            EvidenceError::OtherWallet { document: recorded.wallet, expected: other },
+        ),
+    ] {
+        assert_eq!(error, reason);
+    }
+}
+
+#[test]
+fn a_document_whose_subject_was_changed_is_refused_with_the_reason() {
+    let recorded = Recorded::load("provision");
+    let document = recorded.document();
+    let nobody = Expected { block_hash: recorded.expected().block_hash, ..Expected::default() };
+    let refused = |pointer: &str, value: Value| {
+        evidence::verify(&with(&document, pointer, value), &nobody).unwrap_err()
+    };
+    let other = Recorded::load("expired");
+    assert_eq!(
+        refused("/wallet", json!(other.wallet.to_string())),
+        EvidenceError::OtherSlot { place: 0, expected: other.slots[0] }
+    );
+    for registry in [other.wallet, recorded.wallet, Address::ZERO] {
+        let error = refused("/registry", json!(registry.to_string()));
+        assert!(matches!(error, EvidenceError::AccountProof(_) | EvidenceError::NoAccount), "{error}");
+    }
+    assert!(matches!(
+        refused("/blockHash", json!(format!("{:#x}", B256::ZERO))),
+        EvidenceError::OtherBlock { .. }
+    ));
+    assert_eq!(refused("/version", json!(2)), EvidenceError::Version(2));
+    assert_eq!(
+        refused("/codeHash", json!(format!("{:#x}", B256::ZERO))),
+        EvidenceError::Account { field: "codeHash" }
+    );
+    assert_eq!(refused("/balance", json!("0x1")), EvidenceError::Account { field: "balance" });
+    assert_eq!(
+        refused("/verdict/isCompliant", json!(false)),
+        EvidenceError::Verdict { field: "isCompliant".to_owned() }
+    );
+    assert_eq!(
+        refused("/verdict/agent/status", json!("Suspended")),
+        EvidenceError::Verdict { field: "agent.status".to_owned() }
+    );
+}
+
+#[test]
+fn an_older_layout_is_refused() {
+    let recorded = Recorded::load("provision");
+    let (document, expected) = (recorded.document(), recorded.expected());
+    let code_hash = recorded.proof["codeHash"].as_str().unwrap().parse().unwrap();
+    // As if a variable had been added since.
+    let older = with(&document, "/layout/walletToAgent", json!("0x4"));
+    assert_eq!(evidence::verify(&older, &expected).unwrap_err(), EvidenceError::UnknownLayout { code_hash });
+    // The verifier itself still has the older one for this code.
+    let expected = Expected {
+        layout: Some(Layout { wallet_to_agent: alloy_primitives::U256::from(4), ..recorded.layout }),
+        ..expected
+    };
+    assert!(matches!(evidence::verify(&older, &expected), Err(EvidenceError::OtherSlot { place: 0, .. })));
+    // Another version of the contract: the forwarder that it trusts is not where this one's is.
+    let other = Layout::agent_registry(Address::repeat_byte(0x33));
+    let other = with(&document, "/layout", serde_json::to_value(other).unwrap());
+    assert_eq!(
+        evidence::verify(&other, &recorded.expected()).unwrap_err(),
+        EvidenceError::OtherCode { code_hash }
+    );
+}
+
+#[test]
+fn other_code_needs_a_layout_that_the_verifier_vouches_for() {
+    let mut recorded = Recorded::load("suspended");
+    let code_hash: B256 = recorded.proof["codeHash"].as_str().unwrap().parse().unwrap();
+    let foreign =
+        |code_hash| Layout { trusted_forwarder: None, code_hash: Some(code_hash), ..recorded.layout };
+    let (layout, wrong) = (foreign(code_hash), foreign(B256::repeat_byte(1)));
+    recorded.layout = layout;
+    let (document, expected) = (recorded.document(), recorded.expected());
+    assert_eq!(
+        evidence::verify(&document, &expected).unwrap_err(),
+        EvidenceError::UnknownLayout { code_hash }
+    );
+    let vouched = Expected { layout: Some(layout), ..expected };
+    assert!(evidence::verify(&document, &vouched).unwrap().verdict.is_registered);
+
+    // Never a wrong proof: it is not even made.
+    recorded.layout = wrong;
+    assert_eq!(recorded.make().unwrap_err(), EvidenceError::OtherCode { code_hash });
+}
+
+#[test]
+fn evidence_is_not_made_of_another_blocks_proof() {
+    let mut recorded = Recorded::load("provision");
+    recorded.block["stateRoot"] = json!(format!("{:#x}", B256::repeat_byte(1)));
+    // The hash is no longer the header's.
+    assert!(matches!(recorded.make(), Err(EvidenceError::HeaderHash { .. })));
+    let mut recorded = Recorded::load("provision");
+    recorded.proof["accountProof"][0] = json!("0xc0");
+    assert!(matches!(recorded.make(), Err(EvidenceError::AccountProof(_))));
+}
