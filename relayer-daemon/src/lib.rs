@@ -30,6 +30,7 @@ pub mod outcome;
 pub mod process_lock;
 pub mod readiness;
 pub mod relay;
+pub mod retention;
 pub mod routes;
 pub mod sender;
 pub mod settings;

@@ -42,6 +42,7 @@ use crate::{
     process_lock::ProcessLock,
     readiness::Readiness,
     relay::{Reads, Relayer, gas_price::GasPrice, inflight::Inflight},
+    retention::{self, Retention},
     routes::{App, routes},
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
     settings::Settings,
@@ -145,6 +146,7 @@ struct Daemon {
     http: JoinHandle<()>,
     sender: JoinHandle<()>,
     monitor: JoinHandle<()>,
+    retention: JoinHandle<()>,
     events: JoinHandle<()>,
     locks: Vec<ProcessLock>,
 }
@@ -205,7 +207,7 @@ impl Daemon {
             wallet,
             contracts,
             spending,
-            clock,
+            clock: clock.clone(),
             metrics: metrics.clone(),
             events: events_in,
         });
@@ -226,6 +228,8 @@ impl Daemon {
         });
         let sender = tokio::spawn(sender.run(jobs, stopping.clone()));
         let monitor = tokio::spawn(monitor::run(Arc::clone(&relayer), readiness.clone(), stopping.clone()));
+        let retention = Retention::of_days(settings.journal_retention_days);
+        let retention = tokio::spawn(retention::run(store, retention, clock, stopping.clone()));
         let events = tokio::spawn({
             let relayer = Arc::clone(&relayer);
             async move {
@@ -234,7 +238,19 @@ impl Daemon {
                 }
             }
         });
-        Ok(Self { relayer, readiness, draining, stop, stopping, http, sender, monitor, events, locks })
+        Ok(Self {
+            relayer,
+            readiness,
+            draining,
+            stop,
+            stopping,
+            http,
+            sender,
+            monitor,
+            retention,
+            events,
+            locks,
+        })
     }
 
     /// Accepts nothing new from now on.
@@ -249,6 +265,7 @@ impl Daemon {
             result = &mut self.http => ("http", result),
             result = &mut self.sender => ("sender", result),
             result = &mut self.monitor => ("monitor", result),
+            result = &mut self.retention => ("retention", result),
             result = &mut self.events => ("events", result),
         };
         let why = result.err().map_or_else(|| "without a reason".to_owned(), |error| error.to_string());
@@ -260,7 +277,7 @@ impl Daemon {
         tracing::info!("stopping");
         self.readiness.stop();
         let _ = self.stop.send(true);
-        let parts = [self.http, self.sender, self.monitor].map(|mut part| async move {
+        let parts = [self.http, self.sender, self.monitor, self.retention].map(|mut part| async move {
             if !part.is_finished() {
                 let _ = (&mut part).await;
             }

@@ -1,5 +1,5 @@
 //! The daemon's look around, now and then: is the chain there, is there money, can the journal be written, does the
-//! sender move; and what can be forgotten.
+//! sender move.
 //!
 //! Idle, the daemon makes a constant number of RPC calls: two here and one in the sender, every 15 seconds,
 //! and one more for each endpoint where there are several.
@@ -21,8 +21,6 @@ pub const ROUND: Duration = Duration::from_secs(15);
 const CHEAPEST_RELAY_GAS: u128 = 60_000;
 /// Rounds between two prunings of the limits' maps: a minute, since a flood of addresses fills them fast.
 const FORGET_ROUNDS: u64 = 4;
-/// Rounds between two prunings of the journal: an hour.
-const PRUNE_ROUNDS: u64 = 240;
 
 /// Looks around until `stop` is set.
 pub async fn run(relayer: Arc<Relayer>, readiness: Readiness, mut stop: Stop) {
@@ -35,9 +33,6 @@ pub async fn run(relayer: Arc<Relayer>, readiness: Readiness, mut stop: Stop) {
         look(&relayer, &readiness).await;
         if round % FORGET_ROUNDS == 0 {
             relayer.limits.forget_idle();
-        }
-        if round % PRUNE_ROUNDS == 0 {
-            prune(&relayer).await;
         }
     }
 }
@@ -76,12 +71,4 @@ async fn budget_spent(relayer: &Relayer, base_fee: u128) -> Option<u64> {
     let left = limit.saturating_sub(budget.window.settled_wei);
     let spent = left < CHEAPEST_RELAY_GAS.saturating_mul(base_fee.max(1));
     spent.then(|| budget.resets_at().map_or(WINDOW_SECONDS, |reset| reset.saturating_sub(now)).max(1))
-}
-
-async fn prune(relayer: &Relayer) {
-    let now = relayer.clock.now();
-    match relayer.store.run(move |store| store.prune(now)).await {
-        Ok(forgotten) => tracing::debug!(forgotten, "journal pruned"),
-        Err(error) => tracing::error!(%error, "journal not pruned"),
-    }
 }

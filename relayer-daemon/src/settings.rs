@@ -132,6 +132,12 @@ pub struct Settings {
     #[arg(long, env = "RELAYER_DATA_DIR", hide_env_values = true, default_value = "relayer-data")]
     pub data_dir: PathBuf,
 
+    /// Days after which a relay that has ended shrinks to what GET /relay/:id answers; after twelve times as long it is
+    /// forgotten
+    #[arg(long, env = "JOURNAL_RETENTION_DAYS", hide_env_values = true, default_value_t = 30,
+          value_parser = clap::value_parser!(u16).range(1..=3_650))]
+    pub journal_retention_days: u16,
+
     /// How log lines are written
     #[arg(long, env = "LOG_FORMAT", hide_env_values = true, default_value = "text")]
     pub log_format: LogFormat,
@@ -305,6 +311,7 @@ mod tests {
             ("--max-fee-per-gas", "1e3"),
             ("--max-request-gas", "0"),
             ("--relay-wait", "0"),
+            ("--journal-retention-days", "0"),
             ("--forwarder-address", "0x12"),
         ] {
             let error =

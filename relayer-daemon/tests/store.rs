@@ -221,18 +221,6 @@ fn a_batch_is_journalled_whole_or_not_at_all() {
 }
 
 #[test]
-fn pruning_forgets_only_what_never_came_to_a_transaction() {
-    let store = accepted(&[1, 2, 3]);
-    store.finish_unsent(id(1), &dropped(), NOW).unwrap();
-    sign(&store, 0, Some(id(2)), transaction(0xa, Purpose::Relay));
-    settle(&store, 0, 0xa, 9, 1, Some((2, executed(id(0xa)))));
-    assert_eq!(store.prune(NOW + WINDOW_SECONDS).unwrap(), 0);
-    assert_eq!(store.prune(NOW + WINDOW_SECONDS + 1).unwrap(), 1);
-    assert_eq!(store.relay(id(1)).unwrap(), None);
-    assert!(store.relay(id(2)).unwrap().is_some() && store.relay(id(3)).unwrap().is_some());
-}
-
-#[test]
 fn a_restart_never_refills_the_budget() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal.sqlite");

@@ -8,7 +8,8 @@ use alloy::primitives::{Address, B256, U256};
 use relayer_daemon::{
     fees::Fees,
     outcome::{Failure, Mined, Outcome},
-    store::{Identity, Inclusion, NewRelay, SqliteStore, Store, StoreError},
+    retention::Retention,
+    store::{Identity, Inclusion, NewRelay, NewTransaction, SqliteStore, Store, StoreError},
     transaction::{Purpose, RelayTerms, SignedTransaction},
 };
 use rusqlite::Connection;
@@ -56,10 +57,14 @@ fn mined(byte: u8) -> Mined {
     Mined { tx_hash: id(byte), block_number: 40 + u64::from(byte), gas_used: 21_000 + u64::from(byte) }
 }
 
-fn unversioned(dir: &TempDir) -> PathBuf {
+fn file(dir: &TempDir, dump: &str) -> PathBuf {
     let path = dir.path().join("journal.sqlite");
-    Connection::open(&path).unwrap().execute_batch(include_str!("fixtures/journal_unversioned.sql")).unwrap();
+    Connection::open(&path).unwrap().execute_batch(dump).unwrap();
     path
+}
+
+fn unversioned(dir: &TempDir) -> PathBuf {
+    file(dir, include_str!("fixtures/journal_unversioned.sql"))
 }
 
 /// All that the file says, to compare two ways to read it.
@@ -121,6 +126,39 @@ fn a_journal_from_before_schema_versions_is_read_as_it_was_meant() {
     assert_eq!(store.oldest_pending().unwrap(), Some(NOW + 6));
     assert_eq!(store.unsent(NOW + 40).unwrap(), [relay(7), relay(8)]);
     assert_eq!(store.budget(1_000_000, NOW + 40).unwrap().reserved_wei, 600);
+}
+
+#[test]
+fn a_journal_of_version_2_is_read_as_it_was_meant_and_its_old_relays_shrink() {
+    let dir = TempDir::new().unwrap();
+    let store = SqliteStore::open(&file(&dir, include_str!("fixtures/journal_version_2.sql"))).unwrap();
+    store.verify(&IDENTITY).unwrap();
+    let before = store.relay(id(9)).unwrap().unwrap();
+    let executed = Outcome::Executed { mined: mined(0x19), agent_id: None };
+    assert_eq!((before.outcome, before.hashes), (Some(executed), vec![id(0x19)]));
+    let client = Some("2001:db8:1:1::".parse().unwrap());
+    assert_eq!(
+        store.accepted(id(9)).unwrap(),
+        Some(NewRelay { client, signer: Address::repeat_byte(0x33), ..relay(9) })
+    );
+    let budget = store.budget(1_000_000, NOW + 45).unwrap();
+    assert_eq!((budget.window.settled_wei, budget.reserved_wei), (90 + 190 + 290 + 21 + 22 + 990, 600 + 800));
+    assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1);
+    assert_eq!(store.archived_nonce(ACCOUNT).unwrap(), None);
+
+    // Nonces of this file are old only once newer ones follow.
+    let far = NewTransaction { nonce: 1_000, relay: None, transaction: transaction(0x77, Purpose::Gap) };
+    store.record(ACCOUNT, &[far], NOW + 60).unwrap();
+    let relays = || (1..=9).map(|byte| store.relay(id(byte)).unwrap()).collect::<Vec<_>>();
+    let mut all = relays();
+    let much_later = NOW + 40 * 24 * 60 * 60;
+    while store.prune(&Retention::of_days(30), much_later).unwrap() > 0 {}
+    assert_eq!(store.mined_since(ACCOUNT, 0).unwrap(), [0_u64; 0]);
+    assert_eq!(store.archived_nonce(ACCOUNT).unwrap(), Some(9));
+    assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 2, "what is in flight stays");
+    // The fourth never came to a transaction.
+    all[3] = None;
+    assert_eq!(relays(), all);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! A gap is filled with a no-op, once the count, the pending count and the state of one block agree that the nonce is
 //! unused. A nonce that was mined before is looked up at every endpoint first: it is reopened instead, or not a gap.
+//! One that was mined so long ago that the store has let go of it is none, whatever a node says.
 
 use super::{GROUP, Sender, SenderError};
 use crate::{
@@ -15,7 +16,13 @@ impl<N: Node> Sender<N> {
     pub(super) async fn fill_gap(&mut self, mined: u64, market: &Market) -> Result<(), SenderError> {
         let Some(highest) = self.in_flight_nonces().last().copied() else { return Ok(()) };
         let is_free = |nonce: &u64| self.nonces.get(nonce).is_none_or(|state| state.in_flight().is_none());
-        let gap: Vec<u64> = (mined..highest).filter(is_free).take(GROUP).collect();
+        if !(mined..highest).any(|nonce| is_free(&nonce)) {
+            return Ok(());
+        }
+        let account = self.account();
+        let archived = self.store.run(move |store| store.archived_nonce(account)).await?;
+        let lowest = archived.map_or(mined, |archived| mined.max(archived.saturating_add(1)));
+        let gap: Vec<u64> = (lowest..highest).filter(is_free).take(GROUP).collect();
         let Some(first) = gap.first().copied() else { return Ok(()) };
         if self.node.pending_nonce().await? > first {
             return Ok(());

@@ -18,6 +18,7 @@ use crate::{
     budget::Budget,
     budget_share::{Allowance, Denial},
     outcome::Outcome,
+    retention::Retention,
     transaction::{NonceAssignment, SignedTransaction},
 };
 
@@ -234,8 +235,14 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// When the oldest pending relay was accepted.
     fn oldest_pending(&self) -> Result<Option<u64>, StoreError>;
 
-    /// Forgets relays that never came to a transaction and ended more than a day ago. Returns how many.
-    fn prune(&self, now: u64) -> Result<usize, StoreError>;
+    /// One small step of forgetting: relays that never came to a transaction go a day after their end; others are
+    /// archived, and later forgotten, as `retention` says. [`Store::relay`] and [`Store::accept`] know archived ones;
+    /// the nonces of those are gone, except the newest of each account. Returns how many rows it took; 0 means that
+    /// nothing is due.
+    fn prune(&self, retention: &Retention, now: u64) -> Result<usize, StoreError>;
+
+    /// The highest nonce that was mined and is gone since its relay was archived: what is not above it is no gap.
+    fn archived_nonce(&self, account: Address) -> Result<Option<u64>, StoreError>;
 
     /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. Must return
     /// before any byte of them goes to the network; where it fails, none of them may be sent.

@@ -13,6 +13,7 @@ use relayer_daemon::{
     budget::Budget,
     budget_share::Allowance,
     outcome::Outcome,
+    retention::Retention,
     store::{
         Accepted, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Reservation, Settlement,
         SqliteStore, Store, StoreError,
@@ -63,7 +64,8 @@ pass_on! {
     write unsent(now: u64) -> Vec<NewRelay>;
     read budget(limit_wei: u128, now: u64) -> Budget;
     read oldest_pending() -> Option<u64>;
-    write prune(now: u64) -> usize;
+    write prune(retention: &Retention, now: u64) -> usize;
+    read archived_nonce(account: Address) -> Option<u64>;
     write record(account: Address, transactions: &[NewTransaction], now: u64) -> ();
     read next_nonce(account: Address) -> Option<u64>;
     read open_nonces(account: Address) -> Vec<NonceAssignment>;

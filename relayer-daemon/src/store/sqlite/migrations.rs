@@ -19,7 +19,7 @@ use super::relays;
 type Step = fn(&Connection) -> Result<(), StoreError>;
 
 /// The steps: the first leads to version 1.
-const STEPS: [Step; 2] = [to_version_1, to_version_2];
+const STEPS: [Step; 3] = [to_version_1, to_version_2, to_version_3];
 
 /// Brings a file to the latest version.
 ///
@@ -118,6 +118,32 @@ fn to_version_2(tx: &Connection) -> Result<(), StoreError> {
         "ALTER TABLE relays ADD COLUMN client BLOB;
          -- Of the budget's window; empty while nothing was paid in it.
          CREATE TABLE spending (party BLOB PRIMARY KEY, settled_wei TEXT NOT NULL) WITHOUT ROWID;",
+    )?;
+    Ok(())
+}
+
+/// What is left of old relays, and indexes that keep every query from reading all of a table that grows.
+fn to_version_3(tx: &Connection) -> Result<(), StoreError> {
+    tx.execute_batch(
+        "-- A relay that ended long ago: how, and the hashes of its transactions, oldest first, 32 bytes each.
+         CREATE TABLE archive (
+             id            BLOB PRIMARY KEY,
+             state         TEXT NOT NULL,
+             error_code    TEXT,
+             error_detail  TEXT,
+             error_retry   INTEGER,
+             tx_hash       BLOB,
+             block_number  INTEGER,
+             gas_used      INTEGER,
+             agent_id      BLOB,
+             finished_at   INTEGER NOT NULL,
+             hashes        BLOB NOT NULL
+         );
+         CREATE INDEX archive_finished ON archive (finished_at);
+         -- The highest nonce of each account whose relay is archived.
+         CREATE TABLE archived_nonces (account BLOB PRIMARY KEY, highest INTEGER NOT NULL) WITHOUT ROWID;
+         CREATE INDEX relays_dropped ON relays (finished_at) WHERE state = 'dropped';
+         CREATE INDEX nonces_lost ON nonces (account, nonce) WHERE state = 'lost';",
     )?;
     Ok(())
 }

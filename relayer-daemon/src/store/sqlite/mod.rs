@@ -2,14 +2,17 @@
 //! operation returns.
 //!
 //! One thread writes ([`writer`]). Reads have a connection of their own: they see what was committed last and never
-//! wait for a commit. Queries are in [`relays`], [`nonces`] and [`budget`], by table; the file's format and its
-//! versions in [`migrations`].
+//! wait for a commit. Queries are in [`relays`], [`nonces`] and [`budget`], by table, and in [`retention`]; the file's
+//! format and its versions in [`migrations`].
 
 mod budget;
 mod identity;
 mod migrations;
 mod nonces;
+#[cfg(test)]
+mod query_plans;
 mod relays;
+mod retention;
 mod writer;
 
 use std::{
@@ -31,7 +34,10 @@ use super::{
     Accepted, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Reservation, Settlement, Store,
     StoreError,
 };
-use crate::{budget::Budget, budget_share::Allowance, outcome::Outcome, transaction::NonceAssignment};
+use crate::{
+    budget::Budget, budget_share::Allowance, outcome::Outcome, retention::Retention,
+    transaction::NonceAssignment,
+};
 
 /// How long a lock of another process is waited for.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -210,8 +216,13 @@ impl Store for SqliteStore {
         self.read(relays::oldest_pending)
     }
 
-    fn prune(&self, now: u64) -> Result<usize, StoreError> {
-        self.write(move |db| relays::prune(db, now))
+    fn prune(&self, retention: &Retention, now: u64) -> Result<usize, StoreError> {
+        let retention = *retention;
+        self.write(move |db| retention::prune(db, &retention, now))
+    }
+
+    fn archived_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
+        self.read(|db| retention::archived_nonce(db, &account))
     }
 
     fn record(&self, account: Address, transactions: &[NewTransaction], now: u64) -> Result<(), StoreError> {

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use alloy::primitives::{Address, B256, U256};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::{column, text, unsigned};
+use super::{column, retention, text, unsigned};
 use crate::{
-    budget::WINDOW_SECONDS,
     error_code::ErrorCode,
     outcome::{Failure, Mined, Outcome},
     store::{Accepted, NewRelay, RelayRecord, StoreError},
@@ -18,16 +17,14 @@ use crate::{
 pub(super) fn accept(tx: &Connection, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
     match stored_outcome(tx, &relay.id)? {
         Some(Some(outcome)) if !outcome.is_repeatable() => return Ok(Accepted::Finished(outcome)),
-        Some(_) => {
+        _ if insert(tx, relay, now)? => {}
+        _ => {
             reopen(tx, &relay.id)?;
             // Who sends it now answers for it.
             tx.execute(
                 "UPDATE relays SET client = ?2 WHERE id = ?1",
                 params![relay.id.0, relay.client.map(address)],
             )?;
-        }
-        None => {
-            insert(tx, relay, now)?;
         }
     }
     Ok(Accepted::Pending)
@@ -103,15 +100,19 @@ pub(super) fn write_outcome(tx: &Connection, id: &B256, outcome: &Outcome) -> Re
 /// See [`crate::store::Store::relay`].
 pub(super) fn record(db: &Connection, id: &B256) -> Result<Option<RelayRecord>, StoreError> {
     let Some(outcome) = stored_outcome(db, id)? else { return Ok(None) };
+    let mut all = retention::archived_hashes(db, id)?;
+    all.extend(hashes(db, id)?);
+    Ok(Some(RelayRecord { outcome, hashes: all }))
+}
+
+/// The hashes of a relay's transactions, oldest first, without those that are archived.
+pub(super) fn hashes(db: &Connection, id: &B256) -> Result<Vec<B256>, StoreError> {
     let mut statement = db.prepare_cached(
         "SELECT hash FROM transactions JOIN nonces USING (account, nonce)
          WHERE relay = ?1 ORDER BY transactions.rowid",
     )?;
-    let hashes = statement
-        .query_map([id.0], |row| row.get::<_, [u8; 32]>(0))?
-        .map(|hash| hash.map(B256::from))
-        .collect::<Result<_, _>>()?;
-    Ok(Some(RelayRecord { outcome, hashes }))
+    let hashes = statement.query_map([id.0], |row| row.get::<_, [u8; 32]>(0))?;
+    Ok(hashes.map(|hash| hash.map(B256::from)).collect::<Result<_, _>>()?)
 }
 
 /// See [`crate::store::Store::accepted`].
@@ -136,15 +137,6 @@ pub(super) fn oldest_pending(db: &Connection) -> Result<Option<u64>, StoreError>
     let query = "SELECT min(created_at) FROM relays WHERE state = 'pending'";
     let oldest: Option<i64> = db.query_row(query, [], |row| row.get(0))?;
     Ok(oldest.map(i64::cast_unsigned))
-}
-
-/// See [`crate::store::Store::prune`].
-pub(super) fn prune(tx: &Connection, now: u64) -> Result<usize, StoreError> {
-    Ok(tx.execute(
-        "DELETE FROM relays WHERE finished_at < ?1
-         AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)",
-        [now.saturating_sub(WINDOW_SECONDS).cast_signed()],
-    )?)
 }
 
 /// The sender's view of a relay, from a row that has the relay's columns.
@@ -194,8 +186,13 @@ pub(super) const fn address(address: IpAddr) -> [u8; 16] {
 
 /// `None`: unknown relay; `Some(None)`: pending.
 fn stored_outcome(db: &Connection, id: &B256) -> Result<Option<Option<Outcome>>, StoreError> {
-    let mut statement = db.prepare_cached("SELECT * FROM relays WHERE id = ?1")?;
-    statement.query_row([id.0], |row| Ok(outcome(row))).optional()?.transpose()
+    for table in ["SELECT * FROM relays WHERE id = ?1", "SELECT * FROM archive WHERE id = ?1"] {
+        let mut statement = db.prepare_cached(table)?;
+        if let Some(found) = statement.query_row([id.0], |row| Ok(outcome(row))).optional()? {
+            return found.map(Some);
+        }
+    }
+    Ok(None)
 }
 
 fn outcome(row: &Row<'_>) -> Result<Option<Outcome>, StoreError> {

@@ -1,0 +1,194 @@
+//! No query reads all of a table that grows: every statement that the store's operations run is explained by SQLite,
+//! and its work is measured on a journal with many rows.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use alloy::primitives::{Address, B256, U256};
+use rusqlite::{
+    Connection, StatementStatus,
+    trace::{TraceEvent, TraceEventCodes},
+};
+
+use super::SqliteStore;
+use crate::{
+    budget_share::{Allowance, Shares},
+    fees::Fees,
+    outcome::{Failure, Mined, Outcome},
+    retention::Retention,
+    store::{Identity, Inclusion, NewRelay, NewTransaction, Settlement, Store},
+    transaction::{Purpose, SignedTransaction},
+};
+
+/// Reading all of these is no scan: the tables have a row, or a row for each key that ever paid; the indexes hold only
+/// what is in flight.
+const SMALL: [&str; 8] = [
+    "budget",
+    "identity",
+    "archived_nonces",
+    "relays USING INDEX relays_pending",
+    "relays USING COVERING INDEX relays_pending",
+    "relays USING INDEX relays_reserved",
+    "relays USING COVERING INDEX relays_reserved",
+    "nonces USING COVERING INDEX nonces_open",
+];
+
+/// Relays that ended long ago.
+const OLD: i32 = 20_000;
+/// Instructions of SQLite's machine that no statement may need, all its runs here together. Reading `OLD` rows takes more.
+const MOST_STEPS: i32 = 15_000;
+
+/// Statements, and how many instructions each took.
+type Statements = Arc<Mutex<BTreeMap<String, i32>>>;
+
+fn traced(path: &Path, statements: &Statements) -> Connection {
+    let mut db = Connection::open(path).unwrap();
+    let statements = Arc::clone(statements);
+    let note = move |event: TraceEvent<'_>| {
+        if let TraceEvent::Profile(statement, _) = event {
+            let steps = statement.get_status(StatementStatus::VmStep);
+            let mut statements = statements.lock().unwrap();
+            let most = statements.entry(statement.sql().into_owned()).or_default();
+            *most = steps.max(*most);
+        }
+    };
+    db.trace_v2(TraceEventCodes::SQLITE_TRACE_PROFILE, Some(note)).unwrap();
+    db
+}
+
+/// A journal with a long history: relays that were executed, nonces that were lost, relays that are archived.
+fn aged(path: &Path) {
+    drop(SqliteStore::open(path).unwrap());
+    let sql = format!(
+        "CREATE TEMP TABLE n AS WITH RECURSIVE n(n) AS (SELECT 10000 UNION ALL SELECT n + 1 FROM n LIMIT {OLD}) SELECT n FROM n;
+         INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, state, tx_hash, block_number, gas_used, created_at, finished_at)
+             SELECT randomblob(32), randomblob(20), zeroblob(32), 0, x'', 'executed', zeroblob(32), n, n, n, n FROM n;
+         INSERT INTO nonces (account, nonce, relay, state, mined_hash, mined_block, mined_at)
+             SELECT x'{account}', n, id, iif(n < 10010, 'lost', 'mined'), zeroblob(32), n, n FROM n JOIN relays ON created_at = n;
+         INSERT INTO transactions (hash, account, nonce, purpose, raw, max_fee_wei, tip_wei, gas_limit, created_at)
+             SELECT randomblob(32), x'{account}', n, 'relay', x'', '1', '1', 1, n FROM n;
+         INSERT INTO archive (id, state, tx_hash, block_number, gas_used, finished_at, hashes)
+             SELECT randomblob(32), 'executed', zeroblob(32), n, n, n, zeroblob(32) FROM n;",
+        account = "aa".repeat(20),
+    );
+    let db = Connection::open(path).unwrap();
+    db.pragma_update(None, "synchronous", false).unwrap();
+    // Found by its creation alone while this journal is made.
+    db.execute_batch("CREATE INDEX creation ON relays (created_at)").unwrap();
+    db.execute_batch(&sql).unwrap();
+    db.execute_batch("DROP INDEX creation").unwrap();
+}
+
+fn id(byte: u8) -> B256 {
+    B256::repeat_byte(byte)
+}
+
+/// Every operation of [`Store`], in the cases that differ.
+fn run_everything(store: &dyn Store) {
+    const NOW: u64 = 1_700_000_000;
+    let account = Address::repeat_byte(0xaa);
+    let shares = Shares { signer: 100, client: 100, network: 100 };
+    let allowance = Allowance { limit_wei: 1_000, shares };
+    let identity = Identity { chain_id: 1, genesis: None, forwarder: account };
+    store.bind(&identity).unwrap();
+    store.bind(&Identity { genesis: Some(id(9)), ..identity }).unwrap();
+    store.verify(&identity).unwrap();
+    store.probe().unwrap();
+    let relay = |byte| NewRelay {
+        id: id(byte),
+        signer: account,
+        forward_nonce: U256::ONE,
+        deadline: 0,
+        calldata: [1].into(),
+        client: Some("2001:db8::".parse().unwrap()),
+    };
+    let mined = Mined { tx_hash: id(1), block_number: 9, gas_used: 21_000 };
+    let executed = Outcome::Executed { mined, agent_id: None };
+    let dropped = Outcome::Dropped { failure: Failure::nonce_mismatch() };
+    let sign = |nonce, relay, byte| {
+        let fees = Fees { max_fee: 2, tip: 1 };
+        let (raw, purpose) = ([1].into(), Purpose::Relay);
+        let transaction = SignedTransaction { hash: id(byte), raw, fees, gas_limit: 1, purpose };
+        store.record(account, &[NewTransaction { nonce, relay, transaction }], NOW).unwrap();
+    };
+    let settle = |nonce, byte, outcome| {
+        let assignment = store.assignment(account, nonce).unwrap();
+        let inclusion = Inclusion { tx_hash: id(byte), block_number: 9 };
+        let settlement = Settlement { assignment, inclusion, paid_wei: 7, outcome };
+        store.settle(account, &settlement, NOW).unwrap();
+    };
+    for byte in 1..=4 {
+        store.accept(&relay(byte), NOW).unwrap();
+        store.reserve_share(id(byte), 10, 1, &allowance, NOW).unwrap();
+        store.affordable(account, None, 10, &allowance, NOW).unwrap();
+        store.reserve(id(byte), 11, 1, 1_000, NOW).unwrap();
+    }
+    store.release(id(1), NOW).unwrap();
+    store.finish_unsent(id(4), &dropped, NOW).unwrap();
+    store.accept(&relay(4), NOW).unwrap();
+    store.finish_unsent(id(4), &dropped, NOW).unwrap();
+    sign(0, Some(id(1)), 1);
+    sign(1, None, 2);
+    sign(2, Some(id(2)), 3);
+    settle(0, 1, Some(executed.clone()));
+    store.reopen(account, 0, 100).unwrap();
+    settle(0, 1, Some(executed.clone()));
+    settle(1, 2, None);
+    settle(77, 7, None);
+    store.accept(&relay(1), NOW).unwrap();
+    store.lose(account, 2).unwrap();
+    for byte in [1, 9] {
+        store.relay(id(byte)).unwrap();
+        store.accepted(id(byte)).unwrap();
+    }
+    store.unsent(NOW).unwrap();
+    store.budget(1_000, NOW).unwrap();
+    store.oldest_pending().unwrap();
+    store.next_nonce(account).unwrap();
+    store.open_nonces(account).unwrap();
+    store.accounts_with_open_nonces().unwrap();
+    store.mined(account, 0).unwrap();
+    store.mined_since(account, NOW).unwrap();
+    store.lost(account).unwrap();
+    store.highest_mined(account).unwrap();
+    store.explains(account, 0, 3).unwrap();
+    // Now the first nonces are old.
+    sign(100_000, Some(id(3)), 4);
+    let much_later = NOW + 1_000 * 24 * 60 * 60;
+    assert!(store.prune(&Retention::of_days(30), much_later).unwrap() > 0);
+    store.archived_nonce(account).unwrap();
+    store.relay(id(1)).unwrap();
+}
+
+#[test]
+fn no_statement_reads_all_of_a_table_that_grows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal.sqlite");
+    aged(&path);
+    let statements = Statements::default();
+    let store = SqliteStore::start(traced(&path, &statements), || Ok(traced(&path, &statements))).unwrap();
+    run_everything(&store);
+    drop(store);
+
+    let db = Connection::open(&path).unwrap();
+    let statements = std::mem::take(&mut *statements.lock().unwrap());
+    let mut explained = 0;
+    for (sql, steps) in &statements {
+        assert!(*steps < MOST_STEPS, "{steps} instructions: {sql}");
+        if ["SELECT", "INSERT", "UPDATE", "DELETE"].iter().all(|verb| !sql.starts_with(verb)) {
+            continue;
+        }
+        let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let parameters = vec![None::<i64>; plan.parameter_count()];
+        let plan = plan.query_map(rusqlite::params_from_iter(parameters), |row| row.get::<_, String>(3));
+        for step in plan.unwrap().map(Result::unwrap) {
+            let scanned = step.strip_prefix("SCAN ");
+            assert!(scanned.is_none_or(|table| SMALL.contains(&table)), "{step}: {sql}");
+            explained += 1;
+        }
+    }
+    assert!(explained > 50, "only {explained} steps: what was traced?");
+}

@@ -1,0 +1,131 @@
+//! What becomes of old rows: a relay that ended long ago is archived, which is one small row, and later forgotten.
+//!
+//! Moving a relay to a table of its own, rather than emptying its columns, gives whole pages back to the file, and new
+//! rows fill them. The file itself never shrinks: it stays as large as it was at its busiest (`VACUUM` with the daemon
+//! stopped makes it smaller). Automatic vacuuming would move pages on every commit only for the file to grow again.
+//!
+//! Nonces leave the file with their relays. The newest of each account stay, whatever a clock says; of the others the
+//! highest is remembered, so that nobody takes a nonce that is not here any more for a gap.
+
+use alloy::primitives::{Address, B256};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::{relays, unsigned};
+use crate::{budget::WINDOW_SECONDS, retention::Retention, store::StoreError};
+
+/// How many relays, or nonces without one, each kind of work takes at most in one step.
+const STEP: i64 = 64;
+/// How many of an account's newest nonces stay whole: more than any reorganisation undoes.
+const NEWEST: i64 = 256;
+
+/// See [`crate::store::Store::prune`].
+pub(super) fn prune(tx: &Connection, retention: &Retention, now: u64) -> Result<usize, StoreError> {
+    let before = |seconds: u64| now.saturating_sub(seconds).cast_signed();
+    let mut pruned = forget_unsent(tx, before(WINDOW_SECONDS))?;
+    pruned += archive(tx, before(retention.whole_seconds))?;
+    pruned += forget_gaps(tx, before(retention.whole_seconds))?;
+    pruned += forget_archived(tx, before(retention.archive_seconds))?;
+    Ok(pruned)
+}
+
+/// See [`crate::store::Store::archived_nonce`].
+pub(super) fn archived_nonce(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
+    let mut statement = db.prepare_cached("SELECT highest FROM archived_nonces WHERE account = ?1")?;
+    statement.query_row([account.0.0], |row| Ok(unsigned(row, "highest"))).optional()?.transpose()
+}
+
+/// The hashes of an archived relay, oldest first.
+pub(super) fn archived_hashes(db: &Connection, id: &B256) -> Result<Vec<B256>, StoreError> {
+    let mut statement = db.prepare_cached("SELECT hashes FROM archive WHERE id = ?1")?;
+    let hashes: Option<Vec<u8>> = statement.query_row([id.0], |row| row.get(0)).optional()?;
+    let hashes = hashes.unwrap_or_default();
+    if !hashes.len().is_multiple_of(B256::len_bytes()) {
+        return Err(StoreError::Corrupt("hashes"));
+    }
+    Ok(hashes.chunks_exact(B256::len_bytes()).map(B256::from_slice).collect())
+}
+
+/// Forgets relays that never came to a transaction.
+fn forget_unsent(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
+    let mut statement = tx.prepare_cached(
+        "DELETE FROM relays WHERE id IN (
+             SELECT id FROM relays WHERE state = 'dropped' AND finished_at < ?1
+             AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)
+             ORDER BY finished_at LIMIT ?2)",
+    )?;
+    Ok(statement.execute([ended_before, STEP])?)
+}
+
+/// Moves relays that have ended, and all nonces of which have, to the archive.
+fn archive(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
+    let mut due = tx.prepare_cached(
+        "SELECT id FROM relays WHERE finished_at < ?1
+         AND EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)
+         AND NOT EXISTS (
+             SELECT 1 FROM nonces AS own WHERE own.relay = relays.id AND (own.state = 'open'
+             OR own.nonce > (SELECT max(nonce) FROM nonces WHERE account = own.account) - ?2))
+         ORDER BY finished_at LIMIT ?3",
+    )?;
+    let due: Vec<[u8; 32]> =
+        due.query_map([ended_before, NEWEST, STEP], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    for id in &due {
+        // A dropped relay that was sent again much later was archived before.
+        let mut hashes = archived_hashes(tx, &id.into())?;
+        hashes.extend(relays::hashes(tx, &id.into())?);
+        tx.prepare_cached(
+            "INSERT OR REPLACE INTO archive (id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used,
+                 agent_id, finished_at, hashes)
+             SELECT id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id,
+                 finished_at, ?2 FROM relays WHERE id = ?1",
+        )?
+        .execute(params![id, hashes.concat()])?;
+        let mut nonces = tx.prepare_cached("SELECT account, nonce FROM nonces WHERE relay = ?1")?;
+        let nonces: Vec<([u8; 20], i64)> = nonces.query_map([id], key)?.collect::<Result<_, _>>()?;
+        for nonce in nonces {
+            forget_nonce(tx, nonce)?;
+        }
+        tx.prepare_cached("DELETE FROM relays WHERE id = ?1")?.execute([id])?;
+    }
+    Ok(due.len())
+}
+
+/// Forgets nonces that were for no relay: gaps that were filled.
+fn forget_gaps(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
+    let mut due = tx.prepare_cached(
+        "SELECT account, nonce FROM nonces AS gap WHERE relay IS NULL AND state <> 'open'
+         AND nonce <= (SELECT max(nonce) FROM nonces WHERE account = gap.account) - ?2
+         AND NOT EXISTS (SELECT 1 FROM transactions
+             WHERE account = gap.account AND nonce = gap.nonce AND max(created_at, ifnull(gap.mined_at, 0)) >= ?1)
+         LIMIT ?3",
+    )?;
+    let due: Vec<([u8; 20], i64)> =
+        due.query_map([ended_before, NEWEST, STEP], key)?.collect::<Result<_, _>>()?;
+    for nonce in &due {
+        forget_nonce(tx, *nonce)?;
+    }
+    Ok(due.len())
+}
+
+fn key(row: &Row<'_>) -> rusqlite::Result<([u8; 20], i64)> {
+    Ok((row.get(0)?, row.get(1)?))
+}
+
+fn forget_nonce(tx: &Connection, (account, nonce): ([u8; 20], i64)) -> Result<(), StoreError> {
+    let key = params![account, nonce];
+    tx.prepare_cached("DELETE FROM transactions WHERE account = ?1 AND nonce = ?2")?.execute(key)?;
+    tx.prepare_cached("DELETE FROM nonces WHERE account = ?1 AND nonce = ?2")?.execute(key)?;
+    tx.prepare_cached(
+        "INSERT INTO archived_nonces VALUES (?1, ?2)
+         ON CONFLICT (account) DO UPDATE SET highest = max(highest, excluded.highest)",
+    )?
+    .execute(key)?;
+    Ok(())
+}
+
+/// Forgets archived relays: from now on nobody here has heard of them, and only the forwarder's nonce refuses copies.
+fn forget_archived(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
+    let mut statement = tx.prepare_cached(
+        "DELETE FROM archive WHERE id IN (SELECT id FROM archive WHERE finished_at < ?1 ORDER BY finished_at LIMIT ?2)",
+    )?;
+    Ok(statement.execute([ended_before, STEP])?)
+}

@@ -1,0 +1,319 @@
+//! What the journal keeps for how long: old relays shrink to what `GET /relay/:id` answers and then go, in small steps,
+//! and a year of them has room on any disk.
+//!
+//! `RETENTION_RELAYS=1000000 cargo test --test retention a_journal -- --nocapture` is the long one, and prints what it
+//! measured. It takes minutes, and some 3 GB in the directory for temporary files.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+use std::{
+    env,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use alloy::{
+    primitives::{Address, B256, Bytes, U256, aliases::U48, keccak256},
+    signers::local::PrivateKeySigner,
+    sol_types::SolCall as _,
+};
+use registry_core::abi::{ForwardRequest, IForwarder};
+use relayer_daemon::{
+    budget_share::{Allowance, Shares},
+    fees::Fees,
+    outcome::{Failure, Mined, Outcome},
+    retention::Retention,
+    sender::signing::Wallet,
+    store::{Accepted, Inclusion, NewRelay, NewTransaction, Settlement, SqliteStore, Store},
+    transaction::{Purpose, SignedTransaction},
+};
+use rusqlite::Connection;
+
+const NOW: u64 = 1_700_000_000;
+const DAY: u64 = 24 * 60 * 60;
+const ACCOUNT: Address = Address::repeat_byte(0xaa);
+const RETENTION: Retention = Retention::of_days(30);
+/// The newest nonces, which stay whole.
+const NEWEST: u64 = 256;
+/// How many relays one step takes at most.
+const STEP: usize = 64;
+
+fn id(index: u64) -> B256 {
+    keccak256(index.to_be_bytes())
+}
+
+fn hash(index: u64) -> B256 {
+    keccak256(id(index))
+}
+
+/// A relay's transaction as it is in reality: a registration with a name, a link and some words of description.
+fn real_transaction() -> (Bytes, SignedTransaction) {
+    let req = ForwardRequest {
+        from: Address::repeat_byte(0x11),
+        to: Address::repeat_byte(0x22),
+        value: U256::ZERO,
+        gas: U256::from(400_000),
+        nonce: U256::from(3),
+        deadline: U48::from(NOW),
+        data: vec![0x5a; 4 + 9 * 32].into(),
+    };
+    let calldata =
+        Bytes::from(IForwarder::executeCall { req, signature: vec![0x7b; 65].into() }.abi_encode());
+    let wallet = Wallet::new(PrivateKeySigner::random(), 84_532, Address::repeat_byte(0x33));
+    let fees = Fees { max_fee: 3_000_000_000, tip: 1_000_000 };
+    (calldata.clone(), wallet.relay(1_000_000, calldata, 600_000, fees).unwrap())
+}
+
+fn relay(index: u64, calldata: &Bytes) -> NewRelay {
+    NewRelay {
+        id: id(index),
+        signer: Address::from_word(id(index)),
+        forward_nonce: U256::from(index),
+        deadline: NOW + DAY,
+        calldata: calldata.clone(),
+        client: Some("2001:db8:1:1::".parse().unwrap()),
+    }
+}
+
+fn executed(index: u64) -> Outcome {
+    let mined = Mined { tx_hash: hash(index), block_number: 30_000_000 + index, gas_used: 277_676 };
+    Outcome::Executed { mined, agent_id: Some(U256::from(index)) }
+}
+
+/// Accepts, reserves, signs, and settles one relay at `now`, as pipeline and sender do.
+fn carry_out(store: &SqliteStore, index: u64, now: u64, real: &(Bytes, SignedTransaction)) {
+    let shares = Shares { signer: 100, client: 100, network: 100 };
+    let allowance = Allowance { limit_wei: u128::MAX / 2, shares };
+    assert_eq!(store.accept(&relay(index, &real.0), now).unwrap(), Accepted::Pending);
+    store.reserve_share(id(index), 1_000_000_000_000_000, 0, &allowance, now).unwrap();
+    let transaction = SignedTransaction { hash: hash(index), ..real.1.clone() };
+    let new = NewTransaction { nonce: index, relay: Some(id(index)), transaction };
+    store.record(ACCOUNT, &[new], now).unwrap();
+    let settlement = Settlement {
+        assignment: store.assignment(ACCOUNT, index).unwrap(),
+        inclusion: Inclusion { tx_hash: hash(index), block_number: 30_000_000 + index },
+        paid_wei: 271_828_182_845,
+        outcome: Some(executed(index)),
+    };
+    store.settle(ACCOUNT, &settlement, now).unwrap();
+}
+
+/// Carries out many, side by side, so that they share commits.
+fn carry_out_all(store: &SqliteStore, indexes: std::ops::Range<u64>, now: u64) {
+    let real = real_transaction();
+    thread::scope(|threads| {
+        for first in 0..64 {
+            let (real, indexes) = (&real, indexes.clone());
+            threads.spawn(move || {
+                indexes.skip(first).step_by(64).for_each(|index| carry_out(store, index, now, real));
+            });
+        }
+    });
+}
+
+fn carry_out_in_order(store: &SqliteStore, indexes: std::ops::Range<u64>, now: u64) {
+    let real = real_transaction();
+    indexes.for_each(|index| carry_out(store, index, now, &real));
+}
+
+/// Prunes until nothing is due; how many steps that took, and the longest.
+fn prune_all(store: &SqliteStore, now: u64) -> (usize, Duration) {
+    let (mut steps, mut longest) = (0, Duration::ZERO);
+    loop {
+        let started = Instant::now();
+        let taken = store.prune(&RETENTION, now).unwrap();
+        longest = longest.max(started.elapsed());
+        if taken == 0 {
+            return (steps, longest);
+        }
+        // Four kinds of work, each bounded.
+        assert!(taken <= 4 * STEP, "{taken} in one step");
+        steps += 1;
+    }
+}
+
+/// Bytes of the file, and of these what is in use.
+fn size(path: &Path) -> (u64, u64) {
+    let db = Connection::open(path).unwrap();
+    let pragma = |name: &str| -> u64 {
+        db.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0)).unwrap().cast_unsigned()
+    };
+    let (pages, free, page) = (pragma("page_count"), pragma("freelist_count"), pragma("page_size"));
+    (pages * page, (pages - free) * page)
+}
+
+#[test]
+fn a_journal_of_a_million_relays_stays_below_a_gigabyte() {
+    let relays: u64 = env::var("RETENTION_RELAYS").map_or(2_000, |count| count.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal.sqlite");
+    let store = SqliteStore::open(&path).unwrap();
+    carry_out_all(&store, 0..relays, NOW);
+    let (whole, _) = size(&path);
+
+    let later = NOW + 30 * DAY + 1;
+    let (steps, longest) = prune_all(&store, later);
+    let (after, archived) = size(&path);
+    let archived_each = (archived - NEWEST.min(relays) * whole / relays) / relays;
+    println!("{relays} relays: {} bytes each while whole, {archived_each} archived", whole / relays);
+    println!("file {whole} bytes, then {archived} of {after} in use; {steps} steps, the longest {longest:?}");
+    assert!(whole / relays < 3_300, "{} bytes a relay", whole / relays);
+    assert!(archived_each < 500, "{archived_each} bytes an archived relay: a million are no gigabyte");
+
+    // As many again: what was freed is used before the file grows.
+    carry_out_all(&store, relays..2 * relays, later);
+    let (again, _) = size(&path);
+    println!("{relays} more: file {again} bytes");
+    assert!(again < whole + relays * 500 + (1 << 20), "{again} after {whole}: free pages are not used again");
+
+    let much_later = later + 360 * DAY;
+    prune_all(&store, much_later);
+    let (file, used) = size(&path);
+    println!("a year later: {used} of {file} bytes in use");
+    assert!(used < NEWEST * 3_300 + (1 << 20), "{used} bytes for nothing but the newest");
+    assert_eq!(store.relay(id(0)).unwrap(), None);
+    assert!(store.relay(id(2 * relays - 1)).unwrap().is_some());
+}
+
+#[test]
+fn an_archived_relay_answers_as_before_and_its_copies_are_replays() {
+    let store = SqliteStore::in_memory().unwrap();
+    carry_out_in_order(&store, 0..NEWEST + 2, NOW);
+    let before = store.relay(id(0)).unwrap().unwrap();
+    assert_eq!((before.outcome.clone(), before.hashes.clone()), (Some(executed(0)), vec![hash(0)]));
+    let budget = store.budget(1, NOW + 30 * DAY).unwrap();
+
+    prune_all(&store, NOW + 30 * DAY);
+    assert!(store.mined(ACCOUNT, 0).unwrap().is_some(), "not a second too early");
+    prune_all(&store, NOW + 30 * DAY + 1);
+    assert_eq!(store.mined(ACCOUNT, 0).unwrap(), None);
+    assert_eq!(store.accepted(id(0)).unwrap(), None, "its calldata is gone");
+    assert_eq!(store.relay(id(0)).unwrap(), Some(before));
+    let again = store.accept(&relay(0, &Bytes::new()), NOW + 40 * DAY).unwrap();
+    assert_eq!(again, Accepted::Finished(executed(0)));
+    assert_eq!(store.budget(1, NOW + 30 * DAY).unwrap(), budget);
+
+    prune_all(&store, NOW + 360 * DAY);
+    assert!(store.relay(id(0)).unwrap().is_some());
+    prune_all(&store, NOW + 360 * DAY + 1);
+    assert_eq!(store.relay(id(0)).unwrap(), None);
+}
+
+#[test]
+fn the_newest_nonces_stay_whole_whatever_the_clock_says() {
+    let store = SqliteStore::in_memory().unwrap();
+    carry_out_in_order(&store, 0..NEWEST + 10, NOW);
+    prune_all(&store, NOW + 100_000 * DAY);
+    assert_eq!(store.mined_since(ACCOUNT, 0).unwrap(), (10..NEWEST + 10).collect::<Vec<_>>());
+    assert_eq!(store.highest_mined(ACCOUNT).unwrap(), Some(NEWEST + 9));
+    assert_eq!(store.next_nonce(ACCOUNT).unwrap(), Some(NEWEST + 10));
+    assert_eq!(store.archived_nonce(ACCOUNT).unwrap(), Some(9));
+    assert_eq!(store.archived_nonce(Address::ZERO).unwrap(), None);
+    let newest = store.mined(ACCOUNT, NEWEST + 9).unwrap().unwrap();
+    assert!(!newest.assignment.transactions[0].raw.is_empty(), "it can be sent again");
+}
+
+#[test]
+fn what_is_not_over_is_not_archived() {
+    let store = SqliteStore::in_memory().unwrap();
+    let real = real_transaction();
+    // Relay 0 was executed by nonce 1; nonce 0, taken for lost, was given to a no-op that is not mined.
+    store.accept(&relay(0, &real.0), NOW).unwrap();
+    let sign = |nonce, relay, index| {
+        let transaction = SignedTransaction { hash: hash(index), ..real.1.clone() };
+        store.record(ACCOUNT, &[NewTransaction { nonce, relay, transaction }], NOW).unwrap();
+    };
+    sign(0, Some(id(0)), 1_000_000);
+    carry_out_in_order(&store, 2..NEWEST + 10, NOW);
+    store.finish_unsent(id(0), &executed(0), NOW).unwrap();
+    // Accepted and never ended.
+    store.accept(&relay(1, &real.0), NOW).unwrap();
+    prune_all(&store, NOW + 400 * DAY);
+    assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1);
+    assert!(store.accepted(id(0)).unwrap().is_some(), "one of its nonces is open");
+    assert!(store.accepted(id(1)).unwrap().is_some(), "it is pending");
+    assert_eq!(store.relay(id(2)).unwrap(), None);
+}
+
+#[test]
+fn gaps_go_with_the_relays_of_their_time() {
+    let store = SqliteStore::in_memory().unwrap();
+    let real = real_transaction();
+    for nonce in 0..3 {
+        let transaction =
+            SignedTransaction { hash: hash(900 + nonce), purpose: Purpose::Gap, ..real.1.clone() };
+        store.record(ACCOUNT, &[NewTransaction { nonce, relay: None, transaction }], NOW).unwrap();
+    }
+    // The first was mined, the second lost; the third is open.
+    let settlement = Settlement {
+        assignment: store.assignment(ACCOUNT, 0).unwrap(),
+        inclusion: Inclusion { tx_hash: hash(900), block_number: 1 },
+        paid_wei: 1,
+        outcome: None,
+    };
+    store.settle(ACCOUNT, &settlement, NOW).unwrap();
+    store.lose(ACCOUNT, 1).unwrap();
+    carry_out_in_order(&store, 3..NEWEST + 10, NOW);
+    prune_all(&store, NOW + 30 * DAY);
+    assert_eq!(store.lost(ACCOUNT).unwrap(), [1]);
+    prune_all(&store, NOW + 30 * DAY + 1);
+    assert_eq!((store.mined(ACCOUNT, 0).unwrap(), store.lost(ACCOUNT).unwrap()), (None, vec![]));
+    assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1);
+}
+
+#[test]
+fn what_never_came_to_a_transaction_goes_after_a_day() {
+    let store = SqliteStore::in_memory().unwrap();
+    let real = real_transaction();
+    let dropped = Outcome::Dropped { failure: Failure::budget_exhausted(7) };
+    let many = 3 * STEP as u64;
+    for index in 1_000..1_000 + many {
+        store.accept(&relay(index, &real.0), NOW).unwrap();
+        store.finish_unsent(id(index), &dropped, NOW).unwrap();
+    }
+    store.accept(&relay(1, &real.0), NOW).unwrap();
+    carry_out_in_order(&store, 2..3, NOW);
+    assert_eq!(prune_all(&store, NOW + DAY).0, 0);
+    assert_eq!(prune_all(&store, NOW + DAY + 1).0, 3, "in steps");
+    assert!((1_000..1_000 + many).all(|index| store.relay(id(index)).unwrap().is_none()));
+    assert!(store.relay(id(1)).unwrap().is_some() && store.relay(id(2)).unwrap().is_some());
+}
+
+#[test]
+fn an_archived_relay_that_was_dropped_may_be_sent_again_and_keeps_its_history() {
+    let store = SqliteStore::in_memory().unwrap();
+    let real = real_transaction();
+    let sign = |nonce, index| {
+        let transaction = SignedTransaction { hash: hash(index), ..real.1.clone() };
+        store.record(ACCOUNT, &[NewTransaction { nonce, relay: Some(id(0)), transaction }], NOW).unwrap();
+    };
+    let settle = |nonce, index, outcome| {
+        let settlement = Settlement {
+            assignment: store.assignment(ACCOUNT, nonce).unwrap(),
+            inclusion: Inclusion { tx_hash: hash(index), block_number: 1 },
+            paid_wei: 1,
+            outcome: Some(outcome),
+        };
+        store.settle(ACCOUNT, &settlement, NOW).unwrap();
+    };
+    store.accept(&relay(0, &real.0), NOW).unwrap();
+    sign(0, 700);
+    settle(0, 700, Outcome::Dropped { failure: Failure::nonce_mismatch() });
+    carry_out_in_order(&store, 1..NEWEST + 10, NOW);
+    prune_all(&store, NOW + 31 * DAY);
+    assert_eq!(store.accepted(id(0)).unwrap(), None);
+
+    let later = NOW + 31 * DAY;
+    assert_eq!(store.accept(&relay(0, &real.0), later).unwrap(), Accepted::Pending);
+    let pending = store.relay(id(0)).unwrap().unwrap();
+    assert_eq!((pending.outcome, pending.hashes), (None, vec![hash(700)]));
+    sign(NEWEST + 10, 0);
+    settle(NEWEST + 10, 0, executed(0));
+    let both = store.relay(id(0)).unwrap().unwrap();
+    assert_eq!((both.outcome.clone(), both.hashes.clone()), (Some(executed(0)), vec![hash(700), hash(0)]));
+    carry_out_in_order(&store, NEWEST + 11..2 * NEWEST + 20, later);
+    prune_all(&store, later + 31 * DAY);
+    assert_eq!(store.accepted(id(0)).unwrap(), None);
+    assert_eq!(store.relay(id(0)).unwrap(), Some(both));
+}
