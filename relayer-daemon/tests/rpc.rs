@@ -28,6 +28,8 @@ const TIMEOUT: Duration = Duration::from_millis(400);
 #[derive(Debug, Clone)]
 enum Answer {
     Result(Value),
+    /// As a node whose head has this number and time.
+    Head(u64, u64),
     Error(i64, &'static str),
     Http(u16, &'static str),
     Silence,
@@ -66,7 +68,7 @@ impl Endpoint {
                     let mut script = script.lock().unwrap();
                     if script.len() > 1 { script.remove(0) } else { script[0].clone() }
                 };
-                respond(&request["id"], answer).await
+                respond(&request, answer).await
             }
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -86,8 +88,17 @@ impl Endpoint {
     }
 }
 
-async fn respond(id: &Value, answer: Answer) -> Response {
+async fn respond(request: &Value, answer: Answer) -> Response {
+    let id = &request["id"];
     match answer {
+        Answer::Head(number, timestamp) => {
+            let number = format!("{number:#x}");
+            let result = match request["method"].as_str().unwrap() {
+                "eth_blockNumber" => json!(number),
+                _ => json!({ "number": number, "hash": null, "timestamp": format!("{timestamp:#x}") }),
+            };
+            warp::reply::json(&json!({ "jsonrpc": "2.0", "id": id, "result": result })).into_response()
+        }
         Answer::Result(result) => {
             warp::reply::json(&json!({ "jsonrpc": "2.0", "id": id, "result": result })).into_response()
         }
@@ -345,18 +356,35 @@ async fn a_block_number_beyond_all_chains_makes_no_sense_and_nothing_panics() {
     assert!(matches!(chain.market().await, Err(RpcError::Malformed(_))));
 }
 
+/// Whether reads move from an endpoint whose head has this number and time to another.
+async fn moves(from: Answer, to: Answer) -> bool {
+    let (first, second) = (Endpoint::start(&[from]).await, Endpoint::start(&[to]).await);
+    let rpc = rpc(&[&first, &second]);
+    rpc.prefer_freshest().await;
+    let before = second.calls();
+    read(&rpc).await.unwrap();
+    second.calls() > before
+}
+
 #[tokio::test]
 async fn reads_move_to_an_endpoint_that_is_clearly_ahead() {
-    let stale = Endpoint::start(&[number("0x10")]).await;
-    let ahead = Endpoint::start(&[number("0x13")]).await;
-    let moving = rpc(&[&stale, &ahead]);
-    moving.prefer_freshest().await;
-    assert_eq!(read(&moving).await.unwrap(), "0x13");
+    // Blocks of twelve seconds, and of two.
+    assert!(moves(Answer::Head(16, 1_000), Answer::Head(19, 1_036)).await);
+    assert!(moves(Answer::Head(16, 1_000), Answer::Head(19, 1_006)).await);
+    assert!(!moves(Answer::Head(16, 1_000), Answer::Head(18, 1_024)).await, "two blocks are nothing");
+    assert!(!moves(Answer::Head(19, 1_036), Answer::Head(16, 1_000)).await);
+}
 
-    let level = Endpoint::start(&[number("0x12")]).await;
-    let staying = rpc(&[&stale, &level]);
-    staying.prefer_freshest().await;
-    assert_eq!(read(&staying).await.unwrap(), "0x10");
+#[tokio::test]
+async fn where_blocks_take_a_fraction_of_a_second_a_moments_lag_moves_no_reads() {
+    // Blocks of 200 ms: four of them are less than a second.
+    assert!(!moves(Answer::Head(1_000, 5_000), Answer::Head(1_004, 5_001)).await);
+    assert!(moves(Answer::Head(1_000, 5_000), Answer::Head(1_025, 5_005)).await, "five seconds");
+}
+
+#[tokio::test]
+async fn reads_leave_an_endpoint_that_does_not_tell_its_head() {
+    assert!(moves(Answer::Error(-32000, "no head"), Answer::Head(16, 1_000)).await);
 }
 
 #[tokio::test]

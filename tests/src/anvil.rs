@@ -23,8 +23,8 @@ pub struct AnvilOptions {
     pub port: u16,
     /// The genesis block's time in unix seconds; `None` is now.
     pub genesis_time: Option<u64>,
-    /// Seconds between blocks; `None` mines a block per transaction.
-    pub block_seconds: Option<u64>,
+    /// The time between blocks; `None` mines a block per transaction.
+    pub block_time: Option<Duration>,
     /// The chain's id; `None` is anvil's 31337.
     pub chain_id: Option<u64>,
     /// Where anvil's output is kept.
@@ -58,8 +58,8 @@ impl Anvil {
         if let Some(time) = options.genesis_time {
             spawn = spawn.args(["--timestamp", &time.to_string()]);
         }
-        if let Some(seconds) = options.block_seconds {
-            spawn = spawn.args(["--block-time", &seconds.to_string()]);
+        if let Some(time) = options.block_time {
+            spawn = spawn.args(["--block-time", &time.as_secs_f64().to_string()]);
         }
         if let Some(id) = options.chain_id {
             spawn = spawn.args(["--chain-id", &id.to_string()]);
@@ -167,6 +167,15 @@ impl Anvil {
     /// When the node does not answer.
     pub async fn set_automine(&self, on: bool) -> Result<()> {
         let _: Value = self.request("evm_setAutomine", json!([on])).await?;
+        Ok(())
+    }
+
+    /// From now on makes a block every so many seconds.
+    ///
+    /// # Errors
+    /// When the node does not answer.
+    pub async fn set_block_seconds(&self, seconds: u64) -> Result<()> {
+        let _: Value = self.request("evm_setIntervalMining", json!([seconds])).await?;
         Ok(())
     }
 

@@ -28,17 +28,20 @@ use registry_core::{
 };
 use reqwest::Url;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 
-use super::{connection_error::ConnectionError, endpoint::Endpoint};
+use super::{Header, connection_error::ConnectionError, endpoint::Endpoint};
 use crate::metrics::Metrics;
 
 /// How often a read is tried, over all endpoints together.
 const TRIES: usize = 4;
 /// The pause before the third try; the fourth waits twice as long.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How many blocks another endpoint must be ahead for reads to move there.
+/// How far another endpoint must be ahead for reads to move there: this many seconds by the blocks' own time, since
+/// blocks may take a fraction of one, and this many blocks, since they may take many.
+const STALE_SECONDS: u64 = 5;
+/// See [`STALE_SECONDS`].
 const STALE_BLOCKS: u64 = 3;
 
 /// Why a read has no answer. Names no endpoint.
@@ -179,19 +182,22 @@ impl Rpc {
         if self.endpoints.len() < 2 {
             return;
         }
-        let heads = join_all((0..self.endpoints.len()).map(|index| async move {
-            let head = self.ask(index, "eth_blockNumber", &Value::Array(Vec::new())).await.ok()?;
-            serde_json::from_value(head).ok().and_then(block_number)
-        }))
-        .await;
+        let latest = json!(["latest", false]);
+        let heads = join_all((0..self.endpoints.len()).map(|index| self.head(index, &latest))).await;
         let current = self.current.load(Ordering::Relaxed);
         let here = heads.get(current).copied().flatten();
         let best = heads.iter().enumerate().filter_map(|(index, head)| Some(((*head)?, index))).max();
         if let Some((head, index)) = best
-            && here.is_none_or(|here| head >= here.saturating_add(STALE_BLOCKS))
+            && here.is_none_or(|here| head.is_clearly_ahead_of(here))
         {
             self.stick_to(current, index);
         }
+    }
+
+    async fn head(&self, index: usize, latest: &Value) -> Option<Head> {
+        let header = self.ask(index, "eth_getBlockByNumber", latest).await.ok()?;
+        let Header { number, timestamp, .. } = serde_json::from_value(header).ok()?;
+        Some(Head { number: block_number(number?)?, timestamp: timestamp.to() })
     }
 
     /// The head of each endpoint's chain id, in the order of the settings; an error where it does not answer.
@@ -285,6 +291,21 @@ impl Rpc {
             AlloyError::NullResp => Fault::Transport(RpcError::Malformed(method)),
             _ => unreachable("request failed".to_owned()),
         }
+    }
+}
+
+/// The newest block that an endpoint knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    number: u64,
+    /// Unix seconds.
+    timestamp: u64,
+}
+
+impl Head {
+    const fn is_clearly_ahead_of(self, other: Self) -> bool {
+        self.number >= other.number.saturating_add(STALE_BLOCKS)
+            && self.timestamp >= other.timestamp.saturating_add(STALE_SECONDS)
     }
 }
 

@@ -26,7 +26,12 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set() -> Self {
-        let chain = Chain::start(AnvilOptions::default()).await.unwrap();
+        Self::on(AnvilOptions::default()).await
+    }
+
+    /// On a chain of this kind.
+    pub(crate) async fn on(options: AnvilOptions) -> Self {
+        let chain = Chain::start(options).await.unwrap();
         let proxy = Proxy::start(chain.node.url()).await.unwrap();
         let options = DaemonOptions::new(proxy.url(), chain.contracts, &relayer());
         Self { desk: Desk::of(&chain), chain, proxy, options }

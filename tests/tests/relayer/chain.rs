@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::audit::{PATIENCE, Stage, agent, relayer};
 
 /// Every transaction that was sent through the proxy, in order, repetitions left out.
-fn sent(proxy: &Proxy) -> Vec<TxEnvelope> {
+pub(crate) fn sent(proxy: &Proxy) -> Vec<TxEnvelope> {
     let mut found: Vec<TxEnvelope> = Vec::new();
     for post in proxy.log() {
         if post.body["method"] == "eth_sendRawTransaction" {

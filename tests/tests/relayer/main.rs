@@ -5,6 +5,7 @@
 
 mod api;
 mod audit;
+mod block_times;
 mod budget;
 mod chain;
 mod check;

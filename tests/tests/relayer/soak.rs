@@ -86,7 +86,9 @@ fn lag(proxy: Arc<Proxy>, node: String) -> tokio::task::JoinHandle<()> {
 async fn a_stream_of_relays_through_endpoints_that_lag_and_lose_answers_ends_as_documented() {
     let relays: u64 = env::var("SOAK_RELAYS").map_or(200, |count| count.parse().unwrap());
     let chain =
-        Chain::start(AnvilOptions { block_seconds: Some(1), ..AnvilOptions::default() }).await.unwrap();
+        Chain::start(AnvilOptions { block_time: Some(Duration::from_secs(1)), ..AnvilOptions::default() })
+            .await
+            .unwrap();
     let desk = Desk::of(&chain);
     let lagging = Arc::new(Proxy::start(chain.node.url()).await.unwrap());
     let lossy = Proxy::start(lagging.url()).await.unwrap();
