@@ -20,9 +20,18 @@ pragma solidity 0.8.24;
 ///   54  each row: status (255: the record is unreadable), flags (1: the history is unreadable), creator (20),
 ///       registeredAt (8), lastAttestation (8), parentAgentId (8), generation (8)
 ///   ... the rest are sums: kind (1; 0 by currency, 1 by category), length of the text (4), sum (40), text
+///
+/// In full detail a row goes on, and sums are each agent's own:
+///
+///   98  each row: the 54 bytes above, agentWallet (20), haftungsperson (20), its number of reports (4)
+///   ... each sum's text begins with the agent's id (8)
 contract RegistryLens {
     uint256 private constant HEAD = 61;
     uint256 private constant ROW = 54;
+    uint256 private constant FULL_ROW = 98;
+    /// What is read of each agent: its row; its revenue, too; all of it, with sums of its own.
+    uint256 private constant ROWS = 0;
+    uint256 private constant FULL = 2;
     uint256 private constant BUCKETS = 128;
     /// The gas that the end of a walk takes at most, beside what depends on the answer's size.
     uint256 private constant TAIL = 30_000;
@@ -60,18 +69,24 @@ contract RegistryLens {
         uint256 sums;
         uint256 done;
         uint256 reports;
+        // Bytes of a row.
+        uint256 row;
+        // In full detail: bytes of the id before each sum's text, the id, and where in memory the agent's own sums begin.
+        uint256 prefix;
+        uint256 agentId;
+        uint256 floor;
     }
 
     /// @param first id of the first agent
     /// @param count how many agents to read at most; where it is 1, this agent gets all the gas
-    /// @param histories whether revenue is read, too
+    /// @param detail 0 for rows, 1 for rows and revenue, 2 for full detail
     /// @param maxBytes no agent is read after the answer has reached this size
     /// @param gasPerByte what each byte of the answer costs whoever passes it on
     function walk(
         address registry,
         uint256 first,
         uint256 count,
-        bool histories,
+        uint256 detail,
         uint256 maxBytes,
         uint256 gasPerByte
     ) external view {
@@ -82,15 +97,16 @@ contract RegistryLens {
             w.alone = count == 1;
             w.gasPerByte = gasPerByte;
             w.parentHash = blockhash(block.number - 1);
+            (w.row, w.prefix) = detail == FULL ? (FULL_ROW, 8) : (ROW, 0);
 
             uint256 end = _nextAgentId(w);
             if (first >= end) count = 0;
             else if (count > end - first) count = end - first;
-            if (count > maxBytes / ROW) count = maxBytes / ROW;
+            if (count > maxBytes / w.row) count = maxBytes / w.row;
             _lay(w, count);
 
             for (; w.done < count; ++w.done) {
-                if (!_row(w, first + w.done, histories)) break;
+                if (!_row(w, first + w.done, detail)) break;
                 if (_size(w) >= maxBytes) {
                     ++w.done;
                     break;
@@ -105,7 +121,7 @@ contract RegistryLens {
         assembly ("memory-safe") {
             let start := mload(0x40)
             // Room for the last row's second word, which is longer than the row.
-            let buckets := and(add(add(start, mul(count, ROW)), 159), not(31))
+            let buckets := and(add(add(start, mul(count, mload(add(w, 0x140)))), 159), not(31))
             let sums := add(buckets, mul(BUCKETS, 32))
             calldatacopy(buckets, calldatasize(), mul(BUCKETS, 32))
             mstore(0x40, sums)
@@ -116,22 +132,25 @@ contract RegistryLens {
     }
 
     /// Reads one agent; false where the walk has to end before it.
-    function _row(Walk memory w, uint256 agentId, bool histories) private view returns (bool) {
+    function _row(Walk memory w, uint256 agentId, uint256 detail) private view returns (bool) {
         unchecked {
-            uint256 row = w.start + HEAD + w.done * ROW;
+            uint256 row = w.start + HEAD + w.done * w.row;
             // The first agent has had all that any agent gets.
             bool first = w.done == 0;
             Outcome outcome = _get(w, GET_AGENT, agentId);
             if (outcome == Outcome.OutOfGas && !first) return false;
-            bool readable = outcome == Outcome.Read && _writeRecord(row);
+            bool readable = outcome == Outcome.Read && _writeRecord(row, detail);
             if (!readable) _write(row, 255 << 248, 0);
-            if (!histories) return true;
+            if (detail == ROWS) return true;
 
             // A marked agent is asked for alone later. Then its history counts; now it would count twice.
             outcome = Outcome.Unreadable;
             if (readable || w.alone) {
                 outcome = _get(w, GET_REVENUE_HISTORY, agentId);
+                if (detail == FULL) _own(w, agentId);
+                uint256 before = w.reports;
                 if (outcome == Outcome.Read) outcome = _addReports(w);
+                if (detail == FULL) _writeReports(row, w.reports - before);
                 if (outcome == Outcome.OutOfGas && !first) return false;
             }
             if (outcome != Outcome.Read) {
@@ -140,6 +159,21 @@ contract RegistryLens {
                 }
             }
             return true;
+        }
+    }
+
+    /// From here on sums are this agent's.
+    function _own(Walk memory w, uint256 agentId) private pure {
+        w.agentId = agentId;
+        assembly ("memory-safe") {
+            mstore(add(w, 0x1a0), mload(0x40))
+        }
+    }
+
+    /// Writes the number of an agent's reports to the end of its row.
+    function _writeReports(uint256 row, uint256 reports) private pure {
+        assembly ("memory-safe") {
+            mstore(add(row, 94), shl(224, reports))
         }
     }
 
@@ -173,7 +207,7 @@ contract RegistryLens {
     }
 
     /// Writes the record that was just returned; false where it is none, or none that fits a row.
-    function _writeRecord(uint256 row) private pure returns (bool) {
+    function _writeRecord(uint256 row, uint256 detail) private pure returns (bool) {
         uint256 size;
         assembly ("memory-safe") {
             size := returndatasize()
@@ -192,6 +226,13 @@ contract RegistryLens {
             (status << 248) | (creator << 80) | (registeredAt << 16),
             (attestedAt << 192) | (parent << 128) | (generation << 64)
         );
+        if (detail == FULL) {
+            (uint256 wallet, uint256 haftungsperson) = (_word(0x80), _word(0x60));
+            assembly ("memory-safe") {
+                mstore(add(row, 54), shl(96, wallet))
+                mstore(add(row, 74), shl(96, haftungsperson))
+            }
+        }
         return true;
     }
 
@@ -243,13 +284,21 @@ contract RegistryLens {
         assembly ("memory-safe") {
             let sum := mload(0x40)
             let text := add(sum, 0xa0)
+            // In full detail the agent's id comes first; without, the text covers it.
+            mstore(text, shl(192, mload(add(w, 0x180))))
+            returndatacopy(add(text, mload(add(w, 0x160))), at, length)
+            length := add(length, mload(add(w, 0x160)))
             mstore(add(sum, 0x60), salt)
             mstore(add(sum, 0x80), or(shl(32, kind), length))
-            returndatacopy(text, at, length)
             let key := keccak256(add(sum, 0x60), add(length, 0x40))
             let bucket := add(buckets, shl(5, mod(key, BUCKETS)))
             let found := mload(bucket)
             for {} found { found := mload(found) } {
+                // The newest sum comes first in its bucket: below the floor are other agents'.
+                if lt(found, mload(add(w, 0x1a0))) {
+                    found := 0
+                    break
+                }
                 if eq(mload(add(found, 0x20)), key) { break }
             }
             if iszero(found) {
@@ -274,9 +323,10 @@ contract RegistryLens {
         uint256 reports = w.reports;
         uint256 sum = w.sums;
         bytes32 parentHash = w.parentHash;
+        uint256 size = rows * w.row;
         assembly ("memory-safe") {
             let ceiling := mload(0x40)
-            let end := add(add(start, HEAD), mul(rows, ROW))
+            let end := add(add(start, HEAD), size)
             // The first word of the head ends where the next begins; the last ends where the first row does.
             let first := mload(add(start, HEAD))
             mstore8(start, 1)
@@ -311,7 +361,7 @@ contract RegistryLens {
             free := mload(0x40)
         }
         unchecked {
-            return HEAD + (w.done + 1) * ROW + free - w.sums;
+            return HEAD + (w.done + 1) * w.row + free - w.sums;
         }
     }
 

@@ -20,8 +20,12 @@ contract RegistryLensTest is RegistryFixture {
     }
 
     function walk(uint256 first, uint256 count, uint256 gasLimit) private returns (bytes memory) {
+        return walk(first, count, 1, gasLimit);
+    }
+
+    function walk(uint256 first, uint256 count, uint256 detail, uint256 gasLimit) private returns (bytes memory) {
         vm.cool(address(registry));
-        bytes memory call = abi.encodeCall(RegistryLens.walk, (address(registry), first, count, true, 1_000_000, 0));
+        bytes memory call = abi.encodeCall(RegistryLens.walk, (address(registry), first, count, detail, 1_000_000, 0));
         (bool success, bytes memory answer) = address(lens).staticcall{gas: gasLimit}(call);
         vm.assertTrue(success);
         return answer;
@@ -110,6 +114,42 @@ contract RegistryLensTest is RegistryFixture {
         vm.assertEq(at, answer.length);
     }
 
+    function test_in_full_detail_wallets_come_along_and_sums_are_each_agents_own() public {
+        agents(3);
+        report(1, type(uint256).max, "EUR", "api");
+        report(1, 2, "EUR", "api");
+        report(3, 5, "EUR", "");
+        bytes memory answer = walk(1, 10, 2, 10_000_000);
+        uint256 full = 98;
+        vm.assertEq(rows(answer), 3);
+        for (uint256 i = 0; i < 3; ++i) {
+            AgentRegistry.AgentRecord memory record = registry.getAgent(i + 1);
+            uint256 row = HEAD + i * full;
+            vm.assertEq(number(answer, row, 2), 0, "status and flags");
+            vm.assertEq(number(answer, row + 2, 20), uint256(uint160(record.creator)), "creator");
+            vm.assertEq(number(answer, row + 30, 8), record.lastAttestation, "lastAttestation");
+            vm.assertEq(number(answer, row + 54, 20), uint256(uint160(record.agentWallet)), "agentWallet");
+            vm.assertEq(number(answer, row + 74, 20), uint256(uint160(record.haftungsperson)), "haftungsperson");
+        }
+        vm.assertEq(number(answer, HEAD + 94, 4), 2, "reports of the first");
+        vm.assertEq(number(answer, HEAD + full + 94, 4), 0, "reports of the second");
+        vm.assertEq(number(answer, HEAD + 2 * full + 94, 4), 1, "reports of the third");
+        uint256 at = HEAD + 3 * full;
+        uint256[4] memory ids = [uint256(1), 1, 3, 3];
+        uint256[4] memory highs = [uint256(1), 1, 0, 0];
+        uint256[4] memory lows = [uint256(1), 1, 5, 5];
+        uint256[4] memory lengths = [uint256(11), 11, 11, 8];
+        for (uint256 i = 0; i < 4; ++i) {
+            vm.assertEq(number(answer, at, 1), i % 2, "kind");
+            vm.assertEq(number(answer, at + 1, 4), lengths[i], "length of the id and the text");
+            vm.assertEq(number(answer, at + 5, 8), highs[i]);
+            vm.assertEq(number(answer, at + 13, 32), lows[i]);
+            vm.assertEq(number(answer, at + 45, 8), ids[i], "whose it is");
+            at += 45 + lengths[i];
+        }
+        vm.assertEq(at, answer.length);
+    }
+
     function test_a_walk_ends_before_its_gas_and_says_how_far_it_came() public {
         agents(60);
         uint256 done = rows(walk(1, 60, 1_000_000));
@@ -152,7 +192,7 @@ contract RegistryLensTest is RegistryFixture {
         agents(5);
         report(3, 5, "EUR", "api");
         bytes memory call =
-            abi.encodeCall(RegistryLens.walk, (address(registry), 1, 10, true, 24_000, 200));
+            abi.encodeCall(RegistryLens.walk, (address(registry), 1, 10, 1, 24_000, 200));
         (, bytes memory expected) = address(lens).staticcall(call);
         bytes memory creation =
             abi.encodePacked(type(Deployless).creationCode, abi.encode(address(lens).code, call));

@@ -166,7 +166,7 @@ sol! {
 
     /// The lens (`RegistryLens.sol`), whose answer is no ABI: [`lens`](crate::lens) reads it.
     interface IRegistryLens {
-        function walk(address registry, uint256 first, uint256 count, bool histories, uint256 maxBytes, uint256 gasPerByte)
+        function walk(address registry, uint256 first, uint256 count, uint256 detail, uint256 maxBytes, uint256 gasPerByte)
             external view;
     }
 }

@@ -22,6 +22,12 @@ impl fmt::Display for AgentId {
     }
 }
 
+impl From<u64> for AgentId {
+    fn from(id: u64) -> Self {
+        Self(U256::from(id))
+    }
+}
+
 impl Serialize for AgentId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         json::Integer::serialize(&self.0, serializer)

@@ -17,6 +17,7 @@ pub mod evidence;
 mod fixture;
 pub mod forward;
 pub mod health;
+pub mod index;
 pub mod json;
 pub mod kya;
 pub mod lens;

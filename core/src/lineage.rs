@@ -49,10 +49,34 @@ pub struct LineageNode {
 /// An agent and its direct children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The record.
-    pub agent: Agent,
+    /// Who it is.
+    pub agent: Relative,
     /// Its children.
     pub children: Children,
+}
+
+/// As much of an agent as a tree shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relative {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Its own wallet.
+    pub wallet: Address,
+    /// Its generation, as registered.
+    pub generation: U256,
+    /// Its status.
+    pub status: Status,
+}
+
+impl From<&Agent> for Relative {
+    fn from(agent: &Agent) -> Self {
+        Self {
+            agent_id: agent.agent_id,
+            wallet: agent.agent_wallet,
+            generation: agent.generation,
+            status: agent.status,
+        }
+    }
 }
 
 /// An agent's direct children.
@@ -188,10 +212,10 @@ impl Tree {
 }
 
 impl LineageNode {
-    fn leaf(agent: &Agent) -> Self {
+    fn leaf(agent: &Relative) -> Self {
         Self {
             agent_id: agent.agent_id,
-            wallet: agent.agent_wallet,
+            wallet: agent.wallet,
             generation: agent.generation,
             status: agent.status,
             children: Vec::new(),
@@ -201,7 +225,7 @@ impl LineageNode {
         }
     }
 
-    fn repeated(agent: &Agent) -> Self {
+    fn repeated(agent: &Relative) -> Self {
         Self { note: Some("Shown elsewhere in this tree".to_string()), ..Self::leaf(agent) }
     }
 }
@@ -217,7 +241,7 @@ mod tests {
     fn tree(root: u64, registry: &BTreeMap<u64, Vec<u64>>) -> (LineageNode, usize) {
         let member = |id: u64| {
             let children: Vec<U256> = registry.get(&id)?.iter().copied().map(U256::from).collect();
-            Some(Member { agent: agent(id), children: children.into() })
+            Some(Member { agent: (&agent(id)).into(), children: children.into() })
         };
         let mut fetches = 0;
         let node = grow(member(root).unwrap(), |ids| {

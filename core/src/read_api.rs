@@ -23,7 +23,9 @@ use crate::{
     compliance::{Compliance, DEFAULT_GRACE_SECONDS},
     error::Error,
     health::Health,
+    index::Reading,
     kya::Kya,
+    lens::Detail,
     lineage::{self, Children, Fetched, LineageNode, Member},
     page::{AgentPage, Page},
     response::{Document, Shape},
@@ -63,11 +65,13 @@ pub struct Answer {
     pub document: Document,
     /// What it was made from, where it is about the whole registry: other such questions can be answered from it, too.
     pub scan: Option<Scan>,
+    /// What an index read, where it asked; the document is empty then.
+    pub reading: Option<Box<Reading>>,
 }
 
 impl From<Document> for Answer {
     fn from(document: Document) -> Self {
-        Self { document, scan: None }
+        Self { document, scan: None, reading: None }
     }
 }
 
@@ -90,7 +94,7 @@ impl Query for Question {
             | Endpoint::RevenueAggregate => {
                 let scan = self.scan(&registry)?;
                 let document = scan.document(&self.endpoint, self.now)?;
-                Ok(Answer { document, scan: Some(scan) })
+                Ok(Answer { document, scan: Some(scan), reading: None })
             }
         }
     }
@@ -117,7 +121,7 @@ impl Question {
 
     fn scan(&self, registry: &Registry<'_>) -> Result<Scan, Halt> {
         // The first rows come along with the count.
-        let first = registry.rows(1, true, None);
+        let first = registry.rows(1, Detail::Revenue, None);
         let (total, grace) = (registry.total(), registry.grace_period());
         let (total, grace) = (total?, grace?);
         let total = u64::try_from(total)
@@ -125,7 +129,8 @@ impl Question {
             .filter(|total| *total <= MAX_AGENTS)
             .ok_or(Error::TooManyAgents(total))?;
         first?;
-        let (rows, recent) = (registry.rows(1, true, Some(total)), registry.records(&recent_ids(total)));
+        let (rows, recent) =
+            (registry.rows(1, Detail::Revenue, Some(total)), registry.records(&recent_ids(total)));
         let (rows, recent) = (rows?, recent?);
         let recent = recent
             .into_iter()
@@ -185,12 +190,14 @@ fn agents(registry: &Registry<'_>, page: Page) -> Result<AgentPage, Halt> {
 fn lineage(registry: &Registry<'_>, id: AgentId) -> Result<LineageNode, Halt> {
     let children = registry.children(id.0);
     let agent = registry.agent(id)?;
-    lineage::grow(Member { agent, children: children? }, |ids| {
+    lineage::grow(Member { agent: (&agent).into(), children: children? }, |ids| {
         let records = registry.records(ids);
         // All are asked for before one is missed.
         let children: Vec<_> = ids.iter().map(|id| registry.children(*id)).collect();
         let member = |(record, children): (Result<Agent, Error>, Result<Children, Halt>)| match record {
-            Ok(agent) => Ok(Fetched::Member(Box::new(Member { agent, children: children? }))),
+            Ok(agent) => {
+                Ok(Fetched::Member(Box::new(Member { agent: (&agent).into(), children: children? })))
+            }
             Err(Error::Reverted { .. }) => Ok(Fetched::Absent),
             Err(Error::TooHeavy { .. }) => Ok(Fetched::Unreadable),
             Err(error) => Err(error.into()),
@@ -207,9 +214,9 @@ fn revenue(registry: &Registry<'_>, id: AgentId, offset: u64, limit: u64) -> Res
 }
 
 /// The registry, read through a view: one function per contract read.
-struct Registry<'a> {
-    view: &'a View,
-    address: Address,
+pub(crate) struct Registry<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) address: Address,
 }
 
 impl<'a> Registry<'a> {
@@ -218,12 +225,12 @@ impl<'a> Registry<'a> {
     }
 
     /// How many agents there are: ids count from 1.
-    fn total(&self) -> Result<U256, Halt> {
+    pub(crate) fn total(&self) -> Result<U256, Halt> {
         Ok(self.call(&nextAgentIdCall {})?.saturating_sub(U256::from(1)))
     }
 
     /// The grace period in seconds; the documented one where the contract has no such function.
-    fn grace_period(&self) -> Result<U256, Halt> {
+    pub(crate) fn grace_period(&self) -> Result<U256, Halt> {
         match self.call(&attestationGracePeriodCall {}) {
             Err(Halt::Error(Error::Reverted { revert: Revert { message: None }, .. })) => {
                 Ok(U256::from(DEFAULT_GRACE_SECONDS))
@@ -246,7 +253,7 @@ impl<'a> Registry<'a> {
             Err(Halt::Error(error @ Error::TooHeavy { .. })) => {
                 let parent = u64::try_from(id).ok().filter(|id| *id < u64::MAX).ok_or(error)?;
                 let compliance = self.call(&complianceStatusCall { agentId: id });
-                let rows = self.rows(parent + 1, false, None);
+                let rows = self.rows(parent + 1, Detail::Rows, None);
                 let (compliance, rows) = (compliance?, rows?);
                 let found = rows.iter().filter(|(_, row)| row.record_is_readable() && row.parent == parent);
                 let ids = found.map(|(id, _)| U256::from(id)).collect();
@@ -262,7 +269,7 @@ impl<'a> Registry<'a> {
         Ok(records.into_iter().map(|record| Ok(record?.try_into()?)).collect())
     }
 
-    fn rows(&self, first: u64, histories: bool, last: Option<u64>) -> Result<&'a Arc<Rows>, Need> {
-        self.view.rows(WalkKey { registry: self.address, first, histories }, last)
+    pub(crate) fn rows(&self, first: u64, detail: Detail, last: Option<u64>) -> Result<&'a Arc<Rows>, Need> {
+        self.view.rows(WalkKey { registry: self.address, first, detail }, last)
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// An answer of the read API, whole and ready to send.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
     /// The JSON text.
     pub body: String,

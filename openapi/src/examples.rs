@@ -135,8 +135,8 @@ pub(crate) fn compliance() -> ComplianceList {
 
 pub(crate) fn lineage() -> LineageNode {
     let [root, child, _] = agents();
-    let root = Member { agent: root, children: vec![child.agent_id.0].into() };
-    let child = Member { agent: child, children: Vec::new().into() };
+    let root = Member { agent: (&root).into(), children: vec![child.agent_id.0].into() };
+    let child = Member { agent: (&child).into(), children: Vec::new().into() };
     let tree = lineage::grow(root, |_| Ok::<_, Infallible>(vec![Fetched::Member(Box::new(child.clone()))]));
     match tree {
         Ok(tree) => tree,

@@ -1,5 +1,5 @@
 //! The lens: a read-only contract (`contracts/src/RegistryLens.sol`) that walks many agents in one `eth_call`, without being
-//! deployed. Its answer is packed: 108 hexadecimal digits an agent, where the getters' own answers take thousands.
+//! deployed. Its answer is packed: 108 hexadecimal digits an agent, 196 in full detail, where the getters' own answers take thousands.
 //!
 //! | method | the `eth_call` | the answer's size |
 //! |---|---|---|
@@ -17,7 +17,7 @@ use alloy_primitives::{Address, U256, hex};
 use alloy_sol_types::SolCall;
 
 use crate::abi::IRegistryLens::walkCall;
-pub(crate) use slice::{Row, Slice};
+pub(crate) use slice::{Full, Row, Slice, Sum};
 
 /// Runtime bytecode of `RegistryLens`, as hexadecimal digits.
 pub const LENS_CODE: &str = include_str!("registry_lens.hex");
@@ -56,11 +56,29 @@ pub(crate) struct Span {
     pub(crate) count: u64,
 }
 
-/// Which registry is walked, and whether revenue is read.
+/// What is read of each agent; the numbers are the lens's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Detail {
+    /// Its row.
+    Rows = 0,
+    /// Its row and its revenue, added up over all agents of a call.
+    Revenue = 1,
+    /// All that an index keeps: its row, its wallets, and its own revenue.
+    Full = 2,
+}
+
+impl Detail {
+    /// Whether revenue is read.
+    pub(crate) const fn has_revenue(self) -> bool {
+        !matches!(self, Self::Rows)
+    }
+}
+
+/// Which registry is walked, and what is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub(crate) registry: Address,
-    pub(crate) histories: bool,
+    pub(crate) detail: Detail,
 }
 
 /// The parameters of the `eth_call` that walks `span` with the lens, at the JSON block parameter `block`.
@@ -71,7 +89,7 @@ pub(crate) fn params(subject: Subject, span: Span, method: Method, block: &str) 
         registry: subject.registry,
         first: U256::from(span.first),
         count: U256::from(span.count),
-        histories: subject.histories,
+        detail: U256::from(subject.detail as u8),
         maxBytes: U256::from(max_bytes),
         gasPerByte: U256::from(gas_per_byte),
     };
@@ -105,7 +123,7 @@ mod tests {
 
     #[test]
     fn creation_code_ends_with_the_constructors_arguments() {
-        let subject = Subject { registry: Address::repeat_byte(7), histories: true };
+        let subject = Subject { registry: Address::repeat_byte(7), detail: Detail::Revenue };
         let params = params(subject, Span { first: 3, count: 9 }, Method::Create, "\"latest\"");
         let params: serde_json::Value = serde_json::from_str(&params).unwrap();
         let data = hex::decode(params[0]["data"].as_str().unwrap()).unwrap();

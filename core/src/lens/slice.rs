@@ -2,8 +2,9 @@
 
 use alloy_primitives::{Address, B256, U256};
 
+use super::Detail;
 use crate::{
-    abi::AgentRecord,
+    abi::{AgentRecord, RevenueReport},
     agent::Agent,
     revenue::{RevenueAggregate, Total},
     run::Marker,
@@ -89,12 +90,56 @@ pub(crate) struct Sum {
     pub(crate) amount: Total,
 }
 
+/// What full detail adds to an agent's [`Row`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Full {
+    pub(crate) wallet: Address,
+    pub(crate) haftungsperson: Address,
+    /// How many reports it made, if its history is readable.
+    pub(crate) reports: u32,
+    /// Its own revenue.
+    pub(crate) sums: Vec<Sum>,
+}
+
+impl Full {
+    /// Of a record, and of the reports of a readable history.
+    pub(crate) fn of(record: &AgentRecord, reports: &[RevenueReport]) -> Self {
+        let mut full =
+            Self { wallet: record.agentWallet, haftungsperson: record.haftungsperson, ..Self::default() };
+        full.take_reports(reports);
+        full
+    }
+
+    /// Adds up the reports of a readable history.
+    pub(crate) fn take_reports(&mut self, reports: &[RevenueReport]) {
+        self.reports = u32::try_from(reports.len()).unwrap_or(u32::MAX);
+        self.sums = sums(RevenueAggregate::of(reports)).collect();
+    }
+
+    /// Adds a sum. Texts that only differ in what is no UTF-8 are one text.
+    fn add(&mut self, sum: Sum) {
+        let same = |known: &&mut Sum| known.is_category == sum.is_category && known.text == sum.text;
+        match self.sums.iter_mut().find(same) {
+            Some(known) => known.amount = known.amount.saturating_add(sum.amount),
+            None => self.sums.push(sum),
+        }
+    }
+}
+
+/// The sums in an aggregate, first by currency.
+fn sums(revenue: RevenueAggregate) -> impl Iterator<Item = Sum> {
+    let sum = |is_category| move |(text, amount)| Sum { is_category, text, amount };
+    revenue.by_currency.into_iter().map(sum(false)).chain(revenue.by_category.into_iter().map(sum(true)))
+}
+
 /// What one call read: the rows of consecutive agents, and the sums of their readable histories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub(crate) marker: Marker,
     /// Of the first agents asked for: the rest did not fit the call's gas, or does not exist.
     pub(crate) rows: Vec<Row>,
+    /// In full detail: the rest of each row, with the agent's own sums.
+    pub(crate) full: Vec<Full>,
     pub(crate) reports: u64,
     pub(crate) sums: Vec<Sum>,
 }
@@ -103,13 +148,11 @@ impl Slice {
     /// Adds what reports come to that were not added up by the lens.
     pub(crate) fn take_sums(&mut self, revenue: RevenueAggregate) {
         self.reports += revenue.total_reports;
-        let sums = |is_category| move |(text, amount)| Sum { is_category, text, amount };
-        self.sums.extend(revenue.by_currency.into_iter().map(sums(false)));
-        self.sums.extend(revenue.by_category.into_iter().map(sums(true)));
+        self.sums.extend(sums(revenue));
     }
 
-    /// Reads an answer of `walk`; `None` where it is none.
-    pub(crate) fn decode(data: &[u8]) -> Option<Self> {
+    /// Reads an answer of `walk` from the agent `first` on; `None` where it is none.
+    pub(crate) fn decode(data: &[u8], first: u64, detail: Detail) -> Option<Self> {
         let mut input = Input(data);
         let [version] = input.take()?;
         if version != VERSION {
@@ -121,7 +164,7 @@ impl Slice {
             Marker { parent: Some(parent), chain_id: Some(chain_id), seconds: Some(seconds), number: None };
         let count = u32::from_be_bytes(input.take()?);
         let reports = input.u64()?;
-        let mut rows = Vec::new();
+        let (mut rows, mut full) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let [status, flags] = input.take()?;
             rows.push(Row {
@@ -133,18 +176,34 @@ impl Slice {
                 parent: input.u64()?,
                 generation: input.u64()?,
             });
+            if detail == Detail::Full {
+                full.push(Full {
+                    wallet: Address::from(input.take::<20>()?),
+                    haftungsperson: Address::from(input.take::<20>()?),
+                    reports: u32::from_be_bytes(input.take()?),
+                    sums: Vec::new(),
+                });
+            }
         }
         let mut sums = Vec::new();
         while !input.0.is_empty() {
             let [kind] = input.take()?;
             let length = u32::from_be_bytes(input.take()?);
             let amount = Total::from_be_bytes(input.take::<40>()?);
-            let text = input.bytes(usize::try_from(length).ok()?)?;
+            let mut text = Input(input.bytes(usize::try_from(length).ok()?)?);
+            let owner = if detail == Detail::Full { Some(text.u64()?) } else { None };
             // A contract's strings are bytes of any kind; they are read as the ABI decoder reads them.
-            let text = String::from_utf8_lossy(text).into_owned();
-            sums.push(Sum { is_category: kind != 0, text, amount });
+            let text = String::from_utf8_lossy(text.0).into_owned();
+            let sum = Sum { is_category: kind != 0, text, amount };
+            match owner {
+                Some(id) => {
+                    let place = usize::try_from(id.checked_sub(first)?).ok()?;
+                    full.get_mut(place)?.add(sum);
+                }
+                None => sums.push(sum),
+            }
         }
-        Some(Self { marker, rows, reports, sums })
+        Some(Self { marker, rows, full, reports, sums })
     }
 }
 
@@ -174,10 +233,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(mut data: Vec<u8>) {
-            Slice::decode(&data);
-            data.insert(0, VERSION);
-            Slice::decode(&data);
+        fn any_bytes_are_survived(mut data: Vec<u8>, first: u64) {
+            for detail in [Detail::Revenue, Detail::Full] {
+                Slice::decode(&data, first, detail);
+                data.insert(0, VERSION);
+                Slice::decode(&data, first, detail);
+            }
         }
     }
 

@@ -239,7 +239,7 @@ pub(super) fn getters(key: WalkKey, span: Span) -> Vec<Call> {
     let ids = (span.first..).take(usize::try_from(span.count).unwrap_or(usize::MAX)).map(U256::from);
     let reads = ids.flat_map(|id| {
         let record = getAgentCall { agentId: id }.abi_encode();
-        let history = key.histories.then(|| getRevenueHistoryCall { agentId: id }.abi_encode());
+        let history = key.detail.has_revenue().then(|| getRevenueHistoryCall { agentId: id }.abi_encode());
         iter::once(record).chain(history)
     });
     reads.map(|data| Call { target: key.registry, data: data.into() }).collect()

@@ -63,6 +63,11 @@ impl Block {
         }
     }
 
+    /// A block that was fresh when `endpoint` named it.
+    pub(super) const fn pinned(header: Header, endpoint: usize) -> Self {
+        Self::Pinned(Pin { header, source: endpoint, checked: false, is_older: true })
+    }
+
     /// The parent hash that replies have to name in their markers; `None` is that of the first reply.
     pub(super) const fn parent(&self) -> Option<B256> {
         match self {

@@ -55,6 +55,11 @@ impl Endpoints {
         self.preferred
     }
 
+    /// How many there are.
+    pub(crate) const fn count(&self) -> usize {
+        self.traits.len()
+    }
+
     /// Whether an endpoint takes no block hashes.
     pub(super) fn takes_numbers_only(&self, endpoint: usize) -> bool {
         self.traits.get(endpoint).is_some_and(|traits| traits.by_number)

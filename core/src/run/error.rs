@@ -116,7 +116,7 @@ impl RunError {
     }
 
     /// A node's error, made safe to show.
-    pub(super) fn node(error: &ErrorObject) -> Self {
+    pub(crate) fn node(error: &ErrorObject) -> Self {
         Self::Node { code: error.code, message: scrub(&error.message) }
     }
 

@@ -51,6 +51,7 @@ pub use endpoints::Endpoints;
 use endpoints::{Rotation, Traits};
 pub use error::RunError;
 pub(crate) use marker::Marker;
+pub use reply::Header;
 use reply::{Answered, Findings, Fresh};
 pub(crate) use view::WalkKey;
 pub use view::{Halt, Need, Query, View};
@@ -132,6 +133,13 @@ impl Run {
         Self { rotation: Rotation::new(endpoints), ..self }
     }
 
+    /// The same at a block that the endpoint asked first has just named, by its hash.
+    #[must_use]
+    pub fn at(mut self, header: Header) -> Self {
+        self.block = Block::pinned(header, self.rotation.current());
+        self
+    }
+
     /// What is known of the endpoints now.
     pub const fn endpoints(&self) -> &Endpoints {
         self.rotation.known()
@@ -155,6 +163,7 @@ impl Run {
         }
         self.view.as_of = self.block.as_of();
         while !self.wants_header && self.queue.is_empty() && self.view.walks.values().all(Walk::is_idle) {
+            self.view.block = self.block.pin().map(|pin| pin.header);
             match self.query.resolve(&self.view) {
                 Ok(answer) => return Ok(Step::Done(answer)),
                 Err(Halt::Error(error)) => return Err(error),
@@ -332,8 +341,8 @@ impl Run {
     fn take_up_missing(&mut self) -> Result<(), RunError> {
         let missing = self.view.missing();
         if missing.calls.is_empty() && missing.walks.is_empty() {
-            self.wants_header = missing.as_of;
-            return if missing.as_of { Ok(()) } else { Err(RunError::Stalled) };
+            self.wants_header = missing.as_of || missing.header;
+            return if self.wants_header { Ok(()) } else { Err(RunError::Stalled) };
         }
         self.calls += missing.calls.len();
         if self.calls > self.limits.calls {

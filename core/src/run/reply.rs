@@ -17,7 +17,7 @@ use crate::{
         self,
         IAgentRegistry::{getAgentCall, getRevenueHistoryCall},
     },
-    lens::{Method, Row, Slice, Span},
+    lens::{Detail, Full, Method, Row, Slice, Span},
     multicall::{self, CallOutcome},
     revenue::RevenueAggregate,
     rpc::{
@@ -28,18 +28,21 @@ use crate::{
 };
 
 /// As much of a block header as pinning needs.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Header {
+pub struct Header {
+    /// Its height.
     #[serde(deserialize_with = "quantity")]
-    pub(super) number: u64,
+    pub number: u64,
+    /// Its hash.
     #[serde(deserialize_with = "hash")]
-    pub(super) hash: B256,
+    pub hash: B256,
+    /// The hash of the block before.
     #[serde(deserialize_with = "hash")]
-    pub(super) parent_hash: B256,
+    pub parent_hash: B256,
     /// Unix seconds; several blocks may share one.
     #[serde(default, deserialize_with = "quantity")]
-    pub(super) timestamp: u64,
+    pub timestamp: u64,
 }
 
 /// An answer that just came in, and what it says of its block.
@@ -228,7 +231,7 @@ impl Reading<'_> {
             }
             Job::Walk(key, span) if self.flight.method == Method::Multicall => self.getters(key, span, &data),
             Job::Walk(key, span) => {
-                match Slice::decode(&data) {
+                match Slice::decode(&data, span.first, key.detail) {
                     // The first agent is read with all the gas there is, so none at all is a walk beyond the end.
                     Some(slice) => {
                         self.findings.markers.push(slice.marker);
@@ -332,7 +335,7 @@ impl Reading<'_> {
 
     /// A piece of a walk through the getters themselves.
     fn getters(&mut self, key: WalkKey, span: Span, data: &Bytes) -> Ends<()> {
-        let reads = if key.histories { 2 } else { 1 };
+        let reads = if key.detail.has_revenue() { 2 } else { 1 };
         let count = usize::try_from(span.count).unwrap_or(usize::MAX).saturating_mul(reads);
         let (outcomes, parent) = match self.aggregate(data, count) {
             Ok(read) => read,
@@ -342,25 +345,31 @@ impl Reading<'_> {
         let mut revenue = RevenueAggregate::default();
         let mut outcomes = outcomes.into_iter();
         while let Some(record) = outcomes.next() {
-            let history = if key.histories { outcomes.next() } else { None };
+            let history = if key.detail.has_revenue() { outcomes.next() } else { None };
             let silent = record == CallOutcome::Ambiguous || history == Some(CallOutcome::Ambiguous);
-            let mut row = match record {
-                CallOutcome::Returned(data) => match abi::decode_returns::<getAgentCall>(&data) {
-                    Ok(record) => Row::of(&record),
-                    Err(_) => Row::UNREADABLE,
-                },
-                CallOutcome::Reverted(_) | CallOutcome::Ambiguous => Row::UNREADABLE,
+            let record = match record {
+                CallOutcome::Returned(data) => abi::decode_returns::<getAgentCall>(&data).ok(),
+                CallOutcome::Reverted(_) | CallOutcome::Ambiguous => None,
             };
-            row.history_is_readable = !key.histories;
+            let mut row = record.as_ref().map_or(Row::UNREADABLE, Row::of);
+            let readable = record.filter(|_| row.record_is_readable());
+            let mut full = readable.map(|record| Full::of(&record, &[])).unwrap_or_default();
+            row.history_is_readable = !key.detail.has_revenue();
             // Whoever is asked alone later would otherwise count twice.
             if let Some(CallOutcome::Returned(data)) = history
                 && (span.count == 1 || row.record_is_readable())
                 && let Ok(reports) = abi::decode_returns::<getRevenueHistoryCall>(&data)
             {
                 row.history_is_readable = true;
-                reports.iter().for_each(|report| revenue.add(report));
+                match key.detail {
+                    Detail::Full => full.take_reports(&reports),
+                    _ => reports.iter().for_each(|report| revenue.add(report)),
+                }
             }
             slice.rows.push(row);
+            if key.detail == Detail::Full {
+                slice.full.push(full);
+            }
             if silent && span.count > 1 {
                 // It may have used up the gas of those behind it.
                 break;

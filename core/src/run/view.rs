@@ -10,7 +10,7 @@ use alloy_primitives::{Address, Bytes};
 use alloy_sol_types::SolCall;
 
 pub(crate) use super::walk::WalkKey;
-use super::{RunError, walk::Walk};
+use super::{RunError, reply::Header, walk::Walk};
 use crate::{
     abi, as_of::AsOf, error::Error, multicall::Call, read_api::Answer, rpc::revert::Revert, scan::Rows,
 };
@@ -74,6 +74,7 @@ pub(super) type Answers = BTreeMap<Call, Outcome>;
 pub struct View {
     pub(super) answers: Answers,
     pub(super) walks: BTreeMap<WalkKey, Walk>,
+    pub(super) block: Option<Header>,
     missing: RefCell<Missing>,
     /// The block of the answers, once known.
     pub(super) as_of: Option<AsOf>,
@@ -82,6 +83,7 @@ pub struct View {
 /// What was asked for in vain.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
+    pub(super) header: bool,
     pub(super) calls: BTreeSet<Call>,
     /// Each with the last agent's id, where that is known.
     pub(super) walks: BTreeMap<WalkKey, Option<u64>>,
@@ -132,6 +134,18 @@ impl View {
             Err(Halt::Need(need)) => Err(need),
         };
         outcomes.into_iter().map(known).collect()
+    }
+
+    /// The header of the block that all answers are of; not for a query of [one round](Query::is_one_round).
+    ///
+    /// # Errors
+    ///
+    /// [`Need`] where it is not known yet.
+    pub(crate) fn header(&self) -> Result<Header, Need> {
+        self.block.ok_or_else(|| {
+            self.missing.borrow_mut().header = true;
+            Need(())
+        })
     }
 
     /// The rows of consecutive agents up to `last`; `None` is as many as one call of the node holds.

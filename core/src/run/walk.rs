@@ -12,7 +12,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    lens::{Row, Slice, Span, Subject},
+    lens::{Detail, Row, Slice, Span, Subject},
     scan::Rows,
 };
 
@@ -22,13 +22,12 @@ pub(crate) struct WalkKey {
     pub(crate) registry: alloy_primitives::Address,
     /// Id of the first agent.
     pub(crate) first: u64,
-    /// Whether revenue is read, too.
-    pub(crate) histories: bool,
+    pub(crate) detail: Detail,
 }
 
 impl WalkKey {
     pub(super) const fn subject(self) -> Subject {
-        Subject { registry: self.registry, histories: self.histories }
+        Subject { registry: self.registry, detail: self.detail }
     }
 }
 
@@ -90,6 +89,9 @@ impl Walk {
         self.last = Some(last);
         Arc::make_mut(&mut self.rows).end_at(last);
         self.pending.retain(|span| span.first <= last);
+        for span in &mut self.pending {
+            span.count = span.count.min(last - span.first + 1);
+        }
         if self.probed && self.next <= last {
             let count = last - self.next + 1;
             self.plan(Span { first: self.next, count }, self.piece);
@@ -138,7 +140,9 @@ impl Walk {
 
     /// Takes in what a piece brought.
     pub(super) fn fold(&mut self, span: Span, mut slice: Slice) {
-        slice.rows.truncate(usize::try_from(span.count).unwrap_or(usize::MAX));
+        let count = usize::try_from(span.count).unwrap_or(usize::MAX);
+        slice.rows.truncate(count);
+        slice.full.truncate(count);
         let done = slice.rows.len() as u64;
         self.answered += 1;
         if span.count > 1 {

@@ -1,7 +1,7 @@
 //! The rows of consecutive agents as they come in, in any order, and the sums of their revenue.
 
 use crate::{
-    lens::{Row, Slice},
+    lens::{Full, Row, Slice},
     revenue::RevenueAggregate,
 };
 
@@ -11,6 +11,8 @@ pub(crate) struct Rows {
     /// Id of the first.
     first: u64,
     rows: Vec<Row>,
+    /// In full detail: the rest of each row, as far as it was read.
+    full: Vec<Full>,
     /// Of all readable histories among them.
     pub(crate) revenue: RevenueAggregate,
 }
@@ -25,6 +27,12 @@ impl Rows {
         self.rows.iter().enumerate().map(|(index, row)| (self.first + index as u64, row))
     }
 
+    /// All rows by ascending id, in full detail.
+    pub(crate) fn full(&self) -> impl Iterator<Item = (u64, Row, Full)> {
+        let rest = self.full.iter().cloned().chain(std::iter::repeat(Full::default()));
+        self.iter().zip(rest).map(|((id, row), full)| (id, *row, full))
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.rows.len()
     }
@@ -32,7 +40,9 @@ impl Rows {
     /// Drops what lies behind `last`.
     pub(crate) fn end_at(&mut self, last: u64) {
         let length = last.saturating_add(1).saturating_sub(self.first);
-        self.rows.truncate(usize::try_from(length).unwrap_or(usize::MAX));
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        self.rows.truncate(length);
+        self.full.truncate(length);
     }
 
     /// Puts in what was read from `first` on.
@@ -44,6 +54,14 @@ impl Rows {
         }
         for (place, row) in self.rows.iter_mut().skip(start).zip(slice.rows) {
             *place = row;
+        }
+        if !slice.full.is_empty() {
+            if self.full.len() < end {
+                self.full.resize(end, Full::default());
+            }
+            for (place, full) in self.full.iter_mut().skip(start).zip(slice.full) {
+                *place = full;
+            }
         }
         self.revenue.total_reports = self.revenue.total_reports.saturating_add(slice.reports);
         for sum in slice.sums {

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test binary uses its part
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex, keccak256};
 use alloy_sol_types::{Revert, SolCall, SolError, SolInterface, SolValue};
@@ -142,6 +142,10 @@ pub(crate) struct Quirks {
     pub(crate) busy: u32,
     /// Multicall3 has nothing but `aggregate3`.
     pub(crate) no_tag: bool,
+    /// How logs are served.
+    pub(crate) logs: Logs,
+    /// One in so many batches is answered by a machine that is so many blocks behind.
+    pub(crate) lags: Option<(usize, u64)>,
     /// Every record's creator is the [`signature`] of the block it was read in.
     pub(crate) signs_records: bool,
 }
@@ -168,6 +172,34 @@ pub(crate) fn signature(chain_id: u64, number: u64) -> Address {
     Address::left_padding_from(&[chain_id.to_be_bytes(), number.to_be_bytes()].concat())
 }
 
+/// A block of a chain on which the registry changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Mined {
+    pub(crate) hash: B256,
+    pub(crate) seconds: u64,
+    pub(crate) registry: Rc<Registry>,
+    /// Agents that had an event, as far as this node tells of it.
+    pub(crate) events: Vec<u64>,
+}
+
+/// How a node serves logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Logs {
+    /// All of them, of any range.
+    #[default]
+    All,
+    /// Of so many blocks at a time. The error suggests the range that was asked for.
+    Blocks(u64),
+    /// So many at a time.
+    Results(usize),
+    /// Those from that block on; of older ones it says that there are none.
+    From(u64),
+    /// It says that there are none.
+    Empty,
+    /// It has no such method.
+    Unsupported,
+}
+
 /// A node with one registry; its newest block's number grows as the quirks say.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -178,6 +210,8 @@ pub(crate) struct Node {
     /// Seconds since the newest block, by the host's clock.
     pub(crate) head_age: u64,
     pub(crate) milliseconds_per_block: u64,
+    /// The chain's blocks, where the registry is not the same in all of them.
+    pub(crate) chain: BTreeMap<u64, Mined>,
     /// What was asked, reply by reply: methods and block parameters.
     pub(crate) log: Vec<Vec<(String, Value)>>,
 }
@@ -191,6 +225,7 @@ impl Node {
             chain_id: CHAIN_ID,
             head_age: 0,
             milliseconds_per_block: 2_000,
+            chain: BTreeMap::new(),
             log: Vec::new(),
         }
     }
@@ -235,7 +270,16 @@ impl Node {
             };
             return (200, refusal.to_string().into_bytes());
         }
+        let newest = self.block;
+        if let Some((every, blocks)) = self.quirks.lags
+            && (keccak256(self.log.len().to_be_bytes())[0] as usize).is_multiple_of(every)
+        {
+            self.block = self.block.saturating_sub(blocks).max(1);
+        }
         let mut answers: Vec<Value> = requests.iter().map(|request| self.answer(request)).collect();
+        if self.quirks.lags.is_some() {
+            self.block = newest;
+        }
         if let Some(kept) = self.quirks.short_batches {
             answers.truncate(kept.max(1));
         }
@@ -246,14 +290,17 @@ impl Node {
     fn answer(&mut self, request: &Value) -> Value {
         self.block += u64::from(self.quirks.mines_within_batches);
         let outcome = match request["method"].as_str().unwrap() {
+            // A block that is not there yet.
+            "eth_getBlockByNumber" if is_beyond(&request["params"][0], self.block) => Ok(Value::Null),
             "eth_getBlockByNumber" => self.number(&request["params"][0]).map(|number| {
                 json!({
                     "number": format!("{number:#x}"),
                     "hash": self.hash(number).to_string(),
-                    "parentHash": self.hash(number - 1).to_string(),
+                    "parentHash": self.hash(number.saturating_sub(1)).to_string(),
                     "timestamp": format!("{:#x}", self.seconds(number)),
                 })
             }),
+            "eth_getLogs" => self.logs(&request["params"][0]),
             "eth_call" => self.number(&request["params"][1]).and_then(|number| {
                 let data = hex::decode(request["params"][0]["data"].as_str().unwrap()).unwrap();
                 self.call(&request["params"], &data, number).map(|data| json!(hex::encode_prefixed(data)))
@@ -280,10 +327,56 @@ impl Node {
             return Err(json!({"code": -32000, "message": "header not found"}));
         }
         match block["blockHash"].as_str() {
-            Some(text) => (1..=self.block).rev().find(|number| self.hash(*number).to_string() == text),
-            None => u64::from_str_radix(&block.as_str().unwrap()[2..], 16).ok(),
+            Some(text) => {
+                let hash: B256 = text.parse().unwrap();
+                (1..=self.block).rev().find(|number| self.hash(*number) == hash)
+            }
+            None => Some(number_of(block.as_str().unwrap())).filter(|_| !is_beyond(block, self.block)),
         }
         .ok_or(json!({"code": -32000, "message": "header not found"}))
+    }
+
+    fn logs(&self, filter: &Value) -> Result<Value, Value> {
+        let block = |name: &str| number_of(filter[name].as_str().unwrap());
+        let (from, to) = (block("fromBlock"), block("toBlock"));
+        let refusal = |code: i64, message: String| Err(json!({"code": code, "message": message}));
+        match self.quirks.logs {
+            Logs::Unsupported => {
+                return refusal(-32601, "the method eth_getLogs does not exist/is not available".into());
+            }
+            Logs::Blocks(most) if to - from + 1 > most => {
+                return refusal(
+                    -32005,
+                    format!(
+                        "query exceeds max block range {most}. Try with this block range [{from:#x}, {to:#x}]."
+                    ),
+                );
+            }
+            _ => {}
+        }
+        let to = to.min(self.block);
+        let blocks = self.chain.range(from..(to + 1).max(from));
+        let events: Vec<Value> = blocks
+            .filter(|(number, _)| match self.quirks.logs {
+                Logs::From(first) => **number >= first,
+                Logs::Empty => false,
+                _ => true,
+            })
+            .flat_map(|(number, mined)| mined.events.iter().map(move |id| (number, id)))
+            .map(|(number, id)| {
+                let topics = [filter["topics"][0][0].as_str().unwrap().into(), B256::from(U256::from(*id)).to_string()];
+                json!({"address": filter["address"], "topics": topics, "data": "0x", "blockNumber": format!("{number:#x}")})
+            })
+            .collect();
+        match self.quirks.logs {
+            Logs::Results(most) if events.len() > most => refusal(
+                -32602,
+                format!(
+                    "query returned more than {most} results. Try with this block range [{from:#x}, {to:#x}]."
+                ),
+            ),
+            _ => Ok(events.into()),
+        }
     }
 
     /// One `eth_call`: to Multicall3, to the registry itself, or of the lens.
@@ -322,7 +415,8 @@ impl Node {
         let call = walkCall::abi_decode(data).unwrap();
         assert_eq!(call.registry, REGISTRY);
         let registry = self.registry_at(number);
-        let reads = if call.histories { 2 } else { 1 };
+        let detail = call.detail.to::<u8>();
+        let reads = if detail > 0 { 2 } else { 1 };
         let gas = self.quirks.gas_for_calls.map_or(usize::MAX, |calls| calls / reads);
         if gas == 0 {
             return Err(out_of_gas());
@@ -331,11 +425,10 @@ impl Node {
         let agents = registry.agents.iter().skip(first - 1).take(call.count.to::<usize>().min(gas));
         let agents: Vec<&AgentRecord> = agents.collect();
         let ids: Vec<U256> = agents.iter().map(|agent| agent.agentId).collect();
-        let reports =
-            registry.reports.iter().filter(|report| call.histories && ids.contains(&report.agentId));
+        let reports = registry.reports.iter().filter(|report| detail > 0 && ids.contains(&report.agentId));
         let reports: Vec<&RevenueReport> = reports.collect();
         let mut answer = vec![1];
-        answer.extend(self.hash(number - 1));
+        answer.extend(self.hash(number.saturating_sub(1)));
         answer.extend(self.chain_id.to_be_bytes());
         answer.extend(self.seconds(number).to_be_bytes());
         answer.extend((agents.len() as u32).to_be_bytes());
@@ -347,13 +440,22 @@ impl Node {
             for number in [agent.registeredAt, agent.lastAttestation, parent, agent.generation.to::<u64>()] {
                 answer.extend(number.to_be_bytes());
             }
+            if detail == 2 {
+                answer.extend(agent.agentWallet);
+                answer.extend(agent.haftungsperson);
+                let own = reports.iter().filter(|report| report.agentId == agent.agentId).count();
+                answer.extend((own as u32).to_be_bytes());
+            }
         }
         for report in reports {
             for (kind, text) in [(0, &report.currency), (1, &report.category)] {
+                let owner = report.agentId.to::<u64>().to_be_bytes();
+                let prefix = if detail == 2 { owner.as_slice() } else { &[] };
                 answer.push(kind);
-                answer.extend((text.len() as u32).to_be_bytes());
+                answer.extend(((prefix.len() + text.len()) as u32).to_be_bytes());
                 answer.extend([0; 8]);
                 answer.extend(report.amount.to_be_bytes::<32>());
+                answer.extend(prefix);
                 answer.extend(text.as_bytes());
             }
         }
@@ -362,6 +464,9 @@ impl Node {
 
     /// The timestamp of a block.
     fn seconds(&self, number: u64) -> u64 {
+        if let Some(mined) = self.chain.get(&number) {
+            return mined.seconds;
+        }
         let age = (self.block.max(number) - number) * self.milliseconds_per_block / 1_000;
         NOW - self.head_age - age
     }
@@ -369,7 +474,7 @@ impl Node {
     /// What Multicall3 tells of the block itself.
     fn tell(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Vec<u8>> {
         match IMulticall3Calls::abi_decode(data) {
-            Ok(IMulticall3Calls::getLastBlockHash(_)) => Ok(self.hash(number - 1).abi_encode()),
+            Ok(IMulticall3Calls::getLastBlockHash(_)) => Ok(self.hash(number.saturating_sub(1)).abi_encode()),
             Ok(IMulticall3Calls::getBlockNumber(_)) => Ok(U256::from(number).abi_encode()),
             Ok(IMulticall3Calls::getChainId(_)) => Ok(U256::from(self.chain_id).abi_encode()),
             Ok(IMulticall3Calls::getCurrentBlockTimestamp(_)) => {
@@ -381,6 +486,9 @@ impl Node {
 
     /// The registry; where records are signed, with the chain and the block in each, as its creator.
     fn registry_at(&self, number: u64) -> Cow<'_, Registry> {
+        if let Some(mined) = self.chain.get(&number) {
+            return Cow::Borrowed(&mined.registry);
+        }
         let mut registry = Cow::Borrowed(&self.registry);
         if self.quirks.signs_records {
             for agent in &mut registry.to_mut().agents {
@@ -391,6 +499,9 @@ impl Node {
     }
 
     fn hash(&self, number: u64) -> B256 {
+        if let Some(mined) = self.chain.get(&number) {
+            return mined.hash;
+        }
         hash(self.chain_id, number)
     }
 
@@ -421,6 +532,14 @@ impl Node {
             returnData: Bytes::from(outcome.unwrap_or_else(|data| data)),
         }
     }
+}
+
+fn is_beyond(block: &Value, newest: u64) -> bool {
+    block.as_str().is_some_and(|text| text != "latest" && number_of(text) > newest)
+}
+
+fn number_of(text: &str) -> u64 {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }
 
 fn out_of_gas() -> Value {

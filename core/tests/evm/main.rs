@@ -4,14 +4,17 @@
 //! 1. Every write does what the model says, or reverts with the message the model says.
 //! 2. Every endpoint's answer is the model's, whatever the registry holds, on nodes of 10 and of 50 million gas that run code
 //!    which is not deployed in one way, another, or none.
-//! 3. No agent spoils the answer about the others.
-//! 4. Evidence knows the registry's code and storage as the compiler laid them out.
+//! 3. An index that is filled from them answers the same.
+//! 4. No agent spoils the answer about the others.
+//! 5. Evidence knows the registry's code and storage as the compiler laid them out.
 //!
 //! Needs the compiled contracts: `cargo xtask build`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod chain;
 mod crowded;
+#[path = "../index/database.rs"]
+mod database;
 mod layout;
 mod model;
 
@@ -21,11 +24,12 @@ use model::{Model, Op, WALLETS};
 use proptest::prelude::*;
 use registry_core::{
     error::Error,
+    index,
     lens::{DEPLOYLESS_CODE, LENS_CODE},
     multicall::CANONICAL_ADDRESS,
     read_api::Question,
     route::Endpoint,
-    run::{self, Limits, Run},
+    run::{self, Endpoints, Limits, Reply, Run},
     timestamp::Timestamp,
 };
 use serde_json::Value;
@@ -60,6 +64,33 @@ fn ask(chain: &mut Chain, target: &str) -> Result<Value, Error> {
     Ok(serde_json::from_str(&answer.document.body).unwrap())
 }
 
+/// The answer of an index that is filled now; `None` where it does not cover the question.
+fn ask_index(chain: &mut Chain, targets: &[String]) -> Vec<Option<Result<Value, String>>> {
+    let database = database::Database::new();
+    index::prepare(&database).unwrap();
+    let config = index::Config {
+        registry: chain.registry,
+        multicall3: CANONICAL_ADDRESS,
+        limits: Limits::default(),
+        slice: 1_000,
+        sweep: 0,
+    };
+    let mut work = index::Work::begin(&database, config, Endpoints::new(1, None), chain.now * 1_000).unwrap();
+    while let Some(index::Step::Send(batch)) = database.transaction(|database| work.step(database).ok()) {
+        let (status, body) = chain.post(&batch);
+        work.feed(Reply { status, body: &body }).unwrap();
+    }
+    let index = index::Index::new(&database, work.state(), chain.registry, "http://evm");
+    let answer = |target: &String| match index
+        .document(&Endpoint::parse(target).unwrap(), Timestamp::from_seconds(chain.now))
+    {
+        Err(index::IndexError::Uncovered) => None,
+        Ok(document) => Some(Ok(serde_json::from_str(&document.body).unwrap())),
+        Err(error) => Some(Err(error.to_string())),
+    };
+    targets.iter().map(answer).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -75,7 +106,13 @@ proptest! {
             let expected = model.apply(op, chain.now);
             prop_assert_eq!(chain.apply(op), expected, "{:?}", op);
         }
-        for target in model.questions() {
+        let indexed = ask_index(&mut chain, &model.questions());
+        prop_assert!(indexed.iter().flatten().count() > 8);
+        for (target, indexed) in model.questions().into_iter().zip(indexed) {
+            if let Some(indexed) = indexed {
+                let live = ask(&mut chain, &target).map_err(|error| error.to_string());
+                prop_assert_eq!(indexed, live, "{}", target);
+            }
             let (answer, mut expected) = (ask(&mut chain, &target), model.answer(&target, chain.now));
             if let Some(expected) = expected.as_mut().filter(|_| target.contains("/kya/")) {
                 expected["asOf"] = chain.as_of();

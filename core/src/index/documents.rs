@@ -1,0 +1,296 @@
+//! Answers from the store, byte for byte those that a scan at the same block gives: the same pure functions make them.
+
+use std::collections::BTreeMap;
+
+use alloy_primitives::{Address, U256};
+
+use super::{
+    IndexError, State,
+    entry::{Entry, flaw},
+    store::{Columns, Store, StoreError, Value, one_number, ordered},
+    tables::{self, HOUR, Kind},
+};
+use crate::{
+    agent::{AgentId, AgentListItem, Status, UnknownStatus},
+    compliance::{Compliance, ComplianceList, ComplianceListItem},
+    error::Error,
+    lineage::{self, Children, Fetched, LineageNode, MAX_CHILDREN, Member, Relative},
+    page::{AgentPage, Page},
+    response::Document,
+    revenue::RevenueAggregate,
+    route::Endpoint,
+    scan::Scan,
+    stats::{DetailedStats, RECENT_REGISTRATIONS, RecentRegistration, Stats},
+    timestamp::Timestamp,
+};
+
+/// Rows of a long list that are in memory at once.
+const ROWS: u64 = 1_000;
+
+/// An index whose rows are of one block, to be asked.
+#[derive(Debug)]
+pub struct Index<'a, S> {
+    store: &'a S,
+    state: &'a State,
+    registry: Address,
+    /// The RPC endpoint as shown to clients.
+    chain: &'a str,
+}
+
+impl<'a, S: Store> Index<'a, S> {
+    /// The index in `store`, whose state is `state`; `chain` is the RPC endpoint as shown to clients.
+    pub const fn new(store: &'a S, state: &'a State, registry: Address, chain: &'a str) -> Self {
+        Self { store, state, registry, chain }
+    }
+
+    /// Whether an endpoint's answer can be made from an index.
+    pub const fn covers(endpoint: &Endpoint) -> bool {
+        Scan::covers(endpoint) || matches!(endpoint, Endpoint::Lineage(_))
+    }
+
+    /// The answer of an endpoint that is [covered](Self::covers), as of `now`.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError::Incomplete`] where the rows are of no one block, [`IndexError::Uncovered`] where only the chain can tell,
+    /// and the errors that the chain's answer would be.
+    pub fn document(&self, endpoint: &Endpoint, now: Timestamp) -> Result<Document, IndexError> {
+        if self.state.as_of().is_none() {
+            return Err(IndexError::Incomplete { percent: self.state.percent() });
+        }
+        match endpoint {
+            Endpoint::DetailedStats => Ok(Document::of(self.detailed_stats(now)?, endpoint)),
+            Endpoint::Agents { page, status: Some(status) } => {
+                Ok(Document::of(self.agents_of(*page, *status)?, endpoint))
+            }
+            Endpoint::Compliance => Ok(Document::of(self.compliance(now)?, endpoint)),
+            Endpoint::RevenueAggregate => Ok(Document::of(self.revenue()?, endpoint)),
+            Endpoint::Lineage(id) => Ok(Document::of(self.lineage(*id)?, endpoint)),
+            _ => Err(IndexError::Uncovered),
+        }
+    }
+
+    /// Agents with one of these flaws, by id.
+    fn flawed(&self, flaws: i64) -> Result<Vec<AgentId>, StoreError> {
+        let statement = "SELECT id FROM agents WHERE flaws > 0 AND flaws & ?1 > 0 ORDER BY id";
+        let rows = self.store.execute(statement, &[Value::Integer(flaws)])?;
+        rows.into_iter().map(|row| Ok(AgentId::from(Columns::of(row).number()?))).collect()
+    }
+
+    /// Fails where a readable record has a status that is not defined, as a scan does.
+    fn check_statuses(&self) -> Result<(), IndexError> {
+        let Some(AgentId(agent_id)) = self.flawed(flaw::STATUS)?.into_iter().next() else { return Ok(()) };
+        let id = u64::try_from(agent_id).unwrap_or(u64::MAX);
+        let number = tables::find(self.store, id)?.map_or(u8::MAX, |entry| entry.row.status);
+        Err(Error::from(UnknownStatus { agent_id, number }).into())
+    }
+
+    /// Counts under each key of a kind.
+    fn counts(&self, kind: Kind) -> Result<Vec<(Vec<u8>, u64)>, StoreError> {
+        let statement = "SELECT key, agents FROM counts WHERE kind = ?1 ORDER BY key";
+        let read = |row| {
+            let mut row = Columns::of(row);
+            Ok((row.blob()?, row.number()?))
+        };
+        self.store.execute(statement, &[kind.into()])?.into_iter().map(read).collect()
+    }
+
+    fn detailed_stats(&self, now: Timestamp) -> Result<DetailedStats, IndexError> {
+        self.check_statuses()?;
+        let mut stats = DetailedStats::empty(Stats {
+            total_agents: U256::from(self.state.total),
+            registry_address: self.registry,
+            chain: self.chain.to_owned(),
+        });
+        for (key, agents) in self.counts(Kind::Status)? {
+            let status =
+                key.first().copied().and_then(Status::from_number).ok_or_else(StoreError::corrupt)?;
+            stats.status_distribution.insert(status, agents);
+        }
+        for (key, agents) in self.counts(Kind::Generation)? {
+            stats.generation_distribution.insert(U256::from_be_slice(&key), agents);
+        }
+        stats.compliant_count = self.compliant(now)?;
+        stats.rate();
+        stats.total_revenue = self.revenue()?.by_currency;
+        stats.recent_registrations = self.recent()?;
+        stats.unreadable = self.flawed(flaw::RECORD | flaw::HISTORY)?;
+        Ok(stats)
+    }
+
+    /// Active agents whose attestation is current: by hours, and agent by agent in the one that the grace period ends in.
+    fn compliant(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let grace = u64::try_from(self.state.grace_seconds).unwrap_or(u64::MAX);
+        let oldest = now.seconds().saturating_sub(grace);
+        let hour = oldest / HOUR;
+        let later = one_number(
+            self.store,
+            "SELECT sum(agents) FROM counts WHERE kind = ?1 AND key > ?2",
+            &[Kind::AttestationHour.into(), ordered(hour)],
+        )?;
+        let end = hour.saturating_add(1).saturating_mul(HOUR);
+        let statement = "SELECT count(*) FROM agents WHERE attested >= ?1 AND attested < ?2 AND status = ?3";
+        let active = Value::Integer(Status::Active as i64);
+        let within = one_number(self.store, statement, &[ordered(oldest), ordered(end), active])?;
+        Ok(later.unwrap_or(0) + within.unwrap_or(0))
+    }
+
+    fn recent(&self) -> Result<Vec<RecentRegistration>, IndexError> {
+        let statement = "SELECT id, record FROM agents WHERE id > ?1 ORDER BY id DESC";
+        let before = self.state.total.saturating_sub(RECENT_REGISTRATIONS as u64);
+        let mut recent = Vec::new();
+        for (id, entry) in self.entries(statement, &[before.into()])? {
+            let Some(status) = entry.status() else { continue };
+            recent.push(RecentRegistration {
+                agent_id: id.into(),
+                creator: entry.row.creator,
+                haftungsperson: entry.full.haftungsperson,
+                agent_wallet: entry.full.wallet,
+                registered_at: Timestamp::from_seconds(entry.row.registered_at),
+                status,
+            });
+        }
+        Ok(recent)
+    }
+
+    fn entries(&self, statement: &str, parameters: &[Value]) -> Result<Vec<(u64, Entry)>, StoreError> {
+        let read = |row| {
+            let mut row = Columns::of(row);
+            Ok((row.number()?, Entry::unpack(&row.blob()?)?))
+        };
+        self.store.execute(statement, parameters)?.into_iter().map(read).collect()
+    }
+
+    fn agents_of(&self, page: Page, status: Status) -> Result<AgentPage, IndexError> {
+        self.check_statuses()?;
+        let counts = self.counts(Kind::Status)?;
+        let total = counts.iter().find(|(key, _)| *key == [status as u8]).map_or(0, |(_, agents)| *agents);
+        let mut data = Vec::new();
+        if let Some(skipped) = u64::try_from(page.skipped()).ok().filter(|skipped| *skipped < total) {
+            let statement = "SELECT id, record FROM agents WHERE status = ?1 ORDER BY id LIMIT ?2 OFFSET ?3";
+            let parameters = [Value::Integer(status as i64), page.limit.into(), skipped.into()];
+            for (id, entry) in self.entries(statement, &parameters)? {
+                data.push(AgentListItem {
+                    agent_id: id.into(),
+                    creator: entry.row.creator,
+                    status,
+                    registered_at: Timestamp::from_seconds(entry.row.registered_at),
+                });
+            }
+        }
+        let unreadable = self.flawed(flaw::RECORD)?;
+        Ok(AgentPage { unreadable, ..AgentPage::of(page, U256::from(total), data) })
+    }
+
+    fn compliance(&self, now: Timestamp) -> Result<ComplianceList, IndexError> {
+        self.check_statuses()?;
+        let children = self.child_counts()?;
+        let (mut data, mut after) = (Vec::new(), (0, 0));
+        loop {
+            let statement = "SELECT id, record FROM agents WHERE (attested, id) > (?1, ?2) AND flaws & ?3 = 0 \
+                             ORDER BY attested, id LIMIT ?4";
+            let (attested, last) = after;
+            let parameters =
+                [ordered(attested), Value::from(last), Value::Integer(flaw::RECORD), ROWS.into()];
+            let rows = self.entries(statement, &parameters)?;
+            let Some((last, entry)) = rows.last() else { break };
+            after = (entry.row.last_attestation, *last);
+            for (id, entry) in rows {
+                let status = entry.known_status(id).map_err(Error::from)?;
+                let compliance = Compliance::judge(
+                    status,
+                    Timestamp::from_seconds(entry.row.last_attestation),
+                    U256::from(children.get(&id).copied().unwrap_or_default()),
+                    self.state.grace_seconds,
+                    now,
+                );
+                data.push(ComplianceListItem {
+                    agent_id: id.into(),
+                    creator: entry.row.creator,
+                    status,
+                    compliance,
+                });
+            }
+        }
+        let total = usize::try_from(self.state.total).unwrap_or(usize::MAX);
+        Ok(ComplianceList { total, data, unreadable: self.flawed(flaw::RECORD)? })
+    }
+
+    /// How many readable children each parent has.
+    fn child_counts(&self) -> Result<BTreeMap<u64, u64>, StoreError> {
+        let statement = "SELECT parent, count(*) FROM agents WHERE parent > ?1 AND flaws & ?2 = 0 \
+                         GROUP BY parent ORDER BY parent LIMIT ?3";
+        let (mut counts, mut after) = (BTreeMap::new(), 0);
+        loop {
+            let rows = self
+                .store
+                .execute(statement, &[ordered(after), Value::Integer(flaw::RECORD), ROWS.into()])?;
+            if rows.is_empty() {
+                return Ok(counts);
+            }
+            for row in rows {
+                let mut row = Columns::of(row);
+                after = u64::from_be_bytes(row.array()?);
+                counts.insert(after, row.number()?);
+            }
+        }
+    }
+
+    fn revenue(&self) -> Result<RevenueAggregate, IndexError> {
+        let mut revenue = RevenueAggregate::default();
+        for (_, reports) in self.counts(Kind::Reports)? {
+            revenue.total_reports = revenue.total_reports.saturating_add(reports);
+        }
+        for row in self.store.execute("SELECT is_category, text, amount FROM revenue_totals", &[])? {
+            let sum = tables::sum(row)?;
+            if sum.is_category {
+                revenue.by_category.insert(sum.text, sum.amount);
+            } else {
+                revenue.total_amount = revenue.total_amount.saturating_add(sum.amount);
+                revenue.by_currency.insert(sum.text, sum.amount);
+            }
+        }
+        revenue.unreadable = self.flawed(flaw::HISTORY)?;
+        Ok(revenue)
+    }
+
+    fn lineage(&self, id: AgentId) -> Result<LineageNode, IndexError> {
+        if !self.flawed(flaw::RECORD)?.is_empty() {
+            // Whose child an agent is that cannot be read, only its parent's list tells.
+            return Err(IndexError::Uncovered);
+        }
+        let root = u64::try_from(id.0).ok().map(|root| self.member(root)).transpose()?.flatten();
+        let root = root.ok_or(Error::AgentNotFound(id))?;
+        lineage::grow(root, |ids| {
+            let fetch = |id: &U256| {
+                let member = u64::try_from(*id).ok().map(|id| self.member(id)).transpose()?.flatten();
+                Ok(member.map_or(Fetched::Absent, |member| Fetched::Member(Box::new(member))))
+            };
+            ids.iter().map(fetch).collect()
+        })
+    }
+
+    fn member(&self, id: u64) -> Result<Option<Member>, IndexError> {
+        let found = self.entries("SELECT id, record FROM agents WHERE id = ?1", &[id.into()])?;
+        let Some((_, entry)) = found.into_iter().next() else { return Ok(None) };
+        let statement = "SELECT id FROM agents WHERE parent = ?1 ORDER BY id LIMIT ?2";
+        let shown = self.store.execute(statement, &[ordered(id), (MAX_CHILDREN as u64).into()])?;
+        let ids: Vec<U256> = shown
+            .into_iter()
+            .map(|row| Ok(U256::from(Columns::of(row).number()?)))
+            .collect::<Result<_, StoreError>>()?;
+        let total = if ids.len() < MAX_CHILDREN {
+            ids.len() as u64
+        } else {
+            one_number(self.store, "SELECT count(*) FROM agents WHERE parent = ?1", &[ordered(id)])?
+                .unwrap_or(0)
+        };
+        let agent = Relative {
+            agent_id: id.into(),
+            wallet: entry.full.wallet,
+            generation: U256::from(entry.row.generation),
+            status: entry.known_status(id).map_err(Error::from)?,
+        };
+        Ok(Some(Member { agent, children: Children { ids, total: U256::from(total) } }))
+    }
+}

@@ -1,0 +1,102 @@
+//! One agent as an index keeps it, and its packed form: the lens's row in full detail, 98 bytes.
+
+use alloy_primitives::Address;
+
+use super::store::{StoreError, Value, ordered};
+use crate::{
+    agent::{AgentId, Status, UnknownStatus},
+    lens::{Full, Row},
+};
+
+/// What an index keeps of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) row: Row,
+    pub(crate) full: Full,
+}
+
+/// Bits of an entry's flaws: what keeps it out of some sums.
+pub(super) mod flaw {
+    pub(crate) const RECORD: i64 = 1;
+    pub(crate) const HISTORY: i64 = 2;
+    pub(crate) const STATUS: i64 = 4;
+}
+
+impl Entry {
+    /// An entry in one form, however it was read: sums in order, nothing beside what is readable.
+    pub(crate) fn new(row: Row, mut full: Full) -> Self {
+        full.sums.sort_by(|one, other| (one.is_category, &one.text).cmp(&(other.is_category, &other.text)));
+        if !row.record_is_readable() {
+            (full.wallet, full.haftungsperson) = (Address::ZERO, Address::ZERO);
+        }
+        Self { row, full }
+    }
+
+    pub(super) fn flaws(&self) -> i64 {
+        let readable = self.row.record_is_readable();
+        let record = if readable { 0 } else { flaw::RECORD };
+        let history = if self.row.history_is_readable { 0 } else { flaw::HISTORY };
+        let status = if readable && self.status().is_none() { flaw::STATUS } else { 0 };
+        record | history | status
+    }
+
+    /// `None` where the record is unreadable or the number is not defined.
+    pub(super) fn status(&self) -> Option<Status> {
+        Status::from_number(self.row.status)
+    }
+
+    /// The status of a readable record.
+    pub(super) fn known_status(&self, id: u64) -> Result<Status, UnknownStatus> {
+        self.status().ok_or(UnknownStatus { agent_id: AgentId::from(id).0, number: self.row.status })
+    }
+
+    /// Without the sums, which are rows of their own.
+    pub(super) fn pack(&self) -> Vec<u8> {
+        let Self { row, full } = self;
+        let mut packed = vec![row.status, u8::from(!row.history_is_readable)];
+        packed.extend(row.creator);
+        for number in [row.registered_at, row.last_attestation, row.parent, row.generation] {
+            packed.extend(number.to_be_bytes());
+        }
+        packed.extend(full.wallet);
+        packed.extend(full.haftungsperson);
+        packed.extend(full.reports.to_be_bytes());
+        packed
+    }
+
+    pub(super) fn unpack(packed: &[u8]) -> Result<Self, StoreError> {
+        let mut rest = packed;
+        let mut take = |length: usize| {
+            let (bytes, left) = rest.split_at_checked(length).ok_or_else(StoreError::corrupt)?;
+            rest = left;
+            Ok::<_, StoreError>(bytes)
+        };
+        let address = |bytes: &[u8]| Address::try_from(bytes).map_err(|_| StoreError::corrupt());
+        let number =
+            |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::corrupt());
+        let [status, flags] = take(2)?.try_into().map_err(|_| StoreError::corrupt())?;
+        let row = Row {
+            status,
+            history_is_readable: flags & 1 == 0,
+            creator: address(take(20)?)?,
+            registered_at: number(take(8)?)?,
+            last_attestation: number(take(8)?)?,
+            parent: number(take(8)?)?,
+            generation: number(take(8)?)?,
+        };
+        let (wallet, haftungsperson) = (address(take(20)?)?, address(take(20)?)?);
+        let reports = take(4)?.try_into().map(u32::from_be_bytes).map_err(|_| StoreError::corrupt())?;
+        Ok(Self { row, full: Full { wallet, haftungsperson, reports, sums: Vec::new() } })
+    }
+
+    /// The columns beside the id and the block.
+    pub(super) fn columns(&self) -> [Value; 5] {
+        [
+            Value::Integer(self.row.status.into()),
+            ordered(self.row.last_attestation),
+            ordered(self.row.parent),
+            Value::Integer(self.flaws()),
+            Value::Blob(self.pack()),
+        ]
+    }
+}

@@ -1,0 +1,388 @@
+//! What an index asks beside the registry's state: whether blocks are still canonical, and who had an event between two blocks.
+//!
+//! Nodes cap `eth_getLogs` by blocks (10, 1,000, 2,000, 10,000) or by results, and what range an error suggests may be the one that
+//! has just failed: a range that is refused is halved, whatever the error says. Every batch asks for the header of the newest block
+//! too, by its height: a machine behind a load balancer that has not got it would know no logs of it either.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use alloy_primitives::{Address, B256, U256};
+use alloy_sol_types::SolEvent;
+use serde::Deserialize;
+
+use crate::{
+    abi::IAgentRegistry::{
+        AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, AgentTerminated, ComplianceAttested,
+        RevenueReported,
+    },
+    rpc::{
+        self, BadReply, ErrorObject, Request,
+        classify::{Action, classify},
+    },
+    run::{Batch, Failure, Header, Limits, Reply, RunError},
+};
+
+/// Events whose first topic is the agent they are about.
+const EVENTS: [B256; 7] = [
+    AgentRegistered::SIGNATURE_HASH,
+    ComplianceAttested::SIGNATURE_HASH,
+    RevenueReported::SIGNATURE_HASH,
+    AgentSuspended::SIGNATURE_HASH,
+    AgentRevoked::SIGNATURE_HASH,
+    AgentReactivated::SIGNATURE_HASH,
+    AgentTerminated::SIGNATURE_HASH,
+];
+/// Requests of a batch: nodes that cap batches take as many, or say so.
+const REQUESTS: usize = 20;
+/// Batches that may bring nothing.
+const PATIENCE: u32 = 6;
+
+/// One thing asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Item {
+    Header(u64),
+    /// The events of these blocks, both included.
+    Events(u64, u64),
+}
+
+/// How an exchange ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// All is answered.
+    Known(Known),
+    /// The newest block is no more canonical.
+    HeadMoved,
+    /// The node serves no logs, or so few blocks at a time that it takes more calls than they are worth.
+    NoEvents,
+}
+
+/// What was found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// The hashes of the blocks asked about, by height.
+    pub(super) hashes: BTreeMap<u64, B256>,
+    /// Agents that had an event.
+    pub(super) ids: BTreeSet<u64>,
+    /// The block that is known to have an event has none.
+    pub(super) lacks_known_event: bool,
+    /// The highest block that had an event.
+    pub(super) last_event: Option<u64>,
+    /// Blocks of the longest range that was answered, where one was refused.
+    pub(super) log_range: Option<u64>,
+}
+
+/// An exchange on its way.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    registry: Address,
+    limits: Limits,
+    head: Header,
+    queue: VecDeque<Item>,
+    flight: Vec<Item>,
+    known: Known,
+    /// Blocks of a range at most.
+    range: u64,
+    /// `eth_getLogs` calls at most.
+    most_calls: u64,
+    /// A block that is known to have an event.
+    canary: Option<u64>,
+    requests: usize,
+    endpoint: usize,
+    endpoints: usize,
+    idle: u32,
+    end: Option<End>,
+}
+
+impl Exchange {
+    /// Asks an endpoint of so many.
+    pub(super) fn new(
+        (registry, limits): (Address, Limits),
+        head: Header,
+        (endpoint, endpoints): (usize, usize),
+        most_calls: u64,
+    ) -> Self {
+        Self {
+            registry,
+            limits,
+            head,
+            queue: VecDeque::from([Item::Header(head.number)]),
+            flight: Vec::new(),
+            known: Known::default(),
+            range: u64::MAX,
+            most_calls,
+            canary: None,
+            requests: REQUESTS,
+            endpoint,
+            endpoints: endpoints.max(1),
+            idle: 0,
+            end: None,
+        }
+    }
+
+    /// Asks for the hashes at these heights, too.
+    pub(super) fn hashes(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
+        self.queue.extend(numbers.into_iter().filter(|number| *number != self.head.number).map(Item::Header));
+        self
+    }
+
+    /// Asks for the events of a block that is known to have some: a node that has none there has pruned its logs, or keeps none,
+    /// and says so by an empty list.
+    pub(super) fn canary(mut self, number: Option<u64>) -> Self {
+        self.canary = number;
+        self.queue.extend(number.map(|number| Item::Events(number, number)));
+        self
+    }
+
+    /// Asks for events of these blocks, both included, at most `range` blocks at a time.
+    pub(super) fn events(mut self, from: u64, to: u64, range: Option<u64>) -> Self {
+        self.range = range.unwrap_or(u64::MAX).max(1);
+        if from <= to {
+            self.plan([(from, to)]);
+        }
+        self
+    }
+
+    /// The end, once it is reached.
+    pub(super) fn end(&mut self) -> Option<End> {
+        if self.end.is_none() && self.queue.is_empty() && self.flight.is_empty() {
+            self.end = Some(End::Known(std::mem::take(&mut self.known)));
+        }
+        self.end.take()
+    }
+
+    fn plan(&mut self, ranges: impl IntoIterator<Item = (u64, u64)>) {
+        for (from, to) in ranges {
+            let pieces = (to - from + 1).div_ceil(self.range);
+            if pieces > self.most_calls {
+                self.end = Some(End::NoEvents);
+                return;
+            }
+            let mut start = from;
+            while start <= to {
+                let stop = start.saturating_add(self.range - 1).min(to);
+                self.queue.push_back(Item::Events(start, stop));
+                start = stop + 1;
+            }
+        }
+    }
+
+    /// The next batch.
+    pub(super) fn batch(&mut self) -> Batch {
+        self.take_back();
+        let room = self.requests.saturating_sub(1).max(1).min(self.queue.len());
+        let next: Vec<Item> = self.queue.drain(..room).collect();
+        let head = Item::Header(self.head.number);
+        // Beside the header of the newest block, where a batch may hold more than one.
+        let with_head = self.requests > 1 && !next.contains(&head);
+        self.flight = with_head.then_some(head).into_iter().chain(next).collect();
+        let requests: Vec<Request> =
+            (0..).zip(&self.flight).map(|(id, item)| self.request(id, *item)).collect();
+        let others = u32::try_from(self.endpoints - 1).unwrap_or(u32::MAX);
+        let delay_ms = self.idle.saturating_sub(others).min(4).pow(2) * 100;
+        let Limits { timeout_ms, max_reply_bytes, .. } = self.limits;
+        Batch { endpoint: self.endpoint, body: rpc::encode(&requests), delay_ms, timeout_ms, max_reply_bytes }
+    }
+
+    fn request(&self, id: u64, item: Item) -> Request {
+        match item {
+            Item::Header(number) => {
+                Request { id, method: "eth_getBlockByNumber", params: format!(r#"["{number:#x}",false]"#) }
+            }
+            Item::Events(from, to) => {
+                let topics = EVENTS.map(|event| format!(r#""{event}""#)).join(",");
+                let params = format!(
+                    r#"[{{"address":"{:#x}","fromBlock":"{from:#x}","toBlock":"{to:#x}","topics":[[{topics}]]}}]"#,
+                    self.registry
+                );
+                Request { id, method: "eth_getLogs", params }
+            }
+        }
+    }
+
+    /// What was on its way is asked again.
+    fn take_back(&mut self) {
+        for item in std::mem::take(&mut self.flight).into_iter().rev() {
+            if !self.queue.contains(&item) {
+                self.queue.push_front(item);
+            }
+        }
+    }
+
+    /// Takes a reply.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`] where no endpoint is left to ask.
+    pub(super) fn feed(&mut self, reply: Reply<'_>) -> Result<(), RunError> {
+        let ids: Vec<u64> = (0..self.flight.len() as u64).collect();
+        let mut outcomes = match rpc::decode(reply.body, &ids) {
+            Ok(outcomes) => outcomes,
+            Err(BadReply::Refused(error)) => return self.refused(&error, reply.status),
+            Err(BadReply::Malformed) if reply.status == 413 => return self.smaller(RunError::Http(413)),
+            Err(BadReply::Malformed) => {
+                let error =
+                    if reply.status == 200 { RunError::Malformed } else { RunError::Http(reply.status) };
+                return self.idle(error);
+            }
+        };
+        let (mut lags, mut answered, mut hashes, mut agents) = (false, Vec::new(), Vec::new(), Vec::new());
+        let (mut malformed, mut refusal, mut missed) = (false, None, false);
+        for (id, item) in (0..).zip(&self.flight) {
+            match (*item, outcomes.remove(&id)) {
+                (_, None) => {}
+                (Item::Header(number), Some(Ok(text))) => {
+                    match serde_json::from_str::<Option<Header>>(text) {
+                        Ok(Some(header)) if number == self.head.number && header.hash != self.head.hash => {
+                            self.end = Some(End::HeadMoved);
+                            return Ok(());
+                        }
+                        Ok(Some(header)) => {
+                            hashes.push((number, header.hash));
+                            answered.push(*item);
+                        }
+                        // Whoever lacks the newest block lacks its logs.
+                        Ok(None) => lags = true,
+                        Err(_) => malformed = true,
+                    }
+                }
+                (Item::Events(..), Some(Ok(text))) => match serde_json::from_str::<Vec<Log>>(text) {
+                    Ok(logs) => {
+                        if self.canary.map(|number| Item::Events(number, number)) == Some(*item) {
+                            missed |= logs.is_empty();
+                        } else {
+                            let last = logs.iter().filter_map(Log::number).max();
+                            self.known.last_event = self.known.last_event.max(last);
+                            agents.extend(logs.iter().filter_map(Log::agent));
+                        }
+                        answered.push(*item);
+                    }
+                    Err(_) => malformed = true,
+                },
+                // A refusal of a range tells more than one of a header.
+                (Item::Events(..), Some(Err(error))) => refusal = Some(error),
+                (Item::Header(_), Some(Err(error))) => refusal = refusal.or(Some(error)),
+            }
+        }
+        if lags {
+            return self.idle(RunError::BlockUnavailable);
+        }
+        self.known.hashes.extend(hashes);
+        self.known.ids.extend(agents);
+        self.known.lacks_known_event |= missed;
+        let brought = !answered.is_empty();
+        self.flight.retain(|item| !answered.contains(item));
+        match refusal {
+            Some(error) => self.refused(&error, reply.status),
+            None if malformed => self.idle(RunError::Malformed),
+            None if brought => {
+                self.take_back();
+                Ok(())
+            }
+            None => self.idle(RunError::Stalled),
+        }
+    }
+
+    /// A node's error about the batch, or about a range of events.
+    fn refused(&mut self, error: &ErrorObject, status: u16) -> Result<(), RunError> {
+        let has_events = self.flight.iter().any(|item| matches!(item, Item::Events(..)));
+        // Some have one code for too many requests and too many blocks: -32005.
+        let message = error.message.to_lowercase();
+        let names_range = ["range", "result", "block", "log"].iter().any(|word| message.contains(word));
+        match classify(error) {
+            Action::SmallerBatch if self.flight.len() > 1 => self.smaller(RunError::node(error)),
+            Action::Retry if !(has_events && names_range) => self.idle(RunError::node(error)),
+            _ if matches!(status, 429 | 500..) && self.idle == 0 => self.idle(RunError::node(error)),
+            _ if error.code == -32601 && has_events => {
+                self.end = Some(End::NoEvents);
+                Ok(())
+            }
+            _ if has_events => {
+                self.halve();
+                Ok(())
+            }
+            _ => self.idle(RunError::node(error)),
+        }
+    }
+
+    /// Half as many requests in a batch; where it is one already, half as many blocks.
+    fn smaller(&mut self, error: RunError) -> Result<(), RunError> {
+        if self.flight.len() > 1 {
+            self.requests = (self.flight.len() / 2).max(1);
+            return Ok(());
+        }
+        if self.flight.iter().any(|item| matches!(item, Item::Events(..))) {
+            self.halve();
+            return Ok(());
+        }
+        self.idle(error)
+    }
+
+    /// Half as many blocks in a range, for all that is still to be asked.
+    fn halve(&mut self) {
+        self.take_back();
+        let ranges: Vec<(u64, u64)> = self
+            .queue
+            .iter()
+            .filter_map(|item| match item {
+                Item::Events(from, to) => Some((*from, *to)),
+                Item::Header(_) => None,
+            })
+            .collect();
+        let longest = ranges.iter().map(|(from, to)| to - from + 1).max().unwrap_or(1);
+        if longest == 1 {
+            self.end = Some(End::NoEvents);
+            return;
+        }
+        self.queue.retain(|item| matches!(item, Item::Header(_)));
+        self.range = longest / 2;
+        self.known.log_range = Some(self.range);
+        self.plan(ranges);
+    }
+
+    /// Nothing came back.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`] where no endpoint is left to ask.
+    pub(super) fn fail(&mut self, failure: Failure) -> Result<(), RunError> {
+        let seconds = self.limits.timeout_ms.div_ceil(1_000);
+        match failure {
+            Failure::Unreachable => self.idle(RunError::Unreachable),
+            Failure::TimedOut if self.idle == 0 => self.idle(RunError::TimedOut { seconds }),
+            Failure::TimedOut => {
+                self.smaller(RunError::TimedOut { seconds }).and(self.idle(RunError::TimedOut { seconds }))
+            }
+            Failure::TooLarge => self.smaller(RunError::Malformed),
+        }
+    }
+
+    /// Another endpoint, after a pause once each has had its chance.
+    fn idle(&mut self, error: RunError) -> Result<(), RunError> {
+        self.idle += 1;
+        if self.idle > PATIENCE {
+            return Err(error);
+        }
+        self.endpoint = (self.endpoint + 1) % self.endpoints;
+        Ok(())
+    }
+}
+
+/// As much of a log as is believed: whom it may be about.
+#[derive(Deserialize)]
+struct Log {
+    #[serde(default)]
+    topics: Vec<String>,
+    #[serde(default, rename = "blockNumber")]
+    block_number: Option<String>,
+}
+
+impl Log {
+    fn number(&self) -> Option<u64> {
+        u64::from_str_radix(self.block_number.as_ref()?.strip_prefix("0x")?, 16).ok()
+    }
+
+    fn agent(&self) -> Option<u64> {
+        let topic: B256 = self.topics.get(1)?.parse().ok()?;
+        U256::from_be_bytes(topic.0).try_into().ok()
+    }
+}

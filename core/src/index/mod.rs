@@ -1,0 +1,75 @@
+//! The index: the whole registry in SQL, at one block, kept up at a cost that follows what changes and not what exists.
+//!
+//! Events are hints, state is the truth. An event only says whom to read again ([`work`]); every row is what the registry's getters
+//! said at the index's block. New agents are known by the registry's counter. A reorganisation needs no log of what to undo:
+//! whoever changed after the last known block that is still canonical is read again. In each refresh a sweep reads some agents
+//! that nothing was heard of; where it finds a change, the index says so, and from then on reads everybody each time
+//! ([`Basis::Sweep`]).
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `store` | the SQL tables, and the one function a host provides for them |
+//! | `state` | how far an index has come, what it rests on, the blocks it knows |
+//! | `work` | what to ask next, and what an answer changes |
+//! | `read` | state, through the lens and the getters |
+//! | `exchange` | blocks and events |
+//! | `tables` | rows in, with the sums kept along |
+//! | `documents` | answers |
+//!
+//! A host drives it as it drives a [`Run`](crate::run::Run), lending the store to each step:
+//!
+//! ```text
+//! prepare(&store)?;                                    // once
+//! let mut work = Work::begin(&store, config, endpoints, now)?;
+//! loop {
+//!     match work.step(&store)? {                       // one transaction
+//!         Step::Send(batch) => match host.post(&batch).await {
+//!             Ok(reply) => work.feed(reply)?,
+//!             Err(failure) => work.fail(failure)?,
+//!         },
+//!         Step::Done => break,
+//!     }
+//! }
+//! ```
+
+mod documents;
+mod entry;
+mod exchange;
+mod read;
+mod state;
+mod store;
+mod tables;
+mod work;
+
+use crate::{error::Error, run::RunError};
+pub use documents::Index;
+pub use read::Reading;
+pub use state::{Basis, Checkpoint, Phase, State};
+pub use store::{Store, StoreError, Value, prepare};
+pub use work::{Config, Step, Work};
+
+/// Why an index has no answer, or could not be kept up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexError {
+    /// Its store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It is being filled.
+    #[error("the index is being filled: {percent} %")]
+    Incomplete {
+        /// How much of the registry has been read.
+        percent: u8,
+    },
+    /// It does not hold what the answer takes.
+    #[error("the index does not cover this question")]
+    Uncovered,
+    /// What the question, or reading the registry, comes to.
+    #[error(transparent)]
+    Answer(#[from] Error),
+}
+
+impl From<RunError> for IndexError {
+    fn from(error: RunError) -> Self {
+        Self::Answer(error.into())
+    }
+}

@@ -1,0 +1,223 @@
+//! What an index knows of itself, and what it tells about itself.
+//!
+//! ```text
+//!            the last slice, of one alone
+//!   Filling ------------------------------> Complete <--+ a refresh
+//!    ^  ^ |                                  |     |    |
+//!    |  | | the last slice of several        |     +----+
+//!    |  | +----------> CatchingUp -----------|--------> Complete
+//!    |  +------------------+ no block left   |  what changed meanwhile is read again
+//!    +---------------------------------------+
+//!      no events to go by, a change that no event announced, or no known block is canonical any more
+//! ```
+
+use alloy_primitives::{B256, U256, hex};
+use serde::{Deserialize, Serialize};
+
+use super::store::{Columns, Store, StoreError, Value};
+use crate::run::Header;
+
+/// A block that an index was read at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Its height.
+    pub number: u64,
+    /// Its hash.
+    #[serde(with = "hash")]
+    pub hash: B256,
+    /// Its timestamp, unix seconds.
+    pub seconds: u64,
+}
+
+impl From<Header> for Checkpoint {
+    fn from(header: Header) -> Self {
+        Self { number: header.number, hash: header.hash, seconds: header.timestamp }
+    }
+}
+
+mod hash {
+    use super::{B256, hex};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(hash: &B256, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex::encode(hash))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<B256, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+mod integer {
+    use super::U256;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(number: &U256, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(number)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<U256, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// How far an index has come; drawn in the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Phase {
+    /// Every agent is read, from `next` on.
+    Filling {
+        /// The next id to read.
+        next: u64,
+    },
+    /// All agents were read, at several blocks: what changed between them is read again.
+    CatchingUp,
+    /// All agents are as of one block.
+    Complete,
+}
+
+/// What an index rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Basis {
+    /// Events say who has changed; the sweep only checks.
+    Events,
+    /// Somebody changed without an event, or the node serves too few of them: every agent is read again each time.
+    Sweep,
+}
+
+/// The state of an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct State {
+    /// How far it has come.
+    pub phase: Phase,
+    /// What it rests on.
+    pub basis: Basis,
+    /// The block that all rows are as of, or in [`Phase::CatchingUp`] the oldest that one of them is as of.
+    pub block: Option<Checkpoint>,
+    /// How many agents there are, by the last block read.
+    pub total: u64,
+    /// The registry's grace period in seconds.
+    #[serde(with = "integer")]
+    pub grace_seconds: U256,
+    /// Unix milliseconds by the host's clock when [`Self::block`] was the newest.
+    pub read_at: u64,
+    /// Changes that no event announced.
+    pub unannounced: u64,
+    /// The next id that the sweep looks at.
+    pub sweep: u64,
+    /// How often the sweep has been through all agents.
+    pub sweeps: u64,
+    /// Refreshes that had no events to go by, and read every agent.
+    pub without_events: u64,
+    /// The height of a block at most as high as [`Self::block`] that is known to have an event.
+    pub(super) canary: Option<u64>,
+    /// Blocks that the slices of this pass were read at, by height.
+    pub(super) pass: Vec<Checkpoint>,
+    /// Blocks that the node takes in one `eth_getLogs`, as far as that is known, and how many refreshes have kept to it.
+    pub(super) log_range: Option<(u64, u32)>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            phase: Phase::Filling { next: 1 },
+            basis: Basis::Events,
+            block: None,
+            total: 0,
+            grace_seconds: U256::ZERO,
+            read_at: 0,
+            unannounced: 0,
+            sweep: 1,
+            sweeps: 0,
+            without_events: 0,
+            canary: None,
+            pass: Vec::new(),
+            log_range: None,
+        }
+    }
+}
+
+impl State {
+    /// The state in the store; that of an empty index where there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub fn load(store: &impl Store) -> Result<Self, StoreError> {
+        let rows = store.execute("SELECT value FROM meta WHERE key = 'state'", &[])?;
+        let Some(row) = rows.into_iter().next() else { return Ok(Self::default()) };
+        serde_json::from_str(&Columns::of(row).text()?).map_err(|_| StoreError::corrupt())
+    }
+
+    pub(super) fn save(&self, store: &impl Store) -> Result<(), StoreError> {
+        let text = serde_json::to_string(self).map_err(|_| StoreError::corrupt())?;
+        let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('state', ?1)";
+        store.execute(statement, &[Value::Text(text)]).map(drop)
+    }
+
+    /// The block that answers are as of; `None` where the rows are of no one block now.
+    pub fn as_of(&self) -> Option<Checkpoint> {
+        let whole = match self.phase {
+            Phase::Complete => true,
+            Phase::Filling { .. } => self.pass.is_empty() || self.basis == Basis::Sweep,
+            Phase::CatchingUp => false,
+        };
+        self.block.filter(|_| whole)
+    }
+
+    /// How many percent of the agents the first fill has read; 100 once answers are made.
+    pub fn percent(&self) -> u8 {
+        let Phase::Filling { next } = self.phase else { return 100 };
+        if self.as_of().is_some() {
+            return 100;
+        }
+        let done = next.saturating_sub(1).saturating_mul(100).checked_div(self.total).unwrap_or(0);
+        u8::try_from(done.min(99)).unwrap_or(99)
+    }
+
+    /// Begins to read every agent again. `trusted`: what there is may be given out until the first slice is in.
+    pub(super) fn refill(&mut self, trusted: bool) {
+        let trusted = trusted && self.as_of().is_some();
+        self.phase = Phase::Filling { next: 1 };
+        self.pass.clear();
+        self.canary = None;
+        if !trusted {
+            self.block = None;
+        }
+    }
+}
+
+/// Blocks kept to find the last canonical one after a reorganisation.
+const CHECKPOINTS: u64 = 64;
+
+/// The checkpoints at a height of at most `number`, the highest first.
+pub(super) fn checkpoints(store: &impl Store, number: u64) -> Result<Vec<Checkpoint>, StoreError> {
+    let statement = "SELECT number, hash, seconds FROM checkpoints WHERE number <= ?1 ORDER BY number DESC";
+    let read = |row| {
+        let mut row = Columns::of(row);
+        Ok(Checkpoint { number: row.number()?, hash: row.array()?.into(), seconds: row.number()? })
+    };
+    store.execute(statement, &[number.into()])?.into_iter().map(read).collect()
+}
+
+/// Keeps a checkpoint, and of the older ones those at a height of at most `since`.
+pub(super) fn keep_checkpoint(
+    store: &impl Store,
+    checkpoint: Checkpoint,
+    since: Option<u64>,
+) -> Result<(), StoreError> {
+    match since {
+        Some(since) => store.execute("DELETE FROM checkpoints WHERE number > ?1", &[since.into()])?,
+        None => store.execute("DELETE FROM checkpoints", &[])?,
+    };
+    let Checkpoint { number, hash, seconds } = checkpoint;
+    store.execute(
+        "INSERT OR REPLACE INTO checkpoints (number, hash, seconds) VALUES (?1, ?2, ?3)",
+        &[number.into(), Value::Blob(hash.to_vec()), seconds.into()],
+    )?;
+    let outdated = "DELETE FROM checkpoints WHERE number NOT IN \
+                    (SELECT number FROM checkpoints ORDER BY number DESC LIMIT ?1)";
+    store.execute(outdated, &[CHECKPOINTS.into()]).map(drop)
+}

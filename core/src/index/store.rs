@@ -1,0 +1,127 @@
+//! Where an index keeps its rows: SQLite, behind one function. All statements are this crate's, so that a test over SQLite in memory
+//! runs the very statements that a Durable Object runs.
+
+/// A value of a row or a parameter. Hosts in JavaScript hold integers as doubles: what may exceed 2^53 is a blob here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// NULL.
+    Null,
+    /// An integer below 2^53 in magnitude.
+    Integer(i64),
+    /// Text.
+    Text(String),
+    /// Bytes.
+    Blob(Vec<u8>),
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+/// The store failed; the text is the host's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("index store failed: {0}")]
+pub struct StoreError(pub String);
+
+impl StoreError {
+    /// A row that this crate did not write.
+    pub(super) fn corrupt() -> Self {
+        Self("a row is not as it was written".to_owned())
+    }
+}
+
+/// An SQLite database.
+pub trait Store {
+    /// Carries out one statement and gives the rows it answers with. Parameters are `?1`, `?2` and so on.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] where the database fails.
+    fn execute(&self, statement: &str, parameters: &[Value]) -> Result<Vec<Vec<Value>>, StoreError>;
+}
+
+/// The tables. A record is packed as [`Entry`](super::entry::Entry) has it; numbers that are compared are in big-endian blobs.
+const SCHEMA: [&str; 11] = [
+    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, status INTEGER NOT NULL, attested BLOB NOT NULL, \
+     parent BLOB NOT NULL, flaws INTEGER NOT NULL, changed_at INTEGER NOT NULL, record BLOB NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS agents_by_status ON agents (status)",
+    "CREATE INDEX IF NOT EXISTS agents_by_attestation ON agents (attested)",
+    "CREATE INDEX IF NOT EXISTS agents_by_parent ON agents (parent)",
+    "CREATE INDEX IF NOT EXISTS agents_by_change ON agents (changed_at)",
+    "CREATE INDEX IF NOT EXISTS agents_with_flaws ON agents (flaws) WHERE flaws > 0",
+    "CREATE TABLE IF NOT EXISTS revenue (id INTEGER, is_category INTEGER, text BLOB, amount BLOB NOT NULL, \
+     PRIMARY KEY (id, is_category, text)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS revenue_totals (is_category INTEGER, text BLOB, amount BLOB NOT NULL, \
+     agents INTEGER NOT NULL, PRIMARY KEY (is_category, text)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS counts (kind INTEGER, key BLOB, agents INTEGER NOT NULL, \
+     PRIMARY KEY (kind, key)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS checkpoints (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, seconds INTEGER NOT NULL)",
+];
+
+/// Makes the tables where there are none; to be called once before anything else is done with a store.
+///
+/// # Errors
+///
+/// [`StoreError`].
+pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
+    SCHEMA.iter().try_for_each(|statement| store.execute(statement, &[]).map(drop))
+}
+
+/// Reads a row from its first column on.
+pub(super) struct Columns(std::vec::IntoIter<Value>);
+
+impl Columns {
+    pub(super) fn of(row: Vec<Value>) -> Self {
+        Self(row.into_iter())
+    }
+
+    pub(super) fn integer(&mut self) -> Result<i64, StoreError> {
+        match self.0.next() {
+            Some(Value::Integer(number)) => Ok(number),
+            _ => Err(StoreError::corrupt()),
+        }
+    }
+
+    pub(super) fn number(&mut self) -> Result<u64, StoreError> {
+        u64::try_from(self.integer()?).map_err(|_| StoreError::corrupt())
+    }
+
+    pub(super) fn blob(&mut self) -> Result<Vec<u8>, StoreError> {
+        match self.0.next() {
+            Some(Value::Blob(bytes)) => Ok(bytes),
+            _ => Err(StoreError::corrupt()),
+        }
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
+        self.blob()?.try_into().map_err(|_| StoreError::corrupt())
+    }
+
+    pub(super) fn text(&mut self) -> Result<String, StoreError> {
+        match self.0.next() {
+            Some(Value::Text(text)) => Ok(text),
+            _ => Err(StoreError::corrupt()),
+        }
+    }
+}
+
+/// The one number that a statement answers with; `None` where it is NULL or there is no row.
+pub(super) fn one_number(
+    store: &impl Store,
+    statement: &str,
+    parameters: &[Value],
+) -> Result<Option<u64>, StoreError> {
+    let row = store.execute(statement, parameters)?.into_iter().next();
+    match row.and_then(|row| row.into_iter().next()) {
+        Some(Value::Integer(number)) => Ok(u64::try_from(number).ok()),
+        _ => Ok(None),
+    }
+}
+
+/// Big-endian, so that blobs compare as the numbers do.
+pub(super) fn ordered(number: u64) -> Value {
+    Value::Blob(number.to_be_bytes().into())
+}

@@ -1,0 +1,51 @@
+//! The store of an index over SQLite in memory.
+
+use registry_core::index::{Store, StoreError, Value};
+use rusqlite::{Connection, params_from_iter, types};
+
+pub(crate) struct Database(Connection);
+
+impl Database {
+    pub(crate) fn new() -> Self {
+        Self(Connection::open_in_memory().unwrap())
+    }
+
+    /// Carries out `work` as one transaction, or not at all where it does not come to its end.
+    pub(crate) fn transaction<T>(&self, work: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
+        self.0.execute_batch("BEGIN").unwrap();
+        let done = work(self);
+        self.0.execute_batch(if done.is_some() { "COMMIT" } else { "ROLLBACK" }).unwrap();
+        done
+    }
+}
+
+impl Store for Database {
+    fn execute(&self, statement: &str, parameters: &[Value]) -> Result<Vec<Vec<Value>>, StoreError> {
+        let failed = |error: rusqlite::Error| StoreError(format!("{error}: {statement}"));
+        let parameters = parameters.iter().map(|value| match value {
+            Value::Null => types::Value::Null,
+            Value::Integer(number) => {
+                // A double in JavaScript.
+                assert!(number.unsigned_abs() <= 1 << 53, "{number}: {statement}");
+                types::Value::Integer(*number)
+            }
+            Value::Text(text) => types::Value::Text(text.clone()),
+            Value::Blob(bytes) => types::Value::Blob(bytes.clone()),
+        });
+        let mut prepared = self.0.prepare_cached(statement).map_err(failed)?;
+        let columns = prepared.column_count();
+        let mut rows = prepared.query(params_from_iter(parameters)).map_err(failed)?;
+        let mut read = Vec::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            let value = |column| match row.get_unwrap::<_, types::Value>(column) {
+                types::Value::Null => Value::Null,
+                types::Value::Integer(number) => Value::Integer(number),
+                types::Value::Real(number) => panic!("{number}: {statement}"),
+                types::Value::Text(text) => Value::Text(text),
+                types::Value::Blob(bytes) => Value::Blob(bytes),
+            };
+            read.push((0..columns).map(value).collect());
+        }
+        Ok(read)
+    }
+}

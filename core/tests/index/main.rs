@@ -1,0 +1,269 @@
+//! The index over random histories of a chain, on nodes that misbehave, against scans of the same block.
+//!
+//! 1. Whatever the history, an index that says that it is complete answers byte for byte as a scan at its block.
+//! 2. Events only save work: where they are capped, pruned, missing or untrue, the answers are right, or the index finds out, says
+//!    so, and is right from then on.
+//! 3. Work that dies anywhere is taken up again.
+//! 4. What a refresh costs follows what has changed.
+//!
+//! `INDEX_HISTORIES` sets how many histories there are; the suite runs 60.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod database;
+mod history;
+mod promises;
+
+use alloy_primitives::U256;
+use common::{Logs, Node, REGISTRY, Registry, Undeployed};
+use database::Database;
+use history::{Chance, History};
+use registry_core::{
+    agent::{Agent, AgentId},
+    index::{Basis, Config, Index, IndexError, Phase, State, Step, Work, prepare},
+    lineage::{self, Fetched, Member},
+    multicall::CANONICAL_ADDRESS,
+    route::Endpoint,
+    run::{Endpoints, Limits, Reply},
+    scan::Scan,
+    timestamp::Timestamp,
+};
+
+const CHAIN: &str = "http://node";
+
+/// An index of a node's registry.
+struct Indexed {
+    database: Database,
+    endpoints: Endpoints,
+    config: Config,
+    node: Node,
+    reply_bytes: usize,
+    /// Replies after which the next work dies.
+    dies_after: Option<u64>,
+}
+
+impl Indexed {
+    fn new(node: Node, slice: u64, sweep: u64) -> Self {
+        let limits = Limits { agents_per_call: 7, calls_per_chunk: 9, ..Limits::default() };
+        let config = Config { registry: REGISTRY, multicall3: CANONICAL_ADDRESS, limits, slice, sweep };
+        let database = Database::new();
+        prepare(&database).unwrap();
+        Self { database, endpoints: Endpoints::new(1, None), config, node, reply_bytes: 0, dies_after: None }
+    }
+
+    fn state(&self) -> State {
+        State::load(&self.database).unwrap()
+    }
+
+    /// One piece of work; false where it did not come to its end.
+    fn work(&mut self) -> Result<bool, IndexError> {
+        let now = common::NOW * 1_000;
+        let mut work = Work::begin(&self.database, self.config.clone(), self.endpoints.clone(), now)?;
+        let mut replies = 0;
+        loop {
+            let dies = self.dies_after == Some(replies);
+            let step = self.database.transaction(|database| {
+                let step = work.step(database);
+                // The death of the host takes what was not committed.
+                (!dies).then_some(step)
+            });
+            let Some(step) = step else { return Ok(false) };
+            match step? {
+                Step::Done => break,
+                Step::Send(batch) => {
+                    let (status, body) = self.node.post(&batch);
+                    self.reply_bytes += body.len();
+                    work.feed(Reply { status, body: &body })?;
+                    replies += 1;
+                }
+            }
+        }
+        self.endpoints.learn(work.endpoints());
+        assert_eq!(*work.state(), self.state());
+        Ok(true)
+    }
+
+    /// Works until the index is complete and as of the chain's newest block.
+    fn catch_up(&mut self) -> Result<(), String> {
+        let mut last = Ok(true);
+        for _ in 0..200 {
+            last = self.work();
+            let newest = self.node.chain[&self.node.block].hash;
+            if self.state().phase == Phase::Complete
+                && self.state().as_of().is_some_and(|block| block.hash == newest)
+            {
+                return Ok(());
+            }
+        }
+        Err(format!("never complete: {last:?}"))
+    }
+
+    /// Holds every answer against a scan of that registry.
+    fn is_like(&self, registry: &Registry, now: u64) -> Result<(), String> {
+        let agents: Vec<Agent> =
+            registry.agents.iter().map(|agent| Agent::try_from(agent.clone()).unwrap()).collect();
+        let grace = U256::from(registry.grace_seconds.unwrap());
+        let scan = Scan::of_agents(REGISTRY, CHAIN.into(), grace, &agents, &registry.reports);
+        let state = self.state();
+        let index = Index::new(&self.database, &state, REGISTRY, CHAIN);
+        let now = Timestamp::from_seconds(now);
+        let document = |target: &str| index.document(&Endpoint::parse(target).unwrap(), now);
+        let targets = [
+            "stats/detailed",
+            "agents/compliance",
+            "revenue/aggregate",
+            "agents?status=Active",
+            "agents?status=Active&limit=2&page=2",
+            "agents?status=Suspended",
+            "agents?status=Revoked&limit=1",
+            "agents?status=Terminated&page=9",
+        ];
+        for target in targets.map(|path| format!("/api/v1/{path}")) {
+            let endpoint = Endpoint::parse(&target).unwrap();
+            let expected = scan.document(&endpoint, now).unwrap();
+            let found = document(&target).unwrap();
+            if found != expected {
+                return Err(format!("{target}: {}\nnot {}", found.body, expected.body));
+            }
+        }
+        for id in 1..=agents.len() as u64 {
+            let found = document(&format!("/api/v1/agent/{id}/lineage")).unwrap().body;
+            let expected = serde_json::to_string(&tree(&agents, id)).unwrap();
+            if found != expected {
+                return Err(format!("lineage of {id}: {found}\nnot {expected}"));
+            }
+        }
+        let beyond = agents.len() + 1;
+        let unknown = document(&format!("/api/v1/agent/{beyond}/lineage")).unwrap_err();
+        assert_eq!(unknown.to_string(), format!("Agent not found: {beyond}"));
+        Ok(())
+    }
+}
+
+/// The tree below an agent, from plain lists.
+fn tree(agents: &[Agent], root: u64) -> lineage::LineageNode {
+    let member = |id: U256| {
+        let agent = &agents[id.to::<usize>() - 1];
+        let children = agents.iter().filter(|child| child.parent_agent_id == AgentId(id));
+        let children: Vec<U256> = children.map(|child| child.agent_id.0).collect();
+        Member { agent: agent.into(), children: children.into() }
+    };
+    let fetch = |ids: &[U256]| {
+        let fetched = ids.iter().map(|id| Fetched::Member(Box::new(member(*id)))).collect();
+        Ok::<_, std::convert::Infallible>(fetched)
+    };
+    let Ok(tree) = lineage::grow(member(U256::from(root)), fetch);
+    tree
+}
+
+/// One history, and what is wrong with the index of it.
+fn live(seed: u64) -> Result<(), String> {
+    let mut chance = Chance(seed);
+    let agents = chance.below(14);
+    let mut history = History::new(agents, &mut chance);
+    let mut node = Node::new(Registry::default());
+    let quirks = &mut node.quirks;
+    quirks.gas_for_calls = chance.pick(&[None, None, Some(4), Some(9)]);
+    quirks.undeployed = chance.pick(&[Undeployed::Override, Undeployed::Creation, Undeployed::Refused]);
+    quirks.batch_limit = chance.pick(&[None, None, None, Some(1), Some(3)]);
+    quirks.no_eip1898 = chance.once_in(8);
+    quirks.logs = chance.pick(&[
+        Logs::All,
+        Logs::All,
+        Logs::Blocks(1),
+        Logs::Blocks(3),
+        Logs::Results(2),
+        Logs::Empty,
+        Logs::Unsupported,
+        Logs::From(8),
+    ]);
+    if chance.once_in(6) {
+        quirks.lags = Some((3 + chance.below(4) as usize, 1 + chance.below(3)));
+    }
+    history.lies = if chance.once_in(4) { 3 } else { 0 };
+    let slice = chance.pick(&[1_000, 1_000, 3, 5]);
+    let sweep = chance.pick(&[0, 2, 5]);
+    let mut index = Indexed::new(node, slice, sweep);
+    let logs = index.node.quirks.logs;
+    let untrue = matches!(logs, Logs::Empty | Logs::From(_));
+    let fail = |index: &Indexed, what: &str, history: &History| {
+        Err(format!(
+            "seed {seed}: {what}\nquirks {:?}\nlies {} silent {}\n{:?}",
+            index.node.quirks,
+            history.lies,
+            history.silent,
+            index.state()
+        ))
+    };
+    for _ in 0..6 + chance.below(10) {
+        match chance.below(8) {
+            0 => {
+                let depth = chance.pick(&[1, 1, 2, 3, 5, 20]);
+                history.reorganise(depth, &mut chance);
+            }
+            _ => (0..1 + chance.below(4)).for_each(|_| history.mine(3, &mut chance)),
+        }
+        (index.node.block, index.node.chain) = (history.newest(), history.blocks.clone());
+        if chance.once_in(3) {
+            // Nobody asks for a while.
+            continue;
+        }
+        index.dies_after = chance.once_in(4).then(|| chance.below(6));
+        for _ in 0..1 + chance.below(3) {
+            let _ = index.work();
+            // The chain moves while the index is filled.
+            if chance.once_in(3) {
+                if chance.once_in(4) {
+                    let depth = 1 + chance.below(3);
+                    history.reorganise(depth, &mut chance);
+                } else {
+                    history.mine(2, &mut chance);
+                }
+                (index.node.block, index.node.chain) = (history.newest(), history.blocks.clone());
+            }
+        }
+        index.dies_after = None;
+        let state = index.state();
+        // A registry in several slices that is read again and again is of no one block.
+        let of_one_block = state.basis == Basis::Events || slice == 1_000;
+        let trusted = (history.silent == 0 && !untrue) || (state.basis == Basis::Sweep);
+        if let Some(block) = state.as_of().filter(|_| of_one_block && trusted) {
+            let registry = history.ever[&block.hash].clone();
+            let now = block.seconds + chance.below(700_000);
+            if let Err(difference) = index.is_like(&registry, now) {
+                return fail(&index, &format!("block {}: {difference}", block.number), &history);
+            }
+        }
+        if history.silent == 0 && !untrue && state.unannounced > 0 {
+            return fail(&index, "distrusts events without a reason", &history);
+        }
+    }
+    // In the end the chain stands still: whatever the node is like, the sweep comes round, and the index is right.
+    if sweep > 0 && slice == 1_000 {
+        let total = history.blocks[&history.newest()].registry.agents.len() as u64;
+        for _ in 0..total / sweep + 3 {
+            history.mine(0, &mut chance);
+            (index.node.block, index.node.chain) = (history.newest(), history.blocks.clone());
+            if let Err(wrong) = index.catch_up() {
+                return fail(&index, &wrong, &history);
+            }
+        }
+        let newest = &history.blocks[&history.newest()];
+        if let Err(difference) = index.is_like(&newest.registry, newest.seconds) {
+            return fail(&index, &format!("in the end: {difference}"), &history);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn any_history_is_indexed_as_it_is_scanned() {
+    let histories = std::env::var("INDEX_HISTORIES").map_or(60, |count| count.parse().unwrap());
+    let first: u64 = std::env::var("INDEX_SEED").map_or(1, |seed| seed.parse().unwrap());
+    for seed in first..first + histories {
+        if let Err(wrong) = live(seed) {
+            panic!("{wrong}");
+        }
+    }
+}

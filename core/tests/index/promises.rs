@@ -1,0 +1,158 @@
+//! What the index promises, one by one.
+
+use registry_core::index::{Basis, IndexError, Phase};
+use registry_core::run::Limits;
+
+use crate::{
+    CHAIN, Indexed,
+    common::{Logs, Mined, Node, Registry},
+    history::{Chance, History},
+};
+
+/// An index of a registry with so many agents, filled.
+fn filled(agents: u64, sweep: u64) -> (Indexed, History, Chance) {
+    let mut chance = Chance(7);
+    let history = History::new(agents, &mut chance);
+    let mut index = Indexed::new(Node::new(Registry::default()), 10_000, sweep);
+    index.config.limits = Limits::default();
+    show(&mut index, &history);
+    index.work().unwrap();
+    assert_eq!(index.state().phase, Phase::Complete);
+    (index, history, chance)
+}
+
+/// The node sees the chain as it is now.
+fn show(index: &mut Indexed, history: &History) {
+    (index.node.block, index.node.chain) = (history.newest(), history.blocks.clone());
+}
+
+/// Attests so many agents, from `first` on, in a block of its own.
+fn attest(history: &mut History, first: u64, count: u64, chance: &mut Chance, announced: bool) {
+    history.mine(0, chance);
+    let newest = history.newest();
+    let mined = history.blocks.get_mut(&newest).unwrap();
+    let mut registry = (*mined.registry).clone();
+    for id in first..first + count {
+        registry.agents[id as usize - 1].lastAttestation = mined.seconds;
+    }
+    let events = if announced { (first..first + count).collect() } else { Vec::new() };
+    *mined = Mined { registry: registry.into(), events, ..mined.clone() };
+    history.ever.insert(mined.hash, mined.registry.clone());
+}
+
+fn is_right(index: &Indexed, history: &History) {
+    let newest = &history.blocks[&history.newest()];
+    index.is_like(&newest.registry, newest.seconds + 1_000).unwrap();
+}
+
+#[test]
+fn a_refresh_after_a_hundred_changes_takes_three_round_trips_and_ten_calls() {
+    let (mut index, mut history, mut chance) = filled(600, 200);
+    for first in [1, 101, 301] {
+        attest(&mut history, first, 100, &mut chance, true);
+        show(&mut index, &history);
+        index.node.log.clear();
+        index.work().unwrap();
+        assert_eq!(index.node.round_trips(), 3);
+        let calls: usize = index.node.log.iter().map(Vec::len).sum();
+        assert!(calls <= 10, "{calls}: {:?}", index.node.log);
+        is_right(&index, &history);
+    }
+    assert_eq!((index.state().basis, index.state().unannounced), (Basis::Events, 0));
+    index.node.log.clear();
+    index.work().unwrap();
+    assert_eq!(index.node.round_trips(), 1, "where no block has come since");
+}
+
+#[test]
+fn a_first_fill_takes_three_hundred_bytes_an_agent() {
+    let (index, ..) = filled(3_000, 0);
+    let bytes = index.reply_bytes / 3_000;
+    assert!(bytes <= 300, "{bytes}");
+}
+
+#[test]
+fn a_change_without_an_event_is_found_counted_and_told_and_everything_is_right_from_then_on() {
+    let (mut index, mut history, mut chance) = filled(50, 10);
+    attest(&mut history, 33, 2, &mut chance, false);
+    for _ in 0..5 {
+        history.mine(0, &mut chance);
+        show(&mut index, &history);
+        index.work().unwrap();
+    }
+    let state = index.state();
+    assert_eq!((state.basis, state.unannounced, state.phase), (Basis::Sweep, 2, Phase::Complete));
+    is_right(&index, &history);
+    attest(&mut history, 12, 2, &mut chance, false);
+    show(&mut index, &history);
+    index.work().unwrap();
+    is_right(&index, &history);
+}
+
+#[test]
+fn a_registration_without_an_event_is_found_at_once() {
+    let (mut index, mut history, mut chance) = filled(5, 0);
+    while history.blocks[&history.newest()].registry.agents.len() == 5 {
+        history.mine(3, &mut chance);
+    }
+    history.blocks.values_mut().for_each(|mined| mined.events.clear());
+    show(&mut index, &history);
+    index.work().unwrap();
+    assert_eq!(index.state().basis, Basis::Sweep);
+    is_right(&index, &history);
+}
+
+#[test]
+fn logs_that_were_pruned_are_missed_by_an_event_that_is_known() {
+    for logs in [Logs::Empty, Logs::From(9)] {
+        let (mut index, mut history, mut chance) = filled(40, 0);
+        attest(&mut history, 3, 1, &mut chance, true);
+        show(&mut index, &history);
+        index.work().unwrap();
+        // The Worker is down, and the node keeps logs for a few blocks.
+        for first in 10..20 {
+            attest(&mut history, first, 1, &mut chance, true);
+        }
+        show(&mut index, &history);
+        index.node.quirks.logs = logs;
+        index.work().unwrap();
+        let state = index.state();
+        assert_eq!((state.basis, state.without_events, state.phase), (Basis::Events, 1, Phase::Complete));
+        is_right(&index, &history);
+    }
+}
+
+#[test]
+fn a_cap_on_ranges_is_found_by_halving_once_and_kept_to() {
+    let (mut index, mut history, mut chance) = filled(40, 0);
+    index.node.quirks.logs = Logs::Blocks(10);
+    for (round, trips) in [(0, 5..10), (1, 3..5)] {
+        for first in 1..30 {
+            attest(&mut history, first, 1, &mut chance, true);
+        }
+        show(&mut index, &history);
+        index.node.log.clear();
+        index.work().unwrap();
+        assert!(trips.contains(&index.node.round_trips()), "{round}: {:?}", index.node.log);
+        assert_eq!(index.state().without_events, 0);
+        is_right(&index, &history);
+    }
+}
+
+#[test]
+fn an_index_that_is_being_filled_says_how_far_it_is() {
+    let mut chance = Chance(3);
+    let history = History::new(40, &mut chance);
+    let mut index = Indexed::new(Node::new(Registry::default()), 10, 0);
+    show(&mut index, &history);
+    for percent in [0, 25, 50, 75] {
+        let state = index.state();
+        let endpoint = registry_core::route::Endpoint::parse("/api/v1/revenue/aggregate").unwrap();
+        let of = registry_core::index::Index::new(&index.database, &state, crate::REGISTRY, CHAIN);
+        let document = of.document(&endpoint, registry_core::timestamp::Timestamp::from_seconds(0));
+        assert_eq!(document, Err(IndexError::Incomplete { percent }));
+        index.work().unwrap();
+    }
+    assert_eq!(index.state().phase, Phase::Complete);
+    is_right(&index, &history);
+}
