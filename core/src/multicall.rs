@@ -32,7 +32,7 @@ pub enum CallOutcome {
     Returned(Bytes),
     /// It reverted, with something to say.
     Reverted(Revert),
-    /// It failed with nothing to say: out of gas, or a revert without a reason. Asked alone it would be told.
+    /// It failed without data: out of gas, or a revert without a reason. Only a call of its own tells which.
     Ambiguous,
 }
 

@@ -44,7 +44,7 @@ impl Document {
     pub(crate) fn unlinked<T: Shape>(mut shape: T) -> Self {
         let body = json(&shape, shape.size_hint());
         let valid_until = shape.valid_until();
-        let etag = if shape.hold_still() { Tagger::tag(&shape) } else { entity_tag(&body) };
+        let etag = if shape.mask_clock_fields() { Tagger::tag(&shape) } else { entity_tag(&body) };
         Self { body, etag, valid_until, links: None }
     }
 
@@ -59,8 +59,8 @@ impl Document {
 
 /// What an endpoint answers with, as a [`Document`] sees it.
 pub(crate) trait Shape: Serialize {
-    /// Sets whatever moves with the clock alone to the same value in every answer; false where there is nothing of the kind.
-    fn hold_still(&mut self) -> bool {
+    /// Sets the fields that change with the clock alone to the same value in every answer, for the entity tag; false where there are none.
+    fn mask_clock_fields(&mut self) -> bool {
         false
     }
 
@@ -100,7 +100,7 @@ impl Shape for RevenueHistory {
 }
 
 impl Shape for Kya {
-    fn hold_still(&mut self) -> bool {
+    fn mask_clock_fields(&mut self) -> bool {
         self.checked_at = Timestamp::default();
         self.as_of = AsOf::default();
         true
@@ -112,8 +112,8 @@ impl Shape for Kya {
 }
 
 impl Shape for AgentDetail {
-    fn hold_still(&mut self) -> bool {
-        self.compliance.hold_still();
+    fn mask_clock_fields(&mut self) -> bool {
+        self.compliance.mask_clock_fields();
         true
     }
 }
@@ -123,15 +123,15 @@ impl Shape for ComplianceList {
         128 + self.data.len() * 225
     }
 
-    fn hold_still(&mut self) -> bool {
-        self.data.iter_mut().for_each(|item| item.compliance.hold_still());
+    fn mask_clock_fields(&mut self) -> bool {
+        self.data.iter_mut().for_each(|item| item.compliance.mask_clock_fields());
         true
     }
 }
 
 impl Compliance {
     /// The attestation's age moves; whether it is current, which follows from it, is what readers decide by.
-    const fn hold_still(&mut self) {
+    const fn mask_clock_fields(&mut self) {
         self.seconds_since_attestation = 0;
     }
 }

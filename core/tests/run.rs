@@ -3,14 +3,14 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use alloy_primitives::{Address, hex};
+use alloy_primitives::{Address, U256, hex};
 use alloy_sol_types::SolCall;
 use common::{NOW, Node, REGISTRY, Registry, Undeployed, pinned, record};
 use proptest::prelude::*;
 use registry_core::{
-    abi::IAgentRegistry::getAgentCall,
+    abi::IAgentRegistry::{attestationGracePeriodCall, getAgentCall},
     agent::Agent,
     error::{Code, Error},
     multicall::CANONICAL_ADDRESS,
@@ -171,6 +171,22 @@ fn stepping_back_is_measured_in_seconds_whatever_that_is_in_blocks() {
 }
 
 #[test]
+fn machines_ten_blocks_of_200_ms_apart_give_an_answer_of_one_block() {
+    for behind in [[0, 10, 10], [10, 0, 0], [5, 10, 0]] {
+        let mut node = node(30);
+        node.block = 1_000;
+        node.milliseconds_per_block = 200;
+        node.quirks.signs_records = true;
+        node.machines = behind.to_vec();
+        let answer = node.ask("/api/v1/agents/compliance").unwrap();
+        let creators: BTreeSet<&str> =
+            answer["data"].as_array().unwrap().iter().map(|item| item["creator"].as_str().unwrap()).collect();
+        assert_eq!((&answer["total"], creators.len()), (&json!(30), 1), "{behind:?}: {creators:?}");
+        assert!(node.round_trips() <= 6, "{behind:?}: {:?}", node.log);
+    }
+}
+
+#[test]
 fn a_node_without_state_overrides_is_asked_another_way_and_remembered() {
     let expected = node(300).ask("/api/v1/stats/detailed").unwrap();
     for (undeployed, refusals) in
@@ -190,7 +206,7 @@ fn a_node_without_state_overrides_is_asked_another_way_and_remembered() {
                     Step::Send(batch) => {
                         let (status, body) = node.post(&batch);
                         run.feed(Reply { status, body: &body }).unwrap();
-                        known.learn(run.endpoints());
+                        known.merge(&run.update());
                     }
                 }
             };
@@ -248,7 +264,9 @@ fn a_time_out_of_a_large_batch_halves_it_and_counts_against_nobody() {
         }
     }
     assert!(time_outs > 0 && sizes.len() > 3, "{sizes:?}");
-    assert_eq!(run.endpoints().preferred(), 0);
+    let mut known = Endpoints::new(2, Some(common::CHAIN_ID));
+    known.merge(&run.update());
+    assert_eq!(known.preferred(), 0);
 }
 
 #[test]
@@ -317,6 +335,55 @@ fn a_call_too_heavy_even_alone_is_an_answer_of_its_own_kind() {
     node.quirks.gas_for_calls = Some(0);
     let error = node.ask("/api/v1/stats").unwrap_err();
     assert_eq!(error, Error::TooHeavy { function: "nextAgentId()" });
+}
+
+#[test]
+fn a_grace_period_beyond_the_nodes_gas_is_not_taken_for_seven_days() {
+    let mut node = node(3);
+    node.quirks.heavy = vec![attestationGracePeriodCall {}.abi_encode()];
+    for target in ["/api/v1/agent/1", ONE_ROUND[5], "/api/v1/stats/detailed"] {
+        let error = node.ask(target).unwrap_err();
+        assert_eq!(error, Error::TooHeavy { function: "attestationGracePeriod()" }, "{target}");
+    }
+}
+
+#[test]
+fn a_record_beyond_the_nodes_gas_is_named_and_not_left_out_silently() {
+    let mut node = node(3);
+    node.quirks.heavy = vec![getAgentCall { agentId: U256::from(3) }.abi_encode()];
+    let tree = node.ask("/api/v1/agent/1/lineage").unwrap();
+    assert_eq!((&tree["unreadable"], tree["children"].as_array().unwrap().len()), (&json!([3]), 1), "{tree}");
+    let page = node.ask("/api/v1/agents").unwrap();
+    assert_eq!((&page["unreadable"], page["data"].as_array().unwrap().len()), (&json!([3]), 2), "{page}");
+    assert_eq!(page["total"], 3);
+    let error = node.ask("/api/v1/agent/3").unwrap_err();
+    assert_eq!(error, Error::TooHeavy { function: "getAgent(uint256)" });
+}
+
+#[test]
+fn gas_that_runs_out_does_not_count_against_the_endpoint() {
+    for batch_limit in [None, Some(1)] {
+        let mut node = node(3);
+        node.quirks.batch_limit = batch_limit;
+        node.quirks.heavy = vec![attestationGracePeriodCall {}.abi_encode()];
+        let mut known = Endpoints::new(2, Some(common::CHAIN_ID));
+        let mut run =
+            Run::new(question("/api/v1/agent/1"), CANONICAL_ADDRESS, Limits::default()).over(known.clone());
+        let error = loop {
+            match run.step() {
+                Ok(Step::Done(answer)) => panic!("{answer:?}"),
+                Err(error) => break error,
+                Ok(Step::Send(batch)) => {
+                    assert_eq!(batch.endpoint, 0, "nobody was asked in its place");
+                    let (status, body) = node.post(&batch);
+                    run.feed(Reply { status, body: &body }).unwrap();
+                }
+            }
+        };
+        assert_eq!(error, Error::TooHeavy { function: "attestationGracePeriod()" });
+        known.merge(&run.update());
+        assert_eq!(known.preferred(), 0);
+    }
 }
 
 #[test]

@@ -1,243 +1,69 @@
-//! How a run uses several RPC endpoints, against nodes that misbehave in the ways of [`common::Trouble`], with a clock
+//! How a run uses several RPC endpoints, against nodes that misbehave in the ways of [`common::host::Fault`], with a clock
 //! that only the test moves.
 //!
-//! 1. An endpoint in trouble is left at once for the next one, which is kept by later runs.
-//! 2. A trouble that lasts rules the endpoint out; one that passes gives it another chance, after a pause.
+//! 1. A failing endpoint is left at once for the next one, which is kept by later runs.
+//! 2. A failure that lasts rules the endpoint out; one that passes gives it another chance, after a pause.
 //! 3. All endpoints have to be on the chain of the settings.
-//! 4. A head older than allowed is a trouble like any other.
-//! 5. When nobody answers, the error says how many were tried, and what ailed one of them.
+//! 4. A head older than allowed is a failure like any other.
+//! 5. When nobody answers, the error says how many were tried, and what was wrong with one of them.
 //! 6. Whatever the endpoints do: a run ends within its limits and its deadline, and what it reads is of one block.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 mod common;
 
-use std::collections::{BTreeSet, VecDeque};
-
-use alloy_primitives::Address;
-use common::{CHAIN_ID, NOW, Node, REGISTRY, Registry, signature};
+use common::{
+    CHAIN_ID, NOW, Node, REGISTRY, Registry,
+    host::{Fault, Host, Upstream, blocks, chain_of, of_block},
+};
 use proptest::prelude::*;
 use registry_core::{
-    error::Error,
     multicall::CANONICAL_ADDRESS,
-    read_api::{Answer, Question},
+    read_api::Question,
     route::Endpoint,
     run::{Batch, Endpoints, Failure, Freshness, Limits, Reply, Run, RunError, Step},
     timestamp::Timestamp,
 };
-use serde_json::Value;
 
 const ONE_ROUND: &str = "/api/v1/agents?limit=100";
 const TWO_ROUNDS: &str = "/api/v1/agents/compliance";
 
-/// What becomes of one post.
-#[derive(Clone, Debug)]
-enum Trouble {
-    /// It is answered, after so many milliseconds.
-    Slow(u32),
-    Unreachable,
-    Hangs,
-    /// An HTTP status with a page.
-    Status(u16),
-    /// Status 200, and a page.
-    Html,
-    /// The beginning of the right answer.
-    HalfABody,
-    /// The right answer to a request nobody made.
-    WrongId,
-    /// Of a batch's answers, the first alone and without its array.
-    OneObject,
-    /// One error object for the whole batch.
-    Error(i64, &'static str),
-}
-
-/// An endpoint: a node, and what becomes of the posts to it, one after another; after that all is well.
-#[derive(Clone)]
-struct Upstream {
-    node: Node,
-    troubles: VecDeque<Trouble>,
-    posts: u32,
-}
-
-impl std::fmt::Debug for Upstream {
-    /// All but the registry, which is the same everywhere.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Node { quirks, block, chain_id, head_age, .. } = &self.node;
-        write!(f, "{{chain {chain_id}, block {block}, {head_age} s old, {quirks:?}, {:?}}}", self.troubles)
-    }
-}
-
-impl Upstream {
-    fn good() -> Self {
-        let mut node = Node::new(Registry::with_agents(12));
-        node.quirks.signs_records = true;
-        Self { node, troubles: VecDeque::new(), posts: 0 }
-    }
-
-    fn in_trouble(trouble: Trouble) -> Self {
-        Self { troubles: vec![trouble; 100].into(), ..Self::good() }
-    }
-
-    fn on_chain(chain_id: u64) -> Self {
-        let mut upstream = Self::good();
-        upstream.node.chain_id = chain_id;
-        upstream
-    }
-
-    /// The reply, and how many milliseconds it took: no more than it may.
-    fn post(&mut self, batch: &Batch) -> (Result<(u16, Vec<u8>), Failure>, u32) {
-        self.posts += 1;
-        match self.reply(batch) {
-            (_, took) if took >= batch.timeout_ms => (Err(Failure::TimedOut), batch.timeout_ms),
-            in_time => in_time,
-        }
-    }
-
-    fn reply(&mut self, batch: &Batch) -> (Result<(u16, Vec<u8>), Failure>, u32) {
-        let trouble = self.troubles.pop_front().unwrap_or(Trouble::Slow(10));
-        let ok = |body: Vec<u8>| (Ok((200, body)), 10);
-        match trouble {
-            Trouble::Slow(time) => (Ok(self.node.post(batch)), time),
-            Trouble::Unreachable => (Err(Failure::Unreachable), 1),
-            Trouble::Hangs => (Err(Failure::TimedOut), u32::MAX),
-            Trouble::Status(status) => (Ok((status, b"<html>sorry</html>".to_vec())), 10),
-            Trouble::Html => ok(b"<html>welcome</html>".to_vec()),
-            Trouble::HalfABody => {
-                let (_, body) = self.node.post(batch);
-                ok(body[..body.len() / 2].to_vec())
-            }
-            Trouble::WrongId => {
-                let text = String::from_utf8(self.node.post(batch).1).unwrap();
-                ok(text.replace("\"id\":", "\"id\":77").into_bytes())
-            }
-            Trouble::OneObject => {
-                let (_, body) = self.node.post(batch);
-                match serde_json::from_slice::<Vec<Value>>(&body) {
-                    Ok(answers) => ok(answers[0].to_string().into_bytes()),
-                    Err(_) => ok(body),
-                }
-            }
-            Trouble::Error(code, message) => {
-                let error = serde_json::json!({"id": null, "error": {"code": code, "message": message}});
-                ok(error.to_string().into_bytes())
-            }
-        }
-    }
-}
-
-/// A host with several endpoints and a clock.
-#[derive(Clone)]
-struct Host {
-    upstreams: Vec<Upstream>,
-    known: Endpoints,
-    limits: Limits,
-    /// Milliseconds the last question took.
-    took: u32,
-}
-
-impl Host {
-    fn new(upstreams: impl IntoIterator<Item = Upstream>) -> Self {
-        let upstreams: Vec<Upstream> = upstreams.into_iter().collect();
-        let known = Endpoints::new(upstreams.len(), Some(CHAIN_ID));
-        Self { upstreams, known, limits: Limits { walk_ms: 0, ..Limits::default() }, took: 0 }
-    }
-
-    fn ask(&mut self, target: &str) -> Result<Value, RunError> {
-        let question = Question {
-            endpoint: Endpoint::parse(target).unwrap(),
-            registry: REGISTRY,
-            chain: "http://node".into(),
-            now: Timestamp::from_seconds(NOW),
-        };
-        let mut run = Run::new(question, CANONICAL_ADDRESS, self.limits).over(self.known.clone());
-        self.took = 0;
-        loop {
-            run.passed(self.took);
-            let fed = match run.step().map_err(run_error)? {
-                Step::Send(batch) => {
-                    let (reply, took) = self.upstreams[batch.endpoint].post(&batch);
-                    self.took += batch.delay_ms + took;
-                    match reply {
-                        Ok((status, body)) => run.feed(Reply { status, body: &body }),
-                        Err(failure) => run.fail(failure),
-                    }
-                }
-                Step::Done(answer) => return Ok(read(answer)),
-            };
-            self.known.learn(run.endpoints());
-            fed.map_err(run_error)?;
-        }
-    }
-
-    /// Posts to each endpoint since the last time.
-    fn posts(&mut self) -> Vec<u32> {
-        self.upstreams.iter_mut().map(|upstream| std::mem::take(&mut upstream.posts)).collect()
-    }
-}
-
-fn read(answer: Answer) -> Value {
-    serde_json::from_str(&answer.document.body).unwrap()
-}
-
-fn run_error(error: Error) -> RunError {
-    match error {
-        Error::Chain(error) => error,
-        other => panic!("{other}"),
-    }
-}
-
-/// The blocks that the records in an answer were read in.
-fn blocks(answer: &Value) -> BTreeSet<String> {
-    let items = answer["data"].as_array().unwrap();
-    items.iter().map(|item| item["creator"].as_str().unwrap().to_owned()).collect()
-}
-
-fn of_block(chain_id: u64, number: u64) -> BTreeSet<String> {
-    BTreeSet::from([signature(chain_id, number).to_checksum(None)])
-}
-
-fn chain_of(blocks: &BTreeSet<String>) -> u64 {
-    let signature: Address = blocks.first().unwrap().parse().unwrap();
-    u64::from_be_bytes(signature[4..12].try_into().unwrap())
-}
-
-/// Troubles that end one endpoint's answer, and the message that tells of each.
-fn troubles() -> [(Trouble, &'static str); 12] {
+/// Faults that end one endpoint's answer, and the message that tells of each.
+fn faults() -> [(Fault, &'static str); 12] {
     [
-        (Trouble::Unreachable, "RPC endpoint unreachable"),
-        (Trouble::Hangs, "RPC endpoint did not answer within "),
-        (Trouble::Slow(4_000), "RPC endpoint did not answer within "),
-        (Trouble::Status(429), "RPC endpoint answered HTTP 429"),
-        (Trouble::Status(503), "RPC endpoint answered HTTP 503"),
-        (Trouble::Status(403), "RPC endpoint answered HTTP 403"),
-        (Trouble::Status(308), "RPC endpoint answered HTTP 308"),
-        (Trouble::Html, "RPC endpoint gave a malformed answer"),
-        (Trouble::HalfABody, "RPC endpoint gave a malformed answer"),
-        (Trouble::WrongId, "RPC endpoint gave a malformed answer"),
-        (Trouble::Error(-32005, "daily request count exceeded"), "daily request count exceeded"),
-        (Trouble::Error(-32601, "the method does not exist"), "the method does not exist"),
+        (Fault::Unreachable, "RPC endpoint unreachable"),
+        (Fault::Hangs, "RPC endpoint did not answer within "),
+        (Fault::Slow(4_000), "RPC endpoint did not answer within "),
+        (Fault::Status(429), "RPC endpoint answered HTTP 429"),
+        (Fault::Status(503), "RPC endpoint answered HTTP 503"),
+        (Fault::Status(403), "RPC endpoint answered HTTP 403"),
+        (Fault::Status(308), "RPC endpoint answered HTTP 308"),
+        (Fault::Html, "RPC endpoint gave a malformed answer"),
+        (Fault::HalfABody, "RPC endpoint gave a malformed answer"),
+        (Fault::WrongId, "RPC endpoint gave a malformed answer"),
+        (Fault::Error(-32005, "daily request count exceeded"), "daily request count exceeded"),
+        (Fault::Error(-32601, "the method does not exist"), "the method does not exist"),
     ]
 }
 
 #[test]
-fn an_endpoint_in_trouble_is_left_at_once_and_the_next_is_kept() {
-    for (trouble, message) in troubles() {
+fn a_failing_endpoint_is_left_at_once_and_the_next_is_kept() {
+    for (fault, message) in faults() {
         for target in [ONE_ROUND, TWO_ROUNDS] {
-            let mut host =
-                Host::new([Upstream::in_trouble(trouble.clone()), Upstream::good(), Upstream::good()]);
-            assert_eq!(host.ask(target).unwrap()["total"], 12, "{trouble:?}");
+            let mut host = Host::new([Upstream::failing(fault.clone()), Upstream::good(), Upstream::good()]);
+            assert_eq!(host.ask(target).unwrap()["total"], 12, "{fault:?}");
             let attempt = if message.contains("within") { host.limits.timeout_ms } else { 0 };
-            assert!(host.took < attempt + 100, "{trouble:?}, {target}: {} ms", host.took);
+            assert!(host.took < attempt + 100, "{fault:?}, {target}: {} ms", host.took);
             host.posts();
             host.ask(target).unwrap();
-            assert_eq!(host.posts()[0], 0, "{trouble:?}, {target}");
-            assert_eq!(host.known.preferred(), 1, "{trouble:?}, {target}");
+            assert_eq!(host.posts()[0], 0, "{fault:?}, {target}");
+            assert_eq!(host.known.preferred(), 1, "{fault:?}, {target}");
         }
     }
 }
 
 #[test]
 fn an_answer_in_one_object_for_a_batch_is_taken_for_what_it_is() {
-    let mut host = Host::new([Upstream::in_trouble(Trouble::OneObject), Upstream::good()]);
+    let mut host = Host::new([Upstream::failing(Fault::OneObject), Upstream::good()]);
     let answer = host.ask(TWO_ROUNDS).unwrap();
     assert_eq!(blocks(&answer), of_block(CHAIN_ID, 100));
 }
@@ -245,7 +71,7 @@ fn an_answer_in_one_object_for_a_batch_is_taken_for_what_it_is() {
 #[test]
 fn an_endpoint_that_fails_midway_is_left_with_its_block_kept() {
     let mut first = Upstream::good();
-    first.troubles = [Trouble::Slow(10), Trouble::Status(503)].into();
+    first.faults = [Fault::Slow(10), Fault::Status(503)].into();
     let mut second = Upstream::good();
     second.node.block = 104;
     let mut host = Host::new([first, second]);
@@ -257,7 +83,7 @@ fn an_endpoint_that_fails_midway_is_left_with_its_block_kept() {
 #[test]
 fn an_endpoint_that_has_not_seen_the_block_yet_is_read_at_its_own() {
     let mut first = Upstream::good();
-    first.troubles = [Trouble::Slow(10), Trouble::Unreachable, Trouble::Unreachable].into();
+    first.faults = [Fault::Slow(10), Fault::Unreachable, Fault::Unreachable].into();
     let mut second = Upstream::good();
     second.node.block = 60;
     let mut host = Host::new([first, second]);
@@ -269,7 +95,7 @@ fn an_endpoint_that_has_not_seen_the_block_yet_is_read_at_its_own() {
 fn what_an_endpoint_said_before_it_failed_is_not_mixed_with_what_the_next_says() {
     // Of many chunks the first endpoint answers one, unpinned, and is gone; the second is at another block.
     let mut first = Upstream::good();
-    first.troubles = [Trouble::Slow(10)].into_iter().chain(vec![Trouble::Unreachable; 9]).collect();
+    first.faults = [Fault::Slow(10)].into_iter().chain(vec![Fault::Unreachable; 9]).collect();
     first.node.quirks.short_batches = Some(1);
     let mut second = Upstream::good();
     second.node.block = 101;
@@ -281,7 +107,7 @@ fn what_an_endpoint_said_before_it_failed_is_not_mixed_with_what_the_next_says()
 #[test]
 fn a_node_without_block_hashes_is_read_at_its_own_block_by_number() {
     let mut first = Upstream::good();
-    first.troubles = [Trouble::Slow(10), Trouble::Unreachable].into();
+    first.faults = [Fault::Slow(10), Fault::Unreachable].into();
     let mut second = Upstream::good();
     second.node.block = 100;
     second.node.quirks.no_eip1898 = true;
@@ -292,17 +118,17 @@ fn a_node_without_block_hashes_is_read_at_its_own_block_by_number() {
 
 #[test]
 fn pauses_begin_when_every_endpoint_has_had_its_chance() {
-    let mut host = Host::new([(); 3].map(|()| Upstream::in_trouble(Trouble::Status(503))));
+    let mut host = Host::new([(); 3].map(|()| Upstream::failing(Fault::Status(503))));
     host.ask(ONE_ROUND).unwrap_err();
     assert_eq!(host.posts(), [2, 2, 1]);
     assert_eq!(host.took, 5 * 10 + 100 + 400);
 }
 
 #[test]
-fn a_trouble_that_passes_while_the_others_are_down_is_survived() {
+fn a_failure_that_passes_while_the_others_are_down_is_survived() {
     let mut first = Upstream::good();
-    first.troubles = [Trouble::Status(429)].into();
-    let mut host = Host::new([first, Upstream::in_trouble(Trouble::Unreachable)]);
+    first.faults = [Fault::Status(429)].into();
+    let mut host = Host::new([first, Upstream::failing(Fault::Unreachable)]);
     host.ask(ONE_ROUND).unwrap();
     assert_eq!(host.known.preferred(), 0);
 }
@@ -310,8 +136,8 @@ fn a_trouble_that_passes_while_the_others_are_down_is_survived() {
 #[test]
 fn a_refusal_that_lasts_rules_an_endpoint_out() {
     let mut second = Upstream::good();
-    second.troubles = vec![Trouble::Status(503); 3].into();
-    let mut host = Host::new([Upstream::in_trouble(Trouble::Status(401)), second]);
+    second.faults = vec![Fault::Status(503); 3].into();
+    let mut host = Host::new([Upstream::failing(Fault::Status(401)), second]);
     let error = host.ask(ONE_ROUND).unwrap_err();
     assert_eq!(host.posts(), [1, 3]);
     assert_eq!(
@@ -322,33 +148,30 @@ fn a_refusal_that_lasts_rules_an_endpoint_out() {
 
 #[test]
 fn when_nobody_answers_the_error_counts_and_names_one() {
-    for (trouble, message) in troubles() {
-        let mut host = Host::new([(); 2].map(|()| Upstream::in_trouble(trouble.clone())));
+    for (fault, message) in faults() {
+        let mut host = Host::new([(); 2].map(|()| Upstream::failing(fault.clone())));
         let error = host.ask(ONE_ROUND).unwrap_err().to_string();
-        assert!(
-            error.starts_with("No RPC endpoint answered (2 of 2 tried). Number "),
-            "{trouble:?}: {error}"
-        );
-        assert!(error.contains(message), "{trouble:?}: {error}");
-        assert!(host.took <= host.limits.deadline_ms, "{trouble:?}: {} ms", host.took);
+        assert!(error.starts_with("No RPC endpoint answered (2 of 2 tried). Number "), "{fault:?}: {error}");
+        assert!(error.contains(message), "{fault:?}: {error}");
+        assert!(host.took <= host.limits.deadline_ms, "{fault:?}: {} ms", host.took);
 
-        let mut alone = Host::new([Upstream::in_trouble(trouble.clone())]);
+        let mut alone = Host::new([Upstream::failing(fault.clone())]);
         let error = alone.ask(ONE_ROUND).unwrap_err().to_string();
-        assert!(error.contains(message) && !error.contains("tried"), "{trouble:?}: {error}");
-        assert!(alone.took <= alone.limits.deadline_ms, "{trouble:?}: {} ms", alone.took);
+        assert!(error.contains(message) && !error.contains("tried"), "{fault:?}: {error}");
+        assert!(alone.took <= alone.limits.deadline_ms, "{fault:?}: {} ms", alone.took);
     }
 }
 
 #[test]
 fn the_deadline_is_over_all_attempts_and_cuts_the_last() {
-    let mut host = Host::new([(); 8].map(|()| Upstream::in_trouble(Trouble::Hangs)));
+    let mut host = Host::new([(); 8].map(|()| Upstream::failing(Fault::Hangs)));
     let error = host.ask(ONE_ROUND).unwrap_err();
     assert_eq!((host.took, host.posts().iter().sum()), (15_000, 4), "three of four seconds and one of three");
     assert_eq!(
         error.to_string(),
         "No RPC endpoint answered (4 of 8 tried). Number 4: RPC endpoint did not answer within 3 s"
     );
-    let mut slow = Host::new([Upstream::in_trouble(Trouble::Slow(3_900))]);
+    let mut slow = Host::new([Upstream::failing(Fault::Slow(3_900))]);
     slow.upstreams[0].node.registry.agents = (1..=9).map(|id| common::record(id, id - 1)).collect();
     let error = slow.ask("/api/v1/agent/1/lineage").unwrap_err();
     assert_eq!(error, RunError::TimedOut { seconds: 4 }, "the fourth level had what was left of 15 s");
@@ -401,7 +224,7 @@ fn fresh(max_age_seconds: u64) -> Freshness {
 }
 
 #[test]
-fn a_head_older_than_allowed_is_a_trouble_like_any_other() {
+fn a_head_older_than_allowed_is_a_failure_like_any_other() {
     for target in [ONE_ROUND, TWO_ROUNDS] {
         let mut stale = Upstream::good();
         stale.node.head_age = 61;
@@ -440,33 +263,59 @@ fn what_a_run_learns_does_not_undo_the_switch_of_another() {
         assert!(matches!(run.step(), Ok(Step::Send(batch)) if batch.endpoint == 0));
     }
     early.fail(Failure::Unreachable).unwrap();
-    known.learn(early.endpoints());
+    known.merge(&early.update());
     assert_eq!(known.preferred(), 1);
     let mut node = Node::new(Registry::with_agents(3));
-    let (status, body) = node.post(&late_batch(&mut late));
+    let (status, body) = node.post(&next_batch(&mut late));
     late.feed(Reply { status, body: &body }).unwrap();
-    known.learn(late.endpoints());
+    known.merge(&late.update());
     assert_eq!(known.preferred(), 1, "the first has answered a run that had begun before");
-    known.learn(early.endpoints());
+    known.merge(&early.update());
     assert_eq!(known.preferred(), 1, "once more the same");
 }
 
-fn late_batch(run: &mut Run) -> Batch {
+#[test]
+fn a_switch_that_was_undone_is_not_made_again_by_the_run_that_made_it() {
+    let question = || Question {
+        endpoint: Endpoint::parse(TWO_ROUNDS).unwrap(),
+        registry: REGISTRY,
+        chain: String::new(),
+        now: Timestamp::from_seconds(NOW),
+    };
+    let mut known = Endpoints::new(2, Some(CHAIN_ID));
+    let run =
+        |known: &Endpoints| Run::new(question(), CANONICAL_ADDRESS, Limits::default()).over(known.clone());
+    let mut early = run(&known);
+    assert_eq!(next_batch(&mut early).endpoint, 0);
+    early.fail(Failure::Unreachable).unwrap();
+    known.merge(&early.update());
+    let mut late = run(&known);
+    assert_eq!(next_batch(&mut late).endpoint, 1);
+    late.fail(Failure::Unreachable).unwrap();
+    known.merge(&late.update());
+    assert_eq!(known.preferred(), 0, "the second endpoint failed as well");
+    let (status, body) = Node::new(Registry::with_agents(3)).post(&next_batch(&mut early));
+    early.feed(Reply { status, body: &body }).unwrap();
+    known.merge(&early.update());
+    assert_eq!(known.preferred(), 0, "the first run tells of its switch once");
+}
+
+fn next_batch(run: &mut Run) -> Batch {
     match run.step() {
         Ok(Step::Send(batch)) => batch,
         other => panic!("{other:?}"),
     }
 }
 
-fn trouble() -> impl Strategy<Value = Trouble> {
+fn fault() -> impl Strategy<Value = Fault> {
     prop_oneof![
-        3 => (1u32..6_000).prop_map(Trouble::Slow),
+        3 => (1u32..6_000).prop_map(Fault::Slow),
         1 => prop::sample::select(
-            troubles().into_iter().map(|(trouble, _)| trouble).chain([
-                Trouble::OneObject,
-                Trouble::Error(-32000, "header not found"),
-                Trouble::Error(-32600, "batch too large"),
-                Trouble::Error(-32000, "out of gas"),
+            faults().into_iter().map(|(fault, _)| fault).chain([
+                Fault::OneObject,
+                Fault::Error(-32000, "header not found"),
+                Fault::Error(-32600, "batch too large"),
+                Fault::Error(-32000, "out of gas"),
             ]).collect::<Vec<_>>()
         ),
     ]
@@ -480,9 +329,9 @@ prop_compose! {
         (batch_limit, refuses_by_id) in (prop::option::of(1usize..4), any::<bool>()),
         (no_eip1898, mines_within_batches) in (any::<bool>(), any::<bool>()),
         unknown_blocks in 0u32..3,
-        troubles in prop::collection::vec(trouble(), 0..9),
+        faults in prop::collection::vec(fault(), 0..9),
     ) -> Upstream {
-        let mut upstream = Upstream { troubles: troubles.into(), ..Upstream::on_chain(chain_id) };
+        let mut upstream = Upstream { faults: faults.into(), ..Upstream::on_chain(chain_id) };
         upstream.node.block -= behind;
         upstream.node.head_age = head_age;
         upstream.node.quirks = common::Quirks {

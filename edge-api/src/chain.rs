@@ -1,4 +1,4 @@
-//! The chain, over `fetch`: moves a run's batches to the RPC endpoints it names and back, and tells it the time.
+//! The chain, over `fetch`: moves a run's batches to the RPC endpoints it names and back, and gives it the time.
 
 use core::time::Duration;
 use std::cell::RefCell;
@@ -29,7 +29,7 @@ thread_local! {
     static ENDPOINTS: RefCell<Option<Endpoints>> = const { RefCell::new(None) };
 }
 
-/// The answer, in as few round trips as it needs; `rpc_calls` counts them, and `hold` is told before each how many
+/// The answer, in as few round trips as it needs; `rpc_calls` counts them, and `hold` is called before each with the
 /// milliseconds it may take. `now` is what the age of a block is measured by.
 pub(crate) async fn ask(
     query: impl Query + 'static,
@@ -77,7 +77,7 @@ async fn drive(
                     Err(failure) => run.fail(failure),
                 };
                 // At once: a client that goes away ends this request, and the next should not wait for a dead endpoint.
-                ENDPOINTS.with_borrow_mut(|known| known.as_mut().map(|known| known.learn(run.endpoints())));
+                ENDPOINTS.with_borrow_mut(|known| known.as_mut().map(|known| known.merge(&run.update())));
                 fed?;
             }
         }

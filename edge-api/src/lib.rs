@@ -1,6 +1,6 @@
 //! The read API as a Cloudflare Worker: a thin host around `registry-core`.
 //!
-//! A request's way through the house: method, route, limiter, cache, chain. Everything that is decided on
+//! A request's way: method, route, limiter, cache, chain. Everything that is decided on
 //! the way is decided in the core; here are only the clock, the counters, the cache and the bytes to and
 //! from the RPC endpoint.
 

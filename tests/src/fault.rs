@@ -59,6 +59,8 @@ pub enum Fault {
         /// The number of the last block it knows.
         head: u64,
     },
+    /// The node is as far behind the chain as this, in blocks.
+    Lagging(u64),
 }
 
 /// What a fault concerns.
@@ -89,7 +91,8 @@ impl Fault {
             | Self::ErrorAfterwards { .. }
             | Self::Result(_)
             | Self::WrongId
-            | Self::Stale { .. } => Reach::Call,
+            | Self::Stale { .. }
+            | Self::Lagging(_) => Reach::Call,
             Self::Status { .. }
             | Self::Garbage(_)
             | Self::Refuse
@@ -123,21 +126,32 @@ impl Fault {
                 answer["id"] = json!(777);
                 Ok(answer)
             }
-            Self::Stale { head } => match behind(call, *head, node).await? {
-                Behind::Ask(call) => {
-                    let mut answer = node.ask(&call).await?;
-                    // Receipts and transactions of blocks it does not have are unknown to it.
-                    if number(&answer["result"]["blockNumber"]).is_some_and(|block| block > *head) {
-                        answer["result"] = Value::Null;
-                    }
-                    Ok(answer)
-                }
-                Behind::Head => {
-                    Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": format!("{head:#x}")}))
-                }
-                Behind::Unknown => Ok(error(-32000, "header not found", &Value::Null)),
-            },
+            Self::Stale { head } => stale(call, *head, node).await,
+            Self::Lagging(blocks) => {
+                let newest = json!({"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []});
+                let newest = number(&node.ask(&newest).await?["result"]).ok_or(Closed)?;
+                stale(call, newest.saturating_sub(*blocks), node).await
+            }
             _ => node.ask(call).await,
+        }
+    }
+}
+
+/// The answer of a node that stands at `head`.
+async fn stale(call: &Value, head: u64, node: &Node) -> Result<Value, Closed> {
+    match behind(call, head, node).await? {
+        Behind::Ask(call) => {
+            let mut answer = node.ask(&call).await?;
+            // Receipts and transactions of blocks it does not have are unknown to it.
+            if number(&answer["result"]["blockNumber"]).is_some_and(|block| block > head) {
+                answer["result"] = Value::Null;
+            }
+            Ok(answer)
+        }
+        Behind::Head => Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": format!("{head:#x}")})),
+        Behind::Unknown => {
+            let error = json!({"code": -32000, "message": "header not found"});
+            Ok(json!({"jsonrpc": "2.0", "id": call["id"], "error": error}))
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! 1. Each endpoint's number of round trips is the documented one; a lineage takes one per level.
 //! 2. An answer's reads are all of one block, even when the chain moves on between two round trips.
-//! 3. What is refused, and a preflight, asks nothing.
+//! 3. So they are where one URL leads to machines ten blocks apart, on a chain with a block each 200 ms.
+//! 4. What is refused, and a preflight, asks nothing.
 
 use std::time::Duration;
 
@@ -133,6 +134,49 @@ fn an_answer_is_of_one_block_though_the_chain_moves_on() {
                 "{path}: the chain has moved on"
             );
         }
+    });
+}
+
+#[test]
+fn machines_of_one_url_that_are_ten_blocks_of_200_ms_apart_give_an_answer_of_one_block() {
+    run(async {
+        let (_turn, (stage, showcase)) = stage().await;
+        let paths = [
+            "/api/v1/agents?status=Active&limit=100".to_owned(),
+            "/api/v1/revenue/aggregate".to_owned(),
+            format!("/api/v1/agent/{}/lineage", showcase.id("atlas")),
+        ];
+        let mut expected = Vec::new();
+        for path in &paths {
+            expected.push(stage.client.get(path).await.ok());
+        }
+        let node = &stage.chain.node;
+        node.mine(20).await.unwrap();
+        let blocks = async {
+            let mut ticks = tokio::time::interval(Duration::from_millis(200));
+            loop {
+                ticks.tick().await;
+                node.mine(1).await.unwrap();
+            }
+        };
+        let questions = async {
+            for round in 0..4 {
+                stage.proxy.heal();
+                // Every other call comes to the machine that is behind: the first of them, or the second.
+                let lagging = Rule::any(Fault::Lagging(10));
+                stage.proxy.inject(if round % 2 == 0 { lagging.every(2) } else { lagging.after(1).every(2) });
+                for (path, expected) in paths.iter().zip(&expected) {
+                    stage.proxy.reset();
+                    assert_eq!(stage.client.get(path).await.ok(), *expected, "{path}");
+                    println!("{path}: {} posts", stage.proxy.posts());
+                }
+            }
+        };
+        tokio::select! {
+            () = blocks => unreachable!("blocks are made until the answers are there"),
+            () = questions => {}
+        }
+        stage.proxy.heal();
     });
 }
 

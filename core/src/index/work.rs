@@ -28,7 +28,7 @@ use super::{
     store::{Columns, Store, one_number},
     tables::Changes,
 };
-use crate::run::{Batch, Endpoints, Failure, Limits, Reply, Run, RunError, Step as RunStep};
+use crate::run::{Batch, Endpoints, Failure, Limits, Reply, Run, RunError, Step as RunStep, Update};
 
 /// Agents by id in one run.
 const AGENTS: usize = 2_000;
@@ -142,7 +142,7 @@ impl Work {
         let state = State::load(store)?;
         let mut work = Self {
             config,
-            endpoints,
+            endpoints: endpoints.begin(),
             state,
             stage: Stage::Done,
             now_millis,
@@ -160,9 +160,9 @@ impl Work {
         Ok(work)
     }
 
-    /// What is known of the endpoints now.
-    pub const fn endpoints(&self) -> &Endpoints {
-        &self.endpoints
+    /// What has been found out about the endpoints since the last time, for [`Endpoints::merge`].
+    pub fn update(&mut self) -> Update {
+        self.endpoints.update()
     }
 
     /// Tells how many milliseconds the work has been going, as [`Run::passed`] does.
@@ -206,7 +206,7 @@ impl Work {
             Stage::Done => {}
             Stage::Slice(run) | Stage::Newest(run) | Stage::Agents(_, run, _) => {
                 let fed = run.feed(reply);
-                self.endpoints.learn(run.endpoints());
+                self.endpoints.merge(&run.update());
                 fed?;
             }
             Stage::Blocks(_, exchange, _) | Stage::Vouching(exchange, _) => exchange.feed(reply)?,
@@ -224,7 +224,7 @@ impl Work {
             Stage::Done => {}
             Stage::Slice(run) | Stage::Newest(run) | Stage::Agents(_, run, _) => {
                 let failed = run.fail(failure);
-                self.endpoints.learn(run.endpoints());
+                self.endpoints.merge(&run.update());
                 failed?;
             }
             Stage::Blocks(_, exchange, _) | Stage::Vouching(exchange, _) => exchange.fail(failure)?,

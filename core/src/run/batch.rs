@@ -87,7 +87,7 @@ pub struct Batch {
     pub delay_ms: u32,
     /// Milliseconds the whole answer may take from then on.
     pub timeout_ms: u32,
-    /// Bytes of the reply's body to read at most. A host that comes upon more stops reading, and tells
+    /// Bytes of the reply's body to read at most. A host that comes upon more stops reading, and reports
     /// [`Failure::TooLarge`].
     pub max_reply_bytes: usize,
 }
@@ -117,7 +117,7 @@ pub enum Failure {
 pub(super) struct Pending {
     pub(super) call: Call,
     pub(super) peers: usize,
-    /// It failed without a word: asked alone, and directly beside Multicall3, it is told why.
+    /// It failed without a reason. Asked alone, and directly beside Multicall3, the node gives one.
     pub(super) suspect: bool,
 }
 

@@ -4,8 +4,8 @@
 //!                     a header came along
 //!   Newest --------------------------------> Pinned <------------------+
 //!     ^  ^                                     | |                     |
-//!     |  |   the pin is worth nothing at       | | the node that named | the youngest header that is
-//!     |  |   the endpoint switched to          | | it does not have it | seconds older than the pin
+//!     |  |   the pin is worth nothing at       | | the node that named | a header that is seconds
+//!     |  |   the endpoint switched to          | | it does not have it | older than the pin
 //!     |  +-------------------------------------+ v                     |
 //!     |                                       SteppingBack ------------+
 //!     +----------------------------------------- |
@@ -17,17 +17,40 @@
 //! takes no hashes; then, too, the markers have to agree.
 
 use alloy_primitives::B256;
+use serde::{Deserialize, Deserializer, de::Error as _};
 
-use super::{marker::Marker, reply::Header};
+use super::marker::Marker;
 use crate::{as_of::AsOf, timestamp::Timestamp};
 
 /// How much older than the pinned block the next one has to be: machines behind one URL are seconds apart, whatever that
 /// is in blocks.
 const SECONDS_BACK: u64 = 4;
 
+/// How much older it may be, where there is a choice. A chain that makes blocks on demand may have none for days, and its last
+/// block but one is not what anybody asked about.
+const MOST_SECONDS_BACK: u64 = 60;
+
 /// Blocks between the pinned one and those asked about when stepping back, the most useful first: on a chain of 12 seconds
 /// a block 2 are enough, on one of 200 milliseconds it takes 32.
 const DISTANCES: [u64; 4] = [32, 2, 8, 128];
+
+/// As much of a block header as pinning needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Header {
+    /// Its height.
+    #[serde(deserialize_with = "quantity")]
+    pub number: u64,
+    /// Its hash.
+    #[serde(deserialize_with = "hash")]
+    pub hash: B256,
+    /// The hash of the block before.
+    #[serde(deserialize_with = "hash")]
+    pub parent_hash: B256,
+    /// Unix seconds; several blocks may share one.
+    #[serde(default, deserialize_with = "quantity")]
+    pub timestamp: u64,
+}
 
 /// The state of a run's block; its transitions are the methods that take `&mut self`.
 #[derive(Clone, Copy, Debug)]
@@ -97,10 +120,10 @@ impl Block {
         *self = Self::Newest { read: None };
     }
 
-    /// The first reply of the newest block has told which one that is.
-    pub(super) const fn learn(&mut self, told: Option<Marker>) {
+    /// The first reply of the newest block names which one that is.
+    pub(super) const fn set_read(&mut self, found: Option<Marker>) {
         if let Self::Newest { read: read @ None } = self {
-            *read = told;
+            *read = found;
         }
     }
 
@@ -126,14 +149,19 @@ impl Block {
         }
     }
 
-    /// Pins the youngest of these headers that is old enough, or else the oldest; false where there is none.
+    /// Pins one of these headers: the youngest that is seconds older than the pin, but not minutes; else the oldest of those
+    /// that are not minutes older; else the youngest. False where there is none below the pin.
     pub(super) fn pin_to_older(&mut self, headers: &[Header], endpoint: usize) -> bool {
         let Self::SteppingBack { from } = *self else { return false };
-        let younger_than_pin = headers.iter().filter(|header| header.number < from.header.number);
-        let old_enough =
-            |header: &&Header| header.timestamp.saturating_add(SECONDS_BACK) <= from.header.timestamp;
-        let best = younger_than_pin.clone().filter(old_enough).max_by_key(|header| header.number);
-        let Some(header) = best.or_else(|| younger_than_pin.min_by_key(|header| header.number)) else {
+        let age = |header: &Header| from.header.timestamp.saturating_sub(header.timestamp);
+        let older = headers.iter().filter(|header| header.number < from.header.number);
+        let recent = older.clone().filter(|header| age(header) <= MOST_SECONDS_BACK);
+        let enough = recent.clone().filter(|header| age(header) >= SECONDS_BACK);
+        let Some(header) = enough
+            .max_by_key(|header| header.number)
+            .or_else(|| recent.min_by_key(|header| header.number))
+            .or_else(|| older.max_by_key(|header| header.number))
+        else {
             return false;
         };
         let is_older = from.checked || from.is_older;
@@ -154,6 +182,18 @@ impl Block {
     }
 }
 
+/// A JSON-RPC quantity.
+fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let digits = text.strip_prefix("0x").ok_or_else(|| D::Error::custom("no 0x"))?;
+    u64::from_str_radix(digits, 16).map_err(D::Error::custom)
+}
+
+/// A 32-byte hash.
+fn hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<B256, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,7 +204,12 @@ mod tests {
 
     /// The number stepped back to from block 1,000 of a chain with a block every so many milliseconds.
     fn stepped_back(milliseconds: u64, room: usize) -> u64 {
-        let at = |number: u64| header(number, number * milliseconds / 1_000);
+        stepped_back_over(|number| number * milliseconds / 1_000, room)
+    }
+
+    /// The same where a block's number says when it was made.
+    fn stepped_back_over(seconds: impl Fn(u64) -> u64, room: usize) -> u64 {
+        let at = |number: u64| header(number, seconds(number));
         let mut block = Block::Newest { read: None };
         block.pin_to(at(1_000), 0, true);
         block.step_back();
@@ -181,5 +226,14 @@ mod tests {
         assert_eq!(stepped_back(200, 4), 968, "6 seconds, where 2 blocks were less than one");
         assert_eq!(stepped_back(50, 4), 872);
         assert_eq!(stepped_back(200, 1), 968, "a node that takes one request at a time");
+    }
+
+    #[test]
+    fn stepping_back_does_not_leap_over_a_gap_of_days() {
+        const DAYS: u64 = 1_000_000;
+        let resumed_at = |first: u64| move |number: u64| if number < first { 0 } else { DAYS + number / 5 };
+        assert_eq!(stepped_back_over(resumed_at(960), 4), 968);
+        assert_eq!(stepped_back_over(resumed_at(980), 4), 992, "the oldest since the chain went on");
+        assert_eq!(stepped_back_over(resumed_at(1_000), 4), 998, "none but those before");
     }
 }

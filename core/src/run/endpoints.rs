@@ -1,4 +1,7 @@
 //! Which RPC endpoint is asked: the one that answered last, until it fails. And what is known of each.
+//!
+//! A host keeps [`Endpoints`] from one run to the next. Each run works on a copy; what it finds out goes back as an [`Update`], so
+//! that runs which overlap do not overwrite one another's findings.
 
 use alloy_sol_types::SolCall;
 
@@ -12,20 +15,28 @@ pub struct Endpoints {
     /// One for each endpoint; there is at least one.
     traits: Vec<Traits>,
     preferred: usize,
-    /// The endpoint that was preferred before the last switch.
-    before: usize,
+    /// The endpoint that was preferred at the last update.
+    published: usize,
     /// The chain that all of them have to be on.
     chain_id: Option<u64>,
 }
 
-/// What a node has turned out not to take. Each of it is found out once, and stays.
+/// What a run has found out since its last update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    traits: Vec<Traits>,
+    /// The endpoint it left, and the one it asks instead.
+    switch: Option<(usize, usize)>,
+}
+
+/// What a node does not accept. Each limit is found out once, and stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Traits {
-    /// Takes no block hash as a parameter (EIP-1898).
+    /// It accepts no block hash as a parameter (EIP-1898).
     pub(super) by_number: bool,
     /// How it walks agents.
     pub(super) method: Method,
-    /// JSON-RPC requests it takes in one batch.
+    /// JSON-RPC requests it accepts in one batch.
     pub(super) requests_per_batch: usize,
 }
 
@@ -47,7 +58,7 @@ impl Endpoints {
     /// `count` endpoints (at least one) of which nothing is known, all on the chain `chain_id`; `None` is any chain, which is
     /// good for a single endpoint only: of several, two might be on different ones.
     pub fn new(count: usize, chain_id: Option<u64>) -> Self {
-        Self { traits: vec![Traits::default(); count.max(1)], preferred: 0, before: 0, chain_id }
+        Self { traits: vec![Traits::default(); count.max(1)], preferred: 0, published: 0, chain_id }
     }
 
     /// The endpoint to ask first: the one that answered last.
@@ -55,35 +66,50 @@ impl Endpoints {
         self.preferred
     }
 
+    /// The copy that a run begins with: it has found out nothing yet.
+    #[must_use]
+    pub(crate) fn begin(self) -> Self {
+        Self { published: self.preferred, ..self }
+    }
+
+    /// What this copy has found out since the last update. A switch is in one update only: repeated, it would undo what other
+    /// runs have switched meanwhile.
+    pub(crate) fn update(&mut self) -> Update {
+        let left = std::mem::replace(&mut self.published, self.preferred);
+        let switch = (left != self.preferred).then_some((left, self.preferred));
+        Update { traits: self.traits.clone(), switch }
+    }
+
     /// How many there are.
     pub(crate) const fn count(&self) -> usize {
         self.traits.len()
     }
 
-    /// Whether an endpoint takes no block hashes.
+    /// Whether an endpoint accepts no block hashes.
     pub(super) fn takes_numbers_only(&self, endpoint: usize) -> bool {
         self.traits.get(endpoint).is_some_and(|traits| traits.by_number)
     }
 
-    /// Takes over what a run has learned by its last reply: a switch to another endpoint, unless another run has switched
-    /// meanwhile, and what nodes do not take.
-    pub fn learn(&mut self, run: &Self) {
-        if self.preferred == run.before {
-            self.preferred = run.preferred;
-            self.before = run.before;
+    /// Merges what a run has found out. Its switch to another endpoint counts unless a different run has switched meanwhile:
+    /// then the endpoint that it left is no longer the preferred one.
+    pub fn merge(&mut self, update: &Update) {
+        if let Some((left, preferred)) = update.switch
+            && self.preferred == left
+        {
+            self.preferred = preferred;
         }
-        for (known, learned) in self.traits.iter_mut().zip(&run.traits) {
-            known.merge(*learned);
+        for (known, found) in self.traits.iter_mut().zip(&update.traits) {
+            known.merge(*found);
         }
     }
 }
 
-/// How one run uses the endpoints: whose turn it is, and what went wrong with whom.
+/// How one run uses the endpoints: which one it asks, and what failed at each.
 #[derive(Debug)]
 pub(super) struct Rotation {
     known: Endpoints,
     standing: Vec<Standing>,
-    trouble: Option<Trouble>,
+    last_fault: Option<Fault>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,7 +120,7 @@ struct Standing {
 }
 
 #[derive(Debug)]
-struct Trouble {
+struct Fault {
     endpoint: usize,
     error: RunError,
     lasting: bool,
@@ -104,15 +130,20 @@ impl Rotation {
     pub(super) fn new(mut known: Endpoints) -> Self {
         // What is remembered of a longer list may be beyond this one.
         known.preferred = known.preferred.min(known.traits.len().saturating_sub(1));
-        known.before = known.preferred;
-        Self { standing: vec![Standing::default(); known.traits.len()], known, trouble: None }
+        let standing = vec![Standing::default(); known.traits.len()];
+        Self { standing, known: known.begin(), last_fault: None }
     }
 
     pub(super) const fn known(&self) -> &Endpoints {
         &self.known
     }
 
-    /// Whose turn it is.
+    /// See [`Endpoints::update`].
+    pub(super) fn update(&mut self) -> Update {
+        self.known.update()
+    }
+
+    /// The endpoint to ask.
     pub(super) const fn current(&self) -> usize {
         self.known.preferred
     }
@@ -122,20 +153,20 @@ impl Rotation {
         self.known.traits.get(self.current()).copied().unwrap_or_default()
     }
 
-    /// The current endpoint has turned out not to take something.
-    pub(super) fn learn(&mut self, change: impl FnOnce(&mut Traits)) {
+    /// Notes what the current endpoint does not accept.
+    pub(super) fn update_traits(&mut self, change: impl FnOnce(&mut Traits)) {
         let current = self.current();
         if let Some(traits) = self.known.traits.get_mut(current) {
             change(traits);
         }
     }
 
-    /// How many others there are to turn to.
+    /// How many others there are to switch to.
     pub(super) const fn others(&self) -> u32 {
         self.known.traits.len().saturating_sub(1) as u32
     }
 
-    /// Counts a fault against the current endpoint and turns to the one with the fewest, in the list's order. A
+    /// Counts a fault against the current endpoint and switches to the one with the fewest, in the list's order. A
     /// lasting fault rules the endpoint out; false where none is left.
     pub(super) fn fault(&mut self, error: RunError, lasting: bool) -> bool {
         let endpoint = self.current();
@@ -144,13 +175,13 @@ impl Rotation {
             standing.faults += 1;
             standing.out |= lasting;
         }
-        self.turn(endpoint + 1)
+        self.switch(endpoint + 1)
     }
 
     /// Remembers what is wrong with the current endpoint, for the error to end with.
     pub(super) fn note(&mut self, error: RunError, lasting: bool) {
-        if lasting || !self.trouble.as_ref().is_some_and(|trouble| trouble.lasting) {
-            self.trouble = Some(Trouble { endpoint: self.current(), error, lasting });
+        if lasting || !self.last_fault.as_ref().is_some_and(|fault| fault.lasting) {
+            self.last_fault = Some(Fault { endpoint: self.current(), error, lasting });
         }
     }
 
@@ -160,31 +191,30 @@ impl Rotation {
         if let Some(standing) = self.standing.get_mut(endpoint) {
             standing.faults += 1;
         }
-        self.turn(endpoint);
+        self.switch(endpoint);
     }
 
-    /// The endpoint with the fewest faults; of several, the first from `start` on.
-    fn turn(&mut self, start: usize) -> bool {
+    /// Switches to the endpoint with the fewest faults; of several, to the first from `start` on. False where none is left.
+    fn switch(&mut self, start: usize) -> bool {
         let count = self.known.traits.len();
         let best = (start..start + count)
             .map(|place| place % count)
             .filter_map(|place| Some((place, self.standing.get(place).filter(|standing| !standing.out)?)))
             .min_by_key(|(_, standing)| standing.faults)
             .map(|(place, _)| place);
-        if let Some(best) = best.filter(|best| *best != self.known.preferred) {
-            self.known.before = self.known.preferred;
+        if let Some(best) = best {
             self.known.preferred = best;
         }
         best.is_some()
     }
 
-    /// Compares the chain id the current endpoint told with the one it has to be.
+    /// Compares the chain id that the current endpoint gave with the one it has to be on.
     ///
     /// # Errors
     ///
-    /// [`RunError::WrongChain`], or [`RunError::MulticallLacks`] where it told none and it matters.
-    pub(super) fn check_chain(&self, told: Option<u64>) -> Result<(), RunError> {
-        match (self.known.chain_id, told) {
+    /// [`RunError::WrongChain`], or [`RunError::MulticallLacks`] where it gave none and it matters.
+    pub(super) fn check_chain(&self, found: Option<u64>) -> Result<(), RunError> {
+        match (self.known.chain_id, found) {
             (None, _) => Ok(()),
             (Some(expected), Some(found)) if found == expected => Ok(()),
             (Some(expected), Some(found)) => Err(RunError::WrongChain { found, expected }),
@@ -192,10 +222,10 @@ impl Rotation {
         }
     }
 
-    /// The error to end with: the only endpoint's own, or of several the trouble that tells most; `None` where nothing
-    /// went wrong.
+    /// The error to end with: the only endpoint's own, or of several the last lasting one, or else the last; `None` where
+    /// nothing failed.
     pub(super) fn conclude(&mut self) -> Option<RunError> {
-        let Trouble { endpoint, error, .. } = self.trouble.take()?;
+        let Fault { endpoint, error, .. } = self.last_fault.take()?;
         let count = self.known.traits.len();
         if count == 1 {
             return Some(error);

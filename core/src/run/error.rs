@@ -2,7 +2,11 @@
 
 use alloy_primitives::Address;
 
-use crate::{error::Code, redact::Redactor, rpc::ErrorObject};
+use crate::{
+    error::Code,
+    redact::{Redactor, without_secrets},
+    rpc::ErrorObject,
+};
 
 /// Why a question could not be answered. None of the messages carries an endpoint's URL or key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +37,7 @@ pub enum RunError {
     /// The endpoint is on another chain than it has to be.
     #[error("RPC endpoint is on chain {found}, not {expected}")]
     WrongChain {
-        /// The chain id it told.
+        /// The chain id it gave.
         found: u64,
         /// The chain id of the other endpoints, or of the settings.
         expected: u64,
@@ -51,9 +55,9 @@ pub enum RunError {
         tried: usize,
         /// Endpoints that there are.
         count: usize,
-        /// The place in the operator's list, from 1, of the endpoint whose trouble tells most.
+        /// The place in the operator's list, from 1, of the endpoint that the error is from.
         position: usize,
-        /// That trouble: the last one that will not pass by itself, or else the last.
+        /// Its error: the last one that will not pass by itself, or else the last.
         error: Box<RunError>,
     },
     /// There is no code at this address.
@@ -117,7 +121,7 @@ impl RunError {
 
     /// A node's error, made safe to show.
     pub(crate) fn node(error: &ErrorObject) -> Self {
-        Self::Node { code: error.code, message: scrub(&error.message) }
+        Self::Node { code: error.code, message: without_secrets(&error.message) }
     }
 
     /// The same without the secrets of the endpoints that were asked, however short and bare a node quotes them.
@@ -132,25 +136,9 @@ impl RunError {
     }
 }
 
-/// Leaves out words of a node's message that may be URLs or keys, and cuts the rest to 200 characters.
-fn scrub(message: &str) -> String {
-    let telling = |word: &&str| {
-        let key_like = word.len() >= 20 && word.bytes().any(|byte| byte.is_ascii_digit());
-        !word.contains(['/', '=']) && !key_like
-    };
-    let words: Vec<&str> = message.split_whitespace().filter(telling).collect();
-    words.join(" ").chars().take(200).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_nodes_message_shows_neither_urls_nor_keys() {
-        let message = "project 0123456789abcdef0123456789abcdef at https://rpc.example/v2/k3y?token=k3y (token=k3y) is over its limit";
-        assert_eq!(scrub(message), "project at is over its limit");
-    }
 
     #[test]
     fn of_several_endpoints_the_message_names_one_and_hides_its_key() {

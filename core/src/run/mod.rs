@@ -15,15 +15,15 @@
 //! ```
 //!
 //! A host with several endpoints lends the run what it knows of them ([`Run::over`]), posts each batch to the one
-//! it names, tells it the time that has [`passed`](Run::passed), and keeps what the run has learned
-//! ([`Run::endpoints`]) after each reply. An endpoint that fails is left for the next one at once; pauses begin when each
+//! it names, gives it the time that has [`passed`](Run::passed), and merges what the run has found out
+//! ([`Run::update`]) after each reply. An endpoint that fails is left for the next one at once; pauses begin when each
 //! has had its chance.
 //!
 //! All answers of one run are read at one block; `block` draws how it is chosen. A query of one round asks for no header:
-//! its one `eth_call` is one block by nature. Only what is pinned by hash outlives a turn to another endpoint.
+//! its one `eth_call` is one block by nature. Only what is pinned by hash stays valid when the run switches to another endpoint.
 //!
 //! Work that is too much for a node is cut: a batch by half, a chunk of calls or a walk over agents by four. A call that fails
-//! without a word is asked for again alone, through Multicall3 and directly, as only the node can tell a revert
+//! without a reason is asked for again alone, through Multicall3 and directly, as only the node can tell a revert
 //! without a reason from gas that ran out. What is too heavy even then is an answer of its own kind, [`Error::TooHeavy`].
 
 mod batch;
@@ -31,6 +31,8 @@ mod block;
 mod endpoints;
 mod error;
 mod marker;
+mod node_error;
+mod pack;
 mod reply;
 mod view;
 mod walk;
@@ -38,20 +40,15 @@ mod walk;
 use alloy_primitives::Address;
 use alloy_sol_types::SolCall;
 
-use crate::{
-    abi::IMulticall3::getCurrentBlockTimestampCall,
-    error::Error,
-    lens::{Method, Span},
-    read_api::Answer,
-};
+use crate::{abi::IMulticall3::getCurrentBlockTimestampCall, error::Error, lens::Span, read_api::Answer};
 pub use batch::{Batch, Failure, Freshness, Limits, Reply};
 use batch::{Flight, Job, Pending};
 use block::Block;
-pub use endpoints::Endpoints;
-use endpoints::{Rotation, Traits};
+pub use block::Header;
+use endpoints::Rotation;
+pub use endpoints::{Endpoints, Update};
 pub use error::RunError;
 pub(crate) use marker::Marker;
-pub use reply::Header;
 use reply::{Answered, Findings, Fresh};
 pub(crate) use view::WalkKey;
 pub use view::{Halt, Need, Query, View};
@@ -64,7 +61,7 @@ const FEW_REQUESTS: usize = 4;
 /// What a run wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send this, and [`feed`](Run::feed) what comes back, or tell that nothing did ([`fail`](Run::fail)).
+    /// Send this, and [`feed`](Run::feed) what comes back, or report that nothing did ([`fail`](Run::fail)).
     Send(Batch),
     /// The question is answered.
     Done(Answer),
@@ -140,13 +137,13 @@ impl Run {
         self
     }
 
-    /// What is known of the endpoints now.
-    pub const fn endpoints(&self) -> &Endpoints {
-        self.rotation.known()
+    /// What this run has found out about the endpoints since the last time, for [`Endpoints::merge`].
+    pub fn update(&mut self) -> Update {
+        self.rotation.update()
     }
 
-    /// Tells the run how many milliseconds it has been going; by this its deadline is kept. A host that never tells
-    /// has none.
+    /// Sets how many milliseconds the run has been going; its deadline is kept by this. A host that never calls it has no
+    /// deadline.
     pub const fn passed(&mut self, elapsed_ms: u32) {
         self.elapsed_ms = elapsed_ms;
     }
@@ -167,7 +164,7 @@ impl Run {
             match self.query.resolve(&self.view) {
                 Ok(answer) => return Ok(Step::Done(answer)),
                 Err(Halt::Error(error)) => return Err(error),
-                Err(Halt::Need(_)) => self.take_up_missing()?,
+                Err(Halt::Need(_)) => self.queue_missing()?,
             }
         }
         self.rounds += 1;
@@ -229,7 +226,7 @@ impl Run {
                 walk.refuse(span);
             }
         }
-        self.rotation.learn(|traits| {
+        self.rotation.update_traits(|traits| {
             traits.by_number |= findings.by_number;
             if let Some(method) = traits.method.next().filter(|_| findings.lacks_method) {
                 traits.method = method;
@@ -300,117 +297,6 @@ impl Run {
         self.fault(error, false)
     }
 
-    /// Puts work back that was not done.
-    fn take_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
-        for job in jobs {
-            match job {
-                Job::Calls(calls) => self.queue.extend(calls),
-                Job::Suspect(pending) | Job::Direct(pending) => self.queue.push(pending),
-                Job::Walk(key, span) => {
-                    if let Some(walk) = self.view.walks.get_mut(&key) {
-                        walk.give_back(span);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The answer to a job is too large: smaller pieces, or nobody can read it.
-    fn cut(&mut self, job: Job) {
-        match job {
-            Job::Calls(calls) if calls.len() > 1 => {
-                let count = calls.len();
-                self.queue.extend(calls.into_iter().map(|pending| pending.split(count)));
-            }
-            Job::Calls(calls) => {
-                let heavy = calls.into_iter().map(|pending| (pending.call, Outcome::TooHeavy));
-                self.view.answers.extend(heavy);
-            }
-            Job::Suspect(pending) | Job::Direct(pending) => {
-                self.view.answers.insert(pending.call, Outcome::TooHeavy);
-            }
-            Job::Walk(key, span) => {
-                if let Some(walk) = self.view.walks.get_mut(&key) {
-                    walk.refuse(span);
-                }
-            }
-        }
-    }
-
-    /// Queues what the query has missed.
-    fn take_up_missing(&mut self) -> Result<(), RunError> {
-        let missing = self.view.missing();
-        if missing.calls.is_empty() && missing.walks.is_empty() {
-            self.wants_header = missing.as_of || missing.header;
-            return if self.wants_header { Ok(()) } else { Err(RunError::Stalled) };
-        }
-        self.calls += missing.calls.len();
-        if self.calls > self.limits.calls {
-            return Err(RunError::TooManyCalls);
-        }
-        let peers = self.limits.calls_per_chunk;
-        let pending = missing.calls.into_iter().map(|call| Pending { call, peers, suspect: false });
-        self.queue.extend(pending);
-        for (key, last) in missing.walks {
-            let agents = self.limits.agents_per_call;
-            let walk = self.view.walks.entry(key).or_insert_with(|| Walk::new(key.first, agents));
-            if let Some(last) = last {
-                walk.extend_to(last);
-            }
-            // Complete, and still missed: the pieces have been answered with nothing.
-            if walk.is_idle() && walk.rows(last).is_none() {
-                return Err(RunError::Malformed);
-            }
-        }
-        Ok(())
-    }
-
-    /// Packs what is waiting into a flight; what does not fit waits for the next one.
-    fn pack(&mut self) -> Flight {
-        let Traits { by_number, method, requests_per_batch } = self.rotation.traits();
-        let most = self.requests_per_batch.min(requests_per_batch).max(1);
-        let asked_for = std::mem::take(&mut self.wants_header);
-        let wants_header = match self.block {
-            Block::Newest { .. } => asked_for || self.rounds > 1 || !self.query.is_one_round(),
-            Block::Pinned(_) => false,
-            Block::SteppingBack { .. } => true,
-        };
-        let headers = if wants_header { self.block.headers(most) } else { Vec::new() };
-        // Where a batch may hold one request only, the header goes alone, and all calls are pinned to it.
-        let room = match self.block {
-            Block::SteppingBack { .. } => 0,
-            _ => most - headers.len().min(most),
-        };
-        let (mut jobs, rest) = batch::jobs(std::mem::take(&mut self.queue), &self.limits, room, most > 1);
-        self.queue = rest;
-        let left = room.saturating_sub(jobs.iter().map(Job::requests).sum());
-        jobs.extend(self.take_spans(method, left));
-        let by_hash = self.block.pin().is_some() && !by_number;
-        let marked = !by_hash || self.block.pin().is_some_and(|pin| !pin.checked);
-        let jobs = Flight::post(jobs, headers.len());
-        Flight { headers, jobs, marked, by_hash, method, timeout_ms: 0 }
-    }
-
-    /// Pieces of walks, as many as `room` and the size of a reply allow.
-    fn take_spans(&mut self, method: Method, room: usize) -> Vec<Job> {
-        // Bytes of JSON for an agent, and how many agents a call may hold.
-        let (agent_bytes, most) = match method {
-            Method::Override => (120, self.limits.agents_per_call),
-            Method::Create => (120, 400),
-            Method::Multicall => (4_500, (self.limits.calls_per_chunk as u64 / 2).max(1)),
-        };
-        let mut bytes_left = (self.limits.max_reply_bytes / 4 * 3) as u64;
-        let mut jobs = Vec::new();
-        for (key, walk) in &mut self.view.walks {
-            while jobs.len() < room && (bytes_left > 0 || jobs.is_empty()) {
-                let Some(span) = walk.take(most) else { break };
-                bytes_left = bytes_left.saturating_sub(span.count.saturating_mul(agent_bytes));
-                jobs.push(Job::Walk(*key, span));
-            }
-        }
-        jobs
-    }
-
     /// Holds the endpoint to what a reply says of its block.
     fn check(&self, marker: &Marker) -> Result<(), RunError> {
         self.rotation.check_chain(marker.chain_id)?;
@@ -422,25 +308,25 @@ impl Run {
         if seconds > freshness.max_age_seconds { Err(RunError::StaleHead { seconds }) } else { Ok(()) }
     }
 
-    /// Something to tell by whether a reply brought anything.
+    /// A number that grows when a reply brings something.
     fn progress(&self) -> usize {
         self.view.answers.len() + self.view.walks.values().map(Walk::answered).sum::<usize>()
     }
 
-    /// Counts a fault against the current endpoint, and turns to the next.
+    /// Counts a fault against the current endpoint, and switches to the next.
     fn fault(&mut self, error: RunError, lasting: bool) -> Result<(), Error> {
         self.idle_rounds += 1;
         let before = self.rotation.current();
         let anyone_left = self.rotation.fault(error, lasting);
-        self.turned(before);
+        self.after_switch(before);
         if anyone_left && self.idle_rounds <= self.limits.retries + self.rotation.others() {
             return Ok(());
         }
         Err(self.rotation.conclude().unwrap_or(RunError::Stalled).into())
     }
 
-    /// Forgets, where the endpoint is another than `before`, what that one said and no hash vouches for.
-    fn turned(&mut self, before: usize) {
+    /// After switching endpoint: forgets what the endpoint `before` answered, unless a block hash vouches for it.
+    fn after_switch(&mut self, before: usize) {
         if self.rotation.current() == before {
             return;
         }
@@ -457,8 +343,8 @@ impl Run {
         let unpinned = matches!(self.block, Block::Newest { .. });
         // Without a marker to compare, one call alone is still of one block.
         let alone = unpinned && self.progress() == 0 && fresh.iter().all(|fresh| fresh.parent == expected);
-        let told = markers.iter().filter(|marker| marker.parent == expected);
-        self.block.learn(told.max_by_key(|marker| marker.number.is_some()).copied());
+        let read = markers.iter().filter(|marker| marker.parent == expected);
+        self.block.set_read(read.max_by_key(|marker| marker.number.is_some()).copied());
         let mut moved_on = false;
         for Fresh { answer, parent } in fresh {
             let belongs = by_hash
@@ -497,7 +383,7 @@ impl Run {
         }
         let before = self.rotation.current();
         self.rotation.lacks_block();
-        self.turned(before);
+        self.after_switch(before);
         if self.repins > 1
             && let Some(pin) = self.block.pin()
         {

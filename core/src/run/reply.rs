@@ -1,15 +1,16 @@
-//! What a reply comes to: answers, work to ask again, and what was learned about how to ask. Reading one changes
+//! What a reply comes to: answers, work to ask again, and what it shows about how to ask. Reading one changes
 //! nothing; [`Run`](super::Run) draws the conclusions.
 
 use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, B256, Bytes, hex};
-use serde::{Deserialize, Deserializer, de::Error as _};
 
 use super::{
     RunError,
     batch::{Flight, Job, Pending, Posted, Reply},
+    block::Header,
     marker::Marker,
+    node_error::{Asked, Circumstances, Remedy, may_pass, remedy},
     view::{Outcome, WalkKey},
 };
 use crate::{
@@ -26,24 +27,6 @@ use crate::{
         revert::Revert,
     },
 };
-
-/// As much of a block header as pinning needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Header {
-    /// Its height.
-    #[serde(deserialize_with = "quantity")]
-    pub number: u64,
-    /// Its hash.
-    #[serde(deserialize_with = "hash")]
-    pub hash: B256,
-    /// The hash of the block before.
-    #[serde(deserialize_with = "hash")]
-    pub parent_hash: B256,
-    /// Unix seconds; several blocks may share one.
-    #[serde(default, deserialize_with = "quantity")]
-    pub timestamp: u64,
-}
 
 /// An answer that just came in, and what it says of its block.
 #[derive(Debug)]
@@ -86,7 +69,7 @@ pub(super) struct Findings {
     pub(super) lacks_method: bool,
     /// The node takes no more requests than this in one batch.
     pub(super) requests_per_batch: Option<usize>,
-    /// Something was learned about how to ask, if nothing else.
+    /// It shows how to ask, if nothing else.
     pub(super) progress: bool,
     /// What kept the node from answering, and may pass.
     pub(super) passing: Option<RunError>,
@@ -133,25 +116,21 @@ impl Findings {
             }
             Err(bad) => bad,
         };
-        let all: Vec<Job> = jobs.into_iter().map(|posted| posted.job).collect();
+        let jobs = jobs.into_iter().map(|posted| posted.job);
         match bad {
-            BadReply::Refused(error) if requests > 1 && may_be_the_batch(&error, status) => {
-                reading.findings.halve(requests);
-                reading.findings.again = all;
-            }
-            BadReply::Refused(error) => reading.refusal(all, &error, requests)?,
+            BadReply::Refused(error) => reading.refusal(jobs.collect(), &error, requests)?,
             BadReply::Malformed if status == 413 && requests > 1 => {
                 reading.findings.halve(requests);
-                reading.findings.again = all;
+                reading.findings.again = jobs.collect();
             }
             BadReply::Malformed => {
                 let error = match status {
                     200..300 => RunError::Malformed,
                     status if may_pass(status) => RunError::Http(status),
-                    status => return Err((RunError::Http(status), all)),
+                    status => return Err((RunError::Http(status), jobs.collect())),
                 };
                 reading.findings.passing = Some(error);
-                reading.findings.again = all;
+                reading.findings.again = jobs.collect();
             }
         }
         Ok(reading.findings)
@@ -215,7 +194,10 @@ impl Reading<'_> {
                 self.findings.headers.extend(header);
                 Ok(())
             }
-            Err(error) => self.refusal(Vec::new(), &error, requests),
+            Err(error) => {
+                let remedy = remedy(&error, Asked::Header, self.circumstances(requests));
+                self.apply(remedy, None, &error, requests)
+            }
         }
     }
 
@@ -293,7 +275,7 @@ impl Reading<'_> {
         self.findings.fresh.push(Fresh { answer: Answered::Call(pending, outcome), parent });
     }
 
-    /// A call that failed without a word: through Multicall3, and directly.
+    /// A call that failed without a reason: through Multicall3, and directly.
     fn suspect(
         &mut self,
         pending: Pending,
@@ -380,103 +362,80 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Does about a node's error what it calls for, where one job is concerned.
+    /// One error for all that was asked.
+    fn refusal(&mut self, jobs: Vec<Job>, error: &ErrorObject, requests: usize) -> Ends<()> {
+        let circumstances = Circumstances { is_for_all: true, ..self.circumstances(requests) };
+        if jobs.is_empty() {
+            return self.apply(remedy(error, Asked::Header, circumstances), None, error, requests);
+        }
+        let mut jobs = jobs.into_iter();
+        let ends = jobs.by_ref().try_for_each(|job| {
+            self.apply(remedy(error, Asked::of(&job), circumstances), Some(job), error, requests)
+        });
+        ends.map_err(|(error, mut undone)| {
+            undone.extend(jobs);
+            (error, undone)
+        })
+    }
+
+    /// An error under one request's id.
     fn node_error(&mut self, job: Job, error: &ErrorObject, requests: usize) -> Ends<()> {
-        let action = classify(error);
-        let too_much = match action {
-            Action::Split | Action::Revert => true,
-            Action::SmallerBatch => requests <= 1,
-            _ => false,
-        };
-        match job {
-            Job::Walk(key, span) if too_much => {
+        let remedy = remedy(error, Asked::of(&job), self.circumstances(requests));
+        self.apply(remedy, Some(job), error, requests)
+    }
+
+    const fn circumstances(&self, requests: usize) -> Circumstances {
+        let Flight { by_hash, method, .. } = *self.flight;
+        Circumstances { status: self.status, requests, is_for_all: false, by_hash, method }
+    }
+
+    /// Does what an error calls for.
+    fn apply(&mut self, remedy: Remedy, job: Option<Job>, error: &ErrorObject, requests: usize) -> Ends<()> {
+        match (remedy, job) {
+            (Remedy::Cut, Some(Job::Walk(key, span))) => {
                 self.findings.refused.push((key, span));
                 self.findings.progress = true;
             }
-            Job::Walk(key, span) if action == Action::GiveUp && self.flight.method != Method::Multicall => {
-                self.findings.lacks_method = true;
-                self.findings.again.push(Job::Walk(key, span));
-            }
-            Job::Calls(calls) if too_much && calls.len() > 1 => {
+            (Remedy::Cut, Some(Job::Calls(calls))) => {
                 let count = calls.len();
                 let smaller = calls.into_iter().map(|pending| Job::Calls(vec![pending.split(count)]));
                 self.findings.again.extend(smaller);
                 self.findings.progress = true;
             }
-            Job::Direct(pending) if action == Action::Revert => {
+            (Remedy::TooHeavy, Some(Job::Calls(calls))) => {
+                calls.into_iter().for_each(|pending| self.fresh(pending, Outcome::TooHeavy, None));
+            }
+            (Remedy::TooHeavy, Some(Job::Suspect(pending) | Job::Direct(pending))) => {
+                self.fresh(pending, Outcome::TooHeavy, None);
+            }
+            (Remedy::Reverted, Some(Job::Direct(pending))) => {
                 let revert = Revert::from_error(error).unwrap_or_default();
                 self.fresh(pending, Outcome::Reverted(revert), None);
             }
-            Job::Calls(calls) if too_much && action != Action::Revert => {
-                for pending in calls {
-                    self.fresh(pending, Outcome::TooHeavy, None);
+            // No other job comes to these.
+            (Remedy::End | Remedy::Cut | Remedy::TooHeavy | Remedy::Reverted, job) => {
+                return Err((RunError::node(error), job.into_iter().collect()));
+            }
+            (passing, job) => {
+                match passing {
+                    Remedy::NextMethod => self.findings.lacks_method = true,
+                    Remedy::HalveBatch => self.findings.halve(requests),
+                    Remedy::PinByNumber => {
+                        self.findings.by_number = true;
+                        self.findings.progress = true;
+                    }
+                    Remedy::Repin => self.findings.lacks_block = true,
+                    _ => self.findings.passing = Some(RunError::node(error)),
                 }
+                self.findings.again.extend(job);
             }
-            Job::Suspect(pending) | Job::Direct(pending) if too_much => {
-                self.fresh(pending, Outcome::TooHeavy, None);
-            }
-            job => return self.refusal(vec![job], error, requests),
         }
         Ok(())
     }
-
-    /// Does about a node's error what it calls for, where it may concern several jobs.
-    fn refusal(&mut self, jobs: Vec<Job>, error: &ErrorObject, requests: usize) -> Ends<()> {
-        match classify(error) {
-            Action::SmallerBatch if requests > 1 => self.findings.halve(requests),
-            Action::Split | Action::SmallerBatch if !jobs.is_empty() => {
-                return jobs.into_iter().try_for_each(|job| self.node_error(job, error, requests));
-            }
-            Action::Revert if jobs.iter().any(is_divisible) => {
-                return jobs.into_iter().try_for_each(|job| self.node_error(job, error, requests));
-            }
-            Action::PinByNumber if self.flight.by_hash => {
-                self.findings.by_number = true;
-                self.findings.progress = true;
-            }
-            Action::Repin => self.findings.lacks_block = true,
-            Action::Retry => self.findings.passing = Some(RunError::node(error)),
-            Action::GiveUp if may_pass(self.status) => self.findings.passing = Some(RunError::node(error)),
-            _ => return Err((RunError::node(error), jobs)),
-        }
-        self.findings.again.extend(jobs);
-        Ok(())
-    }
-}
-
-/// Whether a revert of the whole may be the fault of a part.
-fn is_divisible(job: &Job) -> bool {
-    !matches!(job, Job::Calls(calls) if calls.len() == 1)
-}
-
-/// Whether a refusal of everything may be about the batch, and not about what is in it or who asks.
-fn may_be_the_batch(error: &ErrorObject, status: u16) -> bool {
-    match classify(error) {
-        Action::SmallerBatch | Action::Split => true,
-        Action::GiveUp => !may_pass(status) && !matches!(status, 401..=403),
-        _ => false,
-    }
-}
-
-/// Whether a status tells of a trouble that may pass: RFC 9110 section 15, RFC 6585 for 429.
-const fn may_pass(status: u16) -> bool {
-    matches!(status, 408 | 425 | 429 | 500..)
 }
 
 /// The bytes of an `eth_call`'s result.
 fn call_result(result: &str) -> Option<Bytes> {
     let digits = result.strip_prefix("\"0x")?.strip_suffix('"')?;
     hex::decode(digits).ok().map(Bytes::from)
-}
-
-/// A JSON-RPC quantity.
-fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let digits = text.strip_prefix("0x").ok_or_else(|| D::Error::custom("no 0x"))?;
-    u64::from_str_radix(digits, 16).map_err(D::Error::custom)
-}
-
-/// A 32-byte hash.
-fn hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<B256, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }

@@ -10,7 +10,7 @@ use alloy_primitives::{Address, Bytes};
 use alloy_sol_types::SolCall;
 
 pub(crate) use super::walk::WalkKey;
-use super::{RunError, reply::Header, walk::Walk};
+use super::{RunError, block::Header, walk::Walk};
 use crate::{
     abi, as_of::AsOf, error::Error, multicall::Call, read_api::Answer, rpc::revert::Revert, scan::Rows,
 };

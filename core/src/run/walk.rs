@@ -138,7 +138,7 @@ impl Walk {
         self.pending.push_back(span);
     }
 
-    /// Takes in what a piece brought.
+    /// Folds in what a piece brought.
     pub(super) fn fold(&mut self, span: Span, mut slice: Slice) {
         let count = usize::try_from(span.count).unwrap_or(usize::MAX);
         slice.rows.truncate(count);
@@ -197,17 +197,17 @@ mod tests {
     const READ: Row = Row { status: 0, history_is_readable: true, ..Row::UNREADABLE };
 
     /// A node whose calls hold so many agents, some of which are readable only alone, and some not even so.
-    fn answer(span: Span, total: u64, gas: u64, heavy: &[u64], hopeless: &[u64]) -> Slice {
+    fn answer(span: Span, total: u64, gas: u64, heavy: &[u64], unreadable: &[u64]) -> Slice {
         let mut slice = Slice::default();
         let mut left = gas;
         for id in span.first..(span.first + span.count).min(total + 1) {
-            let (heavy, hopeless) = (heavy.contains(&id), hopeless.contains(&id));
-            let cost = if heavy || hopeless { (gas / 4).max(1) } else { 1 };
+            let (heavy, unreadable) = (heavy.contains(&id), unreadable.contains(&id));
+            let cost = if heavy || unreadable { (gas / 4).max(1) } else { 1 };
             if cost > left && id > span.first {
                 break;
             }
             left = left.saturating_sub(cost);
-            let readable = !hopeless && (!heavy || span.count == 1);
+            let readable = !unreadable && (!heavy || span.count == 1);
             slice.rows.push(if readable { READ } else { Row::UNREADABLE });
             slice.reports += u64::from(readable);
         }
@@ -216,11 +216,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_agent_is_read_once_and_only_the_hopeless_are_not(
+        fn every_agent_is_read_once_and_only_the_unreadable_are_not(
             total in 0u64..3_000,
             gas in 1u64..800,
             heavy in prop::collection::vec(1u64..3_000, 0..40),
-            hopeless in prop::collection::vec(1u64..3_000, 0..10),
+            unreadable in prop::collection::vec(1u64..3_000, 0..10),
             most in 1u64..900,
             lost in prop::collection::vec(any::<bool>(), 0..20),
         ) {
@@ -241,17 +241,17 @@ mod tests {
                         if lost.next() == Some(true) {
                             walk.give_back(span);
                         } else {
-                            walk.fold(span, answer(span, total, gas, &heavy, &hopeless));
+                            walk.fold(span, answer(span, total, gas, &heavy, &unreadable));
                         }
                     }
                 }
             }
             let rows = walk.rows(Some(total)).unwrap();
             prop_assert_eq!(rows.len() as u64, total);
-            let unreadable = (1..=total).filter(|id| hopeless.contains(id)).count() as u64;
-            prop_assert_eq!(rows.iter().filter(|(_, row)| !row.record_is_readable()).count() as u64, unreadable);
+            let expected = (1..=total).filter(|id| unreadable.contains(id)).count() as u64;
+            prop_assert_eq!(rows.iter().filter(|(_, row)| !row.record_is_readable()).count() as u64, expected);
             prop_assert!(rows.iter().all(|(_, row)| !row.is_unread()));
-            prop_assert_eq!(rows.revenue.total_reports, total - unreadable);
+            prop_assert_eq!(rows.revenue.total_reports, total - expected);
         }
     }
 

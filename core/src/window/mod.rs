@@ -2,7 +2,7 @@
 //! host's part.
 //!
 //! One counter for a client is exact by itself ([`Limit::charge`]). A host that runs as many instances either
-//! asks one counter from all of them ([`Limit::adopt`]), or lets every instance count and tell the others now and
+//! asks one counter from all of them ([`Limit::adopt`]), or lets every instance count and publish its count now and
 //! then through a shared store ([`sharing`]). What is shared is late; it can only make a verdict stricter.
 
 mod rate_limit_key;
@@ -11,7 +11,7 @@ pub mod sharing;
 use serde::{Deserialize, Serialize};
 
 pub use self::rate_limit_key::{Client, network};
-use self::sharing::Telling;
+use self::sharing::Publication;
 
 /// So many requests per so many seconds. Windows are aligned to the clock: every client's window starts at
 /// a multiple of `window_seconds`.
@@ -24,7 +24,7 @@ pub struct Limit {
 }
 
 /// What one instance knows of one client in one window. Serialized it is what the instance counted, without what
-/// others told it.
+/// others published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     window: u64,
@@ -32,10 +32,10 @@ pub struct Tally {
     #[serde(skip)]
     others: u32,
     #[serde(skip)]
-    telling: Telling,
+    publication: Publication,
 }
 
-/// What a client is told.
+/// Where a client stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Whether the request may go on.
@@ -84,7 +84,7 @@ impl Limit {
         self.charge(tally, now)
     }
 
-    /// What the client would be told at `now`, without counting anything.
+    /// Where the client stands at `now`, without counting anything.
     pub fn peek(&self, tally: &Tally, now: u64) -> Option<Verdict> {
         if self.requests == 0 {
             return None;
@@ -130,7 +130,7 @@ impl Tally {
     /// Begins a window, unless it has begun.
     fn enter(&mut self, window: u64) {
         if self.window != window {
-            *self = Self { window, telling: self.telling.in_a_new_window(), ..Self::default() };
+            *self = Self { window, publication: self.publication.in_a_new_window(), ..Self::default() };
         }
     }
 }
@@ -246,7 +246,7 @@ mod tests {
             let limit = Limit { requests, window_seconds };
             let mut tally = Tally::default();
             limit.charge(&mut tally, now);
-            tally.learn(tally.window(), others);
+            tally.merge(tally.window(), others);
             if let Some(verdict) = limit.charge(&mut tally, now) {
                 prop_assert!(verdict.retry_after >= 1 && verdict.remaining <= requests);
                 limit.adopt(&mut tally, &verdict);

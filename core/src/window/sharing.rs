@@ -1,16 +1,16 @@
-//! How instances that count the same client tell one another what they counted, through a store all of them read
-//! and write: when there is something to tell, what, and what to make of the answer.
+//! How instances that count the same client share their counts, through a store all of them read and write: when to publish,
+//! what, and what to make of the others' counts.
 //!
 //! Every instance writes its own count under a name of its own and adds up those of the others. So no instance ever
 //! overwrites another's count, and a sum that misses the latest writes is too low, never too high: a client that
 //! keeps to its limit is never refused. In return the store may take a write only so often, and a client of few
 //! requests is not worth one: that is what [`Sharing`] is for.
 //!
-//! The host asks for an [`Errand`] after each request it admitted, and runs it behind the answer's back:
+//! The host asks for a [`SyncTask`] after each request it admitted, and runs it once the answer is sent:
 //!
-//! 1. wait [`after_millis`](Errand::after_millis);
-//! 2. if the errand tells: write what [`Tally::tell`] returns, and call [`Tally::untold`] if that fails;
-//! 3. read the counts of the others, and hand their sum to [`Tally::learn`].
+//! 1. wait [`after_millis`](SyncTask::after_millis);
+//! 2. if the sync task publishes: write what [`Tally::publish`] returns, and call [`Tally::retract`] if that fails;
+//! 3. read the counts of the others, and hand their sum to [`Tally::merge`].
 //!
 //! Written before read: of two instances that do this at once, at least one sees the other.
 
@@ -43,72 +43,72 @@ impl Sharing {
 
 /// What an instance is to do for a client when its answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Errand {
+pub struct SyncTask {
     /// The window it is about.
     pub window: u64,
     /// Whether the own count is to be written before the others' are read.
-    pub tells: bool,
+    pub publishes: bool,
     /// Milliseconds to wait first.
     pub after_millis: u64,
 }
 
-/// What an instance has told of a client.
+/// What an instance has published about a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Telling {
+pub(super) struct Publication {
     /// The count last written.
-    told: u32,
+    published: u32,
     /// Unix millisecond of that.
-    told_at: u64,
-    /// Until this unix millisecond an errand is on its way that will tell what is counted by then. One that has not
-    /// told anything by then was lost with its request.
+    published_at: u64,
+    /// Until this unix millisecond a sync task is on its way that will publish what is counted by then. One that has not
+    /// published anything by then was lost with its request.
     under_way_until: u64,
 }
 
-impl Telling {
-    /// Nothing told, nothing under way; but the pause holds across windows.
+impl Publication {
+    /// Nothing published, nothing under way; but the pause holds across windows.
     pub(super) const fn in_a_new_window(self) -> Self {
-        Self { told: 0, told_at: self.told_at, under_way_until: 0 }
+        Self { published: 0, published_at: self.published_at, under_way_until: 0 }
     }
 }
 
 impl Tally {
-    /// What is to be done after a request that was admitted at `now` (unix milliseconds). Whatever is counted until
-    /// an errand tells is told with it, so that one at a time is enough.
-    pub fn errand(&mut self, sharing: &Sharing, now: u64) -> Option<Errand> {
+    /// What is to be done after a request that was admitted at `now` (unix milliseconds). A sync task publishes
+    /// whatever is counted until it runs, so that one at a time is enough.
+    pub fn sync_task(&mut self, sharing: &Sharing, now: u64) -> Option<SyncTask> {
         if self.own <= sharing.quiet {
             let listens = self.own > 0 && self.own.checked_rem(sharing.listen_every) == Some(0);
-            return listens.then_some(Errand { window: self.window, tells: false, after_millis: 0 });
+            return listens.then_some(SyncTask { window: self.window, publishes: false, after_millis: 0 });
         }
-        let telling = &mut self.telling;
-        if self.own <= telling.told || now < telling.under_way_until {
+        let publication = &mut self.publication;
+        if self.own <= publication.published || now < publication.under_way_until {
             return None;
         }
-        let begins = now.max(telling.told_at.saturating_add(sharing.pause_millis));
-        telling.under_way_until = begins.saturating_add(sharing.pause_millis);
-        Some(Errand { window: self.window, tells: true, after_millis: begins - now })
+        let begins = now.max(publication.published_at.saturating_add(sharing.pause_millis));
+        publication.under_way_until = begins.saturating_add(sharing.pause_millis);
+        Some(SyncTask { window: self.window, publishes: true, after_millis: begins - now })
     }
 
     /// The count to write at `now` (unix milliseconds) for that window; `None` when there is nothing new, the pause
     /// is not over, or the window is.
-    pub fn tell(&mut self, sharing: &Sharing, window: u64, now: u64) -> Option<u32> {
-        let telling = &mut self.telling;
-        let early = now < telling.told_at.saturating_add(sharing.pause_millis);
-        if self.window != window || self.own <= telling.told || early {
+    pub fn publish(&mut self, sharing: &Sharing, window: u64, now: u64) -> Option<u32> {
+        let publication = &mut self.publication;
+        let early = now < publication.published_at.saturating_add(sharing.pause_millis);
+        if self.window != window || self.own <= publication.published || early {
             return None;
         }
-        *telling = Telling { told: self.own, told_at: now, under_way_until: 0 };
+        *publication = Publication { published: self.own, published_at: now, under_way_until: 0 };
         Some(self.own)
     }
 
-    /// Takes [`tell`](Self::tell) back: the count did not reach the store. The next errand tells it.
-    pub fn untold(&mut self, window: u64) {
+    /// Takes [`publish`](Self::publish) back: the count did not reach the store. The next sync task publishes it.
+    pub fn retract(&mut self, window: u64) {
         if self.window == window {
-            self.telling.told = 0;
+            self.publication.published = 0;
         }
     }
 
-    /// Takes in the sum of what the other instances have written for that window.
-    pub fn learn(&mut self, window: u64, others: u32) {
+    /// Merges the sum of what the other instances have written for that window.
+    pub fn merge(&mut self, window: u64, others: u32) {
         if self.window == window {
             // Counts only grow within a window: a lower sum is an older one.
             self.others = self.others.max(others);
@@ -127,9 +127,9 @@ mod tests {
     /// Where the tests' window begins, in unix milliseconds.
     const START: u64 = 60_000;
 
-    fn admit(tally: &mut Tally, now: u64) -> Option<Errand> {
+    fn admit(tally: &mut Tally, now: u64) -> Option<SyncTask> {
         assert!(PER_MINUTE.charge(tally, now / 1_000).unwrap().admitted);
-        tally.errand(&SHARING, now)
+        tally.sync_task(&SHARING, now)
     }
 
     #[test]
@@ -141,37 +141,37 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_client_is_listened_for_now_and_then_and_never_told() {
+    fn a_quiet_client_is_listened_for_now_and_then_and_never_published() {
         let mut tally = Tally::default();
         let listened: Vec<u32> = (1..=14)
             .filter(|_| {
-                admit(&mut tally, START).is_some_and(|errand| !errand.tells && errand.after_millis == 0)
+                admit(&mut tally, START).is_some_and(|task| !task.publishes && task.after_millis == 0)
             })
             .collect();
         assert_eq!(listened, [5, 10]);
-        assert!(admit(&mut tally, START).unwrap().tells, "the fifteenth is worth a write");
+        assert!(admit(&mut tally, START).unwrap().publishes, "the fifteenth is worth a write");
     }
 
     #[test]
-    fn what_is_counted_before_an_errand_tells_is_told_with_it() {
+    fn what_is_counted_before_a_sync_task_publishes_is_published_with_it() {
         let mut tally = Tally::default();
         for _ in 0..14 {
             admit(&mut tally, START);
         }
-        let errand = admit(&mut tally, START).unwrap();
-        assert_eq!(errand, Errand { window: 1, tells: true, after_millis: 0 });
-        assert_eq!(tally.tell(&SHARING, 1, START), Some(15));
+        let task = admit(&mut tally, START).unwrap();
+        assert_eq!(task, SyncTask { window: 1, publishes: true, after_millis: 0 });
+        assert_eq!(tally.publish(&SHARING, 1, START), Some(15));
 
-        let errand = admit(&mut tally, START + 300).unwrap();
-        assert_eq!(errand.after_millis, 700, "one write a second");
-        assert_eq!(admit(&mut tally, START + 900), None, "is told with the sixteenth");
-        assert_eq!(tally.tell(&SHARING, 1, START + 999), None);
-        assert_eq!(tally.tell(&SHARING, 1, START + 1_000), Some(17));
-        assert_eq!(tally.tell(&SHARING, 1, START + 9_000), None, "nothing new");
+        let task = admit(&mut tally, START + 300).unwrap();
+        assert_eq!(task.after_millis, 700, "one write a second");
+        assert_eq!(admit(&mut tally, START + 900), None, "is published with the sixteenth");
+        assert_eq!(tally.publish(&SHARING, 1, START + 999), None);
+        assert_eq!(tally.publish(&SHARING, 1, START + 1_000), Some(17));
+        assert_eq!(tally.publish(&SHARING, 1, START + 9_000), None, "nothing new");
     }
 
     #[test]
-    fn an_errand_lost_with_its_request_is_made_up_for() {
+    fn a_sync_task_lost_with_its_request_is_made_up_for() {
         let mut tally = Tally::default();
         for _ in 0..15 {
             admit(&mut tally, START);
@@ -181,27 +181,27 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_is_told_again_after_the_pause() {
+    fn a_failed_write_is_published_again_after_the_pause() {
         let mut tally = Tally::default();
         for _ in 0..15 {
             admit(&mut tally, START);
         }
-        assert_eq!(tally.tell(&SHARING, 1, START), Some(15));
-        tally.untold(1);
-        assert_eq!(tally.tell(&SHARING, 1, START + 500), None);
-        assert_eq!(tally.tell(&SHARING, 1, START + 1_000), Some(15));
+        assert_eq!(tally.publish(&SHARING, 1, START), Some(15));
+        tally.retract(1);
+        assert_eq!(tally.publish(&SHARING, 1, START + 500), None);
+        assert_eq!(tally.publish(&SHARING, 1, START + 1_000), Some(15));
     }
 
     #[test]
-    fn a_window_gone_by_is_neither_told_nor_learnt_of() {
+    fn a_window_gone_by_is_neither_published_nor_merged() {
         let mut tally = Tally::default();
         for _ in 0..15 {
             admit(&mut tally, START);
         }
         admit(&mut tally, START + 60_000);
-        assert_eq!(tally.tell(&SHARING, 1, START + 60_000), None);
-        tally.learn(1, 60);
-        tally.untold(1);
+        assert_eq!(tally.publish(&SHARING, 1, START + 60_000), None);
+        tally.merge(1, 60);
+        tally.retract(1);
         assert_eq!(PER_MINUTE.peek(&tally, START / 1_000 + 60).unwrap().remaining, 59);
     }
 
@@ -209,7 +209,7 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     enum Event {
         Request,
-        /// A telling errand writes; how long it then takes to read.
+        /// A publishing sync task writes; how long it then takes to read.
         Write {
             latency: u64,
         },
@@ -253,18 +253,18 @@ mod tests {
                             continue;
                         }
                         admitted[instance] += 1;
-                        let Some(errand) = tally.errand(&SHARING, now) else { continue };
-                        let then = now + errand.after_millis;
+                        let Some(task) = tally.sync_task(&SHARING, now) else { continue };
+                        let then = now + task.after_millis;
                         let latency = latency.next().unwrap();
-                        let event = if errand.tells { Event::Write { latency } } else { Event::Read };
+                        let event = if task.publishes { Event::Write { latency } } else { Event::Read };
                         events.insert((then, place, instance, event));
                     }
                     Event::Write { latency } => {
-                        if let Some(count) = tally.tell(&SHARING, 1, now) {
+                        if let Some(count) = tally.publish(&SHARING, 1, now) {
                             attempts += 1;
                             writes[instance].push((now, count));
                             if failures.contains(&attempts) {
-                                tally.untold(1);
+                                tally.retract(1);
                             } else {
                                 store.insert(instance, count);
                             }
@@ -273,7 +273,7 @@ mod tests {
                     }
                     Event::Read => {
                         let others = store.iter().filter(|(writer, _)| **writer != instance);
-                        tally.learn(1, others.map(|(_, count)| count).sum());
+                        tally.merge(1, others.map(|(_, count)| count).sum());
                     }
                 }
             }
@@ -290,33 +290,33 @@ mod tests {
                 }
                 prop_assert!(writes[instance].iter().all(|(_, count)| *count > SHARING.quiet));
                 if failures.is_empty() && tally.own() > SHARING.quiet {
-                    prop_assert_eq!(store.get(&instance), Some(&tally.own()), "all is told in the end");
+                    prop_assert_eq!(store.get(&instance), Some(&tally.own()), "all is published in the end");
                 }
             }
         }
 
         /// However a client goes about it, what it asked of one instance is known to the store a second later.
         #[test]
-        fn a_busy_client_is_told_within_a_second(gaps in prop::collection::vec(0u64..2_000, 15..60)) {
+        fn a_busy_client_is_published_within_a_second(gaps in prop::collection::vec(0u64..2_000, 15..60)) {
             let (mut tally, mut now, mut written) = (Tally::default(), START, 0);
-            let mut errands = Vec::<u64>::new();
-            let mut untold_since = None;
+            let mut tasks = Vec::<u64>::new();
+            let mut unpublished_since = None;
             for gap in gaps {
                 let until = now + gap;
                 if until >= START + 60_000 {
                     break;
                 }
-                for then in errands.extract_if(.., |then| *then <= until) {
-                    written = tally.tell(&SHARING, 1, then).unwrap_or(written);
-                    if written == tally.own() && let Some(since) = untold_since.take() {
+                for then in tasks.extract_if(.., |then| *then <= until) {
+                    written = tally.publish(&SHARING, 1, then).unwrap_or(written);
+                    if written == tally.own() && let Some(since) = unpublished_since.take() {
                         prop_assert!(then - since <= SHARING.pause_millis);
                     }
                 }
-                prop_assert!(untold_since.is_none_or(|since| until - since <= SHARING.pause_millis));
+                prop_assert!(unpublished_since.is_none_or(|since| until - since <= SHARING.pause_millis));
                 now = until;
-                errands.extend(admit(&mut tally, now).filter(|errand| errand.tells).map(|errand| now + errand.after_millis));
+                tasks.extend(admit(&mut tally, now).filter(|task| task.publishes).map(|task| now + task.after_millis));
                 if tally.own() > SHARING.quiet {
-                    untold_since.get_or_insert(now);
+                    unpublished_since.get_or_insert(now);
                 }
             }
         }

@@ -2,6 +2,8 @@
 #![allow(dead_code)] // each test binary uses its part
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
+pub(crate) mod host;
+
 use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex, keccak256};
@@ -124,6 +126,8 @@ pub(crate) fn report(id: u64, amount: u64) -> RevenueReport {
 pub(crate) struct Quirks {
     /// Registry calls an `eth_call` may hold before it runs out of gas.
     pub(crate) gas_for_calls: Option<usize>,
+    /// Registry calls that take more gas than the node has, whoever makes them: their calldata.
+    pub(crate) heavy: Vec<Vec<u8>>,
     /// Ways to run a contract that is not deployed.
     pub(crate) undeployed: Undeployed,
     /// Requests a batch may hold.
@@ -212,6 +216,8 @@ pub(crate) struct Node {
     pub(crate) milliseconds_per_block: u64,
     /// The chain's blocks, where the registry is not the same in all of them.
     pub(crate) chain: BTreeMap<u64, Mined>,
+    /// Machines behind the node's URL, which take turns, by how many blocks each is behind; none is one that is not.
+    pub(crate) machines: Vec<u64>,
     /// What was asked, reply by reply: methods and block parameters.
     pub(crate) log: Vec<Vec<(String, Value)>>,
 }
@@ -226,6 +232,7 @@ impl Node {
             head_age: 0,
             milliseconds_per_block: 2_000,
             chain: BTreeMap::new(),
+            machines: Vec::new(),
             log: Vec::new(),
         }
     }
@@ -276,7 +283,13 @@ impl Node {
         {
             self.block = self.block.saturating_sub(blocks).max(1);
         }
+        let behind = self.machines.first().copied().unwrap_or_default();
+        if !self.machines.is_empty() {
+            self.machines.rotate_left(1);
+        }
+        self.block -= behind;
         let mut answers: Vec<Value> = requests.iter().map(|request| self.answer(request)).collect();
+        self.block += behind;
         if self.quirks.lags.is_some() {
             self.block = newest;
         }
@@ -405,9 +418,14 @@ impl Node {
             let result = self.registry_at(number).call(data).map_err(
                 |data| json!({"code": 3, "message": "execution reverted", "data": hex::encode_prefixed(data)}),
             );
-            return if self.quirks.gas_for_calls == Some(0) { Err(out_of_gas()) } else { result };
+            let runs_out = self.quirks.gas_for_calls == Some(0) || self.is_heavy(data);
+            return if runs_out { Err(out_of_gas()) } else { result };
         }
         self.aggregate(data, number)
+    }
+
+    fn is_heavy(&self, data: &[u8]) -> bool {
+        self.quirks.heavy.iter().any(|heavy| heavy == data)
     }
 
     /// What the lens answers.
@@ -521,6 +539,7 @@ impl Node {
 
     fn execute(&self, call: &IMulticall3::Call3, number: u64, registry: &Registry) -> IMulticall3::Result {
         let outcome = match (call.target, self.quirks.no_tag) {
+            (REGISTRY, _) if self.is_heavy(&call.callData) => Err(Vec::new()),
             (REGISTRY, _) => registry.call(&call.callData),
             (CANONICAL_ADDRESS, false) => self.tell(&call.callData, number),
             (CANONICAL_ADDRESS, true) => Err(Vec::new()),

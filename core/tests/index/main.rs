@@ -79,7 +79,7 @@ impl Indexed {
                 }
             }
         }
-        self.endpoints.learn(work.endpoints());
+        self.endpoints.merge(&work.update());
         assert_eq!(*work.state(), self.state());
         Ok(true)
     }

@@ -162,7 +162,7 @@ async fn renew(asker: Asker, key: Key, lease: Lease, record: Record) {
     Record { cache: "RENEWAL", rpc_calls, error, ..record }.write(status, unix_millis());
 }
 
-/// Reads something for all who ask for it, and tells how many RPC requests it took.
+/// Reads something for all who ask for it; with it the number of RPC requests it took.
 async fn read(asker: Asker, key: Key, lease: Lease, is_renewal: bool) -> (Result<Value, Error>, u32) {
     let mut rpc_calls = 0;
     let value = from_elsewhere(&asker, &key, &lease, is_renewal, &mut rpc_calls).await;

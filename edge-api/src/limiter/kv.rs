@@ -1,8 +1,8 @@
-//! The limiter that costs no time: every instance counts exactly what reaches it, and tells the others through KV
+//! The limiter that costs no time: every instance counts exactly what reaches it, and publishes its count through KV
 //! after the answer is sent.
 //!
 //! Each instance has a key of its own for a client and window, `window:client:instance`, with its count as metadata,
-//! and learns the others' with one `list` of the prefix. So no instance overwrites another's count, no two write one
+//! and reads the others' with one `list` of the prefix. So no instance overwrites another's count, no two write one
 //! key (KV takes one write a second for each), and the read is not a `get`, which KV would answer from its cache for
 //! at least 30 seconds, "no such key" included.
 //!
@@ -22,7 +22,7 @@ use registry_core::{
     timestamp::Timestamp,
     window::{
         Client, Limit, Verdict,
-        sharing::{Errand, Sharing},
+        sharing::{Sharing, SyncTask},
     },
 };
 use worker::{Context, Delay, Env, KvError, KvStore, js_sys::Math};
@@ -51,40 +51,40 @@ pub(super) fn charge(
     if limit.requests == 0 {
         return None;
     }
-    let (verdict, errand) = tallies::change(limit, client, now, |tally| {
+    let (verdict, task) = tallies::change(limit, client, now, |tally| {
         let verdict = limit.charge(tally, now.seconds());
         let admitted = verdict.is_some_and(|verdict| verdict.admitted);
-        (verdict, if admitted { tally.errand(&Sharing::of(&limit), now.as_millis()) } else { None })
+        (verdict, if admitted { tally.sync_task(&Sharing::of(&limit), now.as_millis()) } else { None })
     });
-    if let Some(errand) = errand
+    if let Some(task) = task
         && let Ok(store) = env.kv(BINDING)
     {
         let client = client.clone();
         context.wait_until(async move {
-            // Where KV fails nothing is learnt, and the instance's own count holds.
-            let _ = run(&store, limit, &client, errand).await;
+            // Where KV fails nothing is merged, and the instance's own count holds.
+            let _ = run(&store, limit, &client, task).await;
         });
     }
     verdict
 }
 
-async fn run(store: &KvStore, limit: Limit, client: &Client, errand: Errand) -> Result<(), KvError> {
+async fn run(store: &KvStore, limit: Limit, client: &Client, task: SyncTask) -> Result<(), KvError> {
     let sharing = Sharing::of(&limit);
-    if errand.after_millis > 0 {
-        Delay::from(Duration::from_millis(errand.after_millis)).await;
+    if task.after_millis > 0 {
+        Delay::from(Duration::from_millis(task.after_millis)).await;
     }
-    let window = errand.window;
+    let window = task.window;
     let prefix = format!("{window}:{client}:");
     let own_key = INSTANCE.with(|instance| format!("{prefix}{}", instance.get_or_init(random_name)));
-    if errand.tells {
+    if task.publishes {
         let now = unix_millis();
-        let told = tallies::change_known(client, |tally| tally.tell(&sharing, window, now));
-        if let Some(count) = told.flatten() {
+        let published = tallies::change_known(client, |tally| tally.publish(&sharing, window, now));
+        if let Some(count) = published.flatten() {
             // Longer than its window.
             let expiration = limit.window_seconds.saturating_mul(2).max(SHORTEST_EXPIRATION_SECONDS);
             let write = store.put(&own_key, "")?.metadata(count)?.expiration_ttl(expiration);
             if write.execute().await.is_err() {
-                tallies::change_known(client, |tally| tally.untold(window));
+                tallies::change_known(client, |tally| tally.retract(window));
             }
         }
     }
@@ -94,7 +94,7 @@ async fn run(store: &KvStore, limit: Limit, client: &Client, errand: Errand) -> 
         .filter(|key| key.name != own_key)
         .filter_map(|key| key.metadata.as_ref()?.as_u64())
         .fold(0, u64::saturating_add);
-    tallies::change_known(client, |tally| tally.learn(window, u32::try_from(others).unwrap_or(u32::MAX)));
+    tallies::change_known(client, |tally| tally.merge(window, u32::try_from(others).unwrap_or(u32::MAX)));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! A Worker runs as many instances, and a client's requests reach several of them. Two ways to count all the same,
 //! chosen by the setting `RATE_LIMITER`; the arithmetic of both is the core's, and both look the same to clients:
 //!
-//! - [`kv`]: every instance counts by itself and tells the others through KV. Costs a request no time; late.
+//! - [`kv`]: every instance counts by itself and publishes its count through KV. Costs a request no time; late.
 //! - [`object`]: one Durable Object per client counts. Exact; costs each admitted request a call.
 //!
 //! Either way what an instance knows stays in its memory ([`tallies`]): a client known to have used up its window is
@@ -28,7 +28,7 @@ use crate::settings::{Limits, Settings};
 /// How instances come to one count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
-    /// Each counts, and tells the others through KV.
+    /// Each counts, and publishes its count through KV.
     Kv,
     /// A Durable Object per client counts for all.
     DurableObject,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_told_of_the_limit_it_will_meet_first() {
+    fn a_client_sees_the_limit_that_it_will_meet_first() {
         assert_eq!(nearer(verdict(60), verdict(600)), verdict(60));
         assert_eq!(nearer(verdict(60), verdict(5)), verdict(5));
         assert_eq!(nearer(None, verdict(5)), verdict(5));

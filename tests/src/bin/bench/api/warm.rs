@@ -10,10 +10,10 @@ use super::{FEW, Setup};
 use crate::table::{Table, millis};
 
 /// Seconds before anything is counted.
-const WARM_UP: u32 = 2;
+const WARM_UP: u32 = 1;
 
 /// Seconds that count.
-const SECONDS: u32 = 8;
+const SECONDS: u32 = 5;
 
 pub(super) async fn measure(setup: &Setup) -> Result<String> {
     let kya = format!("/api/v1/kya/{}", seed::wallet("many 7").address());
