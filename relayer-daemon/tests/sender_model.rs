@@ -39,7 +39,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Restart),
         1 => (0_u8..120).prop_map(Op::LateReceipts),
         1 => (0_u8..120).prop_map(Op::OldViews),
-        1 => Just(Op::WrongCount),
+        1 => prop_oneof![Just(0), 1..20_u64, Just(1 << 40)].prop_map(Op::WrongCount),
         1 => (1_u8..20).prop_map(Op::FailingReads),
         1 => any::<bool>().prop_map(Op::SilentEndpoint),
         1 => any::<bool>().prop_map(Op::DiskFull),
@@ -146,11 +146,31 @@ fn one_wrong_count_reopens_nothing() {
         ops.extend([Op::Request(0), Op::Request(1), Op::Wait(10), Op::Mine(8), Op::Wait(20)]);
     }
     // The first is what the next relay's nonce is taken from, the second is what the round after it sees.
-    ops.extend([Op::WrongCount, Op::WrongCount, Op::Request(2), Op::Wait(20), Op::Mine(8), Op::Wait(20)]);
+    ops.extend([
+        Op::WrongCount(0),
+        Op::WrongCount(0),
+        Op::Request(2),
+        Op::Wait(20),
+        Op::Mine(8),
+        Op::Wait(20),
+    ]);
     history(u128::MAX, &ops, |simulation| {
         let chain = simulation.world.chain();
         assert_eq!(chain.now().mined(), 61);
         assert!(chain.sends < 61 + 8, "{} sends: mined transactions were sent again", chain.sends);
+    });
+}
+
+#[test]
+fn one_wrong_high_count_leaves_no_gap_to_fill() {
+    let relay = |signer| [Op::Request(signer), Op::Wait(20), Op::Mine(8), Op::Wait(20)];
+    let mut ops = relay(0).to_vec();
+    ops.push(Op::WrongCount(1_000_000));
+    ops.extend(relay(1));
+    history(u128::MAX, &ops, |simulation| {
+        let chain = simulation.world.chain();
+        assert!(chain.sends < 6, "{} sends: no-ops up to a nonce that nobody has used", chain.sends);
+        assert_eq!(chain.now().mined(), 2);
     });
 }
 

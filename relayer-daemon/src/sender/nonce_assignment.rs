@@ -7,6 +7,10 @@ use alloy::primitives::B256;
 use super::{Event, Job, Sender, SenderError};
 use crate::{chain::Node, faults, outcome::Failure, store::Store, transaction::NonceAssignment};
 
+/// How many transactions of somebody else with our key may be pending. If there are none, and the count was wrong, as
+/// many no-ops at most fill the gap.
+const FOREIGN_PENDING: u64 = 16;
+
 impl<N: Node> Sender<N> {
     /// Gives each job a nonce, journals its signed transaction, and sends it. What is journalled is looked after until
     /// its nonce is mined; what cannot be, since the chain or the store does not answer, goes back to the pipeline.
@@ -35,10 +39,21 @@ impl<N: Node> Sender<N> {
     }
 
     /// The next nonce: never a stored counter.
+    ///
+    /// The pending count is above ours only if somebody else uses the key. Every nonce below the next one has to be
+    /// filled, so a count far above what one block's state shows as mined is taken for wrong.
     async fn next_nonce(&self) -> Result<u64, SenderError> {
-        let (chain, account) = (self.node.pending_nonce().await?, self.account());
-        let stored = self.store.run(move |store| store.next_nonce(account)).await?;
-        Ok(chain.max(stored.unwrap_or_default()))
+        let (pending, account) = (self.node.pending_nonce().await?, self.account());
+        let stored = self.store.run(move |store| store.next_nonce(account)).await?.unwrap_or_default();
+        if pending <= stored {
+            return Ok(stored);
+        }
+        let mined = self.node.account_view(None).await?.mined_nonce;
+        if pending <= mined.saturating_add(FOREIGN_PENDING) {
+            return Ok(pending);
+        }
+        tracing::warn!(pending, mined, stored, "a pending count that makes no sense");
+        Ok(mined.max(stored))
     }
 
     /// Nonces, signatures, store; for all of the jobs or for none, so that no gap is left.

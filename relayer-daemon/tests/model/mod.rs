@@ -76,8 +76,8 @@ pub enum Op {
     LateReceipts(u8),
     /// Each answer is from a machine that is up to so many seconds behind.
     OldViews(u8),
-    /// The next count is 0.
-    WrongCount,
+    /// The next count is this.
+    WrongCount(u64),
     /// So many reads have no answer.
     FailingReads(u8),
     SilentEndpoint(bool),
@@ -319,7 +319,7 @@ impl Simulation {
                 self.answers_were_late |= seconds > SLIGHTLY_LATE;
                 self.world.faults().oldest_view = Duration::from_secs(u64::from(seconds));
             }
-            Op::WrongCount => self.world.faults().wrong_counts += 1,
+            Op::WrongCount(count) => self.world.faults().wrong_counts.push_back(count),
             Op::FailingReads(count) => self.world.faults().failing_reads = usize::from(count),
             Op::SilentEndpoint(silent) => self.world.faults().silent_endpoint = silent,
             Op::DiskFull(full) => {

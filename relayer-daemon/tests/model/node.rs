@@ -43,8 +43,8 @@ pub struct Faults {
     pub oldest_view: Duration,
     /// Receipts come this much later still.
     pub late_receipts: Duration,
-    /// The next counts are 0.
-    pub wrong_counts: usize,
+    /// The next counts are these.
+    pub wrong_counts: VecDeque<u64>,
     /// The next reads have no answer.
     pub failing_reads: usize,
     /// One of the two endpoints does not answer.
@@ -128,12 +128,7 @@ impl ModelNode {
     }
 
     fn count(world: &World, right: u64) -> u64 {
-        let mut faults = world.faults();
-        if faults.wrong_counts > 0 {
-            faults.wrong_counts -= 1;
-            return 0;
-        }
-        right
+        world.faults().wrong_counts.pop_front().unwrap_or(right)
     }
 }
 
