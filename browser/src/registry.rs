@@ -1,7 +1,10 @@
 //! The registry as a page asks it: the questions of the read API, each answered straight from the chain.
 
-use js_sys::{Date, Reflect, encode_uri_component};
+use js_sys::{Array, Date, Reflect, encode_uri_component};
 use registry_core::{
+    as_of::BlockId,
+    error::Error,
+    kya::Asked,
     read_api::Question,
     route::Endpoint,
     run::{Endpoints, Limits, Reply, Run, Step},
@@ -78,8 +81,18 @@ impl Registry {
     pub async fn agent(
         &self,
         #[wasm_bindgen(unchecked_param_type = "Integer | string")] id: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "BlockQuery")] query: JsValue,
     ) -> Result<JsValue, RegistryError> {
-        self.ask(&format!("/api/v1/agent/{}", segment(&id))).await
+        self.ask(&with_query(format!("/api/v1/agent/{}", segment(&id)), &query, &["block"])).await
+    }
+
+    /// The agents above an agent, its parent first: who else is liable.
+    #[wasm_bindgen(unchecked_return_type = "Ancestors")]
+    pub async fn ancestors(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "Integer | string")] id: JsValue,
+    ) -> Result<JsValue, RegistryError> {
+        self.ask(&format!("/api/v1/agent/{}/ancestors", segment(&id))).await
     }
 
     /// A page of agents.
@@ -123,13 +136,35 @@ impl Registry {
         self.ask("/api/v1/revenue/aggregate").await
     }
 
-    /// The verdict on a wallet: registered, compliant, and who is liable.
+    /// The verdict on a wallet: what to do, why, until when, and who is liable.
     #[wasm_bindgen(unchecked_return_type = "Kya")]
     pub async fn kya(
         &self,
         #[wasm_bindgen(unchecked_param_type = "string")] wallet: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "KyaQuery")] query: JsValue,
     ) -> Result<JsValue, RegistryError> {
-        self.ask(&format!("/api/v1/kya/{}", segment(&wallet))).await
+        let path = format!("/api/v1/kya/{}", segment(&wallet));
+        self.ask(&with_query(path, &query, &["block", "history"])).await
+    }
+
+    /// The verdicts on up to 100 wallets, all at one block, in their order.
+    #[wasm_bindgen(js_name = kyaList, unchecked_return_type = "KyaList")]
+    pub async fn kya_list(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "string[]")] wallets: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "BlockQuery")] query: JsValue,
+    ) -> Result<JsValue, RegistryError> {
+        let rule = "must be a list of 1 to 100 wallets";
+        let wallets =
+            wallets.dyn_into::<Array>().map_err(|_| Error::InvalidParameter { field: "wallets", rule })?;
+        let wallets = wallets.iter().map(|wallet| Asked::parse(&text_of(&wallet))).collect();
+        let block = Reflect::get(&query, &"block".into()).unwrap_or(JsValue::UNDEFINED);
+        let error = Error::InvalidParameter { field: "block", rule: BlockId::RULE };
+        let block = match block.is_undefined() {
+            true => None,
+            false => Some(BlockId::parse(&text_of(&block)).ok_or(error)?),
+        };
+        parse(&self.answer(Endpoint::kya_list(wallets, block)?).await?)
     }
 }
 
@@ -138,15 +173,21 @@ impl Registry {
         parse(&self.body(target).await?)
     }
 
-    /// The body of the answer: parses the target, and drives its question to the end.
+    /// The body of the answer to a target.
     async fn body(&self, target: &str) -> Result<String, RegistryError> {
+        self.answer(Endpoint::parse(target)?).await
+    }
+
+    /// The body of the answer: drives the question to its end.
+    async fn answer(&self, endpoint: Endpoint) -> Result<String, RegistryError> {
         let Settings { transport, registry, chain_id, timeout_seconds, multicall3 } = &self.settings;
         let began = Date::now();
         let question = Question {
-            endpoint: Endpoint::parse(target)?,
+            endpoint,
             registry: *registry,
             chain: transport.name(),
             now: Timestamp::from_millis(began as u64),
+            scan: None,
         };
         let deadline_ms = timeout_seconds * 1000;
         // Each endpoint gets its share of the time.

@@ -97,6 +97,8 @@ export interface AgentDetail {
   /** True where children were cut, as there are too many to read. */
   truncated?: boolean;
   note?: string;
+  /** The block asked about, at whose time compliance is judged; absent where none was named. */
+  asOf?: AsOf;
 }
 
 export interface AgentsQuery {
@@ -204,12 +206,87 @@ export interface Kya {
   /** The last second at which it is compliant; null where it is not, and where no time ends it. */
   compliantUntil: string | null;
   asOf: AsOf;
+  /** Whether an agent has, or had, the wallet. */
+  registration: "never" | "current" | "former" | "unknown";
+  /** Newest first. */
+  formerAgents: FormerAgent[] | "unknown";
+  /** There are more than the 20 shown. */
+  formerAgentsTruncated?: true;
+  /** The nearest first. */
+  ancestorsNotActive: InactiveAncestor[] | "unknown";
+  /** Absent where nothing is unknown. */
+  unknownBecause?: UnknownBecause;
+}
+
+/** The verdicts on several wallets, all at one block, in the order asked. */
+export interface KyaList {
+  total: number;
+  data: (Kya | KyaFailure)[];
+}
+
+/** Why there is no verdict on one wallet of a list, such as that it is no wallet. */
+export interface KyaFailure {
+  /** As it was asked for; its first 64 characters. */
+  wallet: string;
+  error: string;
+  /** Such as `INVALID_PARAMETER`. */
+  code: string;
+}
+
+export interface BlockQuery {
+  /** The block to ask at, by number or hash; judged at its time. The newest, and now, if not given. */
+  block?: Integer | string;
+}
+
+/** The agents above an agent: its parent first, its root last. */
+export interface Ancestors {
+  agentId: Integer;
+  ancestors: { agentId: Integer; wallet: string; haftungsperson: string; status: Status; generation: Integer }[];
+  /** Why the path ends before the root, in words. */
+  note?: string;
+  asOf: AsOf;
 }
 
 /** Serve it; ask it to renew its attestation; refuse it, or ask it to register. */
 export type Decision = "provision" | "request_renewal" | "deny";
 
-export type Reason = "NOT_REGISTERED" | "SUSPENDED" | "REVOKED" | "TERMINATED" | "ATTESTATION_EXPIRED";
+/** The first five decide; the others are remarks, and a wallet that is provisioned may have them. */
+export type Reason =
+  | "NOT_REGISTERED"
+  | "SUSPENDED"
+  | "REVOKED"
+  | "TERMINATED"
+  | "ATTESTATION_EXPIRED"
+  | "FORMER_AGENT_REVOKED"
+  | "FORMER_AGENT_TERMINATED"
+  | "ANCESTOR_NOT_ACTIVE";
+
+/** An agent that had a wallet before, and has ended. */
+export interface FormerAgent {
+  agentId: Integer;
+  status: Status;
+  registeredAt: string;
+  /** Absent where nothing tells. */
+  endedAt?: string;
+}
+
+/** An agent's ancestor that is not Active. */
+export interface InactiveAncestor {
+  agentId: Integer;
+  status: Status;
+}
+
+export type UnknownBecause =
+  | "NOT_SCANNED"
+  | "SCAN_OUTDATED"
+  | "PAST_BLOCK"
+  | "TOO_MANY_AGENTS"
+  | "UNREADABLE_AGENTS";
+
+export interface KyaQuery extends BlockQuery {
+  /** 1 to be told the wallet's past, for which all agents have to be read. Not together with `block`. */
+  history?: 0 | 1;
+}
 
 /** The block an answer was read at. Inside a call a block does not know its own hash: its parent's names it. */
 export interface AsOf {

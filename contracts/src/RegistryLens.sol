@@ -17,18 +17,18 @@ pragma solidity 0.8.24;
 ///   8   the block's timestamp, unix seconds
 ///   4   number of rows
 ///   8   number of revenue reports in the readable histories
-///   54  each row: status (255: the record is unreadable), flags (1: the history is unreadable), creator (20),
-///       registeredAt (8), lastAttestation (8), parentAgentId (8), generation (8)
+///   62  each row: status (255: the record is unreadable), flags (1: the history is unreadable), creator (20),
+///       registeredAt (8), lastAttestation (5), parentAgentId (5), generation (2), agentWallet (20)
 ///   ... the rest are sums: kind (1; 0 by currency, 1 by category), length of the text (4), sum (40), text
 ///
 /// In full detail a row goes on, and sums are each agent's own:
 ///
-///   98  each row: the 54 bytes above, agentWallet (20), haftungsperson (20), its number of reports (4)
+///   86  each row: the 62 bytes above, haftungsperson (20), its number of reports (4)
 ///   ... each sum's text begins with the agent's id (8)
 contract RegistryLens {
     uint256 private constant HEAD = 61;
-    uint256 private constant ROW = 54;
-    uint256 private constant FULL_ROW = 98;
+    uint256 private constant ROW = 62;
+    uint256 private constant FULL_ROW = 86;
     /// What is read of each agent: its row; its revenue, too; all of it, with sums of its own.
     uint256 private constant ROWS = 0;
     uint256 private constant FULL = 2;
@@ -140,7 +140,7 @@ contract RegistryLens {
             Outcome outcome = _get(w, GET_AGENT, agentId);
             if (outcome == Outcome.OutOfGas && !first) return false;
             bool readable = outcome == Outcome.Read && _writeRecord(row, detail);
-            if (!readable) _write(row, 255 << 248, 0);
+            if (!readable) _write(row, 255 << 248, 0, 0);
             if (detail == ROWS) return true;
 
             // A marked agent is asked for alone later. Then its history counts; now it would count twice.
@@ -173,7 +173,7 @@ contract RegistryLens {
     /// Writes the number of an agent's reports to the end of its row.
     function _writeReports(uint256 row, uint256 reports) private pure {
         assembly ("memory-safe") {
-            mstore(add(row, 94), shl(224, reports))
+            mstore(add(row, 82), shl(224, reports))
         }
     }
 
@@ -215,32 +215,33 @@ contract RegistryLens {
         // An offset, and 14 words of a record without the text in it.
         if (size < 480) return false;
         (uint256 parent, uint256 generation) = (_word(0x100), _word(0x120));
-        if ((parent | generation) >> 64 != 0) return false;
+        if (parent >> 40 != 0 || generation >> 16 != 0) return false;
         (uint256 status, uint256 registeredAt, uint256 attestedAt) = (_word(0x1c0), _word(0x160), _word(0x180));
-        if ((registeredAt | attestedAt) >> 64 != 0) return false;
+        if (registeredAt >> 64 != 0 || attestedAt >> 40 != 0) return false;
         // No number above 3 is defined; which one it is does not matter.
         if (status > 254) status = 254;
         uint256 creator = _word(0x40) & type(uint160).max;
         _write(
             row,
             (status << 248) | (creator << 80) | (registeredAt << 16),
-            (attestedAt << 192) | (parent << 128) | (generation << 64)
+            (attestedAt << 216) | (parent << 176) | (generation << 160),
+            _word(0x80)
         );
         if (detail == FULL) {
-            (uint256 wallet, uint256 haftungsperson) = (_word(0x80), _word(0x60));
+            uint256 haftungsperson = _word(0x60);
             assembly ("memory-safe") {
-                mstore(add(row, 54), shl(96, wallet))
-                mstore(add(row, 74), shl(96, haftungsperson))
+                mstore(add(row, 62), shl(96, haftungsperson))
             }
         }
         return true;
     }
 
-    /// 30 bytes and 24 bytes.
-    function _write(uint256 row, uint256 head, uint256 rest) private pure {
+    /// 30 bytes, 12 bytes, and an address.
+    function _write(uint256 row, uint256 head, uint256 rest, uint256 wallet) private pure {
         assembly ("memory-safe") {
             mstore(row, head)
             mstore(add(row, 30), rest)
+            mstore(add(row, 42), shl(96, wallet))
         }
     }
 

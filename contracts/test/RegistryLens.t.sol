@@ -10,7 +10,7 @@ import {account, vm} from "./Vm.sol";
 /// The lens reads what the getters say, in packed rows, and no agent spoils it for the others.
 contract RegistryLensTest is RegistryFixture {
     uint256 private constant HEAD = 61;
-    uint256 private constant ROW = 54;
+    uint256 private constant ROW = 62;
 
     RegistryLens private lens;
 
@@ -71,9 +71,10 @@ contract RegistryLensTest is RegistryFixture {
         vm.assertEq(number(answer, row + 1, 1), 0, "flags");
         vm.assertEq(number(answer, row + 2, 20), uint256(uint160(record.creator)), "creator");
         vm.assertEq(number(answer, row + 22, 8), record.registeredAt, "registeredAt");
-        vm.assertEq(number(answer, row + 30, 8), record.lastAttestation, "lastAttestation");
-        vm.assertEq(number(answer, row + 38, 8), record.parentAgentId, "parentAgentId");
-        vm.assertEq(number(answer, row + 46, 8), record.generation, "generation");
+        vm.assertEq(number(answer, row + 30, 5), record.lastAttestation, "lastAttestation");
+        vm.assertEq(number(answer, row + 35, 5), record.parentAgentId, "parentAgentId");
+        vm.assertEq(number(answer, row + 40, 2), record.generation, "generation");
+        vm.assertEq(number(answer, row + 42, 20), uint256(uint160(record.agentWallet)), "agentWallet");
     }
 
     function test_reports_are_added_up_by_text() public {
@@ -120,20 +121,20 @@ contract RegistryLensTest is RegistryFixture {
         report(1, 2, "EUR", "api");
         report(3, 5, "EUR", "");
         bytes memory answer = walk(1, 10, 2, 10_000_000);
-        uint256 full = 98;
+        uint256 full = 86;
         vm.assertEq(rows(answer), 3);
         for (uint256 i = 0; i < 3; ++i) {
             AgentRegistry.AgentRecord memory record = registry.getAgent(i + 1);
             uint256 row = HEAD + i * full;
             vm.assertEq(number(answer, row, 2), 0, "status and flags");
             vm.assertEq(number(answer, row + 2, 20), uint256(uint160(record.creator)), "creator");
-            vm.assertEq(number(answer, row + 30, 8), record.lastAttestation, "lastAttestation");
-            vm.assertEq(number(answer, row + 54, 20), uint256(uint160(record.agentWallet)), "agentWallet");
-            vm.assertEq(number(answer, row + 74, 20), uint256(uint160(record.haftungsperson)), "haftungsperson");
+            vm.assertEq(number(answer, row + 30, 5), record.lastAttestation, "lastAttestation");
+            vm.assertEq(number(answer, row + 42, 20), uint256(uint160(record.agentWallet)), "agentWallet");
+            vm.assertEq(number(answer, row + 62, 20), uint256(uint160(record.haftungsperson)), "haftungsperson");
         }
-        vm.assertEq(number(answer, HEAD + 94, 4), 2, "reports of the first");
-        vm.assertEq(number(answer, HEAD + full + 94, 4), 0, "reports of the second");
-        vm.assertEq(number(answer, HEAD + 2 * full + 94, 4), 1, "reports of the third");
+        vm.assertEq(number(answer, HEAD + 82, 4), 2, "reports of the first");
+        vm.assertEq(number(answer, HEAD + full + 82, 4), 0, "reports of the second");
+        vm.assertEq(number(answer, HEAD + 2 * full + 82, 4), 1, "reports of the third");
         uint256 at = HEAD + 3 * full;
         uint256[4] memory ids = [uint256(1), 1, 3, 3];
         uint256[4] memory highs = [uint256(1), 1, 0, 0];

@@ -5,7 +5,7 @@ use alloy_primitives::Address;
 use thiserror::Error;
 
 /// Why a text is no address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[error("{}", self.rule())]
 pub enum AddressError {
     /// Something else altogether.

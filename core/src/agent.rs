@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     abi::AgentRecord,
+    as_of::AsOf,
     compliance::Compliance,
     json::{self, is_false},
     timestamp::Timestamp,
@@ -65,6 +66,11 @@ impl Status {
     /// The status of that name, exactly as documented.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// Whether it is final: the agent's wallet is free again.
+    pub const fn has_ended(self) -> bool {
+        matches!(self, Self::Revoked | Self::Terminated)
     }
 
     /// The status behind the contract's number; `None` for a number it does not define.
@@ -166,6 +172,9 @@ pub struct AgentDetail {
     /// Why children are not shown; absent where all are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// The block asked about, at whose time compliance is judged; absent where none was named.
+    #[serde(rename = "asOf", skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<AsOf>,
 }
 
 /// An item of `/agents`.

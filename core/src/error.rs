@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::{
     agent::{AgentId, UnknownStatus},
+    as_of::BlockId,
     read_api::MAX_AGENTS,
     redact::Redactor,
     rpc::revert::Revert,
@@ -24,12 +25,28 @@ pub enum Error {
     /// The caller's: the registry has no such agent. 404.
     #[error("Agent not found: {0}")]
     AgentNotFound(AgentId),
+    /// The caller's: no RPC endpoint has the state of the block asked about. 404.
+    #[error(
+        "Block not available: {0}. It is not on the chain, or older than the state that the RPC endpoint keeps"
+    )]
+    BlockNotAvailable(BlockId),
     /// The caller's: no such route. 404.
     #[error("Not found")]
     NotFound,
     /// The caller's: the API only reads. 405.
     #[error("Method not allowed: this API is read-only, use GET")]
     MethodNotAllowed,
+    /// The caller's: what is asked for takes a list of wallets in a body. 405.
+    #[error(
+        "Method not allowed: use POST with a body of the form {{\"wallets\": [\"0x...\"]}}, or GET /api/v1/kya/:wallet"
+    )]
+    PostOnly,
+    /// The caller's: the body is larger than any good one. 413.
+    #[error("Body too large: at most {0} bytes")]
+    BodyTooLarge(usize),
+    /// The caller's: the body is not said to be JSON. 415.
+    #[error("Unsupported media type: the Content-Type must be application/json")]
+    UnsupportedMediaType,
     /// The caller's: too many requests. 429.
     #[error("Rate limit exceeded. Try again in 1 minute.")]
     RateLimited,
@@ -70,10 +87,16 @@ pub enum Code {
     InvalidParameter,
     /// The registry has no such agent.
     AgentNotFound,
+    /// No RPC endpoint has the state of the block asked about.
+    BlockNotAvailable,
     /// No such route.
     NotFound,
-    /// The API only reads.
+    /// The path does not take this method; `Allow` names those it takes.
     MethodNotAllowed,
+    /// The body is larger than any good one.
+    BodyTooLarge,
+    /// The body is not said to be JSON.
+    UnsupportedMediaType,
     /// Too many requests; `Retry-After` says when to come back.
     RateLimited,
     /// No RPC endpoint gave an answer; the same request may work soon.
@@ -90,11 +113,14 @@ pub enum Code {
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::InvalidParameter,
         Self::AgentNotFound,
+        Self::BlockNotAvailable,
         Self::NotFound,
         Self::MethodNotAllowed,
+        Self::BodyTooLarge,
+        Self::UnsupportedMediaType,
         Self::RateLimited,
         Self::RpcUnavailable,
         Self::RpcError,
@@ -108,8 +134,11 @@ impl Code {
         match self {
             Self::InvalidParameter => "INVALID_PARAMETER",
             Self::AgentNotFound => "AGENT_NOT_FOUND",
+            Self::BlockNotAvailable => "BLOCK_NOT_AVAILABLE",
             Self::NotFound => "NOT_FOUND",
             Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
+            Self::BodyTooLarge => "BODY_TOO_LARGE",
+            Self::UnsupportedMediaType => "UNSUPPORTED_MEDIA_TYPE",
             Self::RateLimited => "RATE_LIMITED",
             Self::RpcUnavailable => "RPC_UNAVAILABLE",
             Self::RpcError => "RPC_ERROR",
@@ -123,8 +152,10 @@ impl Code {
     pub const fn status(self) -> u16 {
         match self {
             Self::InvalidParameter => 400,
-            Self::AgentNotFound | Self::NotFound => 404,
+            Self::AgentNotFound | Self::BlockNotAvailable | Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
+            Self::BodyTooLarge => 413,
+            Self::UnsupportedMediaType => 415,
             Self::RateLimited => 429,
             Self::RpcUnavailable
             | Self::RpcError
@@ -162,8 +193,11 @@ impl Error {
         match self {
             Self::InvalidParameter { .. } => Code::InvalidParameter,
             Self::AgentNotFound(_) => Code::AgentNotFound,
+            Self::BlockNotAvailable(_) => Code::BlockNotAvailable,
             Self::NotFound => Code::NotFound,
-            Self::MethodNotAllowed => Code::MethodNotAllowed,
+            Self::MethodNotAllowed | Self::PostOnly => Code::MethodNotAllowed,
+            Self::BodyTooLarge(_) => Code::BodyTooLarge,
+            Self::UnsupportedMediaType => Code::UnsupportedMediaType,
             Self::RateLimited => Code::RateLimited,
             Self::Reverted { .. } | Self::UnknownStatus(_) => Code::RegistryError,
             Self::TooManyAgents(_) | Self::TooHeavy { .. } => Code::TooLarge,

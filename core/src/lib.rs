@@ -8,6 +8,7 @@
 pub mod abi;
 pub mod address;
 pub mod agent;
+pub mod ancestors;
 pub mod as_of;
 pub mod cache;
 pub mod compliance;

@@ -5,9 +5,12 @@
 //! |---|---|
 //! | `/health`, `/stats`, `/agents` without filter, `/agent/:id`, `/agent/:id/revenue`, `/kya/:wallet` | 1 |
 //! | `/stats/detailed`, `/agents?status=`, `/agents/compliance`, `/revenue/aggregate` | 2, up to about 10,000 agents |
-//! | `/agent/:id/lineage` | one per level |
+//! | `/kya/:wallet,:wallet...`, up to 100 | 1 |
+//! | `/agent/:id/lineage`, `/agent/:id/ancestors` | one per level |
 //!
 //! More are needed where a node takes less than most, or where an agent's lists have outgrown the node's gas.
+
+mod past;
 
 use std::sync::Arc;
 
@@ -19,14 +22,16 @@ use crate::{
         attestationGracePeriodCall, complianceStatusCall, getAgentByWalletCall, getAgentCall,
         getChildrenCall, getRevenueHistoryCall, nextAgentIdCall,
     },
-    agent::{Agent, AgentDetail, AgentId, AgentListItem},
+    agent::{Agent, AgentDetail, AgentId, AgentListItem, Status, UnknownStatus},
+    ancestors::{self, Ancestors, Fetched},
+    as_of::{AsOf, BlockId},
     compliance::{Compliance, DEFAULT_GRACE_SECONDS},
     error::Error,
     health::Health,
     index::Reading,
-    kya::Kya,
+    kya::{Asked, Kya, KyaItem, KyaList},
     lens::Detail,
-    lineage::{self, Children, Fetched, LineageNode, Member},
+    lineage::{self, Children, LineageNode, Member},
     page::{AgentPage, Page},
     response::{Document, Shape},
     revenue::RevenueHistory,
@@ -56,6 +61,8 @@ pub struct Question {
     pub chain: String,
     /// The host's clock.
     pub now: Timestamp,
+    /// A scan that the host has at hand, by which a verdict tells a wallet's past.
+    pub scan: Option<Scan>,
 }
 
 /// What a run comes to.
@@ -77,17 +84,38 @@ impl From<Document> for Answer {
 
 impl Query for Question {
     fn resolve(&self, view: &View) -> Result<Answer, Halt> {
+        let answer = self.answer(view)?;
+        let document = Document { is_final: view.is_final(), ..answer.document };
+        Ok(Answer { document, ..answer })
+    }
+
+    fn block(&self) -> Option<BlockId> {
+        self.endpoint.block()
+    }
+
+    fn is_one_round(&self) -> bool {
+        !matches!(
+            self.endpoint,
+            Endpoint::Lineage(_) | Endpoint::Ancestors(_) | Endpoint::Kya { history: true, .. }
+        ) && !Scan::covers(&self.endpoint)
+    }
+}
+
+impl Question {
+    fn answer(&self, view: &View) -> Result<Answer, Halt> {
         let registry = Registry { view, address: self.registry };
         match &self.endpoint {
             Endpoint::Health => self.document(self.health(&registry)?),
             Endpoint::Stats => self.document(self.stats(&registry)?),
-            Endpoint::Agent(id) => self.document(self.agent(&registry, *id)?),
+            Endpoint::Agent { id, .. } => self.document(self.agent(&registry, *id)?),
+            Endpoint::Ancestors(id) => self.document(ancestors(&registry, *id)?),
             Endpoint::Agents { page, status: None } => self.document(agents(&registry, *page)?),
             Endpoint::Lineage(id) => self.document(lineage(&registry, *id)?),
             Endpoint::Revenue { id, offset, limit } => {
                 self.document(revenue(&registry, *id, *offset, *limit)?)
             }
-            Endpoint::Kya(wallet) => self.document(self.kya(&registry, *wallet)?),
+            Endpoint::Kya { wallet, history, .. } => self.document(self.kya(&registry, *wallet, *history)?),
+            Endpoint::KyaList { wallets, .. } => self.document(self.kya_list(&registry, wallets)?),
             Endpoint::DetailedStats
             | Endpoint::Agents { status: Some(_), .. }
             | Endpoint::Compliance
@@ -99,12 +127,6 @@ impl Query for Question {
         }
     }
 
-    fn is_one_round(&self) -> bool {
-        !matches!(self.endpoint, Endpoint::Lineage(_)) && !Scan::covers(&self.endpoint)
-    }
-}
-
-impl Question {
     fn document<T: Shape>(&self, shape: T) -> Result<Answer, Halt> {
         Ok(Document::of(shape, &self.endpoint).into())
     }
@@ -142,27 +164,79 @@ impl Question {
 
     fn agent(&self, registry: &Registry<'_>, id: AgentId) -> Result<AgentDetail, Halt> {
         let (grace, children) = (registry.grace_period(), registry.children(id.0));
+        let as_of = self.endpoint.block().map(|_| registry.view.as_of());
         let agent = registry.agent(id)?;
-        let (grace, children) = (grace?, children?);
-        let compliance = Compliance::of(&agent, children.total, grace, self.now);
+        let (grace, children, as_of) = (grace?, children?, as_of.transpose()?);
+        let now = as_of.map_or(self.now, |as_of| as_of.block_timestamp);
+        let compliance = Compliance::of(&agent, children.total, grace, now);
         Ok(AgentDetail {
             agent,
             compliance,
             truncated: children.is_cut(),
             note: children.note(children.ids.len()),
             children: children.ids,
+            as_of,
         })
     }
 
-    fn kya(&self, registry: &Registry<'_>, wallet: Address) -> Result<Kya, Halt> {
-        let (grace, record) = (registry.grace_period(), registry.call(&getAgentByWalletCall { wallet }));
-        let (grace, as_of) = (grace?, registry.view.as_of());
-        let agent = match record {
-            Err(halt) if says(&halt, WALLET_NOT_REGISTERED) => None,
-            record => Some(Agent::try_from(record?).map_err(Error::from)?),
-        };
-        Ok(Kya::of(wallet, agent, grace, self.now, as_of?))
+    fn kya<'a>(&'a self, registry: &Registry<'a>, wallet: Address, history: bool) -> Result<Kya, Halt> {
+        let (grace, agent, as_of) =
+            (registry.grace_period(), registry.agent_of(wallet), registry.view.as_of());
+        let pasts = self.pasts(registry, [wallet], history);
+        let (grace, agent, as_of) = (grace?, agent?, as_of?);
+        let past = pasts.of(registry, wallet, agent.as_ref())?;
+        Ok(self.judge(wallet, agent, grace, as_of).with_past(past))
     }
+
+    /// One wallet whose record cannot be read does not keep the others from their verdicts.
+    fn kya_list<'a>(&'a self, registry: &Registry<'a>, wallets: &[Asked]) -> Result<KyaList, Halt> {
+        // All are asked for before one is missed.
+        let read = |asked: &Asked| match asked {
+            Asked::Wallet(wallet) => Ok((*wallet, registry.agent_of(*wallet))),
+            Asked::Malformed { text, error } => Err(KyaItem::malformed(text, *error)),
+        };
+        let read: Vec<_> = wallets.iter().map(read).collect();
+        if read.iter().all(Result::is_err) {
+            return Ok(read.into_iter().filter_map(Result::err).collect::<Vec<_>>().into());
+        }
+        let (grace, as_of) = (registry.grace_period(), registry.view.as_of());
+        let pasts = self.pasts(registry, read.iter().flatten().map(|(wallet, _)| *wallet), false);
+        let (grace, as_of) = (grace?, as_of?);
+        let item = |read: Result<(Address, Result<Option<Agent>, Halt>), KyaItem>| match read {
+            Err(malformed) => Ok(malformed),
+            Ok((wallet, Ok(agent))) => {
+                let past = pasts.of(registry, wallet, agent.as_ref())?;
+                let kya = self.judge(wallet, agent, grace, as_of).with_past(past);
+                Ok(KyaItem::Verdict(Box::new(kya)))
+            }
+            Ok((wallet, Err(Halt::Error(error)))) if is_of_one_record(&error) => {
+                Ok(KyaItem::unreadable(wallet, &error))
+            }
+            Ok((_, Err(halt))) => Err(halt),
+        };
+        let items: Result<Vec<KyaItem>, Halt> = read.into_iter().map(item).collect();
+        Ok(items?.into())
+    }
+
+    /// The verdict at the host's time, or at that of the block asked about.
+    fn judge(&self, wallet: Address, agent: Option<Agent>, grace: U256, as_of: AsOf) -> Kya {
+        let kya = Kya::of(wallet, agent, grace, self.time_of(as_of), as_of);
+        match self.endpoint.block() {
+            // What was so then stays so.
+            Some(_) => Kya { checked_at: self.now, valid_until: None, ..kya },
+            None => kya,
+        }
+    }
+
+    /// When compliance is judged.
+    fn time_of(&self, as_of: AsOf) -> Timestamp {
+        if self.endpoint.block().is_some() { as_of.block_timestamp } else { self.now }
+    }
+}
+
+/// Whether an error is about one agent's record, and says nothing about the others.
+const fn is_of_one_record(error: &Error) -> bool {
+    matches!(error, Error::TooHeavy { .. } | Error::Reverted { .. } | Error::UnknownStatus(_))
 }
 
 /// Whether a call was reverted with just these words.
@@ -196,14 +270,26 @@ fn lineage(registry: &Registry<'_>, id: AgentId) -> Result<LineageNode, Halt> {
         let children: Vec<_> = ids.iter().map(|id| registry.children(*id)).collect();
         let member = |(record, children): (Result<Agent, Error>, Result<Children, Halt>)| match record {
             Ok(agent) => {
-                Ok(Fetched::Member(Box::new(Member { agent: (&agent).into(), children: children? })))
+                Ok(lineage::Fetched::Member(Box::new(Member { agent: (&agent).into(), children: children? })))
             }
-            Err(Error::Reverted { .. }) => Ok(Fetched::Absent),
-            Err(Error::TooHeavy { .. }) => Ok(Fetched::Unreadable),
+            Err(Error::Reverted { .. }) => Ok(lineage::Fetched::Absent),
+            Err(Error::TooHeavy { .. }) => Ok(lineage::Fetched::Unreadable),
             Err(error) => Err(error.into()),
         };
         records?.into_iter().zip(children).map(member).collect()
     })
+}
+
+fn ancestors(registry: &Registry<'_>, id: AgentId) -> Result<Ancestors, Halt> {
+    let (agent, as_of) = (registry.agent(id), registry.view.as_of());
+    let (agent, as_of) = (agent?, as_of?);
+    let (ancestors, note) = ancestors::climb(&agent, |id| match registry.agent(id) {
+        Ok(agent) => Ok(Fetched::Agent(Box::new(agent))),
+        Err(Halt::Error(Error::AgentNotFound(_))) => Ok(Fetched::Absent),
+        Err(Halt::Error(error)) if is_of_one_record(&error) => Ok(Fetched::Unreadable),
+        Err(halt) => Err(halt),
+    })?;
+    Ok(Ancestors { agent_id: id, ancestors, note, as_of })
 }
 
 fn revenue(registry: &Registry<'_>, id: AgentId, offset: u64, limit: u64) -> Result<RevenueHistory, Halt> {
@@ -239,11 +325,27 @@ impl<'a> Registry<'a> {
         }
     }
 
+    /// The agent the registry has for a wallet.
+    fn agent_of(&self, wallet: Address) -> Result<Option<Agent>, Halt> {
+        match self.call(&getAgentByWalletCall { wallet }) {
+            Err(halt) if says(&halt, WALLET_NOT_REGISTERED) => Ok(None),
+            record => Ok(Some(Agent::try_from(record?).map_err(Error::from)?)),
+        }
+    }
+
     fn agent(&self, id: AgentId) -> Result<Agent, Halt> {
         match self.call(&getAgentCall { agentId: id.0 }) {
             Err(halt) if says(&halt, AGENT_NOT_FOUND) => Err(Error::AgentNotFound(id).into()),
             record => Ok(Agent::try_from(record?).map_err(Error::from)?),
         }
+    }
+
+    /// An agent's status, and nothing that it can make long.
+    fn status(&self, id: u64) -> Result<Status, Halt> {
+        let agent_id = U256::from(id);
+        let number = self.call(&complianceStatusCall { agentId: agent_id })?.status;
+        let unknown = Error::UnknownStatus(UnknownStatus { agent_id, number });
+        Ok(Status::from_number(number).ok_or(unknown)?)
     }
 
     /// An agent's children. Where they are too many for the node's gas, they are counted, and looked for among the agents

@@ -7,10 +7,11 @@ use serde::Serialize;
 
 use crate::{
     agent::AgentDetail,
+    ancestors::Ancestors,
     as_of::AsOf,
     compliance::{Compliance, ComplianceList},
     health::{Health, Ready},
-    kya::Kya,
+    kya::{Kya, KyaItem, KyaList},
     lineage::LineageNode,
     page::AgentPage,
     revenue::{RevenueAggregate, RevenueHistory},
@@ -18,6 +19,9 @@ use crate::{
     stats::{DetailedStats, Stats},
     timestamp::Timestamp,
 };
+
+/// For how many seconds an answer of a final block is kept: a day. It stays true, but its shape may gain fields.
+pub const FINAL_SECONDS: u32 = 86_400;
 
 /// An answer of the read API, whole and ready to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub struct Document {
     pub valid_until: Option<Timestamp>,
     /// For one page of a list: the `Link` header (RFC 8288) to the others.
     pub links: Option<String>,
+    /// It is of a block that the node calls final: it stays as it is.
+    pub is_final: bool,
 }
 
 impl Document {
@@ -45,12 +51,15 @@ impl Document {
         let body = json(&shape, shape.size_hint());
         let valid_until = shape.valid_until();
         let etag = if shape.mask_clock_fields() { Tagger::tag(&shape) } else { entity_tag(&body) };
-        Self { body, etag, valid_until, links: None }
+        Self { body, etag, valid_until, links: None, is_final: false }
     }
 
     /// For how many seconds from `now` on the document may be kept, of at most `time_to_live`: never into the second in which
-    /// its verdict lapses.
+    /// its verdict lapses, and [`FINAL_SECONDS`] where it is final. A time to live of 0 stays 0.
     pub fn keep_for(&self, time_to_live: u32, now: Timestamp) -> u32 {
+        if self.is_final && time_to_live > 0 {
+            return time_to_live.max(FINAL_SECONDS);
+        }
         let Some(valid_until) = self.valid_until else { return time_to_live };
         let left = valid_until.seconds().saturating_sub(now.seconds_rounded_up());
         time_to_live.min(u32::try_from(left).unwrap_or(u32::MAX))
@@ -108,6 +117,28 @@ impl Shape for Kya {
 
     fn valid_until(&self) -> Option<Timestamp> {
         self.valid_until
+    }
+}
+
+impl Shape for KyaList {
+    fn size_hint(&self) -> usize {
+        128 + self.data.len() * 900
+    }
+
+    fn mask_clock_fields(&mut self) -> bool {
+        for item in &mut self.data {
+            if let KyaItem::Verdict(kya) = item {
+                kya.mask_clock_fields();
+            }
+        }
+        true
+    }
+}
+
+impl Shape for Ancestors {
+    fn mask_clock_fields(&mut self) -> bool {
+        self.as_of = AsOf::default();
+        true
     }
 }
 

@@ -8,11 +8,14 @@ use std::fmt::Write;
 
 use alloy_primitives::{Address, U256};
 use percent_encoding::percent_decode_str;
+use serde::Deserialize;
 
 use crate::{
     address::{self, AddressError},
     agent::{AgentId, Status},
+    as_of::BlockId,
     error::Error,
+    kya::Asked,
     page::Page,
 };
 
@@ -22,6 +25,12 @@ pub const AGENTS_LIMIT_MAX: u64 = 100;
 pub const AGENTS_LIMIT_DEFAULT: u64 = 20;
 /// Largest page of `/agent/:id/revenue`.
 pub const REVENUE_LIMIT_MAX: u64 = 500;
+/// The most wallets of `GET /kya/:wallet,:wallet...`.
+pub const KYA_PATH_MAX: usize = 20;
+/// The most wallets of `POST /kya`.
+pub const KYA_BODY_MAX: usize = 100;
+/// The most bytes of its body: a hundred wallets take 4,600, and the rest is room for spaces.
+pub const KYA_BODY_BYTES_MAX: usize = 16 * 1024;
 /// Page size of `/agent/:id/revenue` where none is given.
 pub const REVENUE_LIMIT_DEFAULT: u64 = 100;
 
@@ -35,7 +44,14 @@ pub enum Endpoint {
     /// `/api/v1/stats/detailed`
     DetailedStats,
     /// `/api/v1/agent/:id`
-    Agent(AgentId),
+    Agent {
+        /// Which agent.
+        id: AgentId,
+        /// At which block, if not the newest.
+        block: Option<BlockId>,
+    },
+    /// `/api/v1/agent/:id/ancestors`
+    Ancestors(AgentId),
     /// `/api/v1/agents`
     Agents {
         /// Which page.
@@ -59,7 +75,21 @@ pub enum Endpoint {
     /// `/api/v1/revenue/aggregate`
     RevenueAggregate,
     /// `/api/v1/kya/:wallet`
-    Kya(Address),
+    Kya {
+        /// Which wallet.
+        wallet: Address,
+        /// At which block, if not the newest.
+        block: Option<BlockId>,
+        /// With its past, whatever it takes.
+        history: bool,
+    },
+    /// `/api/v1/kya/:wallet,:wallet...`, and `POST /api/v1/kya`
+    KyaList {
+        /// Which wallets, in the order asked.
+        wallets: Vec<Asked>,
+        /// At which block, if not the newest.
+        block: Option<BlockId>,
+    },
 }
 
 /// How long an answer may be kept: the cache scopes of `service.md` section 1.
@@ -111,7 +141,8 @@ impl Endpoint {
                 status: status(query)?,
             },
             (Some("agents"), Some("compliance"), None, _) => Self::Compliance,
-            (Some("agent"), Some(id), None, _) => Self::Agent(agent_id(id)?),
+            (Some("agent"), Some(id), None, _) => Self::Agent { id: agent_id(id)?, block: block(query)? },
+            (Some("agent"), Some(id), Some("ancestors"), None) => Self::Ancestors(agent_id(id)?),
             (Some("agent"), Some(id), Some("lineage"), None) => Self::Lineage(agent_id(id)?),
             (Some("agent"), Some(id), Some("revenue"), None) => Self::Revenue {
                 id: agent_id(id)?,
@@ -119,9 +150,97 @@ impl Endpoint {
                 limit: count(query, "limit", 1..=REVENUE_LIMIT_MAX, REVENUE_LIMIT_DEFAULT)?,
             },
             (Some("revenue"), Some("aggregate"), None, _) => Self::RevenueAggregate,
-            (Some("kya"), Some(address), None, _) => Self::Kya(wallet(address)?),
+            (Some("kya"), None, ..) => return Err(Error::PostOnly),
+            (Some("kya"), Some(list), None, _) if list.contains(',') => {
+                let wallets: Vec<Asked> = list.split(',').map(asked).collect();
+                if wallets.len() > KYA_PATH_MAX {
+                    let rule = "must be at most 20 wallets; POST /api/v1/kya takes 100";
+                    return Err(Error::InvalidParameter { field: "wallet", rule });
+                }
+                if let Some(Asked::Malformed { error, .. }) =
+                    wallets.first().filter(|_| !wallets.iter().any(Asked::is_wallet))
+                {
+                    return Err(Error::InvalidParameter { field: "wallet", rule: error.rule() });
+                }
+                Self::KyaList { wallets, block: block(query)? }
+            }
+            (Some("kya"), Some(address), None, _) => {
+                let (wallet, block, history) = (wallet(address)?, block(query)?, flag(query, "history")?);
+                if block.is_some() && history {
+                    let rule =
+                        "must not be asked for together with block: the past is told at the newest block";
+                    return Err(Error::InvalidParameter { field: "history", rule });
+                }
+                Self::Kya { wallet, block, history }
+            }
             _ => return Err(Error::NotFound),
         })
+    }
+
+    /// Parses a POST: its target, and a body such as `{"wallets": ["0x...", "0x..."]}`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MethodNotAllowed`] for a path that takes no POST, [`Error::BodyTooLarge`], [`Error::InvalidParameter`] for a body of another form, or a parameter that breaks its rule.
+    pub fn parse_post(target: &str, body: &[u8]) -> Result<Self, Error> {
+        #[derive(Deserialize)]
+        struct Body {
+            wallets: Vec<String>,
+        }
+        Self::check_post(target)?;
+        if body.len() > KYA_BODY_BYTES_MAX {
+            return Err(Error::BodyTooLarge(KYA_BODY_BYTES_MAX));
+        }
+        let rule = "must be JSON of the form {\"wallets\": [\"0x...\", \"0x...\"]}";
+        let Body { wallets } =
+            serde_json::from_slice(body).map_err(|_| Error::InvalidParameter { field: "body", rule })?;
+        let (_, query) = target.split_once('?').unwrap_or((target, ""));
+        Self::kya_list(wallets.iter().map(|text| Asked::parse(text)).collect(), block(query)?)
+    }
+
+    /// The question about a list of wallets.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidParameter`] where there are none, or too many.
+    pub fn kya_list(wallets: Vec<Asked>, block: Option<BlockId>) -> Result<Self, Error> {
+        if wallets.is_empty() || wallets.len() > KYA_BODY_MAX {
+            return Err(Error::InvalidParameter {
+                field: "wallets",
+                rule: "must be a list of 1 to 100 wallets",
+            });
+        }
+        Ok(Self::KyaList { wallets, block })
+    }
+
+    /// Whether a path takes POST, before its body is read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MethodNotAllowed`] where it does not.
+    pub fn check_post(target: &str) -> Result<(), Error> {
+        if Self::parse(target) == Err(Error::PostOnly) { Ok(()) } else { Err(Error::MethodNotAllowed) }
+    }
+
+    /// The block the question is about, if not the newest.
+    pub const fn block(&self) -> Option<BlockId> {
+        match self {
+            Self::Agent { block, .. } | Self::Kya { block, .. } | Self::KyaList { block, .. } => *block,
+            _ => None,
+        }
+    }
+
+    /// Whether it asks for verdicts.
+    pub const fn is_about_wallets(&self) -> bool {
+        matches!(self, Self::Kya { .. } | Self::KyaList { .. })
+    }
+
+    /// How many requests it counts as: a list of wallets one for each ten.
+    pub fn cost(&self) -> u32 {
+        match self {
+            Self::KyaList { wallets, .. } => u32::try_from(wallets.len().div_ceil(10)).unwrap_or(u32::MAX),
+            _ => 1,
+        }
     }
 
     /// The one spelling of this question: defaults left out, the rest in fixed order. Two requests that ask
@@ -131,7 +250,8 @@ impl Endpoint {
             Self::Health => "/health".to_string(),
             Self::Stats => "/api/v1/stats".to_string(),
             Self::DetailedStats => "/api/v1/stats/detailed".to_string(),
-            Self::Agent(id) => format!("/api/v1/agent/{id}"),
+            Self::Agent { id, block } => at_block(format!("/api/v1/agent/{id}"), *block),
+            Self::Ancestors(id) => format!("/api/v1/agent/{id}/ancestors"),
             Self::Agents { page, status } => {
                 let mut query = QueryText::new("/api/v1/agents");
                 query.push("page", page.number, 1);
@@ -148,7 +268,12 @@ impl Endpoint {
                 query.text
             }
             Self::RevenueAggregate => "/api/v1/revenue/aggregate".to_string(),
-            Self::Kya(wallet) => format!("/api/v1/kya/{wallet}"),
+            Self::Kya { wallet, history: true, .. } => format!("/api/v1/kya/{wallet}?history=1"),
+            Self::Kya { wallet, block, history: false } => at_block(format!("/api/v1/kya/{wallet}"), *block),
+            Self::KyaList { wallets, block } => {
+                let wallets: Vec<String> = wallets.iter().map(Asked::path_segment).collect();
+                at_block(format!("/api/v1/kya/{}", wallets.join(",")), *block)
+            }
         }
     }
 
@@ -158,29 +283,41 @@ impl Endpoint {
             Self::Health => "/health",
             Self::Stats => "/api/v1/stats",
             Self::DetailedStats => "/api/v1/stats/detailed",
-            Self::Agent(_) => "/api/v1/agent/:id",
+            Self::Agent { .. } => "/api/v1/agent/:id",
+            Self::Ancestors(_) => "/api/v1/agent/:id/ancestors",
             Self::Agents { .. } => "/api/v1/agents",
             Self::Compliance => "/api/v1/agents/compliance",
             Self::Lineage(_) => "/api/v1/agent/:id/lineage",
             Self::Revenue { .. } => "/api/v1/agent/:id/revenue",
             Self::RevenueAggregate => "/api/v1/revenue/aggregate",
-            Self::Kya(_) => "/api/v1/kya/:wallet",
+            Self::Kya { .. } => "/api/v1/kya/:wallet",
+            Self::KyaList { .. } => "/api/v1/kya",
         }
     }
 
     /// How long its answer may be kept.
     pub const fn cache_scope(&self) -> CacheScope {
         match self {
-            Self::Health | Self::Revenue { .. } => CacheScope::None,
+            // So many lists can be made of a few wallets that they would push everything else out of a cache.
+            Self::Health | Self::Revenue { .. } | Self::KyaList { .. } => CacheScope::None,
             Self::Stats
             | Self::DetailedStats
-            | Self::Agent(_)
+            | Self::Agent { .. }
+            | Self::Ancestors(_)
             | Self::Agents { .. }
             | Self::Compliance
             | Self::RevenueAggregate => CacheScope::Agent,
             Self::Lineage(_) => CacheScope::Lineage,
-            Self::Kya(_) => CacheScope::Kya,
+            Self::Kya { .. } => CacheScope::Kya,
         }
+    }
+}
+
+/// A path, and the block it is asked at.
+fn at_block(path: String, block: Option<BlockId>) -> String {
+    match block {
+        Some(block) => format!("{path}?block={block}"),
+        None => path,
     }
 }
 
@@ -238,6 +375,26 @@ fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Option<Cow<'a, s
     Ok(found)
 }
 
+/// One of a path's wallets, whatever it is.
+fn asked(segment: &str) -> Asked {
+    Asked::parse(&percent_decode_str(segment).decode_utf8_lossy())
+}
+
+fn block(query: &str) -> Result<Option<BlockId>, Error> {
+    let Some(text) = parameter(query, "block")? else { return Ok(None) };
+    let error = Error::InvalidParameter { field: "block", rule: BlockId::RULE };
+    BlockId::parse(&text).map(Some).ok_or(error)
+}
+
+/// A parameter that is 1 for yes; 0 and absence are no.
+fn flag(query: &str, field: &'static str) -> Result<bool, Error> {
+    match parameter(query, field)?.as_deref() {
+        None | Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(_) => Err(Error::InvalidParameter { field, rule: "must be 0 or 1" }),
+    }
+}
+
 /// A counting parameter: below the range is refused, above it cut.
 fn count(
     query: &str,
@@ -288,13 +445,14 @@ mod tests {
             ("/health".to_string(), Endpoint::Health),
             ("/api/v1/stats".to_string(), Endpoint::Stats),
             ("/api/v1/stats/detailed".to_string(), Endpoint::DetailedStats),
-            ("/api/v1/agent/7".to_string(), Endpoint::Agent(id)),
+            ("/api/v1/agent/7".to_string(), Endpoint::Agent { id, block: None }),
             ("/api/v1/agents".to_string(), agents(1, 20, None)),
             ("/api/v1/agents/compliance".to_string(), Endpoint::Compliance),
             ("/api/v1/agent/7/lineage".to_string(), Endpoint::Lineage(id)),
             ("/api/v1/agent/7/revenue".to_string(), Endpoint::Revenue { id, offset: 0, limit: 100 }),
             ("/api/v1/revenue/aggregate".to_string(), Endpoint::RevenueAggregate),
-            (format!("/api/v1/kya/{wallet}"), Endpoint::Kya(wallet)),
+            (format!("/api/v1/kya/{wallet}"), Endpoint::Kya { wallet, block: None, history: false }),
+            ("/api/v1/agent/7/ancestors".to_string(), Endpoint::Ancestors(id)),
         ] {
             assert_eq!(Endpoint::parse(&target), Ok(endpoint.clone()), "{target}");
             assert_eq!(endpoint.canonical(), target);
@@ -317,7 +475,6 @@ mod tests {
             "/api/v1/agent",
             "/api/v1/agent/7/",
             "/api/v1/agent/7/lineage/x",
-            "/api/v1/kya",
             "/api/v1/agents/x",
             "/API/v1/stats",
         ] {
@@ -361,7 +518,10 @@ mod tests {
     #[test]
     fn ids_are_decimal_digits_up_to_256_bits() {
         let max = U256::MAX.to_string();
-        assert_eq!(Endpoint::parse(&format!("/api/v1/agent/{max}")), Ok(Endpoint::Agent(AgentId(U256::MAX))));
+        assert_eq!(
+            Endpoint::parse(&format!("/api/v1/agent/{max}")),
+            Ok(Endpoint::Agent { id: AgentId(U256::MAX), block: None })
+        );
         for bad in ["abc", "-1", "1.0", "0x1", "", "%ff", "1%2e", &format!("{max}0"), &max.replace('9', "99")]
         {
             assert!(rule(&format!("/api/v1/agent/{bad}")).starts_with("Invalid id: "), "{bad}");
@@ -382,6 +542,79 @@ mod tests {
         {
             assert!(rule(&format!("/api/v1/kya/{bad}")).contains("40 hexadecimal digits"), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_block_is_part_of_the_question() {
+        let hash = format!("0x{}", "ab".repeat(32));
+        for block in ["0", "18446744073709551615", &hash] {
+            for path in ["/api/v1/agent/7", "/api/v1/kya/0x1111111111111111111111111111111111111111"] {
+                let endpoint = Endpoint::parse(&format!("{path}?x=1&block={block}")).unwrap();
+                assert_eq!(endpoint.block(), BlockId::parse(block));
+                assert_eq!(endpoint.canonical(), format!("{path}?block={block}"));
+                assert_ne!(Endpoint::parse(path), Ok(endpoint));
+            }
+        }
+        for bad in ["", "latest", "-1", "0x10", "1e3", &hash[2..]] {
+            assert!(
+                rule(&format!("/api/v1/agent/7?block={bad}"))
+                    .starts_with("Invalid block: must be a block's number"),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_past_is_told_when_asked_for_and_at_the_newest_block_only() {
+        let path = "/api/v1/kya/0x1111111111111111111111111111111111111111";
+        let canonical = |query: &str| Endpoint::parse(&format!("{path}{query}")).unwrap().canonical();
+        assert_eq!(canonical("?history=1&x"), format!("{path}?history=1"));
+        assert_eq!(canonical("?history=0"), path);
+        assert_eq!(rule(&format!("{path}?history=yes")), "Invalid history: must be 0 or 1");
+        assert!(rule(&format!("{path}?history=1&block=7")).starts_with("Invalid history: must not be"));
+    }
+
+    #[test]
+    fn a_list_keeps_its_order_and_what_is_malformed_in_its_place() {
+        let (one, two) = (Address::repeat_byte(0x11), Address::repeat_byte(0x22));
+        let path = format!("/api/v1/kya/{two},me%2Ftoo,{one},");
+        let Ok(Endpoint::KyaList { wallets, .. }) = Endpoint::parse(&path) else { panic!("{path}") };
+        let malformed = |text: &str| Asked::Malformed { text: text.into(), error: AddressError::Shape };
+        let expected = [Asked::Wallet(two), malformed("me/too"), Asked::Wallet(one), malformed("")];
+        assert_eq!(wallets, expected);
+        let many = vec![one.to_string(); 20].join(",");
+        assert!(Endpoint::parse(&format!("/api/v1/kya/{many}")).is_ok());
+        assert!(rule(&format!("/api/v1/kya/{many},{two}")).contains("at most 20 wallets"));
+        assert!(rule("/api/v1/kya/me,too").contains("40 hexadecimal digits"), "none is a wallet");
+    }
+
+    #[test]
+    fn a_body_is_a_list_of_one_to_a_hundred_wallets() {
+        let post = |body: &str| Endpoint::parse_post("/api/v1/kya", body.as_bytes());
+        let wallet = Address::repeat_byte(0x11);
+        let list = |count| format!("{{\"wallets\": {:?}}}", vec![wallet.to_string(); count]);
+        for (count, cost) in [(1, 1), (10, 1), (11, 2), (100, 10)] {
+            let endpoint = post(&list(count)).unwrap();
+            assert_eq!(endpoint.cost(), cost, "{count} wallets");
+            assert_eq!(
+                endpoint,
+                Endpoint::KyaList { wallets: vec![Asked::Wallet(wallet); count], block: None }
+            );
+        }
+        let Ok(Endpoint::KyaList { wallets, .. }) = post("{\"wallets\": [\"me\", \"\"]}") else { panic!() };
+        let malformed = |text: &str| Asked::Malformed { text: text.into(), error: AddressError::Shape };
+        assert_eq!(wallets, ["me", ""].map(malformed));
+        let message = |body: &str| post(body).unwrap_err().to_string();
+        for bad in ["", "[]", "{}", "{\"wallets\": 7}", "{\"wallets\": [7]}", "{\"wallets\": [}", "\u{1}"] {
+            assert!(message(bad).starts_with("Invalid body: must be JSON of the form"), "{bad}");
+        }
+        for count in [0, 101] {
+            assert_eq!(message(&list(count)), "Invalid wallets: must be a list of 1 to 100 wallets");
+        }
+        assert_eq!(post(&" ".repeat(KYA_BODY_BYTES_MAX + 1)), Err(Error::BodyTooLarge(KYA_BODY_BYTES_MAX)));
+        let elsewhere = Endpoint::parse_post("/api/v1/kya/0x1111111111111111111111111111111111111111", b"{}");
+        assert_eq!(elsewhere, Err(Error::MethodNotAllowed));
+        assert_eq!(Endpoint::parse("/api/v1/kya"), Err(Error::PostOnly));
     }
 
     proptest! {

@@ -47,6 +47,7 @@ fn run(target: &str) -> Run {
         registry: Address::repeat_byte(0x42),
         chain: "http://node".into(),
         now: Timestamp::from_seconds(1_800_000_000),
+        scan: None,
     };
     Run::new(question, CANONICAL_ADDRESS, Limits::default())
 }
@@ -118,9 +119,9 @@ fn repeating_replies(batch: &Batch) -> Vec<(&'static str, String)> {
             (name, format!(r#"[{{"id":{id},"result":"{}"}}]"#, hex::encode_prefixed(data)))
         };
         if call["to"].as_str() == Some(&LENS_ADDRESS.to_string().to_lowercase()) {
-            let row = vec![0_u8; 54 * 9_200];
+            let row = vec![0_u8; 62 * 8_000];
             let head = |rows: u32| [&[1][..], &[0; 48], &rows.to_be_bytes(), &[0; 8]].concat();
-            replies.push(answer("rows", [head(9_200), row].concat()));
+            replies.push(answer("rows", [head(8_000), row].concat()));
             let sum = |text: &[u8]| [&[0][..], &(text.len() as u32).to_be_bytes(), &[9; 40], text].concat();
             let sums: Vec<u8> = (0..10_000_u32).flat_map(|text| sum(&text.to_be_bytes())).collect();
             replies.push(answer("sums", [head(0), sums].concat()));
@@ -216,9 +217,10 @@ fn large_node(batch: &Batch, agents: u64) -> Vec<u8> {
                 for id in first..first + count {
                     answer.extend([0, 0]);
                     answer.extend(Address::left_padding_from(&id.to_be_bytes()));
-                    for number in [1_799_000_000, 1_799_000_000 - id, 0, 0] {
-                        answer.extend(number.to_be_bytes());
-                    }
+                    answer.extend(1_799_000_000_u64.to_be_bytes());
+                    answer.extend(&(1_799_000_000 - id).to_be_bytes()[3..]);
+                    answer.extend([0; 7]);
+                    answer.extend(Address::left_padding_from(&id.to_be_bytes()));
                 }
                 format!("\"{}\"", hex::encode_prefixed(answer))
             }

@@ -100,6 +100,7 @@ fn question(target: &str) -> Question {
         registry: REGISTRY,
         chain: String::new(),
         now: Timestamp::from_seconds(NOW),
+        scan: None,
     }
 }
 

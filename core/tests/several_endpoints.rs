@@ -254,6 +254,7 @@ fn what_a_run_learns_does_not_undo_the_switch_of_another() {
         registry: REGISTRY,
         chain: String::new(),
         now: Timestamp::from_seconds(NOW),
+        scan: None,
     };
     let mut known = Endpoints::new(3, Some(CHAIN_ID));
     let run =
@@ -281,6 +282,7 @@ fn a_switch_that_was_undone_is_not_made_again_by_the_run_that_made_it() {
         registry: REGISTRY,
         chain: String::new(),
         now: Timestamp::from_seconds(NOW),
+        scan: None,
     };
     let mut known = Endpoints::new(2, Some(CHAIN_ID));
     let run =

@@ -216,10 +216,10 @@ impl Write for Escaped<'_> {
 pub(crate) fn preflight(request_id: &str) -> Result<web_sys::Response> {
     let mut head = Head(String::new());
     head.set("Access-Control-Allow-Origin", "*");
-    head.set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS");
+    head.set("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
     head.set("Access-Control-Allow-Headers", "*");
     head.set("Access-Control-Max-Age", "86400");
-    head.set("Allow", "GET, HEAD, OPTIONS");
+    head.set("Allow", "GET, HEAD, POST, OPTIONS");
     head.set("X-Request-Id", request_id);
     head.response(204, None)
 }
@@ -250,6 +250,7 @@ pub(crate) fn failure(error: &Error, status: u16, delivery: &Delivery<'_>) -> Re
     head.set("Cache-Control", "no-store");
     match (error, delivery.verdict) {
         (Error::MethodNotAllowed, _) => head.set("Allow", "GET, HEAD, OPTIONS"),
+        (Error::PostOnly, _) => head.set("Allow", "POST, OPTIONS"),
         (Error::RateLimited, Some(verdict)) => head.set("Retry-After", verdict.retry_after),
         _ => {
             if let Some(seconds) = error.retry_after() {

@@ -4,6 +4,7 @@
 //! the way is decided in the core; here are only the clock, the counters, the cache and the bytes to and
 //! from the RPC endpoint.
 
+mod body;
 mod cache;
 mod chain;
 mod http;
@@ -16,7 +17,7 @@ use std::rc::Rc;
 
 use registry_core::{
     error::Error,
-    route::Endpoint,
+    route::{Endpoint, KYA_BODY_BYTES_MAX},
     timestamp::Timestamp,
     window::{Client, Verdict},
 };
@@ -103,10 +104,21 @@ enum Route {
 const READY: &str = "/readyz";
 
 impl Route {
-    fn parse(method: &str, target: &Target) -> Result<Self, Error> {
-        if !matches!(method, "GET" | "HEAD") {
-            return Err(Error::MethodNotAllowed);
+    /// The route of a request. A body is only read where the path takes one.
+    async fn parse(request: &Incoming<'_>, method: &str, target: &Target) -> Result<Self, Error> {
+        match method {
+            "GET" | "HEAD" => Self::parse_get(target),
+            "POST" => {
+                let target = target.path_and_query();
+                Endpoint::check_post(target)?;
+                let body = body::read(request.request, KYA_BODY_BYTES_MAX).await?;
+                Endpoint::parse_post(target, &body).map(|endpoint| Self::Counted(Request::Api(endpoint)))
+            }
+            _ => Err(Error::MethodNotAllowed),
         }
+    }
+
+    fn parse_get(target: &Target) -> Result<Self, Error> {
         let path = target.path();
         if let Some(page) = pages::find(path) {
             return Ok(Self::Page(page));
@@ -117,6 +129,14 @@ impl Route {
             _ => {
                 Endpoint::parse(target.path_and_query()).map(|endpoint| Self::Counted(Request::Api(endpoint)))
             }
+        }
+    }
+
+    /// How many requests it counts as.
+    fn cost(&self) -> u32 {
+        match self {
+            Self::Counted(Request::Api(endpoint)) => endpoint.cost(),
+            _ => 1,
         }
     }
 
@@ -146,8 +166,11 @@ async fn answer(
     record: &mut Record,
 ) -> (Result<Rc<Content>, Error>, Option<Verdict>) {
     let now = Timestamp::from_millis(record.started_at);
-    let parsed = Target::parse(request.url())
-        .and_then(|target| Route::parse(&record.method, &target).map(|route| (target, route)));
+    let parsed = match Target::parse(request.url()) {
+        Ok(target) => Route::parse(request, &record.method, &target).await.map(|route| (target, route)),
+        Err(error) => Err(error),
+    };
+    let cost = parsed.as_ref().map_or(1, |(_, route)| route.cost());
     if let Ok((_, route)) = &parsed {
         record.route = route.name();
     }
@@ -168,7 +191,7 @@ async fn answer(
         // What can be refused before it costs anything is not charged.
         Err(error) => return (Err(error), limiter::peek(&settings.limits, &client, now)),
     };
-    let verdict = limiter::charge(&settings, env, &context, &client, now).await;
+    let verdict = limiter::charge(&settings, env, &context, &client, now, cost).await;
     if verdict.is_some_and(|verdict| !verdict.admitted) {
         return (Err(Error::RateLimited), verdict);
     }

@@ -7,10 +7,11 @@ use alloy_primitives::{Address, B256, U256, address, b256};
 use registry_core::{
     abi::RevenueReport,
     agent::{Agent, AgentDetail, AgentId, AgentListItem, Status},
+    ancestors::Ancestors,
     as_of::AsOf,
     compliance::{Compliance, ComplianceList, DEFAULT_GRACE_SECONDS},
     health::{Health, Ready},
-    kya::Kya,
+    kya::{Kya, KyaItem, KyaList},
     lineage::{self, Fetched, LineageNode, Member},
     page::{AgentPage, Page},
     revenue::{RevenueAggregate, RevenueHistory},
@@ -117,10 +118,27 @@ pub(crate) fn kya(wallet: Address) -> Kya {
     Kya::of(wallet, agent, grace(), now(), as_of())
 }
 
+pub(crate) fn kya_list() -> KyaList {
+    let verdict = |wallet| KyaItem::Verdict(Box::new(kya(wallet)));
+    vec![verdict(WALLET), verdict(STRANGER)].into()
+}
+
+pub(crate) fn ancestors() -> Ancestors {
+    let [parent, agent, _] = agents();
+    Ancestors { agent_id: agent.agent_id, ancestors: vec![(&parent).into()], note: None, as_of: as_of() }
+}
+
 pub(crate) fn agent() -> AgentDetail {
     let [agent, child, _] = agents();
     let compliance = Compliance::of(&agent, U256::from(1), grace(), now());
-    AgentDetail { agent, children: vec![child.agent_id.0], compliance, truncated: false, note: None }
+    AgentDetail {
+        agent,
+        children: vec![child.agent_id.0],
+        compliance,
+        truncated: false,
+        note: None,
+        as_of: None,
+    }
 }
 
 pub(crate) fn page() -> AgentPage {

@@ -3,7 +3,10 @@
 use openapi::{Schemas, UINT256_MAX, body, linked, response};
 use registry_core::{
     agent::Status,
-    route::{AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, Endpoint, REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX},
+    route::{
+        AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, Endpoint, KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX,
+        REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX,
+    },
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,6 +27,8 @@ struct Question {
     summary: &'static str,
     description: String,
     parameters: Vec<Value>,
+    /// The body of the request; a question with one is a POST.
+    body: Value,
     /// The body of a 200: its schema, and an example.
     content: Value,
     /// Asks for an agent, who may not exist.
@@ -43,17 +48,43 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
     let agent_id = || vec![id()];
     vec![
         Question {
-            description: "`isCompliant`: serve it. Registered but not compliant: ask it to attest. Not registered: refuse, \
-                or ask it to register. The `haftungsperson` is who is liable. A wallet without an agent is not an error."
-                .to_owned(),
-            parameters: vec![wallet()],
+            description: format!(
+                "`decision` says what to do: `provision`, serve it; `request_renewal`, ask it to attest; `deny`, refuse, or ask \
+                 it to register. The `haftungsperson` is who is liable. A wallet without an agent is not an error. Up to \
+                 {KYA_PATH_MAX} wallets, separated by commas, are answered as by `POST /api/v1/kya`."
+            ),
+            parameters: vec![wallet(), block()],
             names_agent: Some("/agent/agentId"),
             ..Question::new("/api/v1/kya/{wallet}", "checkWallet", "KYA", "The verdict on a wallet")
                 .answers(schemas, &examples::kya(examples::WALLET))
         },
         Question {
+            description: format!(
+                "The same verdicts, all at one block, in the order of the wallets; what is no wallet is reported in its place. It \
+                 counts as one request for each ten wallets. At most {KYA_BODY_MAX} wallets and {KYA_BODY_BYTES_MAX} bytes; the \
+                 `Content-Type` has to be `application/json`."
+            ),
+            parameters: vec![block()],
+            body: json!({
+                "required": true,
+                "content": { "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "properties": { "wallets": {
+                            "type": "array", "minItems": 1, "maxItems": KYA_BODY_MAX,
+                            "items": { "type": "string" },
+                        }},
+                        "required": ["wallets"],
+                    },
+                    "example": { "wallets": [examples::WALLET.to_string(), examples::STRANGER.to_string()] },
+                }},
+            }),
+            ..Question::new("/api/v1/kya", "checkWallets", "KYA", "The verdicts on up to 100 wallets")
+                .answers(schemas, &examples::kya_list())
+        },
+        Question {
             description: "The full record, the ids of its direct children, and where it stands now.".to_owned(),
-            parameters: agent_id(),
+            parameters: vec![id(), block()],
             of_agent: true,
             ..Question::new("/api/v1/agent/{id}", "getAgent", "Agents", "One agent")
                 .answers(schemas, &examples::agent())
@@ -94,6 +125,15 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
             of_agent: true,
             ..Question::new("/api/v1/agent/{id}/lineage", "getLineage", "Agents", "The tree below an agent")
                 .answers(schemas, &examples::lineage())
+        },
+        Question {
+            description: "The agents above an agent: its parent first, its root last, each with its status and who is liable. \
+                At most 15 levels, the agent's own included; a `note` says so where the path goes on."
+                .to_owned(),
+            parameters: agent_id(),
+            of_agent: true,
+            ..Question::new("/api/v1/agent/{id}/ancestors", "getAncestors", "Agents", "The path up to an agent's root")
+                .answers(schemas, &examples::ancestors())
         },
         Question {
             description: format!(
@@ -146,6 +186,7 @@ impl Question {
             summary,
             description: String::new(),
             parameters: Vec::new(),
+            body: Value::Null,
             content: Value::Null,
             of_agent: false,
             paged: false,
@@ -185,10 +226,14 @@ impl Question {
             answer = linked(answer, "getAgent", pointer);
         }
         responses.insert("200".to_owned(), answer);
-        let checked = self.parameters.iter().any(|parameter| parameter["name"].is_string());
+        let has = |name: &str| self.parameters.iter().any(|parameter| parameter["name"] == name);
+        let is_post = !self.body.is_null();
+        let checked = is_post || self.parameters.iter().any(|parameter| parameter["name"].is_string());
         for (status, name, possible) in [
             ("400", "BadRequest", checked),
-            ("404", "NotFound", self.of_agent),
+            ("404", "NotFound", self.of_agent || has("block")),
+            ("413", "BodyTooLarge", is_post),
+            ("415", "UnsupportedMediaType", is_post),
             ("429", "RateLimited", true),
             ("500", "Failed", true),
         ] {
@@ -197,14 +242,19 @@ impl Question {
                     .insert(status.to_owned(), json!({ "$ref": format!("#/components/responses/{name}") }));
             }
         }
-        json!({ "get": {
+        let mut operation = json!({
             "operationId": self.id,
             "tags": [self.tag],
             "summary": self.summary,
             "description": self.description,
             "parameters": self.parameters,
             "responses": responses,
-        }})
+        });
+        if is_post && let Some(operation) = operation.as_object_mut() {
+            operation.insert("requestBody".to_owned(), self.body);
+        }
+        let method = if is_post { "post" } else { "get" };
+        json!({ method: operation })
     }
 }
 
@@ -227,6 +277,15 @@ fn wallet() -> Value {
     })
 }
 
+fn block() -> Value {
+    json!({
+        "name": "block", "in": "query",
+        "description": "Asks at this block, by its number or its hash, and judges at its time. 404 where no RPC endpoint has \
+            its state; kept for a day where the block is final.",
+        "schema": { "type": "string", "pattern": "^([0-9]{1,19}|0x[0-9a-fA-F]{64})$" },
+    })
+}
+
 /// A whole number in the query. It has no maximum: what is too large is cut.
 fn count(name: &str, description: &str, minimum: u64, default: u64) -> Value {
     json!({
@@ -242,25 +301,33 @@ mod tests {
     #[test]
     fn every_question_the_router_knows_is_described() {
         let described = questions(&mut Schemas::default());
-        for question in &described {
+        for question in described.iter().filter(|question| question.body.is_null()) {
             let endpoint = Endpoint::parse(&question.target()).unwrap();
             assert_eq!(endpoint.canonical(), question.target());
         }
         // An endpoint more needs an arm here, and a question above.
-        let known = described.iter().map(|question| match Endpoint::parse(&question.target()).unwrap() {
+        let posted = described.iter().filter(|question| !question.body.is_null()).map(|question| {
+            let body = question.body["content"]["application/json"]["example"].to_string();
+            Endpoint::parse_post(question.path, body.as_bytes()).unwrap()
+        });
+        let asked = described.iter().filter(|question| question.body.is_null());
+        let asked = asked.map(|question| Endpoint::parse(&question.target()).unwrap());
+        let known = asked.chain(posted).map(|endpoint| match endpoint {
             Endpoint::Health => 0,
             Endpoint::Stats => 1,
             Endpoint::DetailedStats => 2,
-            Endpoint::Agent(_) => 3,
+            Endpoint::Agent { .. } => 3,
             Endpoint::Agents { .. } => 4,
             Endpoint::Compliance => 5,
             Endpoint::Lineage(_) => 6,
             Endpoint::Revenue { .. } => 7,
             Endpoint::RevenueAggregate => 8,
-            Endpoint::Kya(_) => 9,
+            Endpoint::Kya { .. } => 9,
+            Endpoint::KyaList { .. } => 10,
+            Endpoint::Ancestors(_) => 11,
         });
         let mut known: Vec<u8> = known.collect();
         known.sort_unstable();
-        assert_eq!(known, (0..10).collect::<Vec<_>>());
+        assert_eq!(known, (0..12).collect::<Vec<_>>());
     }
 }

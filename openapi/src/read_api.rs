@@ -6,6 +6,7 @@ use registry_core::{
     agent::AgentId,
     error::{Code, Error, ErrorBody},
     health::Ready,
+    route::KYA_BODY_BYTES_MAX,
     run::RunError,
 };
 use serde_json::{Map, Value, json};
@@ -20,7 +21,8 @@ const ABOUT: &str = "\
 Is this wallet a registered AI agent, is it compliant, and who is liable for it? Answers are read from an on-chain \
 registry, each from one block, and kept for minutes at the edge.
 
-- Every path takes GET, HEAD and OPTIONS; any other method is a 405 with `Allow`. Any web page may read the answers.
+- Every path takes GET, HEAD and OPTIONS, but for `/api/v1/kya`, which takes POST; any other method is a 405 with `Allow`. Any \
+web page may read the answers.
 - Errors are `{\"error\": message, \"code\": code}`. Messages may change; codes are a closed set.
 - Unknown query parameters are ignored; a known one given twice is a 400. Paths have no trailing slash.
 - Numbers keep all their digits, up to 2^256 - 1 and beyond for totals: read them with a parser that does, too.";
@@ -76,7 +78,17 @@ fn failures() -> Value {
     json!({
         "NotModified": response("What you have is current.", &kept, &Value::Null),
         "BadRequest": response("A parameter breaks its rule; the message names both.", &refused, &of(400, &invalid)),
-        "NotFound": response("The registry has no such agent.", &refused, &of(404, &unknown)),
+        "NotFound": response("The registry has no such agent, or the chain no such block.", &refused, &of(404, &unknown)),
+        "BodyTooLarge": response(
+            "The body is larger than any good one.",
+            &refused,
+            &of(413, &Error::BodyTooLarge(KYA_BODY_BYTES_MAX)),
+        ),
+        "UnsupportedMediaType": response(
+            "The body is not said to be JSON.",
+            &refused,
+            &of(415, &Error::UnsupportedMediaType),
+        ),
         "RateLimited": response("Too many requests.", &with_wait, &of(429, &Error::RateLimited)),
         "Failed": response("The chain, the registry or the service failed.", &with_wait, &of(500, &silent)),
         "NotReady": response("No question could be answered now.", &with_wait, &of(500, &silent)),

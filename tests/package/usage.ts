@@ -4,6 +4,7 @@ import init, {
   type Agent,
   type Integer,
   type Kya,
+  type Reason,
   Registry,
   RegistryError,
   attestCompliance,
@@ -24,6 +25,11 @@ export async function asking(): Promise<Agent | undefined> {
   new Registry({ rpc: "https://rpc.example", registry: "0x" });
 
   const kya: Kya = await registry.kya("0x");
+  await registry.kya("0x", { history: 1 });
+  await registry.kya("0x", { block: 7n });
+  const reasons: Reason[] = kya.reasons;
+  for (const item of (await registry.kyaList(["0x"], { block: 7 })).data) if ("code" in item) reasons.length = 0;
+  await registry.ancestors(7);
   if (kya.agent !== null) {
     const id: Integer = kya.agent.agentId;
     const { agent, children, compliance } = await registry.agent(id);

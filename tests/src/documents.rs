@@ -134,8 +134,8 @@ impl Documents {
         })
     }
 
-    /// `/api/v1/kya/:wallet`, for the wallet in its EIP-55 form and its agent, checked at `checked_at` (ISO 8601), without
-    /// the block it was read at
+    /// `/api/v1/kya/:wallet`, for the wallet in its EIP-55 form and its agent, checked at `checked_at` (ISO 8601), where nobody
+    /// has read the whole registry; without the block it was read at
     pub fn kya(&self, wallet: &str, id: Option<u64>, now: u64, checked_at: &str) -> Value {
         let facts = id.map(|id| self.facts(id));
         let agent = facts.map(|facts| {
@@ -170,6 +170,13 @@ impl Documents {
             },
             "reasons": self.reasons(facts, now),
             "compliantUntil": compliant.map(|facts| time(until(facts))),
+            "registration": if facts.is_some() { "current" } else { "unknown" },
+            "formerAgents": "unknown",
+            "ancestorsNotActive": match facts.is_none_or(|facts| facts.record.number("parentAgentId") == 0) {
+                true => json!([]),
+                false => json!("unknown"),
+            },
+            "unknownBecause": "NOT_SCANNED",
         })
     }
 

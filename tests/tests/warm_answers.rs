@@ -185,9 +185,19 @@ fn under_load_the_chain_is_asked_once() {
     });
 }
 
-/// A document without what moves by the clock alone, and without the block, which the peers do not name.
+/// A document without what moves by the clock alone, and without the block and the wallet's past, of which the peers know nothing.
 fn without_clocks(mut document: Value) -> Value {
-    document.as_object_mut().map(|fields| fields.remove("asOf"));
+    if let Some(fields) = document.as_object_mut() {
+        for field in ["asOf", "registration", "formerAgents", "ancestorsNotActive", "unknownBecause"] {
+            fields.remove(field);
+        }
+    }
+    if let Some(reasons) = document.get_mut("reasons").and_then(Value::as_array_mut) {
+        let is_remark = |reason: &Value| {
+            reason.as_str().is_some_and(|text| text.starts_with("FORMER") || text.starts_with("ANCESTOR"))
+        };
+        reasons.retain(|reason| !is_remark(reason));
+    }
     for (object, setup) in [("", "checkedAt"), ("/compliance", "secondsSinceAttestation")] {
         if let Some(value) = document.pointer_mut(object).and_then(|object| object.get_mut(setup)) {
             *value = json!("masked");

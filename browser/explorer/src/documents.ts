@@ -10,12 +10,14 @@ export type {
   Integer,
   Kya,
   LineageNode,
+  Reason,
   Registration,
   RevenueAggregate,
   RevenueHistory,
   RevenueReport,
   Stats,
   Status,
+  UnknownBecause,
 } from "../../pkg/index.js";
 
 /** The agent of a verdict. */

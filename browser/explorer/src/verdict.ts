@@ -1,17 +1,57 @@
-/** What a provider does about a wallet, by the API's answer (`docs/service.md`, section 4, `/kya/:wallet`). */
+/** What a provider does about a wallet, in words: the decision and the reasons are the API's (`docs/service.md`, section 10). */
 
-import type { Kya, KyaAgent, Timestamp } from "./documents";
+import type { Kya, KyaAgent, Reason, Timestamp, UnknownBecause } from "./documents";
 
-export type Verdict = "provision" | "renew-expired" | "renew-suspended" | "deny";
+export type Verdict = "provision" | "renew-expired" | "renew-stopped" | "deny";
 
 /** How long an attestation is current, in milliseconds, unless the contract's owner has changed it (section 8). */
 export const GRACE = 7 * 86_400_000;
 
-/** The one of the four cases a KYA answer is. */
-export function verdictOf({ isRegistered, isCompliant, agent }: Kya): Verdict {
-  if (!isRegistered || agent === null) return "deny";
-  if (isCompliant) return "provision";
-  return agent.status === "Active" ? "renew-expired" : "renew-suspended";
+/** What to do, and why, by the kind of verdict. */
+export const WORDS: Record<Verdict, { act: string; why: string }> = {
+  provision: { act: "Provision", why: "A registered agent, Active, with a current attestation." },
+  "renew-expired": {
+    act: "Ask for renewal",
+    why: "A registered agent whose attestation has expired. Serve it once it has attested again.",
+  },
+  "renew-stopped": {
+    act: "Ask for renewal",
+    why: "A registered agent that a regulator has suspended. It cannot attest until it is reactivated.",
+  },
+  deny: { act: "Deny", why: "No live agent has this wallet." },
+};
+
+/** Remarks, which decide nothing; the reasons that decide are told by the kind of verdict. */
+export const REMARKS: Partial<Record<Reason, string>> = {
+  REVOKED: "The agent was revoked, and the registry still names it.",
+  TERMINATED: "The agent has terminated, and the registry still names it.",
+  FORMER_AGENT_REVOKED: "An agent that had this wallet before was revoked.",
+  FORMER_AGENT_TERMINATED: "An agent that had this wallet before has terminated.",
+  ANCESTOR_NOT_ACTIVE: "An ancestor of the agent is not Active.",
+};
+
+/** Why something about the past is not known. */
+export const UNKNOWN: Record<UnknownBecause, string> = {
+  NOT_SCANNED: "the registry has not been read as a whole lately",
+  SCAN_OUTDATED: "the registry has changed since it was read as a whole",
+  PAST_BLOCK: "it is only told at the newest block",
+  TOO_MANY_AGENTS: "the registry has more agents than are read at once",
+  UNREADABLE_AGENTS: "an agent's record cannot be read",
+};
+
+/** The kind of verdict a KYA answer is. */
+export function verdictOf({ decision, reasons }: Pick<Kya, "decision" | "reasons">): Verdict {
+  if (decision !== "request_renewal") return decision;
+  const isStopped = reasons.some((reason) => reason === "SUSPENDED" || reason === "REVOKED" || reason === "TERMINATED");
+  return isStopped ? "renew-stopped" : "renew-expired";
+}
+
+/** What was before, in a sentence. */
+export function pastOf({ registration, formerAgents, unknownBecause }: Kya): string {
+  if (formerAgents === "unknown")
+    return `Whether other agents had it before is unknown: ${unknownBecause === undefined ? "the API does not say why" : UNKNOWN[unknownBecause]}.`;
+  if (formerAgents.length > 0) return "Other agents had it before, and have ended.";
+  return registration === "never" ? "It was never registered." : "No other agent had it before.";
 }
 
 /**

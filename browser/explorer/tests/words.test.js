@@ -7,7 +7,7 @@ import { target } from "../src/parts/search";
 import { gasFor } from "../src/registration";
 import { hrefTo, routeOf } from "../src/router";
 import { urlFault } from "../src/settings";
-import { attestationEnds, GRACE, verdictOf } from "../src/verdict";
+import { attestationEnds, GRACE, pastOf, verdictOf } from "../src/verdict";
 
 test("cents become units without losing one", () => {
   assert.equal(units(0), "0.00");
@@ -43,14 +43,23 @@ test("counts and sentences read well", () => {
 });
 
 test("a verdict is one of four", () => {
-  const agent = { status: "Active" };
-  assert.equal(verdictOf({ isRegistered: true, isCompliant: true, agent }), "provision");
-  assert.equal(verdictOf({ isRegistered: true, isCompliant: false, agent }), "renew-expired");
-  assert.equal(
-    verdictOf({ isRegistered: true, isCompliant: false, agent: { status: "Suspended" } }),
-    "renew-suspended",
-  );
-  assert.equal(verdictOf({ isRegistered: false, isCompliant: false, agent: null }), "deny");
+  const kind = (decision, ...reasons) => verdictOf({ decision, reasons });
+  assert.equal(kind("provision"), "provision");
+  assert.equal(kind("provision", "FORMER_AGENT_REVOKED"), "provision", "a remark decides nothing");
+  assert.equal(kind("request_renewal", "ATTESTATION_EXPIRED", "ANCESTOR_NOT_ACTIVE"), "renew-expired");
+  assert.equal(kind("request_renewal", "SUSPENDED", "ATTESTATION_EXPIRED"), "renew-stopped");
+  assert.equal(kind("request_renewal", "REVOKED"), "renew-stopped");
+  assert.equal(kind("deny", "NOT_REGISTERED"), "deny");
+});
+
+test("what is not known of the past is never told as clean", () => {
+  const told = (registration, formerAgents, unknownBecause) => pastOf({ registration, formerAgents, unknownBecause });
+  assert.match(told("unknown", "unknown", "NOT_SCANNED"), /is unknown: the registry has not been read/);
+  assert.match(told("current", "unknown", "TOO_MANY_AGENTS"), /is unknown: the registry has more agents/);
+  assert.match(told("current", "unknown"), /is unknown/);
+  assert.equal(told("never", []), "It was never registered.");
+  assert.equal(told("current", []), "No other agent had it before.");
+  assert.equal(told("former", [{}]), "Other agents had it before, and have ended.");
 });
 
 test("the end of an attestation is told only where the API does not contradict it", () => {

@@ -80,6 +80,14 @@ impl<V: Clone> Entry<V> {
         Lookup::Found(value)
     }
 
+    /// The value, where it may be given out to everybody.
+    pub(super) fn peek(&self, now: u64) -> Option<V> {
+        match self {
+            Self::Kept(kept) | Self::Renewing(kept, _) if now < kept.until => Some(kept.value.clone()),
+            _ => None,
+        }
+    }
+
     /// Gives the holder of a lease more time.
     pub(super) fn extend(&mut self, lease: &Lease, until: u64) {
         if let Self::Reading(held) | Self::Renewing(_, held) = self

@@ -132,6 +132,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         }
     }
 
+    /// What may be given out under the key at `now` (unix milliseconds), if anything. Nobody is made to read it.
+    pub fn peek(&self, key: &K, now: u64) -> Option<V> {
+        self.entries.peek(key)?.peek(now)
+    }
+
     /// Gives the holder of a lease more time, where nobody else has taken over.
     pub fn extend(&mut self, key: &K, lease: &Lease, until: u64) {
         if let Some(entry) = self.entries.peek_mut(key) {

@@ -91,6 +91,17 @@ fn a_value_asked_for_all_the_time_is_renewed_once_before_its_end() {
 }
 
 #[test]
+fn a_look_in_passing_makes_nobody_read() {
+    let mut cache = cache();
+    assert_eq!(cache.peek(&1, 0), None);
+    let reader = lease(come(&mut cache, 0));
+    assert_eq!(cache.peek(&1, 0), None, "it is being read");
+    cache.finish(&1, &reader, "answer", value(0, MINUTE), 0);
+    assert_eq!(cache.peek(&1, MINUTE - 1), Some("answer"));
+    assert_eq!(cache.peek(&1, MINUTE), None);
+}
+
+#[test]
 fn a_value_hardly_asked_for_is_not_renewed() {
     let mut cache = cache();
     let reader = lease(come(&mut cache, 0));

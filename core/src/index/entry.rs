@@ -1,4 +1,4 @@
-//! One agent as an index keeps it, and its packed form: the lens's row in full detail, 98 bytes.
+//! One agent as an index keeps it, and its packed form, 98 bytes.
 
 use alloy_primitives::Address;
 
@@ -83,8 +83,9 @@ impl Entry {
             last_attestation: number(take(8)?)?,
             parent: number(take(8)?)?,
             generation: number(take(8)?)?,
+            wallet: address(take(20)?)?,
         };
-        let (wallet, haftungsperson) = (address(take(20)?)?, address(take(20)?)?);
+        let (wallet, haftungsperson) = (row.wallet, address(take(20)?)?);
         let reports = take(4)?.try_into().map(u32::from_be_bytes).map_err(|_| StoreError::corrupt())?;
         Ok(Self { row, full: Full { wallet, haftungsperson, reports, sums: Vec::new() } })
     }

@@ -1,5 +1,5 @@
 //! The lens: a read-only contract (`contracts/src/RegistryLens.sol`) that walks many agents in one `eth_call`, without being
-//! deployed. Its answer is packed: 108 hexadecimal digits an agent, 196 in full detail, where the getters' own answers take thousands.
+//! deployed. Its answer is packed: 124 hexadecimal digits an agent, 172 in full detail, where the getters' own answers take thousands.
 //!
 //! | method | the `eth_call` | the answer's size |
 //! |---|---|---|

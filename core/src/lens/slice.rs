@@ -23,6 +23,7 @@ pub(crate) struct Row {
     pub(crate) status: u8,
     pub(crate) history_is_readable: bool,
     pub(crate) creator: Address,
+    pub(crate) wallet: Address,
     pub(crate) registered_at: u64,
     pub(crate) last_attestation: u64,
     pub(crate) parent: u64,
@@ -35,6 +36,7 @@ impl Row {
         status: UNREADABLE,
         history_is_readable: false,
         creator: Address::ZERO,
+        wallet: Address::ZERO,
         registered_at: 0,
         last_attestation: 0,
         parent: 0,
@@ -43,14 +45,20 @@ impl Row {
 
     /// The row of a record whose history is readable; an unreadable one where a field does not fit, as the lens has it.
     pub(crate) fn of(record: &AgentRecord) -> Self {
-        let (Ok(parent), Ok(generation)) = (record.parentAgentId.try_into(), record.generation.try_into())
-        else {
+        let fits = |value: U256, bytes: usize| value.byte_len() <= bytes;
+        let parent = u64::try_from(record.parentAgentId).ok().filter(|_| fits(record.parentAgentId, 5));
+        let generation = u64::try_from(record.generation).ok().filter(|_| fits(record.generation, 2));
+        let (Some(parent), Some(generation)) = (parent, generation) else {
             return Self { history_is_readable: true, ..Self::UNREADABLE };
         };
+        if !fits(U256::from(record.lastAttestation), 5) {
+            return Self { history_is_readable: true, ..Self::UNREADABLE };
+        }
         Self {
             status: record.status.min(254),
             history_is_readable: true,
             creator: record.creator,
+            wallet: record.agentWallet,
             registered_at: record.registeredAt,
             last_attestation: record.lastAttestation,
             parent,
@@ -74,6 +82,7 @@ impl From<&Agent> for Row {
             status: agent.status as u8,
             history_is_readable: true,
             creator: agent.creator,
+            wallet: agent.agent_wallet,
             registered_at: agent.registered_at.seconds(),
             last_attestation: agent.last_attestation.seconds(),
             parent: number(agent.parent_agent_id.0),
@@ -167,18 +176,20 @@ impl Slice {
         let (mut rows, mut full) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let [status, flags] = input.take()?;
-            rows.push(Row {
+            let row = Row {
                 status,
                 history_is_readable: flags & 1 == 0,
                 creator: Address::from(input.take::<20>()?),
                 registered_at: input.u64()?,
-                last_attestation: input.u64()?,
-                parent: input.u64()?,
-                generation: input.u64()?,
-            });
+                last_attestation: input.number::<5>()?,
+                parent: input.number::<5>()?,
+                generation: input.number::<2>()?,
+                wallet: Address::from(input.take::<20>()?),
+            };
+            rows.push(row);
             if detail == Detail::Full {
                 full.push(Full {
-                    wallet: Address::from(input.take::<20>()?),
+                    wallet: row.wallet,
                     haftungsperson: Address::from(input.take::<20>()?),
                     reports: u32::from_be_bytes(input.take()?),
                     sums: Vec::new(),
@@ -222,7 +233,12 @@ impl<'a> Input<'a> {
     }
 
     fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_be_bytes)
+        self.number::<8>()
+    }
+
+    /// A number of at most 8 bytes.
+    fn number<const N: usize>(&mut self) -> Option<u64> {
+        Some(self.take::<N>()?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 }
 
@@ -244,6 +260,6 @@ mod tests {
 
     #[test]
     fn a_row_is_as_small_as_a_scan_needs() {
-        assert!(size_of::<Row>() <= 56);
+        assert!(size_of::<Row>() <= 80);
     }
 }

@@ -5,9 +5,10 @@ use std::iter;
 use alloy_primitives::{Address, Bytes, U256};
 use alloy_sol_types::SolCall;
 
-use super::{marker::Marker, view::WalkKey};
+use super::{block::HeaderOf, marker::Marker, view::WalkKey};
 use crate::{
     abi::IAgentRegistry::{getAgentCall, getRevenueHistoryCall},
+    as_of::BlockId,
     lens::{self, Method, Span},
     multicall::{self, Call},
     rpc::{self, Request},
@@ -168,7 +169,7 @@ pub(super) struct Posted {
 #[derive(Debug)]
 pub(super) struct Flight {
     /// The ids of header requests, from 0 on.
-    pub(super) headers: Vec<Option<u64>>,
+    pub(super) headers: Vec<HeaderOf>,
     pub(super) jobs: Vec<Posted>,
     /// Each `aggregate3` begins with the calls of a [`Marker`].
     pub(super) marked: bool,
@@ -198,10 +199,16 @@ impl Flight {
 
     /// The batch's JSON; `block` is where the calls read.
     pub(super) fn body(&self, multicall3: Address, block: &str) -> String {
-        let headers = (0..).zip(&self.headers).map(|(id, number)| Request {
-            id,
-            method: "eth_getBlockByNumber",
-            params: format!("[{},false]", block_number(*number)),
+        let headers = (0..).zip(&self.headers).map(|(id, header)| {
+            let (method, block) = match header {
+                HeaderOf::Newest => ("eth_getBlockByNumber", block_number(None)),
+                HeaderOf::Finalized => ("eth_getBlockByNumber", r#""finalized""#.to_owned()),
+                HeaderOf::Block(BlockId::Number(number)) => {
+                    ("eth_getBlockByNumber", block_number(Some(*number)))
+                }
+                HeaderOf::Block(BlockId::Hash(hash)) => ("eth_getBlockByHash", format!("\"{hash:#x}\"")),
+            };
+            Request { id, method, params: format!("[{block},false]") }
         });
         let marker = if self.marked { Marker::calls(multicall3).to_vec() } else { Vec::new() };
         let aggregate = |id, calls: &[Call]| {

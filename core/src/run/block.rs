@@ -12,6 +12,9 @@
 //!        another endpoint is asked
 //! ```
 //!
+//! A query about a certain block begins in Asked instead, and comes back there where the others come back to Newest: reads go to
+//! that block, its header comes along, and with it the number of the newest block that is final. There is no stepping back.
+//!
 //! Unpinned reads go to the newest block, and each reply says by its [`Marker`](super::marker::Marker) which block that was:
 //! only replies of one block are kept. Pinned reads go to the header's hash (EIP-1898), or to its number where the node
 //! takes no hashes; then, too, the markers have to agree.
@@ -20,7 +23,10 @@ use alloy_primitives::B256;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use super::marker::Marker;
-use crate::{as_of::AsOf, timestamp::Timestamp};
+use crate::{
+    as_of::{AsOf, BlockId},
+    timestamp::Timestamp,
+};
 
 /// How much older than the pinned block the next one has to be: machines behind one URL are seconds apart, whatever that
 /// is in blocks.
@@ -52,6 +58,17 @@ pub struct Header {
     pub timestamp: u64,
 }
 
+impl Header {
+    /// Whether it is the one asked for.
+    pub(super) fn is_of(&self, of: HeaderOf) -> bool {
+        match of {
+            HeaderOf::Block(BlockId::Number(number)) => self.number == number,
+            HeaderOf::Block(BlockId::Hash(hash)) => self.hash == hash,
+            HeaderOf::Newest | HeaderOf::Finalized => true,
+        }
+    }
+}
+
 /// The state of a run's block; its transitions are the methods that take `&mut self`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Block {
@@ -59,11 +76,24 @@ pub(super) enum Block {
     Newest {
         read: Option<Marker>,
     },
+    /// A certain block, whose header is not known yet.
+    Asked(BlockId),
     Pinned(Pin),
     /// Headers older than the pin are asked for.
     SteppingBack {
         from: Pin,
     },
+}
+
+/// A header to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeaderOf {
+    /// The newest block's.
+    Newest,
+    /// A certain block's.
+    Block(BlockId),
+    /// The newest final block's. A node that knows no such thing leaves it out.
+    Finalized,
 }
 
 /// A block that all further reads go to.
@@ -82,7 +112,7 @@ impl Block {
     pub(super) const fn pin(&self) -> Option<&Pin> {
         match self {
             Self::Pinned(pin) => Some(pin),
-            Self::Newest { .. } | Self::SteppingBack { .. } => None,
+            Self::Newest { .. } | Self::Asked(_) | Self::SteppingBack { .. } => None,
         }
     }
 
@@ -98,6 +128,7 @@ impl Block {
                 Some(marker) => marker.parent,
                 None => None,
             },
+            Self::Asked(_) => None,
             Self::Pinned(pin) | Self::SteppingBack { from: pin } => Some(pin.header.parent_hash),
         }
     }
@@ -111,13 +142,21 @@ impl Block {
                 block_timestamp: Timestamp::from_seconds(header.timestamp),
                 parent_hash: header.parent_hash,
             }),
-            Self::SteppingBack { .. } => None,
+            Self::Asked(_) | Self::SteppingBack { .. } => None,
         }
     }
 
-    /// Reads at the newest block from now on.
-    pub(super) const fn restart(&mut self) {
-        *self = Self::Newest { read: None };
+    /// Where a run begins: at the block it is about, or at the newest.
+    pub(super) const fn begin(asked: Option<BlockId>) -> Self {
+        match asked {
+            Some(block) => Self::Asked(block),
+            None => Self::Newest { read: None },
+        }
+    }
+
+    /// Whether its header is as good as its answers: nothing is pinned yet.
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self, Self::Newest { .. } | Self::Asked(_))
     }
 
     /// The first reply of the newest block names which one that is.
@@ -134,11 +173,13 @@ impl Block {
         }
     }
 
-    /// Pins the newest block, as `endpoint` names it. True where the answers so far are of another block.
+    /// Pins the newest block, or the one asked about, as `endpoint` names it. True where the answers so far are of another block.
     pub(super) fn pin_to(&mut self, header: Header, endpoint: usize, checked: bool) -> bool {
-        let Self::Newest { .. } = *self else { return false };
-        let parent = self.parent();
-        *self = Self::Pinned(Pin { header, source: endpoint, checked, is_older: false });
+        if !self.is_open() {
+            return false;
+        }
+        let (parent, is_older) = (self.parent(), matches!(self, Self::Asked(_)));
+        *self = Self::Pinned(Pin { header, source: endpoint, checked, is_older });
         parent != Some(header.parent_hash)
     }
 
@@ -169,14 +210,18 @@ impl Block {
         true
     }
 
-    /// The blocks whose headers are asked for, in at most `room` requests; `None` is the newest.
-    pub(super) fn headers(&self, room: usize) -> Vec<Option<u64>> {
+    /// The headers that are asked for, in at most `room` requests.
+    pub(super) fn headers(&self, room: usize) -> Vec<HeaderOf> {
         match self {
-            Self::Newest { .. } => vec![None],
+            Self::Newest { .. } => vec![HeaderOf::Newest],
+            Self::Asked(block) => {
+                [HeaderOf::Block(*block), HeaderOf::Finalized].into_iter().take(room.max(1)).collect()
+            }
             Self::Pinned(_) => Vec::new(),
             Self::SteppingBack { from } => {
-                let number = |distance: &u64| from.header.number.checked_sub(*distance).map(Some);
-                DISTANCES.iter().take(room.max(1)).filter_map(number).collect()
+                let number = |distance: &u64| from.header.number.checked_sub(*distance);
+                let numbers = DISTANCES.iter().take(room.max(1)).filter_map(number);
+                numbers.map(|number| HeaderOf::Block(BlockId::Number(number))).collect()
             }
         }
     }
@@ -213,7 +258,11 @@ mod tests {
         let mut block = Block::Newest { read: None };
         block.pin_to(at(1_000), 0, true);
         block.step_back();
-        let headers: Vec<Header> = block.headers(room).into_iter().flatten().map(at).collect();
+        let number = |header| match header {
+            HeaderOf::Block(BlockId::Number(number)) => Some(number),
+            _ => None,
+        };
+        let headers: Vec<Header> = block.headers(room).into_iter().filter_map(number).map(at).collect();
         assert!(block.pin_to_older(&headers, 0));
         block.pin().unwrap().header.number
     }

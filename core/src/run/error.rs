@@ -119,6 +119,15 @@ impl RunError {
         }
     }
 
+    /// Whether it says that a block asked about is not to be had: that no node has it, or that the contracts were not there yet.
+    pub(super) fn is_about_the_block(&self) -> bool {
+        match self {
+            Self::BlockUnavailable | Self::NoContract(_) | Self::NoMulticall(_) => true,
+            Self::Unanswered { error, .. } => error.is_about_the_block(),
+            _ => false,
+        }
+    }
+
     /// A node's error, made safe to show.
     pub(crate) fn node(error: &ErrorObject) -> Self {
         Self::Node { code: error.code, message: without_secrets(&error.message) }

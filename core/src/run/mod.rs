@@ -40,7 +40,10 @@ mod walk;
 use alloy_primitives::Address;
 use alloy_sol_types::SolCall;
 
-use crate::{abi::IMulticall3::getCurrentBlockTimestampCall, error::Error, lens::Span, read_api::Answer};
+use crate::{
+    abi::IMulticall3::getCurrentBlockTimestampCall, as_of::BlockId, error::Error, lens::Span,
+    read_api::Answer,
+};
 pub use batch::{Batch, Failure, Freshness, Limits, Reply};
 use batch::{Flight, Job, Pending};
 use block::Block;
@@ -74,6 +77,8 @@ pub struct Run {
     limits: Limits,
     rotation: Rotation,
     view: View,
+    /// The block the query is about, if not the newest.
+    asked: Option<BlockId>,
     block: Block,
     /// The query cannot go on without the header of the block it reads.
     wants_header: bool,
@@ -105,13 +110,14 @@ impl Run {
     /// A run that has asked nothing yet, with one endpoint. `multicall3` is Multicall3's address on the chain.
     pub fn new(query: impl Query + 'static, multicall3: Address, limits: Limits) -> Self {
         Self {
+            asked: query.block(),
+            block: Block::begin(query.block()),
             query: Box::new(query),
             multicall3,
             requests_per_batch: limits.requests_per_batch,
             limits,
             rotation: Rotation::new(Endpoints::new(1, None)),
             view: View::default(),
-            block: Block::Newest { read: None },
             wants_header: false,
             queue: Vec::new(),
             flight: None,
@@ -163,7 +169,15 @@ impl Run {
             self.view.block = self.block.pin().map(|pin| pin.header);
             match self.query.resolve(&self.view) {
                 Ok(answer) => return Ok(Step::Done(answer)),
-                Err(Halt::Error(error)) => return Err(error),
+                // Before the registry was deployed there is nothing to ask.
+                Err(Halt::Error(error)) => {
+                    return Err(match (self.asked, &error) {
+                        (Some(block), Error::Chain(RunError::NoContract(_))) => {
+                            Error::BlockNotAvailable(block)
+                        }
+                        _ => error,
+                    });
+                }
                 Err(Halt::Need(_)) => self.queue_missing()?,
             }
         }
@@ -181,12 +195,17 @@ impl Run {
         let left = deadline_ms.saturating_sub(self.elapsed_ms).saturating_sub(delay_ms);
         if left == 0 {
             let seconds = deadline_ms.div_ceil(1_000);
-            return Err(self.rotation.conclude().unwrap_or(RunError::OutOfTime { seconds }).into());
+            return Err(self.conclude(RunError::OutOfTime { seconds }));
         }
         let timeout_ms = self.limits.timeout_ms.saturating_add(walk_ms).min(left);
-        let block = match self.block.pin() {
-            Some(pin) if flight.by_hash => format!(r#"{{"blockHash":"{:#x}"}}"#, pin.header.hash),
-            pin => batch::block_number(pin.map(|pin| pin.header.number)),
+        let block = match self.block {
+            Block::Pinned(pin) if flight.by_hash => format!(r#"{{"blockHash":"{:#x}"}}"#, pin.header.hash),
+            // Of two blocks with one number only the one on the chain is meant.
+            Block::Asked(BlockId::Hash(hash)) => {
+                format!(r#"{{"blockHash":"{hash:#x}","requireCanonical":true}}"#)
+            }
+            Block::Asked(BlockId::Number(number)) => batch::block_number(Some(number)),
+            block => batch::block_number(block.pin().map(|pin| pin.header.number)),
         };
         let body = flight.body(self.multicall3, &block);
         self.flight = Some(Flight { timeout_ms, ..flight });
@@ -248,7 +267,9 @@ impl Run {
                 self.view.forget();
             }
         } else if let Some(header) = findings.headers.first() {
-            pinned = matches!(self.block, Block::Newest { .. });
+            pinned = self.block.is_open();
+            let is_asked = self.asked.is_some() && pinned;
+            self.view.is_final = is_asked && findings.finalized.is_some_and(|number| header.number <= number);
             if self.block.pin_to(*header, self.rotation.current(), checked) && self.progress() > 0 {
                 self.view.forget();
             }
@@ -300,7 +321,7 @@ impl Run {
     /// Holds the endpoint to what a reply says of its block.
     fn check(&self, marker: &Marker) -> Result<(), RunError> {
         self.rotation.check_chain(marker.chain_id)?;
-        let is_older = self.block.pin().is_some_and(|pin| pin.is_older);
+        let is_older = self.asked.is_some() || self.block.pin().is_some_and(|pin| pin.is_older);
         let Some(freshness) = self.limits.freshness.filter(|_| !is_older) else { return Ok(()) };
         let function = getCurrentBlockTimestampCall::SIGNATURE;
         let read_at = marker.seconds.ok_or(RunError::MulticallLacks { function })?;
@@ -322,7 +343,7 @@ impl Run {
         if anyone_left && self.idle_rounds <= self.limits.retries + self.rotation.others() {
             return Ok(());
         }
-        Err(self.rotation.conclude().unwrap_or(RunError::Stalled).into())
+        Err(self.conclude(RunError::Stalled))
     }
 
     /// After switching endpoint: forgets what the endpoint `before` answered, unless a block hash vouches for it.
@@ -340,7 +361,7 @@ impl Run {
     /// under its number. `by_hash`: they were asked for at the pinned hash; `pinned`: the pin came in with them.
     fn accept(&mut self, fresh: Vec<Fresh>, markers: &[Marker], by_hash: bool, pinned: bool) -> bool {
         let expected = self.block.parent().or_else(|| fresh.iter().find_map(|fresh| fresh.parent));
-        let unpinned = matches!(self.block, Block::Newest { .. });
+        let unpinned = self.block.is_open();
         // Without a marker to compare, one call alone is still of one block.
         let alone = unpinned && self.progress() == 0 && fresh.iter().all(|fresh| fresh.parent == expected);
         let read = markers.iter().filter(|marker| marker.parent == expected);
@@ -378,13 +399,16 @@ impl Run {
     fn repin(&mut self) -> Result<(), Error> {
         self.repins += 1;
         self.rotation.note(RunError::BlockUnavailable, false);
-        if self.repins > self.limits.repins {
-            return Err(self.rotation.conclude().unwrap_or(RunError::BlockUnavailable).into());
+        // A block asked about is there or not: each endpoint is asked once more, and no other block will do.
+        let most = if self.asked.is_some() { 1 + self.rotation.others() } else { self.limits.repins };
+        if self.repins > most {
+            return Err(self.conclude(RunError::BlockUnavailable));
         }
         let before = self.rotation.current();
         self.rotation.lacks_block();
         self.after_switch(before);
         if self.repins > 1
+            && self.asked.is_none()
             && let Some(pin) = self.block.pin()
         {
             if pin.source == self.rotation.current() {
@@ -396,9 +420,18 @@ impl Run {
         Ok(())
     }
 
-    /// Begins anew, reading at the newest block.
+    /// The error to end with, of the endpoint whose trouble tells most.
+    fn conclude(&mut self, otherwise: RunError) -> Error {
+        let error = self.rotation.conclude().unwrap_or(otherwise);
+        match self.asked {
+            Some(block) if error.is_about_the_block() => Error::BlockNotAvailable(block),
+            _ => error.into(),
+        }
+    }
+
+    /// Begins anew, reading where the run began.
     fn restart(&mut self) {
-        self.block.restart();
+        self.block = Block::begin(self.asked);
         self.queue.clear();
         self.view.forget();
     }

@@ -8,7 +8,7 @@ use super::{
     view::Outcome,
     walk::Walk,
 };
-use crate::lens::Method;
+use crate::{as_of::BlockId, lens::Method};
 
 impl Run {
     /// Puts work back that was not done.
@@ -84,7 +84,7 @@ impl Run {
         let wants_header = match self.block {
             Block::Newest { .. } => asked_for || self.rounds > 1 || !self.query.is_one_round(),
             Block::Pinned(_) => false,
-            Block::SteppingBack { .. } => true,
+            Block::Asked(_) | Block::SteppingBack { .. } => true,
         };
         let headers = if wants_header { self.block.headers(most) } else { Vec::new() };
         // Where a batch may hold one request only, the header goes alone, and all calls are pinned to it.
@@ -96,8 +96,9 @@ impl Run {
         self.queue = rest;
         let left = room.saturating_sub(jobs.iter().map(Job::requests).sum());
         jobs.extend(self.take_spans(method, left));
-        let by_hash = self.block.pin().is_some() && !by_number;
-        let marked = !by_hash || self.block.pin().is_some_and(|pin| !pin.checked);
+        let has_hash = matches!(self.block, Block::Pinned(_) | Block::Asked(BlockId::Hash(_)));
+        let by_hash = has_hash && !by_number;
+        let marked = !by_hash || self.block.pin().is_none_or(|pin| !pin.checked);
         let jobs = Flight::post(jobs, headers.len());
         Flight { headers, jobs, marked, by_hash, method, timeout_ms: 0 }
     }
@@ -106,8 +107,8 @@ impl Run {
     fn take_spans(&mut self, method: Method, room: usize) -> Vec<Job> {
         // Bytes of JSON for an agent, and how many agents a call may hold.
         let (agent_bytes, most) = match method {
-            Method::Override => (120, self.limits.agents_per_call),
-            Method::Create => (120, 400),
+            Method::Override => (136, self.limits.agents_per_call),
+            Method::Create => (136, 350),
             Method::Multicall => (4_500, (self.limits.calls_per_chunk as u64 / 2).max(1)),
         };
         let mut bytes_left = (self.limits.max_reply_bytes / 4 * 3) as u64;

@@ -8,7 +8,7 @@ use alloy_primitives::{Address, B256, Bytes, hex};
 use super::{
     RunError,
     batch::{Flight, Job, Pending, Posted, Reply},
-    block::Header,
+    block::{Header, HeaderOf},
     marker::Marker,
     node_error::{Asked, Circumstances, Remedy, may_pass, remedy},
     view::{Outcome, WalkKey},
@@ -60,6 +60,8 @@ pub(super) struct Findings {
     /// Pieces of walks that the node cannot carry out.
     pub(super) refused: Vec<(WalkKey, Span)>,
     pub(super) headers: Vec<Header>,
+    /// The number of the newest final block.
+    pub(super) finalized: Option<u64>,
     pub(super) markers: Vec<Marker>,
     /// The node does not know the block.
     pub(super) lacks_block: bool,
@@ -153,9 +155,11 @@ impl Reading<'_> {
         requests: usize,
     ) -> Ends<()> {
         let mut jobs = jobs.into_iter();
-        let ends = (0..self.flight.headers.len() as u64)
-            .try_for_each(|id| match outcomes.remove(&id) {
-                Some(outcome) => self.header(outcome, requests),
+        let headers = (0..).zip(&self.flight.headers);
+        let ends = headers
+            .clone()
+            .try_for_each(|(id, of)| match outcomes.remove(&id) {
+                Some(outcome) => self.header(*of, outcome, requests),
                 None => Ok(()),
             })
             .and_then(|()| {
@@ -184,13 +188,25 @@ impl Reading<'_> {
         })
     }
 
-    fn header(&mut self, outcome: rpc::Outcome<'_>, requests: usize) -> Ends<()> {
+    fn header(&mut self, of: HeaderOf, outcome: rpc::Outcome<'_>, requests: usize) -> Ends<()> {
         match outcome {
+            // Whoever cannot tell says nothing, and the block counts as one that may change.
+            outcome if of == HeaderOf::Finalized => {
+                let header: Option<Option<Header>> =
+                    outcome.ok().and_then(|result| serde_json::from_str(result).ok());
+                self.findings.finalized = header.flatten().map(|header| header.number);
+                Ok(())
+            }
             Ok(result) => {
                 let header: Option<Header> =
                     serde_json::from_str(result).map_err(|_| (RunError::Malformed, Vec::new()))?;
                 // A node behind a load balancer that has not seen the block yet answers null.
-                self.findings.lacks_block |= header.is_none() && self.flight.headers.len() == 1;
+                let is_only =
+                    self.flight.headers.iter().filter(|of| **of != HeaderOf::Finalized).count() == 1;
+                self.findings.lacks_block |= header.is_none() && is_only;
+                if header.is_some_and(|header| !header.is_of(of)) {
+                    return Err((RunError::Malformed, Vec::new()));
+                }
                 self.findings.headers.extend(header);
                 Ok(())
             }

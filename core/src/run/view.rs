@@ -12,7 +12,13 @@ use alloy_sol_types::SolCall;
 pub(crate) use super::walk::WalkKey;
 use super::{RunError, block::Header, walk::Walk};
 use crate::{
-    abi, as_of::AsOf, error::Error, multicall::Call, read_api::Answer, rpc::revert::Revert, scan::Rows,
+    abi,
+    as_of::{AsOf, BlockId},
+    error::Error,
+    multicall::Call,
+    read_api::Answer,
+    rpc::revert::Revert,
+    scan::Rows,
 };
 
 /// A question as a pure function over the answers known so far.
@@ -25,6 +31,12 @@ pub trait Query {
     ///
     /// [`Halt`]: an answer is missing, or the question ends with an error.
     fn resolve(&self, view: &View) -> Result<Answer, Halt>;
+
+    /// The block it is about, if not the newest. All reads go there, and the run ends with [`Error::BlockNotAvailable`] where no
+    /// endpoint has its state.
+    fn block(&self) -> Option<BlockId> {
+        None
+    }
 
     /// Whether the first round's answers are all it ever needs, as a rule. Such a run asks for no block header in its
     /// first round.
@@ -78,6 +90,8 @@ pub struct View {
     missing: RefCell<Missing>,
     /// The block of the answers, once known.
     pub(super) as_of: Option<AsOf>,
+    /// It is a block that was asked for, and the node calls it final.
+    pub(super) is_final: bool,
 }
 
 /// What was asked for in vain.
@@ -170,6 +184,11 @@ impl View {
             self.missing.borrow_mut().as_of = true;
             Need(())
         })
+    }
+
+    /// Whether the block was asked for by number or hash, and is final: what was read at it stays as it is.
+    pub const fn is_final(&self) -> bool {
+        self.is_final
     }
 
     /// What was missed since the last time.

@@ -102,6 +102,11 @@ impl Scan {
         }
     }
 
+    /// All agents, by ascending id from 1.
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
     /// Bytes of memory it takes, nearly.
     pub fn size_bytes(&self) -> usize {
         self.rows.size_bytes() + size_of::<Self>() + self.recent.len() * size_of::<RecentRegistration>()

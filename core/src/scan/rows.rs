@@ -5,7 +5,7 @@ use crate::{
     revenue::RevenueAggregate,
 };
 
-/// Consecutive agents, compactly: 56 bytes each.
+/// Consecutive agents, compactly: 80 bytes each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
     /// Id of the first.
@@ -25,6 +25,11 @@ impl Rows {
     /// All rows by ascending id.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Row)> + Clone {
         self.rows.iter().enumerate().map(|(index, row)| (self.first + index as u64, row))
+    }
+
+    /// The row of an agent.
+    pub(crate) fn get(&self, id: u64) -> Option<&Row> {
+        self.rows.get(usize::try_from(id.checked_sub(self.first)?).ok()?)
     }
 
     /// All rows by ascending id, in full detail.

@@ -64,24 +64,31 @@ impl Limit {
     /// Counts one request at `now` and says whether it may go on. A refused request is not counted. `None`
     /// where the limit is off.
     pub fn charge(&self, tally: &mut Tally, now: u64) -> Option<Verdict> {
-        let before = self.peek(tally, now)?;
-        if before.remaining == 0 {
-            return Some(before);
-        }
-        tally.enter(self.window(now));
-        tally.own = tally.own.saturating_add(1);
-        Some(Verdict { admitted: true, remaining: before.remaining - 1, ..before })
+        self.charge_for(tally, now, 1)
     }
 
-    /// [`charge`](Self::charge) for somebody who knows of a count for this client: the higher one holds. So a counter
+    /// The same for a request that counts as `cost` of them, or as all of a window where that is fewer. It is admitted whole or
+    /// not at all.
+    pub fn charge_for(&self, tally: &mut Tally, now: u64, cost: u32) -> Option<Verdict> {
+        let before = self.peek(tally, now)?;
+        let cost = cost.clamp(1, self.requests);
+        let Some(remaining) = before.remaining.checked_sub(cost) else {
+            return Some(Verdict { admitted: false, ..before });
+        };
+        tally.enter(self.window(now));
+        tally.own = tally.own.saturating_add(cost);
+        Some(Verdict { admitted: true, remaining, ..before })
+    }
+
+    /// [`charge_for`](Self::charge_for) for somebody who knows of a count for this client: the higher one holds. So a counter
     /// that has lost its memory takes the count up again from whoever asks it.
-    pub fn charge_knowing(&self, tally: &mut Tally, known: &Tally, now: u64) -> Option<Verdict> {
+    pub fn charge_knowing(&self, tally: &mut Tally, known: &Tally, now: u64, cost: u32) -> Option<Verdict> {
         let window = self.window(now);
         tally.enter(window);
         if known.window == window {
             tally.own = tally.own.max(known.own);
         }
-        self.charge(tally, now)
+        self.charge_for(tally, now, cost)
     }
 
     /// Where the client stands at `now`, without counting anything.
@@ -169,6 +176,24 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_counts_for_ten_is_admitted_whole_or_not_at_all() {
+        let mut tally = Tally::default();
+        for used in 1..=5 {
+            let verdict = PER_MINUTE.charge_for(&mut tally, 125, 10).unwrap();
+            assert_eq!((verdict.admitted, verdict.remaining), (true, 60 - 10 * used));
+        }
+        PER_MINUTE.charge(&mut tally, 125);
+        let refused = PER_MINUTE.charge_for(&mut tally, 125, 10).unwrap();
+        assert_eq!((refused.admitted, refused.remaining), (false, 9), "nothing is counted");
+        assert!(PER_MINUTE.charge_for(&mut tally, 125, 9).unwrap().admitted, "what is left is still there");
+        let narrow = Limit { requests: 5, window_seconds: 60 };
+        assert!(
+            narrow.charge_for(&mut Tally::default(), 125, 10).unwrap().admitted,
+            "a whole window at most"
+        );
+    }
+
+    #[test]
     fn zero_switches_the_limit_off() {
         assert_eq!(Limit { requests: 0, window_seconds: 60 }.charge(&mut Tally::default(), 1), None);
     }
@@ -181,11 +206,11 @@ mod tests {
         let known = serde_json::from_str(&sent).unwrap();
 
         let mut counter = Tally::default();
-        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &known, 120).unwrap().remaining, 19);
-        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &known, 121).unwrap().remaining, 18);
+        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &known, 120, 1).unwrap().remaining, 19);
+        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &known, 121, 1).unwrap().remaining, 18);
         let fresh = Tally::default();
-        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &fresh, 122).unwrap().remaining, 17);
-        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &known, 180).unwrap().remaining, 59);
+        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &fresh, 122, 1).unwrap().remaining, 17);
+        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &known, 180, 1).unwrap().remaining, 59);
     }
 
     #[test]

@@ -72,11 +72,13 @@ impl Publication {
 }
 
 impl Tally {
-    /// What is to be done after a request that was admitted at `now` (unix milliseconds). A sync task publishes
-    /// whatever is counted until it runs, so that one at a time is enough.
-    pub fn sync_task(&mut self, sharing: &Sharing, now: u64) -> Option<SyncTask> {
+    /// What is to be done after a request that was admitted at `now` (unix milliseconds) and counted as `cost`. A sync
+    /// task publishes whatever is counted until it runs, so that one at a time is enough.
+    pub fn sync_task(&mut self, sharing: &Sharing, now: u64, cost: u32) -> Option<SyncTask> {
         if self.own <= sharing.quiet {
-            let listens = self.own > 0 && self.own.checked_rem(sharing.listen_every) == Some(0);
+            let before = self.own.saturating_sub(cost.max(1));
+            let listens =
+                self.own.checked_div(sharing.listen_every) != before.checked_div(sharing.listen_every);
             return listens.then_some(SyncTask { window: self.window, publishes: false, after_millis: 0 });
         }
         let publication = &mut self.publication;
@@ -129,7 +131,7 @@ mod tests {
 
     fn admit(tally: &mut Tally, now: u64) -> Option<SyncTask> {
         assert!(PER_MINUTE.charge(tally, now / 1_000).unwrap().admitted);
-        tally.sync_task(&SHARING, now)
+        tally.sync_task(&SHARING, now, 1)
     }
 
     #[test]
@@ -253,7 +255,7 @@ mod tests {
                             continue;
                         }
                         admitted[instance] += 1;
-                        let Some(task) = tally.sync_task(&SHARING, now) else { continue };
+                        let Some(task) = tally.sync_task(&SHARING, now, 1) else { continue };
                         let then = now + task.after_millis;
                         let latency = latency.next().unwrap();
                         let event = if task.publishes { Event::Write { latency } } else { Event::Read };

@@ -133,6 +133,7 @@ impl Host {
             registry: REGISTRY,
             chain: "http://node".into(),
             now: Timestamp::from_seconds(NOW),
+            scan: None,
         };
         let mut run = Run::new(question, CANONICAL_ADDRESS, self.limits).over(self.known.clone());
         self.took = 0;

@@ -20,8 +20,10 @@ use registry_core::{
     lens::{DEPLOYLESS_CODE, LENS_ADDRESS, LENS_CODE},
     multicall::CANONICAL_ADDRESS,
     read_api::Question,
+    response::Document,
     route::Endpoint,
     run::{self, Batch, Limits, Run},
+    scan::Scan,
     timestamp::Timestamp,
 };
 use serde_json::{Value, json};
@@ -218,6 +220,10 @@ pub(crate) struct Node {
     pub(crate) chain: BTreeMap<u64, Mined>,
     /// Machines behind the node's URL, which take turns, by how many blocks each is behind; none is one that is not.
     pub(crate) machines: Vec<u64>,
+    /// The newest final block.
+    pub(crate) finalized: u64,
+    /// State is kept from this block on.
+    pub(crate) oldest_state: u64,
     /// What was asked, reply by reply: methods and block parameters.
     pub(crate) log: Vec<Vec<(String, Value)>>,
 }
@@ -233,6 +239,8 @@ impl Node {
             milliseconds_per_block: 2_000,
             chain: BTreeMap::new(),
             machines: Vec::new(),
+            finalized: 90,
+            oldest_state: 1,
             log: Vec::new(),
         }
     }
@@ -243,14 +251,26 @@ impl Node {
     }
 
     pub(crate) fn ask_within(&mut self, target: &str, limits: Limits) -> Result<Value, Error> {
+        let document = self.document(Endpoint::parse(target).unwrap(), None, limits)?;
+        Ok(serde_json::from_str(&document.body).unwrap())
+    }
+
+    /// The answer of an endpoint to a host that has this scan at hand.
+    pub(crate) fn document(
+        &mut self,
+        endpoint: Endpoint,
+        scan: Option<Scan>,
+        limits: Limits,
+    ) -> Result<Document, Error> {
         let question = Question {
-            endpoint: Endpoint::parse(target).unwrap(),
+            endpoint,
             registry: REGISTRY,
             chain: "http://node".into(),
             now: Timestamp::from_seconds(NOW),
+            scan,
         };
         let answer = run::drive(Run::new(question, CANONICAL_ADDRESS, limits), |batch| self.post(batch))?;
-        Ok(serde_json::from_str(&answer.document.body).unwrap())
+        Ok(answer.document)
     }
 
     /// How many replies the last questions took.
@@ -305,7 +325,7 @@ impl Node {
         let outcome = match request["method"].as_str().unwrap() {
             // A block that is not there yet.
             "eth_getBlockByNumber" if is_beyond(&request["params"][0], self.block) => Ok(Value::Null),
-            "eth_getBlockByNumber" => self.number(&request["params"][0]).map(|number| {
+            "eth_getBlockByNumber" | "eth_getBlockByHash" => self.number(&request["params"][0]).map(|number| {
                 json!({
                     "number": format!("{number:#x}"),
                     "hash": self.hash(number).to_string(),
@@ -315,6 +335,9 @@ impl Node {
             }),
             "eth_getLogs" => self.logs(&request["params"][0]),
             "eth_call" => self.number(&request["params"][1]).and_then(|number| {
+                if number < self.oldest_state {
+                    return Err(json!({"code": -32000, "message": "missing trie node 5d0a (path ) state is not available"}));
+                }
                 let data = hex::decode(request["params"][0]["data"].as_str().unwrap()).unwrap();
                 self.call(&request["params"], &data, number).map(|data| json!(hex::encode_prefixed(data)))
             }),
@@ -330,6 +353,9 @@ impl Node {
         if block == "latest" {
             return Ok(self.block);
         }
+        if block == "finalized" {
+            return Ok(self.finalized);
+        }
         if block.is_object() && self.quirks.no_eip1898 {
             return Err(
                 json!({"code": -32602, "message": "invalid argument 1: json: cannot unmarshal object into Go value"}),
@@ -339,7 +365,8 @@ impl Node {
             self.quirks.unknown_blocks -= 1;
             return Err(json!({"code": -32000, "message": "header not found"}));
         }
-        match block["blockHash"].as_str() {
+        let hash = block["blockHash"].as_str().or(block.as_str()).filter(|text| text.len() == 66);
+        match hash {
             Some(text) => {
                 let hash: B256 = text.parse().unwrap();
                 (1..=self.block).rev().find(|number| self.hash(*number) == hash)
@@ -454,12 +481,12 @@ impl Node {
         for agent in agents {
             answer.extend([agent.status, 0]);
             answer.extend(agent.creator);
-            let parent = agent.parentAgentId.to::<u64>();
-            for number in [agent.registeredAt, agent.lastAttestation, parent, agent.generation.to::<u64>()] {
-                answer.extend(number.to_be_bytes());
-            }
+            answer.extend(agent.registeredAt.to_be_bytes());
+            answer.extend(&agent.lastAttestation.to_be_bytes()[3..]);
+            answer.extend(&agent.parentAgentId.to::<u64>().to_be_bytes()[3..]);
+            answer.extend(&agent.generation.to::<u64>().to_be_bytes()[6..]);
+            answer.extend(agent.agentWallet);
             if detail == 2 {
-                answer.extend(agent.agentWallet);
                 answer.extend(agent.haftungsperson);
                 let own = reports.iter().filter(|report| report.agentId == agent.agentId).count();
                 answer.extend((own as u32).to_be_bytes());
@@ -554,7 +581,7 @@ impl Node {
 }
 
 fn is_beyond(block: &Value, newest: u64) -> bool {
-    block.as_str().is_some_and(|text| text != "latest" && number_of(text) > newest)
+    block.as_str().is_some_and(|text| text.starts_with("0x") && text.len() < 66 && number_of(text) > newest)
 }
 
 fn number_of(text: &str) -> u64 {

@@ -174,11 +174,13 @@ impl Model {
         questions.extend(STATUSES.map(|status| format!("/api/v1/agents?limit=2&status={status}")));
         for id in 0..=self.agents.len() + 1 {
             questions.extend(
-                ["", "/lineage", "/revenue", "/revenue?offset=1&limit=1"]
+                ["", "/lineage", "/ancestors", "/revenue", "/revenue?offset=1&limit=1"]
                     .map(|part| format!("/api/v1/agent/{id}{part}")),
             );
         }
-        questions.extend((0..=WALLETS).map(|index| format!("/api/v1/kya/{}", wallet(index))));
+        for query in ["", "?history=1"] {
+            questions.extend((0..=WALLETS).map(|index| format!("/api/v1/kya/{}{query}", wallet(index))));
+        }
         questions
     }
 
@@ -196,9 +198,13 @@ impl Model {
                 self.agent(id.parse().unwrap())?;
                 self.lineage(id.parse().unwrap())
             }
+            ["agent", id, "ancestors"] => self.ancestors(id.parse().unwrap())?,
             ["agent", id, "revenue"] => self.revenue(id.parse().unwrap(), 0, 100)?,
             ["agent", id, _] => self.revenue(id.parse().unwrap(), 1, 1)?,
-            ["kya", address] => self.kya(address, now),
+            ["kya", address] => match address.strip_suffix("?history=1") {
+                Some(address) => self.kya_with_past(address, now),
+                None => self.kya(address, now),
+            },
             [list] => self.list(list),
             _ => panic!("{target}"),
         })
@@ -385,7 +391,64 @@ impl Model {
             "decision": if compliant { "provision" } else if id.is_some() { "request_renewal" } else { "deny" },
             "reasons": reasons,
             "compliantUntil": attested.filter(|_| compliant).map(|attested| attested + GRACE),
+            "registration": if id.is_some() { "current" } else { "unknown" },
+            "formerAgents": "unknown",
+            "ancestorsNotActive": match id.is_none_or(|id| self.path(id).is_empty()) {
+                true => json!([]),
+                false => json!("unknown"),
+            },
+            "unknownBecause": "NOT_SCANNED",
         })
+    }
+
+    fn kya_with_past(&self, address: &str, now: u64) -> Value {
+        let mut kya = self.kya(address, now);
+        let is_of = |id: &u64| wallet(self.agent(*id).unwrap().wallet).to_string() == address;
+        let ended: Vec<u64> =
+            self.ids().rev().filter(is_of).filter(|id| self.agent(*id).unwrap().status > 1).collect();
+        let item = |id: &u64| Value::from(self.part(*id, &["agentId", "status", "registeredAt"]));
+        if kya["isRegistered"] == false {
+            kya["registration"] = if ended.is_empty() { "never" } else { "former" }.into();
+        }
+        kya["formerAgents"] = ended.iter().take(20).map(item).collect();
+        if ended.len() > 20 {
+            kya["formerAgentsTruncated"] = true.into();
+        }
+        let above = kya["agent"]["agentId"].as_u64().map(|id| self.path(id)).unwrap_or_default();
+        let item = |id: &u64| json!({"agentId": id, "status": STATUSES[self.agent(*id).unwrap().status]});
+        let inactive: Vec<u64> = above.into_iter().filter(|id| self.agent(*id).unwrap().status > 0).collect();
+        kya["ancestorsNotActive"] = inactive.iter().map(item).collect();
+        let has = |status| ended.iter().any(|id| self.agent(*id).unwrap().status == status);
+        for (holds, remark) in [
+            (has(2), "FORMER_AGENT_REVOKED"),
+            (has(3), "FORMER_AGENT_TERMINATED"),
+            (!inactive.is_empty(), "ANCESTOR_NOT_ACTIVE"),
+        ] {
+            if holds {
+                kya["reasons"].as_array_mut().unwrap().push(remark.into());
+            }
+        }
+        kya.as_object_mut().unwrap().remove("unknownBecause");
+        kya
+    }
+
+    /// The ids above an agent, its parent first.
+    fn path(&self, id: u64) -> Vec<u64> {
+        let parent = |id: &u64| Some(self.agent(*id)?.parent).filter(|parent| *parent > 0);
+        std::iter::successors(parent(&id), parent).collect()
+    }
+
+    fn ancestors(&self, id: u64) -> Option<Value> {
+        self.agent(id)?;
+        let item = |id: u64| {
+            let agent = self.agent(id).unwrap();
+            json!({
+                "agentId": id, "wallet": wallet(agent.wallet).to_string(), "haftungsperson": actor(4).to_string(),
+                "status": STATUSES[agent.status], "generation": agent.generation,
+            })
+        };
+        let above: Value = self.path(id).into_iter().map(item).collect();
+        Some(json!({"agentId": id, "ancestors": above}))
     }
 }
 

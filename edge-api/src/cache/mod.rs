@@ -19,6 +19,7 @@ use registry_core::{
     error::{Code, Error},
     health::Readiness,
     read_api::Question,
+    response::FINAL_SECONDS,
     route::Endpoint,
     run::RunError,
     scan::Scan,
@@ -91,10 +92,16 @@ pub(crate) struct Asker {
 pub(crate) async fn answer(asker: &Asker, request: Request, record: &mut Record) -> Answer {
     match request {
         Request::Api(endpoint) if Scan::covers(&endpoint) => registry::answer(asker, endpoint, record).await,
-        request => match share(asker, Key::Answer(request), record).await? {
-            Value::Content(content) => Ok(content),
-            Value::Scan(_) => Err(Error::NotFound),
-        },
+        request => {
+            let key = Key::Answer(request);
+            let scanned = registry::prepare(asker, &key, record).await?;
+            let value = share(asker, key, record).await?;
+            record.rpc_calls += scanned;
+            match value {
+                Value::Content(content) => Ok(content),
+                Value::Scan(_) => Err(Error::NotFound),
+            }
+        }
     }
 }
 
@@ -190,6 +197,16 @@ async fn read(asker: Asker, key: Key, lease: Lease, is_renewal: bool) -> (Result
     (value, rpc_calls)
 }
 
+/// The longest that an answer may be kept: one of a final block outlasts the setting.
+const fn longest(key: &Key, time_to_live: u32) -> u32 {
+    match key {
+        Key::Answer(Request::Api(endpoint)) if endpoint.block().is_some() && time_to_live < FINAL_SECONDS => {
+            FINAL_SECONDS
+        }
+        _ => time_to_live,
+    }
+}
+
 async fn from_elsewhere(
     asker: &Asker,
     key: &Key,
@@ -210,7 +227,7 @@ async fn from_elsewhere(
         _ => None,
     };
     if let Some(colo_key) = &colo_key
-        && let Some(content) = colo::find(colo_key, time_to_live, now).await
+        && let Some(content) = colo::find(colo_key, longest(key, time_to_live), now).await
         // What is to be renewed may be there as well; only what another instance has renewed already is of use.
         && !(is_renewal && content.is_due_for_renewal(now))
     {
@@ -230,7 +247,10 @@ async fn from_elsewhere(
         Key::Registry | Key::OfRegistry(..) => &registry::READ,
         Key::Answer(Request::Api(endpoint)) => endpoint,
     };
-    let question = Question { endpoint: endpoint.clone(), registry, chain: settings.public_rpc.clone(), now };
+    // A verdict tells a wallet's past by the scan that is here anyway.
+    let scan = if endpoint.is_about_wallets() { registry::at_hand() } else { None };
+    let chain = settings.public_rpc.clone();
+    let question = Question { endpoint: endpoint.clone(), registry, chain, now, scan };
     let answer = chain::ask(question, now, settings, rpc_calls, &hold).await?;
     if let (Key::Registry, Some(scan)) = (key, answer.scan) {
         return Ok(Value::Scan(Rc::new(Scanned::new(scan, now, settings))));

@@ -1,5 +1,8 @@
 //! Answers about the whole registry: all of them are made from one scan of it, which is what is read, kept and renewed.
 //!
+//! A verdict uses the scan, too, for a wallet's past: whichever is here anyway, or with `history=1` one that is made for it and
+//! then shared like any other. The core argues when ([`registry_core::kya`]).
+//!
 //! They agree with one another, and as many pages as there are cost no more than one of them. Each is made as of when the scan
 //! was, and is kept beside it until the scan's end.
 
@@ -7,13 +10,13 @@ use std::rc::Rc;
 
 use registry_core::{
     cache::{Lookup, Outcome},
-    error::Error,
+    error::{Code, Error},
     route::{CacheScope, Endpoint},
     scan::Scan,
     timestamp::Timestamp,
 };
 
-use super::{Answer, Asker, Key, MEMORY, Value, share};
+use super::{Answer, Asker, Key, MEMORY, Request, Value, share};
 use crate::{
     http::Content,
     log::{Record, unix_millis},
@@ -44,6 +47,27 @@ impl Scanned {
     /// For how many milliseconds it may be kept from when it was made.
     pub(super) const fn keep_for_millis(&self) -> u64 {
         self.keep_for as u64 * 1_000
+    }
+}
+
+/// The scan that is in memory, if it may still be used.
+pub(super) fn at_hand() -> Option<Scan> {
+    match MEMORY.with_borrow(|memory| memory.peek(&Key::Registry, unix_millis()))? {
+        Ok(Value::Scan(scanned)) => Some(scanned.scan.clone()),
+        _ => None,
+    }
+}
+
+/// Has a scan made for a question that asks for a wallet's past, unless its answer is in memory already; how many RPC requests
+/// that took. A registry too large for a scan is no error: the verdict says that its past is unknown.
+pub(super) async fn prepare(asker: &Asker, key: &Key, record: &mut Record) -> Result<u32, Error> {
+    let wants_history = matches!(key, Key::Answer(Request::Api(Endpoint::Kya { history: true, .. })));
+    if !wants_history || MEMORY.with_borrow(|memory| memory.peek(key, unix_millis())).is_some() {
+        return Ok(0);
+    }
+    match share(asker, Key::Registry, record).await {
+        Err(error) if error.code() != Code::TooLarge => Err(error),
+        _ => Ok(core::mem::take(&mut record.rpc_calls)),
     }
 }
 

@@ -40,21 +40,22 @@ thread_local! {
     static INSTANCE: OnceCell<String> = const { OnceCell::new() };
 }
 
-/// Counts a request, and shares the count once the answer is sent. `None` where the limit is off.
+/// Counts a request as `cost` of them, and shares the count once the answer is sent. `None` where the limit is off.
 pub(super) fn charge(
     limit: Limit,
     env: &Env,
     context: &Context,
     client: &Client,
     now: Timestamp,
+    cost: u32,
 ) -> Option<Verdict> {
     if limit.requests == 0 {
         return None;
     }
     let (verdict, task) = tallies::change(limit, client, now, |tally| {
-        let verdict = limit.charge(tally, now.seconds());
+        let verdict = limit.charge_for(tally, now.seconds(), cost);
         let admitted = verdict.is_some_and(|verdict| verdict.admitted);
-        (verdict, if admitted { tally.sync_task(&Sharing::of(&limit), now.as_millis()) } else { None })
+        (verdict, if admitted { tally.sync_task(&Sharing::of(&limit), now.as_millis(), cost) } else { None })
     });
     if let Some(task) = task
         && let Ok(store) = env.kv(BINDING)

@@ -34,13 +34,14 @@ pub(crate) enum Scheme {
     DurableObject,
 }
 
-/// Counts a request; `None` where the limit is off.
+/// Counts a request as `cost` of them; `None` where the limit is off.
 pub(crate) async fn charge(
     settings: &Settings,
     env: &Env,
     context: &Context,
     client: &Client,
     now: Timestamp,
+    cost: u32,
 ) -> Option<Verdict> {
     let Limits { client: limit, site: site_limit } = settings.limits;
     let site = client.site().filter(|_| site_limit.requests > 0);
@@ -49,12 +50,12 @@ pub(crate) async fn charge(
         return Some(refusal);
     }
     let verdict = match settings.rate_limiter {
-        Scheme::Kv => kv::charge(limit, env, context, client, now),
-        Scheme::DurableObject => object::charge(limit, env, client, now).await,
+        Scheme::Kv => kv::charge(limit, env, context, client, now, cost),
+        Scheme::DurableObject => object::charge(limit, env, client, now, cost).await,
     };
     match site {
         Some(site) if verdict.is_none_or(|verdict| verdict.admitted) => {
-            nearer(verdict, kv::charge(site_limit, env, context, &site, now))
+            nearer(verdict, kv::charge(site_limit, env, context, &site, now, cost))
         }
         _ => verdict,
     }

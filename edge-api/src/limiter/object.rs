@@ -20,6 +20,7 @@ use registry_core::{
     timestamp::Timestamp,
     window::{Client, Limit, Tally, Verdict},
 };
+use serde::{Deserialize, Serialize};
 use worker::{
     DurableObject,
     Env,
@@ -41,28 +42,43 @@ use crate::{log::unix_millis, settings::Settings};
 /// The binding of the objects' class.
 pub(crate) const BINDING: &str = "CLIENT_LIMITS";
 
-/// Has the client's object count a request; `None` where the limit is off.
-pub(super) async fn charge(limit: Limit, env: &Env, client: &Client, now: Timestamp) -> Option<Verdict> {
+/// Has the client's object count a request as `cost` of them; `None` where the limit is off.
+pub(super) async fn charge(
+    limit: Limit,
+    env: &Env,
+    client: &Client,
+    now: Timestamp,
+    cost: u32,
+) -> Option<Verdict> {
     let known = tallies::peek(limit, client, now)?;
     if !known.admitted {
         return Some(known);
     }
-    match ask(env, client, tallies::known(client)).await {
+    match ask(env, client, &Charge { known: tallies::known(client), cost }).await {
         Ok(verdict) => {
             tallies::change(limit, client, now, |tally| limit.adopt(tally, &verdict));
             Some(verdict)
         }
         Err(error) => {
             console_warn!("rate limit object failed: {error}");
-            tallies::change(limit, client, now, |tally| limit.charge(tally, now.seconds()))
+            tallies::change(limit, client, now, |tally| limit.charge_for(tally, now.seconds(), cost))
         }
     }
 }
 
-async fn ask(env: &Env, client: &Client, known: Tally) -> Result<Verdict> {
+/// What an instance sends to a client's object.
+#[derive(Serialize, Deserialize)]
+struct Charge {
+    /// What it knows of the client.
+    known: Tally,
+    /// How many requests this one counts as.
+    cost: u32,
+}
+
+async fn ask(env: &Env, client: &Client, charge: &Charge) -> Result<Verdict> {
     let object = env.durable_object(BINDING)?.get_by_name(&client.to_string())?;
     let mut init = RequestInit::new();
-    init.with_method(Method::Post).with_body(Some(serde_json::to_string(&known)?.into()));
+    init.with_method(Method::Post).with_body(Some(serde_json::to_string(charge)?.into()));
     // The object knows whom it counts and has one thing to do: the URL only has to be one.
     let mut response = object.fetch_with_request(Request::new_with_init("https://limit/", &init)?).await?;
     match response.status_code() {
@@ -84,11 +100,11 @@ impl DurableObject for ClientLimit {
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
-        let known = request.json().await?;
+        let Charge { known, cost } = request.json().await?;
         let limit = Settings::of(&self.env).map_err(|error| error.to_string())?.limits.client;
         // Nothing is awaited between reading the tally and writing it.
         let mut tally = self.tally.get();
-        let verdict = limit.charge_knowing(&mut tally, &known, unix_millis() / 1_000);
+        let verdict = limit.charge_knowing(&mut tally, &known, unix_millis() / 1_000, cost);
         self.tally.set(tally);
         let verdict = verdict.ok_or_else(|| "asked to count where there is no limit".to_owned())?;
         Response::from_json(&verdict)

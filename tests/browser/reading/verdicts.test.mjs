@@ -51,7 +51,7 @@ scenario("an agent whose attestation expired is asked for renewal", async (scene
 
 scenario("a suspended agent is asked for renewal, and the suspension is the reason", async (scene) => {
   const { kind, text } = await verdictOn(scene, agents.paused.wallet);
-  assert.equal(kind, "renew-suspended");
+  assert.equal(kind, "renew-stopped");
   assert.match(text, /^Ask for renewal\n/);
   assert.match(text, /suspended/);
   assert.match(text, /Status Suspended/);
@@ -61,17 +61,21 @@ scenario("a wallet without an agent is denied", async (scene) => {
   const { kind, text } = await verdictOn(scene, NOBODY);
   assert.equal(kind, "deny");
   assert.match(text, /^Deny\n/);
-  assert.match(text, /never registered/);
+  assert.match(text, /No live agent/);
+  await scene.page.getByText("It was never registered.").waitFor();
 });
 
 scenario("a revoked agent's wallet is denied, unless another agent has taken it since", async (scene) => {
   const revoked = await verdictOn(scene, agents.impostor.wallet);
   assert.equal(revoked.kind, "deny");
-  assert.match(revoked.text, /revoked/);
+  assert.match(revoked.text, /An agent that had this wallet before was revoked/);
 
   assert.equal(agents["lost-key"].wallet, agents.heir.wallet);
   const taken = await verdictOn(scene, agents["lost-key"].wallet);
   assert.equal(taken.kind, "provision");
+  assert.match(taken.text, /An agent that had this wallet before was revoked/);
+  const former = scene.page.getByRole("list", { name: "Former agents" });
+  assert.match(await former.innerText(), new RegExp(`Agent ${agents["lost-key"].id}\\b.*Revoked`));
   await scene.page.getByRole("link", { name: `Agent ${agents.heir.id}`, exact: true }).waitFor();
 });
 
@@ -79,7 +83,11 @@ scenario("the time left runs, and when it is over the verdict changes by itself"
   const { page, front } = scene;
   // The API judges otherwise once the page's clock is ahead, as if its own had run as well.
   let isOver = false;
-  const judge = (body) => (isOver ? body.replace('"isCompliant":true', '"isCompliant":false') : body);
+  const expired = [
+    ['"isCompliant":true', '"isCompliant":false'],
+    ['"decision":"provision","reasons":[', '"decision":"request_renewal","reasons":["ATTESTATION_EXPIRED"'],
+  ];
+  const judge = (body) => (isOver ? expired.reduce((text, [from, to]) => text.replace(from, to), body) : body);
   front.on(/\/kya\//, { rewrite: judge });
   await page.clock.install({ time: new Date() });
   const { kind, verdict } = await verdictOn(scene, agents.ledger.wallet);
@@ -101,9 +109,9 @@ scenario("the time left runs, and when it is over the verdict changes by itself"
   assert.equal(asked(), 1);
   isOver = true;
   await page.clock.fastForward("01:00:00");
-  const expired = page.locator("[data-verdict=renew-expired]");
-  await expired.waitFor();
-  assert.match(await expired.innerText(), /Attestation expired .* ago/);
+  const changed = page.locator("[data-verdict=renew-expired]");
+  await changed.waitFor();
+  assert.match(await changed.innerText(), /Attestation expired .* ago/);
   await page.clock.runFor("01:00");
   assert.equal(asked(), 2, "asked once, and not again and again");
 });

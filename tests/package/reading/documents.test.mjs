@@ -30,13 +30,17 @@ const PATHS = [
   "/api/v1/agents/compliance",
   "/api/v1/revenue/aggregate",
   `/api/v1/agent/${atlas.id}/revenue?limit=2&offset=1`,
-  `/api/v1/kya/${kyoto.wallet.toLowerCase()}`,
-  "/api/v1/kya/0x000000000000000000000000000000000000dEaD",
+  `/api/v1/kya/${kyoto.wallet.toLowerCase()}?history=1`,
+  "/api/v1/kya/0x000000000000000000000000000000000000dEaD?history=1",
+  `/api/v1/kya/${kyoto.wallet}?block=5`,
+  `/api/v1/agent/${atlas.id}?block=5`,
   ...Object.values(stack.agents).flatMap(({ id, wallet }) => [
     `/api/v1/agent/${id}`,
     `/api/v1/agent/${id}/lineage`,
     `/api/v1/agent/${id}/revenue`,
-    `/api/v1/kya/${wallet}`,
+    `/api/v1/agent/${id}/ancestors`,
+    // What the Worker knows of a wallet's past otherwise depends on who has asked it for what.
+    `/api/v1/kya/${wallet}?history=1`,
   ]),
 ];
 
@@ -50,7 +54,7 @@ test("every document is the Worker's, byte by byte", async () => {
 });
 
 test("at the Worker's moment a verdict is the Worker's to the last byte", async () => {
-  const path = `/api/v1/kya/${kyoto.wallet}`;
+  const path = `/api/v1/kya/${kyoto.wallet}?history=1`;
   const { text } = await api(path);
   const moment = Date.parse(parse(text).checkedAt);
   const clock = mock.method(Date, "now", () => moment);
@@ -96,6 +100,11 @@ test("each typed method asks its path", async () => {
     [registry.revenue(id, { limit: 1, offset: 2 }), `/api/v1/agent/${id}/revenue?limit=1&offset=2`],
     [registry.revenueAggregate(), "/api/v1/revenue/aggregate"],
     [registry.kya(kyoto.wallet), `/api/v1/kya/${kyoto.wallet}`],
+    [registry.kya(kyoto.wallet, { history: 1 }), `/api/v1/kya/${kyoto.wallet}?history=1`],
+    [registry.kya(kyoto.wallet, { block: 5 }), `/api/v1/kya/${kyoto.wallet}?block=5`],
+    [registry.kyaList([kyoto.wallet, atlas.wallet]), `/api/v1/kya/${kyoto.wallet},${atlas.wallet}`],
+    [registry.agent(id, { block: 5n }), `/api/v1/agent/${id}?block=5`],
+    [registry.ancestors(harbour.id), `/api/v1/agent/${harbour.id}/ancestors`],
   ]) {
     const [typed, text] = await Promise.all([answer, registry.getText(path)]);
     assert.deepEqual(settled(typed), settled(parse(text)), path);
@@ -105,7 +114,7 @@ test("each typed method asks its path", async () => {
 
 /** A document without what moves by the clock alone. */
 function settled(value) {
-  const moving = ["checkedAt", "secondsSinceAttestation"];
+  const moving = ["checkedAt", "secondsSinceAttestation", "asOf"];
   if (Array.isArray(value)) return value.map(settled);
   if (value === null || typeof value !== "object") return value;
   return Object.fromEntries(

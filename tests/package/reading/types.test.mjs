@@ -40,6 +40,11 @@ test("real documents fit their types", async () => {
     ["RevenueAggregate", await registry.revenueAggregate()],
     ["Kya", await registry.kya(kyoto.wallet)],
     ["Kya", await registry.kya(`0x${"00".repeat(19)}01`)],
+    ["Kya", await registry.kya(stack.agents.heir.wallet, { history: 1 })],
+    ["Kya", await registry.kya(kyoto.wallet, { block: 5 })],
+    ["KyaList", await registry.kyaList([kyoto.wallet, "me"])],
+    ["AgentDetail", await registry.agent(atlas.id, { block: 5 })],
+    ["Ancestors", await registry.ancestors(harbour.id)],
     ["TypedData", forwardRequest(request, { chainId: 1, forwarder: stack.registry })],
   ];
   const directory = await mkdtemp(join(tmpdir(), "types-"));

@@ -50,6 +50,7 @@ pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
         registry: Address::ZERO,
         chain: canonical,
         now: Timestamp::from_millis(now_millis),
+        scan: None,
     };
     // No request target is a list of endpoints; the linker cannot know.
     let endpoints = parse_list(target).map_or(1, |list| list.len());

@@ -8,24 +8,8 @@ import { answered } from "../parts/liveAnswer";
 import { chainText } from "../parts/text";
 import { hrefTo } from "../router";
 import { everySecond, type Scope } from "../viewLifetime";
-import { attestationEnds, verdictOf, type Verdict } from "../verdict";
+import { attestationEnds, pastOf, REMARKS, verdictOf, WORDS, type Verdict } from "../verdict";
 import { heading, type Draw } from "../view";
-
-const WORDS: Record<Verdict, { act: string; why: string }> = {
-  provision: { act: "Provision", why: "A registered agent, Active, with a current attestation." },
-  "renew-expired": {
-    act: "Ask for renewal",
-    why: "A registered agent whose attestation has expired. Serve it once it has attested again.",
-  },
-  "renew-suspended": {
-    act: "Ask for renewal",
-    why: "A registered agent that a regulator has suspended. It cannot attest until it is reactivated.",
-  },
-  deny: {
-    act: "Deny",
-    why: "No live agent has this wallet. It was never registered, or its agent was revoked or has ended.",
-  },
-};
 
 export const wallet: Draw = (scope, { segments }) => {
   const address = segments[1] ?? "";
@@ -35,7 +19,8 @@ export const wallet: Draw = (scope, { segments }) => {
       heading(h("span", { class: "kicker" }, "Wallet "), h("span", { class: "heading-hex" }, hex(address))),
       answered<[Kya]>(
         scope,
-        [`/api/v1/kya/${encodeURIComponent(address)}`],
+        // With its past, so that a wallet revoked and registered again does not look new.
+        [`/api/v1/kya/${encodeURIComponent(address)}?history=1`],
         ([{ document }], again) => show(scope, document, again),
         waiting(),
       ),
@@ -53,16 +38,18 @@ function show(scope: Scope, kya: Kya, again: () => void): Child[] {
       { class: "verdict", role: "status", "data-verdict": verdict },
       h("p", { class: "verdict-act" }, act),
       h("p", { class: "verdict-why" }, why),
-      agent && timeLeft(scope, agent, verdict, again),
+      agent && timeLeft(scope, kya, agent, verdict, again),
+      remarks(kya),
     ),
     agent ? liable(scope, agent) : unregistered(),
+    past(kya),
     h("p", { class: "muted" }, "Checked ", time(kya.checkedAt), ". An answer is kept for up to a minute."),
   ];
 }
 
 /** Until when, or since when. Once the moment comes the verdict shown is no longer true: it is asked for again. */
-function timeLeft(scope: Scope, agent: KyaAgent, verdict: Verdict, again: () => void): Child {
-  if (verdict === "renew-suspended") {
+function timeLeft(scope: Scope, kya: Kya, agent: KyaAgent, verdict: Verdict, again: () => void): Child {
+  if (verdict === "renew-stopped") {
     return h(
       "p",
       { class: "verdict-time" },
@@ -72,8 +59,8 @@ function timeLeft(scope: Scope, agent: KyaAgent, verdict: Verdict, again: () => 
     );
   }
   const isCurrent = verdict === "provision";
-  const ends = attestationEnds(agent, isCurrent, Date.now());
-  if (ends === undefined) {
+  const ends = isCurrent ? kya.compliantUntil : attestationEnds(agent, false, Date.now());
+  if (ends === undefined || ends === null) {
     return h(
       "p",
       { class: "verdict-time" },
@@ -100,6 +87,46 @@ function timeLeft(scope: Scope, agent: KyaAgent, verdict: Verdict, again: () => 
     return false;
   });
   return line;
+}
+
+/** What else a provider should know. */
+function remarks({ reasons }: Kya): Child {
+  const words = reasons.map((reason) => REMARKS[reason]).filter((remark) => remark !== undefined);
+  return (
+    words.length > 0 &&
+    h(
+      "ul",
+      { class: "verdict-remarks", "aria-label": "Remarks" },
+      words.map((word) => h("li", {}, word)),
+    )
+  );
+}
+
+/** Who had the wallet before, and which ancestors of its agent are not Active. */
+function past(kya: Kya): Child {
+  const { formerAgents, formerAgentsTruncated, ancestorsNotActive } = kya;
+  const former = formerAgents === "unknown" ? [] : formerAgents;
+  const ancestors = ancestorsNotActive === "unknown" ? [] : ancestorsNotActive;
+  return [
+    h("h2", {}, "The wallet's past"),
+    h("p", {}, pastOf(kya), formerAgentsTruncated && " These are the newest of them."),
+    former.length > 0 &&
+      h(
+        "ul",
+        { "aria-label": "Former agents" },
+        former.map(({ agentId, status, registeredAt }) =>
+          h("li", {}, agentLink(agentId), " ", badge(status), " registered ", time(registeredAt)),
+        ),
+      ),
+    ancestors.length > 0 && [
+      h("h2", {}, "Ancestors that are not Active"),
+      h(
+        "ul",
+        { "aria-label": "Ancestors that are not Active" },
+        ancestors.map(({ agentId, status }) => h("li", {}, agentLink(agentId), " ", badge(status))),
+      ),
+    ],
+  ];
 }
 
 function liable(scope: Scope, agent: KyaAgent): Child {

@@ -1,5 +1,8 @@
 //! Know your agent: the verdict on a wallet.
 
+mod list;
+mod past;
+
 use alloy_primitives::{Address, U256};
 use serde::Serialize;
 
@@ -7,8 +10,12 @@ use crate::{
     agent::{Agent, AgentId, Status},
     as_of::AsOf,
     compliance::{Compliance, lapses_at},
-    json,
+    json::{self, is_false},
     timestamp::Timestamp,
+};
+pub use list::{Asked, KyaFailure, KyaItem, KyaList};
+pub use past::{
+    FORMER_SHOWN, FormerAgent, InactiveAncestor, Known, Past, Registration, Unknown, UnknownBecause,
 };
 
 /// The verdict on a wallet (`service.md` section 2), the answer of `/kya/:wallet`.
@@ -39,6 +46,18 @@ pub struct Kya {
     pub compliant_until: Option<Timestamp>,
     /// The block the registry was read at.
     pub as_of: AsOf,
+    /// Whether an agent has, or had, the wallet.
+    pub registration: Registration,
+    /// Agents that had the wallet before and have ended, newest first; or `unknown`.
+    pub former_agents: Known<Vec<FormerAgent>>,
+    /// Present and true where there are more of them than are shown.
+    #[serde(skip_serializing_if = "is_false")]
+    pub former_agents_truncated: bool,
+    /// The agent's ancestors that are not Active, the nearest first; or `unknown`.
+    pub ancestors_not_active: Known<Vec<InactiveAncestor>>,
+    /// Why something is unknown; absent where nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown_because: Option<UnknownBecause>,
     /// The first second at which the attestation is no longer current; `None` where no time changes the verdict.
     #[serde(skip)]
     pub valid_until: Option<Timestamp>,
@@ -72,6 +91,12 @@ pub enum Reason {
     Terminated,
     /// The last attestation is older than the grace period. Decides.
     AttestationExpired,
+    /// A former agent of the wallet was revoked. A remark: it decides nothing.
+    FormerAgentRevoked,
+    /// A former agent of the wallet has terminated. A remark.
+    FormerAgentTerminated,
+    /// An ancestor of the agent is not Active. A remark.
+    AncestorNotActive,
 }
 
 /// An agent's record, reduced to what a verdict on its wallet needs.
@@ -101,7 +126,8 @@ pub struct KyaAgent {
 }
 
 impl Kya {
-    /// The verdict on `wallet` at `now`; `agent` is the live agent the registry has for it at the block `as_of`.
+    /// The verdict on `wallet` at `now`; `agent` is the live agent the registry has for it at the block `as_of`. Its past is unknown
+    /// yet: [`with_past`](Self::with_past).
     pub fn of(
         wallet: Address,
         agent: Option<Agent>,
@@ -113,6 +139,8 @@ impl Kya {
         let is_compliant = compliance.is_some_and(|compliance| compliance.is_compliant());
         let valid_until =
             agent.as_ref().filter(|_| is_compliant).and_then(|agent| lapses_at(agent, grace_seconds));
+        let is_root = agent.as_ref().is_none_or(|agent| agent.parent_agent_id.0.is_zero());
+        let ancestors = if is_root { Ok(Vec::new()) } else { Err(UnknownBecause::NotScanned) };
         Self {
             wallet,
             is_registered: agent.is_some(),
@@ -123,8 +151,47 @@ impl Kya {
             reasons: Reason::of(compliance),
             compliant_until: valid_until.map(|end| Timestamp::from_seconds(end.seconds().saturating_sub(1))),
             as_of,
+            registration: if compliance.is_some() { Registration::Current } else { Registration::Unknown },
+            former_agents: Known::Unknown(Unknown::Unknown),
+            former_agents_truncated: false,
+            ancestors_not_active: ancestors.into(),
+            unknown_because: Some(UnknownBecause::NotScanned),
             valid_until,
         }
+    }
+
+    /// The same with what is known of the wallet's past, which changes no decision.
+    #[must_use]
+    pub fn with_past(mut self, past: Past) -> Self {
+        let Past { former, ancestors } = past;
+        // A root has no ancestors, whatever else is known.
+        let ancestors = match self.ancestors_not_active {
+            Known::Known(none) => Ok(none),
+            Known::Unknown(_) => ancestors,
+        };
+        let ended = |status| former.iter().flatten().any(|agent: &FormerAgent| agent.status == status);
+        let is_below = ancestors.as_ref().is_ok_and(|ancestors| !ancestors.is_empty());
+        let remarks = [
+            (ended(Status::Revoked), Reason::FormerAgentRevoked),
+            (ended(Status::Terminated), Reason::FormerAgentTerminated),
+            (is_below, Reason::AncestorNotActive),
+        ];
+        self.reasons.extend(remarks.into_iter().filter_map(|(holds, remark)| holds.then_some(remark)));
+        self.registration = match &former {
+            _ if self.is_registered => Registration::Current,
+            Ok(former) if former.is_empty() => Registration::Never,
+            Ok(_) => Registration::Former,
+            Err(_) => Registration::Unknown,
+        };
+        self.unknown_because = former.as_ref().err().or(ancestors.as_ref().err()).copied();
+        self.former_agents_truncated = former.as_ref().is_ok_and(|former| former.len() > FORMER_SHOWN);
+        let shown = former.map(|mut former| {
+            former.truncate(FORMER_SHOWN);
+            former
+        });
+        self.former_agents = shown.into();
+        self.ancestors_not_active = ancestors.into();
+        self
     }
 }
 
@@ -214,6 +281,98 @@ mod tests {
         assert!(!verdict(Status::Active, until.seconds() - 999).is_compliant);
         assert_eq!(verdict(Status::Active, GRACE + 1).compliant_until, None);
         assert_eq!(verdict(Status::Suspended, 0).compliant_until, None);
+    }
+
+    fn former(id: u64, status: Status) -> FormerAgent {
+        let registered_at = Timestamp::from_seconds(id);
+        FormerAgent { agent_id: AgentId(U256::from(id)), status, registered_at, ended_at: None }
+    }
+
+    fn past(former: Vec<FormerAgent>, ancestors: Vec<InactiveAncestor>) -> Past {
+        Past { former: Ok(former), ancestors: Ok(ancestors) }
+    }
+
+    fn nobody() -> Kya {
+        Kya::of(Address::ZERO, None, U256::from(GRACE), Timestamp::default(), AsOf::default())
+    }
+
+    #[test]
+    fn the_past_makes_remarks_and_no_decision() {
+        let suspended = InactiveAncestor { agent_id: AgentId(U256::from(1)), status: Status::Suspended };
+        let mut child = agent(5);
+        child.parent_agent_id = AgentId(U256::from(1));
+        child.last_attestation = Timestamp::from_seconds(1_000);
+        let child = Kya::of(
+            Address::ZERO,
+            Some(child),
+            U256::from(GRACE),
+            Timestamp::from_seconds(1_000),
+            AsOf::default(),
+        );
+        for (kya, past, registration, decision, reasons) in [
+            (nobody(), past(vec![], vec![]), Registration::Never, Deny, vec![NotRegistered]),
+            (
+                nobody(),
+                past(vec![former(3, Status::Revoked)], vec![]),
+                Registration::Former,
+                Deny,
+                vec![NotRegistered, Reason::FormerAgentRevoked],
+            ),
+            (
+                nobody(),
+                past(vec![former(3, Status::Terminated)], vec![]),
+                Registration::Former,
+                Deny,
+                vec![NotRegistered, Reason::FormerAgentTerminated],
+            ),
+            (
+                verdict(Status::Active, 0),
+                past(vec![former(3, Status::Terminated), former(2, Status::Revoked)], vec![]),
+                Registration::Current,
+                Provision,
+                vec![Reason::FormerAgentRevoked, Reason::FormerAgentTerminated],
+            ),
+            (
+                child,
+                past(vec![], vec![suspended]),
+                Registration::Current,
+                Provision,
+                vec![Reason::AncestorNotActive],
+            ),
+        ] {
+            let kya = kya.with_past(past);
+            assert_eq!((kya.registration, kya.decision, kya.reasons), (registration, decision, reasons));
+            assert_eq!(kya.unknown_because, None);
+        }
+    }
+
+    #[test]
+    fn what_nobody_can_tell_is_unknown_and_never_a_clean_record() {
+        let because = UnknownBecause::TooManyAgents;
+        let kya = nobody().with_past(Past::unknown(because));
+        assert_eq!((kya.registration, kya.unknown_because), (Registration::Unknown, Some(because)));
+        let json = serde_json::to_value(&kya).unwrap();
+        assert_eq!(
+            (&json["formerAgents"], &json["unknownBecause"]),
+            (&"unknown".into(), &"TOO_MANY_AGENTS".into())
+        );
+        assert_eq!(json["registration"], "unknown");
+        // Without any knowledge it is the same.
+        let json = serde_json::to_value(nobody()).unwrap();
+        assert_eq!(
+            (&json["formerAgents"], &json["unknownBecause"]),
+            (&"unknown".into(), &"NOT_SCANNED".into())
+        );
+        assert_eq!(json["ancestorsNotActive"].to_string(), "[]", "a root, or nobody, has none");
+    }
+
+    #[test]
+    fn a_wallet_registered_too_often_is_cut_and_says_so() {
+        let many = (1..=21).rev().map(|id| former(id, Status::Terminated)).collect();
+        let kya = nobody().with_past(past(many, vec![]));
+        let Known::Known(shown) = &kya.former_agents else { panic!("unknown") };
+        assert_eq!((shown.len(), shown[0].agent_id.0), (FORMER_SHOWN, U256::from(21)));
+        assert!(kya.former_agents_truncated);
     }
 
     #[test]
