@@ -107,6 +107,14 @@ fn at_a_budget_that_allows_no_replacement_the_same_bytes_wait_for_the_market() {
 }
 
 #[test]
+fn at_a_budget_that_allows_no_replacement_a_market_that_rose_tenfold_is_waited_for_too() {
+    let mut ops = vec![Op::BaseFee(1), Op::Request(2), Op::Request(1), Op::Request(0)];
+    ops.extend([Op::Lose(Lost::Answer), Op::Request(1), Op::BaseFee(10)]);
+    ops.extend([Op::Mine(5), Op::Wait(80)].repeat(20));
+    history(1_000_000 * GWEI, &ops, |simulation| assert!(!simulation.is_quiet()));
+}
+
+#[test]
 fn a_late_receipt_is_not_a_stolen_nonce() {
     // Blocks go by, as on a chain that makes one every 200 ms, and the receipt is a minute late.
     let mut ops = vec![Op::LateReceipts(60), Op::Request(0), Op::Mine(5)];

@@ -117,6 +117,7 @@ pub struct Simulation {
     clock: Arc<TestClock>,
     account: PrivateKeySigner,
     budget: u128,
+    lowest_base_fee: u128,
     disk_full: Arc<AtomicBool>,
     life: Option<Life>,
     /// Every request that was accepted: its signer and forwarder nonce.
@@ -192,6 +193,7 @@ impl Simulation {
             requests: BTreeMap::new(),
             told: Arc::default(),
             disk_was_full: false,
+            lowest_base_fee: GWEI,
             clock_was_set: false,
             answers_were_late: false,
         };
@@ -308,7 +310,11 @@ impl Simulation {
             Op::Foreign => self.world.chain().foreign_transaction(),
             Op::Bypass(index) => self.world.chain().bypass(signer(index)),
             Op::Lose(lost) => self.world.faults().lost.push_back(lost),
-            Op::BaseFee(tenths) => self.world.chain().set_base_fee(u128::from(tenths) * GWEI / 10),
+            Op::BaseFee(tenths) => {
+                let wei = u128::from(tenths) * GWEI / 10;
+                self.lowest_base_fee = self.lowest_base_fee.min(wei);
+                self.world.chain().set_base_fee(wei);
+            }
             Op::Wait(tenths) => sleep(Duration::from_millis(u64::from(tenths) * 100)).await,
             Op::Restart => self.kill(),
             Op::LateReceipts(seconds) => {
@@ -340,7 +346,7 @@ impl Simulation {
     }
 
     /// Whether nothing is in flight.
-    fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         let open = self.store.open_nonces(self.account.address()).unwrap();
         open.is_empty() && self.life.as_ref().is_some_and(|life| life.relayer.inflight.is_empty())
     }
@@ -352,7 +358,9 @@ impl Simulation {
         {
             let mut chain = self.world.chain();
             chain.unwilling = false;
-            chain.set_base_fee(GWEI);
+            // A budget that is too small for a dearer market waits for the old one.
+            let limited = self.budget < u128::MAX;
+            chain.set_base_fee(if limited { self.lowest_base_fee } else { GWEI });
         }
         if self.disk_was_full {
             // What could not be written down is taken up by the next start.
