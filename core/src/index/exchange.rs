@@ -2,7 +2,8 @@
 //!
 //! Nodes cap `eth_getLogs` by blocks (10, 1,000, 2,000, 10,000) or by results, and what range an error suggests may be the one that
 //! has just failed: a range that is refused is halved, whatever the error says. Every batch asks for the header of the newest block
-//! too, by its height: a machine behind a load balancer that has not got it would know no logs of it either.
+//! too, by its height: a machine behind a load balancer that has not got it would know no logs of it either. A node that takes no
+//! batches counts as one without events.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -144,6 +145,11 @@ impl Exchange {
 
     /// The end, once it is reached.
     pub(super) fn end(&mut self) -> Option<End> {
+        let mut open = self.queue.iter().chain(&self.flight);
+        if self.requests == 1 && open.any(|item| matches!(item, Item::Events(..))) {
+            // Without the header in the same batch nobody can tell whether a machine has the blocks whose events it lists.
+            return Some(End::NoEvents);
+        }
         if self.end.is_none() && self.queue.is_empty() && self.flight.is_empty() {
             self.end = Some(End::Known(std::mem::take(&mut self.known)));
         }

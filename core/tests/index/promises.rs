@@ -123,6 +123,19 @@ fn logs_that_were_pruned_are_missed_by_an_event_that_is_known() {
 }
 
 #[test]
+fn events_that_no_header_vouches_for_are_not_relied_on() {
+    let (mut index, mut history, mut chance) = filled(40, 0);
+    index.node.quirks.batch_limit = Some(1);
+    attest(&mut history, 3, 2, &mut chance, true);
+    show(&mut index, &history);
+    // Some machine behind the node's address has not got the block, and lists no events of it.
+    index.node.quirks.logs = Logs::Empty;
+    index.work().unwrap();
+    assert_eq!((index.state().without_events, index.state().unannounced), (1, 0));
+    is_right(&index, &history);
+}
+
+#[test]
 fn a_cap_on_ranges_is_found_by_halving_once_and_kept_to() {
     let (mut index, mut history, mut chance) = filled(40, 0);
     index.node.quirks.logs = Logs::Blocks(10);
