@@ -1,0 +1,120 @@
+//! `evidence verify file.json`: verifies a document of evidence ([`registry_core::evidence`]) without a network. Exit status 0 where it proves its verdict, 1
+//! where it does not, 2 for wrong arguments; one line says why.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use alloy_primitives::{Address, B256};
+use clap::{Parser, Subcommand};
+use registry_core::{
+    address,
+    evidence::{self, Expected, Layout, Verified},
+};
+
+/// The largest document read, in bytes: several times what the largest evidence is.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Verifies evidence of verdicts on wallets, without a network.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Verify a document: exit status 0 where it proves its verdict, 1 where it does not.
+    Verify(Verify),
+}
+
+#[derive(Debug, clap::Args)]
+struct Verify {
+    /// The document's file; - is standard input.
+    file: PathBuf,
+    /// The block's hash, from somebody you trust. Without it the document only agrees with itself.
+    #[arg(long, value_name = "0x...")]
+    block_hash: Option<B256>,
+    /// The chain's id that the document has to name; no proof covers it.
+    #[arg(long, value_name = "ID")]
+    chain_id: Option<u64>,
+    /// The registry that the document has to be about.
+    #[arg(long, value_name = "0x...", value_parser = address::parse)]
+    registry: Option<Address>,
+    /// The wallet that the document has to be about.
+    #[arg(long, value_name = "0x...", value_parser = address::parse)]
+    wallet: Option<Address>,
+    /// For a registry of other code than this project's: the file with the layout that you vouch for, as JSON.
+    #[arg(long, value_name = "FILE")]
+    layout: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let Command::Verify(arguments) = Arguments::parse().command;
+    match verify(&arguments) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(reason) => {
+            eprintln!("refused: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn verify(arguments: &Verify) -> Result<String, String> {
+    let layout: Option<Layout> = match &arguments.layout {
+        Some(file) => Some(
+            serde_json::from_str(&read(file)?)
+                .map_err(|error| format!("{} is no layout: {error}", file.display()))?,
+        ),
+        None => None,
+    };
+    let expected = Expected {
+        block_hash: arguments.block_hash,
+        chain_id: arguments.chain_id,
+        registry: arguments.registry,
+        wallet: arguments.wallet,
+        layout,
+    };
+    let verified = evidence::verify(&read(&arguments.file)?, &expected).map_err(|error| error.to_string())?;
+    Ok(line(&verified, &expected))
+}
+
+/// What the document proves, and by whose word.
+fn line(Verified { verdict, block, registry, chain_id }: &Verified, expected: &Expected) -> String {
+    let decision = serde_json::to_value(verdict.decision).unwrap_or_default();
+    let (decision, wallet) = (decision.as_str().unwrap_or_default(), verdict.wallet);
+    let subject = format!("{decision} for wallet {wallet} at registry {registry}");
+    let hash = block.hash;
+    let block = format!("block {} of {}", block.number, verdict.as_of.block_timestamp);
+    let chain = match expected.chain_id {
+        Some(_) => format!("chain {chain_id}"),
+        None => format!("chain {chain_id} by the document's word"),
+    };
+    match expected.block_hash {
+        Some(_) => format!("proved: {subject}, against {block} ({chain}) whose hash {hash:#x} you gave"),
+        None => format!(
+            "consistent: {subject}, by {block} ({chain}); proved only if somebody you trust gives this block the hash \
+             {hash:#x} (--block-hash)"
+        ),
+    }
+}
+
+fn read(file: &PathBuf) -> Result<String, String> {
+    let name = file.display();
+    let source: Box<dyn Read> = if file.as_os_str() == "-" {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(file).map_err(|error| format!("cannot open {name}: {error}"))?)
+    };
+    let mut text = String::new();
+    let read = source.take(MAX_BYTES + 1).read_to_string(&mut text);
+    let bytes = read.map_err(|error| format!("cannot read {name}: {error}"))?;
+    if bytes as u64 > MAX_BYTES { Err(format!("{name} is larger than {MAX_BYTES} bytes")) } else { Ok(text) }
+}
