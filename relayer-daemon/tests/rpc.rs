@@ -383,6 +383,17 @@ async fn where_blocks_take_a_fraction_of_a_second_a_moments_lag_moves_no_reads()
 }
 
 #[tokio::test]
+async fn reads_leave_an_endpoint_that_stands_still_on_a_chain_that_makes_blocks_only_now_and_then() {
+    let stale = Endpoint::start(&[Answer::Head(16, 1_000)]).await;
+    let ahead = Endpoint::start(&[Answer::Head(21, 1_001)]).await;
+    let rpc = rpc(&[&stale, &ahead]);
+    rpc.prefer_freshest().await;
+    assert_eq!(read(&rpc).await.unwrap(), "0x10", "it may just be slower by a moment");
+    rpc.prefer_freshest().await;
+    assert_eq!(read(&rpc).await.unwrap(), "0x15", "it still lacks what the other had at the last look");
+}
+
+#[tokio::test]
 async fn reads_leave_an_endpoint_that_does_not_tell_its_head() {
     assert!(moves(Answer::Error(-32000, "no head"), Answer::Head(16, 1_000)).await);
 }

@@ -7,7 +7,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -38,11 +38,11 @@ use crate::metrics::Metrics;
 const TRIES: usize = 4;
 /// The pause before the third try; the fourth waits twice as long.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How far another endpoint must be ahead for reads to move there: this many seconds by the blocks' own time, since
-/// blocks may take a fraction of one, and this many blocks, since they may take many.
-const STALE_SECONDS: u64 = 5;
-/// See [`STALE_SECONDS`].
+/// How many blocks another endpoint must be ahead for reads to move there.
 const STALE_BLOCKS: u64 = 3;
+/// How many seconds it must be ahead besides, by the blocks' own time, since blocks may take a fraction of one. An
+/// endpoint that still lacks what another had at the last look is left in any case.
+const STALE_SECONDS: u64 = 5;
 
 /// Why a read has no answer. Names no endpoint.
 #[derive(Debug, Clone, Error)]
@@ -66,6 +66,8 @@ pub enum RpcError {
 pub struct Rpc {
     endpoints: Arc<[Endpoint]>,
     current: Arc<AtomicUsize>,
+    /// The highest block that any endpoint had when their heads were last compared.
+    highest_seen: Arc<AtomicU64>,
     redactor: Arc<Redactor>,
     metrics: Metrics,
 }
@@ -95,6 +97,7 @@ impl Rpc {
         Ok(Self {
             endpoints,
             current: Arc::default(),
+            highest_seen: Arc::default(),
             // A node's error may quote the URL or the host, and clients see node errors.
             redactor: Arc::new(Redactor::new(
                 urls.iter().flat_map(|url| [Some(url.as_str()), url.host_str()]).flatten(),
@@ -187,9 +190,9 @@ impl Rpc {
         let current = self.current.load(Ordering::Relaxed);
         let here = heads.get(current).copied().flatten();
         let best = heads.iter().enumerate().filter_map(|(index, head)| Some(((*head)?, index))).max();
-        if let Some((head, index)) = best
-            && here.is_none_or(|here| head.is_clearly_ahead_of(here))
-        {
+        let Some((head, index)) = best else { return };
+        let seen_before = self.highest_seen.swap(head.number, Ordering::Relaxed);
+        if here.is_none_or(|here| head.is_clearly_ahead_of(here, seen_before)) {
             self.stick_to(current, index);
         }
     }
@@ -303,9 +306,9 @@ struct Head {
 }
 
 impl Head {
-    const fn is_clearly_ahead_of(self, other: Self) -> bool {
+    const fn is_clearly_ahead_of(self, other: Self, seen_before: u64) -> bool {
         self.number >= other.number.saturating_add(STALE_BLOCKS)
-            && self.timestamp >= other.timestamp.saturating_add(STALE_SECONDS)
+            && (self.timestamp >= other.timestamp.saturating_add(STALE_SECONDS) || other.number < seen_before)
     }
 }
 
