@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use registry_core::error::Code;
 use reqwest::Method;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use crate::http;
@@ -62,6 +62,15 @@ impl Client {
         self.send(Method::GET, path).await
     }
 
+    /// `POST path` with a body said to be of that type.
+    ///
+    /// # Panics
+    /// When no answer comes at all.
+    pub async fn post(&self, path: &str, content_type: &str, body: impl Into<reqwest::Body>) -> Answer {
+        let request = self.http.post(format!("{}{path}", self.base)).headers(self.headers.clone());
+        self.exchange(request.header(CONTENT_TYPE, content_type).body(body), path).await
+    }
+
     /// Any method without a body.
     ///
     /// # Panics
@@ -69,6 +78,10 @@ impl Client {
     pub async fn send(&self, method: Method, path: &str) -> Answer {
         let url = format!("{}{path}", self.base);
         let request = self.http.request(method, &url).headers(self.headers.clone());
+        self.exchange(request, &url).await
+    }
+
+    async fn exchange(&self, request: reqwest::RequestBuilder, url: &str) -> Answer {
         let response = request.send().await.unwrap_or_else(|error| panic!("{url}: {error:?}"));
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.unwrap_or_else(|error| panic!("{url}: {error:?}"));

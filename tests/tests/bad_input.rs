@@ -74,6 +74,28 @@ const TABLE: &[(&str, &str, &str, &[&str])] = &[
             "0x%ff",
         ],
     ),
+    (
+        "/api/v1/kya/0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed?block={}",
+        "block",
+        "must be a block's number, or its hash",
+        &["", "latest", "-1", "1.5", "0x10", "1e3", "18446744073709551616"],
+    ),
+    ("/api/v1/agent/1?block={}", "block", "must be a block's number, or its hash", &["x", "0x"]),
+    ("/api/v1/agent/1?block=1&block={}", "block", "must be given once", &["1"]),
+    ("/api/v1/agent/{}/ancestors", "id", ID, &["x", "-1", ""]),
+    (
+        "/api/v1/kya/0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed?history={}",
+        "history",
+        "must be 0 or 1",
+        &["", "true", "2"],
+    ),
+    (
+        "/api/v1/kya/0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed?history=1&block={}",
+        "history",
+        "must not be asked for together with block",
+        &["1"],
+    ),
+    ("/api/v1/kya/{}", "wallet", WALLET, &["me,too", ",", "0x,0x"]),
     // The address is an example of EIP-55, with one letter's case changed.
     (
         "/api/v1/kya/{}",
