@@ -2,6 +2,7 @@
 
 use registry_core::{
     error::Error,
+    evidence::EvidenceError,
     forward::{ParseError, Refusal},
 };
 use wasm_bindgen::prelude::*;
@@ -37,5 +38,11 @@ impl From<ParseError> for RegistryError {
 impl From<Refusal> for RegistryError {
     fn from(refusal: Refusal) -> Self {
         Self::new(&refusal.to_string(), refusal.code(), refusal.status(), &JsValue::UNDEFINED)
+    }
+}
+
+impl From<EvidenceError> for RegistryError {
+    fn from(error: EvidenceError) -> Self {
+        Self::new(&error.to_string(), "INVALID_EVIDENCE", 400, &JsValue::UNDEFINED)
     }
 }

@@ -6,6 +6,7 @@
 //! an npm package of it, with the files in `npm/`.
 
 pub mod error;
+pub mod evidence;
 pub mod forward;
 pub mod options;
 pub mod registry;

@@ -62,6 +62,8 @@ sol! {
         function walletToAgent(address wallet) external view returns (uint256);
         function attestationGracePeriod() external view returns (uint256);
         function isTrustedForwarder(address forwarder) external view returns (bool);
+        /// Of OpenZeppelin's ERC2771Context; the published interface does not name it.
+        function trustedForwarder() external view returns (address);
 
         function registerAgent(
             address haftungsperson,

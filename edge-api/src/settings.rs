@@ -7,6 +7,7 @@ use alloy_primitives::{Address, hex, keccak256};
 use registry_core::{
     address,
     error::Error,
+    evidence::Layout,
     multicall,
     redact::Redactor,
     route::CacheScope,
@@ -47,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) multicall3: Address,
     pub(crate) limits: Limits,
     pub(crate) rate_limiter: Scheme,
+    /// For evidence, where the registry's code is not this project's.
+    pub(crate) layout: Option<Layout>,
     agent_ttl: u32,
     lineage_ttl: u32,
     kya_ttl: u32,
@@ -118,6 +121,7 @@ impl Settings {
             multicall3: variables.address("MULTICALL3_ADDRESS")?.unwrap_or(multicall::CANONICAL_ADDRESS),
             limits: variables.limits()?,
             rate_limiter: variables.rate_limiter()?,
+            layout: variables.layout()?,
             agent_ttl: variables.number("AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
             lineage_ttl: variables.number("LINEAGE_TTL_SECONDS", CacheScope::Lineage.default_seconds())?,
             kya_ttl: variables.number("KYA_TTL_SECONDS", CacheScope::Kya.default_seconds())?,
@@ -199,6 +203,13 @@ impl Variables<'_> {
         Ok(Limits { client, site: Limit { requests, window_seconds } })
     }
 
+    fn layout(&self) -> Result<Option<Layout>, Error> {
+        let parse = |text: String| {
+            Layout::parse(&text).map_err(|error| Error::Misconfigured(format!("EVIDENCE_LAYOUT {error}")))
+        };
+        self.text("EVIDENCE_LAYOUT").map(parse).transpose()
+    }
+
     fn rate_limiter(&self) -> Result<Scheme, Error> {
         match self.text("RATE_LIMITER").as_deref() {
             None | Some("kv") => Ok(Scheme::Kv),
@@ -262,6 +273,7 @@ mod tests {
             ("RATE_LIMIT_WINDOW_SECONDS", "0", "RATE_LIMIT_WINDOW_SECONDS must be 1 to 3600 seconds"),
             ("RATE_LIMIT_PER_MINUTE", "-1", "RATE_LIMIT_PER_MINUTE must be a whole number of at least 0"),
             ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv or durable-object"),
+            ("EVIDENCE_LAYOUT", "{\"s3cret\":1}", "EVIDENCE_LAYOUT must be JSON"),
             ("RPC_URL", "https://s3cret.example https://b.example", "CHAIN_ID is not set"),
         ] {
             let Err(Error::Misconfigured(message)) = parse(&[(name, value)]) else { panic!("{name}") };

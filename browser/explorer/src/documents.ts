@@ -7,6 +7,7 @@ export type {
   AgentPage,
   DetailedStats,
   Eip1193Provider,
+  Evidence,
   Integer,
   Kya,
   LineageNode,

@@ -148,6 +148,35 @@ impl Layout {
         }
     }
 
+    /// Reads the layout of other code than this project's: JSON as in a document, with `codeHash`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, in words that quote nothing of the text.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let layout: Self = serde_json::from_str(text).map_err(
+            |_| "must be JSON like the layout in a document of evidence, each member once and no other",
+        )?;
+        if layout.code_hash.is_none() || layout.trusted_forwarder.is_some() {
+            return Err(
+                "must have codeHash, and no trustedForwarder: it is for code that is not this project's",
+            );
+        }
+        let record = &layout.record;
+        let fits = |field: &Field, bytes: std::ops::RangeInclusive<u8>| {
+            bytes.contains(&field.bytes) && field.offset.saturating_add(field.bytes) <= 32
+        };
+        let addresses = [record.creator, record.haftungsperson, record.agent_wallet];
+        let numbers = [record.status, record.registered_at, record.last_attestation];
+        if addresses.iter().all(|field| fits(field, 20..=20))
+            && numbers.iter().all(|field| fits(field, 1..=32))
+        {
+            Ok(layout)
+        } else {
+            Err("must have addresses of 20 bytes and numbers of 1 to 32, each within its slot of 32")
+        }
+    }
+
     /// The hash of the code that this layout holds for; `None` where it names no code.
     pub fn code(&self) -> Option<B256> {
         match (self.trusted_forwarder, self.code_hash) {
@@ -180,4 +209,57 @@ fn agent_registry_code_hash(forwarder: Address) -> Option<B256> {
 /// The slot of a mapping's value (Solidity, "Layout of State Variables in Storage").
 fn mapped(key: B256, slot: U256) -> B256 {
     keccak256([key.0, slot.to_be_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn foreign() -> serde_json::Value {
+        let layout = Layout {
+            trusted_forwarder: None,
+            code_hash: Some(B256::ZERO),
+            ..Layout::agent_registry(Address::ZERO)
+        };
+        serde_json::to_value(layout).unwrap()
+    }
+
+    #[test]
+    fn a_layout_is_read_as_documents_write_it() {
+        let json = foreign();
+        assert_eq!(serde_json::to_value(Layout::parse(&json.to_string()).unwrap()).unwrap(), json);
+        assert_eq!(json["attestationGracePeriod"]["slot"], "0x2");
+        let mut constant = foreign();
+        constant["attestationGracePeriod"] = serde_json::json!({"seconds": 604_800});
+        assert_eq!(
+            Layout::parse(&constant.to_string()).unwrap().attestation_grace_period,
+            GracePeriod::Seconds(604_800)
+        );
+    }
+
+    #[test]
+    fn a_layout_that_breaks_a_rule_is_refused() {
+        for (pointer, value, rule) in [
+            ("/codeHash", serde_json::json!("0x12"), "must be JSON"),
+            ("/agents", serde_json::json!(6), "must be JSON"),
+            ("/record/creator/bytes", serde_json::json!(19), "must have addresses of 20 bytes"),
+            ("/record/status/offset", serde_json::json!(32), "within its slot"),
+        ] {
+            let mut layout = foreign();
+            *layout.pointer_mut(pointer).unwrap() = value;
+            let error = Layout::parse(&layout.to_string()).unwrap_err();
+            assert!(error.contains(rule), "{pointer}: {error}");
+        }
+        let own = serde_json::to_string(&Layout::agent_registry(Address::ZERO)).unwrap();
+        assert!(Layout::parse(&own).unwrap_err().contains("codeHash"));
+    }
+
+    #[test]
+    fn a_field_is_cut_out_of_its_word() {
+        let word = U256::from_be_bytes(std::array::from_fn::<u8, 32, _>(|place| 31 - place as u8));
+        assert_eq!(Field::new(0, 0, 1).of(word), U256::ZERO);
+        assert_eq!(Field::new(0, 1, 2).of(word), U256::from(0x0201));
+        assert_eq!(Field::new(0, 31, 1).of(word), U256::from(31));
+        assert_eq!(Field::new(0, 0, 32).of(word), word);
+    }
 }

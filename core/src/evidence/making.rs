@@ -5,7 +5,9 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::to_raw_value;
 
 use super::{
-    Evidence, EvidenceError, Expected, Layout, StorageProof, VERSION, Verified, header, layout::GracePeriod,
+    Evidence, EvidenceError, Expected, Layout, StorageProof, VERSION, Verified, header,
+    layout::GracePeriod,
+    record::{Slots, Stop},
     wire::Spelled,
 };
 
@@ -45,6 +47,41 @@ pub fn slots(layout: &Layout, wallet: Address, agent: Option<(U256, usize)>) -> 
         slots.extend((0..count).map(|place| B256::from(first.wrapping_add(U256::from(place)))));
     }
     slots
+}
+
+impl Material<'_> {
+    /// The slots that the verdict rests on by what this proof says they hold: where they are others than those asked for, they are to be asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`EvidenceError`] where the proof is none, or holds no agent's record.
+    pub fn needed_slots(&self) -> Result<Vec<B256>, EvidenceError> {
+        let proof = self.account_proof()?;
+        let values = proof.storage_proof.iter().map(|slot| slot.value);
+        let mut known: Vec<(B256, U256)> = self.slots.iter().copied().zip(values).collect();
+        loop {
+            let mut slots = Slots::new(&known);
+            let (place, missing) = match slots.read_all(&self.layout, self.wallet) {
+                Ok(_) => {
+                    let count = slots.read();
+                    return Ok(known.into_iter().take(count).map(|(slot, _)| slot).collect());
+                }
+                Err(Stop::Missing(place, slot)) => (place, slot),
+                Err(Stop::Error(error)) => return Err(error),
+            };
+            known.truncate(place);
+            known.push((missing, U256::ZERO));
+        }
+    }
+
+    fn account_proof(&self) -> Result<AccountProof, EvidenceError> {
+        let proof: AccountProof =
+            serde_json::from_str(self.proof).map_err(|error| EvidenceError::Malformed(error.to_string()))?;
+        match proof.storage_proof.len() == self.slots.len() {
+            true => Ok(proof),
+            false => Err(EvidenceError::TooManySlots(self.slots.len())),
+        }
+    }
 }
 
 /// Makes a document, and verifies it.
