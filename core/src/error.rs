@@ -56,6 +56,12 @@ pub enum Error {
     /// The chain's or the RPC endpoint's. 500.
     #[error(transparent)]
     Chain(#[from] RunError),
+    /// The service's: the registry is too large to be read for one answer, and its index is not filled yet. 503.
+    #[error("The index of the registry is being filled: {percent} % are done. Try again soon.")]
+    Indexing {
+        /// How much of the registry has been read.
+        percent: u8,
+    },
     /// The operator's: a setting is missing or wrong. 500.
     #[error("Misconfigured: {0}")]
     Misconfigured(String),
@@ -86,11 +92,13 @@ pub enum Code {
     TooLarge,
     /// The service is set up wrongly.
     Misconfigured,
+    /// The registry's index is being filled; `Retry-After` says when to come back.
+    Indexing,
 }
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::InvalidParameter,
         Self::AgentNotFound,
         Self::NotFound,
@@ -101,6 +109,7 @@ impl Code {
         Self::RegistryError,
         Self::TooLarge,
         Self::Misconfigured,
+        Self::Indexing,
     ];
 
     /// The code as error bodies carry it.
@@ -116,6 +125,7 @@ impl Code {
             Self::RegistryError => "REGISTRY_ERROR",
             Self::TooLarge => "TOO_LARGE",
             Self::Misconfigured => "MISCONFIGURED",
+            Self::Indexing => "INDEXING",
         }
     }
 
@@ -131,6 +141,7 @@ impl Code {
             | Self::RegistryError
             | Self::TooLarge
             | Self::Misconfigured => 500,
+            Self::Indexing => 503,
         }
     }
 }
@@ -169,6 +180,7 @@ impl Error {
             Self::TooManyAgents(_) | Self::TooHeavy { .. } => Code::TooLarge,
             Self::Chain(error) => error.code(),
             Self::Misconfigured(_) => Code::Misconfigured,
+            Self::Indexing { .. } => Code::Indexing,
         }
     }
 
@@ -181,7 +193,7 @@ impl Error {
     /// limited client has to wait is in its [`Verdict`](crate::window::Verdict).
     pub const fn retry_after(&self) -> Option<u32> {
         match self.code() {
-            Code::RpcUnavailable | Code::RpcError => Some(10),
+            Code::RpcUnavailable | Code::RpcError | Code::Indexing => Some(10),
             _ => None,
         }
     }

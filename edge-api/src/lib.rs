@@ -7,6 +7,7 @@
 mod cache;
 mod chain;
 mod http;
+mod index;
 mod limiter;
 mod log;
 mod pages;
@@ -20,7 +21,7 @@ use registry_core::{
     timestamp::Timestamp,
     window::{Client, Verdict},
 };
-use worker::{Context, Env, event, web_sys};
+use worker::{Context, Env, ScheduleContext, ScheduledEvent, console_warn, event, web_sys};
 
 use crate::{
     cache::{Asker, Request},
@@ -57,6 +58,16 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
     };
     record.write(status, unix_millis());
     Ok(response)
+}
+
+/// Looks after the index: its alarms have been seen to stall.
+#[event(scheduled)]
+async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) {
+    let Ok(settings) = Settings::of(&env) else { return };
+    let Some(objects) = index::objects(&settings, &env) else { return };
+    if let Err(error) = index::tick(&objects, &settings).await {
+        console_warn!("index not looked after: {error}");
+    }
 }
 
 /// A request as it came. The runtime's own type is read instead of the library's, which takes methods it does not know for
@@ -172,6 +183,7 @@ async fn answer(
     if verdict.is_some_and(|verdict| !verdict.admitted) {
         return (Err(Error::RateLimited), verdict);
     }
-    let asker = Asker { settings, context: Rc::new(context), origin: target.origin().into() };
+    let objects = index::objects(&settings, env).map(Rc::new);
+    let asker = Asker { settings, context: Rc::new(context), origin: target.origin().into(), objects };
     (cache::answer(&asker, counted, record).await, verdict)
 }

@@ -3,6 +3,7 @@
 use openapi::{Schemas, UINT256_MAX, body, linked, response};
 use registry_core::{
     agent::Status,
+    index,
     route::{AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, Endpoint, REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX},
 };
 use schemars::JsonSchema;
@@ -167,6 +168,14 @@ impl Question {
         Endpoint::parse(&self.target()).map_or(0, |endpoint| endpoint.cache_scope().default_seconds())
     }
 
+    /// Whether its answers may come from the index.
+    fn is_indexed(&self) -> bool {
+        let target = self.target();
+        [target.clone(), format!("{target}?status=Active")]
+            .iter()
+            .any(|target| Endpoint::parse(target).is_ok_and(|endpoint| index::covers(&endpoint)))
+    }
+
     /// The path item.
     fn describe(mut self) -> Value {
         let mut carried = [EVERY, STANDING].concat();
@@ -175,6 +184,9 @@ impl Question {
             carried.extend(KEPT);
             self.parameters.push(json!({ "$ref": "#/components/parameters/If-None-Match" }));
             self.description += &format!(" Kept for up to {} seconds.", self.time_to_live());
+            if self.is_indexed() {
+                carried.push("X-As-Of-Block");
+            }
             responses.insert("304".to_owned(), json!({ "$ref": "#/components/responses/NotModified" }));
         }
         if self.paged {
@@ -191,6 +203,7 @@ impl Question {
             ("404", "NotFound", self.of_agent),
             ("429", "RateLimited", true),
             ("500", "Failed", true),
+            ("503", "Indexing", self.is_indexed()),
         ] {
             if possible {
                 responses

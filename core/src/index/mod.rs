@@ -42,9 +42,9 @@ mod tables;
 mod work;
 
 use crate::{error::Error, run::RunError};
-pub use documents::Index;
+pub use documents::{Index, covers};
 pub use read::Reading;
-pub use state::{Basis, Checkpoint, Phase, State};
+pub use state::{Basis, Checkpoint, Phase, Progress, State};
 pub use store::{Store, StoreError, Value, prepare};
 pub use work::{Config, Step, Work};
 

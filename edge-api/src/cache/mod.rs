@@ -24,12 +24,13 @@ use registry_core::{
     scan::Scan,
     timestamp::Timestamp,
 };
-use worker::{Context, Delay};
+use worker::{Context, Delay, ObjectNamespace};
 
 use self::registry::Scanned;
 use crate::{
     chain,
     http::Content,
+    index::{self, Indexed},
     log::{Record, unix_millis},
     settings::Settings,
 };
@@ -38,6 +39,8 @@ use crate::{
 const CAPACITY_BYTES: usize = 32 * 1024 * 1024;
 /// For how long an error is kept that is certain to repeat itself, in milliseconds.
 const LASTING_ERROR_MILLIS: u64 = 5_000;
+/// For how long the index is not asked again what it did not know, in milliseconds.
+const UNINDEXED_MILLIS: u64 = 1_000;
 /// What a lease is longer than the time its reader has: the runtime's part of it.
 const LEASE_MARGIN_MILLIS: u64 = 1_000;
 /// Milliseconds until somebody who waits for another's reading looks for the first time; then half as long again each time.
@@ -60,6 +63,8 @@ enum Key {
     Answer(Request),
     /// The scan that answers about the whole registry are made from.
     Registry,
+    /// The same answers, or a lineage, from the index.
+    Indexed(Endpoint),
     /// One of these answers, from the scan made at that unix millisecond.
     OfRegistry(Endpoint, u64),
 }
@@ -69,6 +74,8 @@ enum Key {
 enum Value {
     Content(Rc<Content>),
     Scan(Rc<Scanned>),
+    /// The index does not know.
+    Unindexed,
 }
 
 /// What an asker gets.
@@ -85,15 +92,23 @@ pub(crate) struct Asker {
     pub(crate) context: Rc<Context>,
     /// Scheme and host it came to.
     pub(crate) origin: Rc<str>,
+    /// The index's objects, where there is an index.
+    pub(crate) objects: Option<Rc<ObjectNamespace>>,
 }
 
 /// The answer, and what it cost in `record`.
 pub(crate) async fn answer(asker: &Asker, request: Request, record: &mut Record) -> Answer {
+    if let (Request::Api(endpoint), Some(_)) = (&request, &asker.objects)
+        && index::covers(endpoint)
+        && let Value::Content(content) = share(asker, Key::Indexed(endpoint.clone()), record).await?
+    {
+        return Ok(content);
+    }
     match request {
         Request::Api(endpoint) if Scan::covers(&endpoint) => registry::answer(asker, endpoint, record).await,
         request => match share(asker, Key::Answer(request), record).await? {
             Value::Content(content) => Ok(content),
-            Value::Scan(_) => Err(Error::NotFound),
+            Value::Scan(_) | Value::Unindexed => Err(Error::NotFound),
         },
     }
 }
@@ -147,7 +162,7 @@ async fn share(asker: &Asker, key: Key, record: &mut Record) -> Result<Value, Er
 /// up to three times as much.
 const fn patience_seconds(settings: &Settings, key: &Key) -> u32 {
     match key {
-        Key::Registry => settings.rpc_deadline_seconds.saturating_mul(4),
+        Key::Registry | Key::Indexed(_) => settings.rpc_deadline_seconds.saturating_mul(4),
         _ => settings.rpc_deadline_seconds,
     }
 }
@@ -177,6 +192,7 @@ async fn read(asker: Asker, key: Key, lease: Lease, is_renewal: bool) -> (Result
             made_at: scanned.made_at.as_millis(),
             millis: scanned.keep_for_millis(),
         },
+        Ok(Value::Unindexed) => Outcome::Value { bytes: 0, made_at: unix_millis(), millis: UNINDEXED_MILLIS },
         // These are true of a block, as answers are: whoever came after it has to look at a newer one.
         Err(Error::AgentNotFound(_)) => Outcome::Value { bytes: 0, made_at: unix_millis(), millis: 0 },
         Err(error) => Outcome::Failure {
@@ -223,9 +239,26 @@ async fn from_elsewhere(
     let (registry, multicall3) = (settings.registry, settings.multicall3);
     let endpoint = match key {
         Key::Answer(Request::Ready) => {
-            let question = Readiness { registry, multicall3, now };
+            let index = match &asker.objects {
+                Some(objects) => index::progress(objects, settings).await,
+                None => None,
+            };
+            let question = Readiness { registry, multicall3, now, index };
             let answer = chain::ask(question, now, settings, rpc_calls, &hold).await?;
             return Ok(Value::Content(Rc::new(Content::of(answer.document, 0, now))));
+        }
+        Key::Indexed(endpoint) => {
+            let Some(objects) = &asker.objects else { return Ok(Value::Unindexed) };
+            // As long as the object may work before it answers.
+            hold(settings.rpc_deadline_seconds.saturating_mul(4_000));
+            return Ok(match index::ask(objects, settings, endpoint).await? {
+                Indexed::Unknown => Value::Unindexed,
+                Indexed::Answer { document, read_at, block, rpc_calls: calls } => {
+                    *rpc_calls += calls;
+                    let time_to_live = settings.time_to_live(endpoint.cache_scope());
+                    Value::Content(Rc::new(Content::of(document, time_to_live, read_at).as_of_block(block)))
+                }
+            });
         }
         Key::Registry | Key::OfRegistry(..) => &registry::READ,
         Key::Answer(Request::Api(endpoint)) => endpoint,

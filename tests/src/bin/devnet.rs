@@ -149,7 +149,8 @@ async fn dev(ports: Ports) -> Result<()> {
         .var("RPC_URL", chain.node.url())
         .var("REGISTRY_ADDRESS", chain.contracts.registry)
         // This chain makes a block only when somebody sends it something.
-        .var("MAX_HEAD_AGE_SECONDS", 0);
+        .var("MAX_HEAD_AGE_SECONDS", 0)
+        .var("INDEX", "durable-object");
     let mut worker = Worker::start(options).await?;
     progress.done();
 

@@ -1,0 +1,144 @@
+//! Answers from the index: a Durable Object per chain and registry keeps the whole registry in SQLite ([`registry_core::index`]), where the
+//! setting `INDEX` says so.
+//!
+//! ```text
+//!   request --> memory of the instance --> the object --> its SQLite, where that is as of now
+//!                                             |  older than an answer may be: a refresh first, 3 round trips
+//!                                             |  being filled: a scan, or 503 and how far it is, where a scan would not do
+//!   alarm  --> a refresh before answers become too old, or the next slice of the fill; idle when nobody asks
+//!   cron   --> an alarm, where one has stalled
+//! ```
+//!
+//! D1 would hold the same tables. An object is chosen as it is one writer by nature: a refresh reads the chain at one block and has to be
+//! the only one to write, which D1 would need a lock for, kept alive by somebody. Its SQL is in the same process as the
+//! core that drives it, so that a refresh of 100 agents is 100 local statements and one commit, and not 100 requests. It has an alarm of
+//! its own, where D1 needs a Worker to be woken. What D1 has instead, reads from many places, is done by the caches
+//! before it: an answer is read once for each instance and cache time.
+
+mod object;
+mod sql;
+
+use registry_core::{
+    error::Error, index::Progress, read_api::MAX_AGENTS, response::Document, route::Endpoint,
+    timestamp::Timestamp,
+};
+use worker::{Env, Headers, Method, ObjectNamespace, Request, RequestInit, Result};
+
+use crate::settings::Settings;
+
+/// The binding of the objects' class.
+pub(crate) const BINDING: &str = "REGISTRY_INDEX";
+/// What a cron trigger asks an object instead of a question.
+const TICK: &str = "tick";
+/// What `/readyz` asks an object instead of a question.
+const PROGRESS: &str = "progress";
+
+/// Headers between an object and who asks it.
+mod header {
+    pub(super) const READ_AT: &str = "X-Read-At";
+    pub(super) const BLOCK: &str = "X-As-Of-Block";
+    pub(super) const RPC_CALLS: &str = "X-Rpc-Calls";
+}
+
+/// Where the whole registry is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    /// In a scan, each time.
+    Off,
+    /// In a Durable Object, once, and then what changes.
+    DurableObject,
+}
+
+/// What an object has to say to a question.
+#[derive(Debug)]
+pub(crate) enum Indexed {
+    /// The answer, when the chain was asked for it, the block it is as of, and how many RPC requests it took just now.
+    Answer { document: Document, read_at: Timestamp, block: u64, rpc_calls: u32 },
+    /// Only the chain can tell.
+    Unknown,
+}
+
+/// The objects, where the settings and the bindings provide them.
+pub(crate) fn objects(settings: &Settings, env: &Env) -> Option<ObjectNamespace> {
+    if settings.index == Scheme::Off {
+        return None;
+    }
+    env.durable_object(BINDING).ok()
+}
+
+/// Whether the index answers a question, as a rule.
+pub(crate) fn covers(endpoint: &Endpoint) -> bool {
+    registry_core::index::covers(endpoint)
+}
+
+/// Asks the object of this chain and registry.
+///
+/// # Errors
+///
+/// [`Error::Indexing`] where the registry is larger than a scan can be, and is being read for the first time.
+pub(crate) async fn ask(
+    objects: &ObjectNamespace,
+    settings: &Settings,
+    endpoint: &Endpoint,
+) -> core::result::Result<Indexed, Error> {
+    // Where the object fails, the chain answers, or says why not.
+    let Ok(answer) = post(objects, settings, &endpoint.canonical()).await else {
+        return Ok(Indexed::Unknown);
+    };
+    match answer {
+        Reply::Found(indexed) => Ok(indexed),
+        Reply::Filling { percent, total } if total > MAX_AGENTS => Err(Error::Indexing { percent }),
+        Reply::Filling { .. } | Reply::Other => Ok(Indexed::Unknown),
+    }
+}
+
+/// What the object of this chain and registry says of itself, `None` where it does not answer.
+pub(crate) async fn progress(objects: &ObjectNamespace, settings: &Settings) -> Option<Progress> {
+    let mut response = send(objects, settings, PROGRESS).await.ok()?;
+    response.json().await.ok()
+}
+
+/// Looks after the alarm of this chain's and registry's object.
+pub(crate) async fn tick(objects: &ObjectNamespace, settings: &Settings) -> Result<()> {
+    send(objects, settings, TICK).await.map(drop)
+}
+
+enum Reply {
+    Found(Indexed),
+    Filling { percent: u8, total: u64 },
+    Other,
+}
+
+async fn send(objects: &ObjectNamespace, settings: &Settings, body: &str) -> Result<worker::Response> {
+    // Another chain, registry or endpoint is another object.
+    let name = format!("{}/{}", settings.upstream, settings.registry);
+    let mut init = RequestInit::new();
+    init.with_method(Method::Post).with_body(Some(body.into()));
+    // The object knows what it indexes: the URL only has to be one.
+    objects.get_by_name(&name)?.fetch_with_request(Request::new_with_init("https://index/", &init)?).await
+}
+
+async fn post(objects: &ObjectNamespace, settings: &Settings, target: &str) -> Result<Reply> {
+    let mut response = send(objects, settings, target).await?;
+    match response.status_code() {
+        200 => {
+            let headers = response.headers().clone();
+            let body = response.text().await?;
+            Ok(found(&headers, body).map_or(Reply::Other, Reply::Found))
+        }
+        503 => {
+            let Progress { percent, total, .. } = response.json().await?;
+            Ok(Reply::Filling { percent, total })
+        }
+        _ => Ok(Reply::Other),
+    }
+}
+
+fn found(headers: &Headers, body: String) -> Option<Indexed> {
+    let header = |name| headers.get(name).ok().flatten();
+    let read_at = Timestamp::from_millis(header(header::READ_AT)?.parse().ok()?);
+    let block = header(header::BLOCK)?.parse().ok()?;
+    let rpc_calls = header(header::RPC_CALLS)?.parse().ok()?;
+    let document = Document { body, etag: header("ETag")?, valid_until: None, links: header("Link") };
+    Some(Indexed::Answer { document, read_at, block, rpc_calls })
+}
