@@ -143,6 +143,9 @@ async fn exchange(
         }
         let piece = Uint8Array::new(&Reflect::get(&piece, &"value".into())?);
         if body.len().saturating_add(piece.length() as usize) > max_bytes {
+            // Or else the runtime goes on reading what nobody wants.
+            let cancel: Function = Reflect::get(&reader, &"cancel".into())?.unchecked_into();
+            cancel.call0(&reader)?;
             return Ok(None);
         }
         body.extend(piece.to_vec());
