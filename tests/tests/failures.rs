@@ -67,8 +67,9 @@ fn every_way_a_node_fails_has_its_message_and_ends_with_it() {
         for (fault, message) in [
             (Fault::Refuse, "RPC endpoint unreachable"),
             (Fault::LoseAnswer, "RPC endpoint unreachable"),
-            (Fault::Hang, "RPC endpoint did not answer within 1 s"),
-            (Fault::HangAfterwards, "RPC endpoint did not answer within 1 s"),
+            // A batch that reads many agents has more than a second.
+            (Fault::Hang, "RPC endpoint did not answer within "),
+            (Fault::HangAfterwards, "RPC endpoint did not answer within "),
             (
                 Fault::Status { status: 502, body: html.into(), retry_after: None },
                 "RPC endpoint answered HTTP 502",
