@@ -171,7 +171,6 @@ fn unknown_routes_are_not_found() {
             "/api/v1/agent/1/children",
             "/api/v1/agent/1/lineage/2",
             "/api/v1/agents/1",
-            "/api/v1/kya",
             "/api/v1/revenue",
             "/API/v1/stats",
             "/health/",

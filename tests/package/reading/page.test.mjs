@@ -17,7 +17,8 @@ test("a plain page has the Worker's documents from the chain itself", async () =
       "/api/v1/agents/compliance",
       `/api/v1/agent/${stack.agents.atlas.id}/lineage`,
       `/api/v1/agent/${stack.agents.kyoto.id}`,
-      `/api/v1/kya/${stack.agents.kyoto.wallet}`,
+      // A plain verdict tells the past where somebody has just read the whole registry, as this Worker may have.
+      `/api/v1/kya/${stack.agents.kyoto.wallet}?history=1`,
     ];
     for (const path of paths) {
       const text = await page.evaluate(
