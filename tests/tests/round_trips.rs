@@ -151,7 +151,8 @@ fn machines_of_one_url_that_are_ten_blocks_of_200_ms_apart_give_an_answer_of_one
             expected.push(stage.client.get(path).await.ok());
         }
         let node = &stage.chain.node;
-        node.mine(20).await.unwrap();
+        // More blocks than a run steps back at once: the chain has been making them for a while.
+        node.mine(150).await.unwrap();
         let blocks = async {
             let mut ticks = tokio::time::interval(Duration::from_millis(200));
             loop {
