@@ -212,14 +212,20 @@ impl Write for Escaped<'_> {
     }
 }
 
+/// The methods of most paths.
+const READ_METHODS: &str = "GET, HEAD, OPTIONS";
+/// Those of a path that takes a body.
+const POST_METHODS: &str = "POST, OPTIONS";
+
 /// The answer to a browser's question whether it may ask (Fetch standard, CORS preflight).
-pub(crate) fn preflight(request_id: &str) -> Result<web_sys::Response> {
+pub(crate) fn preflight(request_id: &str, takes_post: bool) -> Result<web_sys::Response> {
+    let methods = if takes_post { POST_METHODS } else { READ_METHODS };
     let mut head = Head(String::new());
     head.set("Access-Control-Allow-Origin", "*");
-    head.set("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
+    head.set("Access-Control-Allow-Methods", methods);
     head.set("Access-Control-Allow-Headers", "*");
     head.set("Access-Control-Max-Age", "86400");
-    head.set("Allow", "GET, HEAD, POST, OPTIONS");
+    head.set("Allow", methods);
     head.set("X-Request-Id", request_id);
     head.response(204, None)
 }
@@ -249,8 +255,8 @@ pub(crate) fn failure(error: &Error, status: u16, delivery: &Delivery<'_>) -> Re
     head.set("Content-Type", JSON_TYPE);
     head.set("Cache-Control", "no-store");
     match (error, delivery.verdict) {
-        (Error::MethodNotAllowed, _) => head.set("Allow", "GET, HEAD, OPTIONS"),
-        (Error::PostOnly, _) => head.set("Allow", "POST, OPTIONS"),
+        (Error::MethodNotAllowed, _) => head.set("Allow", READ_METHODS),
+        (Error::PostOnly, _) => head.set("Allow", POST_METHODS),
         (Error::RateLimited, Some(verdict)) => head.set("Retry-After", verdict.retry_after),
         _ => {
             if let Some(seconds) = error.retry_after() {

@@ -38,7 +38,9 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
     let id = log::request_id(|name| request.header(name));
     let mut record = Record::begin(id, request.method(), unix_millis());
     let (status, response) = if record.method == "OPTIONS" {
-        (204, http::preflight(&record.id)?)
+        let takes_post = Target::parse(request.url())
+            .is_ok_and(|target| Endpoint::check_post(target.path_and_query()).is_ok());
+        (204, http::preflight(&record.id, takes_post)?)
     } else {
         let (answer, verdict) = answer(&request, &env, context, &mut record).await;
         let delivery =
@@ -114,7 +116,7 @@ impl Route {
                 let body = body::read(request.request, KYA_BODY_BYTES_MAX).await?;
                 Endpoint::parse_post(target, &body).map(|endpoint| Self::Counted(Request::Api(endpoint)))
             }
-            _ => Err(Error::MethodNotAllowed),
+            _ => Err(Endpoint::check_post(target.path_and_query()).err().unwrap_or(Error::PostOnly)),
         }
     }
 

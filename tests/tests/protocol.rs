@@ -103,6 +103,11 @@ fn a_preflight_is_answered_without_a_question_to_the_chain() {
         assert!(answer.header("access-control-allow-methods").contains("GET"));
         let headers = answer.header("access-control-allow-headers").to_lowercase();
         assert!(headers == "*" || headers.contains("if-none-match"), "{headers}");
+        for (path, methods) in [("/api/v1/agents", "GET, HEAD, OPTIONS"), ("/api/v1/kya", "POST, OPTIONS")] {
+            let answer = stage.client.send(Method::OPTIONS, path).await;
+            assert_eq!(answer.header("allow"), methods, "{path}");
+            assert_eq!(answer.header("access-control-allow-methods"), methods, "{path}");
+        }
     });
 }
 
