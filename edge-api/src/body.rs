@@ -1,4 +1,4 @@
-//! Bodies of requests, which are few and small.
+//! Bodies, of which no more is read than is of use: a client's, which are few and small, and those of replies.
 
 use registry_core::error::Error;
 use worker::{
@@ -35,18 +35,21 @@ fn is_json(content_type: &str) -> bool {
     media_type.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// `None` where there is more than `max_bytes`.
 async fn stream(request: &web_sys::Request, max_bytes: usize) -> Result<Option<Vec<u8>>, JsValue> {
-    let mut body = Vec::new();
     let stream = Reflect::get(request, &"body".into())?;
     if stream.is_null() {
-        return Ok(Some(body));
+        return Ok(Some(Vec::new()));
     }
     let get_reader: Function = Reflect::get(&stream, &"getReader".into())?.unchecked_into();
-    let reader = get_reader.call0(&stream)?;
-    let read: Function = Reflect::get(&reader, &"read".into())?.unchecked_into();
+    collect(&get_reader.call0(&stream)?, max_bytes).await
+}
+
+/// What the reader of a `ReadableStream` gives until its end; `None` where that is more than `max_bytes`.
+pub(crate) async fn collect(reader: &JsValue, max_bytes: usize) -> Result<Option<Vec<u8>>, JsValue> {
+    let read: Function = Reflect::get(reader, &"read".into())?.unchecked_into();
+    let mut body = Vec::new();
     loop {
-        let piece = JsFuture::from(Promise::from(read.call0(&reader)?)).await?;
+        let piece = JsFuture::from(Promise::from(read.call0(reader)?)).await?;
         if Reflect::get(&piece, &"done".into())?.is_truthy() {
             return Ok(Some(body));
         }

@@ -17,12 +17,9 @@ use registry_core::{
 use worker::{
     AbortController, AbortSignal, Delay, Fetch, Headers, Method, Request, RequestInit, RequestRedirect,
     ResponseBody,
-    js_sys::{Function, Promise, Reflect, Uint8Array},
-    wasm_bindgen::JsCast,
-    wasm_bindgen_futures::JsFuture,
 };
 
-use crate::{log::unix_millis, settings::Settings};
+use crate::{body, log::unix_millis, settings::Settings};
 
 thread_local! {
     /// What this instance knows of its endpoints: which one answers, on which chain.
@@ -133,18 +130,6 @@ async fn exchange(
     let response = Fetch::Request(request).send_with_signal(signal).await?;
     let status = response.status_code();
     let ResponseBody::Stream(stream) = response.body() else { return Ok(Some((status, Vec::new()))) };
-    let reader = stream.get_reader();
-    let read: Function = Reflect::get(&reader, &"read".into())?.unchecked_into();
-    let mut body = Vec::new();
-    loop {
-        let piece = JsFuture::from(Promise::from(read.call0(&reader)?)).await?;
-        if Reflect::get(&piece, &"done".into())?.is_truthy() {
-            return Ok(Some((status, body)));
-        }
-        let piece = Uint8Array::new(&Reflect::get(&piece, &"value".into())?);
-        if body.len().saturating_add(piece.length() as usize) > max_bytes {
-            return Ok(None);
-        }
-        body.extend(piece.to_vec());
-    }
+    let body = body::collect(&stream.get_reader(), max_bytes).await?;
+    Ok(body.map(|body| (status, body)))
 }
