@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 mod common;
+#[path = "common/split_mix.rs"]
+mod split_mix;
 
 use common::{NOW, Node, REGISTRY, Registry};
 use registry_core::{
@@ -32,7 +34,7 @@ fn count() -> u64 {
     std::env::var("MUTATIONS").ok().and_then(|count| count.parse().ok()).unwrap_or(3_000)
 }
 
-/// SplitMix64: the same numbers for the same seed, on every machine.
+/// The same numbers for the same seed.
 struct Random(u64);
 
 impl Random {
@@ -42,11 +44,7 @@ impl Random {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        split_mix::next(&mut self.0)
     }
 
     fn below(&mut self, end: usize) -> usize {

@@ -9,6 +9,8 @@
 
 mod headers;
 mod mutations;
+#[path = "../common/split_mix.rs"]
+mod split_mix;
 
 use alloy_primitives::{Address, B256};
 use registry_core::{

@@ -5,22 +5,18 @@
 use registry_core::evidence;
 use serde_json::Value;
 
-use crate::{KINDS, Recorded};
+use crate::{KINDS, Recorded, split_mix};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
 }
 
-/// SplitMix64: the same numbers for the same seed, on every machine.
+/// The same numbers for the same seed.
 struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        split_mix::next(&mut self.0)
     }
 
     fn below(&mut self, end: usize) -> usize {

@@ -7,18 +7,17 @@ use std::{
 
 use alloy_primitives::{Address, B256, U256, keccak256};
 
-use crate::common::{Mined, NOW, Registry, record, report};
+use crate::{
+    common::{Mined, NOW, Registry, record, report},
+    split_mix,
+};
 
-/// SplitMix64: a seed, and the same history each time.
+/// A seed, and the same history each time.
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        split_mix::next(&mut self.0)
     }
 
     pub(crate) fn below(&mut self, end: u64) -> u64 {
