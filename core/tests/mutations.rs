@@ -5,17 +5,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 mod common;
-#[path = "common/split_mix.rs"]
-mod split_mix;
 
-use common::{NOW, Node, REGISTRY, Registry};
+use common::{NOW, Node, Registry, question, split_mix};
 use registry_core::{
     forward::{Rules, SignedRequest, domain},
     multicall::CANONICAL_ADDRESS,
-    read_api::Question,
-    route::Endpoint,
     run::{Limits, Reply, Run, Step},
-    timestamp::Timestamp,
 };
 use serde_json::Value;
 
@@ -90,16 +85,6 @@ fn mutate(text: &[u8], random: &mut Random) -> Vec<u8> {
         }
     }
     text
-}
-
-fn question(target: &str) -> Question {
-    Question {
-        endpoint: Endpoint::parse(target).unwrap(),
-        registry: REGISTRY,
-        chain: String::new(),
-        now: Timestamp::from_seconds(NOW),
-        scan: None,
-    }
 }
 
 #[test]

@@ -7,14 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::{Address, U256, hex};
 use alloy_sol_types::SolCall;
-use common::{NOW, Node, REGISTRY, Registry, Undeployed, pinned, record};
+use common::{NOW, Node, Registry, Undeployed, pinned, question, record};
 use proptest::prelude::*;
 use registry_core::{
     abi::IAgentRegistry::{attestationGracePeriodCall, getAgentCall},
     agent::Agent,
     error::{Code, Error},
     multicall::CANONICAL_ADDRESS,
-    read_api::Question,
     route::Endpoint,
     run::{self, Endpoints, Failure, Limits, Reply, Run, RunError, Step},
     timestamp::Timestamp,
@@ -456,16 +455,6 @@ fn an_unknown_status_is_an_error_and_not_a_guess() {
         ["/api/v1/agent/2", "/api/v1/agents", "/api/v1/agents/compliance", "/api/v1/agent/1/lineage"]
     {
         assert!(matches!(node.ask(target), Err(Error::UnknownStatus(_))), "{target}");
-    }
-}
-
-fn question(target: &str) -> Question {
-    Question {
-        endpoint: Endpoint::parse(target).unwrap(),
-        registry: REGISTRY,
-        chain: String::new(),
-        now: Timestamp::from_seconds(NOW),
-        scan: None,
     }
 }
 

@@ -12,14 +12,12 @@
 mod common;
 
 use common::{
-    CHAIN_ID, NOW, Node, REGISTRY, Registry,
+    CHAIN_ID, NOW, Node, Registry,
     host::{Fault, Host, Upstream, blocks, chain_of, of_block},
 };
 use proptest::prelude::*;
 use registry_core::{
     multicall::CANONICAL_ADDRESS,
-    read_api::Question,
-    route::Endpoint,
     run::{Batch, Endpoints, Failure, Freshness, Limits, Reply, Run, RunError, Step},
     timestamp::Timestamp,
 };
@@ -249,13 +247,7 @@ fn a_head_older_than_allowed_is_a_failure_like_any_other() {
 
 #[test]
 fn what_a_run_learns_does_not_undo_the_switch_of_another() {
-    let question = || Question {
-        endpoint: Endpoint::parse(ONE_ROUND).unwrap(),
-        registry: REGISTRY,
-        chain: String::new(),
-        now: Timestamp::from_seconds(NOW),
-        scan: None,
-    };
+    let question = || common::question(ONE_ROUND);
     let mut known = Endpoints::new(3, Some(CHAIN_ID));
     let run =
         |known: &Endpoints| Run::new(question(), CANONICAL_ADDRESS, Limits::default()).over(known.clone());
@@ -277,13 +269,7 @@ fn what_a_run_learns_does_not_undo_the_switch_of_another() {
 
 #[test]
 fn a_switch_that_was_undone_is_not_made_again_by_the_run_that_made_it() {
-    let question = || Question {
-        endpoint: Endpoint::parse(TWO_ROUNDS).unwrap(),
-        registry: REGISTRY,
-        chain: String::new(),
-        now: Timestamp::from_seconds(NOW),
-        scan: None,
-    };
+    let question = || common::question(TWO_ROUNDS);
     let mut known = Endpoints::new(2, Some(CHAIN_ID));
     let run =
         |known: &Endpoints| Run::new(question(), CANONICAL_ADDRESS, Limits::default()).over(known.clone());

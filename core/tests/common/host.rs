@@ -6,14 +6,12 @@ use alloy_primitives::Address;
 use registry_core::{
     error::Error,
     multicall::CANONICAL_ADDRESS,
-    read_api::{Answer, Question},
-    route::Endpoint,
+    read_api::Answer,
     run::{Batch, Endpoints, Failure, Limits, Reply, Run, RunError, Step},
-    timestamp::Timestamp,
 };
 use serde_json::Value;
 
-use super::{CHAIN_ID, NOW, Node, REGISTRY, Registry, signature};
+use super::{CHAIN_ID, Node, Registry, question, signature};
 
 /// What becomes of one post.
 #[derive(Clone, Debug)]
@@ -128,14 +126,7 @@ impl Host {
     }
 
     pub(crate) fn ask(&mut self, target: &str) -> Result<Value, RunError> {
-        let question = Question {
-            endpoint: Endpoint::parse(target).unwrap(),
-            registry: REGISTRY,
-            chain: "http://node".into(),
-            now: Timestamp::from_seconds(NOW),
-            scan: None,
-        };
-        let mut run = Run::new(question, CANONICAL_ADDRESS, self.limits).over(self.known.clone());
+        let mut run = Run::new(question(target), CANONICAL_ADDRESS, self.limits).over(self.known.clone());
         self.took = 0;
         loop {
             run.passed(self.took);

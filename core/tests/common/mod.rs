@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 pub(crate) mod host;
+pub(crate) mod split_mix;
 
 use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
@@ -228,6 +229,16 @@ pub(crate) struct Node {
     pub(crate) log: Vec<Vec<(String, Value)>>,
 }
 
+/// What a path asks of the registry.
+pub(crate) fn question(target: &str) -> Question {
+    question_about(Endpoint::parse(target).unwrap())
+}
+
+fn question_about(endpoint: Endpoint) -> Question {
+    let now = Timestamp::from_seconds(NOW);
+    Question { endpoint, registry: REGISTRY, chain: "http://node".into(), now, scan: None }
+}
+
 impl Node {
     pub(crate) fn new(registry: Registry) -> Self {
         Self {
@@ -262,13 +273,7 @@ impl Node {
         scan: Option<Scan>,
         limits: Limits,
     ) -> Result<Document, Error> {
-        let question = Question {
-            endpoint,
-            registry: REGISTRY,
-            chain: "http://node".into(),
-            now: Timestamp::from_seconds(NOW),
-            scan,
-        };
+        let question = Question { scan, ..question_about(endpoint) };
         let answer = run::drive(Run::new(question, CANONICAL_ADDRESS, limits), |batch| self.post(batch))?;
         Ok(answer.document)
     }

@@ -7,10 +7,7 @@ use std::{
 
 use alloy_primitives::{Address, B256, U256, keccak256};
 
-use crate::{
-    common::{Mined, NOW, Registry, record, report},
-    split_mix,
-};
+use crate::common::{Mined, NOW, Registry, record, report, split_mix};
 
 /// A seed, and the same history each time.
 pub(crate) struct Chance(pub(crate) u64);

@@ -14,8 +14,6 @@ mod common;
 mod database;
 mod history;
 mod promises;
-#[path = "../common/split_mix.rs"]
-mod split_mix;
 
 use alloy_primitives::U256;
 use common::{Logs, Node, REGISTRY, Registry, Undeployed};
