@@ -1,4 +1,5 @@
-// Runs a bundled Worker in workerd, without the proxy that `wrangler dev` puts before it. Prints its address when it listens.
+// Runs a bundled Worker in workerd, without the proxy that `wrangler dev` puts before it, nor the Worker of the simulator's own that
+// would hand on every request (some 0.3 ms of processor time each). Prints its address when it listens.
 //
 // node workerd.mjs SCRIPT [WRANGLER_TOML], with the Worker's settings as JSON in WORKER_SETTINGS
 
@@ -18,8 +19,7 @@ delete configured.assets;
 const miniflare = new Miniflare({
   compatibilityDate: "2026-04-01",
   ...configured,
-  host: "127.0.0.1",
-  port: 0,
+  unsafeDirectSockets: [{ host: "127.0.0.1", port: 0 }],
   // What Cloudflare would say of a client is not asked for: a test has no network.
   cf: false,
   rootPath: directory,
@@ -34,4 +34,4 @@ const miniflare = new Miniflare({
   // In production log lines go elsewhere; printing them here would slow the Worker down.
   handleRuntimeStdio: (...streams) => streams.forEach((stream) => stream.resume()),
 });
-console.log(`Ready on ${(await miniflare.ready).origin}`);
+console.log(`Ready on ${(await miniflare.unsafeGetDirectURL()).origin}`);
