@@ -17,6 +17,7 @@ use common::{
 };
 use proptest::prelude::*;
 use registry_core::{
+    error::Code,
     multicall::CANONICAL_ADDRESS,
     run::{Batch, Endpoints, Failure, Freshness, Limits, Reply, Run, RunError, Step},
     timestamp::Timestamp,
@@ -57,6 +58,37 @@ fn a_failing_endpoint_is_left_at_once_and_the_next_is_kept() {
             assert_eq!(host.known.preferred(), 1, "{fault:?}, {target}");
         }
     }
+}
+
+#[test]
+fn an_endpoint_whose_answers_have_no_end_is_left_at_once_and_the_next_is_kept() {
+    for target in [ONE_ROUND, TWO_ROUNDS, "/api/v1/stats", "/api/v1/agent/3"] {
+        let mut host = Host::new([Upstream::failing(Fault::Endless), Upstream::good()]);
+        host.ask(target).unwrap();
+        assert_eq!(host.posts()[0], 1, "{target}: one answer is enough to know it by");
+        host.ask(target).unwrap();
+        assert_eq!((host.posts()[0], host.known.preferred()), (0, 1), "{target}");
+    }
+}
+
+#[test]
+fn what_is_too_large_everywhere_is_asked_for_in_pieces_and_moves_nobody() {
+    let mut host = Host::new([Upstream::good(), Upstream::good(), Upstream::good()]);
+    let expected = host.ask(ONE_ROUND).unwrap();
+    host.limits = Limits { max_reply_bytes: 8_000, rounds: 1_000, ..host.limits };
+    assert_eq!(host.ask(ONE_ROUND).unwrap()["agents"], expected["agents"]);
+    assert_eq!(host.known.preferred(), 0);
+    host.limits.max_reply_bytes = 300;
+    let mut run = Run::new(common::question("/api/v1/agent/3"), CANONICAL_ADDRESS, host.limits)
+        .over(host.known.clone());
+    let error = loop {
+        let Ok(Step::Send(batch)) = run.step() else { break run.step().unwrap_err() };
+        let (reply, _) = host.upstreams[batch.endpoint].post(&batch);
+        let (status, body) = reply.unwrap();
+        run.feed(Reply { status, body: &body }).unwrap();
+        host.known.merge(&run.update());
+    };
+    assert_eq!((error.code(), host.known.preferred()), (Code::TooLarge, 0));
 }
 
 #[test]

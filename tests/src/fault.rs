@@ -59,6 +59,8 @@ pub enum Fault {
         /// The number of the last block it knows.
         head: u64,
     },
+    /// The node's answer has no end: a JSON text that goes on until the connection is closed.
+    Endless,
     /// The node is as far behind the chain as this, in blocks.
     Lagging(u64),
 }
@@ -101,6 +103,7 @@ impl Fault {
             | Self::HangAfterwards
             | Self::HalfAnAnswer
             | Self::OneObject
+            | Self::Endless
             | Self::Delay(_) => Reach::Post,
         }
     }

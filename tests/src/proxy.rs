@@ -77,6 +77,8 @@ struct Shared {
     posts: Mutex<Vec<Post>>,
     /// Posts the node has answered, whatever became of the answers.
     served: AtomicUsize,
+    /// Bytes sent of answers without an end.
+    streamed: Arc<AtomicUsize>,
     rules: Mutex<Vec<Rule>>,
 }
 
@@ -102,6 +104,7 @@ impl Proxy {
             client: http::client(Duration::from_secs(60)),
             posts: Mutex::default(),
             served: AtomicUsize::new(0),
+            streamed: Arc::default(),
             rules: Mutex::default(),
         });
         let server = tokio::spawn(serve(listener, shared.clone()));
@@ -141,6 +144,11 @@ impl Proxy {
     /// Posts the node has answered since the proxy started, whatever became of the answers.
     pub fn served(&self) -> usize {
         self.shared.served.load(Ordering::SeqCst)
+    }
+
+    /// Bytes of answers without an end that were sent since the proxy started; clients may have taken fewer.
+    pub fn streamed(&self) -> usize {
+        self.shared.streamed.load(Ordering::SeqCst)
     }
 
     /// Every post since the start or the last [`reset`](Self::reset).
@@ -239,6 +247,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
         }
         Some(Fault::Garbage(body)) => return Ok(respond(200, body.into())),
         Some(Fault::Refuse) => return Err(Closed),
+        Some(Fault::Endless) => return Ok(endless(shared.streamed.clone())),
         Some(Fault::Hang) => {
             std::future::pending::<Infallible>().await;
         }
@@ -304,6 +313,20 @@ async fn break_off(answer: Answer) -> Result<Answer, Closed> {
     parts.headers.insert(hyper::header::CONTENT_LENGTH, body.len().into());
     let frames = futures_util::stream::iter([Ok(Frame::data(half)), Err(Closed)]);
     Ok(Response::from_parts(parts, StreamBody::new(frames).boxed()))
+}
+
+/// A batch's answer whose first result never ends.
+fn endless(streamed: Arc<AtomicUsize>) -> Answer {
+    const PIECE: usize = 64 * 1024;
+    let head = Bytes::from_static(br#"[{"jsonrpc":"2.0","id":0,"result":"0x"#);
+    let digits = Bytes::from_static(&[b'0'; PIECE]);
+    let pieces = std::iter::once(head).chain(std::iter::repeat(digits)).map(move |piece| {
+        streamed.fetch_add(piece.len(), Ordering::SeqCst);
+        Ok(Frame::data(piece))
+    });
+    let mut response = respond(200, Bytes::new());
+    *response.body_mut() = StreamBody::new(futures_util::stream::iter(pieces)).boxed();
+    response
 }
 
 fn respond(status: u16, body: Bytes) -> Answer {

@@ -6,6 +6,7 @@
 //! 4. An endpoint that changes its chain, or is on another from the start, is refused.
 //! 5. All of them down: a 500 that helps, within the deadline, with Retry-After; nothing is stored.
 //! 6. A URL's user part becomes a header; no secret of any URL is in an answer or a line of the log.
+//! 7. An answer without an end is read to a limit, and no further.
 
 use std::time::{Duration, Instant};
 
@@ -382,6 +383,27 @@ fn no_secret_of_any_url_is_in_an_answer_or_a_line_of_the_log() {
         }
         for line in lines {
             assert!(!SECRETS.iter().any(|secret| line.contains(secret)), "{line}");
+        }
+    });
+}
+
+#[test]
+fn an_answer_without_an_end_is_read_to_a_limit() {
+    run(async {
+        /// What an instance reads of one answer, and as much again and more that is under way in sockets.
+        const MOST_PER_POST: usize = 16 << 20;
+        let (_turn, scene) = scene().await;
+        let kya = format!("/api/v1/kya/{}", seed::wallet("kyoto").address());
+        for path in [kya.as_str(), "/api/v1/stats", "/api/v1/agents?status=Active"] {
+            scene.begin_with_the_first().await;
+            let before = scene.first.streamed();
+            scene.first.inject(Rule::any(Fault::Endless));
+            let (answer, took) = timed(&scene.client, path).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+            let (posts, streamed) = (scene.first.posts(), scene.first.streamed() - before);
+            println!("{path}: {posts} posts, {} KiB sent, {took:?}", streamed / 1024);
+            assert_eq!(posts, 1, "{path}: the second endpoint is asked next");
+            assert!(streamed <= posts * MOST_PER_POST, "{path}: {streamed} bytes in {posts} posts");
         }
     });
 }

@@ -145,14 +145,21 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
     }
 
     /// Keeps what the holder of a lease has read at `now` (unix milliseconds). Ignored where somebody else has taken over. A
-    /// failure takes nothing away: a value that still may be given out stays, and is renewed a little later.
+    /// failure takes nothing away: a value that still may be given out stays, and is renewed a little later. A value larger than
+    /// all there is room for is not kept, and makes no room for itself.
     pub fn finish(&mut self, key: &K, lease: &Lease, value: V, outcome: Outcome, now: u64) {
         let Some(entry) = self.entries.peek_mut(key) else { return };
         let before = entry.bytes();
         if entry.finish(lease, value, outcome, now, Ticket(self.last)) {
-            self.bytes = self.bytes.saturating_sub(before).saturating_add(entry.bytes());
-            self.entries.promote(key);
-            self.make_room();
+            let bytes = entry.bytes();
+            self.bytes = self.bytes.saturating_sub(before);
+            if bytes > self.capacity {
+                self.entries.pop(key);
+            } else {
+                self.bytes = self.bytes.saturating_add(bytes);
+                self.entries.promote(key);
+                self.make_room();
+            }
         }
     }
 

@@ -51,6 +51,17 @@ fn what_is_not_kept_is_read_once_more_for_all_who_came_meanwhile() {
 }
 
 #[test]
+fn a_value_larger_than_the_whole_cache_takes_nobodys_place() {
+    let mut cache = cache();
+    let reader = lease(come(&mut cache, 0));
+    cache.finish(&1, &reader, "small", value(0, MINUTE), 10);
+    let ticket = cache.ticket();
+    let large = lease(cache.look_up(&2, ticket, 11, LEASE));
+    cache.finish(&2, &large, "large", Outcome::Value { bytes: 2 << 20, made_at: 11, millis: MINUTE }, 12);
+    assert_eq!((cache.peek(&1, 13), cache.peek(&2, 13)), (Some("small"), None));
+}
+
+#[test]
 fn a_failure_goes_to_all_who_waited_and_to_newcomers_only_where_it_is_certain_to_repeat() {
     let mut cache = cache();
     let reader = lease(come(&mut cache, 0));

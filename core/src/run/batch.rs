@@ -57,6 +57,13 @@ pub struct Freshness {
     pub max_age_seconds: u64,
 }
 
+impl Freshness {
+    /// The timestamp that the newest block has at least.
+    pub(super) const fn oldest(&self) -> u64 {
+        self.now.seconds().saturating_sub(self.max_age_seconds)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -32,8 +32,8 @@ use crate::{
 /// is in blocks.
 const SECONDS_BACK: u64 = 4;
 
-/// How much older it may be, where there is a choice. A chain that makes blocks on demand may have none for days, and its last
-/// block but one is not what anybody asked about.
+/// How much older it may be than a block that was fresh and still count as that. A chain that makes blocks on demand may have none
+/// for days, and its last block but one is not what anybody asked about.
 const MOST_SECONDS_BACK: u64 = 60;
 
 /// Blocks between the pinned one and those asked about when stepping back, the most useful first: on a chain of 12 seconds
@@ -191,8 +191,8 @@ impl Block {
     }
 
     /// Pins one of these headers: the youngest that is seconds older than the pin, but not minutes; else the oldest of those
-    /// that are not minutes older; else the youngest. False where there is none below the pin.
-    pub(super) fn pin_to_older(&mut self, headers: &[Header], endpoint: usize) -> bool {
+    /// that are not minutes older; else the youngest whose timestamp is at least `oldest`. False where there is none below the pin.
+    pub(super) fn pin_to_older(&mut self, headers: &[Header], endpoint: usize, oldest: u64) -> bool {
         let Self::SteppingBack { from } = *self else { return false };
         let age = |header: &Header| from.header.timestamp.saturating_sub(header.timestamp);
         let older = headers.iter().filter(|header| header.number < from.header.number);
@@ -201,7 +201,7 @@ impl Block {
         let Some(header) = enough
             .max_by_key(|header| header.number)
             .or_else(|| recent.min_by_key(|header| header.number))
-            .or_else(|| older.max_by_key(|header| header.number))
+            .or_else(|| older.filter(|header| header.timestamp >= oldest).max_by_key(|header| header.number))
         else {
             return false;
         };
@@ -249,11 +249,11 @@ mod tests {
 
     /// The number stepped back to from block 1,000 of a chain with a block every so many milliseconds.
     fn stepped_back(milliseconds: u64, room: usize) -> u64 {
-        stepped_back_over(|number| number * milliseconds / 1_000, room)
+        stepped_back_over(|number| number * milliseconds / 1_000, room, 0).unwrap()
     }
 
-    /// The same where a block's number says when it was made.
-    fn stepped_back_over(seconds: impl Fn(u64) -> u64, room: usize) -> u64 {
+    /// The same where a block's number says when it was made, and blocks have to be no older than `oldest` to be the newest.
+    fn stepped_back_over(seconds: impl Fn(u64) -> u64, room: usize, oldest: u64) -> Option<u64> {
         let at = |number: u64| header(number, seconds(number));
         let mut block = Block::Newest { read: None };
         block.pin_to(at(1_000), 0, true);
@@ -263,8 +263,7 @@ mod tests {
             _ => None,
         };
         let headers: Vec<Header> = block.headers(room).into_iter().filter_map(number).map(at).collect();
-        assert!(block.pin_to_older(&headers, 0));
-        block.pin().unwrap().header.number
+        block.pin_to_older(&headers, 0, oldest).then(|| block.pin().unwrap().header.number)
     }
 
     #[test]
@@ -281,8 +280,13 @@ mod tests {
     fn stepping_back_does_not_leap_over_a_gap_of_days() {
         const DAYS: u64 = 1_000_000;
         let resumed_at = |first: u64| move |number: u64| if number < first { 0 } else { DAYS + number / 5 };
-        assert_eq!(stepped_back_over(resumed_at(960), 4), 968);
-        assert_eq!(stepped_back_over(resumed_at(980), 4), 992, "the oldest since the chain went on");
-        assert_eq!(stepped_back_over(resumed_at(1_000), 4), 998, "none but those before");
+        assert_eq!(stepped_back_over(resumed_at(960), 4, 0), Some(968));
+        assert_eq!(stepped_back_over(resumed_at(980), 4, 0), Some(992), "the oldest since the chain went on");
+        assert_eq!(stepped_back_over(resumed_at(1_000), 4, 0), Some(998), "none but those before");
+        assert_eq!(
+            stepped_back_over(resumed_at(1_000), 4, DAYS),
+            None,
+            "and those are too old for an answer"
+        );
     }
 }

@@ -110,6 +110,8 @@ pub(super) struct Rotation {
     known: Endpoints,
     standing: Vec<Standing>,
     last_fault: Option<Fault>,
+    /// Those whose answers were too large, in the order in which they were asked, until it is all of them.
+    oversized: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -131,7 +133,7 @@ impl Rotation {
         // What is remembered of a longer list may be beyond this one.
         known.preferred = known.preferred.min(known.traits.len().saturating_sub(1));
         let standing = vec![Standing::default(); known.traits.len()];
-        Self { standing, known: known.begin(), last_fault: None }
+        Self { standing, known: known.begin(), last_fault: None, oversized: Vec::new() }
     }
 
     pub(super) const fn known(&self) -> &Endpoints {
@@ -194,18 +196,41 @@ impl Rotation {
         self.switch(endpoint);
     }
 
-    /// Switches to the endpoint with the fewest faults; of several, to the first from `start` on. False where none is left.
+    /// The current endpoint's answer is too large. Another one may give a smaller one: true where it is asked next. Where all say
+    /// the same, what was asked for is that large, and the endpoint that was asked first goes on.
+    pub(super) fn try_another_size(&mut self) -> bool {
+        let endpoint = self.current();
+        if let Some(standing) = self.standing.get_mut(endpoint) {
+            standing.faults += 1;
+        }
+        self.oversized.push(endpoint);
+        let other = self.best(endpoint + 1, &self.oversized);
+        let first = self.oversized.first().copied();
+        self.known.preferred = other.or(first).unwrap_or(endpoint);
+        if other.is_none() {
+            self.oversized.clear();
+        }
+        other.is_some()
+    }
+
+    /// Switches to the [best](Self::best) endpoint. False where none is left.
     fn switch(&mut self, start: usize) -> bool {
-        let count = self.known.traits.len();
-        let best = (start..start + count)
-            .map(|place| place % count)
-            .filter_map(|place| Some((place, self.standing.get(place).filter(|standing| !standing.out)?)))
-            .min_by_key(|(_, standing)| standing.faults)
-            .map(|(place, _)| place);
+        let best = self.best(start, &[]);
         if let Some(best) = best {
             self.known.preferred = best;
         }
         best.is_some()
+    }
+
+    /// The endpoint with the fewest faults, of those not ruled out and not among `but`; of several, the first from `start` on.
+    fn best(&self, start: usize, but: &[usize]) -> Option<usize> {
+        let count = self.known.traits.len();
+        (start..start + count)
+            .map(|place| place % count)
+            .filter(|place| !but.contains(place))
+            .filter_map(|place| Some((place, self.standing.get(place).filter(|standing| !standing.out)?)))
+            .min_by_key(|(_, standing)| standing.faults)
+            .map(|(place, _)| place)
     }
 
     /// Compares the chain id that the current endpoint gave with the one it has to be on.

@@ -22,9 +22,10 @@
 //! All answers of one run are read at one block; `block` draws how it is chosen. A query of one round asks for no header:
 //! its one `eth_call` is one block by nature. Only what is pinned by hash stays valid when the run switches to another endpoint.
 //!
-//! Work that is too much for a node is cut: a batch by half, a chunk of calls or a walk over agents by four. A call that fails
-//! without a reason is asked for again alone, through Multicall3 and directly, as only the node can tell a revert
-//! without a reason from gas that ran out. What is too heavy even then is an answer of its own kind, [`Error::TooHeavy`].
+//! A reply that is too large is asked for at the next endpoint; where all of them say the same, the work is cut. Work that is too
+//! much for a node is cut as well: a batch by half, a chunk of calls or a walk over agents by four. A call that fails without a
+//! reason is asked for again alone, through Multicall3 and directly, as only the node can tell a revert without a reason from gas
+//! that ran out. What is too heavy even then is an answer of its own kind, [`Error::TooHeavy`].
 
 mod batch;
 mod block;
@@ -262,7 +263,8 @@ impl Run {
         let checked = !findings.markers.is_empty();
         let mut pinned = false;
         if stepping_back {
-            pinned = self.block.pin_to_older(&findings.headers, self.rotation.current());
+            let oldest = self.limits.freshness.map_or(0, |freshness| freshness.oldest());
+            pinned = self.block.pin_to_older(&findings.headers, self.rotation.current(), oldest);
             if pinned {
                 self.view.forget();
             }
@@ -300,6 +302,12 @@ impl Run {
             Failure::TooLarge => requests > 1,
         };
         let jobs: Vec<Job> = flight.jobs.into_iter().map(|posted| posted.job).collect();
+        let before = self.rotation.current();
+        if failure == Failure::TooLarge && self.rotation.try_another_size() {
+            self.take_back(jobs);
+            self.after_switch(before);
+            return Ok(());
+        }
         if large {
             self.take_back(jobs);
             self.requests_per_batch = requests / 2;

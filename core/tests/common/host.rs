@@ -20,6 +20,8 @@ pub(crate) enum Fault {
     Slow(u32),
     Unreachable,
     Hangs,
+    /// It has no end that a host would read to.
+    Endless,
     /// An HTTP status with a page.
     Status(u16),
     /// Status 200, and a page.
@@ -83,6 +85,7 @@ impl Upstream {
             Fault::Slow(time) => (Ok(self.node.post(batch)), time),
             Fault::Unreachable => (Err(Failure::Unreachable), 1),
             Fault::Hangs => (Err(Failure::TimedOut), u32::MAX),
+            Fault::Endless => (Err(Failure::TooLarge), 10),
             Fault::Status(status) => (Ok((status, b"<html>sorry</html>".to_vec())), 10),
             Fault::Html => ok(b"<html>welcome</html>".to_vec()),
             Fault::HalfABody => {
