@@ -211,10 +211,8 @@ impl Daemon {
             metrics: metrics.clone(),
             events: events_in,
         });
-        for slot in sender.recover().await.context("journal not recovered")? {
-            if let Some(relay) = slot.relay {
-                let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
-            }
+        for relay in sender.recover().await.context("journal not recovered")? {
+            let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
         }
         for relay in store.run(move |store| store.unsent(now)).await? {
             relayer.resume(relay);

@@ -58,14 +58,6 @@ pub struct SignedTransaction {
     pub purpose: Purpose,
 }
 
-impl SignedTransaction {
-    /// The most that it can cost on the chain itself, wei; an L1 data fee comes on top.
-    #[must_use]
-    pub const fn worst_case(&self) -> u128 {
-        self.fees.worst_case(self.gas_limit)
-    }
-}
-
 /// What must be known of a relay to look after its transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RelayTerms {
@@ -79,6 +71,8 @@ pub struct RelayTerms {
     pub deadline: u64,
     /// What the L1 data fee may come to, wei; 0 on chains without one.
     pub l1_fee_wei: u128,
+    /// The gas it is expected to use, margin included; `None` where only its gas limit is known.
+    pub expected_gas: Option<u64>,
 }
 
 /// A nonce of the account, what it was assigned for, and all that was signed for it.
@@ -100,5 +94,62 @@ impl NonceAssignment {
     #[must_use]
     pub fn latest(&self) -> Option<&SignedTransaction> {
         self.transactions.last()
+    }
+
+    /// What the nonce is expected to cost at most, wei, whichever of its transactions is mined: the same gas for each
+    /// transaction of its relay, at that one's fees. A replacement makes the same call, so the gas that the first one
+    /// was expected to use is as good a bound for all of them.
+    #[must_use]
+    pub fn expected_wei(&self) -> u128 {
+        let expected_gas = self.relay.and_then(|relay| relay.expected_gas).unwrap_or(u64::MAX);
+        let cost = |signed: &SignedTransaction| signed.fees.worst_case(expected_gas.min(signed.gas_limit));
+        let dearest = self.transactions.iter().map(cost).max().unwrap_or_default();
+        dearest.saturating_add(self.relay.map_or(0, |relay| relay.l1_fee_wei))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GWEI: u128 = 1_000_000_000;
+
+    fn signed(max_fee: u128, gas_limit: u64, purpose: Purpose) -> SignedTransaction {
+        let fees = Fees { max_fee, tip: GWEI };
+        SignedTransaction { hash: B256::ZERO, raw: Bytes::new(), fees, gas_limit, purpose }
+    }
+
+    fn assignment(expected_gas: Option<u64>) -> NonceAssignment {
+        let relay = RelayTerms {
+            id: B256::ZERO,
+            signer: Address::ZERO,
+            forward_nonce: U256::ZERO,
+            deadline: 0,
+            l1_fee_wei: 7,
+            expected_gas,
+        };
+        let transactions = vec![
+            signed(2 * GWEI, 2_000_000, Purpose::Relay),
+            signed(4 * GWEI, 2_000_000, Purpose::Relay),
+            signed(9 * GWEI, 21_000, Purpose::Expired),
+        ];
+        NonceAssignment { nonce: 7, relay: Some(relay), transactions }
+    }
+
+    #[test]
+    fn the_dearest_transaction_counts_by_the_gas_that_is_expected() {
+        assert_eq!(assignment(Some(100_000)).expected_wei(), 400_000 * GWEI + 7);
+        assert_eq!(
+            assignment(Some(30_000)).expected_wei(),
+            189_000 * GWEI + 7,
+            "the no-op uses all of its gas"
+        );
+        assert_eq!(
+            assignment(None).expected_wei(),
+            8_000_000 * GWEI + 7,
+            "the gas limit, where no more is known"
+        );
+        let gap = NonceAssignment { relay: None, ..assignment(None) };
+        assert_eq!(gap.expected_wei(), 8_000_000 * GWEI);
     }
 }

@@ -21,7 +21,7 @@ mod model;
 
 use model::{Op, SIGNERS, Simulation, chain::GWEI, node::Lost, runtime};
 use proptest::prelude::*;
-use relayer_daemon::store::Store;
+use relayer_daemon::{outcome::Outcome, store::Store};
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
@@ -111,7 +111,14 @@ fn at_a_budget_that_allows_no_replacement_a_market_that_rose_tenfold_is_waited_f
     let mut ops = vec![Op::BaseFee(1), Op::Request(2), Op::Request(1), Op::Request(0)];
     ops.extend([Op::Lose(Lost::Answer), Op::Request(1), Op::BaseFee(10)]);
     ops.extend([Op::Mine(5), Op::Wait(80)].repeat(20));
-    history(1_000_000 * GWEI, &ops, |simulation| assert!(!simulation.is_quiet()));
+    history(400_000 * GWEI, &ops, |simulation| assert!(!simulation.is_quiet()));
+}
+
+#[test]
+fn a_replacement_reserves_what_the_simulation_used_and_not_its_gas_limit() {
+    // At 8.1 gwei the gas limit would come to more than this budget, and what was simulated does not.
+    let ops = [Op::Request(0), Op::BaseFee(40), Op::Mine(5), Op::Wait(80)];
+    history(1_600_000 * GWEI, &ops, |simulation| assert_eq!(transactions(simulation), 2, "not replaced"));
 }
 
 #[test]
@@ -188,4 +195,33 @@ fn a_receipt_that_turns_up_after_its_nonce_was_given_up_is_charged_and_reported(
     let mut ops = vec![Op::Request(0), Op::Wait(5), Op::Bypass(0), Op::LateReceipts(240), Op::Mine(5)];
     ops.extend([Op::Wait(600), Op::Mine(5)].repeat(3));
     history(u128::MAX, &ops, |_| {});
+}
+
+#[test]
+fn a_relay_that_one_nonce_has_executed_is_not_in_flight_again_for_another_nonce_of_its_own() {
+    runtime().block_on(async {
+        let mut simulation = Simulation::new(u128::MAX, 7).await;
+        for op in [Op::Request(0), Op::Wait(10), Op::Mine(5), Op::Wait(20)] {
+            simulation.apply(op).await;
+        }
+        let id = *simulation.requests.keys().next().unwrap();
+        let executed = simulation.store.relay(id).unwrap().unwrap().outcome;
+        assert!(matches!(executed, Some(Outcome::Executed { .. })), "{executed:?}");
+
+        // Its first nonce was taken for lost, it got a second one, and then the first one's receipt turned up.
+        simulation.kill();
+        simulation.assign_a_second_nonce(id);
+        simulation.apply(Op::Wait(20)).await;
+        assert!(!simulation.is_waited_for(id), "in flight after a restart");
+
+        // The second is mined, reverts, and is undone.
+        for op in [Op::Mine(5), Op::Wait(20), Op::Reorganise(1, false), Op::Wait(20)] {
+            simulation.apply(op).await;
+        }
+        assert!(!simulation.is_waited_for(id), "in flight after a reorganisation");
+        assert_eq!(simulation.store.relay(id).unwrap().unwrap().outcome, executed);
+        simulation.settle_down().await;
+        assert!(simulation.is_quiet(), "somebody waits for ever");
+        assert_eq!(simulation.store.relay(id).unwrap().unwrap().outcome, executed);
+    });
 }

@@ -8,7 +8,7 @@ use relayer_daemon::{
     budget_share::{Allowance, Denial, PartyKind, Shares},
     fees::Fees,
     outcome::{Failure, Mined, Outcome},
-    store::{Accepted, Inclusion, NewRelay, NewTransaction, Settlement, SqliteStore, Store},
+    store::{Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, Settlement, SqliteStore, Store},
     transaction::{NonceAssignment, Purpose, RelayTerms, SignedTransaction},
 };
 
@@ -83,22 +83,22 @@ fn used(store: &SqliteStore, now: u64) -> (u128, u128) {
 #[test]
 fn reservations_stop_at_the_limit_and_are_replaced_not_added() {
     let store = accepted(&[1, 2]);
-    assert!(store.reserve(id(1), 600, 5, LIMIT, NOW).unwrap());
-    assert!(!store.reserve(id(2), 401, 0, LIMIT, NOW).unwrap());
-    assert!(store.reserve(id(1), 700, 5, LIMIT, NOW).unwrap());
-    assert!(store.reserve(id(2), 300, 0, LIMIT, NOW).unwrap());
+    assert!(store.reserve(id(1), 600, LIMIT, NOW).unwrap());
+    assert!(!store.reserve(id(2), 401, LIMIT, NOW).unwrap());
+    assert!(store.reserve(id(1), 700, LIMIT, NOW).unwrap());
+    assert!(store.reserve(id(2), 300, LIMIT, NOW).unwrap());
     assert_eq!(used(&store, NOW), (0, 1_000));
-    assert!(!store.reserve(id(1), 701, 5, LIMIT, NOW).unwrap());
+    assert!(!store.reserve(id(1), 701, LIMIT, NOW).unwrap());
     assert_eq!(used(&store, NOW), (0, 1_000));
 }
 
 #[test]
 fn what_was_never_sent_costs_nothing_and_opens_no_window() {
     let store = accepted(&[1, 2]);
-    store.reserve(id(1), 600, 0, LIMIT, NOW).unwrap();
+    store.reserve(id(1), 600, LIMIT, NOW).unwrap();
     assert_eq!(store.budget(LIMIT, NOW).unwrap().resets_at(), Some(NOW + WINDOW_SECONDS));
     store.finish_unsent(id(1), &dropped(), NOW + 5).unwrap();
-    store.reserve(id(2), 600, 0, LIMIT, NOW + 6).unwrap();
+    store.reserve(id(2), 600, LIMIT, NOW + 6).unwrap();
     store.release(id(2), NOW + 7).unwrap();
     assert_eq!(used(&store, NOW + 8), (0, 0));
     assert_eq!(store.budget(LIMIT, NOW + 8).unwrap().resets_at(), None);
@@ -107,7 +107,7 @@ fn what_was_never_sent_costs_nothing_and_opens_no_window() {
 #[test]
 fn a_receipt_charges_what_was_paid_and_frees_the_rest() {
     let store = accepted(&[1]);
-    store.reserve(id(1), 600, 0, LIMIT, NOW).unwrap();
+    store.reserve(id(1), 600, LIMIT, NOW).unwrap();
     sign(&store, 4, Some(id(1)), transaction(0xa, Purpose::Relay));
     let outcome = executed(id(0xa));
     settle(&store, 4, 0xa, 9, 250, Some((1, outcome.clone())));
@@ -130,7 +130,7 @@ fn no_ops_are_charged_too() {
 #[test]
 fn settling_twice_charges_once_and_a_reorganisation_charges_the_difference() {
     let store = accepted(&[1]);
-    store.reserve(id(1), 600, 0, LIMIT, NOW).unwrap();
+    store.reserve(id(1), 600, LIMIT, NOW).unwrap();
     sign(&store, 4, Some(id(1)), transaction(0xa, Purpose::Relay));
     let outcome = executed(id(0xa));
     for _ in 0..2 {
@@ -140,7 +140,7 @@ fn settling_twice_charges_once_and_a_reorganisation_charges_the_difference() {
 
     let mined = store.mined(ACCOUNT, 4).unwrap().unwrap();
     assert_eq!(mined.inclusion, Inclusion { tx_hash: id(0xa), block_number: 9 });
-    store.reopen(ACCOUNT, 4, 600).unwrap();
+    assert!(store.reopen(ACCOUNT, 4, 600).unwrap());
     assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, None);
     assert_eq!(used(&store, NOW), (250, 350));
     assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1);
@@ -150,9 +150,34 @@ fn settling_twice_charges_once_and_a_reorganisation_charges_the_difference() {
 }
 
 #[test]
+fn a_reorganisation_of_one_nonce_does_not_reopen_a_relay_that_another_nonce_has_executed() {
+    let store = accepted(&[1]);
+    sign(&store, 4, Some(id(1)), transaction(0xa, Purpose::Relay));
+    store.lose(ACCOUNT, 4).unwrap();
+    sign(&store, 5, Some(id(1)), transaction(0xb, Purpose::Relay));
+    let outcome = executed(id(0xa));
+    settle(&store, 4, 0xa, 9, 250, Some((1, outcome.clone())));
+    let reverted = Settlement {
+        assignment: store.assignment(ACCOUNT, 5).unwrap(),
+        inclusion: Inclusion { tx_hash: id(0xb), block_number: 10 },
+        paid_wei: 60,
+        outcome: None,
+    };
+    store.settle(ACCOUNT, &reverted, NOW).unwrap();
+
+    assert!(!store.reopen(ACCOUNT, 5, 600).unwrap());
+    assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, Some(outcome));
+    assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1, "the nonce itself is open again");
+    assert!(store.reopen(ACCOUNT, 4, 600).unwrap());
+    assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, None);
+}
+
+#[test]
 fn nonces_come_back_as_they_were_signed() {
     let store = accepted(&[1]);
-    store.reserve(id(1), 600, 77, LIMIT, NOW).unwrap();
+    let shares = Shares { signer: 100, client: 100, network: 100 };
+    let cost = ExpectedCost { wei: 600, gas: 5, l1_fee_wei: 77 };
+    store.reserve_share(id(1), &cost, &Allowance { limit_wei: LIMIT, shares }, NOW).unwrap();
     sign(&store, 4, Some(id(1)), transaction(0xa, Purpose::Relay));
     sign(&store, 4, Some(id(1)), transaction(0xb, Purpose::Superseded));
     sign(&store, 2, None, transaction(0xc, Purpose::Gap));
@@ -163,7 +188,8 @@ fn nonces_come_back_as_they_were_signed() {
         vec![transaction(0xa, Purpose::Relay), transaction(0xb, Purpose::Superseded)]
     );
     let relay = slot.relay.unwrap();
-    assert_eq!((relay.id, relay.signer, relay.l1_fee_wei), (id(1), Address::repeat_byte(1), 77));
+    assert_eq!((relay.id, relay.signer), (id(1), Address::repeat_byte(1)));
+    assert_eq!((relay.l1_fee_wei, relay.expected_gas), (77, Some(5)));
     assert_eq!((relay.forward_nonce, relay.deadline), (U256::MAX, u64::from(u32::MAX)));
     assert_eq!(store.next_nonce(ACCOUNT).unwrap(), Some(5));
     assert!(store.explains(ACCOUNT, 4, 5).unwrap());
@@ -174,7 +200,7 @@ fn nonces_come_back_as_they_were_signed() {
 fn only_accepted_relays_without_a_nonce_start_over() {
     let store = accepted(&[1, 2, 3, 4]);
     for byte in 1..=3 {
-        store.reserve(id(byte), 100, 0, LIMIT, NOW).unwrap();
+        store.reserve(id(byte), 100, LIMIT, NOW).unwrap();
     }
     sign(&store, 0, Some(id(2)), transaction(0xa, Purpose::Relay));
     sign(&store, 1, Some(id(3)), transaction(0xb, Purpose::Relay));
@@ -228,10 +254,10 @@ fn a_restart_never_refills_the_budget() {
         let store = SqliteStore::open(&path).unwrap();
         store.accept(&relay(1), NOW).unwrap();
         store.accept(&relay(2), NOW).unwrap();
-        store.reserve(id(1), 600, 0, LIMIT, NOW).unwrap();
+        store.reserve(id(1), 600, LIMIT, NOW).unwrap();
         sign(&store, 0, Some(id(1)), transaction(0xa, Purpose::Relay));
         settle(&store, 0, 0xa, 9, 123, Some((1, executed(id(0xa)))));
-        store.reserve(id(2), 400, 0, LIMIT, NOW).unwrap();
+        store.reserve(id(2), 400, LIMIT, NOW).unwrap();
         sign(&store, 1, Some(id(2)), transaction(0xb, Purpose::Relay));
         store.budget(LIMIT, NOW).unwrap()
     };
@@ -250,6 +276,7 @@ fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
         forward_nonce: lost.forward_nonce,
         deadline: lost.deadline,
         l1_fee_wei: 0,
+        expected_gas: None,
     };
     let assignment = NonceAssignment {
         nonce: 4,
@@ -292,11 +319,15 @@ fn from(byte: u8, signer: u8, client: &str) -> NewRelay {
     NewRelay { signer: Address::repeat_byte(signer), client: Some(client.parse().unwrap()), ..relay(byte) }
 }
 
+fn cost(wei: u128) -> ExpectedCost {
+    ExpectedCost { wei, gas: 1, l1_fee_wei: 0 }
+}
+
 /// Reserves for a relay; why it was denied, if so.
 fn reserve(store: &SqliteStore, relay: &NewRelay, wei: u128) -> Option<Denial> {
     store.accept(relay, NOW).unwrap();
     let shares = Shares { signer: 20, client: 40, network: 60 };
-    store.reserve_share(relay.id, wei, 0, &Allowance { limit_wei: LIMIT, shares }, NOW).unwrap().denial
+    store.reserve_share(relay.id, &cost(wei), &Allowance { limit_wei: LIMIT, shares }, NOW).unwrap().denial
 }
 
 #[test]
@@ -344,7 +375,7 @@ fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window
     assert_eq!(ask(tomorrow - 1), Some(Denial::Spent(Some(PartyKind::Signer))));
     assert_eq!(ask(tomorrow), None);
     // Signed for yesterday, mined today, and dearer than all of yesterday.
-    assert_eq!(store.reserve_share(id(2), 50, 0, &allowance, NOW).unwrap().denial, None);
+    assert_eq!(store.reserve_share(id(2), &cost(50), &allowance, NOW).unwrap().denial, None);
     sign(&store, 1, Some(id(2)), transaction(0xb, Purpose::Relay));
     let settlement = Settlement {
         assignment: store.assignment(ACCOUNT, 1).unwrap(),

@@ -40,7 +40,7 @@ fn relay(byte: u8) -> NewRelay {
 
 fn terms(byte: u8) -> RelayTerms {
     let NewRelay { id, signer, forward_nonce, deadline, .. } = relay(byte);
-    RelayTerms { id, signer, forward_nonce, deadline, l1_fee_wei: byte.into() }
+    RelayTerms { id, signer, forward_nonce, deadline, l1_fee_wei: byte.into(), expected_gas: None }
 }
 
 fn transaction(byte: u8, purpose: Purpose) -> SignedTransaction {
@@ -159,6 +159,21 @@ fn a_journal_of_version_2_is_read_as_it_was_meant_and_its_old_relays_shrink() {
     // The fourth never came to a transaction.
     all[3] = None;
     assert_eq!(relays(), all);
+}
+
+#[test]
+fn a_journal_of_version_3_is_read_as_it_was_meant_and_what_it_has_in_flight_may_use_all_of_its_gas() {
+    let (dir, earlier) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let path = file(&dir, include_str!("fixtures/journal_version_3.sql"));
+    assert_eq!(dump(&path), dump(&file(&earlier, include_str!("fixtures/journal_version_2.sql"))));
+    let store = SqliteStore::open(&path).unwrap();
+    let archived = store.relay(id(10)).unwrap().unwrap();
+    let executed = Outcome::Executed { mined: mined(0x1a), agent_id: None };
+    assert_eq!((archived.outcome, archived.hashes), (Some(executed), vec![id(0x1a)]));
+    assert_eq!(store.archived_nonce(ACCOUNT).unwrap(), Some(0));
+    let [in_flight] = store.open_nonces(ACCOUNT).unwrap().try_into().unwrap();
+    assert_eq!(in_flight.relay, Some(terms(6)));
+    assert_eq!(in_flight.expected_wei(), (0x26 << 64) * 100_038 + 6);
 }
 
 #[test]

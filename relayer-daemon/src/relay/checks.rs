@@ -20,7 +20,7 @@ use crate::{
     gas,
     outcome::Failure,
     sender::{Job, receipt_reader::inner_reason},
-    store::{NewRelay, Reservation, Store, StoreError},
+    store::{ExpectedCost, NewRelay, Reservation, Store, StoreError},
     transaction::RelayTerms,
 };
 
@@ -95,6 +95,7 @@ impl<C: Node> Relayer<C> {
                     forward_nonce: relay.forward_nonce,
                     deadline: relay.deadline,
                     l1_fee_wei: prices.l1_fee_wei,
+                    expected_gas: Some(gas),
                 };
                 let Prices { fees, head, .. } = prices;
                 return Ok(Job { relay: terms, calldata: relay.calldata.clone(), gas_limit, fees, head });
@@ -146,9 +147,9 @@ impl<C: Node> Relayer<C> {
         gas_limit: u64,
     ) -> Result<(), CheckError> {
         let wei = prices.fees.worst_case(gas).saturating_add(prices.l1_fee_wei);
-        let (id, l1_fee_wei, now) = (relay.id, prices.l1_fee_wei, self.clock.now());
-        let allowance = self.allowance;
-        let reserve = move |store: &dyn Store| store.reserve_share(id, wei, l1_fee_wei, &allowance, now);
+        let cost = ExpectedCost { wei, gas, l1_fee_wei: prices.l1_fee_wei };
+        let (id, allowance, now) = (relay.id, self.allowance, self.clock.now());
+        let reserve = move |store: &dyn Store| store.reserve_share(id, &cost, &allowance, now);
         let Reservation { denial, budget } = self.store.run(reserve).await?;
         if let Some(denial) = denial {
             return Err(denied(denial, &budget, now).into());

@@ -82,8 +82,8 @@ impl<N: Node> Sender<N> {
         Ok(nonces)
     }
 
-    /// Those of these relays that have ended while they were in the pipeline: the receipt of a lost nonce turned up.
-    async fn ended(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
+    /// Those of these relays that have ended all the same: the receipt of a lost nonce turned up.
+    pub(super) async fn ended(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
         let read = move |store: &dyn Store| {
             let mut ended = BTreeSet::new();
             for id in relays {

@@ -98,6 +98,7 @@ mod tests {
             forward_nonce: U256::from(3),
             deadline: 0,
             l1_fee_wei: 0,
+            expected_gas: None,
         }
     }
 

@@ -3,15 +3,20 @@
 use tokio::time::Instant;
 
 use super::{GROUP, Sender, SenderError, nonce_state::NonceState, reorganisation::REORGANISATION_SECONDS};
-use crate::{chain::Node, store::Store, transaction::NonceAssignment};
+use crate::{
+    chain::Node,
+    store::Store,
+    transaction::{NonceAssignment, RelayTerms},
+};
 
 impl<N: Node> Sender<N> {
     /// Takes over the store's open nonces: settles what was mined meanwhile, sends the rest again (a node that has a
-    /// transaction says so, so sending is the look-up), and fills gaps. Returns the nonces that are still in flight.
+    /// transaction says so, so sending is the look-up), and fills gaps. Returns the relays that are still in flight:
+    /// one that has ended by another nonce of its own, since the first was taken for lost, is not among them.
     ///
     /// # Errors
     /// [`SenderError`]: then the daemon must not accept requests.
-    pub async fn recover(&mut self) -> Result<Vec<NonceAssignment>, SenderError> {
+    pub async fn recover(&mut self) -> Result<Vec<RelayTerms>, SenderError> {
         let (account, since) = (self.account(), self.clock.now().saturating_sub(REORGANISATION_SECONDS));
         let read = move |store: &dyn Store| {
             Ok((
@@ -40,11 +45,11 @@ impl<N: Node> Sender<N> {
         let nonces: Vec<u64> = self.in_flight_nonces().into_iter().filter(|nonce| *nonce >= mined).collect();
         self.send(&nonces).await;
         self.fill_gap(mined, &market).await?;
-        let in_flight: Vec<NonceAssignment> = self
+        let in_flight: Vec<&NonceAssignment> = self
             .nonces
             .values()
             .filter_map(NonceState::in_flight)
-            .map(|in_flight| in_flight.assignment.clone())
+            .map(|in_flight| &in_flight.assignment)
             .collect();
         tracing::info!(
             open = taken_over,
@@ -52,6 +57,10 @@ impl<N: Node> Sender<N> {
             resent = nonces.len(),
             "journal recovered"
         );
-        Ok(in_flight)
+        let mut relays: Vec<RelayTerms> =
+            in_flight.into_iter().filter_map(|assignment| assignment.relay).collect();
+        let ended = self.ended(relays.iter().map(|relay| relay.id).collect()).await?;
+        relays.retain(|relay| !ended.contains(&relay.id));
+        Ok(relays)
     }
 }

@@ -197,10 +197,8 @@ impl<N: Node> Sender<N> {
         let (account, mut nonces) = (self.account(), Vec::new());
         for MinedNonce { assignment, inclusion } in undone {
             let (nonce, relay) = (assignment.nonce, assignment.relay);
-            let worst = assignment.transactions.iter().map(|signed| signed.worst_case()).max();
-            let l1_fee = relay.map(|relay| relay.l1_fee_wei).unwrap_or_default();
-            let worst = worst.unwrap_or_default().saturating_add(l1_fee);
-            self.store.run(move |store| store.reopen(account, nonce, worst)).await?;
+            let expected_wei = assignment.expected_wei();
+            let pending = self.store.run(move |store| store.reopen(account, nonce, expected_wei)).await?;
             self.metrics.reorganised.inc();
             tracing::warn!(
                 nonce,
@@ -211,7 +209,7 @@ impl<N: Node> Sender<N> {
             );
             self.nonces.insert(nonce, NonceState::reopened(InFlight::new(assignment, self.head)));
             nonces.push(nonce);
-            if let Some(relay) = relay {
+            if let Some(relay) = relay.filter(|_| pending) {
                 self.publish(Event::Reopened(relay));
             }
         }

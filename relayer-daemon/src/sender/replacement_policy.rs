@@ -125,6 +125,7 @@ mod tests {
             forward_nonce: U256::ZERO,
             deadline,
             l1_fee_wei: 0,
+            expected_gas: None,
         };
         let transaction = SignedTransaction {
             hash: B256::ZERO,

@@ -89,11 +89,10 @@ impl<N: Node> Sender<N> {
             None => self.wallet.relay_again(nonce, latest, fees)?,
         };
         if let Some(relay) = assignment.relay {
-            let all = assignment.transactions.iter().chain([&replacement]);
-            let worst = all.map(|signed| signed.worst_case()).max().unwrap_or_default();
-            let (limit, now) = (self.spending.daily_wei, self.clock.now());
-            let wei = worst.saturating_add(relay.l1_fee_wei);
-            let reserve = move |store: &dyn Store| store.reserve(relay.id, wei, relay.l1_fee_wei, limit, now);
+            let mut replaced = assignment.clone();
+            replaced.transactions.push(replacement.clone());
+            let (wei, limit, now) = (replaced.expected_wei(), self.spending.daily_wei, self.clock.now());
+            let reserve = move |store: &dyn Store| store.reserve(relay.id, wei, limit, now);
             if !self.store.run(reserve).await? {
                 tracing::warn!(nonce, "the budget does not allow a replacement");
                 self.send(&[nonce]).await;

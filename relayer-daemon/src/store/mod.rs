@@ -111,6 +111,17 @@ pub struct RelayRecord {
     pub hashes: Vec<B256>,
 }
 
+/// What a relay is expected to cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpectedCost {
+    /// All together, wei: gas at its fees, and the L1 data fee.
+    pub wei: u128,
+    /// The gas it is expected to use, margin included.
+    pub gas: u64,
+    /// The L1 data fee in it, wei.
+    pub l1_fee_wei: u128,
+}
+
 /// What became of an attempt to reserve something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reservation {
@@ -180,16 +191,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Writes an accepted relay. One that was dropped starts afresh; one that was carried out stays as it is.
     fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError>;
 
-    /// Sets what a pending relay may cost, in place of what was reserved for it before, if the budget allows the
+    /// Sets what a relay in flight may cost, in place of what was reserved for it before, if the budget allows the
     /// difference. Returns whether it does.
-    fn reserve(
-        &self,
-        id: B256,
-        wei: u128,
-        l1_fee_wei: u128,
-        limit_wei: u128,
-        now: u64,
-    ) -> Result<bool, StoreError>;
+    fn reserve(&self, id: B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError>;
 
     /// Whether the budget and the shares of all who answer for a request would allow `wei` more.
     fn affordable(
@@ -206,8 +210,7 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     fn reserve_share(
         &self,
         id: B256,
-        wei: u128,
-        l1_fee_wei: u128,
+        cost: &ExpectedCost,
         allowance: &Allowance,
         now: u64,
     ) -> Result<Reservation, StoreError>;
@@ -278,8 +281,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     fn settle(&self, account: Address, settlement: &Settlement, now: u64) -> Result<(), StoreError>;
 
     /// A reorganisation took a mined nonce back: it is open again, its relay pending, and what it may still cost
-    /// above what it was charged is reserved, even beyond the limit: it cannot be called back.
-    fn reopen(&self, account: Address, nonce: u64, worst_case_wei: u128) -> Result<(), StoreError>;
+    /// above what it was charged is reserved, even beyond the limit: it cannot be called back. A relay that another
+    /// nonce of its own has executed stays as it is. Returns whether the nonce's relay is pending now.
+    fn reopen(&self, account: Address, nonce: u64, expected_wei: u128) -> Result<bool, StoreError>;
 
     /// Somebody else's transaction was mined with this nonce: ours can never be.
     fn lose(&self, account: Address, nonce: u64) -> Result<(), StoreError>;

@@ -34,7 +34,7 @@ use relayer_daemon::{
     outcome::Outcome,
     relay::{Reads, Relayer, gas_price::GasPrice, inflight::Inflight},
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
-    store::{SqliteStore, Store},
+    store::{NewTransaction, SqliteStore, Store},
 };
 use serde_json::json;
 use tokio::{
@@ -256,7 +256,7 @@ impl Simulation {
             events: events_in,
         });
         let Ok(in_flight) = sender.recover().await else { return };
-        for relay in in_flight.into_iter().filter_map(|assignment| assignment.relay) {
+        for relay in in_flight {
             let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
         }
         let now = self.clock.now();
@@ -275,7 +275,7 @@ impl Simulation {
     }
 
     /// Whatever was in memory is gone; the store is all there is.
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let Some(life) = self.life.take() else { return };
         life.alive.store(false, Ordering::Relaxed);
         // Those who still run must not end anything: a process that was killed says nothing either.
@@ -343,6 +343,24 @@ impl Simulation {
         }
         // Whatever can happen at once happens.
         sleep(Duration::from_millis(50)).await;
+    }
+
+    /// Writes into the store that a relay has one more nonce, signed and not sent.
+    pub fn assign_a_second_nonce(&self, id: B256) {
+        let account = self.account.address();
+        let nonce = self.store.next_nonce(account).unwrap().unwrap();
+        let first = self.store.assignment(account, nonce - 1).unwrap();
+        assert_eq!(first.relay.map(|relay| relay.id), Some(id));
+        let wallet = Wallet::new(self.account.clone(), CHAIN_ID, FORWARDER);
+        let latest = first.latest().unwrap();
+        let transaction = wallet.relay_again(nonce, latest, latest.fees).unwrap();
+        let second = NewTransaction { nonce, relay: Some(id), transaction };
+        self.store.record(account, &[second], self.clock.now()).unwrap();
+    }
+
+    /// Whether clients, and the signer's next request, would wait for this relay.
+    pub fn is_waited_for(&self, id: B256) -> bool {
+        self.life.as_ref().is_some_and(|life| life.relayer.inflight.age(id).is_some())
     }
 
     /// Whether nothing is in flight.

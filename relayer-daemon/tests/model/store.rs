@@ -15,8 +15,8 @@ use relayer_daemon::{
     outcome::Outcome,
     retention::Retention,
     store::{
-        Accepted, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Reservation, Settlement,
-        SqliteStore, Store, StoreError,
+        Accepted, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Reservation,
+        Settlement, SqliteStore, Store, StoreError,
     },
     transaction::NonceAssignment,
 };
@@ -54,9 +54,9 @@ pass_on! {
     write bind(identity: &Identity) -> ();
     write probe() -> ();
     write accept(relay: &NewRelay, now: u64) -> Accepted;
-    write reserve(id: B256, wei: u128, l1_fee_wei: u128, limit_wei: u128, now: u64) -> bool;
+    write reserve(id: B256, wei: u128, limit_wei: u128, now: u64) -> bool;
     read affordable(signer: Address, client: Option<IpAddr>, wei: u128, allowance: &Allowance, now: u64) -> Reservation;
-    write reserve_share(id: B256, wei: u128, l1_fee_wei: u128, allowance: &Allowance, now: u64) -> Reservation;
+    write reserve_share(id: B256, cost: &ExpectedCost, allowance: &Allowance, now: u64) -> Reservation;
     write release(id: B256, now: u64) -> ();
     write finish_unsent(id: B256, outcome: &Outcome, now: u64) -> ();
     read relay(id: B256) -> Option<RelayRecord>;
@@ -76,7 +76,7 @@ pass_on! {
     read lost(account: Address) -> Vec<u64>;
     read highest_mined(account: Address) -> Option<u64>;
     write settle(account: Address, settlement: &Settlement, now: u64) -> ();
-    write reopen(account: Address, nonce: u64, worst_case_wei: u128) -> ();
+    write reopen(account: Address, nonce: u64, expected_wei: u128) -> bool;
     write lose(account: Address, nonce: u64) -> ();
     read explains(account: Address, from: u64, to: u64) -> bool;
 }

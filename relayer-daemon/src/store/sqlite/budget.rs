@@ -9,7 +9,7 @@ use super::{column, relays, text};
 use crate::{
     budget::{Budget, Window},
     budget_share::{self, Allowance, Party, PartyKind, Usage},
-    store::{Reservation, StoreError},
+    store::{ExpectedCost, Reservation, StoreError},
 };
 
 /// See [`crate::store::Store::reserve`].
@@ -17,7 +17,6 @@ pub(super) fn reserve(
     tx: &Connection,
     id: &B256,
     wei: u128,
-    l1_fee_wei: u128,
     limit_wei: u128,
     now: u64,
 ) -> Result<bool, StoreError> {
@@ -29,7 +28,6 @@ pub(super) fn reserve(
         return Ok(false);
     }
     set_reserved(tx, id, wei)?;
-    tx.execute("UPDATE relays SET l1_fee_wei = ?2 WHERE id = ?1", params![id.0, l1_fee_wei.to_string()])?;
     write_window(tx, current_window(tx, now)?.used(now, 0))?;
     Ok(true)
 }
@@ -78,18 +76,21 @@ pub(super) struct Asks {
 pub(super) fn reserve_share(
     tx: &Connection,
     id: &B256,
-    wei: u128,
-    l1_fee_wei: u128,
+    cost: &ExpectedCost,
     allowance: &Allowance,
     now: u64,
 ) -> Result<Reservation, StoreError> {
     let (signer, client) = relays::sender(tx, id)?.ok_or(StoreError::Missing("relay"))?;
+    let ExpectedCost { wei, gas, l1_fee_wei } = *cost;
     let checked = check(tx, &Asks { id: Some(*id), signer, client, wei }, allowance, now)?;
     if checked.denial.is_some() {
         return Ok(checked);
     }
     set_reserved(tx, id, wei)?;
-    tx.execute("UPDATE relays SET l1_fee_wei = ?2 WHERE id = ?1", params![id.0, l1_fee_wei.to_string()])?;
+    tx.execute(
+        "UPDATE relays SET l1_fee_wei = ?2, expected_gas = ?3 WHERE id = ?1",
+        params![id.0, l1_fee_wei.to_string(), gas.cast_signed()],
+    )?;
     write_window(tx, current_window(tx, now)?.used(now, 0))?;
     Ok(Reservation { denial: None, budget: at(tx, allowance.limit_wei, now)? })
 }

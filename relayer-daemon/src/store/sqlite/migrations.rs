@@ -19,7 +19,7 @@ use super::relays;
 type Step = fn(&Connection) -> Result<(), StoreError>;
 
 /// The steps: the first leads to version 1.
-const STEPS: [Step; 3] = [to_version_1, to_version_2, to_version_3];
+const STEPS: [Step; 4] = [to_version_1, to_version_2, to_version_3, to_version_4];
 
 /// Brings a file to the latest version.
 ///
@@ -146,6 +146,12 @@ fn to_version_3(tx: &Connection) -> Result<(), StoreError> {
          CREATE INDEX nonces_lost ON nonces (account, nonce) WHERE state = 'lost';",
     )?;
     Ok(())
+}
+
+/// What a relay's replacements are expected to use.
+fn to_version_4(tx: &Connection) -> Result<(), StoreError> {
+    // NULL while nothing was reserved, and in what earlier versions have reserved for.
+    Ok(tx.execute_batch("ALTER TABLE relays ADD COLUMN expected_gas INTEGER;")?)
 }
 
 /// An outcome as unversioned files have it: JSON, with the message that clients saw.

@@ -31,8 +31,8 @@ use rusqlite::{Connection, OpenFlags, Row, types::FromSql};
 
 use self::writer::Writer;
 use super::{
-    Accepted, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Reservation, Settlement, Store,
-    StoreError,
+    Accepted, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Reservation,
+    Settlement, Store, StoreError,
 };
 use crate::{
     budget::Budget, budget_share::Allowance, outcome::Outcome, retention::Retention,
@@ -140,15 +140,8 @@ impl Store for SqliteStore {
         self.write(move |db| relays::accept(db, &relay, now))
     }
 
-    fn reserve(
-        &self,
-        id: B256,
-        wei: u128,
-        l1_fee_wei: u128,
-        limit_wei: u128,
-        now: u64,
-    ) -> Result<bool, StoreError> {
-        self.write(move |db| budget::reserve(db, &id, wei, l1_fee_wei, limit_wei, now))
+    fn reserve(&self, id: B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
+        self.write(move |db| budget::reserve(db, &id, wei, limit_wei, now))
     }
 
     fn affordable(
@@ -166,13 +159,12 @@ impl Store for SqliteStore {
     fn reserve_share(
         &self,
         id: B256,
-        wei: u128,
-        l1_fee_wei: u128,
+        cost: &ExpectedCost,
         allowance: &Allowance,
         now: u64,
     ) -> Result<Reservation, StoreError> {
-        let allowance = *allowance;
-        self.write(move |db| budget::reserve_share(db, &id, wei, l1_fee_wei, &allowance, now))
+        let (cost, allowance) = (*cost, *allowance);
+        self.write(move |db| budget::reserve_share(db, &id, &cost, &allowance, now))
     }
 
     fn release(&self, id: B256, now: u64) -> Result<(), StoreError> {
@@ -267,8 +259,8 @@ impl Store for SqliteStore {
         self.write(move |db| nonces::settle(db, &account, &settlement, now))
     }
 
-    fn reopen(&self, account: Address, nonce: u64, worst_case_wei: u128) -> Result<(), StoreError> {
-        self.write(move |db| nonces::reopen(db, &account, nonce, worst_case_wei))
+    fn reopen(&self, account: Address, nonce: u64, expected_wei: u128) -> Result<bool, StoreError> {
+        self.write(move |db| nonces::reopen(db, &account, nonce, expected_wei))
     }
 
     fn lose(&self, account: Address, nonce: u64) -> Result<(), StoreError> {

@@ -182,8 +182,8 @@ pub(super) fn reopen(
     tx: &Connection,
     account: &Address,
     nonce: u64,
-    worst_case_wei: u128,
-) -> Result<(), StoreError> {
+    expected_wei: u128,
+) -> Result<bool, StoreError> {
     let nonce = nonce.cast_signed();
     let paid = charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
     let relay: Option<[u8; 32]> = tx.query_row(
@@ -195,11 +195,24 @@ pub(super) fn reopen(
         "UPDATE nonces SET state = 'open', mined_hash = NULL, mined_block = NULL WHERE account = ?1 AND nonce = ?2",
         params![account.0.0, nonce],
     )?;
-    if let Some(id) = relay {
-        relays::reopen(tx, &id.into())?;
-        budget::set_reserved(tx, &id.into(), worst_case_wei.saturating_sub(paid))?;
+    let Some(id) = relay else { return Ok(false) };
+    if !is_undone(tx, id, account, nonce)? {
+        return Ok(false);
     }
-    Ok(())
+    relays::reopen(tx, &id.into())?;
+    budget::set_reserved(tx, &id.into(), expected_wei.saturating_sub(paid))?;
+    Ok(true)
+}
+
+/// Whether a relay's outcome goes with this nonce. It does not if a transaction of another nonce has decided it: a
+/// relay has two where its first was taken for lost.
+fn is_undone(tx: &Connection, id: [u8; 32], account: &Address, nonce: i64) -> Result<bool, StoreError> {
+    let mut statement = tx.prepare_cached(
+        "SELECT tx_hash IS NULL
+             OR tx_hash IN (SELECT hash FROM transactions WHERE account = ?2 AND nonce = ?3)
+         FROM relays WHERE id = ?1",
+    )?;
+    Ok(statement.query_row(params![id, account.0.0, nonce], |row| row.get(0))?)
 }
 
 /// See [`crate::store::Store::lose`].

@@ -19,7 +19,7 @@ use crate::{
     fees::Fees,
     outcome::{Failure, Mined, Outcome},
     retention::Retention,
-    store::{Identity, Inclusion, NewRelay, NewTransaction, Settlement, Store},
+    store::{ExpectedCost, Identity, Inclusion, NewRelay, NewTransaction, Settlement, Store},
     transaction::{Purpose, SignedTransaction},
 };
 
@@ -122,9 +122,10 @@ fn run_everything(store: &dyn Store) {
     };
     for byte in 1..=4 {
         store.accept(&relay(byte), NOW).unwrap();
-        store.reserve_share(id(byte), 10, 1, &allowance, NOW).unwrap();
+        let cost = ExpectedCost { wei: 10, gas: 1, l1_fee_wei: 1 };
+        store.reserve_share(id(byte), &cost, &allowance, NOW).unwrap();
         store.affordable(account, None, 10, &allowance, NOW).unwrap();
-        store.reserve(id(byte), 11, 1, 1_000, NOW).unwrap();
+        store.reserve(id(byte), 11, 1_000, NOW).unwrap();
     }
     store.release(id(1), NOW).unwrap();
     store.finish_unsent(id(4), &dropped, NOW).unwrap();

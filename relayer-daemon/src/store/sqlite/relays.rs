@@ -148,6 +148,7 @@ pub(super) fn terms(row: &Row<'_>) -> Result<RelayTerms, StoreError> {
         forward_nonce: relay.forward_nonce,
         deadline: relay.deadline,
         l1_fee_wei: text(row, "l1_fee_wei")?,
+        expected_gas: column::<Option<i64>>(row, "expected_gas")?.map(i64::cast_unsigned),
     })
 }
 
