@@ -1,6 +1,6 @@
 //! The gasless relayer: takes requests that agents signed, checks them, and has the forwarder execute them.
 //!
-//! A request's way: [`routes`] reads it, [`relay`] checks it (rules from `registry_core::forward`, [`limits`],
+//! A request's way: [`http`] reads it, [`relay`] checks it (rules from `registry_core::forward`, [`limits`],
 //! [`budget`], the chain), [`store`] remembers it, [`sender`] gives it a nonce, sends it and looks after it
 //! until it is mined; [`outcome`] says how it ended. [`lifecycle`] puts all this together after [`check`] has found
 //! nothing wrong. [`fees`], [`gas`] and [`classify`] are pure. The README tells the operator's side.
@@ -11,7 +11,6 @@ pub mod chain;
 pub mod check;
 pub mod classify;
 pub mod clock;
-mod description;
 pub mod descriptors;
 pub mod error_code;
 pub mod faults;
@@ -31,10 +30,8 @@ pub mod process_lock;
 pub mod readiness;
 pub mod relay;
 pub mod retention;
-pub mod routes;
 pub mod sender;
 pub mod settings;
-mod shapes;
 pub mod stop;
 pub mod store;
 pub mod transaction;

@@ -21,10 +21,8 @@ use warp::{
     reply::Response,
 };
 
-use crate::{
-    metrics::Metrics,
-    routes::{FailureCode, Peer, Route, allowed},
-};
+use super::routes::{FailureCode, Peer, Route, allowed};
+use crate::metrics::Metrics;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

@@ -14,11 +14,11 @@ use registry_core::{
 };
 use serde_json::{Map, Value, json};
 
+use super::shapes::{Domain, ErrorBody, Executed, Nonce, Relay, Status};
 use crate::{
     chain::RpcError,
     error_code::ErrorCode,
     outcome::{Failure, Mined, Outcome},
-    shapes::{Domain, ErrorBody, Executed, Nonce, Relay, Status},
     store::RelayRecord,
 };
 

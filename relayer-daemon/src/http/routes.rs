@@ -1,5 +1,5 @@
-//! The HTTP surface: paths, bodies in, JSON out. What a relay must pass is `relay`'s, how connections are
-//! served and what every answer carries is [`crate::http`]'s.
+//! The paths: bodies in, JSON out. [`crate::relay`] decides what a relay must pass, [`super::connections`] serves the
+//! connections, and `middleware` adds what every answer carries.
 
 use std::{
     convert::Infallible,
@@ -25,15 +25,17 @@ use warp::{
     reply::Response,
 };
 
-use crate::{
+use super::{
+    client_address::TrustedProxies,
     description::{self, Particulars},
+    shapes,
+};
+use crate::{
     error_code::ErrorCode,
-    http::client_address::TrustedProxies,
     metrics::gauge_value,
     outcome::{Failure, Outcome},
     readiness::Readiness,
     relay::{Relayer, Ticket, outcome_within},
-    shapes,
     store::RelayRecord,
 };
 
