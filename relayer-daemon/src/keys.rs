@@ -15,6 +15,14 @@ use thiserror::Error;
 /// Names of the variables, one of which must give the key.
 const SOURCES: [&str; 3] = ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE"];
 const PASSWORD_FILE: &str = "RELAYER_KEYSTORE_PASSWORD_FILE";
+/// Where systemd puts the files of `LoadCredential`. The directory is the service's own.
+const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
+
+/// Permission bits that a private file must not have: any for group or others.
+const NOT_PRIVATE: u32 = 0o077;
+/// The same for a credential of systemd. From version 254 on it lets the service's user read by an access control list,
+/// whose mask shows in the group's place; the group itself cannot read.
+const NOT_PRIVATE_CREDENTIAL: u32 = 0o037;
 
 /// Why there is no key. Says which variable or file, never what is in it.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -59,10 +67,12 @@ fn load(var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyErr
         return parse(&key).ok_or_else(|| KeyError::Invalid("RELAYER_KEY".to_owned()));
     }
     if let Some(path) = file.map(PathBuf::from) {
-        return parse(&private_file(&path)?).ok_or_else(|| KeyError::Invalid(path.display().to_string()));
+        return parse(&private_file(&path, &var)?)
+            .ok_or_else(|| KeyError::Invalid(path.display().to_string()));
     }
     if let Some(path) = keystore.map(PathBuf::from) {
-        let password = private_file(Path::new(&var(PASSWORD_FILE).ok_or(KeyError::NoPassword)?))?;
+        let password = var(PASSWORD_FILE).ok_or(KeyError::NoPassword)?;
+        let password = private_file(Path::new(&password), &var)?;
         let password = password.trim_end_matches(['\r', '\n']);
         return PrivateKeySigner::decrypt_keystore(&path, password).map_err(|_| KeyError::Keystore(path));
     }
@@ -75,10 +85,12 @@ fn parse(text: &str) -> Option<PrivateKeySigner> {
 }
 
 /// The content of a file that only its owner can read.
-fn private_file(path: &Path) -> Result<String, KeyError> {
+fn private_file(path: &Path, var: impl Fn(&str) -> Option<String>) -> Result<String, KeyError> {
     let unreadable = |error: std::io::Error| KeyError::Unreadable(path.to_owned(), error.kind());
     let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
-    if mode & 0o077 != 0 {
+    let is_credential =
+        var(CREDENTIALS).is_some_and(|directory| path.parent() == Some(Path::new(&directory)));
+    if mode & (if is_credential { NOT_PRIVATE_CREDENTIAL } else { NOT_PRIVATE }) != 0 {
         return Err(KeyError::Exposed(path.to_owned()));
     }
     fs::read_to_string(path).map_err(unreadable)
@@ -134,6 +146,21 @@ mod tests {
         }
         let missing = dir.path().join("missing").display().to_string();
         assert!(matches!(load_from(&[("RELAYER_KEY_FILE", &missing)]), Err(KeyError::Unreadable(..))));
+    }
+
+    #[test]
+    fn a_credential_that_systemd_hands_over_may_show_its_access_list_as_the_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let credentials = ("CREDENTIALS_DIRECTORY", dir.path().to_str().unwrap());
+        let of_systemd = file(&dir, "key", KEY, 0o440);
+        assert_eq!(load_from(&[("RELAYER_KEY_FILE", &of_systemd), credentials]), Ok(ADDRESS));
+        let elsewhere = tempfile::tempdir().unwrap();
+        let elsewhere = file(&elsewhere, "key", KEY, 0o440);
+        for (mode, path) in [(0o440, &elsewhere), (0o444, &of_systemd), (0o460, &of_systemd)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            let error = load_from(&[("RELAYER_KEY_FILE", path), credentials]).unwrap_err();
+            assert_eq!(error, KeyError::Exposed(path.into()));
+        }
     }
 
     #[test]
