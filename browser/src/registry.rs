@@ -188,6 +188,7 @@ impl Registry {
             chain: transport.name(),
             now: Timestamp::from_millis(began as u64),
             scan: None,
+            excerpt: None,
         };
         let deadline_ms = timeout_seconds * 1000;
         // Each endpoint gets its share of the time.

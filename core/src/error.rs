@@ -73,6 +73,20 @@ pub enum Error {
     /// The chain's or the RPC endpoint's. 500.
     #[error(transparent)]
     Chain(#[from] RunError),
+    /// The service's: the registry is too large to be read for one answer, and its index is not filled yet. 503.
+    #[error("The index of the registry is being filled: {percent} % are done. Try again soon.")]
+    Indexing {
+        /// How much of the registry has been read.
+        percent: u8,
+    },
+    /// What another part of the service answered with.
+    #[error("{message}")]
+    Relayed {
+        /// Its code.
+        code: Code,
+        /// Its message.
+        message: String,
+    },
     /// The operator's: a setting is missing or wrong. 500.
     #[error("Misconfigured: {0}")]
     Misconfigured(String),
@@ -109,11 +123,13 @@ pub enum Code {
     TooLarge,
     /// The service is set up wrongly.
     Misconfigured,
+    /// The registry's index is being filled; `Retry-After` says when to come back.
+    Indexing,
 }
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::InvalidParameter,
         Self::AgentNotFound,
         Self::BlockNotAvailable,
@@ -127,6 +143,7 @@ impl Code {
         Self::RegistryError,
         Self::TooLarge,
         Self::Misconfigured,
+        Self::Indexing,
     ];
 
     /// The code as error bodies carry it.
@@ -145,6 +162,7 @@ impl Code {
             Self::RegistryError => "REGISTRY_ERROR",
             Self::TooLarge => "TOO_LARGE",
             Self::Misconfigured => "MISCONFIGURED",
+            Self::Indexing => "INDEXING",
         }
     }
 
@@ -162,6 +180,7 @@ impl Code {
             | Self::RegistryError
             | Self::TooLarge
             | Self::Misconfigured => 500,
+            Self::Indexing => 503,
         }
     }
 }
@@ -203,6 +222,8 @@ impl Error {
             Self::TooManyAgents(_) | Self::TooHeavy { .. } => Code::TooLarge,
             Self::Chain(error) => error.code(),
             Self::Misconfigured(_) => Code::Misconfigured,
+            Self::Indexing { .. } => Code::Indexing,
+            Self::Relayed { code, .. } => *code,
         }
     }
 
@@ -215,9 +236,21 @@ impl Error {
     /// limited client has to wait is in its [`Verdict`](crate::window::Verdict).
     pub const fn retry_after(&self) -> Option<u32> {
         match self.code() {
-            Code::RpcUnavailable | Code::RpcError => Some(10),
+            Code::RpcUnavailable | Code::RpcError | Code::Indexing => Some(10),
             _ => None,
         }
+    }
+
+    /// The error that a [body](Self::body) is of; `None` where it is of none.
+    pub fn relayed(body: &str) -> Option<Self> {
+        #[derive(serde::Deserialize)]
+        struct Body {
+            error: String,
+            code: String,
+        }
+        let Body { error: message, code } = serde_json::from_str(body).ok()?;
+        let code = Code::ALL.into_iter().find(|known| known.name() == code)?;
+        Some(Self::Relayed { code, message })
     }
 
     /// The JSON body: `{"error": message, "code": code}`.

@@ -9,6 +9,7 @@ use crate::{
         IAgentRegistry::nextAgentIdCall,
         IMulticall3::{getChainIdCall, getCurrentBlockTimestampCall},
     },
+    index::Progress,
     json,
     read_api::Answer,
     response::Document,
@@ -31,7 +32,7 @@ pub struct Health {
 
 /// Asks the chain for its id and the age of its head, and the registry for a sign of life, in one round trip. Its output is
 /// the body of a 200, or why the service is not ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// The registry's address.
     pub registry: Address,
@@ -39,6 +40,8 @@ pub struct Readiness {
     pub multicall3: Address,
     /// The host's clock.
     pub now: Timestamp,
+    /// What the registry's index says of itself, where there is one.
+    pub index: Option<Progress>,
 }
 
 /// The answer of `/readyz`, where the service is ready.
@@ -56,6 +59,9 @@ pub struct Ready {
     /// The registry, which has code and answers.
     #[serde(with = "json::Checksummed")]
     pub registry: Address,
+    /// What the registry's index says of itself; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<Progress>,
 }
 
 impl Query for Readiness {
@@ -67,7 +73,13 @@ impl Query for Readiness {
         let (chain_id, head) = (chain_id?, head?);
         let head_age = U256::from(self.now.seconds()).saturating_sub(head);
         let head_age_seconds = u64::try_from(head_age).unwrap_or(u64::MAX);
-        let ready = Ready { ready: true, chain_id, head_age_seconds, registry: self.registry };
+        let ready = Ready {
+            ready: true,
+            chain_id,
+            head_age_seconds,
+            registry: self.registry,
+            index: self.index.clone(),
+        };
         Ok(Document::unlinked(ready).into())
     }
 

@@ -28,7 +28,7 @@ use crate::{
     compliance::{Compliance, DEFAULT_GRACE_SECONDS},
     error::Error,
     health::Health,
-    index::Reading,
+    index::{Excerpt, Reading},
     kya::{Asked, Kya, KyaItem, KyaList},
     lens::Detail,
     lineage::{self, Children, LineageNode, Member},
@@ -63,6 +63,8 @@ pub struct Question {
     pub now: Timestamp,
     /// A scan that the host has at hand, by which a verdict tells a wallet's past.
     pub scan: Option<Scan>,
+    /// What the host's index knows of the wallets; it goes before the scan.
+    pub excerpt: Option<Excerpt>,
 }
 
 /// What a run comes to.

@@ -235,6 +235,21 @@ impl Endpoint {
         matches!(self, Self::Kya { .. } | Self::KyaList { .. })
     }
 
+    /// The wallets that it asks for verdicts on.
+    pub fn wallets(&self) -> Vec<Address> {
+        match self {
+            Self::Kya { wallet, .. } => vec![*wallet],
+            Self::KyaList { wallets, .. } => wallets
+                .iter()
+                .filter_map(|asked| match asked {
+                    Asked::Wallet(wallet) => Some(*wallet),
+                    Asked::Malformed { .. } => None,
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// How many requests it counts as: a list of wallets one for each ten.
     pub fn cost(&self) -> u32 {
         match self {

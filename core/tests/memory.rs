@@ -48,6 +48,7 @@ fn run(target: &str) -> Run {
         chain: "http://node".into(),
         now: Timestamp::from_seconds(1_800_000_000),
         scan: None,
+        excerpt: None,
     };
     Run::new(question, CANONICAL_ADDRESS, Limits::default())
 }

@@ -39,7 +39,8 @@ pub(crate) async fn ask(
     drive(run, settings, rpc_calls, hold).await.map_err(|error| error.redacted(&settings.redactor))
 }
 
-fn limits(settings: &Settings, now: Timestamp) -> Limits {
+/// How far a run may go.
+pub(crate) fn limits(settings: &Settings, now: Timestamp) -> Limits {
     let max_age_seconds = u64::from(settings.max_head_age_seconds);
     let freshness = Freshness { now, max_age_seconds };
     Limits {
@@ -82,7 +83,7 @@ async fn drive(
 }
 
 /// One round trip.
-async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<(u16, Vec<u8>), Failure> {
+pub(crate) async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<(u16, Vec<u8>), Failure> {
     if batch.delay_ms > 0 {
         Delay::from(Duration::from_millis(batch.delay_ms.into())).await;
     }

@@ -21,7 +21,7 @@ const COMMON: [(&str, &str); 7] = [
     (
         "Access-Control-Expose-Headers",
         "Age, ETag, Link, RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-RateLimit-Limit, \
-         X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id",
+         X-RateLimit-Remaining, X-RateLimit-Reset, X-As-Of-Block, X-Request-Id",
     ),
     ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
     ("Cross-Origin-Resource-Policy", "cross-origin"),
@@ -116,6 +116,12 @@ impl Content {
     pub(crate) fn of(document: Document, time_to_live: u32, made_at: Timestamp) -> Self {
         let keep_for = document.keep_for(time_to_live, made_at);
         Self::new(JSON_TYPE, document.body.into_bytes(), document.etag, document.links, made_at, keep_for)
+    }
+
+    /// The same, saying of which block it is.
+    pub(crate) fn with_block(mut self, number: u64) -> Self {
+        self.head.set("X-As-Of-Block", number);
+        self
     }
 
     /// A body that is true now and says nothing about later.

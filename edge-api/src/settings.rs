@@ -15,7 +15,10 @@ use registry_core::{
 };
 use worker::Env;
 
-use crate::limiter::{OBJECT_BINDING, Scheme};
+use crate::{
+    index,
+    limiter::{OBJECT_BINDING, Scheme},
+};
 
 /// Base Sepolia's public endpoint, the documented default.
 const DEFAULT_RPC_URL: &str = "https://sepolia.base.org";
@@ -47,6 +50,7 @@ pub(crate) struct Settings {
     pub(crate) multicall3: Address,
     pub(crate) limits: Limits,
     pub(crate) rate_limiter: Scheme,
+    pub(crate) index: index::Scheme,
     agent_ttl: u32,
     lineage_ttl: u32,
     kya_ttl: u32,
@@ -84,6 +88,14 @@ impl Settings {
                             "RATE_LIMITER is durable-object, but the Worker has no binding {OBJECT_BINDING}"
                         )));
                     }
+                    if settings.index == index::Scheme::DurableObject
+                        && env.durable_object(index::BINDING).is_err()
+                    {
+                        return Err(Error::Misconfigured(format!(
+                            "INDEX is durable-object, but the Worker has no binding {}",
+                            index::BINDING
+                        )));
+                    }
                     Ok(Rc::new(settings))
                 })
                 .clone()
@@ -118,6 +130,7 @@ impl Settings {
             multicall3: variables.address("MULTICALL3_ADDRESS")?.unwrap_or(multicall::CANONICAL_ADDRESS),
             limits: variables.limits()?,
             rate_limiter: variables.rate_limiter()?,
+            index: variables.index()?,
             agent_ttl: variables.number("AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
             lineage_ttl: variables.number("LINEAGE_TTL_SECONDS", CacheScope::Lineage.default_seconds())?,
             kya_ttl: variables.number("KYA_TTL_SECONDS", CacheScope::Kya.default_seconds())?,
@@ -199,6 +212,14 @@ impl Variables<'_> {
         Ok(Limits { client, site: Limit { requests, window_seconds } })
     }
 
+    fn index(&self) -> Result<index::Scheme, Error> {
+        match self.text("INDEX").as_deref() {
+            None | Some("off") => Ok(index::Scheme::Off),
+            Some("durable-object") => Ok(index::Scheme::DurableObject),
+            Some(_) => Err(Error::Misconfigured("INDEX must be durable-object or off".to_owned())),
+        }
+    }
+
     fn rate_limiter(&self) -> Result<Scheme, Error> {
         match self.text("RATE_LIMITER").as_deref() {
             None | Some("kv") => Ok(Scheme::Kv),
@@ -230,6 +251,7 @@ mod tests {
         assert_eq!((settings.rpc_timeout_seconds, settings.rpc_deadline_seconds), (4, 15));
         assert_eq!(settings.limits.client, Limit { requests: 60, window_seconds: 60 });
         assert_eq!(settings.limits.site, Limit { requests: 600, window_seconds: 60 });
+        assert_eq!(settings.index, index::Scheme::Off);
         assert_eq!((settings.rate_limiter, settings.chain_id), (Scheme::Kv, None));
         let scopes = [CacheScope::Agent, CacheScope::Lineage, CacheScope::Kya, CacheScope::None];
         assert_eq!(scopes.map(|scope| settings.time_to_live(scope)), [300, 600, 60, 0]);
@@ -261,6 +283,7 @@ mod tests {
             ("RPC_TIMEOUT_SECONDS", "0", "RPC_TIMEOUT_SECONDS must be 1 to 3600 seconds"),
             ("RATE_LIMIT_WINDOW_SECONDS", "0", "RATE_LIMIT_WINDOW_SECONDS must be 1 to 3600 seconds"),
             ("RATE_LIMIT_PER_MINUTE", "-1", "RATE_LIMIT_PER_MINUTE must be a whole number of at least 0"),
+            ("INDEX", "s3cret", "INDEX must be durable-object or off"),
             ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv or durable-object"),
             ("RPC_URL", "https://s3cret.example https://b.example", "CHAIN_ID is not set"),
         ] {

@@ -179,7 +179,7 @@ pub(crate) fn health() -> Health {
 }
 
 pub(crate) fn ready() -> Ready {
-    Ready { ready: true, chain_id: U256::from(84_532), head_age_seconds: 2, registry: REGISTRY }
+    Ready { ready: true, chain_id: U256::from(84_532), head_age_seconds: 2, registry: REGISTRY, index: None }
 }
 
 pub(crate) fn detailed_stats() -> DetailedStats {

@@ -48,6 +48,12 @@ pub(crate) fn headers() -> Value {
             &json!("</api/v1/agents?limit=2>; rel=\"first\", </api/v1/agents?page=2&limit=2>; rel=\"next\", \
                     </api/v1/agents?page=2&limit=2>; rel=\"last\""),
         ),
+        "X-As-Of-Block": header(
+            "The block that the answer is as of, where it comes from the registry's index.",
+            false,
+            &count,
+            &json!(41_230_017),
+        ),
         "X-RateLimit-Limit": header("Requests a client may make in a window.", false, &count, &json!(60)),
         "X-RateLimit-Remaining": header("Requests left in this window.", false, &count, &json!(41)),
         "X-RateLimit-Reset": header("When the next window begins, in unix seconds.", false, &count, &json!(1_772_366_460)),

@@ -3,6 +3,7 @@
 use openapi::{Schemas, UINT256_MAX, body, linked, response};
 use registry_core::{
     agent::Status,
+    index,
     route::{
         AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, Endpoint, KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX,
         REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX,
@@ -208,6 +209,14 @@ impl Question {
         Endpoint::parse(&self.target()).map_or(0, |endpoint| endpoint.cache_scope().default_seconds())
     }
 
+    /// Whether its answers may come from the index.
+    fn is_indexed(&self) -> bool {
+        let target = self.target();
+        [target.clone(), format!("{target}?status=Active")]
+            .iter()
+            .any(|target| Endpoint::parse(target).is_ok_and(|endpoint| index::covers(&endpoint)))
+    }
+
     /// The path item.
     fn describe(mut self) -> Value {
         let mut carried = [EVERY, STANDING].concat();
@@ -216,6 +225,9 @@ impl Question {
             carried.extend(KEPT);
             self.parameters.push(json!({ "$ref": "#/components/parameters/If-None-Match" }));
             self.description += &format!(" Kept for up to {} seconds.", self.time_to_live());
+            if self.is_indexed() {
+                carried.push("X-As-Of-Block");
+            }
             responses.insert("304".to_owned(), json!({ "$ref": "#/components/responses/NotModified" }));
         }
         if self.paged {
@@ -236,6 +248,7 @@ impl Question {
             ("415", "UnsupportedMediaType", is_post),
             ("429", "RateLimited", true),
             ("500", "Failed", true),
+            ("503", "Indexing", self.is_indexed()),
         ] {
             if possible {
                 responses

@@ -91,6 +91,11 @@ fn failures() -> Value {
         ),
         "RateLimited": response("Too many requests.", &with_wait, &of(429, &Error::RateLimited)),
         "Failed": response("The chain, the registry or the service failed.", &with_wait, &of(500, &silent)),
+        "Indexing": response(
+            "The registry is too large to be read for one answer, and its index is not filled yet.",
+            &with_wait,
+            &of(503, &Error::Indexing { percent: 40 }),
+        ),
         "NotReady": response("No question could be answered now.", &with_wait, &of(500, &silent)),
     })
 }

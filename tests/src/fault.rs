@@ -63,6 +63,10 @@ pub enum Fault {
     Endless,
     /// The node is as far behind the chain as this, in blocks.
     Lagging(u64),
+    /// The node lists the logs of so many blocks at once at most; its error suggests the range that was just asked.
+    LogsOfBlocks(u64),
+    /// The node lists so many logs at once at most; its error suggests the range that was just asked.
+    LogResults(usize),
 }
 
 /// What a fault concerns.
@@ -94,7 +98,9 @@ impl Fault {
             | Self::Result(_)
             | Self::WrongId
             | Self::Stale { .. }
-            | Self::Lagging(_) => Reach::Call,
+            | Self::Lagging(_)
+            | Self::LogsOfBlocks(_)
+            | Self::LogResults(_) => Reach::Call,
             Self::Status { .. }
             | Self::Garbage(_)
             | Self::Refuse
@@ -135,9 +141,34 @@ impl Fault {
                 let newest = number(&node.ask(&newest).await?["result"]).ok_or(Closed)?;
                 stale(call, newest.saturating_sub(*blocks), node).await
             }
+            Self::LogsOfBlocks(most) => {
+                let range = &call["params"][0];
+                let (from, to) = (number(&range["fromBlock"]), number(&range["toBlock"]));
+                match (from, to) {
+                    (Some(from), Some(to)) if to - from < *most => node.ask(call).await,
+                    _ => Ok(too_many_logs(call, &format!("range exceeds {most} blocks"))),
+                }
+            }
+            Self::LogResults(most) => {
+                let answer = node.ask(call).await?;
+                let listed = answer["result"].as_array().map_or(0, Vec::len);
+                Ok(if listed <= *most {
+                    answer
+                } else {
+                    too_many_logs(call, &format!("query returned more than {most} results"))
+                })
+            }
             _ => node.ask(call).await,
         }
     }
+}
+
+/// A refusal to list logs that suggests what was just asked for.
+fn too_many_logs(call: &Value, reason: &str) -> Value {
+    let range = &call["params"][0];
+    let message =
+        format!("{reason}. Try with this block range [{}, {}].", range["fromBlock"], range["toBlock"]);
+    json!({"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32005, "message": message.replace('"', "")}})
 }
 
 /// The answer of a node that stands at `head`.

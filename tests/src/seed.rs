@@ -203,7 +203,8 @@ fn registration(id: u64, wallet: Address, scope: &str, parent: u64) -> Write {
     Write::new(operator(id), &registration_call(id, wallet, scope, parent))
 }
 
-fn registration_call(
+/// A registration of the `id`th agent, whoever sends it.
+pub fn registration_call(
     id: u64,
     wallet: Address,
     scope: &str,

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::LazyLock;
 
 use anyhow::Result;
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::anvil::AnvilOptions;
@@ -11,7 +12,9 @@ use crate::chain::Chain;
 use crate::client::Client;
 use crate::documents::Documents;
 use crate::oracle::Oracle;
+use crate::process::Process;
 use crate::proxy::Proxy;
+use crate::repo;
 use crate::seed::{self, Showcase};
 use crate::worker::{Worker, WorkerOptions};
 
@@ -32,6 +35,17 @@ pub struct Stage {
     pub worker: Worker,
     /// A client of the Worker.
     pub client: Client,
+    /// The Worker that keeps the index, where there is one.
+    pub index: Option<IndexWorker>,
+}
+
+/// The Worker that keeps the index.
+#[derive(Debug)]
+pub struct IndexWorker {
+    worker: Worker,
+    options: WorkerOptions,
+    /// Where the two Workers find one another, and where the index is kept.
+    _directories: [TempDir; 2],
 }
 
 impl Stage {
@@ -44,7 +58,40 @@ impl Stage {
         let options = WorkerOptions::new(proxy.url(), chain.contracts.registry);
         let worker = Worker::start(settings(options)).await?;
         let client = worker.client();
-        Ok(Self { chain, proxy, worker, client })
+        Ok(Self { chain, proxy, worker, client, index: None })
+    }
+
+    /// The same with an index, which another Worker keeps; what is set holds for both.
+    ///
+    /// # Errors
+    /// When one of them does not start.
+    pub async fn indexed(
+        chain: Chain,
+        settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
+    ) -> Result<Self> {
+        let proxy = Proxy::start(chain.node.url()).await?;
+        let options = settings(WorkerOptions::new(proxy.url(), chain.contracts.registry));
+        let (worker, index) = IndexWorker::start(options).await?;
+        let client = worker.client();
+        Ok(Self { chain, proxy, worker, client, index: Some(index) })
+    }
+
+    /// Kills the Worker that keeps the index.
+    pub fn kill_index(&mut self) {
+        if let Some(index) = &mut self.index {
+            index.worker.process().kill();
+        }
+    }
+
+    /// Starts it again, with what it has stored.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn restart_index(&mut self) -> Result<()> {
+        if let Some(index) = &mut self.index {
+            index.worker = Worker::start(index.options.clone()).await?;
+        }
+        Ok(())
     }
 
     /// A stage with the showcase registry on it.
@@ -79,5 +126,32 @@ impl Stage {
             rpc: self.proxy.url().to_owned(),
             grace_seconds: oracle.grace_seconds().await?,
         })
+    }
+}
+
+impl IndexWorker {
+    /// Starts the Worker with these options and an index, and the Worker that keeps it.
+    ///
+    /// # Errors
+    /// When one of them does not start.
+    pub async fn start(options: WorkerOptions) -> Result<(Worker, Self)> {
+        let directories = [TempDir::new()?, TempDir::new()?];
+        let [registry, state] = directories.each_ref().map(|directory| Some(directory.path().to_owned()));
+        let own = WorkerOptions {
+            port: 0,
+            config: Some(repo::root().join("wrangler.index.toml")),
+            registry: registry.clone(),
+            state,
+            log: None,
+            vars: options.vars.clone(),
+        };
+        let options = WorkerOptions { registry, ..options.var("INDEX", "durable-object") };
+        let (index, worker) = tokio::try_join!(Worker::start(own.clone()), Worker::start(options))?;
+        Ok((worker, Self { worker: index, options: own, _directories: directories }))
+    }
+
+    /// The process behind it, to watch over.
+    pub fn process(&mut self) -> &mut Process {
+        self.worker.process()
     }
 }

@@ -15,7 +15,7 @@ use crate::fingerprint::{Stamp, lock};
 use crate::run::{command, node_tool, root, run};
 use crate::{explorer, package, setup, wasm};
 
-/// The most the Worker's wasm may be, gzipped.
+/// The most that the wasm of each of the two Workers may be, gzipped.
 const SIZE_LIMIT: usize = 300 * 1024;
 
 /// Builds what changed and prints the sizes of what is downloaded.
@@ -24,8 +24,50 @@ pub(crate) fn build() -> Result<()> {
     package::build()?;
     explorer::build()?;
     let _turn = lock("worker")?;
-    worker()?;
-    print_size("Worker: wasm", &[wasm_path()], SIZE_LIMIT)
+    WORKERS.iter().try_for_each(worker)?;
+    WORKERS.iter().try_for_each(|worker| print_size(worker.name, &[worker.wasm()], SIZE_LIMIT))
+}
+
+/// A Worker that is made of `edge-api`.
+struct Worker {
+    /// What its size is printed as.
+    name: &'static str,
+    /// Where it comes to, in `edge-api`.
+    directory: &'static str,
+    /// Arguments for cargo.
+    features: &'static [&'static str],
+    /// The module with its function names, in `target/xtask`.
+    with_names: &'static str,
+    /// What it was made of, in `target/xtask`.
+    stamp: &'static str,
+}
+
+/// The one that answers requests, and the one that keeps the index.
+const WORKERS: [Worker; 2] = [
+    Worker {
+        name: "Worker: wasm",
+        directory: "build",
+        features: &[],
+        with_names: "worker-with-names.wasm",
+        stamp: "worker.stamp",
+    },
+    Worker {
+        name: "Worker of the index: wasm",
+        directory: "build-index",
+        features: &["--features", "index-object"],
+        with_names: "index-worker-with-names.wasm",
+        stamp: "index-worker.stamp",
+    },
+];
+
+impl Worker {
+    fn directory(&self) -> PathBuf {
+        root().join("edge-api").join(self.directory)
+    }
+
+    fn wasm(&self) -> PathBuf {
+        self.directory().join("index_bg.wasm")
+    }
 }
 
 /// Compiles the contracts alone, without their tests.
@@ -41,26 +83,27 @@ pub(crate) fn contracts() -> Result<()> {
     stamp.set()
 }
 
-/// Compiles the Worker to `edge-api/build`.
-fn worker() -> Result<()> {
+/// Compiles one of the Workers.
+fn worker(worker: &Worker) -> Result<()> {
     let edge = root().join("edge-api");
     let mut inputs = core_inputs();
     inputs.extend(["Cargo.toml", "src"].map(|path| edge.join(path)));
     inputs.push(root().join("xtask/src/build.rs"));
-    let stamp = Stamp::of(root().join("target/xtask/worker.stamp"), &inputs)?;
-    if stamp.is_current() && wasm_path().is_file() && edge.join("build/index.js").is_file() {
+    let stamp = Stamp::of(root().join("target/xtask").join(worker.stamp), &inputs)?;
+    if stamp.is_current() && worker.wasm().is_file() && worker.directory().join("index.js").is_file() {
         return Ok(());
     }
     let tools = setup::tools()?;
     run(command(tools.worker_build)
-        .arg("--release")
+        .args(["--release", "--out-dir", worker.directory])
+        .args(worker.features)
         .current_dir(&edge)
         .env("WASM_BINDGEN_BIN", tools.wasm_bindgen)
         .env("WASM_OPT_BIN", node_tool("wasm-opt"))
         .env("ESBUILD_BIN", node_tool("esbuild")))?;
 
     // worker-build keeps the function names, a third of the size.
-    strip(&wasm_path(), "worker-with-names.wasm")?;
+    strip(&worker.wasm(), worker.with_names)?;
     stamp.set()
 }
 
@@ -100,8 +143,4 @@ pub(crate) fn core_inputs() -> Vec<PathBuf> {
         "core/src",
     ];
     paths.map(|path| root().join(path)).into()
-}
-
-fn wasm_path() -> PathBuf {
-    root().join("edge-api/build/index_bg.wasm")
 }

@@ -32,10 +32,15 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     let mut summary = Summary::new(only);
     summary.step("formatting", || check(cargo().args(["fmt", "--all", "--check"])));
     summary.step("clippy", || check(cargo().args(["clippy", "--all-targets", "--", "-D", "warnings"])));
-    for (name, package) in [("clippy, Worker", "edge-api"), ("clippy, browser package", "registry-browser")] {
+    for (name, package, features) in [
+        ("clippy, Worker", "edge-api", ""),
+        ("clippy, Worker of the index", "edge-api", "index-object"),
+        ("clippy, browser package", "registry-browser", ""),
+    ] {
         // One by one: together they would have one another's features.
         summary.step(name, || {
-            check(cargo().args(["clippy", "-p", package, "--target", WASM_TARGET, "--", "-D", "warnings"]))
+            let arguments = ["-p", package, "--features", features, "--target", WASM_TARGET];
+            check(cargo().arg("clippy").args(arguments).args(["--", "-D", "warnings"]))
         });
     }
     summary.step("purity of the core", || purity::check().map(|()| Tally::CHECK));
@@ -89,9 +94,12 @@ fn check(program: &mut std::process::Command) -> Result<Tally> {
 /// What a deployment would upload, without an account: on its own, and to the published registry's chain.
 fn dry_run() -> Result<Tally> {
     let outdir = root().join("target/xtask/dry-run");
-    for environment in ["", "base-sepolia"] {
+    let configs = ["wrangler.toml", "wrangler.index.toml"];
+    for (config, environment) in
+        configs.iter().flat_map(|config| ["", "base-sepolia"].map(|env| (config, env)))
+    {
         run(command(node_tool("wrangler"))
-            .args(["deploy", "--dry-run", "--env", environment, "--outdir"])
+            .args(["deploy", "--dry-run", "--config", config, "--env", environment, "--outdir"])
             .arg(&outdir)
             .env("CI", "true")
             .env("WRANGLER_SEND_METRICS", "false"))?;

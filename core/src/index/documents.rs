@@ -27,6 +27,11 @@ use crate::{
 /// Rows of a long list that are in memory at once.
 const ROWS: u64 = 1_000;
 
+/// Whether an endpoint's answer can be made from an index.
+pub const fn covers(endpoint: &Endpoint) -> bool {
+    Scan::covers(endpoint) || matches!(endpoint, Endpoint::Lineage(_))
+}
+
 /// An index whose rows are of one block, to be asked.
 #[derive(Debug)]
 pub struct Index<'a, S> {
@@ -43,12 +48,7 @@ impl<'a, S: Store> Index<'a, S> {
         Self { store, state, registry, chain }
     }
 
-    /// Whether an endpoint's answer can be made from an index.
-    pub const fn covers(endpoint: &Endpoint) -> bool {
-        Scan::covers(endpoint) || matches!(endpoint, Endpoint::Lineage(_))
-    }
-
-    /// The answer of an endpoint that is [covered](Self::covers), as of `now`.
+    /// The answer of an endpoint that is [covered](covers), as of `now`.
     ///
     /// # Errors
     ///

@@ -8,6 +8,9 @@ use crate::{
     lens::{Full, Row},
 };
 
+/// Bytes of an entry's packed form.
+pub(super) const PACKED_BYTES: usize = 98;
+
 /// What an index keeps of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -30,6 +33,11 @@ impl Entry {
             (full.wallet, full.haftungsperson) = (Address::ZERO, Address::ZERO);
         }
         Self { row, full }
+    }
+
+    /// An entry of which only the row matters.
+    pub(super) fn of_row(row: Row) -> Self {
+        Self { row, full: Full { wallet: row.wallet, ..Full::default() } }
     }
 
     pub(super) fn flaws(&self) -> i64 {
@@ -91,8 +99,9 @@ impl Entry {
     }
 
     /// The columns beside the id and the block.
-    pub(super) fn columns(&self) -> [Value; 5] {
+    pub(super) fn columns(&self) -> [Value; 6] {
         [
+            Value::Blob(self.row.wallet.to_vec()),
             Value::Integer(self.row.status.into()),
             ordered(self.row.last_attestation),
             ordered(self.row.parent),

@@ -138,7 +138,7 @@ impl Exchange {
     pub(super) fn events(mut self, from: u64, to: u64, range: Option<u64>) -> Self {
         self.range = range.unwrap_or(u64::MAX).max(1);
         if from <= to {
-            self.plan([(from, to)]);
+            self.plan(&[(from, to)]);
         }
         self
     }
@@ -156,13 +156,14 @@ impl Exchange {
         self.end.take()
     }
 
-    fn plan(&mut self, ranges: impl IntoIterator<Item = (u64, u64)>) {
-        for (from, to) in ranges {
-            let pieces = (to - from + 1).div_ceil(self.range);
-            if pieces > self.most_calls {
-                self.end = Some(End::NoEvents);
-                return;
-            }
+    /// Plans the calls for these ranges, if they are not too many together.
+    fn plan(&mut self, ranges: &[(u64, u64)]) {
+        let calls: u64 = ranges.iter().map(|(from, to)| (to - from + 1).div_ceil(self.range)).sum();
+        if calls > self.most_calls {
+            self.end = Some(End::NoEvents);
+            return;
+        }
+        for &(from, to) in ranges {
             let mut start = from;
             while start <= to {
                 let stop = start.saturating_add(self.range - 1).min(to);
@@ -292,7 +293,7 @@ impl Exchange {
     fn refused(&mut self, error: &ErrorObject, status: u16) -> Result<(), RunError> {
         let has_events = self.flight.iter().any(|item| matches!(item, Item::Events(..)));
         // Some have one code for too many requests and too many blocks: -32005.
-        let message = error.message.to_lowercase();
+        let message = error.message.to_ascii_lowercase();
         let names_range = ["range", "result", "block", "log"].iter().any(|word| message.contains(word));
         match classify(error) {
             Action::SmallerBatch if self.flight.len() > 1 => self.smaller(RunError::node(error)),
@@ -342,7 +343,7 @@ impl Exchange {
         self.queue.retain(|item| matches!(item, Item::Header(_)));
         self.range = longest / 2;
         self.known.log_range = Some(self.range);
-        self.plan(ranges);
+        self.plan(&ranges);
     }
 
     /// Nothing came back.

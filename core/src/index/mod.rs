@@ -15,6 +15,7 @@
 //! | `exchange` | blocks and events |
 //! | `tables` | rows in, with the sums kept along |
 //! | `documents` | answers |
+//! | `excerpt` | what verdicts tell of wallets' pasts by |
 //!
 //! A host drives it as it drives a [`Run`](crate::run::Run), lending the store to each step:
 //!
@@ -34,6 +35,7 @@
 
 mod documents;
 mod entry;
+mod excerpt;
 mod exchange;
 mod read;
 mod state;
@@ -42,9 +44,10 @@ mod tables;
 mod work;
 
 use crate::{error::Error, run::RunError};
-pub use documents::Index;
+pub use documents::{Index, covers};
+pub use excerpt::Excerpt;
 pub use read::Reading;
-pub use state::{Basis, Checkpoint, Phase, State};
+pub use state::{Basis, Checkpoint, Phase, Progress, State};
 pub use store::{Store, StoreError, Value, prepare};
 pub use work::{Config, Step, Work};
 

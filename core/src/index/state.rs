@@ -78,6 +78,7 @@ pub enum Phase {
 
 /// What an index rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Basis {
     /// Events say who has changed; the sweep only checks.
@@ -185,6 +186,40 @@ impl State {
         self.canary = None;
         if !trusted {
             self.block = None;
+        }
+    }
+}
+
+/// What an index says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "IndexProgress"))]
+#[serde(rename_all = "camelCase")]
+pub struct Progress {
+    /// How much of the registry has been read; 100 where answers are made from the index.
+    pub percent: u8,
+    /// How many agents there are, by the last block read.
+    pub total: u64,
+    /// The block that answers are as of; absent where there are none yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<u64>,
+    /// What the index rests on.
+    pub basis: Basis,
+    /// Changes that no event announced.
+    pub unannounced_changes: u64,
+    /// Refreshes that had no events to go by, and read every agent.
+    pub refreshes_without_events: u64,
+}
+
+impl From<&State> for Progress {
+    fn from(state: &State) -> Self {
+        Self {
+            percent: state.percent(),
+            total: state.total,
+            block: state.as_of().map(|block| block.number),
+            basis: state.basis,
+            unannounced_changes: state.unannounced,
+            refreshes_without_events: state.without_events,
         }
     }
 }

@@ -43,10 +43,12 @@ pub trait Store {
 }
 
 /// The tables. A record is packed as [`Entry`](super::entry::Entry) has it; numbers that are compared are in big-endian blobs.
-const SCHEMA: [&str; 11] = [
+const SCHEMA: [&str; 12] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, status INTEGER NOT NULL, attested BLOB NOT NULL, \
-     parent BLOB NOT NULL, flaws INTEGER NOT NULL, changed_at INTEGER NOT NULL, record BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
+     attested BLOB NOT NULL, parent BLOB NOT NULL, flaws INTEGER NOT NULL, changed_at INTEGER NOT NULL, \
+     record BLOB NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS agents_by_wallet ON agents (wallet)",
     "CREATE INDEX IF NOT EXISTS agents_by_status ON agents (status)",
     "CREATE INDEX IF NOT EXISTS agents_by_attestation ON agents (attested)",
     "CREATE INDEX IF NOT EXISTS agents_by_parent ON agents (parent)",
@@ -61,13 +63,28 @@ const SCHEMA: [&str; 11] = [
     "CREATE TABLE IF NOT EXISTS checkpoints (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, seconds INTEGER NOT NULL)",
 ];
 
-/// Makes the tables where there are none; to be called once before anything else is done with a store.
+/// The tables' names.
+const TABLES: [&str; 6] = ["meta", "agents", "revenue", "revenue_totals", "counts", "checkpoints"];
+/// To be counted up with each change of the tables: an index made by other code is filled anew.
+const VERSION: &str = "1";
+
+/// Makes the tables where there are none, or other ones; to be called once before anything else is done with a store.
 ///
 /// # Errors
 ///
 /// [`StoreError`].
 pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
-    SCHEMA.iter().try_for_each(|statement| store.execute(statement, &[]).map(drop))
+    let [meta, ..] = SCHEMA;
+    store.execute(meta, &[])?;
+    let version = store.execute("SELECT value FROM meta WHERE key = 'version'", &[])?.into_iter().next();
+    if version != Some(vec![Value::Text(VERSION.to_owned())]) {
+        TABLES
+            .iter()
+            .try_for_each(|table| store.execute(&format!("DROP TABLE IF EXISTS {table}"), &[]).map(drop))?;
+    }
+    SCHEMA.iter().try_for_each(|statement| store.execute(statement, &[]).map(drop))?;
+    let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('version', ?1)";
+    store.execute(statement, &[Value::Text(VERSION.to_owned())]).map(drop)
 }
 
 /// Reads a row from its first column on.

@@ -76,11 +76,11 @@ impl<'a, S: Store> Changes<'a, S> {
         if !same_sums {
             self.put_sums_in(id, &entry.full.sums)?;
         }
-        let [status, attested, parent, flaws, record] = entry.columns();
+        let [wallet, status, attested, parent, flaws, record] = entry.columns();
         self.store.execute(
-            "INSERT OR REPLACE INTO agents (id, status, attested, parent, flaws, changed_at, record) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            &[id.into(), status, attested, parent, flaws, number.into(), record],
+            "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, flaws, changed_at, record) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            &[id.into(), wallet, status, attested, parent, flaws, number.into(), record],
         )?;
         Ok(true)
     }

@@ -262,9 +262,9 @@ impl Work {
     }
 
     fn exchange(&self, newest: &Reading) -> Exchange {
-        let most_calls = newest.total / AGENTS_PER_CALL + LOG_CALLS;
         let endpoints = (self.endpoints.preferred(), self.endpoints.count());
-        Exchange::new((self.config.registry, self.config.limits), newest.header, endpoints, most_calls)
+        let registry = (self.config.registry, self.config.limits);
+        Exchange::new(registry, newest.header, endpoints, most_calls(newest))
     }
 
     fn read_slice(&mut self, first: u64) {
@@ -372,7 +372,13 @@ impl Work {
             Phase::CatchingUp => self.state.pass.iter().map(|slice| slice.number).collect(),
             _ => vec![block.number],
         };
-        let range = self.state.log_range.filter(|(_, refreshes)| *refreshes < LOG_RANGE_REFRESHES);
+        // A range that was too long once may be right now: it is tried where keeping to the shorter one would take too many calls.
+        let blocks = head.number.saturating_sub(block.number);
+        let fits = |range: u64| blocks.div_ceil(range.max(1)) <= most_calls(&newest);
+        let range = self
+            .state
+            .log_range
+            .filter(|(range, refreshes)| *refreshes < LOG_RANGE_REFRESHES && fits(*range));
         let exchange = self
             .exchange(&newest)
             .hashes(to_check.into_iter().filter(|number| *number <= head.number))
@@ -592,6 +598,11 @@ impl Work {
         self.state.save(store)?;
         Ok(())
     }
+}
+
+/// `eth_getLogs` calls that take no longer than reading everybody.
+const fn most_calls(newest: &Reading) -> u64 {
+    newest.total / AGENTS_PER_CALL + LOG_CALLS
 }
 
 /// What a stage has come to.

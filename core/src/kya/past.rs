@@ -12,6 +12,8 @@
 //!   change. So it holds as long as the registry has no agent more than it ([`Row`]s are counted against the newest id), and none
 //!   of those it shows alive has ended since; where that is not so, it is `SCAN_OUTDATED`, or with `history=1` read up to date.
 //! - The status of ancestors does change. It is asked for along with the verdict, by the ids that the scan names.
+//! - An [index](crate::index) goes before a scan. It costs nothing to ask either, and what it does not know yet is little: agents
+//!   that are new since, and whether the live ones have ended. Both are read along with the verdict.
 
 use serde::Serialize;
 

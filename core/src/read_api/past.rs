@@ -1,4 +1,4 @@
-//! A wallet's past, as far as a scan and this question's own reads tell it; [`Past`] says when they do.
+//! A wallet's past, as far as an index or a scan and this question's own reads tell it; [`Past`] says when they do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +7,7 @@ use alloy_primitives::{Address, U256};
 use super::{MAX_AGENTS, Question, Registry, is_of_one_record};
 use crate::{
     agent::{Agent, AgentId, Status},
+    index::Excerpt,
     kya::{FormerAgent, InactiveAncestor, Past, UnknownBecause},
     lens::{Detail, Row},
     lineage::MAX_LEVELS,
@@ -20,12 +21,17 @@ pub(super) struct Pasts<'a> {
     scan: Result<Known<'a>, UnknownBecause>,
     /// How many agents there are at the block of the verdict.
     total: Option<Result<U256, Halt>>,
-    /// What the scan does not know is read.
+    /// What is not known is read.
     reads_on: bool,
+    /// The whole registry is read where that is what it takes.
+    history: bool,
 }
 
 /// Consecutive agents from the first on, and those that have or had certain wallets.
 struct Known<'a> {
+    /// What an index knows of the first of them.
+    excerpt: Option<&'a Excerpt>,
+    /// All that there is of the others.
     rows: Vec<&'a Rows>,
     of_wallet: BTreeMap<Address, Vec<u64>>,
     /// Every record is readable.
@@ -33,24 +39,28 @@ struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    fn of(rows: Vec<&'a Rows>, wallets: &BTreeSet<Address>) -> Self {
+    fn of(excerpt: Option<&'a Excerpt>, rows: Vec<&'a Rows>, wallets: &BTreeSet<Address>) -> Self {
         let mut of_wallet = BTreeMap::<Address, Vec<u64>>::new();
-        let mut is_whole = true;
-        for (id, row) in rows.iter().flat_map(|rows| rows.iter()) {
+        let mut is_whole = excerpt.is_none_or(|excerpt| excerpt.is_whole);
+        let indexed = excerpt.iter().flat_map(|excerpt| &excerpt.rows).map(|(id, row)| (*id, row));
+        for (id, row) in indexed.chain(rows.iter().flat_map(|rows| rows.iter())) {
             is_whole &= row.record_is_readable();
             if row.record_is_readable() && wallets.contains(&row.wallet) {
                 of_wallet.entry(row.wallet).or_default().push(id);
             }
         }
-        Self { rows, of_wallet, is_whole }
+        Self { excerpt, rows, of_wallet, is_whole }
     }
 
     fn count(&self) -> u64 {
-        self.rows.iter().map(|rows| rows.len() as u64).sum()
+        let indexed = self.excerpt.map_or(0, |excerpt| excerpt.total);
+        self.rows.iter().map(|rows| rows.len() as u64).sum::<u64>() + indexed
     }
 
     fn row(&self, id: u64) -> Option<&'a Row> {
-        self.rows.iter().find_map(|rows| rows.get(id)).filter(|row| row.record_is_readable())
+        let indexed = self.excerpt.and_then(|excerpt| excerpt.get(id));
+        let found = indexed.or_else(|| self.rows.iter().find_map(|rows| rows.get(id)));
+        found.filter(|row| row.record_is_readable())
     }
 
     /// Who has or had the wallet, newest first.
@@ -82,30 +92,36 @@ impl Question {
         if self.endpoint.block().is_some() {
             return Pasts::unknown(UnknownBecause::PastBlock);
         }
-        if self.scan.is_none() && !history {
+        let excerpt = self.excerpt.as_ref();
+        let scan = self.scan.as_ref().filter(|_| excerpt.is_none());
+        if excerpt.is_none() && scan.is_none() && !history {
             return Pasts::unknown(UnknownBecause::NotScanned);
         }
-        let rows = self.scan.iter().map(|scan| scan.rows()).collect();
-        let known = Known::of(rows, &wallets.into_iter().collect());
+        let rows = scan.iter().map(|scan| scan.rows()).collect();
+        let known = Known::of(excerpt, rows, &wallets.into_iter().collect());
         for wallet in known.of_wallet.keys() {
             // Whoever has it by the scan has it still, if the scan holds: so its ancestors are known before it is.
             let holder = known.agents_of(*wallet).find(|(_, row)| !has_ended(row));
-            for id in holder.map(|(_, row)| known.path(row.parent)).into_iter().flatten() {
+            let path = holder.map(|(_, row)| known.path(row.parent)).into_iter().flatten();
+            // Whoever is alive by the index may have ended since.
+            let holder = holder.map(|(id, _)| id).filter(|_| excerpt.is_some());
+            for id in path.chain(holder) {
                 // Only noted: who needs the answer asks again.
                 let _ = registry.status(id);
             }
         }
-        if history && self.scan.is_none() {
-            // The first rows come along with the count.
-            let _ = registry.rows(1, Detail::Rows, None);
+        let reads_on = history || excerpt.is_some();
+        if reads_on && scan.is_none() {
+            // The first rows that are not known come along with the count.
+            let _ = registry.rows(known.count() + 1, Detail::Rows, None);
         }
-        Pasts { scan: Ok(known), total: Some(registry.total()), reads_on: history }
+        Pasts { scan: Ok(known), total: Some(registry.total()), reads_on, history }
     }
 }
 
 impl<'a> Pasts<'a> {
     const fn unknown(because: UnknownBecause) -> Self {
-        Self { scan: Err(because), total: None, reads_on: false }
+        Self { scan: Err(because), total: None, reads_on: false, history: false }
     }
 
     /// The past of one of the wallets, whose agent is this.
@@ -125,22 +141,26 @@ impl<'a> Pasts<'a> {
             // It was noted, and is missed now.
             Err(_) => u64::try_from(registry.total()?).unwrap_or(u64::MAX),
         };
-        if total > MAX_AGENTS {
-            return Ok(Past::unknown(UnknownBecause::TooManyAgents));
-        }
         let count = known.count();
         if count == total {
             return self.told_by(known, registry, wallet, agent);
         }
-        if !self.reads_on {
+        // Of a chain that was reorganised to fewer agents nothing that is known holds.
+        let (excerpt, mut rows, first) = match count < total {
+            true => (known.excerpt, known.rows.clone(), count + 1),
+            false => (None, Vec::new(), 1),
+        };
+        let unread = if excerpt.is_some() { total - count } else { total };
+        if unread > MAX_AGENTS {
+            return Ok(Past::unknown(UnknownBecause::TooManyAgents));
+        }
+        if !self.reads_on || first == 1 && !self.history {
             return Ok(Past::unknown(UnknownBecause::ScanOutdated));
         }
-        // Of a chain that was reorganised to fewer agents nothing of the scan holds.
-        let (mut rows, first) = if count < total { (known.rows.clone(), count + 1) } else { (Vec::new(), 1) };
         if total > 0 {
             rows.push(registry.rows(first, Detail::Rows, Some(total))?);
         }
-        self.told_by(&Known::of(rows, &BTreeSet::from([wallet])), registry, wallet, agent)
+        self.told_by(&Known::of(excerpt, rows, &BTreeSet::from([wallet])), registry, wallet, agent)
     }
 
     fn told_by(

@@ -236,7 +236,7 @@ pub(crate) fn question(target: &str) -> Question {
 
 fn question_about(endpoint: Endpoint) -> Question {
     let now = Timestamp::from_seconds(NOW);
-    Question { endpoint, registry: REGISTRY, chain: "http://node".into(), now, scan: None }
+    Question { endpoint, registry: REGISTRY, chain: "http://node".into(), now, scan: None, excerpt: None }
 }
 
 impl Node {

@@ -59,6 +59,7 @@ fn ask(chain: &mut Chain, target: &str) -> Result<Value, Error> {
         chain: "http://evm".into(),
         now: Timestamp::from_seconds(chain.now),
         scan: None,
+        excerpt: None,
     };
     let run = Run::new(question, CANONICAL_ADDRESS, Limits::default());
     let answer = run::drive(run, |batch| chain.post(batch))?;

@@ -1,11 +1,18 @@
 //! What the index promises, one by one.
 
-use registry_core::index::{Basis, IndexError, Phase};
-use registry_core::run::Limits;
+use registry_core::abi::AgentRecord;
+use registry_core::index::{
+    Basis, Excerpt, IndexError, Phase, State, Store as _, Value as StoreValue, prepare,
+};
+use registry_core::multicall::CANONICAL_ADDRESS;
+use registry_core::read_api::Question;
+use registry_core::route::Endpoint;
+use registry_core::run::{Limits, Run, drive};
+use serde_json::{Value, json};
 
 use crate::{
     CHAIN, Indexed,
-    common::{Logs, Mined, Node, Registry},
+    common::{Logs, Mined, Node, Registry, question, record},
     history::{Chance, History},
 };
 
@@ -153,6 +160,23 @@ fn a_cap_on_ranges_is_found_by_halving_once_and_kept_to() {
 }
 
 #[test]
+fn a_cap_that_takes_more_calls_than_reading_everybody_is_not_kept_to() {
+    let (mut index, mut history, mut chance) = filled(40, 0);
+    index.node.quirks.logs = Logs::Blocks(10);
+    for _ in 0..1_200 {
+        history.mine(0, &mut chance);
+    }
+    attest(&mut history, 3, 1, &mut chance, true);
+    show(&mut index, &history);
+    index.node.log.clear();
+    index.work().unwrap();
+    assert_eq!((index.state().without_events, index.state().phase), (1, Phase::Complete));
+    let calls = index.node.log.iter().flatten().filter(|(method, _)| method == "eth_getLogs").count();
+    assert!(calls < 20, "{calls}");
+    is_right(&index, &history);
+}
+
+#[test]
 fn an_index_that_is_being_filled_says_how_far_it_is() {
     let mut chance = Chance(3);
     let history = History::new(40, &mut chance);
@@ -168,4 +192,69 @@ fn an_index_that_is_being_filled_says_how_far_it_is() {
     }
     assert_eq!(index.state().phase, Phase::Complete);
     is_right(&index, &history);
+}
+
+/// The verdict on an agent's wallet, with what the index knows of it, and how many round trips it took.
+fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
+    let endpoint = Endpoint::parse(&format!("/api/v1/kya/{}", of.agentWallet)).unwrap();
+    let excerpt = Excerpt::of(&index.database, &index.state(), &endpoint.wallets()).unwrap();
+    assert_eq!(Excerpt::decode(&excerpt.encode()).as_ref(), Some(&excerpt));
+    index.node.log.clear();
+    let question = Question { excerpt: Some(excerpt), ..question(&endpoint.canonical()) };
+    let node = &mut index.node;
+    let run = Run::new(question, CANONICAL_ADDRESS, Limits::default());
+    let answer = drive(run, |batch| node.post(batch)).unwrap();
+    (serde_json::from_str(&answer.document.body).unwrap(), index.node.round_trips())
+}
+
+/// A block in which the registry is changed like this.
+fn mine(history: &mut History, chance: &mut Chance, change: impl FnOnce(&mut Registry)) {
+    history.mine(0, chance);
+    let newest = history.newest();
+    let mined = history.blocks.get_mut(&newest).unwrap();
+    let mut registry = (*mined.registry).clone();
+    change(&mut registry);
+    *mined = Mined { registry: registry.into(), ..mined.clone() };
+    history.ever.insert(mined.hash, mined.registry.clone());
+}
+
+#[test]
+fn a_wallet_revoked_and_registered_again_shows_its_past_with_the_index_in_one_round_trip() {
+    let (mut index, mut history, mut chance) = filled(40, 0);
+    let first = history.blocks[&history.newest()].registry.agents[6].clone();
+    let clean = verdict(&mut index, &first);
+    assert_eq!((&clean.0["registration"], &clean.0["formerAgents"]), (&json!("current"), &json!([])));
+
+    // Neither the end of the one nor the other's registration is in the index yet.
+    mine(&mut history, &mut chance, |registry| registry.agents[6].status = 2);
+    show(&mut index, &history);
+    let (revoked, _) = verdict(&mut index, &first);
+    assert_eq!((&revoked["registration"], &revoked["decision"]), (&json!("former"), &json!("deny")));
+    mine(&mut history, &mut chance, |registry| {
+        registry.agents.push(AgentRecord { agentWallet: first.agentWallet, ..record(41, 0) });
+    });
+    show(&mut index, &history);
+    for is_refreshed in [false, true] {
+        if is_refreshed {
+            index.work().unwrap();
+        }
+        let (again, round_trips) = verdict(&mut index, &first);
+        assert_eq!((&again["agent"]["agentId"], &again["registration"]), (&json!(41), &json!("current")));
+        assert_eq!(again["formerAgents"][0]["agentId"], 7, "refreshed: {is_refreshed}");
+        assert_eq!(again["formerAgents"][0]["status"], "Revoked");
+        assert_eq!(again["reasons"], json!(["FORMER_AGENT_REVOKED"]));
+        assert_eq!((again.get("unknownBecause"), round_trips), (None, 1));
+    }
+}
+
+#[test]
+fn a_store_that_other_code_made_is_filled_anew() {
+    let (index, ..) = filled(5, 0);
+    let count = |index: &Indexed| index.database.execute("SELECT count(*) FROM agents", &[]).unwrap();
+    prepare(&index.database).unwrap();
+    assert_eq!(count(&index), [[StoreValue::Integer(5)]], "the same code");
+    index.database.execute("UPDATE meta SET value = '0' WHERE key = 'version'", &[]).unwrap();
+    index.database.execute("DROP TABLE counts", &[]).unwrap();
+    prepare(&index.database).unwrap();
+    assert_eq!((count(&index), index.state()), (vec![vec![StoreValue::Integer(0)]], State::default()));
 }

@@ -25,12 +25,13 @@ use registry_core::{
     scan::Scan,
     timestamp::Timestamp,
 };
-use worker::{Context, Delay};
+use worker::{Context, Delay, ObjectNamespace};
 
 use self::registry::Scanned;
 use crate::{
     chain,
     http::Content,
+    index::{self, Indexed},
     log::{Record, unix_millis},
     settings::Settings,
 };
@@ -39,6 +40,8 @@ use crate::{
 const CAPACITY_BYTES: usize = 32 * 1024 * 1024;
 /// For how long an error is kept that is certain to repeat itself, in milliseconds.
 const LASTING_ERROR_MILLIS: u64 = 5_000;
+/// For how long the index is not asked again what it did not know, in milliseconds.
+const UNINDEXED_MILLIS: u64 = 1_000;
 /// What a lease is longer than the time its reader has: the runtime's part of it.
 const LEASE_MARGIN_MILLIS: u64 = 1_000;
 /// Milliseconds until somebody who waits for another's reading looks for the first time; then half as long again each time.
@@ -61,6 +64,8 @@ enum Key {
     Answer(Request),
     /// The scan that answers about the whole registry are made from.
     Registry,
+    /// The same answers, or a lineage, from the index.
+    Indexed(Endpoint),
     /// One of these answers, from the scan made at that unix millisecond.
     OfRegistry(Endpoint, u64),
 }
@@ -70,6 +75,8 @@ enum Key {
 enum Value {
     Content(Rc<Content>),
     Scan(Rc<Scanned>),
+    /// The index does not know.
+    Unindexed,
 }
 
 /// What an asker gets.
@@ -86,20 +93,32 @@ pub(crate) struct Asker {
     pub(crate) context: Rc<Context>,
     /// Scheme and host it came to.
     pub(crate) origin: Rc<str>,
+    /// The index's objects, where there is an index.
+    pub(crate) objects: Option<Rc<ObjectNamespace>>,
 }
 
 /// The answer, and what it cost in `record`.
 pub(crate) async fn answer(asker: &Asker, request: Request, record: &mut Record) -> Answer {
+    if let (Request::Api(endpoint), Some(_)) = (&request, &asker.objects)
+        && index::covers(endpoint)
+        && let Value::Content(content) = share(asker, Key::Indexed(endpoint.clone()), record).await?
+    {
+        return Ok(content);
+    }
     match request {
         Request::Api(endpoint) if Scan::covers(&endpoint) => registry::answer(asker, endpoint, record).await,
         request => {
             let key = Key::Answer(request);
-            let scanned = registry::prepare(asker, &key, record).await?;
+            // An index knows what a scan would be made for.
+            let scanned = match asker.objects {
+                Some(_) => 0,
+                None => registry::prepare(asker, &key, record).await?,
+            };
             let value = share(asker, key, record).await?;
             record.rpc_calls += scanned;
             match value {
                 Value::Content(content) => Ok(content),
-                Value::Scan(_) => Err(Error::NotFound),
+                Value::Scan(_) | Value::Unindexed => Err(Error::NotFound),
             }
         }
     }
@@ -154,7 +173,7 @@ async fn share(asker: &Asker, key: Key, record: &mut Record) -> Result<Value, Er
 /// up to three times as much.
 const fn patience_seconds(settings: &Settings, key: &Key) -> u32 {
     match key {
-        Key::Registry => settings.rpc_deadline_seconds.saturating_mul(4),
+        Key::Registry | Key::Indexed(_) => settings.rpc_deadline_seconds.saturating_mul(4),
         _ => settings.rpc_deadline_seconds,
     }
 }
@@ -184,6 +203,7 @@ async fn read(asker: Asker, key: Key, lease: Lease, is_renewal: bool) -> (Result
             made_at: scanned.made_at.as_millis(),
             millis: scanned.keep_for_millis(),
         },
+        Ok(Value::Unindexed) => Outcome::Value { bytes: 0, made_at: unix_millis(), millis: UNINDEXED_MILLIS },
         // These are true of a block, as answers are: whoever came after it has to look at a newer one.
         Err(Error::AgentNotFound(_)) => Outcome::Value { bytes: 0, made_at: unix_millis(), millis: 0 },
         Err(error) => Outcome::Failure {
@@ -240,17 +260,38 @@ async fn from_elsewhere(
     let (registry, multicall3) = (settings.registry, settings.multicall3);
     let endpoint = match key {
         Key::Answer(Request::Ready) => {
-            let question = Readiness { registry, multicall3, now };
+            let index = match &asker.objects {
+                Some(objects) => index::progress(objects, settings).await,
+                None => None,
+            };
+            let question = Readiness { registry, multicall3, now, index };
             let answer = chain::ask(question, now, settings, rpc_calls, &hold).await?;
             return Ok(Value::Content(Rc::new(Content::of(answer.document, 0, now))));
+        }
+        Key::Indexed(endpoint) => {
+            let Some(objects) = &asker.objects else { return Ok(Value::Unindexed) };
+            // As long as the object may work before it answers.
+            hold(settings.rpc_deadline_seconds.saturating_mul(4_000));
+            return Ok(match index::ask(objects, settings, endpoint).await? {
+                Indexed::Unknown => Value::Unindexed,
+                Indexed::Answer { document, read_at, block, rpc_calls: calls } => {
+                    *rpc_calls += calls;
+                    let time_to_live = settings.time_to_live(endpoint.cache_scope());
+                    Value::Content(Rc::new(Content::of(document, time_to_live, read_at).with_block(block)))
+                }
+            });
         }
         Key::Registry | Key::OfRegistry(..) => &registry::READ,
         Key::Answer(Request::Api(endpoint)) => endpoint,
     };
-    // A verdict tells a wallet's past by the scan that is here anyway.
+    // A verdict tells a wallet's past by the index, or else by the scan that is here anyway.
+    let excerpt = match &asker.objects {
+        Some(objects) if endpoint.is_about_wallets() => index::excerpt(objects, settings, endpoint).await,
+        _ => None,
+    };
     let scan = if endpoint.is_about_wallets() { registry::at_hand() } else { None };
     let chain = settings.public_rpc.clone();
-    let question = Question { endpoint: endpoint.clone(), registry, chain, now, scan };
+    let question = Question { endpoint: endpoint.clone(), registry, chain, now, scan, excerpt };
     let answer = chain::ask(question, now, settings, rpc_calls, &hold).await?;
     if let (Key::Registry, Some(scan)) = (key, answer.scan) {
         return Ok(Value::Scan(Rc::new(Scanned::new(scan, now, settings))));

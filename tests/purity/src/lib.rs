@@ -51,6 +51,7 @@ pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
         chain: canonical,
         now: Timestamp::from_millis(now_millis),
         scan: None,
+        excerpt: None,
     };
     // No request target is a list of endpoints; the linker cannot know.
     let endpoints = parse_list(target).map_or(1, |list| list.len());

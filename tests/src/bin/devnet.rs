@@ -20,6 +20,7 @@ use e2e::deploy::{MULTICALL3, deploy};
 use e2e::process::Process;
 use e2e::repo;
 use e2e::seed::{self, Showcase};
+use e2e::stage::IndexWorker;
 use e2e::story::{BUSY, RELAYED};
 use e2e::worker::{Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
@@ -150,13 +151,14 @@ async fn dev(ports: Ports) -> Result<()> {
         .var("REGISTRY_ADDRESS", chain.contracts.registry)
         // This chain makes a block only when somebody sends it something.
         .var("MAX_HEAD_AGE_SECONDS", 0);
-    let mut worker = Worker::start(options).await?;
+    let (mut worker, mut index) = IndexWorker::start(options).await?;
     progress.done();
 
     print!("{}", introduction(&chain, &worker, &relayer, &showcase, logs.as_deref()));
     let processes = [
         ("the chain", chain.node.process()),
         ("the Worker", worker.process()),
+        ("the Worker of the index", index.process()),
         ("the relayer", relayer.process()),
     ];
     watch(processes).await

@@ -1,0 +1,91 @@
+//! What an index knows of some wallets: who has or had them, and the agents above. A verdict tells a wallet's past by it, as by a
+//! [scan](crate::scan), and does not have to read the registry for that.
+
+use alloy_primitives::{Address, hex};
+
+use super::{
+    IndexError, State,
+    entry::{Entry, PACKED_BYTES, flaw},
+    store::{Columns, Store, Value, one_number},
+};
+use crate::{kya::FORMER_SHOWN, lens::Row, lineage::MAX_LEVELS};
+
+/// Agents of one wallet that are told: those that a verdict shows, one more to know that there are more, and the live one.
+const OF_A_WALLET: u64 = FORMER_SHOWN as u64 + 2;
+
+/// What an index knows of some wallets, at its block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// How many agents there are.
+    pub(crate) total: u64,
+    /// Every agent's record is readable: nobody else has or had the wallets.
+    pub(crate) is_whole: bool,
+    /// The newest agents that have or had the wallets, and all their ancestors, by ascending id.
+    pub(crate) rows: Vec<(u64, Row)>,
+}
+
+impl Excerpt {
+    /// What the index in `store`, whose state is `state`, knows of these wallets.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError::Incomplete`] where the rows are of no one block, [`IndexError::Store`].
+    pub fn of(store: &impl Store, state: &State, wallets: &[Address]) -> Result<Self, IndexError> {
+        if state.as_of().is_none() {
+            return Err(IndexError::Incomplete { percent: state.percent() });
+        }
+        let mut rows: Vec<(u64, Row)> = Vec::new();
+        for wallet in wallets {
+            let statement = "SELECT id, record FROM agents WHERE wallet = ?1 ORDER BY id DESC LIMIT ?2";
+            let parameters = [Value::Blob(wallet.to_vec()), OF_A_WALLET.into()];
+            for found in store.execute(statement, &parameters)? {
+                let mut found = Columns::of(found);
+                let (mut id, mut row) = (found.number()?, Entry::unpack(&found.blob()?)?.row);
+                for _ in 0..MAX_LEVELS {
+                    rows.push((id, row));
+                    let statement = "SELECT record FROM agents WHERE id = ?1";
+                    let Some(found) = store.execute(statement, &[row.parent.into()])?.into_iter().next()
+                    else {
+                        break;
+                    };
+                    (id, row) = (row.parent, Entry::unpack(&Columns::of(found).blob()?)?.row);
+                }
+            }
+        }
+        rows.sort_unstable_by_key(|(id, _)| *id);
+        rows.dedup_by_key(|(id, _)| *id);
+        let statement = "SELECT count(*) FROM agents WHERE flaws > 0 AND flaws & ?1 > 0";
+        let flawed = one_number(store, statement, &[Value::Integer(flaw::RECORD)])?;
+        Ok(Self { total: state.total, is_whole: flawed == Some(0), rows })
+    }
+
+    /// The row of an agent.
+    pub(crate) fn get(&self, id: u64) -> Option<&Row> {
+        let place = self.rows.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.rows.get(place).map(|(_, row)| row)
+    }
+
+    /// As hexadecimal digits, for [`decode`](Self::decode).
+    pub fn encode(&self) -> String {
+        let mut packed = vec![u8::from(self.is_whole)];
+        packed.extend(self.total.to_be_bytes());
+        for (id, row) in &self.rows {
+            packed.extend(id.to_be_bytes());
+            packed.extend(Entry::of_row(*row).pack());
+        }
+        hex::encode(packed)
+    }
+
+    /// What [`encode`](Self::encode) made; `None` for anything else.
+    pub fn decode(digits: &str) -> Option<Self> {
+        let packed = hex::decode(digits).ok()?;
+        let (is_whole, rest) = packed.split_first()?;
+        let (total, rest) = rest.split_first_chunk()?;
+        let mut rows = Vec::new();
+        for piece in rest.chunks(8 + PACKED_BYTES) {
+            let (id, record) = piece.split_first_chunk()?;
+            rows.push((u64::from_be_bytes(*id), Entry::unpack(record).ok()?.row));
+        }
+        Some(Self { total: u64::from_be_bytes(*total), is_whole: *is_whole == 1, rows })
+    }
+}

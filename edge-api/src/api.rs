@@ -1,0 +1,192 @@
+//! A request's way: method, route, limiter, cache, chain.
+
+use std::rc::Rc;
+
+use registry_core::{
+    error::Error,
+    route::{Endpoint, KYA_BODY_BYTES_MAX},
+    timestamp::Timestamp,
+    window::{Client, Verdict},
+};
+use worker::{Context, Env, event, web_sys};
+
+use crate::{
+    body,
+    cache::{self, Asker, Request},
+    http::{self, Content, Delivery, Target},
+    index, limiter,
+    log::{self, Record, unix_millis},
+    pages::{self, Page},
+    settings::Settings,
+};
+
+/// The Worker's entry: every request gets an answer, errors included, and a line in the log.
+#[event(fetch)]
+async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker::Result<web_sys::Response> {
+    let request = Incoming::new(&request);
+    let id = log::request_id(|name| request.header(name));
+    let mut record = Record::begin(id, request.method(), unix_millis());
+    let (status, response) = if record.method == "OPTIONS" {
+        let takes_post = Target::parse(request.url())
+            .is_ok_and(|target| Endpoint::check_post(target.path_and_query()).is_ok());
+        (204, http::preflight(&record.id, takes_post)?)
+    } else {
+        let (answer, verdict) = answer(&request, &env, context, &mut record).await;
+        let delivery =
+            Delivery { request_id: &record.id, verdict, now: Timestamp::from_millis(unix_millis()) };
+        match answer {
+            Ok(content) => {
+                let known = request.header("If-None-Match");
+                http::success(&content, record.cache == "HIT", known.as_deref(), &delivery)?
+            }
+            Err(error) => {
+                let status = status(&error, record.route);
+                let response = http::failure(&error, status, &delivery)?;
+                record.error = error.code().name();
+                (status, response)
+            }
+        }
+    };
+    record.write(status, unix_millis());
+    Ok(response)
+}
+
+/// A request as it came. The runtime's own type is read instead of the library's, which takes methods it does not know for
+/// GET and converts more than is asked for.
+struct Incoming<'a> {
+    request: &'a web_sys::Request,
+    headers: web_sys::Headers,
+}
+
+impl<'a> Incoming<'a> {
+    fn new(request: &'a web_sys::Request) -> Self {
+        Self { headers: request.headers(), request }
+    }
+
+    fn method(&self) -> String {
+        self.request.method()
+    }
+
+    fn url(&self) -> String {
+        self.request.url()
+    }
+
+    fn header(&self, name: &str) -> Option<String> {
+        self.headers.get(name).ok().flatten()
+    }
+
+    /// Whom it counts as. Only headers are believed that Cloudflare sets and clients can't.
+    fn client(&self) -> Client {
+        Client::of(self.header("CF-Connecting-IP").as_deref(), || self.header("CF-Worker"))
+    }
+}
+
+/// What a request can be for.
+enum Route {
+    /// One of the pages that are the same for everybody.
+    Page(&'static Page),
+    /// Whether this code runs at all.
+    Live,
+    /// What only the chain can answer: it needs settings, and counts against the client's limit.
+    Counted(Request),
+}
+
+/// `/readyz`, where whatever is wrong means that the service is not ready.
+const READY: &str = "/readyz";
+
+impl Route {
+    /// The route of a request. A body is only read where the path takes one.
+    async fn parse(request: &Incoming<'_>, method: &str, target: &Target) -> Result<Self, Error> {
+        match method {
+            "GET" | "HEAD" => Self::parse_get(target),
+            "POST" => {
+                let target = target.path_and_query();
+                Endpoint::check_post(target)?;
+                let body = body::read(request.request, KYA_BODY_BYTES_MAX).await?;
+                Endpoint::parse_post(target, &body).map(|endpoint| Self::Counted(Request::Api(endpoint)))
+            }
+            _ => Err(Endpoint::check_post(target.path_and_query()).err().unwrap_or(Error::PostOnly)),
+        }
+    }
+
+    fn parse_get(target: &Target) -> Result<Self, Error> {
+        let path = target.path();
+        if let Some(page) = pages::find(path) {
+            return Ok(Self::Page(page));
+        }
+        match path {
+            "/livez" => Ok(Self::Live),
+            READY => Ok(Self::Counted(Request::Ready)),
+            _ => {
+                Endpoint::parse(target.path_and_query()).map(|endpoint| Self::Counted(Request::Api(endpoint)))
+            }
+        }
+    }
+
+    /// How many requests it counts as.
+    fn cost(&self) -> u32 {
+        match self {
+            Self::Counted(Request::Api(endpoint)) => endpoint.cost(),
+            _ => 1,
+        }
+    }
+
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Page(page) => page.path,
+            Self::Live => "/livez",
+            Self::Counted(Request::Ready) => READY,
+            Self::Counted(Request::Api(endpoint)) => endpoint.route(),
+        }
+    }
+}
+
+/// The status of an error: 503 where a service that is not ready says why, the documented one otherwise.
+fn status(error: &Error, route: &str) -> u16 {
+    match error.status() {
+        500 if route == READY => 503,
+        status => status,
+    }
+}
+
+/// The answer to anything but a preflight, and where the client stands with the limiter.
+async fn answer(
+    request: &Incoming<'_>,
+    env: &Env,
+    context: Context,
+    record: &mut Record,
+) -> (Result<Rc<Content>, Error>, Option<Verdict>) {
+    let now = Timestamp::from_millis(record.started_at);
+    let parsed = match Target::parse(request.url()) {
+        Ok(target) => Route::parse(request, &record.method, &target).await.map(|route| (target, route)),
+        Err(error) => Err(error),
+    };
+    let cost = parsed.as_ref().map_or(1, |(_, route)| route.cost());
+    if let Ok((_, route)) = &parsed {
+        record.route = route.name();
+    }
+    let counted = match parsed {
+        // What works however the settings are.
+        Ok((target, Route::Page(page))) => return (Ok(Rc::new(page.content(&target, now))), None),
+        Ok((_, Route::Live)) => return (Ok(Rc::new(Content::unkept(r#"{"live":true}"#, now))), None),
+        Ok((target, Route::Counted(counted))) => Ok((target, counted)),
+        Err(error) => Err(error),
+    };
+    let settings = match Settings::of(env) {
+        Ok(settings) => settings,
+        Err(error) => return (Err(error), None),
+    };
+    let client = request.client();
+    let (target, counted) = match counted {
+        Ok(counted) => counted,
+        // What can be refused before it costs anything is not charged.
+        Err(error) => return (Err(error), limiter::peek(&settings.limits, &client, now)),
+    };
+    let verdict = limiter::charge(&settings, env, &context, &client, now, cost).await;
+    if verdict.is_some_and(|verdict| !verdict.admitted) {
+        return (Err(Error::RateLimited), verdict);
+    }
+    let objects = index::objects(&settings, env).map(Rc::new);
+    let asker = Asker { settings, context: Rc::new(context), origin: target.origin().into(), objects };
+    (cache::answer(&asker, counted, record).await, verdict)
+}

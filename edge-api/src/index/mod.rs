@@ -1,0 +1,182 @@
+//! Answers from the index: a Durable Object per chain and registry keeps the whole registry in SQLite ([`registry_core::index`]), where the
+//! setting `INDEX` says so.
+//!
+//! ```text
+//!   request --> memory of the instance --> the object --> its SQLite, where that is as of now
+//!                                             |  older than an answer may be: a refresh first, 3 round trips
+//!                                             |  being filled: a scan, or 503 and how far it is, where a scan would not do
+//!   alarm  --> a refresh before answers become too old, or the next slice of the fill; idle when nobody asks
+//!   cron   --> an alarm, where one has stalled
+//! ```
+//!
+//! The objects are another Worker's, of the same crate, with the same settings: `wrangler.index.toml`. What is asked names the chain
+//! and registry it is about, and an object whose own settings differ does not answer.
+//!
+//! D1 would hold the same tables. An object is chosen as it is one writer by nature: a refresh reads the chain at one block and has to be
+//! the only one to write, which D1 would need a lock for, kept alive by somebody. Its SQL is in the same process as the
+//! core that drives it, so that a refresh of 100 agents is 100 local statements and one commit, and not 100 requests. It has an alarm of
+//! its own, where D1 needs a Worker to be woken. What D1 has instead, reads from many places, is done by the caches
+//! before it: an answer is read once for each instance and cache time.
+
+#[cfg(feature = "index-object")]
+mod object;
+#[cfg(feature = "index-object")]
+mod sql;
+#[cfg(feature = "index-object")]
+mod worker;
+
+use ::worker::{Env, Headers, Method, ObjectNamespace, Request, RequestInit, Response, Result};
+use registry_core::{
+    error::Error,
+    index::{Excerpt, Progress},
+    read_api::MAX_AGENTS,
+    response::Document,
+    route::Endpoint,
+    timestamp::Timestamp,
+};
+
+use crate::settings::Settings;
+
+/// The binding of the objects' class.
+pub(crate) const BINDING: &str = "REGISTRY_INDEX";
+/// What a cron trigger asks an object instead of a question.
+#[cfg(feature = "index-object")]
+const TICK: &str = "tick";
+/// What `/readyz` asks an object instead of a question.
+const PROGRESS: &str = "progress";
+/// What a verdict asks an object: this word, and the wallets.
+const PAST: &str = "past";
+/// The same, where the object may ask the chain first.
+const PAST_NOW: &str = "past-now";
+
+/// Headers between an object and who asks it.
+mod header {
+    pub(super) const READ_AT: &str = "X-Read-At";
+    pub(super) const BLOCK: &str = "X-As-Of-Block";
+    pub(super) const RPC_CALLS: &str = "X-Rpc-Calls";
+}
+
+/// Where the whole registry is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    /// In a scan, each time.
+    Off,
+    /// In a Durable Object, once, and then what changes.
+    DurableObject,
+}
+
+/// What an object has to say to a question.
+#[derive(Debug)]
+pub(crate) enum Indexed {
+    /// The answer, when the chain was asked for it, the block it is as of, and how many RPC requests it took just now.
+    Answer { document: Document, read_at: Timestamp, block: u64, rpc_calls: u32 },
+    /// Only the chain can tell.
+    Unknown,
+}
+
+/// The objects, where the settings and the bindings provide them.
+pub(crate) fn objects(settings: &Settings, env: &Env) -> Option<ObjectNamespace> {
+    if settings.index == Scheme::Off {
+        return None;
+    }
+    env.durable_object(BINDING).ok()
+}
+
+/// Whether the index answers a question, as a rule.
+pub(crate) fn covers(endpoint: &Endpoint) -> bool {
+    registry_core::index::covers(endpoint)
+}
+
+/// Asks the object of this chain and registry.
+///
+/// # Errors
+///
+/// [`Error::Indexing`] where the registry is larger than a scan can be, and is being read for the first time;
+/// [`Error::Relayed`] where the object cannot reach the chain.
+pub(crate) async fn ask(
+    objects: &ObjectNamespace,
+    settings: &Settings,
+    endpoint: &Endpoint,
+) -> core::result::Result<Indexed, Error> {
+    // Where the object fails, the chain answers, or says why not.
+    let Ok(answer) = post(objects, settings, &endpoint.canonical()).await else {
+        return Ok(Indexed::Unknown);
+    };
+    match answer {
+        Reply::Found(indexed) => Ok(indexed),
+        Reply::Filling { percent, total } if total > MAX_AGENTS => Err(Error::Indexing { percent }),
+        Reply::Failed(error) => Err(error),
+        Reply::Filling { .. } | Reply::Other => Ok(Indexed::Unknown),
+    }
+}
+
+/// What the object of this chain and registry says of itself, `None` where it does not answer.
+pub(crate) async fn progress(objects: &ObjectNamespace, settings: &Settings) -> Option<Progress> {
+    let mut response = send(objects, settings, PROGRESS).await.ok()?;
+    serde_json::from_str(&response.text().await.ok()?).ok()
+}
+
+/// What the object of this chain and registry knows of the wallets that an endpoint asks about; `None` where that is nothing that it
+/// would vouch for.
+pub(crate) async fn excerpt(
+    objects: &ObjectNamespace,
+    settings: &Settings,
+    endpoint: &Endpoint,
+) -> Option<Excerpt> {
+    let word = if matches!(endpoint, Endpoint::Kya { history: true, .. }) { PAST_NOW } else { PAST };
+    let wallets = endpoint.wallets();
+    if wallets.is_empty() || endpoint.block().is_some() {
+        return None;
+    }
+    let body = wallets.iter().fold(word.to_owned(), |body, wallet| format!("{body} {wallet:#x}"));
+    let mut response = send(objects, settings, &body).await.ok()?;
+    if response.status_code() != 200 {
+        return None;
+    }
+    Excerpt::decode(&response.text().await.ok()?)
+}
+
+enum Reply {
+    Found(Indexed),
+    Filling { percent: u8, total: u64 },
+    Failed(Error),
+    Other,
+}
+
+/// An object's name: another chain, registry or endpoint is another object.
+fn name(settings: &Settings) -> String {
+    format!("{}/{}", settings.upstream, settings.registry)
+}
+
+async fn send(objects: &ObjectNamespace, settings: &Settings, question: &str) -> Result<Response> {
+    let name = name(settings);
+    let mut init = RequestInit::new();
+    init.with_method(Method::Post).with_body(Some(format!("{name}\n{question}").into()));
+    // The object knows what it indexes: the URL only has to be one.
+    objects.get_by_name(&name)?.fetch_with_request(Request::new_with_init("https://index/", &init)?).await
+}
+
+async fn post(objects: &ObjectNamespace, settings: &Settings, target: &str) -> Result<Reply> {
+    let mut response = send(objects, settings, target).await?;
+    let (status, headers) = (response.status_code(), response.headers().clone());
+    let body = response.text().await?;
+    let reply = match status {
+        200 => found(&headers, body).map(Reply::Found),
+        503 => serde_json::from_str(&body)
+            .ok()
+            .map(|Progress { percent, total, .. }| Reply::Filling { percent, total }),
+        500 => Error::relayed(&body).map(Reply::Failed),
+        _ => None,
+    };
+    Ok(reply.unwrap_or(Reply::Other))
+}
+
+fn found(headers: &Headers, body: String) -> Option<Indexed> {
+    let header = |name| headers.get(name).ok().flatten();
+    let read_at = Timestamp::from_millis(header(header::READ_AT)?.parse().ok()?);
+    let block = header(header::BLOCK)?.parse().ok()?;
+    let rpc_calls = header(header::RPC_CALLS)?.parse().ok()?;
+    let document =
+        Document { body, etag: header("ETag")?, valid_until: None, links: header("Link"), is_final: false };
+    Some(Indexed::Answer { document, read_at, block, rpc_calls })
+}

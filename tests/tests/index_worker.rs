@@ -1,0 +1,250 @@
+//! The index behind the real Worker: a Durable Object with SQLite in workerd, over a real chain.
+//!
+//! 1. Every answer about the whole registry, and every lineage, is what the registry holds at the newest block, and names that block.
+//! 2. Reorganisations of 1, 3 and 20 blocks change the answers back.
+//! 3. Nodes that cap `eth_getLogs`, have none, or prune them: the answers are right all the same, and `/readyz` says what they rest
+//!    on.
+//! 4. Where the chain does not answer there is an error, not an old truth.
+//! 5. workerd killed in the middle of the fill and of a refresh, with a chain that is reorganised meanwhile: the next one goes on.
+//! 6. An index that is asked keeps itself up.
+
+use std::time::Duration;
+
+use alloy::primitives::{Address, U256};
+use e2e::anvil::{AnvilOptions, wall_clock};
+use e2e::chain::Chain;
+use e2e::documents::Documents;
+use e2e::fault::{Fault, Rule};
+use e2e::process::eventually;
+use e2e::seed;
+use e2e::stage::{Stage, run};
+use e2e::story::DAY;
+use e2e::worker::WorkerOptions;
+use registry_core::abi::IAgentRegistry;
+use serde_json::{Value, json};
+
+const AGENTS: u64 = 30;
+const WAIT: Duration = Duration::from_secs(60);
+
+/// Answers that are kept for so many seconds; 0 is not at all, and each is as of the newest block.
+fn kept_for(options: WorkerOptions, seconds: u64) -> WorkerOptions {
+    let names = ["AGENT_TTL_SECONDS", "LINEAGE_TTL_SECONDS", "KYA_TTL_SECONDS"];
+    names.into_iter().fold(options, |options, name| options.var(name, seconds))
+}
+
+/// A chain with agents on it, which is a day behind the clock.
+async fn chain() -> Chain {
+    let options = AnvilOptions { genesis_time: Some(wall_clock() - DAY), ..AnvilOptions::default() };
+    let chain = Chain::start(options).await.unwrap();
+    seed::many(&chain, AGENTS).await.unwrap();
+    // Enough that no reorganisation undoes the agents.
+    chain.node.mine(30).await.unwrap();
+    chain
+}
+
+async fn height(chain: &Chain) -> u64 {
+    let block: String = chain.node.request("eth_blockNumber", json!([])).await.unwrap();
+    u64::from_str_radix(&block[2..], 16).unwrap()
+}
+
+async fn check(stage: &Stage, path: &str, document: impl Fn(u64) -> Value) {
+    let (block, before) = (height(&stage.chain).await, wall_clock());
+    let answer = stage.client.get(path).await;
+    let expected: Vec<Value> = (before..=wall_clock()).map(document).collect();
+    let body = answer.ok();
+    assert!(expected.contains(&body), "{path}\n   answered {body}\n   expected {}", expected[0]);
+    assert_eq!(answer.number("x-as-of-block"), block, "{path}");
+}
+
+/// Holds every answer of the index against the registry, read past the Worker.
+async fn check_all(stage: &Stage) {
+    let documents: Documents = stage.documents().await.unwrap();
+    check(stage, "/api/v1/stats/detailed", |now| documents.detailed_stats(now)).await;
+    check(stage, "/api/v1/agents?status=Active&limit=7&page=2", |_| documents.agents(2, 7, Some("Active")))
+        .await;
+    check(stage, "/api/v1/agents?status=Suspended", |_| documents.agents(1, 20, Some("Suspended"))).await;
+    check(stage, "/api/v1/agents/compliance", |now| documents.compliance_list(now)).await;
+    check(stage, "/api/v1/revenue/aggregate", |_| documents.revenue_aggregate()).await;
+    for id in [1, 3, AGENTS] {
+        check(stage, &format!("/api/v1/agent/{id}/lineage"), |_| documents.lineage(id)).await;
+    }
+}
+
+/// What the index says of itself.
+async fn progress(stage: &Stage) -> Value {
+    stage.client.get("/readyz").await.ok()["index"].clone()
+}
+
+/// One block in which an agent changes.
+async fn change(chain: &Chain, round: u64) {
+    let id = U256::from(1 + round % AGENTS);
+    let agent =
+        chain.read(chain.contracts.registry, IAgentRegistry::getAgentCall { agentId: id }).await.unwrap();
+    if agent.status == 0 {
+        let reason = "end to end".to_owned();
+        chain.send(chain.owner(), IAgentRegistry::suspendAgentCall { agentId: id, reason }).await.unwrap();
+    } else {
+        chain.send(chain.owner(), IAgentRegistry::reactivateAgentCall { agentId: id }).await.unwrap();
+    }
+}
+
+/// Undoes so many blocks; empty ones come in their place.
+async fn reorganise(chain: &Chain, depth: u64) {
+    let _: Value = chain.node.request("anvil_reorg", json!([depth, []])).await.unwrap();
+}
+
+/// Waits until the two Workers have found one another, a moment after they have started.
+async fn found(stage: &Stage) {
+    eventually("the index", WAIT, async || (!progress(stage).await.is_null()).then_some(())).await.unwrap();
+}
+
+fn wallet(id: u64) -> Address {
+    seed::wallet(&format!("many {id}")).address()
+}
+
+#[test]
+fn answers_are_the_registrys_whatever_the_chain_and_the_node_do() {
+    run(async {
+        let stage = Stage::indexed(chain().await, |options| kept_for(options, 0)).await.unwrap();
+        found(&stage).await;
+        // The chain is reorganised while the index is filled.
+        let asked = stage.proxy.posts();
+        stage.proxy.inject(Rule::on("eth_call", Fault::Delay(Duration::from_secs(1))).once());
+        let client = stage.client.clone();
+        let question = tokio::spawn(async move { client.get("/api/v1/stats/detailed").await });
+        eventually("the chain is asked", WAIT, async || (stage.proxy.posts() > asked).then_some(()))
+            .await
+            .unwrap();
+        change(&stage.chain, 0).await;
+        reorganise(&stage.chain, 3).await;
+        question.await.unwrap().ok();
+        check_all(&stage).await;
+
+        let mut round = 0;
+        for depth in [1, 3, 20] {
+            for _ in 0..depth + 2 {
+                change(&stage.chain, round).await;
+                round += 1;
+                if round.is_multiple_of(6) {
+                    check_all(&stage).await;
+                }
+            }
+            seed::many(&stage.chain, 1).await.unwrap();
+            check_all(&stage).await;
+            reorganise(&stage.chain, depth).await;
+            check_all(&stage).await;
+        }
+        let index = progress(&stage).await;
+        assert_eq!((&index["percent"], &index["basis"]), (&json!(100), &json!("events")), "{index}");
+        assert_eq!((&index["unannouncedChanges"], &index["refreshesWithoutEvents"]), (&json!(0), &json!(0)));
+
+        // What the node does to lists of logs, blocks that nobody asked for meanwhile, and whether events are gone by all the same.
+        let missing = Fault::error(-32601, "the method eth_getLogs does not exist");
+        for (fault, blocks, by_events) in [
+            (Fault::LogsOfBlocks(10), 20, true),
+            (Fault::LogsOfBlocks(1_000), 1_200, true),
+            (Fault::LogsOfBlocks(10), 1_200, false),
+            (Fault::LogResults(2), 4, true),
+            (Fault::Result(json!([])), 4, false),
+            (missing, 4, false),
+        ] {
+            // One change that is known by its event, so that a node without it can be told.
+            change(&stage.chain, 3).await;
+            check_all(&stage).await;
+            let without = progress(&stage).await["refreshesWithoutEvents"].as_u64().unwrap();
+            stage.proxy.inject(Rule::on("eth_getLogs", fault.clone()));
+            for round in 5..8 {
+                change(&stage.chain, round).await;
+            }
+            stage.chain.node.mine(blocks).await.unwrap();
+            check_all(&stage).await;
+            stage.proxy.heal();
+            let index = progress(&stage).await;
+            let fell_back = index["refreshesWithoutEvents"].as_u64().unwrap() > without;
+            assert_eq!((fell_back, &index["basis"]), (!by_events, &json!("events")), "{fault:?}: {index}");
+            assert_eq!(index["unannouncedChanges"], 0, "{fault:?}: {index}");
+        }
+
+        // A wallet that is revoked and registered again: each verdict shows its past.
+        let revoked = IAgentRegistry::revokeAgentCall { agentId: U256::from(2), reason: "end to end".into() };
+        stage.chain.send(stage.chain.owner(), revoked).await.unwrap();
+        let path = format!("/api/v1/kya/{}", wallet(2));
+        let former = stage.client.get(&path).await.ok();
+        assert_eq!((&former["registration"], &former["decision"]), (&json!("former"), &json!("deny")));
+        let again = seed::registration_call(AGENTS + 9, wallet(2), "again", 0);
+        stage.chain.send(stage.chain.owner(), again).await.unwrap();
+        for query in ["", "?history=1"] {
+            let current = stage.client.get(&format!("{path}{query}")).await.ok();
+            assert_eq!(
+                (&current["registration"], &current["reasons"], current.get("unknownBecause")),
+                (&json!("current"), &json!(["FORMER_AGENT_REVOKED"]), None),
+                "{current}"
+            );
+            assert_eq!(current["formerAgents"][0]["agentId"], 2);
+        }
+        check_all(&stage).await;
+
+        stage.proxy.inject(Rule::any(Fault::Refuse));
+        for path in ["stats/detailed", "agents/compliance", "agent/1/lineage"] {
+            let answer = stage.client.get(&format!("/api/v1/{path}")).await;
+            answer.error(500);
+            assert_eq!(answer.json()["code"], "RPC_UNAVAILABLE", "{path}");
+        }
+        stage.proxy.heal();
+        check_all(&stage).await;
+    });
+}
+
+#[test]
+fn what_is_killed_goes_on_in_the_middle_of_a_fill_and_of_a_refresh() {
+    run(async {
+        let mut stage = Stage::indexed(chain().await, |options| kept_for(options, 0)).await.unwrap();
+        found(&stage).await;
+        for (round, depth) in [(0, 3), (1, 1), (2, 20)] {
+            // The first time in the fill, then in refreshes; each time the chain goes on while nobody runs.
+            let hanging = Rule::on("eth_call", Fault::Hang);
+            let asked = stage.proxy.posts();
+            stage.proxy.inject(hanging);
+            let client = stage.client.clone();
+            let question = tokio::spawn(async move { client.get("/api/v1/stats/detailed").await });
+            eventually("the chain is asked", WAIT, async || (stage.proxy.posts() > asked).then_some(()))
+                .await
+                .unwrap();
+            stage.kill_index();
+            stage.proxy.heal();
+            let _ = question.await;
+            change(&stage.chain, round).await;
+            reorganise(&stage.chain, depth).await;
+            change(&stage.chain, round + 4).await;
+            stage.restart_index().await.unwrap();
+            found(&stage).await;
+            check_all(&stage).await;
+            for round in 8..30 {
+                change(&stage.chain, round).await;
+            }
+            check_all(&stage).await;
+        }
+        let index = progress(&stage).await;
+        assert_eq!((&index["unannouncedChanges"], &index["basis"]), (&json!(0), &json!("events")), "{index}");
+    });
+}
+
+#[test]
+fn an_index_that_is_asked_is_kept_up_by_its_alarm() {
+    run(async {
+        let stage = Stage::indexed(chain().await, |options| kept_for(options, 8)).await.unwrap();
+        found(&stage).await;
+        let path = "/api/v1/stats/detailed";
+        assert_eq!(stage.client.get(path).await.ok()["statusDistribution"]["Suspended"], 3);
+        change(&stage.chain, 0).await;
+        stage.proxy.reset();
+        // Nobody asks meanwhile.
+        eventually("refreshed", WAIT, async || (stage.proxy.posts() > 0).then_some(())).await.unwrap();
+        eventually("shown", WAIT, async || {
+            let suspended = stage.client.get(path).await.ok()["statusDistribution"]["Suspended"].clone();
+            (suspended == 4).then_some(())
+        })
+        .await
+        .unwrap();
+    });
+}
