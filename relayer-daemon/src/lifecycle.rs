@@ -16,6 +16,7 @@
 
 use std::{
     io::{self, Write as _},
+    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -24,7 +25,6 @@ use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, anyhow, bail};
 use registry_core::forward::{Rules, domain};
 use tokio::{
-    net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
     task::JoinHandle,
@@ -74,8 +74,7 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
     let mut stop = StopSignals::listen()?;
     let proxies = settings.proxies()?;
     let chain_id = checked.chain_id;
-    let listener = TcpListener::bind((settings.bind, settings.port))
-        .await
+    let listener = connections::listen(SocketAddr::new(settings.bind, settings.port))
         .with_context(|| format!("cannot listen on {}:{}", settings.bind, settings.port))?;
     let mut daemon = Daemon::start(&settings, key, checked, metrics.clone()).await?;
 

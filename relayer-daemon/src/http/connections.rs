@@ -12,6 +12,7 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
+    io,
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -24,7 +25,7 @@ use hyper_util::{
 };
 use registry_core::window::network;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::Semaphore,
 };
 use tokio_io_timeout::TimeoutWriter;
@@ -44,6 +45,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(3);
 /// File descriptors kept for everything but clients: the journal, RPC connections, logs.
 const RESERVED_DESCRIPTORS: u64 = 256;
+/// How many new connections the kernel keeps until they are accepted; it takes no more than `net.core.somaxconn`. With
+/// the usual 128 the clients of a burst would connect seconds later, after the kernel has dropped their first attempts.
+const BACKLOG: u32 = 4_096;
 /// How often at most the log says that connections were refused.
 const REFUSALS_LOGGED_EVERY: Duration = Duration::from_secs(60);
 
@@ -65,6 +69,18 @@ impl ConnectionLimits {
         let total = self.total.min(usize::try_from(available).unwrap_or(usize::MAX)).max(1);
         Self { total, per_client: self.per_client.min(total) }
     }
+}
+
+/// Listens on `address`.
+///
+/// # Errors
+/// Where the address is not ours or is taken.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restart need not wait for the connections of the process before to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves until `stop` is set, then lets answers under way finish.

@@ -5,6 +5,7 @@
 //! 2. SIGTERM is heard in a full house: who waits for a relay is told to come back, and the daemon ends in time.
 //! 3. A client that does not read its answers is closed.
 //! 4. Trusted proxies have no share: all clients come through them.
+//! 5. A burst of clients waits in the kernel's queue while the daemon is busy, and is then served.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,9 +13,11 @@ use std::time::Duration;
 use e2e::daemon::Daemon;
 use e2e::process::eventually;
 use e2e::relay::RelayClient;
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
 
 use crate::audit::{PATIENCE, Stage, agent, post};
 
@@ -61,6 +64,27 @@ async fn a_crowd_of_connections_takes_neither_the_daemons_descriptors_nor_other_
     stage.audit(&neighbour, &[&requests[0], &requests[1]]).await;
     let log = daemon.log();
     assert!(!log.contains("connection not accepted"), "{log}");
+}
+
+#[tokio::test]
+async fn a_burst_of_clients_waits_in_the_kernels_queue_until_the_daemon_has_time() {
+    let stage = Stage::set().await;
+    let mut daemon = Daemon::start(&stage.options).await.unwrap();
+    daemon.process().signal(Signal::STOP).unwrap();
+    let mut burst = Vec::new();
+    for count in 0..600 {
+        let connected = timeout(PATIENCE, idle(&daemon)).await;
+        burst.push(connected.unwrap_or_else(|_| panic!("no room after {count} clients")));
+    }
+    daemon.process().signal(Signal::CONT).unwrap();
+    for client in &mut burst {
+        client.write_all(b"GET /livez HTTP/1.1\r\nHost: relayer\r\nConnection: close\r\n\r\n").await.unwrap();
+    }
+    for client in &mut burst {
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
 }
 
 /// More clients than a house of eight holds: the last ones stand in the kernel's queue.

@@ -108,7 +108,9 @@ async fn on_a_full_disk_nothing_is_sent_and_what_was_journalled_goes_on_once_the
     daemon.process().limit_files(None).unwrap();
     executed(&client, &in_flight).await;
     executed(&client, &accepted).await;
-    client.relay(&refused).await.ok();
+    let answer = client.relay(&refused).await;
+    assert!([200, 202].contains(&answer.status), "{}", answer.text);
+    executed(&client, &refused).await;
     stage.audit(&client, &[&in_flight, &accepted, &refused]).await;
 }
 
