@@ -55,7 +55,8 @@ pub async fn deploy(rpc_url: &str, key: PrivateKeySigner) -> Result<Deployment> 
     Ok(Deployment { registry, forwarder })
 }
 
-async fn create(provider: &impl Provider, contract: &str, arguments: &[u8]) -> Result<Address> {
+/// Deploys one contract, paying as `provider` does, and waits for its receipt.
+pub(crate) async fn create(provider: &impl Provider, contract: &str, arguments: &[u8]) -> Result<Address> {
     let artifact = Artifact::load(contract)?;
     let code: Bytes = [&artifact.creation_code[..], arguments].concat().into();
     let pending = provider

@@ -27,6 +27,7 @@ pub mod signers;
 pub mod stack;
 pub mod stage;
 pub mod story;
+pub mod synthetic;
 pub mod tls;
 pub mod usage;
 pub mod worker;

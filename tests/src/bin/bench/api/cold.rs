@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::server::{Kind, Server};
-use e2e::{http, seed};
+use e2e::{http, synthetic};
 
 use super::{MANY, Setup};
 use crate::table::{Table, median, millis};
@@ -22,10 +22,7 @@ pub(super) async fn measure(setup: &Setup) -> Result<String> {
         servers.push(setup.start(kind).await?);
     }
     let mut table = Table::new(&["p50 ms", "`/kya/:wallet`", "`/agent/:id`"]);
-    let kya = question(setup, &servers, |id| {
-        format!("/api/v1/kya/{}", seed::wallet(&format!("many {id}")).address())
-    })
-    .await?;
+    let kya = question(setup, &servers, |id| format!("/api/v1/kya/{}", synthetic::wallet(id))).await?;
     let agent = question(setup, &servers, |id| format!("/api/v1/agent/{id}")).await?;
     table.row(&["the bare RPC call".to_owned(), millis(kya.bare), millis(agent.bare)]);
     for (index, server) in servers.iter().enumerate() {

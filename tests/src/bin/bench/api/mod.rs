@@ -1,7 +1,7 @@
 //! The read API beside its peers and beside the bare RPC call: warm answers, cold ones, whole registries, size and start.
 //!
-//! One chain serves all of it. It begins with few agents, so that warm answers are as long as usual, and grows to a large
-//! registry for the cold ones.
+//! One chain serves all of it, with two registries: a real one of few agents for warm answers, which are as long as usual then, and
+//! a large one for the cold ones.
 
 mod cold;
 mod scan;
@@ -12,12 +12,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
+use alloy::primitives::Address;
 use anyhow::Result;
 use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::Chain;
 use e2e::proxy::Proxy;
 use e2e::seed;
 use e2e::server::{Bundles, Kind, Server};
+use e2e::synthetic;
 use e2e::worker::WorkerOptions;
 
 /// Agents while warm answers are measured.
@@ -29,16 +31,17 @@ const MANY: u64 = 10_000;
 /// A limit that counts every request and refuses none.
 const RATE_LIMIT: u32 = 1_000_000_000;
 
-/// What all servers read: a chain, and the proxy before it that counts.
+/// What all servers read: a registry on a chain, and the proxy before it that counts.
 struct Setup {
     chain: Chain,
+    registry: Address,
     proxy: Proxy,
     bundles: Bundles,
 }
 
 impl Setup {
     fn options(&self) -> WorkerOptions {
-        WorkerOptions::new(self.proxy.url(), self.chain.contracts.registry)
+        WorkerOptions::new(self.proxy.url(), self.registry)
             .var("CHAIN_ID", 31_337)
             .var("RATE_LIMIT_PER_MINUTE", RATE_LIMIT)
     }
@@ -69,11 +72,11 @@ pub(crate) async fn section(worker: Option<&Path>) -> Result<String> {
     let options = AnvilOptions { genesis_time: Some(wall_clock() - 3_600), ..AnvilOptions::default() };
     let chain = Chain::start(options).await?;
     let proxy = Proxy::start(chain.node.url()).await?;
-    let setup = Setup { chain, proxy, bundles };
+    let mut setup = Setup { registry: chain.contracts.registry, chain, proxy, bundles };
 
     step("a small registry", seed::many(&setup.chain, FEW)).await?;
     let warm = step("warm answers", warm::measure(&setup)).await?;
-    step("a large registry", seed::many(&setup.chain, MANY - FEW)).await?;
+    setup.registry = synthetic::deploy(&setup.chain, MANY).await?;
     let cold = step("cold answers about one agent", cold::measure(&setup)).await?;
     let scan = step("cold answers about the whole registry", scan::measure(&setup)).await?;
     let start = step("size and start", start::measure(&setup)).await?;
