@@ -58,6 +58,19 @@ contract SyntheticRegistry {
         }
     }
 
+    /// @notice Suspends so many agents, or reactivates those that are suspended, from this one on; final ones stay as they are.
+    function toggle(uint256 first, uint256 count) external {
+        for (uint256 id = first; id < first + count; ++id) {
+            if (status(id) == AgentRegistry.Status.Active) {
+                set(id, AgentRegistry.Status.Suspended);
+                emit AgentRegistry.AgentSuspended(id, msg.sender, "test");
+            } else if (status(id) == AgentRegistry.Status.Suspended) {
+                set(id, AgentRegistry.Status.Active);
+                emit AgentRegistry.AgentReactivated(id, msg.sender);
+            }
+        }
+    }
+
     function attestCompliance(uint256 agentId) external exists(agentId) {
         require(status(agentId) == AgentRegistry.Status.Active, "Agent not active");
         changes[agentId].attestedAt = uint64(block.timestamp);

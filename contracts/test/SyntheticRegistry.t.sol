@@ -53,6 +53,10 @@ contract SyntheticRegistryTest {
         vm.warp(block.timestamp + 1 days);
         registry.attestCompliance(1);
         vm.assertEq(registry.getAgent(1).lastAttestation, block.timestamp);
+        registry.toggle(1, 100);
+        vm.assertTrue(registry.getAgent(1).status == AgentRegistry.Status.Suspended);
+        vm.assertTrue(registry.getAgent(92).status == AgentRegistry.Status.Active);
+        vm.assertTrue(registry.getAgent(96).status == AgentRegistry.Status.Revoked);
         registry.register(2);
         vm.assertEq(registry.nextAgentId(), AGENTS + 3);
         vm.assertEq(registry.getAgent(AGENTS + 2).agentId, AGENTS + 2);

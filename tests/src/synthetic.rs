@@ -1,21 +1,52 @@
 //! Registries of any size on a local chain: agents that a contract computes from their ids (`contracts/test/SyntheticRegistry.sol`).
 
+use alloy::network::TransactionBuilder as _;
 use alloy::primitives::{Address, U160, U256};
+use alloy::providers::Provider as _;
+use alloy::rpc::types::TransactionRequest;
+use alloy::sol;
 use alloy::sol_types::SolValue as _;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::chain::Chain;
 use crate::deploy::create;
 
+sol! {
+    function toggle(uint256 first, uint256 count) external;
+}
+
 /// What the contract makes wallets of, together with the id: `WALLETS` there.
 const WALLETS: u32 = 0x5ca1_ab1e;
 
-/// Deploys a registry of so many agents beside the chain's own.
-///
-/// # Errors
-/// When the contract is not built, or the node refuses it.
-pub async fn deploy(chain: &Chain, agents: u64) -> Result<Address> {
-    create(&chain.node.provider, "SyntheticRegistry", &U256::from(agents).abi_encode()).await
+/// A registry beside the chain's own.
+#[derive(Debug, Clone, Copy)]
+pub struct Synthetic {
+    /// Its address.
+    pub address: Address,
+}
+
+impl Synthetic {
+    /// Deploys a registry of so many agents.
+    ///
+    /// # Errors
+    /// When the contract is not built, or the node refuses it.
+    pub async fn deploy(chain: &Chain, agents: u64) -> Result<Self> {
+        let address =
+            create(&chain.node.provider, "SyntheticRegistry", &U256::from(agents).abi_encode()).await?;
+        Ok(Self { address })
+    }
+
+    /// Suspends so many agents from `first` on, in one block; those that are suspended become active.
+    ///
+    /// # Errors
+    /// When the node refuses the transaction.
+    pub async fn toggle(&self, chain: &Chain, first: u64, count: u64) -> Result<()> {
+        let call = toggleCall { first: U256::from(first), count: U256::from(count) };
+        let request = TransactionRequest::default().from(chain.owner()).to(self.address).with_call(&call);
+        let receipt = chain.node.provider.send_transaction(request).await?.get_receipt().await?;
+        ensure!(receipt.status(), "{receipt:?}");
+        Ok(())
+    }
 }
 
 /// The wallet of the agent with this id.

@@ -4,10 +4,12 @@
 
 mod api;
 mod document;
+mod index;
 mod table;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 
@@ -36,6 +38,20 @@ async fn dispatch(arguments: &[String]) -> Result<()> {
             println!("\n{}", api::section(Some(Path::new(directory))).await?);
             Ok(())
         }
-        _ => bail!("usage: cargo xtask bench [api [--worker DIRECTORY]]"),
+        ["index"] => {
+            let section = index::section(&index::SIZES).await?;
+            println!("\n{section}");
+            document::write(&section, "cargo xtask bench index")
+        }
+        _ => bail!("usage: cargo xtask bench [api [--worker DIRECTORY] | index]"),
     }
+}
+
+/// Does a part of it, and says how long that took.
+async fn step<T>(name: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let began = Instant::now();
+    eprintln!("{name} ...");
+    let done = work.await?;
+    eprintln!("{name}: {:.1} s", began.elapsed().as_secs_f64());
+    Ok(done)
 }

@@ -10,7 +10,6 @@ mod warm;
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::Instant;
 
 use alloy::primitives::Address;
 use anyhow::Result;
@@ -19,8 +18,10 @@ use e2e::chain::Chain;
 use e2e::proxy::Proxy;
 use e2e::seed;
 use e2e::server::{Bundles, Kind, Server};
-use e2e::synthetic;
+use e2e::synthetic::Synthetic;
 use e2e::worker::WorkerOptions;
+
+use crate::step;
 
 /// Agents while warm answers are measured.
 const FEW: u64 = 100;
@@ -76,7 +77,7 @@ pub(crate) async fn section(worker: Option<&Path>) -> Result<String> {
 
     step("a small registry", seed::many(&setup.chain, FEW)).await?;
     let warm = step("warm answers", warm::measure(&setup)).await?;
-    setup.registry = synthetic::deploy(&setup.chain, MANY).await?;
+    setup.registry = Synthetic::deploy(&setup.chain, MANY).await?.address;
     let cold = step("cold answers about one agent", cold::measure(&setup)).await?;
     let scan = step("cold answers about the whole registry", scan::measure(&setup)).await?;
     let start = step("size and start", start::measure(&setup)).await?;
@@ -86,12 +87,4 @@ pub(crate) async fn section(worker: Option<&Path>) -> Result<String> {
         write!(section, "\n{part}")?;
     }
     Ok(section)
-}
-
-async fn step<T>(name: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
-    let began = Instant::now();
-    eprintln!("{name} ...");
-    let done = work.await?;
-    eprintln!("{name}: {:.1} s", began.elapsed().as_secs_f64());
-    Ok(done)
 }

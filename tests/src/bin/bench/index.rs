@@ -1,0 +1,211 @@
+//! The index: what it costs to fill, to keep up and to ask, at several sizes of a registry.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::anvil::{AnvilOptions, wall_clock};
+use e2e::chain::Chain;
+use e2e::client::{Answer, Client};
+use e2e::fault::{Fault, Rule};
+use e2e::process::eventually;
+use e2e::proxy::{Post, Proxy, sequential};
+use e2e::server::{Bundles, Kind, Server};
+use e2e::synthetic::Synthetic;
+use e2e::worker::WorkerOptions;
+
+use crate::step;
+use crate::table::{Table, median, mib, millis};
+
+/// Agents of the registries.
+pub(crate) const SIZES: [u64; 3] = [10_000, 100_000, 1_000_000];
+
+/// What the RPC endpoint takes to answer, beside its work.
+const CALL: Duration = Duration::from_millis(20);
+
+/// Changes before each refresh.
+const CHANGES: u64 = 100;
+
+/// Refreshes, or answers of one kind, that are measured.
+const SAMPLES: u64 = 9;
+
+/// How long a fill may take.
+const FILL: Duration = Duration::from_secs(1_800);
+
+/// One registry, and the Worker that indexes it.
+struct Scene<'a> {
+    chain: &'a Chain,
+    proxy: &'a Proxy,
+    registry: Synthetic,
+    agents: u64,
+    server: Server,
+    client: Client,
+}
+
+/// What a fill, a refresh and the answers took.
+struct Costs {
+    fill: [String; 5],
+    refresh: [String; 4],
+    answers: [String; 3],
+}
+
+/// The section of `BENCHMARKS.md`.
+pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
+    let bundles = step("bundles of the Workers", Bundles::make()).await?;
+    let options = AnvilOptions { genesis_time: Some(wall_clock() - 3_600), ..AnvilOptions::default() };
+    let chain = Chain::start(options).await?;
+    let proxy = Proxy::start(chain.node.url()).await?;
+    let mut fills =
+        Table::new(&["agents", "seconds", "RPC bytes an agent", "`eth_call`s", "CPU s", "memory MiB"]);
+    let mut refreshes = Table::new(&["agents", "sequential round trips", "RPC calls", "CPU ms", "p50 ms"]);
+    let mut answers =
+        Table::new(&["agents", "list page ms", "lineage ms", "`/stats/detailed` with a refresh ms"]);
+    for agents in sizes {
+        let costs = step(&format!("{agents} agents"), measure(&bundles, &chain, &proxy, *agents)).await?;
+        let row = |cells: &[String]| -> Vec<String> { [&[agents.to_string()], cells].concat() };
+        fills.row(&row(&costs.fill));
+        refreshes.row(&row(&costs.refresh));
+        answers.row(&row(&costs.answers));
+    }
+    Ok(format!(
+        "## Index\n\n\
+         A synthetic registry (`contracts/test/SyntheticRegistry.sol`) on a local chain, the Worker in workerd with `INDEX=durable-object`.\n\n\
+         ### First fill\n\n\
+         RPC answers take {} ms and the node's time. Bytes are of RPC answers; memory is what workerd's peak lies above its size before. Goals: \
+         300 bytes an agent, 32 MiB.\n\n{}\n\
+         ### A refresh after {CHANGES} changes\n\n\
+         Medians of {SAMPLES}, with the same delay. Goals: 3 round trips, 10 calls, 50 ms CPU.\n\n{}\n\
+         ### Answers\n\n\
+         Medians of {SAMPLES}, each asked for the first time; RPC answers without delay. Pages and lineages are made from an index that is fresh, \
+         `/stats/detailed` after a refresh that finds nothing new. Goals: 10, 15 and 25 ms.\n\n{}",
+        CALL.as_millis(),
+        fills.finish(),
+        refreshes.finish(),
+        answers.finish()
+    ))
+}
+
+async fn measure(bundles: &Bundles, chain: &Chain, proxy: &Proxy, agents: u64) -> Result<Costs> {
+    let registry = Synthetic::deploy(chain, agents).await?;
+    let start = async |keep_seconds: u32| -> Result<Scene<'_>> {
+        let options = WorkerOptions::new(proxy.url(), registry.address)
+            .var("CHAIN_ID", 31_337)
+            .var("INDEX", "durable-object")
+            // A node carries out hundreds of calls for a slice one by one.
+            .var("RPC_DEADLINE_SECONDS", 60)
+            .var("RPC_TIMEOUT_SECONDS", 30)
+            .var("RATE_LIMIT_PER_MINUTE", 1_000_000)
+            .var("AGENT_TTL_SECONDS", keep_seconds)
+            .var("LINEAGE_TTL_SECONDS", keep_seconds);
+        let server = Server::start(Kind::Worker, bundles, &options).await?;
+        let client = server.client();
+        Ok(Scene { chain, proxy, registry, agents, server, client })
+    };
+
+    // Answers that are not kept: each is as of the newest block.
+    let scene = start(0).await?;
+    let fill = scene.fill(CALL).await?;
+    let refresh = scene.refresh().await?;
+    let detailed = scene.answers(|_| "/api/v1/stats/detailed".to_owned()).await?;
+    drop(scene);
+
+    let scene = start(3_600).await?;
+    scene.fill(Duration::ZERO).await?;
+    let page = agents / 100 / SAMPLES;
+    let pages = scene
+        .answers(|sample| format!("/api/v1/agents?status=Active&limit=100&page={}", 1 + sample * page / 2));
+    let pages = pages.await?;
+    let lineages = scene.answers(|sample| format!("/api/v1/agent/{}/lineage", agents / 2 + sample)).await?;
+    Ok(Costs { fill, refresh, answers: [pages, lineages, detailed] })
+}
+
+impl Scene<'_> {
+    /// From the first question to the first answer of the index; an RPC answer is `delayed` by so much.
+    async fn fill(&self, delayed: Duration) -> Result<[String; 5]> {
+        self.freshen().await?;
+        self.proxy.heal();
+        if !delayed.is_zero() {
+            self.proxy.inject(Rule::any(Fault::Delay(delayed)));
+        }
+        self.proxy.reset();
+        let (resident, cpu, began) =
+            (self.server.usage.resident()?, self.server.usage.cpu()?, Instant::now());
+        self.server.usage.forget_peak()?;
+        let mut id = 0;
+        // Each question is a new one: the chain answers it meanwhile, by a few small calls.
+        let answer = eventually("filled", FILL, async || {
+            id += 1;
+            Some(self.client.get(&format!("/api/v1/agent/{id}/lineage")).await).filter(is_indexed)
+        });
+        answer.await.with_context(|| self.server.log())?;
+        let posts = self.proxy.reset();
+        let bytes: u64 = posts.iter().filter_map(|post| post.answer.get()).map(|answer| answer.bytes).sum();
+        Ok([
+            format!("{:.1}", began.elapsed().as_secs_f64()),
+            (bytes / self.agents).to_string(),
+            calls(&posts, "eth_call").to_string(),
+            format!("{:.1}", (self.server.usage.cpu()? - cpu).as_secs_f64()),
+            mib(self.server.usage.peak()?.saturating_sub(resident)),
+        ])
+    }
+
+    async fn refresh(&self) -> Result<[String; 4]> {
+        self.ask("/api/v1/stats/detailed").await?;
+        let (mut times, mut trips, mut requests) = (Vec::new(), Vec::new(), Vec::new());
+        let mut cpu = Duration::ZERO;
+        for sample in 0..SAMPLES {
+            // Spread over the registry, as changes are.
+            self.registry.toggle(self.chain, 1 + sample * (self.agents / SAMPLES), CHANGES).await?;
+            self.freshen().await?;
+            self.proxy.reset();
+            let (before, began) = (self.server.usage.cpu()?, Instant::now());
+            self.ask("/api/v1/stats/detailed").await?;
+            times.push(began.elapsed());
+            cpu += self.server.usage.cpu()? - before;
+            let posts = self.proxy.reset();
+            trips.push(sequential(&posts));
+            requests.push(posts.iter().map(|post| post.methods.len()).sum::<usize>());
+        }
+        let count = |samples: &[usize]| median(samples).map(|count| count.to_string()).unwrap_or_default();
+        Ok([
+            count(&trips),
+            count(&requests),
+            millis(cpu / u32::try_from(SAMPLES)?),
+            median(&times).map(millis).unwrap_or_default(),
+        ])
+    }
+
+    /// The median time of several answers.
+    async fn answers(&self, path: impl Fn(u64) -> String) -> Result<String> {
+        self.freshen().await?;
+        self.proxy.heal();
+        let mut times = Vec::new();
+        for sample in 0..SAMPLES {
+            let began = Instant::now();
+            self.ask(&path(sample)).await?;
+            times.push(began.elapsed());
+        }
+        Ok(median(&times).map(millis).unwrap_or_default())
+    }
+
+    async fn ask(&self, path: &str) -> Result<Answer> {
+        let answer = self.client.get(path).await;
+        ensure!(is_indexed(&answer), "{path}: {} {}", answer.status, answer.text);
+        Ok(answer)
+    }
+
+    /// A block of the present: a Worker takes an old one for a node that is stuck.
+    async fn freshen(&self) -> Result<()> {
+        if self.chain.node.time().await? < wall_clock() {
+            self.chain.node.set_next_block_time(wall_clock()).await?;
+        }
+        self.chain.node.mine(1).await
+    }
+}
+
+fn is_indexed(answer: &Answer) -> bool {
+    answer.status == 200 && !answer.header("x-as-of-block").is_empty()
+}
+
+fn calls(posts: &[Post], method: &str) -> usize {
+    posts.iter().flat_map(|post| &post.methods).filter(|name| *name == method).count()
+}
