@@ -1,10 +1,11 @@
-//! Registries of every size: none, one, a deep line, a thousand.
+//! Registries of every size: none, one, a deep line, a thousand, too many.
 //!
 //! 1. An empty registry has an answer at every endpoint.
 //! 2. So has a registry of one agent, from its first block on.
 //! 3. A line of 17 generations is shown to its 15th level, with a note there.
 //! 4. A thousand agents: every answer whole and right, in the documented round trips.
-//! 5. An amount above 64 bits keeps all its digits.
+//! 5. One agent more than a scan covers is one too many for answers about all, and for no other.
+//! 6. An amount above 64 bits keeps all its digits.
 
 use alloy::primitives::U256;
 use e2e::anvil::{AnvilOptions, wall_clock};
@@ -13,8 +14,10 @@ use e2e::documents::Documents;
 use e2e::seed;
 use e2e::stage::{Stage, run};
 use e2e::story::DAY;
+use e2e::synthetic::Synthetic;
 use e2e::worker::WorkerOptions;
 use registry_core::abi::IAgentRegistry;
+use registry_core::read_api::MAX_AGENTS;
 use serde_json::{Value, json};
 
 fn uncached(options: WorkerOptions) -> WorkerOptions {
@@ -168,6 +171,24 @@ fn a_thousand_agents_are_answered_whole() {
             stage.client.get(path).await.ok();
             assert_eq!(stage.proxy.posts(), round_trips, "{path}");
         }
+    });
+}
+
+#[test]
+fn one_agent_more_than_a_scan_covers_is_refused_at_the_price_of_one_call() {
+    run(async {
+        let options = AnvilOptions { genesis_time: Some(wall_clock() - DAY), ..AnvilOptions::default() };
+        let mut chain = Chain::start(options).await.unwrap();
+        chain.contracts.registry = Synthetic::deploy(&chain, MAX_AGENTS + 1).await.unwrap().address;
+        let stage = Stage::over(chain, uncached).await.unwrap();
+        stage.proxy.reset();
+        for path in ["/api/v1/stats/detailed", "/api/v1/agents?status=Active", "/api/v1/agents/compliance"] {
+            let answer = stage.client.get(path).await;
+            assert_eq!((answer.status, &answer.json()["code"]), (500, &json!("TOO_LARGE")), "{path}");
+        }
+        assert_eq!(stage.proxy.posts(), 1, "that it is certain to repeat is known for some seconds");
+        let last = stage.client.get(&format!("/api/v1/agent/{}", MAX_AGENTS + 1)).await.ok();
+        assert_eq!(last["agent"]["agentId"], MAX_AGENTS + 1, "what is about one agent has no such end");
     });
 }
 

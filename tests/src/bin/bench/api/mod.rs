@@ -41,14 +41,14 @@ struct Setup {
 }
 
 impl Setup {
-    fn options(&self) -> WorkerOptions {
-        WorkerOptions::new(self.proxy.url(), self.registry)
+    fn options(&self, registry: Address) -> WorkerOptions {
+        WorkerOptions::new(self.proxy.url(), registry)
             .var("CHAIN_ID", 31_337)
             .var("RATE_LIMIT_PER_MINUTE", RATE_LIMIT)
     }
 
     async fn start(&self, kind: Kind) -> Result<Server> {
-        Server::start(kind, &self.bundles, &self.options()).await
+        Server::start(kind, &self.bundles, &self.options(self.registry)).await
     }
 
     /// Brings the chain's newest block to the present: a Worker takes an old one for a node that is stuck.
