@@ -19,11 +19,17 @@ use crate::worker::WorkerOptions;
 /// How long a server may take to listen.
 const START: Duration = Duration::from_secs(60);
 
+/// The configurations of the Worker, and of the one that keeps its index.
+const CONFIG: &str = "wrangler.toml";
+const INDEX_CONFIG: &str = "wrangler.index.toml";
+
 /// Who can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The project's Worker, as `wrangler deploy` would upload it.
     Worker,
+    /// The same beside the one that keeps its index.
+    Indexed,
     /// A Worker in JavaScript: `tests/peers/hono.mjs`.
     Hono,
     /// A server on Node: `tests/peers/express.mjs`.
@@ -31,20 +37,21 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// Those that are compared.
     pub const ALL: [Self; 3] = [Self::Worker, Self::Hono, Self::Express];
 
     /// What reports call it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Worker => "this Worker",
+            Self::Indexed => "this Worker with an index",
             Self::Hono => "Hono Worker",
             Self::Express => "Express",
         }
     }
 }
 
-/// The two Workers, bundled as they would be uploaded; deleted when dropped.
+/// The Workers, bundled as they would be uploaded; deleted when dropped.
 #[derive(Debug)]
 pub struct Bundles {
     directory: TempDir,
@@ -53,20 +60,22 @@ pub struct Bundles {
 }
 
 impl Bundles {
-    /// Builds what changed, and bundles both.
+    /// Builds what changed, and bundles all.
     ///
     /// # Errors
     /// When the Node tools are not installed, or a build fails.
     pub async fn make() -> Result<Self> {
         let bundles = Self::with_worker(None).await?;
-        let mut wrangler = Command::new(repo::node_tool("wrangler")?);
-        wrangler
-            .args(["deploy", "--dry-run", "--env", "", "--outdir"])
-            .arg(bundles.directory_of(Kind::Worker))
-            .env("CI", "true")
-            .env("WRANGLER_SEND_METRICS", "false")
-            .env("WRANGLER_LOG_PATH", bundles.directory.path().join("logs"));
-        finish(&mut wrangler).await?;
+        for (kind, config) in [(Kind::Worker, CONFIG), (Kind::Indexed, INDEX_CONFIG)] {
+            let mut wrangler = Command::new(repo::node_tool("wrangler")?);
+            wrangler
+                .args(["deploy", "--dry-run", "--config", config, "--env", "", "--outdir"])
+                .arg(bundles.directory_of(kind))
+                .env("CI", "true")
+                .env("WRANGLER_SEND_METRICS", "false")
+                .env("WRANGLER_LOG_PATH", bundles.directory.path().join("logs"));
+            finish(&mut wrangler).await?;
+        }
         Ok(bundles)
     }
 
@@ -88,7 +97,7 @@ impl Bundles {
         Ok(bundles)
     }
 
-    /// The files that would be uploaded of a Worker.
+    /// The files that would be uploaded of a Worker; of [`Kind::Indexed`] those of the one that keeps the index.
     ///
     /// # Errors
     /// When they cannot be listed.
@@ -107,6 +116,7 @@ impl Bundles {
         match (kind, &self.worker) {
             (Kind::Worker, Some(directory)) => directory.clone(),
             (Kind::Worker, None) => self.directory.path().join("worker"),
+            (Kind::Indexed, _) => self.directory.path().join("index"),
             _ => self.directory.path().join("hono"),
         }
     }
@@ -151,7 +161,7 @@ impl Server {
                     spawn.arg(peers.join("express.mjs")).env("PORT", "0").env("NODE_ENV", "production");
                 options.vars.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value))
             }
-            Kind::Worker | Kind::Hono => {
+            Kind::Worker | Kind::Indexed | Kind::Hono => {
                 let settings: Map<String, Value> = options
                     .vars
                     .iter()
@@ -159,10 +169,17 @@ impl Server {
                     .collect();
                 let spawn = spawn
                     .arg(peers.join("workerd.mjs"))
-                    .arg(bundles.script(kind)?)
                     .env("CI", "true")
                     .env("WORKER_SETTINGS", Value::from(settings).to_string());
-                if kind == Kind::Worker { spawn.arg(Path::new("wrangler.toml")) } else { spawn }
+                match kind {
+                    Kind::Indexed => spawn
+                        .arg(bundles.script(Kind::Worker)?)
+                        .arg(Path::new(CONFIG))
+                        .arg(bundles.script(Kind::Indexed)?)
+                        .arg(Path::new(INDEX_CONFIG)),
+                    Kind::Worker => spawn.arg(bundles.script(kind)?).arg(Path::new(CONFIG)),
+                    _ => spawn.arg(bundles.script(kind)?),
+                }
             }
         };
         let mut process = spawn.start()?;

@@ -68,7 +68,7 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
     }
     Ok(format!(
         "## Index\n\n\
-         A synthetic registry (`contracts/test/SyntheticRegistry.sol`) on a local chain, the Worker in workerd with `INDEX=durable-object`.\n\n\
+         A synthetic registry (`contracts/test/SyntheticRegistry.sol`) on a local chain, the Worker and the one that keeps its index in one workerd.\n\n\
          ### First fill\n\n\
          RPC answers take {} ms and the node's time. Bytes are of RPC answers; memory is what workerd's peak lies above its size before. Goals: \
          300 bytes an agent, 32 MiB.\n\n{}\n\
@@ -96,7 +96,7 @@ async fn measure(bundles: &Bundles, chain: &Chain, proxy: &Proxy, agents: u64) -
             .var("RATE_LIMIT_PER_MINUTE", 1_000_000)
             .var("AGENT_TTL_SECONDS", keep_seconds)
             .var("LINEAGE_TTL_SECONDS", keep_seconds);
-        let server = Server::start(Kind::Worker, bundles, &options).await?;
+        let server = Server::start(Kind::Indexed, bundles, &options).await?;
         let client = server.client();
         Ok(Scene { chain, proxy, registry, agents, server, client })
     };
