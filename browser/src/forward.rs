@@ -10,7 +10,7 @@ use registry_core::forward::{
 };
 use wasm_bindgen::prelude::*;
 
-use crate::{error::RegistryError, value::json_text};
+use registry_browser_values::{error::RegistryError, value::json_text};
 
 /// What a wallet signs with `eth_signTypedData_v4`, as the second parameter; `JSON.stringify` keeps all of it.
 ///

@@ -2,18 +2,24 @@
 //! provider, and what it takes to have a call relayed.
 //!
 //! Bindings and nothing else: what can be decided is decided in `registry-core`, as in the Worker and the relayer. Here are
-//! a page's network ([`transport`]), its clock, its errors ([`error`]) and its values ([`value`]). `cargo xtask build` makes
-//! an npm package of it, with the files in `npm/`.
+//! a page's network ([`transport`]) and its clock; errors and values are in `registry-browser-values`. `cargo xtask build` makes
+//! an npm package of it, with the files in `npm/` and the module that verifies evidence.
 
-pub mod error;
 pub mod forward;
 pub mod options;
 pub mod registry;
 mod transport;
-pub mod value;
 
-use wasm_bindgen::prelude::wasm_bindgen;
+use registry_browser_values::{error::RegistryError, value};
+use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 /// The shapes that wasm-bindgen cannot know: options, documents, typed data.
 #[wasm_bindgen(typescript_custom_section)]
 const TYPES: &str = include_str!("types.d.ts");
+
+/// Reads JSON text such as an answer of the API. Integers beyond `Number.MAX_SAFE_INTEGER` become BigInts; everything
+/// else is as `JSON.parse` has it.
+#[wasm_bindgen(unchecked_return_type = "unknown")]
+pub fn parse(text: &str) -> Result<JsValue, RegistryError> {
+    value::parse(text)
+}

@@ -4,13 +4,11 @@ use std::ops::RangeInclusive;
 
 use alloy_primitives::Address;
 use js_sys::Function;
+use registry_browser_values::value::text_of;
 use registry_core::{address, error::Error, multicall, rpc::endpoint::parse_list};
 use wasm_bindgen::prelude::*;
 
-use crate::{
-    transport::{Provider, Transport},
-    value::text_of,
-};
+use crate::transport::{Provider, Transport};
 
 /// How long an answer may take where the page does not say.
 const DEFAULT_TIMEOUT_SECONDS: u32 = 15;

@@ -1,6 +1,10 @@
 //! The registry as a page asks it: the questions of the read API, each answered straight from the chain.
 
 use js_sys::{Array, Date, Reflect, encode_uri_component};
+use registry_browser_values::{
+    error::RegistryError,
+    value::{parse, text_of},
+};
 use registry_core::{
     as_of::BlockId,
     error::Error,
@@ -12,11 +16,7 @@ use registry_core::{
 };
 use wasm_bindgen::prelude::*;
 
-use crate::{
-    error::RegistryError,
-    options::{Options, Settings},
-    value::{parse, text_of},
-};
+use crate::options::{Options, Settings};
 
 /// The agent registry, read straight from its chain. Nothing is remembered from one question to the next: each answer is of
 /// one block, the newest.

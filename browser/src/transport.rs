@@ -6,6 +6,7 @@ use std::pin::pin;
 use futures_util::future::{Either, join_all, select};
 use gloo_timers::future::TimeoutFuture;
 use js_sys::{Function, JSON, Promise, Reflect, Uint8Array};
+use registry_browser_values::value::text_of;
 use registry_core::{
     redact::Redactor,
     rpc::{
@@ -17,8 +18,6 @@ use registry_core::{
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortController, AbortSignal, Headers, RequestInit, RequestRedirect};
-
-use crate::value::text_of;
 
 /// What documents call a chain that is reached through a wallet; otherwise they name the first endpoint's host.
 const WALLET: &str = "EIP-1193 provider";

@@ -281,7 +281,8 @@ export type UnknownBecause =
   | "SCAN_OUTDATED"
   | "PAST_BLOCK"
   | "TOO_MANY_AGENTS"
-  | "UNREADABLE_AGENTS";
+  | "UNREADABLE_AGENTS"
+  | "NOT_PROVED";
 
 export interface KyaQuery extends BlockQuery {
   /** 1 to be told the wallet's past, for which all agents have to be read. Not together with `block`. */

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::{
     agent::{AgentId, UnknownStatus},
     as_of::BlockId,
+    evidence::MAX_SCOPE_BYTES,
     read_api::MAX_AGENTS,
     redact::Redactor,
     rpc::revert::Revert,
@@ -70,6 +71,23 @@ pub enum Error {
     /// The registry's: more agents than one answer can hold. 500.
     #[error("Registry has {0} agents, more than one answer can cover; the most are {MAX_AGENTS}")]
     TooManyAgents(alloy_primitives::U256),
+    /// The chain's or the RPC endpoint's: what it answered proves nothing, for this reason (an
+    /// [`EvidenceError`](crate::evidence::EvidenceError), as text: pages that make no evidence need not load its messages). 500.
+    #[error("Evidence could not be made: {0}")]
+    Evidence(String),
+    /// The registry's: an operational scope that is too long to be proved. 500.
+    #[error(
+        "Evidence covers operational scopes of up to {MAX_SCOPE_BYTES} bytes; that of agent {0} is longer"
+    )]
+    ScopeTooLong(AgentId),
+    /// The operator's: evidence needs to know where the registry keeps what. 500.
+    #[error(
+        "Evidence needs the storage layout of the registry's code, which is not this project's; set EVIDENCE_LAYOUT"
+    )]
+    NoLayout,
+    /// The operator's: the layout is that of another contract. 500.
+    #[error("EVIDENCE_LAYOUT is not the storage layout of the registry: {0}")]
+    WrongLayout(&'static str),
     /// The chain's or the RPC endpoint's. 500.
     #[error(transparent)]
     Chain(#[from] RunError),
@@ -219,9 +237,10 @@ impl Error {
             Self::UnsupportedMediaType => Code::UnsupportedMediaType,
             Self::RateLimited => Code::RateLimited,
             Self::Reverted { .. } | Self::UnknownStatus(_) => Code::RegistryError,
-            Self::TooManyAgents(_) | Self::TooHeavy { .. } => Code::TooLarge,
+            Self::TooManyAgents(_) | Self::TooHeavy { .. } | Self::ScopeTooLong(_) => Code::TooLarge,
+            Self::Evidence(_) => Code::RpcError,
             Self::Chain(error) => error.code(),
-            Self::Misconfigured(_) => Code::Misconfigured,
+            Self::Misconfigured(_) | Self::NoLayout | Self::WrongLayout(_) => Code::Misconfigured,
             Self::Indexing { .. } => Code::Indexing,
             Self::Relayed { code, .. } => *code,
         }

@@ -7,10 +7,14 @@
 //! | `/stats/detailed`, `/agents?status=`, `/agents/compliance`, `/revenue/aggregate` | 2, up to about 10,000 agents |
 //! | `/kya/:wallet,:wallet...`, up to 100 | 1 |
 //! | `/agent/:id/lineage`, `/agent/:id/ancestors` | one per level |
+//! | `/kya/:wallet?evidence=1` | 2 |
 //!
 //! More are needed where a node takes less than most, or where an agent's lists have outgrown the node's gas.
 
+mod evidence;
 mod past;
+
+pub use evidence::WithEvidence;
 
 use std::sync::Arc;
 
@@ -98,7 +102,10 @@ impl Query for Question {
     fn is_one_round(&self) -> bool {
         !matches!(
             self.endpoint,
-            Endpoint::Lineage(_) | Endpoint::Ancestors(_) | Endpoint::Kya { history: true, .. }
+            Endpoint::Lineage(_)
+                | Endpoint::Ancestors(_)
+                | Endpoint::Evidence(_)
+                | Endpoint::Kya { history: true, .. }
         ) && !Scan::covers(&self.endpoint)
     }
 }
@@ -118,6 +125,8 @@ impl Question {
             }
             Endpoint::Kya { wallet, history, .. } => self.document(self.kya(&registry, *wallet, *history)?),
             Endpoint::KyaList { wallets, .. } => self.document(self.kya_list(&registry, wallets)?),
+            // Only hosts that make evidence carry what it takes.
+            Endpoint::Evidence(_) => Err(evidence::NOT_MADE_HERE.into()),
             Endpoint::DetailedStats
             | Endpoint::Agents { status: Some(_), .. }
             | Endpoint::Compliance

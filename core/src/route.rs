@@ -90,6 +90,8 @@ pub enum Endpoint {
         /// At which block, if not the newest.
         block: Option<BlockId>,
     },
+    /// `/api/v1/kya/:wallet?evidence=1`
+    Evidence(Address),
 }
 
 /// How long an answer may be kept: the cache scopes of `service.md` section 1.
@@ -171,7 +173,14 @@ impl Endpoint {
                         "must not be asked for together with block: the past is told at the newest block";
                     return Err(Error::InvalidParameter { field: "history", rule });
                 }
-                Self::Kya { wallet, block, history }
+                if !flag(query, "evidence")? {
+                    Self::Kya { wallet, block, history }
+                } else if block.is_none() && !history {
+                    Self::Evidence(wallet)
+                } else {
+                    let rule = "must not be asked for together with block or history: it is of the newest block, and proves no past";
+                    return Err(Error::InvalidParameter { field: "evidence", rule });
+                }
             }
             _ => return Err(Error::NotFound),
         })
@@ -289,6 +298,7 @@ impl Endpoint {
                 let wallets: Vec<String> = wallets.iter().map(Asked::path_segment).collect();
                 at_block(format!("/api/v1/kya/{}", wallets.join(",")), *block)
             }
+            Self::Evidence(wallet) => format!("/api/v1/kya/{wallet}?evidence=1"),
         }
     }
 
@@ -305,7 +315,7 @@ impl Endpoint {
             Self::Lineage(_) => "/api/v1/agent/:id/lineage",
             Self::Revenue { .. } => "/api/v1/agent/:id/revenue",
             Self::RevenueAggregate => "/api/v1/revenue/aggregate",
-            Self::Kya { .. } => "/api/v1/kya/:wallet",
+            Self::Kya { .. } | Self::Evidence(_) => "/api/v1/kya/:wallet",
             Self::KyaList { .. } => "/api/v1/kya",
         }
     }
@@ -323,7 +333,8 @@ impl Endpoint {
             | Self::Compliance
             | Self::RevenueAggregate => CacheScope::Agent,
             Self::Lineage(_) => CacheScope::Lineage,
-            Self::Kya { .. } => CacheScope::Kya,
+            // What was proved stays proved; but who asks for evidence wants that of a block as new as a verdict's.
+            Self::Kya { .. } | Self::Evidence(_) => CacheScope::Kya,
         }
     }
 }
@@ -473,6 +484,26 @@ mod tests {
             assert_eq!(endpoint.canonical(), target);
             let route = endpoint.route().replace(":id", "7").replace(":wallet", &wallet.to_string());
             assert_eq!(route, target);
+        }
+    }
+
+    #[test]
+    fn evidence_is_a_question_of_its_own() {
+        let wallet = Address::repeat_byte(0x11);
+        let path = format!("/api/v1/kya/{wallet}");
+        let evidence = Endpoint::parse(&format!("{path}?utm=x&evidence=1")).unwrap();
+        assert_eq!(evidence, Endpoint::Evidence(wallet));
+        assert_eq!(evidence.canonical(), format!("{path}?evidence=1"));
+        assert_eq!(Endpoint::parse(&evidence.canonical()), Ok(evidence));
+        assert_eq!(
+            Endpoint::parse(&format!("{path}?evidence=0")),
+            Ok(Endpoint::Kya { wallet, block: None, history: false })
+        );
+        for with in ["block=7", "history=1"] {
+            assert!(rule(&format!("{path}?evidence=1&{with}")).starts_with("Invalid evidence: must not"));
+        }
+        for bad in ["", "2", "true", "01"] {
+            assert_eq!(rule(&format!("{path}?evidence={bad}")), "Invalid evidence: must be 0 or 1");
         }
     }
 

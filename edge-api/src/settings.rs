@@ -7,6 +7,7 @@ use alloy_primitives::{Address, hex, keccak256};
 use registry_core::{
     address,
     error::Error,
+    evidence::Layout,
     multicall,
     redact::Redactor,
     route::CacheScope,
@@ -51,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     pub(crate) rate_limiter: Scheme,
     pub(crate) index: index::Scheme,
+    /// For evidence, where the registry's code is not this project's.
+    pub(crate) layout: Option<Layout>,
     agent_ttl: u32,
     lineage_ttl: u32,
     kya_ttl: u32,
@@ -131,6 +134,7 @@ impl Settings {
             limits: variables.limits()?,
             rate_limiter: variables.rate_limiter()?,
             index: variables.index()?,
+            layout: variables.layout()?,
             agent_ttl: variables.number("AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
             lineage_ttl: variables.number("LINEAGE_TTL_SECONDS", CacheScope::Lineage.default_seconds())?,
             kya_ttl: variables.number("KYA_TTL_SECONDS", CacheScope::Kya.default_seconds())?,
@@ -220,6 +224,13 @@ impl Variables<'_> {
         }
     }
 
+    fn layout(&self) -> Result<Option<Layout>, Error> {
+        let parse = |text: String| {
+            Layout::parse(&text).map_err(|error| Error::Misconfigured(format!("EVIDENCE_LAYOUT {error}")))
+        };
+        self.text("EVIDENCE_LAYOUT").map(parse).transpose()
+    }
+
     fn rate_limiter(&self) -> Result<Scheme, Error> {
         match self.text("RATE_LIMITER").as_deref() {
             None | Some("kv") => Ok(Scheme::Kv),
@@ -285,6 +296,7 @@ mod tests {
             ("RATE_LIMIT_PER_MINUTE", "-1", "RATE_LIMIT_PER_MINUTE must be a whole number of at least 0"),
             ("INDEX", "s3cret", "INDEX must be durable-object or off"),
             ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv or durable-object"),
+            ("EVIDENCE_LAYOUT", "{\"s3cret\":1}", "EVIDENCE_LAYOUT must be JSON"),
             ("RPC_URL", "https://s3cret.example https://b.example", "CHAIN_ID is not set"),
         ] {
             let Err(Error::Misconfigured(message)) = parse(&[(name, value)]) else { panic!("{name}") };

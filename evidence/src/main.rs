@@ -1,4 +1,4 @@
-//! `evidence verify file.json`: verifies a document of evidence ([`registry_core::evidence`]) without a network. Exit status 0 where it proves its verdict, 1
+//! `evidence verify file.json`: verifies a document of `/kya/:wallet?evidence=1` without a network. Exit status 0 where it proves its verdict, 1
 //! where it does not, 2 for wrong arguments; one line says why.
 
 use std::{
@@ -18,7 +18,7 @@ use registry_core::{
 /// The largest document read, in bytes: several times what the largest evidence is.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Verifies evidence of verdicts on wallets, without a network.
+/// Verifies evidence of the agent registry's read API, without a network.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -48,7 +48,7 @@ struct Verify {
     /// The wallet that the document has to be about.
     #[arg(long, value_name = "0x...", value_parser = address::parse)]
     wallet: Option<Address>,
-    /// For a registry of other code than this project's: the file with the layout that you vouch for, as JSON.
+    /// For a registry of other code than this project's: the file with the layout that you vouch for, as in the setting EVIDENCE_LAYOUT.
     #[arg(long, value_name = "FILE")]
     layout: Option<PathBuf>,
 }
@@ -68,10 +68,9 @@ fn main() -> ExitCode {
 }
 
 fn verify(arguments: &Verify) -> Result<String, String> {
-    let layout: Option<Layout> = match &arguments.layout {
+    let layout = match &arguments.layout {
         Some(file) => Some(
-            serde_json::from_str(&read(file)?)
-                .map_err(|error| format!("{} is no layout: {error}", file.display()))?,
+            Layout::parse(&read(file)?).map_err(|rule| format!("{}: the layout {rule}", file.display()))?,
         ),
         None => None,
     };

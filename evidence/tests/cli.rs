@@ -12,8 +12,11 @@ use serde_json::Value;
 
 /// A document, and its block's hash.
 fn document(kind: &str) -> (String, String) {
-    let path = format!("{}/../core/tests/vectors/evidence/{kind}.json", env!("CARGO_MANIFEST_DIR"));
-    let recorded: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let read = |name: &str| {
+        let path = format!("{}/../core/tests/vectors/evidence/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).unwrap()
+    };
+    let recorded: Value = serde_json::from_str(&read(&format!("{kind}.json"))).unwrap();
     let address = |name: &str| recorded[name].as_str().unwrap().parse::<Address>().unwrap();
     let slots = recorded["proof"]["storageProof"].as_array().unwrap();
     let slots: Vec<B256> = slots.iter().map(|slot| slot["key"].as_str().unwrap().parse().unwrap()).collect();
@@ -21,10 +24,11 @@ fn document(kind: &str) -> (String, String) {
         wallet: address("wallet"),
         registry: address("registry"),
         chain_id: 31_337,
-        layout: Layout::agent_registry(address("trustedForwarder")),
+        layout: Layout::AGENT_REGISTRY,
         slots: &slots,
         block: &recorded["block"].to_string(),
         proof: &recorded["proof"].to_string(),
+        code: &Value::from(read("registry_code.hex")).to_string(),
     };
     let (evidence, _) = evidence::make(&material).unwrap();
     (serde_json::to_string(&evidence).unwrap(), recorded["block"]["hash"].as_str().unwrap().to_owned())

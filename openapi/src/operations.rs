@@ -3,7 +3,9 @@
 use openapi::{Schemas, UINT256_MAX, body, linked, response};
 use registry_core::{
     agent::Status,
+    evidence::Evidence,
     index,
+    kya::Kya,
     route::{
         AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, Endpoint, KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX,
         REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX,
@@ -52,12 +54,13 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
             description: format!(
                 "`decision` says what to do: `provision`, serve it; `request_renewal`, ask it to attest; `deny`, refuse, or ask \
                  it to register. The `haftungsperson` is who is liable. A wallet without an agent is not an error. Up to \
-                 {KYA_PATH_MAX} wallets, separated by commas, are answered as by `POST /api/v1/kya`."
+                 {KYA_PATH_MAX} wallets, separated by commas, are answered as by `POST /api/v1/kya`. With `evidence=1` the answer is \
+                 a document that proves the verdict, at the time of its block, to whoever has a trusted hash of that block."
             ),
-            parameters: vec![wallet(), block()],
+            parameters: vec![wallet(), block(), evidence()],
             names_agent: Some("/agent/agentId"),
+            content: verdict_or_evidence(schemas),
             ..Question::new("/api/v1/kya/{wallet}", "checkWallet", "KYA", "The verdict on a wallet")
-                .answers(schemas, &examples::kya(examples::WALLET))
         },
         Question {
             description: format!(
@@ -299,6 +302,20 @@ fn block() -> Value {
     })
 }
 
+fn evidence() -> Value {
+    json!({
+        "name": "evidence", "in": "query",
+        "description": "1: a document to keep, that proves the verdict, instead of the verdict alone.",
+        "schema": { "type": "string", "enum": ["0", "1"], "default": "0" },
+    })
+}
+
+/// What `/kya/{wallet}` answers, without evidence and with it.
+fn verdict_or_evidence(schemas: &mut Schemas) -> Value {
+    let of = [schemas.of::<Kya>(), schemas.of::<Evidence>()];
+    body(&json!({ "anyOf": of }), &examples::kya(examples::WALLET))
+}
+
 /// A whole number in the query. It has no maximum: what is too large is cut.
 fn count(name: &str, description: &str, minimum: u64, default: u64) -> Value {
     json!({
@@ -335,7 +352,7 @@ mod tests {
             Endpoint::Lineage(_) => 6,
             Endpoint::Revenue { .. } => 7,
             Endpoint::RevenueAggregate => 8,
-            Endpoint::Kya { .. } => 9,
+            Endpoint::Kya { .. } | Endpoint::Evidence(_) => 9,
             Endpoint::KyaList { .. } => 10,
             Endpoint::Ancestors(_) => 11,
         });

@@ -19,9 +19,11 @@ const PAGE = {
     <link rel="icon" href="data:,">
     <script type="module" src="page.js"></script>`,
   "page.js": `
+    import initEvidence, { verifyEvidence } from "./evidence.js";
     import init, * as registry from "./index.js";
-    await init();
+    await Promise.all([init(), initEvidence()]);
     window.registry = registry;
+    window.verifyEvidence = verifyEvidence;
     document.title = "ready";`,
 };
 

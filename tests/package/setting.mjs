@@ -2,12 +2,14 @@
 
 import { createServer } from "node:http";
 
+import initEvidence from "../../browser/pkg/evidence-node.js";
 import init from "../../browser/pkg/node.js";
 import { stack } from "../browser/harness/stack.mjs";
 
-await init();
+await Promise.all([init(), initEvidence()]);
 
 export * from "../../browser/pkg/node.js";
+export { verifyEvidence } from "../../browser/pkg/evidence-node.js";
 export { api } from "../browser/harness/api.mjs";
 export { stack };
 

@@ -1,5 +1,6 @@
 // The package as TypeScript sees it: what has to compile, and what must not. `reading/types.test.mjs` has the compiler look.
 
+import initEvidence, { type Evidence, verifyEvidence } from "../../browser/pkg/evidence.js";
 import init, {
   type Agent,
   type Integer,
@@ -82,4 +83,14 @@ export async function relaying(from: string): Promise<string | number | undefine
   // @ts-expect-error: there is nothing to check without a signature
   checkRequest({ request }, rules);
   return undefined;
+}
+
+export async function proving(document: Evidence, blockHash: string): Promise<Kya> {
+  await initEvidence();
+  verifyEvidence(JSON.stringify(document), { blockHash, chainId: 8453n, layout: document.layout });
+  // @ts-expect-error: a document proves nothing by its own word
+  verifyEvidence(document, {});
+  const { verdict, block } = verifyEvidence(document, { blockHash });
+  const hash: string = block.hash;
+  return hash === blockHash ? verdict : document.verdict;
 }

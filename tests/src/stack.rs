@@ -46,6 +46,8 @@ impl Stack {
 
         let key = seed::wallet("relayer");
         chain.node.set_balance(key.address(), RELAYER_BALANCE).await?;
+        // The newest block's state root does not tell of it, and nothing could be proved by it.
+        chain.node.mine(1).await?;
         let relayer = Daemon::start(&chain.daemon(&key).plain()).await?;
         // Limited as it is by default: the tests' requests come from a client each.
         let options =

@@ -87,7 +87,7 @@ pub(crate) fn contracts() -> Result<()> {
 fn worker(worker: &Worker) -> Result<()> {
     let edge = root().join("edge-api");
     let mut inputs = core_inputs();
-    inputs.extend(["Cargo.toml", "src"].map(|path| edge.join(path)));
+    inputs.extend(["Cargo.toml", "build.rs", "src"].map(|path| edge.join(path)));
     inputs.push(root().join("xtask/src/build.rs"));
     let stamp = Stamp::of(root().join("target/xtask").join(worker.stamp), &inputs)?;
     if stamp.is_current() && worker.wasm().is_file() && worker.directory().join("index.js").is_file() {

@@ -1,4 +1,4 @@
-//! The browser package: `browser/` compiled, bound for `--target web`, made small, and laid out as npm wants it.
+//! The browser package: `browser/` and `browser/evidence/` compiled, bound for `--target web`, made small, and laid out as npm wants it.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,42 @@ use crate::fingerprint::{Stamp, lock};
 use crate::run::{cargo, command, node_tool, root, run, target_dir};
 use crate::setup::{self, WASM_TARGET};
 
-/// The most the package's wasm may be, gzipped.
-const SIZE_LIMIT: usize = 220 * 1024;
+/// A wasm module of the package, which pages load by itself.
+struct Module {
+    /// What it is called where its size is printed.
+    title: &'static str,
+    /// The crate it is compiled from.
+    crate_name: &'static str,
+    /// What the generated files are called after.
+    name: &'static str,
+    /// Where the module with its function names is kept.
+    with_names: &'static str,
+    /// The most that its wasm may be, in bytes, gzipped.
+    size_limit: usize,
+}
 
-/// What the generated files are called after.
-const NAME: &str = "registry";
-const MODULE: &str = "registry_bg.wasm";
+const MODULES: [Module; 2] = [
+    Module {
+        title: "Browser package: wasm",
+        crate_name: "registry-browser",
+        name: "registry",
+        with_names: "package-with-names.wasm",
+        size_limit: 220 * 1024,
+    },
+    Module {
+        title: "Browser package, evidence: wasm",
+        crate_name: "registry-browser-evidence",
+        name: "evidence",
+        with_names: "evidence-with-names.wasm",
+        size_limit: 80 * 1024,
+    },
+];
+
+impl Module {
+    fn file(&self) -> String {
+        format!("{}_bg.wasm", self.name)
+    }
+}
 
 /// The cargo profile: smaller than the Worker's, for what visitors wait for.
 const PROFILE: &str = "browser";
@@ -24,18 +54,17 @@ const PROFILE: &str = "browser";
 pub(crate) fn build() -> Result<()> {
     let _turn = lock("package")?;
     let (browser, package) = (root().join("browser"), root().join("browser/pkg"));
-    let module = package.join(MODULE);
     let mut inputs = core_inputs();
     inputs.push(root().join("xtask/src/package.rs"));
-    inputs.extend(["Cargo.toml", "src", "npm"].map(|path| browser.join(path)));
+    inputs.extend(["Cargo.toml", "src", "npm", "evidence", "values"].map(|path| browser.join(path)));
     let stamp = Stamp::of(root().join("target/xtask/package.stamp"), &inputs)?;
-    if !stamp.is_current() || !module.is_file() {
+    if !stamp.is_current() || !MODULES.iter().all(|module| package.join(module.file()).is_file()) {
         // Put together aside, so that what fails leaves the last package as it is.
         let fresh = root().join("target/xtask/package");
         if fresh.exists() {
             fs::remove_dir_all(&fresh)?;
         }
-        compile(&fresh)?;
+        MODULES.iter().try_for_each(|module| compile(module, &fresh))?;
         lay_out(&browser, &fresh)?;
         if package.exists() {
             fs::remove_dir_all(&package)?;
@@ -43,24 +72,27 @@ pub(crate) fn build() -> Result<()> {
         fs::rename(&fresh, &package)?;
         stamp.set()?;
     }
-    print_size("Browser package: wasm", &[module], SIZE_LIMIT)
+    MODULES
+        .iter()
+        .try_for_each(|module| print_size(module.title, &[package.join(module.file())], module.size_limit))
 }
 
-fn compile(package: &Path) -> Result<()> {
+fn compile(module: &Module, package: &Path) -> Result<()> {
     let tools = setup::tools()?;
-    run(cargo().args(["build", "--package", "registry-browser"]).args([
+    run(cargo().args(["build", "--package", module.crate_name]).args([
         "--target",
         WASM_TARGET,
         "--profile",
         PROFILE,
     ]))?;
+    let compiled = format!("{}.wasm", module.crate_name.replace('-', "_"));
     run(command(tools.wasm_bindgen)
-        .args(["--target", "web", "--out-name", NAME, "--out-dir"])
+        .args(["--target", "web", "--out-name", module.name, "--out-dir"])
         .arg(package)
-        .arg(target_dir().join(WASM_TARGET).join(PROFILE).join("registry_browser.wasm")))?;
-    let module = package.join(MODULE);
-    run(command(node_tool("wasm-opt")).args(["-Oz", "--debuginfo"]).arg(&module).arg("-o").arg(&module))?;
-    strip(&module, "package-with-names.wasm")
+        .arg(target_dir().join(WASM_TARGET).join(PROFILE).join(compiled)))?;
+    let wasm = package.join(module.file());
+    run(command(node_tool("wasm-opt")).args(["-Oz", "--debuginfo"]).arg(&wasm).arg("-o").arg(&wasm))?;
+    strip(&wasm, module.with_names)
 }
 
 /// Adds the files that are written by hand.

@@ -36,6 +36,7 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
         ("clippy, Worker", "edge-api", ""),
         ("clippy, Worker of the index", "edge-api", "index-object"),
         ("clippy, browser package", "registry-browser", ""),
+        ("clippy, browser package: evidence", "registry-browser-evidence", ""),
     ] {
         // One by one: together they would have one another's features.
         summary.step(name, || {

@@ -1,5 +1,6 @@
-/** The core in this page: the same code that answers in the Worker, loaded when it is first needed. */
+/** The core in this page: the same code that answers in the Worker, each of its two modules loaded when it is first needed. */
 
+import type * as Verifier from "../../pkg/evidence.js";
 import type * as Core from "../../pkg/index.js";
 
 import { ask } from "./api";
@@ -7,24 +8,35 @@ import type { Eip1193Provider, Stats } from "./documents";
 import { settings } from "./settings";
 import { wallets } from "./wallets";
 
-let loading: Promise<typeof Core> | undefined;
-
 /** The package, with its wasm. */
-export function core(): Promise<typeof Core> {
-  loading ??= load().catch((error: unknown) => {
-    // The next one who asks may have better luck.
-    loading = undefined;
-    throw error;
-  });
-  return loading;
+export const core: () => Promise<typeof Core> = once(async () => {
+  const module = await import("../../pkg/index.js");
+  await module.default({ module_or_path: address(await import("../../pkg/registry_bg.wasm")) });
+  return module;
+});
+
+/** The package's verifier of evidence, with its wasm. */
+export const verifier: () => Promise<typeof Verifier> = once(async () => {
+  const module = await import("../../pkg/evidence.js");
+  await module.default({ module_or_path: address(await import("../../pkg/evidence_bg.wasm")) });
+  return module;
+});
+
+/** Loads at the first call; where that fails, the next one who asks may have better luck. */
+function once<T>(load: () => Promise<T>): () => Promise<T> {
+  let loading: Promise<T> | undefined;
+  return () => {
+    loading ??= load().catch((error: unknown) => {
+      loading = undefined;
+      throw error;
+    });
+    return loading;
+  };
 }
 
-async function load(): Promise<typeof Core> {
-  const module = await import("../../pkg/index.js");
-  // The bundler's loader makes this the address of the file; its types speak of what is inside.
-  const file = (await import("../../pkg/registry_bg.wasm")) as unknown as { default: string };
-  await module.default({ module_or_path: new URL(file.default, import.meta.url) });
-  return module;
+/** The bundler's loader makes a module the address of its file; the types speak of what is inside. */
+function address(module: unknown): URL {
+  return new URL((module as { default: string }).default, import.meta.url);
 }
 
 /** Somebody who can be asked about the chain instead of the API. */

@@ -37,6 +37,7 @@ export const UNKNOWN: Record<UnknownBecause, string> = {
   PAST_BLOCK: "it is only told at the newest block",
   TOO_MANY_AGENTS: "the registry has more agents than are read at once",
   UNREADABLE_AGENTS: "an agent's record cannot be read",
+  NOT_PROVED: "evidence does not cover it",
 };
 
 /** The kind of verdict a KYA answer is. */

@@ -1,27 +1,24 @@
 //! Two JSON texts compared by what they say: the order of an object's members and the spaces do not count, everything else does.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
-
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error as _, MapAccess, Visitor},
-};
 use serde_json::value::RawValue;
+
+use super::members::{Object, parse};
 
 /// The path to the first thing in which two texts differ, such as `agent.status`; `None` where they say the same.
 pub(super) fn difference(left: &str, right: &str) -> Option<String> {
     let (left, right) = (left.trim(), right.trim());
-    if let (Ok(Object(left)), Ok(Object(right))) = (parse::<Object<'_>>(left), parse::<Object<'_>>(right)) {
-        let only_right = right.keys().find(|name| !left.contains_key(*name));
+    if let (Some(left), Some(right)) = (parse::<Object<'_>>(left), parse::<Object<'_>>(right)) {
+        let only_right = right.0.iter().find(|(name, _)| left.get(name).is_none());
         return left
+            .0
             .iter()
             .find_map(|(name, value)| match right.get(name) {
-                Some(other) => difference(value.get(), other.get()).map(|rest| join(name, &rest)),
-                None => Some(name.to_string()),
+                Some(other) => difference(value.get(), other).map(|rest| join(name, &rest)),
+                None => Some((*name).to_owned()),
             })
-            .or_else(|| only_right.map(ToString::to_string));
+            .or_else(|| only_right.map(|(name, _)| (*name).to_owned()));
     }
-    if let (Ok(left), Ok(right)) = (parse::<Vec<&RawValue>>(left), parse::<Vec<&RawValue>>(right)) {
+    if let (Some(left), Some(right)) = (parse::<Vec<&RawValue>>(left), parse::<Vec<&RawValue>>(right)) {
         let same = left.len() == right.len();
         let pairs = left.iter().zip(right).enumerate();
         return pairs
@@ -32,7 +29,7 @@ pub(super) fn difference(left: &str, right: &str) -> Option<String> {
             .or_else(|| (!same).then(|| "length".to_owned()));
     }
     let same = match (parse::<String>(left), parse::<String>(right)) {
-        (Ok(left), Ok(right)) => left == right,
+        (Some(left), Some(right)) => left == right,
         // Numbers digit by digit, however long they are.
         _ => left == right,
     };
@@ -41,39 +38,6 @@ pub(super) fn difference(left: &str, right: &str) -> Option<String> {
 
 fn join(first: &str, rest: &str) -> String {
     if rest.is_empty() { first.to_owned() } else { format!("{first}.{rest}") }
-}
-
-fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> serde_json::Result<T> {
-    serde_json::from_str(text)
-}
-
-/// An object no two members of which have the same name.
-struct Object<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
-
-impl<'de> Deserialize<'de> for Object<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-
-        impl<'de> Visitor<'de> for Members {
-            type Value = Object<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Object<'de>, A::Error> {
-                let mut members = BTreeMap::new();
-                while let Some((name, value)) = access.next_entry::<Cow<'de, str>, &'de RawValue>()? {
-                    if members.insert(name, value).is_some() {
-                        return Err(A::Error::custom("a member is given twice"));
-                    }
-                }
-                Ok(Object(members))
-            }
-        }
-
-        deserializer.deserialize_map(Members)
-    }
 }
 
 #[cfg(test)]

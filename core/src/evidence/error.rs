@@ -71,6 +71,12 @@ pub enum EvidenceError {
         /// Which of the account's four fields.
         field: &'static str,
     },
+    /// The code in the document is not the registry's.
+    #[error("code is not the registry's, whose hash is {code_hash}")]
+    Code {
+        /// The hash of the registry's code.
+        code_hash: B256,
+    },
     /// The registry's code is not the one that the layout holds for.
     #[error("layout holds for other code than the registry's, whose hash is {code_hash}")]
     OtherCode {

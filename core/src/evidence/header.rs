@@ -3,13 +3,14 @@
 //! A header is an RLP list. Its first fifteen fields are the same on every chain of Ethereum's kind; each fork appends some, and OP-stack chains
 //! have the same in the same order. So fields are counted, and those beyond the fifteenth are not looked at: the hash covers them.
 
-use std::{borrow::Cow, collections::BTreeMap};
-
 use alloy_primitives::{B256, Bytes, U256, keccak256};
 use alloy_rlp::Encodable;
-use serde_json::value::RawValue;
 
-use super::wire::Spelled;
+use super::{
+    members::{Object, parse, string},
+    rlp,
+    wire::Spelled,
+};
 use crate::{as_of::AsOf, timestamp::Timestamp};
 
 /// The fields that every header has (Yellow Paper, section 4.4).
@@ -32,15 +33,12 @@ pub struct Header {
 
 impl Header {
     /// Reads a header from its RLP; `None` where it is none.
-    pub fn decode(rlp: &[u8]) -> Option<Self> {
-        let fields = fields(rlp).filter(|fields| fields.len() >= FIELDS)?;
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let fields = rlp::fields(bytes).filter(|fields| fields.len() >= FIELDS)?;
         let hash = |place: usize| fields.get(place).and_then(|field| B256::try_from(*field).ok());
-        let number = |place: usize| {
-            let digits = fields.get(place).filter(|digits| digits.first() != Some(&0))?;
-            u64::try_from(U256::try_from_be_slice(digits)?).ok()
-        };
+        let number = |place: usize| u64::try_from(rlp::integer(fields.get(place)?)?).ok();
         Some(Self {
-            hash: keccak256(rlp),
+            hash: keccak256(bytes),
             parent_hash: hash(0)?,
             state_root: hash(3)?,
             number: number(8)?,
@@ -56,20 +54,6 @@ impl Header {
             parent_hash: self.parent_hash,
         }
     }
-}
-
-/// The fields of an RLP list of strings.
-fn fields(rlp: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut rest = rlp;
-    let list = alloy_rlp::Header::decode(&mut rest).ok()?;
-    if !list.list || list.payload_length != rest.len() {
-        return None;
-    }
-    let mut fields = Vec::with_capacity(FIELDS + 8);
-    while !rest.is_empty() {
-        fields.push(alloy_rlp::Header::decode_bytes(&mut rest, false).ok()?);
-    }
-    Some(fields)
 }
 
 /// How JSON-RPC writes a field.
@@ -111,17 +95,18 @@ const JSON_FIELDS: [(&str, Kind); 23] = {
 
 /// The RLP of the header in a node's answer to `eth_getBlockByHash` or `eth_getBlockByNumber`; `None` where the answer is no block. Whether it is the header
 /// asked for is for its hash to say: a chain whose headers have a field of their own gives another one.
+#[inline(never)]
 pub(crate) fn from_json(block: &str) -> Option<Bytes> {
-    let block: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(block).ok()?;
+    let block: Object<'_> = parse(block)?;
     let mut payload = Vec::with_capacity(700);
     for (place, (name, kind)) in JSON_FIELDS.iter().enumerate() {
-        let Some(text) = block.get(*name).map(|value| value.get()).filter(|value| *value != "null") else {
+        let Some(value) = block.get(name).filter(|value| *value != "null") else {
             if place < FIELDS {
                 return None;
             }
             continue;
         };
-        let text = text.strip_prefix('"')?.strip_suffix('"')?;
+        let text = string(value)?;
         match kind {
             Kind::Data => Bytes::read(text)?.encode(&mut payload),
             Kind::Quantity => U256::read(text)?.encode(&mut payload),

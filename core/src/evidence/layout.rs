@@ -1,16 +1,21 @@
 //! Where a registry keeps what a verdict rests on: its storage layout, and the code it holds for.
 //!
 //! A layout says which storage slot is what, so whoever chooses it chooses the verdict. It is therefore bound to the registry's code, whose hash the
-//! account proof proves. The code of this project's `AgentRegistry` is known here; only the forwarder it trusts differs from deployment to
-//! deployment, as the constructor writes it into the code. Other code needs a layout that its operator vouches for, by the code's hash.
+//! account proof proves. The code of this project's `AgentRegistry` is known here by the hash that it has without the forwarder it trusts: the constructor
+//! writes that into the code, so that each deployment has another hash. A document therefore brings the code along. Other code needs a layout that its
+//! operator vouches for, by the code's hash.
 
-use alloy_primitives::{Address, B256, U256, hex, keccak256};
-use serde::{Deserialize, Serialize};
+use alloy_primitives::{Address, B256, U256, b256, keccak256};
+use serde::Serialize;
 
-use super::wire;
+use super::{
+    members::{Faults, Members},
+    wire,
+};
 
-/// Runtime bytecode of `AgentRegistry` as hexadecimal digits, zeros where the constructor writes the trusted forwarder.
-pub const AGENT_REGISTRY_CODE: &str = include_str!("agent_registry.hex");
+/// The hash of `AgentRegistry`'s runtime bytecode, with zeros where the constructor writes the trusted forwarder.
+pub const AGENT_REGISTRY_CODE_HASH: B256 =
+    b256!("df745f3846e3edcb417aa1cb56b0b48569cccdcb4b310b3602946fb5c828f307");
 /// Where in that code the constructor writes the trusted forwarder, in bytes: words of 32.
 pub const FORWARDER_PLACES: [usize; 3] = [640, 718, 6_793];
 
@@ -18,26 +23,22 @@ pub const FORWARDER_PLACES: [usize; 3] = [640, 718, 6_793];
 ///
 /// Slots are as solc numbers them (`storageLayout`); those of a record count from where the mapping puts it. Not for a proxy: its code
 /// stays while the code behind it, and with that the layout, changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Layout {
-    /// The code is this project's `AgentRegistry`, which trusts this forwarder. Absent for other code.
-    #[serde(default, with = "wire::optional", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Checksummed"))]
-    pub trusted_forwarder: Option<Address>,
     /// The hash of other code, for which its operator vouches. Absent for this project's.
-    #[serde(default, with = "wire::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(default, serialize_with = "wire::optional", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
     pub code_hash: Option<B256>,
     /// The slot of `mapping(address wallet => uint256 agentId)`, which is 0 for a wallet without a live agent.
-    #[serde(with = "wire::text")]
+    #[serde(serialize_with = "wire::text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
     pub wallet_to_agent: U256,
     /// The grace period in seconds.
     pub attestation_grace_period: GracePeriod,
     /// The slot of `mapping(uint256 agentId => record)`.
-    #[serde(with = "wire::text")]
+    #[serde(serialize_with = "wire::text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
     pub agents: U256,
     /// Where the fields of a record are.
@@ -45,13 +46,13 @@ pub struct Layout {
 }
 
 /// Where the grace period is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum GracePeriod {
     /// In a slot of its own, as a `uint256`.
     Slot(
-        #[serde(with = "wire::text")]
+        #[serde(serialize_with = "wire::text")]
         #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
         U256,
     ),
@@ -60,7 +61,7 @@ pub enum GracePeriod {
 }
 
 /// Where the fields of a record are that a verdict is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RecordLayout {
@@ -81,7 +82,7 @@ pub struct RecordLayout {
 }
 
 /// A number within a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Field {
@@ -96,6 +97,16 @@ pub struct Field {
 impl Field {
     const fn new(slot: u64, offset: u8, bytes: u8) -> Self {
         Self { slot, offset, bytes }
+    }
+
+    #[inline(never)]
+    fn read(record: &mut Members<'_>, name: &str) -> Self {
+        let mut members = record.object(name);
+        let mut byte = |name| members.number(name, 255) as u8;
+        let (offset, bytes) = (byte("offset"), byte("bytes"));
+        let field = Self { slot: members.number("slot", u64::MAX), offset, bytes };
+        members.end();
+        field
     }
 
     /// The number in its slot's word.
@@ -119,41 +130,98 @@ impl RecordLayout {
             self.registered_at,
             self.last_attestation,
         ];
-        let mut slots = fields.map(|field| field.slot).to_vec();
-        slots.push(self.operational_scope);
-        slots.sort_unstable();
-        slots.dedup();
+        let all = fields.map(|field| field.slot).into_iter().chain([self.operational_scope]);
+        // The next larger one, again and again: a sort of so few is many times its size.
+        let after =
+            |slot: Option<&u64>| all.clone().filter(|other| slot.is_none_or(|slot| other > slot)).min();
+        let mut slots = Vec::new();
+        while let Some(slot) = after(slots.last()) {
+            slots.push(slot);
+        }
         slots
     }
 }
 
 impl Layout {
-    /// That of this project's `AgentRegistry`, where it trusts this forwarder.
-    pub const fn agent_registry(trusted_forwarder: Address) -> Self {
-        Self {
-            trusted_forwarder: Some(trusted_forwarder),
-            code_hash: None,
-            wallet_to_agent: U256::from_limbs([5, 0, 0, 0]),
-            attestation_grace_period: GracePeriod::Slot(U256::from_limbs([2, 0, 0, 0])),
-            agents: U256::from_limbs([6, 0, 0, 0]),
-            record: RecordLayout {
-                creator: Field::new(1, 0, 20),
-                haftungsperson: Field::new(2, 0, 20),
-                agent_wallet: Field::new(3, 0, 20),
-                operational_scope: 6,
-                status: Field::new(9, 25, 1),
-                registered_at: Field::new(9, 1, 8),
-                last_attestation: Field::new(9, 9, 8),
-            },
+    /// That of this project's `AgentRegistry`.
+    pub const AGENT_REGISTRY: Self = Self {
+        code_hash: None,
+        wallet_to_agent: U256::from_limbs([5, 0, 0, 0]),
+        attestation_grace_period: GracePeriod::Slot(U256::from_limbs([2, 0, 0, 0])),
+        agents: U256::from_limbs([6, 0, 0, 0]),
+        record: RecordLayout {
+            creator: Field::new(1, 0, 20),
+            haftungsperson: Field::new(2, 0, 20),
+            agent_wallet: Field::new(3, 0, 20),
+            operational_scope: 6,
+            status: Field::new(9, 25, 1),
+            registered_at: Field::new(9, 1, 8),
+            last_attestation: Field::new(9, 9, 8),
+        },
+    };
+
+    /// Reads the layout of other code than this project's: JSON as in a document, with `codeHash`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, in words that quote nothing of the text.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let faults = Faults::default();
+        let layout = Self::read(Members::of_document(text, &faults));
+        faults.end().map_err(
+            |_| "must be JSON like the layout in a document of evidence, each member once and no other",
+        )?;
+        if layout.code_hash.is_none() {
+            return Err("must have codeHash: it is for code that is not this project's");
+        }
+        let record = &layout.record;
+        let fits = |field: &Field, bytes: std::ops::RangeInclusive<u8>| {
+            bytes.contains(&field.bytes) && field.offset.saturating_add(field.bytes) <= 32
+        };
+        let addresses = [record.creator, record.haftungsperson, record.agent_wallet];
+        let numbers = [record.status, record.registered_at, record.last_attestation];
+        if addresses.iter().all(|field| fits(field, 20..=20))
+            && numbers.iter().all(|field| fits(field, 1..=32))
+        {
+            Ok(layout)
+        } else {
+            Err("must have addresses of 20 bytes and numbers of 1 to 32, each within its slot of 32")
         }
     }
 
-    /// The hash of the code that this layout holds for; `None` where it names no code.
-    pub fn code(&self) -> Option<B256> {
-        match (self.trusted_forwarder, self.code_hash) {
-            (Some(forwarder), None) => agent_registry_code_hash(forwarder),
-            (None, Some(hash)) => Some(hash),
-            _ => None,
+    pub(super) fn read(mut members: Members<'_>) -> Self {
+        let mut grace = members.object("attestationGracePeriod");
+        let attestation_grace_period = match grace.optional("slot") {
+            Some(slot) => GracePeriod::Slot(slot),
+            None => GracePeriod::Seconds(grace.number("seconds", u64::MAX)),
+        };
+        grace.end();
+        let mut record = members.object("record");
+        let layout = Self {
+            code_hash: members.optional("codeHash"),
+            wallet_to_agent: members.spelled("walletToAgent"),
+            attestation_grace_period,
+            agents: members.spelled("agents"),
+            record: RecordLayout {
+                creator: Field::read(&mut record, "creator"),
+                haftungsperson: Field::read(&mut record, "haftungsperson"),
+                agent_wallet: Field::read(&mut record, "agentWallet"),
+                operational_scope: record.number("operationalScope", u64::MAX),
+                status: Field::read(&mut record, "status"),
+                registered_at: Field::read(&mut record, "registeredAt"),
+                last_attestation: Field::read(&mut record, "lastAttestation"),
+            },
+        };
+        record.end();
+        members.end();
+        layout
+    }
+
+    /// Whether the layout holds for this code.
+    pub(super) fn holds_for(&self, code: &[u8]) -> bool {
+        match self.code_hash {
+            Some(hash) => keccak256(code) == hash,
+            None => is_agent_registry(code),
         }
     }
 
@@ -168,16 +236,67 @@ impl Layout {
     }
 }
 
-/// The hash of `AgentRegistry`'s code with this trusted forwarder.
-fn agent_registry_code_hash(forwarder: Address) -> Option<B256> {
-    let mut code = hex::decode(AGENT_REGISTRY_CODE).ok()?;
+/// Whether this is the code of `AgentRegistry`, whichever forwarder it trusts.
+fn is_agent_registry(code: &[u8]) -> bool {
+    let mut code = code.to_vec();
     for place in FORWARDER_PLACES {
-        code.get_mut(place..place + 32)?.copy_from_slice(forwarder.into_word().as_slice());
+        if let Some(word) = code.get_mut(place..place + 32) {
+            word.fill(0);
+        }
     }
-    Some(keccak256(code))
+    keccak256(code) == AGENT_REGISTRY_CODE_HASH
 }
 
 /// The slot of a mapping's value (Solidity, "Layout of State Variables in Storage").
 fn mapped(key: B256, slot: U256) -> B256 {
     keccak256([key.0, slot.to_be_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn foreign() -> serde_json::Value {
+        let layout = Layout { code_hash: Some(B256::ZERO), ..Layout::AGENT_REGISTRY };
+        serde_json::to_value(layout).unwrap()
+    }
+
+    #[test]
+    fn a_layout_is_read_as_documents_write_it() {
+        let json = foreign();
+        assert_eq!(serde_json::to_value(Layout::parse(&json.to_string()).unwrap()).unwrap(), json);
+        assert_eq!(json["attestationGracePeriod"]["slot"], "0x2");
+        let mut constant = foreign();
+        constant["attestationGracePeriod"] = serde_json::json!({"seconds": 604_800});
+        assert_eq!(
+            Layout::parse(&constant.to_string()).unwrap().attestation_grace_period,
+            GracePeriod::Seconds(604_800)
+        );
+    }
+
+    #[test]
+    fn a_layout_that_breaks_a_rule_is_refused() {
+        for (pointer, value, rule) in [
+            ("/codeHash", serde_json::json!("0x12"), "must be JSON"),
+            ("/agents", serde_json::json!(6), "must be JSON"),
+            ("/record/creator/bytes", serde_json::json!(19), "must have addresses of 20 bytes"),
+            ("/record/status/offset", serde_json::json!(32), "within its slot"),
+        ] {
+            let mut layout = foreign();
+            *layout.pointer_mut(pointer).unwrap() = value;
+            let error = Layout::parse(&layout.to_string()).unwrap_err();
+            assert!(error.contains(rule), "{pointer}: {error}");
+        }
+        let own = serde_json::to_string(&Layout::AGENT_REGISTRY).unwrap();
+        assert!(Layout::parse(&own).unwrap_err().contains("codeHash"));
+    }
+
+    #[test]
+    fn a_field_is_cut_out_of_its_word() {
+        let word = U256::from_be_bytes(std::array::from_fn::<u8, 32, _>(|place| 31 - place as u8));
+        assert_eq!(Field::new(0, 0, 1).of(word), U256::ZERO);
+        assert_eq!(Field::new(0, 1, 2).of(word), U256::from(0x0201));
+        assert_eq!(Field::new(0, 31, 1).of(word), U256::from(31));
+        assert_eq!(Field::new(0, 0, 32).of(word), word);
+    }
 }

@@ -1,12 +1,14 @@
 //! Making evidence of what a node answered.
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
-use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::to_raw_value;
 
 use super::{
-    Evidence, EvidenceError, Expected, Layout, StorageProof, VERSION, Verified, header, layout::GracePeriod,
-    wire::Spelled,
+    Evidence, EvidenceError, Layout, StorageProof, VERSION, Verified, header,
+    layout::GracePeriod,
+    members::{Faults, Members, string},
+    record::{Slots, Stop},
+    wire::Spelled as _,
 };
 
 /// What evidence is made of.
@@ -26,6 +28,8 @@ pub struct Material<'a> {
     pub block: &'a str,
     /// The result of `eth_getProof` for `slots` at that block: JSON text.
     pub proof: &'a str,
+    /// The result of `eth_getCode` at that block: JSON text.
+    pub code: &'a str,
 }
 
 /// The slots that a verdict rests on: those to ask for. `agent` is the id of the wallet's live agent and the length of its operational scope in
@@ -47,86 +51,110 @@ pub fn slots(layout: &Layout, wallet: Address, agent: Option<(U256, usize)>) -> 
     slots
 }
 
+impl Material<'_> {
+    /// The slots that the verdict rests on by what this proof says they hold: where they are others than those asked for, they are to be asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`EvidenceError`] where the layout is that of other code, and where the proof is none or holds no agent's record.
+    #[inline(never)]
+    pub fn needed_slots(&self) -> Result<Vec<B256>, EvidenceError> {
+        self.checked_code()?;
+        let storage_proof = self.account_proof()?.storage_proof;
+        let mut known: Vec<(B256, U256)> =
+            storage_proof.into_iter().map(|slot| (slot.key, slot.value)).collect();
+        loop {
+            let mut slots = Slots::new(&known);
+            let (place, missing) = match slots.read_all(&self.layout, self.wallet) {
+                Ok(_) => {
+                    let count = slots.read();
+                    return Ok(known.into_iter().take(count).map(|(slot, _)| slot).collect());
+                }
+                Err(Stop::Missing(place, slot)) => (place, slot),
+                Err(Stop::NoRecord(rule)) => return Err(EvidenceError::Record(rule)),
+            };
+            known.truncate(place);
+            known.push((missing, U256::ZERO));
+        }
+    }
+
+    /// The registry's code, which is the one that the layout holds for.
+    fn checked_code(&self) -> Result<Bytes, EvidenceError> {
+        let code = string(self.code).and_then(Bytes::read);
+        let code = code.ok_or_else(|| EvidenceError::Malformed("eth_getCode gave no bytes".to_owned()))?;
+        match self.layout.holds_for(&code) {
+            true => Ok(code),
+            false => Err(EvidenceError::OtherCode { code_hash: keccak256(&code) }),
+        }
+    }
+
+    fn account_proof(&self) -> Result<AccountProof, EvidenceError> {
+        let faults = Faults::default();
+        let mut members = Members::of_answer(self.proof, &faults);
+        let answered = members.objects("storageProof");
+        let count = answered.len();
+        // Nodes write slots in several ways; in which order they are answered does not differ.
+        let slot = |(key, mut members): (&B256, Members<'_>)| {
+            let value = members.spelled("value");
+            StorageProof { key: *key, value, proof: members.list("proof") }
+        };
+        let proof = AccountProof {
+            account_proof: members.list("accountProof"),
+            balance: members.spelled("balance"),
+            code_hash: members.spelled("codeHash"),
+            nonce: members.spelled("nonce"),
+            storage_hash: members.spelled("storageHash"),
+            storage_proof: self.slots.iter().zip(answered).map(slot).collect(),
+        };
+        faults.end()?;
+        if count == self.slots.len() { Ok(proof) } else { Err(EvidenceError::TooManySlots(self.slots.len())) }
+    }
+}
+
 /// Makes a document, and verifies it.
 ///
 /// # Errors
 ///
 /// [`EvidenceError`] where what the node answered proves nothing: it is of another block, for one.
 /// [`EvidenceError::OtherSlot`] names the first slot that should have been asked for.
+#[inline(never)]
 pub fn make(material: &Material<'_>) -> Result<(Evidence, Verified), EvidenceError> {
     let header = header::from_json(material.block).ok_or(EvidenceError::Header)?;
-    let block: BlockHash = serde_json::from_str(material.block).map_err(|_| EvidenceError::Header)?;
-    let proof: AccountProof =
-        serde_json::from_str(material.proof).map_err(|error| EvidenceError::Malformed(error.to_string()))?;
-    if proof.storage_proof.len() != material.slots.len() {
-        return Err(EvidenceError::TooManySlots(material.slots.len()));
-    }
+    let faults = Faults::default();
+    let block_hash = Members::of_answer(material.block, &faults).spelled("hash");
+    faults.end()?;
+    let (proof, code) = (material.account_proof()?, material.checked_code()?);
     let mut evidence = Evidence {
         version: VERSION,
         wallet: material.wallet,
         registry: material.registry,
         chain_id: material.chain_id,
-        block_hash: block.hash,
+        block_hash,
         header,
         account_proof: proof.account_proof,
         balance: proof.balance,
         code_hash: proof.code_hash,
         nonce: proof.nonce,
         storage_hash: proof.storage_hash,
-        // Nodes write slots in several ways; in which order they are answered does not differ.
-        storage_proof: material
-            .slots
-            .iter()
-            .zip(proof.storage_proof)
-            .map(|(slot, SlotProof { value, proof })| StorageProof { key: *slot, value, proof })
-            .collect(),
+        storage_proof: proof.storage_proof,
+        // Other code is known by its hash alone.
+        code: material.layout.code_hash.is_none().then_some(code),
         layout: material.layout,
         verdict: Box::default(),
     };
-    // It has been chosen by whoever makes the document.
-    let verified = evidence.find(&Expected { layout: Some(material.layout), ..Expected::default() })?;
+    // Whoever makes the document vouches for the layout.
+    let verified = evidence.find()?;
     evidence.verdict =
         to_raw_value(&verified.verdict).map_err(|error| EvidenceError::Malformed(error.to_string()))?;
     Ok((evidence, verified))
 }
 
-#[derive(Deserialize)]
-struct BlockHash {
-    #[serde(deserialize_with = "lenient")]
-    hash: B256,
-}
-
 /// The result of `eth_getProof` (EIP-1186).
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct AccountProof {
-    #[serde(deserialize_with = "lenient_list")]
     account_proof: Vec<Bytes>,
-    #[serde(deserialize_with = "lenient")]
     balance: U256,
-    #[serde(deserialize_with = "lenient")]
     code_hash: B256,
-    #[serde(deserialize_with = "lenient")]
     nonce: u64,
-    #[serde(deserialize_with = "lenient")]
     storage_hash: B256,
-    storage_proof: Vec<SlotProof>,
-}
-
-#[derive(Deserialize)]
-struct SlotProof {
-    #[serde(deserialize_with = "lenient")]
-    value: U256,
-    #[serde(deserialize_with = "lenient_list")]
-    proof: Vec<Bytes>,
-}
-
-/// However the node spells it.
-fn lenient<'de, T: Spelled, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    T::read(&String::deserialize(deserializer)?).ok_or_else(|| D::Error::custom(T::RULE))
-}
-
-fn lenient_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Bytes>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    texts.iter().map(|text| Bytes::read(text).ok_or_else(|| D::Error::custom(Bytes::RULE))).collect()
+    storage_proof: Vec<StorageProof>,
 }

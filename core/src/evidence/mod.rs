@@ -19,20 +19,20 @@ mod error;
 mod header;
 mod layout;
 mod making;
+mod members;
+mod reading;
 mod record;
+mod rlp;
 mod trie;
 mod wire;
 
-use alloy_primitives::{Address, B256, Bytes, U256};
-use alloy_rlp::Decodable;
-use alloy_trie::TrieAccount;
-use serde::{Deserialize, Serialize};
+use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 use serde_json::value::RawValue;
 
 use crate::{agent::Agent, kya::Kya};
 pub use error::EvidenceError;
 pub use header::Header;
-pub use layout::{AGENT_REGISTRY_CODE, FORWARDER_PLACES, Field, GracePeriod, Layout, RecordLayout};
+pub use layout::{AGENT_REGISTRY_CODE_HASH, FORWARDER_PLACES, Field, GracePeriod, Layout, RecordLayout};
 pub use making::{Material, make, slots};
 use record::{Slots, Stop};
 pub use trie::ProofError;
@@ -45,53 +45,53 @@ pub const VERSION: u32 = 1;
 pub const MAX_SCOPE_BYTES: usize = 4_096;
 
 /// A document of evidence: the answer of `/kya/:wallet?evidence=1`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename_all = "camelCase", deny_unknown_fields)
+)]
 pub struct Evidence {
-    /// What the document's shape and its verdict's are: [`VERSION`].
+    /// The version of this shape, and of the verdict's: 1.
     pub version: u32,
     /// The wallet that the verdict is about.
-    #[serde(with = "wire::text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::json::Checksummed"))]
     pub wallet: Address,
     /// The registry, whose account and storage are proved.
-    #[serde(with = "wire::text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::json::Checksummed"))]
     pub registry: Address,
     /// The chain's id. No header holds it: it is the word of whoever made the document.
     pub chain_id: u64,
     /// The block at whose end all this was so.
-    #[serde(with = "wire::text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
     pub block_hash: B256,
     /// The block's header, RLP.
-    #[serde(with = "wire::text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Data"))]
     pub header: Bytes,
     /// The trie nodes from the header's state root to the registry's account.
-    #[serde(with = "wire::list")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::schema::Data>"))]
     pub account_proof: Vec<Bytes>,
     /// The registry's balance in wei.
-    #[serde(with = "wire::text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
     pub balance: U256,
     /// The hash of the registry's code.
-    #[serde(with = "wire::text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
     pub code_hash: B256,
     /// The registry's nonce.
-    #[serde(with = "wire::text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
     pub nonce: u64,
     /// The root of the registry's storage.
-    #[serde(with = "wire::text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
     pub storage_hash: B256,
     /// The slots that the verdict rests on: the wallet's agent id, the grace period, the record's slots in ascending order, and those
     /// of an operational scope of more than 31 bytes. Without an agent, the first two.
     pub storage_proof: Vec<StorageProof>,
+    /// The registry's code, by which it is known as this project's `AgentRegistry`. Absent for other code.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(skip_serializing_if = "Option::is_none", with = "crate::schema::Data")
+    )]
+    pub code: Option<Bytes>,
     /// Which slot is what.
     pub layout: Layout,
     /// The verdict at the block's time: the answer of `/kya/:wallet`.
@@ -100,20 +100,16 @@ pub struct Evidence {
 }
 
 /// A slot, and the proof of what it holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct StorageProof {
     /// The slot.
-    #[serde(with = "wire::text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
     pub key: B256,
     /// What it holds.
-    #[serde(with = "wire::text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
     pub value: U256,
     /// The trie nodes from `storageHash` to the slot, or to where it would be.
-    #[serde(with = "wire::list")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::schema::Data>"))]
     pub proof: Vec<Bytes>,
 }
@@ -152,9 +148,7 @@ pub struct Verified {
 ///
 /// [`EvidenceError`], the first reason found.
 pub fn verify(document: &str, expected: &Expected) -> Result<Verified, EvidenceError> {
-    let evidence: Evidence =
-        serde_json::from_str(document).map_err(|error| EvidenceError::Malformed(error.to_string()))?;
-    evidence.verify(expected)
+    Evidence::read(document)?.verify(expected)
 }
 
 impl Evidence {
@@ -164,7 +158,9 @@ impl Evidence {
     ///
     /// [`EvidenceError`], the first reason found.
     pub fn verify(&self, expected: &Expected) -> Result<Verified, EvidenceError> {
-        let verified = self.find(expected)?;
+        self.check_subject(expected)?;
+        self.check_vouched(expected)?;
+        let verified = self.find()?;
         // Texts and numbers: serialization has nothing to fail on.
         let found = serde_json::to_string(&verified.verdict).unwrap_or_default();
         match compare::difference(self.verdict.get(), &found) {
@@ -173,18 +169,15 @@ impl Evidence {
         }
     }
 
-    /// Finds the verdict, whatever the document says it is.
-    fn find(&self, expected: &Expected) -> Result<Verified, EvidenceError> {
-        if self.version != VERSION {
-            return Err(EvidenceError::Version(self.version));
-        }
-        self.check_subject(expected)?;
+    /// Finds the verdict by the document's layout, whatever the document says it is.
+    #[inline(never)]
+    fn find(&self) -> Result<Verified, EvidenceError> {
         let block = self.header()?;
         self.check_account(&block)?;
-        self.check_layout(expected)?;
         let (agent, grace_seconds) = self.proved_record()?;
+        self.check_code()?;
         let as_of = block.as_of();
-        let verdict = Kya::of(self.wallet, agent, grace_seconds, as_of.block_timestamp, as_of);
+        let verdict = Kya::of(self.wallet, agent, grace_seconds, as_of.block_timestamp, as_of).as_proved();
         Ok(Verified { verdict, block, registry: self.registry, chain_id: self.chain_id })
     }
 
@@ -204,6 +197,7 @@ impl Evidence {
         }
     }
 
+    #[inline(never)]
     fn header(&self) -> Result<Header, EvidenceError> {
         let header = Header::decode(&self.header).ok_or(EvidenceError::Header)?;
         if header.hash != self.block_hash {
@@ -213,43 +207,49 @@ impl Evidence {
         Ok(header)
     }
 
+    #[inline(never)]
     fn check_account(&self, block: &Header) -> Result<(), EvidenceError> {
         let rlp = trie::lookup(block.state_root, self.registry.as_slice(), &self.account_proof)
             .map_err(EvidenceError::AccountProof)?
             .ok_or(EvidenceError::NoAccount)?;
-        let mut rest = rlp.as_slice();
-        let account = TrieAccount::decode(&mut rest)
-            .ok()
-            .filter(|_| rest.is_empty())
-            .ok_or(EvidenceError::BadAccount)?;
-        for (field, agrees) in [
-            ("nonce", account.nonce == self.nonce),
-            ("balance", account.balance == self.balance),
-            ("storageHash", account.storage_root == self.storage_hash),
-            ("codeHash", account.code_hash == self.code_hash),
-        ] {
-            if !agrees {
-                return Err(EvidenceError::Account { field });
-            }
+        let account =
+            rlp::fields(&rlp).filter(|fields| fields.len() == 4).ok_or(EvidenceError::BadAccount)?;
+        let numbers = [U256::from(self.nonce), self.balance].map(|number| number.to_be_bytes_trimmed_vec());
+        let [nonce, balance] = &numbers;
+        let stated = [
+            ("nonce", nonce.as_slice()),
+            ("balance", balance),
+            ("storageHash", self.storage_hash.as_slice()),
+            ("codeHash", self.code_hash.as_slice()),
+        ];
+        match account.into_iter().zip(stated).find(|(proved, (_, stated))| proved != stated) {
+            Some((_, (field, _))) => Err(EvidenceError::Account { field }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Somebody has to vouch for the layout: this crate, for its own contract, or the verifier.
-    fn check_layout(&self, expected: &Expected) -> Result<(), EvidenceError> {
-        let own = self.layout.trusted_forwarder.map(Layout::agent_registry);
+    /// Somebody has to vouch for the layout: this crate, for the code that the document brings along, or the verifier, for a hash.
+    fn check_vouched(&self, expected: &Expected) -> Result<(), EvidenceError> {
+        let layout = if self.code.is_some() { Some(Layout::AGENT_REGISTRY) } else { expected.layout };
+        match layout == Some(self.layout) {
+            true => Ok(()),
+            false => Err(EvidenceError::UnknownLayout { code_hash: self.code_hash }),
+        }
+    }
+
+    /// The layout is that of the registry's code.
+    fn check_code(&self) -> Result<(), EvidenceError> {
         let code_hash = self.code_hash;
-        if own != Some(self.layout) && expected.layout != Some(self.layout) {
-            return Err(EvidenceError::UnknownLayout { code_hash });
-        }
-        if self.layout.code() == Some(code_hash) {
-            Ok(())
-        } else {
-            Err(EvidenceError::OtherCode { code_hash })
-        }
+        let holds = match &self.code {
+            Some(code) if keccak256(code) != code_hash => return Err(EvidenceError::Code { code_hash }),
+            Some(code) => self.layout.holds_for(code),
+            None => self.layout.code_hash == Some(code_hash),
+        };
+        if holds { Ok(()) } else { Err(EvidenceError::OtherCode { code_hash }) }
     }
 
     /// The wallet's agent and the grace period, from proved slots; no slot is missing, and none is too many.
+    #[inline(never)]
     fn proved_record(&self) -> Result<(Option<Agent>, U256), EvidenceError> {
         for (place, slot) in self.storage_proof.iter().enumerate() {
             let proved = self.proved(place, slot)?;
@@ -261,18 +261,18 @@ impl Evidence {
         let mut slots = Slots::new(&known);
         let read = slots.read_all(&self.layout, self.wallet).map_err(|stop| match stop {
             Stop::Missing(place, expected) => EvidenceError::OtherSlot { place, expected },
-            Stop::Error(error) => error,
+            Stop::NoRecord(rule) => EvidenceError::Record(rule),
         })?;
         if slots.read() == known.len() { Ok(read) } else { Err(EvidenceError::TooManySlots(slots.read())) }
     }
 
     /// What the proof of a slot shows: the value, a word without its leading zeros as RLP; 0 where there is none.
+    #[inline(never)]
     fn proved(&self, place: usize, slot: &StorageProof) -> Result<U256, EvidenceError> {
         let found = trie::lookup(self.storage_hash, slot.key.as_slice(), &slot.proof)
             .map_err(|error| EvidenceError::StorageProof { place, error })?;
         // anvil keeps a leaf of zero where other nodes clear the slot: both read as 0.
         let Some(rlp) = found else { return Ok(U256::ZERO) };
-        let mut rest = rlp.as_slice();
-        U256::decode(&mut rest).ok().filter(|_| rest.is_empty()).ok_or(EvidenceError::BadValue { place })
+        rlp::number(&rlp).ok_or(EvidenceError::BadValue { place })
     }
 }

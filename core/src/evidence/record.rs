@@ -3,7 +3,7 @@
 use alloy_primitives::{Address, B256, U256, keccak256};
 
 use super::{
-    EvidenceError, Layout, MAX_SCOPE_BYTES,
+    Layout, MAX_SCOPE_BYTES,
     layout::{Field, GracePeriod},
 };
 use crate::{
@@ -23,7 +23,8 @@ pub(super) struct Slots<'a> {
 pub(super) enum Stop {
     /// The slot at this place.
     Missing(usize, B256),
-    Error(EvidenceError),
+    /// The slots hold what no registry stores.
+    NoRecord(&'static str),
 }
 
 impl<'a> Slots<'a> {
@@ -80,7 +81,7 @@ impl<'a> Slots<'a> {
         let time = |field: Field| {
             u64::try_from(number(field))
                 .map(Timestamp::from_seconds)
-                .map_err(|_| Stop::Error(EvidenceError::Record("a time is out of range")))
+                .map_err(|_| Stop::NoRecord("a time is out of range"))
         };
         Ok(Agent {
             agent_id: AgentId(id),
@@ -88,7 +89,7 @@ impl<'a> Slots<'a> {
             haftungsperson: address(number(record.haftungsperson)),
             agent_wallet: address(number(record.agent_wallet)),
             operational_scope,
-            status: status.ok_or(Stop::Error(EvidenceError::Record("the status has no such number")))?,
+            status: status.ok_or(Stop::NoRecord("the status has no such number"))?,
             registered_at: time(record.registered_at)?,
             last_attestation: time(record.last_attestation)?,
             // No part of a verdict.
@@ -103,7 +104,7 @@ impl<'a> Slots<'a> {
 
     /// A `string` whose slot holds `word`: up to 31 bytes stand in it, more in slots of their own (Solidity, "bytes and string").
     fn string(&mut self, slot: B256, word: U256) -> Result<String, Stop> {
-        let bad = Stop::Error(EvidenceError::Record("the operational scope is no text"));
+        let bad = Stop::NoRecord("the operational scope is no text");
         if !word.bit(0) {
             let length = usize::from(word.byte(0) / 2);
             let bytes = word.to_be_bytes::<32>();
@@ -112,7 +113,7 @@ impl<'a> Slots<'a> {
         }
         let length = usize::try_from(word >> 1).unwrap_or(usize::MAX);
         if length > MAX_SCOPE_BYTES {
-            return Err(Stop::Error(EvidenceError::Record("the operational scope is too long to be proved")));
+            return Err(Stop::NoRecord("the operational scope is too long to be proved"));
         }
         if length < 32 {
             return Err(bad);

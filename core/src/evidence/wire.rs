@@ -2,23 +2,19 @@
 //! document cannot be changed in a byte and still be the same document.
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
-use serde::{Deserialize, Deserializer, Serializer};
+use serde::Serializer;
 
 use crate::address;
 
 /// A type with one spelling.
-pub(super) trait Spelled: Sized {
+pub(super) trait Spelled: Default {
     /// What it has to look like, in words.
     const RULE: &'static str;
 
     fn spell(&self) -> String;
 
+    /// Reads it however it is spelled.
     fn read(text: &str) -> Option<Self>;
-
-    /// The value, if this is its spelling.
-    fn read_strictly(text: &str) -> Option<Self> {
-        Self::read(text).filter(|value| value.spell() == text)
-    }
 }
 
 impl Spelled for Address {
@@ -82,63 +78,18 @@ impl Spelled for u64 {
     }
 }
 
-/// For `#[serde(with)]`.
-pub(super) mod text {
-    use super::*;
-
-    pub(in crate::evidence) fn serialize<T: Spelled, S: Serializer>(
-        value: &T,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&value.spell())
-    }
-
-    pub(in crate::evidence) fn deserialize<'de, T: Spelled, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<T, D::Error> {
-        read(&String::deserialize(deserializer)?)
-    }
-
-    pub(super) fn read<T: Spelled, E: serde::de::Error>(text: &str) -> Result<T, E> {
-        T::read_strictly(text).ok_or_else(|| E::custom(T::RULE))
-    }
+/// For `#[serde(serialize_with)]`.
+pub(super) fn text<T: Spelled, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&value.spell())
 }
 
-/// For `#[serde(with)]` of what may be absent.
-pub(super) mod optional {
-    use super::*;
-
-    pub(in crate::evidence) fn serialize<T: Spelled, S: Serializer>(
-        value: &Option<T>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(value) => text::serialize(value, serializer),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(in crate::evidence) fn deserialize<'de, T: Spelled, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<T>, D::Error> {
-        text::deserialize(deserializer).map(Some)
-    }
-}
-
-/// For `#[serde(with)]` of a list.
-pub(super) mod list {
-    use super::*;
-
-    pub(in crate::evidence) fn serialize<T: Spelled, S: Serializer>(
-        values: &[T],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(values.iter().map(Spelled::spell))
-    }
-
-    pub(in crate::evidence) fn deserialize<'de, T: Spelled, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<T>, D::Error> {
-        Vec::<String>::deserialize(deserializer)?.iter().map(|text| text::read(text)).collect()
+/// For `#[serde(serialize_with)]` of what may be absent.
+pub(super) fn optional<T: Spelled, S: Serializer>(
+    value: &Option<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => text(value, serializer),
+        None => serializer.serialize_none(),
     }
 }

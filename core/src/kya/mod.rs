@@ -160,6 +160,16 @@ impl Kya {
         }
     }
 
+    /// The same as far as evidence proves it: what the wallet was before, and what the agent's ancestors are, is not part of it.
+    #[must_use]
+    pub fn as_proved(mut self) -> Self {
+        if self.is_registered {
+            self.ancestors_not_active = Known::Unknown(Unknown::Unknown);
+        }
+        self.unknown_because = Some(UnknownBecause::NotProved);
+        self
+    }
+
     /// The same with what is known of the wallet's past, which changes no decision.
     #[must_use]
     pub fn with_past(mut self, past: Past) -> Self {

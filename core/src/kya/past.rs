@@ -77,6 +77,8 @@ pub enum UnknownBecause {
     TooManyAgents,
     /// An agent's record cannot be read: it may be one of this wallet's.
     UnreadableAgents,
+    /// Evidence proves no past, and nothing about ancestors.
+    NotProved,
 }
 
 /// An agent that had a wallet before.

@@ -184,6 +184,8 @@ pub(super) struct Flight {
     pub(super) by_hash: bool,
     /// How agents are walked.
     pub(super) method: Method,
+    /// The ids of requests for a proof; such a batch holds nothing else.
+    pub(super) proof: Vec<u64>,
     pub(super) timeout_ms: u32,
 }
 
@@ -201,7 +203,9 @@ impl Flight {
 
     /// How many JSON-RPC requests it holds.
     pub(super) fn requests(&self) -> usize {
-        self.headers.len() + self.jobs.iter().map(|posted| posted.job.requests()).sum::<usize>()
+        self.headers.len()
+            + self.proof.len()
+            + self.jobs.iter().map(|posted| posted.job.requests()).sum::<usize>()
     }
 
     /// The batch's JSON; `block` is where the calls read.

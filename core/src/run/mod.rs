@@ -34,6 +34,7 @@ mod error;
 mod marker;
 mod node_error;
 mod pack;
+mod proof;
 mod reply;
 mod view;
 mod walk;
@@ -53,6 +54,7 @@ use endpoints::Rotation;
 pub use endpoints::{Endpoints, Update};
 pub use error::RunError;
 pub(crate) use marker::Marker;
+pub(crate) use proof::ProofKey;
 use reply::{Answered, Findings, Fresh};
 pub(crate) use view::WalkKey;
 pub use view::{Halt, Need, Query, View};
@@ -166,7 +168,11 @@ impl Run {
             self.take_back(flight.jobs.into_iter().map(|posted| posted.job));
         }
         self.view.as_of = self.block.as_of();
-        while !self.wants_header && self.queue.is_empty() && self.view.walks.values().all(Walk::is_idle) {
+        while !self.wants_header
+            && self.view.wanted_proof.is_none()
+            && self.queue.is_empty()
+            && self.view.walks.values().all(Walk::is_idle)
+        {
             self.view.block = self.block.pin().map(|pin| pin.header);
             match self.query.resolve(&self.view) {
                 Ok(answer) => return Ok(Step::Done(answer)),
@@ -189,6 +195,13 @@ impl Run {
         // No pause before each endpoint has had its chance.
         let delay_ms = self.idle_rounds.saturating_sub(self.rotation.others()).min(4).pow(2) * 100;
         let flight = self.pack();
+        let proof = self.view.wanted_proof.as_ref().zip(self.block.pin()).filter(|_| flight.requests() == 0);
+        let proof = proof.map(|(wanted, pin)| {
+            let most = self.requests_per_batch.min(self.rotation.traits().requests_per_batch);
+            let ids = wanted.missing(most);
+            let number = (!flight.by_hash).then_some(pin.header.number);
+            (wanted.body(&ids, pin.header.hash, number), ids)
+        });
         let walks = flight.jobs.iter().filter(|posted| matches!(posted.job, Job::Walk(..))).count();
         let walk_ms = self.limits.walk_ms.saturating_mul(u32::try_from(walks).unwrap_or(u32::MAX));
         self.extra_ms = self.extra_ms.saturating_add(walk_ms).min(self.limits.deadline_ms.saturating_mul(3));
@@ -208,8 +221,11 @@ impl Run {
             Block::Asked(BlockId::Number(number)) => batch::block_number(Some(number)),
             block => batch::block_number(block.pin().map(|pin| pin.header.number)),
         };
-        let body = flight.body(self.multicall3, &block);
-        self.flight = Some(Flight { timeout_ms, ..flight });
+        let (body, proof) = match proof {
+            Some((body, ids)) => (body, ids),
+            None => (flight.body(self.multicall3, &block), Vec::new()),
+        };
+        self.flight = Some(Flight { timeout_ms, proof, ..flight });
         let (endpoint, max_reply_bytes) = (self.rotation.current(), self.limits.max_reply_bytes);
         Ok(Step::Send(Batch { endpoint, body, delay_ms, timeout_ms, max_reply_bytes }))
     }
@@ -224,6 +240,9 @@ impl Run {
         if reply.body.len() > self.limits.max_reply_bytes {
             self.flight = Some(flight);
             return self.fail(Failure::TooLarge);
+        }
+        if !flight.proof.is_empty() {
+            return self.feed_proof(&flight.proof, flight.by_hash, reply);
         }
         let stepping_back = matches!(self.block, Block::SteppingBack { .. });
         let (by_hash, before) = (flight.by_hash, self.progress());
@@ -296,6 +315,9 @@ impl Run {
     pub fn fail(&mut self, failure: Failure) -> Result<(), Error> {
         let Some(flight) = self.flight.take() else { return Ok(()) };
         let (requests, seconds) = (flight.requests(), flight.timeout_ms.div_ceil(1_000));
+        if failure == Failure::TooLarge && !flight.proof.is_empty() {
+            return Err(Error::TooHeavy { function: "eth_getProof" });
+        }
         let large = match failure {
             Failure::Unreachable => false,
             Failure::TimedOut => requests > FEW_REQUESTS,

@@ -5,6 +5,7 @@ use super::{
     batch::{self, Flight, Job, Pending},
     block::Block,
     endpoints::Traits,
+    proof::Wanted,
     view::Outcome,
     walk::Walk,
 };
@@ -51,6 +52,10 @@ impl Run {
     /// Queues what the query has missed.
     pub(super) fn queue_missing(&mut self) -> Result<(), RunError> {
         let missing = self.view.missing();
+        if let Some(key) = missing.proof.filter(|_| missing.calls.is_empty()) {
+            self.view.wanted_proof = Some(Wanted::new(key));
+            return Ok(());
+        }
         if missing.calls.is_empty() && missing.walks.is_empty() {
             self.wants_header = missing.as_of || missing.header;
             return if self.wants_header { Ok(()) } else { Err(RunError::Stalled) };
@@ -100,7 +105,7 @@ impl Run {
         let by_hash = has_hash && !by_number;
         let marked = !by_hash || self.block.pin().is_none_or(|pin| !pin.checked);
         let jobs = Flight::post(jobs, headers.len());
-        Flight { headers, jobs, marked, by_hash, method, timeout_ms: 0 }
+        Flight { headers, jobs, marked, by_hash, method, proof: Vec::new(), timeout_ms: 0 }
     }
 
     /// Pieces of walks, as many as `room` and the size of a reply allow.

@@ -10,7 +10,12 @@ use alloy_primitives::{Address, Bytes};
 use alloy_sol_types::SolCall;
 
 pub(crate) use super::walk::WalkKey;
-use super::{RunError, block::Header, walk::Walk};
+use super::{
+    RunError,
+    block::Header,
+    proof::{Proof, ProofKey, Wanted},
+    walk::Walk,
+};
 use crate::{
     abi,
     as_of::{AsOf, BlockId},
@@ -92,6 +97,9 @@ pub struct View {
     pub(super) as_of: Option<AsOf>,
     /// It is a block that was asked for, and the node calls it final.
     pub(super) is_final: bool,
+    pub(super) proofs: Vec<(ProofKey, Proof)>,
+    /// A proof that is being asked for.
+    pub(super) wanted_proof: Option<Wanted>,
 }
 
 /// What was asked for in vain.
@@ -103,6 +111,7 @@ pub(super) struct Missing {
     pub(super) walks: BTreeMap<WalkKey, Option<u64>>,
     /// Which block the answers are of.
     pub(super) as_of: bool,
+    pub(super) proof: Option<ProofKey>,
 }
 
 impl View {
@@ -191,6 +200,19 @@ impl View {
         self.is_final
     }
 
+    /// The proof of slots at the block of all answers.
+    ///
+    /// # Errors
+    ///
+    /// [`Need`] where it is not known yet.
+    pub(crate) fn proof(&self, key: &ProofKey) -> Result<&Proof, Need> {
+        let known = self.proofs.iter().find(|(known, _)| known == key);
+        known.map(|(_, proof)| proof).ok_or_else(|| {
+            self.missing.borrow_mut().proof = Some(key.clone());
+            Need(())
+        })
+    }
+
     /// What was missed since the last time.
     pub(super) fn missing(&mut self) -> Missing {
         self.missing.take()
@@ -200,5 +222,7 @@ impl View {
     pub(super) fn forget(&mut self) {
         self.answers.clear();
         self.walks.clear();
+        self.proofs.clear();
+        self.wanted_proof = None;
     }
 }

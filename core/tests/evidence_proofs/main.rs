@@ -3,8 +3,9 @@
 //! 1. Every kind of verdict is proved: compliant, expired, suspended, revoked, never registered.
 //! 2. A document about another block, chain, registry or wallet is refused with the reason.
 //! 3. A layout that nobody vouches for, or one of other code, is refused.
-//! 4. Headers are hashed whole, whatever fields a chain adds.
-//! 5. Ten thousand documents, each changed in one byte or one element, are all refused (`mutations`).
+//! 4. What is spelled in another way than documents are is refused by member and rule.
+//! 5. Headers are hashed whole, whatever fields a chain adds.
+//! 6. Ten thousand documents, each changed in one byte or one element, are all refused (`mutations`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod headers;
@@ -15,7 +16,7 @@ mod split_mix;
 use alloy_primitives::{Address, B256};
 use registry_core::{
     agent::Status,
-    evidence::{self, Evidence, EvidenceError, Expected, Layout, Material, Verified},
+    evidence::{self, Evidence, EvidenceError, Expected, FORWARDER_PLACES, Layout, Material, Verified},
 };
 use serde_json::{Value, json};
 
@@ -27,6 +28,7 @@ struct Recorded {
     wallet: Address,
     registry: Address,
     layout: Layout,
+    code: String,
     chain_id: u64,
     slots: Vec<B256>,
     block: Value,
@@ -35,14 +37,18 @@ struct Recorded {
 
 impl Recorded {
     fn load(kind: &str) -> Self {
-        let path = format!("{}/tests/vectors/evidence/{kind}.json", env!("CARGO_MANIFEST_DIR"));
-        let recorded: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let read = |name: &str| {
+            let path = format!("{}/tests/vectors/evidence/{name}", env!("CARGO_MANIFEST_DIR"));
+            std::fs::read_to_string(path).unwrap()
+        };
+        let recorded: Value = serde_json::from_str(&read(&format!("{kind}.json"))).unwrap();
         let address = |name: &str| recorded[name].as_str().unwrap().parse::<Address>().unwrap();
         let slots = recorded["proof"]["storageProof"].as_array().unwrap();
         Self {
             wallet: address("wallet"),
             registry: address("registry"),
-            layout: Layout::agent_registry(address("trustedForwarder")),
+            layout: Layout::AGENT_REGISTRY,
+            code: json!(read("registry_code.hex")).to_string(),
             chain_id: recorded["chainId"].as_u64().unwrap(),
             slots: slots.iter().map(|slot| slot["key"].as_str().unwrap().parse().unwrap()).collect(),
             block: recorded["block"].clone(),
@@ -59,7 +65,18 @@ impl Recorded {
             slots: &self.slots,
             block: &self.block.to_string(),
             proof: &self.proof.to_string(),
+            code: &self.code,
         })
+    }
+
+    /// The hash of the registry's code.
+    fn code_hash(&self) -> B256 {
+        self.proof["codeHash"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// The same, of a registry that nobody knows but by its code's hash.
+    fn foreign(self, code_hash: B256) -> Self {
+        Self { layout: Layout { code_hash: Some(code_hash), ..self.layout }, ..self }
     }
 
     fn document(&self) -> String {
@@ -102,6 +119,14 @@ fn every_kind_of_verdict_is_proved() {
         assert_eq!((verdict.is_registered, verdict.is_compliant, status), expected, "{kind}");
         let seconds = u64::from_str_radix(&recorded.block["timestamp"].as_str().unwrap()[2..], 16).unwrap();
         assert_eq!(verdict.checked_at.seconds(), seconds, "{kind}: judged at the block's time");
+        // Neither is part of the proof: not even that an agent is a root.
+        let verdict = serde_json::to_value(&verdict).unwrap();
+        let ancestors = if verdict["isRegistered"] == true { json!("unknown") } else { json!([]) };
+        assert_eq!(verdict["ancestorsNotActive"], ancestors, "{kind}");
+        assert_eq!(
+            (&verdict["formerAgents"], &verdict["unknownBecause"]),
+            (&json!("unknown"), &json!("NOT_PROVED"))
+        );
     }
 }
 
@@ -199,45 +224,96 @@ fn a_document_whose_subject_was_changed_is_refused_with_the_reason() {
 #[test]
 fn an_older_layout_is_refused() {
     let recorded = Recorded::load("provision");
-    let (document, expected) = (recorded.document(), recorded.expected());
-    let code_hash = recorded.proof["codeHash"].as_str().unwrap().parse().unwrap();
+    let (document, expected, code_hash) = (recorded.document(), recorded.expected(), recorded.code_hash());
     // As if a variable had been added since.
     let older = with(&document, "/layout/walletToAgent", json!("0x4"));
     assert_eq!(evidence::verify(&older, &expected).unwrap_err(), EvidenceError::UnknownLayout { code_hash });
     // The verifier itself still has the older one for this code.
-    let expected = Expected {
-        layout: Some(Layout { wallet_to_agent: alloy_primitives::U256::from(4), ..recorded.layout }),
-        ..expected
-    };
+    let recorded = recorded.foreign(code_hash);
+    let older = with(&recorded.document(), "/layout/walletToAgent", json!("0x4"));
+    let wallet_to_agent = alloy_primitives::U256::from(4);
+    let expected = Expected { layout: Some(Layout { wallet_to_agent, ..recorded.layout }), ..expected };
     assert!(matches!(evidence::verify(&older, &expected), Err(EvidenceError::OtherSlot { place: 0, .. })));
-    // Another version of the contract: the forwarder that it trusts is not where this one's is.
-    let other = Layout::agent_registry(Address::repeat_byte(0x33));
-    let other = with(&document, "/layout", serde_json::to_value(other).unwrap());
+}
+
+#[test]
+fn the_registry_is_known_by_its_code_whichever_forwarder_it_trusts() {
+    let recorded = Recorded::load("provision");
+    let (document, code_hash) = (recorded.document(), recorded.code_hash());
+    let code = recorded.code.trim_matches('"');
+    // The recorded code trusts a forwarder; the hash that is known is that of code with none.
+    assert_eq!(alloy_primitives::keccak256(alloy_primitives::hex::decode(code).unwrap()), code_hash);
+    for place in [2 + FORWARDER_PLACES[0] * 2 + 24, 2, code.len() - 1] {
+        let digit = if code.as_bytes()[place] == b'0' { "1" } else { "0" };
+        let mut changed = code.to_owned();
+        changed.replace_range(place..=place, digit);
+        let changed = with(&document, "/code", json!(changed));
+        let refused = evidence::verify(&changed, &recorded.expected()).unwrap_err();
+        assert_eq!(refused, EvidenceError::Code { code_hash }, "digit {place}");
+    }
+    // Code that is another contract's: nobody has to vouch for its hash, nobody knows its layout.
+    let other = Recorded { code: json!(format!("{code}00")).to_string(), ..recorded };
+    assert!(matches!(other.make(), Err(EvidenceError::OtherCode { .. })));
+}
+
+#[test]
+fn other_code_needs_a_layout_that_the_verifier_vouches_for() {
+    let recorded = Recorded::load("suspended");
+    let code_hash = recorded.code_hash();
+    let recorded = recorded.foreign(code_hash);
+    let (document, expected) = (recorded.document(), recorded.expected());
+    assert!(!document.contains("\"code\""), "its hash is all that counts");
     assert_eq!(
-        evidence::verify(&other, &recorded.expected()).unwrap_err(),
+        evidence::verify(&document, &expected).unwrap_err(),
+        EvidenceError::UnknownLayout { code_hash }
+    );
+    let vouched = Expected { layout: Some(recorded.layout), ..expected };
+    assert!(evidence::verify(&document, &vouched).unwrap().verdict.is_registered);
+    // Vouched for, but of other code.
+    let layout = Layout { code_hash: Some(B256::repeat_byte(1)), ..recorded.layout };
+    let wrong = with(&document, "/layout", serde_json::to_value(layout).unwrap());
+    assert_eq!(
+        evidence::verify(&wrong, &Expected { layout: Some(layout), ..expected }).unwrap_err(),
+        EvidenceError::OtherCode { code_hash }
+    );
+
+    // Never a wrong proof: it is not even made.
+    assert_eq!(
+        recorded.foreign(B256::repeat_byte(1)).make().unwrap_err(),
         EvidenceError::OtherCode { code_hash }
     );
 }
 
 #[test]
-fn other_code_needs_a_layout_that_the_verifier_vouches_for() {
-    let mut recorded = Recorded::load("suspended");
-    let code_hash: B256 = recorded.proof["codeHash"].as_str().unwrap().parse().unwrap();
-    let foreign =
-        |code_hash| Layout { trusted_forwarder: None, code_hash: Some(code_hash), ..recorded.layout };
-    let (layout, wrong) = (foreign(code_hash), foreign(B256::repeat_byte(1)));
-    recorded.layout = layout;
-    let (document, expected) = (recorded.document(), recorded.expected());
-    assert_eq!(
-        evidence::verify(&document, &expected).unwrap_err(),
-        EvidenceError::UnknownLayout { code_hash }
-    );
-    let vouched = Expected { layout: Some(layout), ..expected };
-    assert!(evidence::verify(&document, &vouched).unwrap().verdict.is_registered);
-
-    // Never a wrong proof: it is not even made.
-    recorded.layout = wrong;
-    assert_eq!(recorded.make().unwrap_err(), EvidenceError::OtherCode { code_hash });
+fn what_is_spelled_in_another_way_is_refused_by_name_and_rule() {
+    let document = Recorded::load("provision").document();
+    for (pointer, value, message) in [
+        ("/wallet", json!("0x12"), "wallet must be an address with its EIP-55 checksum"),
+        ("/chainId", json!("0x7a69"), "chainId must be a whole number in decimal digits"),
+        ("/chainId", json!(31_337.0), "chainId must be a whole number in decimal digits"),
+        ("/storageProof", json!({}), "storageProof must be a list"),
+        ("/storageProof/3/value", json!("0x01"), "storageProof[3].value must be 0x and a number"),
+        ("/storageProof/3/proof/0", json!("0xABCD"), "storageProof[3].proof[0] must be 0x and pairs"),
+        ("/layout/record/status", json!(9), "layout.record.status must be an object"),
+        ("/layout/record/status/bytes", json!(256), "layout.record.status.bytes must be a whole number"),
+        ("/layout/attestationGracePeriod", json!({}), "layout.attestationGracePeriod.seconds is missing"),
+    ] {
+        let error = evidence::verify(&with(&document, pointer, value), &Expected::default()).unwrap_err();
+        assert!(matches!(error, EvidenceError::Malformed(_)), "{error}");
+        assert!(error.to_string().contains(message), "{error}");
+    }
+    for (from, to, message) in [
+        ("\"version\":1,", "\"version\":1,\"version\":1,", "it must be a JSON object"),
+        ("\"version\":1,", "\"version\":1,\"more\":1,", "more does not belong here"),
+        ("\"version\":1,", "\"version\":01,", "it must be a JSON object"),
+        ("\"version\":1,", "", "version is missing"),
+        ("\"balance\":\"0x0\"", "\"balance\":\"\\u0030x0\"", "balance must be 0x and a number"),
+        ("\"status\":{", "\"status\":{\"bytes\":1,", "layout.record.status must be an object"),
+    ] {
+        assert!(document.contains(from), "{from}");
+        let error = evidence::verify(&document.replace(from, to), &Expected::default()).unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The tables of `core::evidence` against what solc says of `AgentRegistry`.
 
-use alloy_primitives::{Address, U256, hex};
-use registry_core::evidence::{AGENT_REGISTRY_CODE, FORWARDER_PLACES, Field, GracePeriod, Layout};
+use alloy_primitives::{U256, keccak256};
+use registry_core::evidence::{AGENT_REGISTRY_CODE_HASH, FORWARDER_PLACES, Field, GracePeriod, Layout};
 use serde_json::Value;
 
 use crate::chain::{artifact, compiled};
@@ -24,7 +24,7 @@ fn number(value: &Value) -> u64 {
 fn the_layout_is_the_one_that_the_compiler_made() {
     let compiled = compiled("AgentRegistry");
     let (variables, types) = (&compiled["storageLayout"]["storage"], &compiled["storageLayout"]["types"]);
-    let layout = Layout::agent_registry(Address::ZERO);
+    let layout = Layout::AGENT_REGISTRY;
 
     let wallets = variable(variables, "walletToAgent");
     assert_eq!(layout.wallet_to_agent, U256::from(slot(wallets)));
@@ -60,7 +60,7 @@ fn the_layout_is_the_one_that_the_compiler_made() {
 
 #[test]
 fn the_code_is_the_one_that_the_compiler_made() {
-    assert_eq!(AGENT_REGISTRY_CODE, hex::encode(artifact("AgentRegistry", "deployedBytecode")));
+    assert_eq!(AGENT_REGISTRY_CODE_HASH, keccak256(artifact("AgentRegistry", "deployedBytecode")));
     let immutables = compiled("AgentRegistry")["deployedBytecode"]["immutableReferences"].clone();
     let immutables = immutables.as_object().unwrap();
     assert_eq!(immutables.len(), 1, "the trusted forwarder is the only one");

@@ -18,7 +18,7 @@ use registry_core::{
     cache::{Cache, Lease, Lookup, Outcome},
     error::{Code, Error},
     health::Readiness,
-    read_api::Question,
+    read_api::{Question, WithEvidence},
     response::FINAL_SECONDS,
     route::Endpoint,
     run::RunError,
@@ -292,6 +292,7 @@ async fn from_elsewhere(
     let scan = if endpoint.is_about_wallets() { registry::at_hand() } else { None };
     let chain = settings.public_rpc.clone();
     let question = Question { endpoint: endpoint.clone(), registry, chain, now, scan, excerpt };
+    let question = WithEvidence { question, layout: settings.layout };
     let answer = chain::ask(question, now, settings, rpc_calls, &hold).await?;
     if let (Key::Registry, Some(scan)) = (key, answer.scan) {
         return Ok(Value::Scan(Rc::new(Scanned::new(scan, now, settings))));

@@ -27,7 +27,7 @@ static PAGES: [Page; 3] = [
     Page {
         path: "/openapi.json",
         media_type: "application/json",
-        text: include_str!("openapi.json"),
+        text: include_str!(concat!(env!("OUT_DIR"), "/openapi.json")),
         links: None,
         tag: OnceLock::new(),
     },

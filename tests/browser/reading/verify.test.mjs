@@ -3,7 +3,8 @@
 // 1. Every view's answer agrees, from an RPC URL of the visitor's own and from a wallet, and the API is not asked again.
 // 2. An API that lies about any field is found out: the field, its word and the chain's.
 // 3. An API that shows another registry than the visitor's is found out, though its answers agree with themselves.
-// 4. An RPC that is down, one of another chain, and none at all are told apart and explained.
+// 4. A verdict is proved by the block hash that the visitor's own endpoint has; a document that was changed proves nothing.
+// 5. An RPC that is down, one of another chain, and none at all are told apart and explained.
 
 import assert from "node:assert/strict";
 
@@ -150,4 +151,49 @@ scenario("without a source the page says how to get one", async (scene) => {
   assert.match(text, /RPC URL/);
   await scene.page.locator("[data-verify]").getByRole("link", { name: "settings" }).click();
   await scene.page.getByLabel("RPC URL").waitFor();
+});
+
+/** Presses the button below a verdict, and waits for what comes of it. */
+async function proved({ page, open }, wallet) {
+  await open(`#/wallet/${wallet}`);
+  await settled(page);
+  await page.getByRole("button", { name: "Prove by a block hash" }).click();
+  const result = page.locator("[data-proof]");
+  await result.waitFor();
+  return { outcome: await result.getAttribute("data-proof"), text: await result.innerText() };
+}
+
+scenario("a verdict is proved by the block hash that the visitor's own endpoint has", async (scene) => {
+  await saveSettings(scene, { "RPC URL": stack.rpc, "Registry address": stack.registry });
+  for (const [wallet, decision] of [
+    [agents.kyoto.wallet, "provision"],
+    [agents.forgetful.wallet, "request_renewal"],
+    [NOBODY, "deny"],
+  ]) {
+    const { outcome, text } = await proved(scene, wallet);
+    assert.equal(outcome, "proved", text);
+    const said = new RegExp(`Proved: ${decision}, against block \\d+, whose hash 1 of 1 endpoint you named agree on`);
+    assert.match(text, said);
+    await scene.page.getByRole("link", { name: "Keep the document" }).waitFor();
+  }
+});
+
+scenario("a document that was changed proves nothing, and neither does a hash of another chain", async (scene) => {
+  await saveSettings(scene, { "RPC URL": stack.rpc });
+  scene.front.on(/evidence=1/, { rewrite: (body) => body.replace('"status":"Suspended"', '"status":"Active"') });
+  const changed = await proved(scene, agents.paused.wallet);
+  assert.equal(changed.outcome, "error", changed.text);
+  assert.match(changed.text, /Not proved[^]*verdict\.agent\.status/);
+  scene.front.heal();
+
+  await saveSettings(scene, { "RPC URL": stack.otherRpc });
+  const elsewhere = await proved(scene, agents.kyoto.wallet);
+  assert.equal(elsewhere.outcome, "error", elsewhere.text);
+  assert.match(elsewhere.text, /do not agree on the hash of block \d+|about block/);
+});
+
+scenario("without a source nobody can be asked for a block's hash", async (scene) => {
+  const { outcome, text } = await proved(scene, agents.kyoto.wallet);
+  assert.equal(outcome, "error", text);
+  assert.match(text, /RPC URL/);
 });

@@ -26,14 +26,18 @@ test("packed and installed it is imported by its name, whole and of the crate's 
     await run("npm", ["install", "--offline", "--no-audit", "--no-fund", join(directory, packed.filename)], { cwd: directory });
     const program = `
       import init, { Registry, RegistryError } from "agent-registry";
+      import initEvidence, { verifyEvidence } from "agent-registry/evidence";
       await init();
       const registry = new Registry(${JSON.stringify(OPTIONS)});
       const { agent } = await registry.kya(${JSON.stringify(stack.agents.kyoto.wallet)});
       const error = await registry.agent(4711).catch((error) => error);
-      console.log(JSON.stringify([agent.agentId, error instanceof RegistryError, error.code]));
+      await initEvidence();
+      const refused = await Promise.resolve({ blockHash: ${JSON.stringify(`0x${"0".repeat(64)}`)} })
+        .then((options) => verifyEvidence("{}", options)).catch((error) => error);
+      console.log(JSON.stringify([agent.agentId, ...[error, refused].flatMap((e) => [e instanceof RegistryError, e.code])]));
     `;
     const answer = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: directory });
-    assert.deepEqual(JSON.parse(answer.stdout), [stack.agents.kyoto.id, true, "AGENT_NOT_FOUND"]);
+    assert.deepEqual(JSON.parse(answer.stdout), [stack.agents.kyoto.id, true, "AGENT_NOT_FOUND", true, "INVALID_EVIDENCE"]);
   } finally {
     await rm(directory, { recursive: true });
   }

@@ -12,7 +12,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
-import { OPTIONS, Registry, forwardRequest, stack } from "../setting.mjs";
+import { OPTIONS, Registry, api, forwardRequest, stack } from "../setting.mjs";
 
 const path = (relative) => fileURLToPath(new URL(relative, import.meta.url));
 const FLAGS = "--noEmit --strict --target es2022 --module esnext --moduleResolution bundler --lib es2022,dom --types".split(" ");
@@ -47,13 +47,21 @@ test("real documents fit their types", async () => {
     ["Ancestors", await registry.ancestors(harbour.id)],
     ["TypedData", forwardRequest(request, { chainId: 1, forwarder: stack.registry })],
   ];
+  const { document: evidence } = await api(`/api/v1/kya/${kyoto.wallet}?evidence=1`);
+  documents.push(["Evidence", evidence, "Verifier"]);
   const directory = await mkdtemp(join(tmpdir(), "types-"));
   try {
     const typed = (documents) =>
-      documents.map(([type, value], n) => `export const d${n}: Core.${type} = ${literal(value)};`).join("\n");
+      documents
+        .map(([type, value, module = "Core"], n) => `export const d${n}: ${module}.${type} = ${literal(value)};`)
+        .join("\n");
     const program = async (documents) => {
       const file = join(directory, "documents.ts");
-      await writeFile(file, `import type * as Core from ${JSON.stringify(path("../../../browser/pkg/index.js"))};\n${typed(documents)}`);
+      const modules = [["Core", "index.js"], ["Verifier", "evidence.js"]];
+      const imports = modules.map(
+        ([name, file]) => `import type * as ${name} from ${JSON.stringify(path(`../../../browser/pkg/${file}`))};\n`,
+      );
+      await writeFile(file, imports.join("") + typed(documents));
       return complaints(file);
     };
     assert.equal(await program(documents), "");

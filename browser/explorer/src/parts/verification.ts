@@ -12,6 +12,7 @@ import { settings } from "../settings";
 import { refusal } from "../wallets";
 import { hex, table } from "./facts";
 import { sentence } from "./failure";
+import { proof } from "./proof";
 import { chainText, chainWord } from "./text";
 
 /** The fields of one answer. */
@@ -65,6 +66,7 @@ export function verification(scope: Scope, answers: Answer[]): HTMLElement {
       "Asks the chain itself, from this page and without this server, and compares every field.",
     ),
     result,
+    answers.map(({ path }) => proof(scope, path)),
   );
 }
 

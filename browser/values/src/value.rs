@@ -26,7 +26,10 @@ extern "C" {
 
 /// Reads JSON text such as an answer of the API. Integers beyond `Number.MAX_SAFE_INTEGER` become BigInts; everything
 /// else is as `JSON.parse` has it.
-#[wasm_bindgen(unchecked_return_type = "unknown")]
+///
+/// # Errors
+///
+/// `INVALID_PARAMETER`: the text is no JSON.
 pub fn parse(text: &str) -> Result<JsValue, RegistryError> {
     JSON::parse(text)
         .ok()
@@ -83,7 +86,8 @@ fn is_unsafe_integer(text: &str) -> bool {
 }
 
 /// A value as JSON text, its BigInts as decimal strings. What has no JSON, such as `undefined`, gives no text.
-pub(crate) fn json_text(value: &JsValue) -> String {
+#[must_use]
+pub fn json_text(value: &JsValue) -> String {
     let replacer = Closure::<dyn Fn(JsValue, JsValue) -> JsValue>::new(|_, value: JsValue| {
         if value.is_bigint() { text_of(&value).into() } else { value }
     });
@@ -92,6 +96,7 @@ pub(crate) fn json_text(value: &JsValue) -> String {
 }
 
 /// A value as text, as JavaScript's `String` has it: the digits of a number or BigInt, a string as it is.
-pub(crate) fn text_of(value: &JsValue) -> String {
+#[must_use]
+pub fn text_of(value: &JsValue) -> String {
     string_of(value).ok().and_then(|text| text.as_string()).unwrap_or_default()
 }

@@ -2,6 +2,7 @@
 
 use registry_core::{
     error::Error,
+    evidence::EvidenceError,
     forward::{ParseError, Refusal},
 };
 use wasm_bindgen::prelude::*;
@@ -17,7 +18,8 @@ extern "C" {
 
 impl RegistryError {
     /// An error that ended a run, and what the wallet threw where it was one.
-    pub(crate) fn caused(error: Error, cause: &JsValue) -> Self {
+    #[must_use]
+    pub fn caused(error: Error, cause: &JsValue) -> Self {
         Self::new(&error.to_string(), error.code().name(), error.status(), cause)
     }
 }
@@ -37,5 +39,11 @@ impl From<ParseError> for RegistryError {
 impl From<Refusal> for RegistryError {
     fn from(refusal: Refusal) -> Self {
         Self::new(&refusal.to_string(), refusal.code(), refusal.status(), &JsValue::UNDEFINED)
+    }
+}
+
+impl From<EvidenceError> for RegistryError {
+    fn from(error: EvidenceError) -> Self {
+        Self::new(&error.to_string(), "INVALID_EVIDENCE", 400, &JsValue::UNDEFINED)
     }
 }

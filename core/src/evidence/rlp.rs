@@ -1,0 +1,35 @@
+//! RLP (Yellow Paper, appendix B) as far as headers and accounts need it: a list of strings, and numbers.
+
+use alloy_primitives::U256;
+use alloy_rlp::Header;
+
+/// The fields of a list of strings; `None` where this is none.
+pub(super) fn fields(rlp: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut rest = rlp;
+    let list = Header::decode(&mut rest).ok()?;
+    if !list.list || list.payload_length != rest.len() {
+        return None;
+    }
+    let mut fields = Vec::new();
+    while !rest.is_empty() {
+        fields.push(string(&mut rest)?);
+    }
+    Some(fields)
+}
+
+/// A string that is a number without leading zeros, and nothing else.
+pub(super) fn number(rlp: &[u8]) -> Option<U256> {
+    let mut rest = rlp;
+    let digits = string(&mut rest).filter(|_| rest.is_empty())?;
+    integer(digits)
+}
+
+/// The number that these digits are: without leading zeros.
+pub(super) fn integer(digits: &[u8]) -> Option<U256> {
+    U256::try_from_be_slice(digits).filter(|_| digits.first() != Some(&0))
+}
+
+#[inline(never)]
+fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    Header::decode_bytes(rest, false).ok()
+}
