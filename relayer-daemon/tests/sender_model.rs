@@ -122,6 +122,13 @@ fn a_replacement_reserves_what_the_simulation_used_and_not_its_gas_limit() {
 }
 
 #[test]
+fn the_budget_bounds_what_fills_a_gap_too() {
+    // The wrong count leaves a gap below the relay, and no block is made before gas costs forty times as much.
+    let ops = [Op::WrongCount(1), Op::Request(0), Op::Bypass(0), Op::BaseFee(417), Op::Wait(2), Op::Mine(1)];
+    history(1_000_000 * GWEI, &ops, |_| {});
+}
+
+#[test]
 fn a_late_receipt_is_not_a_stolen_nonce() {
     // Blocks go by, as on a chain that makes one every 200 ms, and the receipt is a minute late.
     let mut ops = vec![Op::LateReceipts(60), Op::Request(0), Op::Mine(5)];

@@ -2,7 +2,8 @@
 //!
 //! A gap is filled with a no-op, once the count, the pending count and the state of one block agree that the nonce is
 //! unused. A nonce that was mined before is looked up at every endpoint first: it is reopened instead, or not a gap.
-//! One that was mined so long ago that the store has let go of it is none, whatever a node says.
+//! One that was mined so long ago that the store has let go of it is none, whatever a node says. No-ops count towards the
+//! daily budget like everything else: where it does not allow one, the gap waits for a cheaper market or a new window.
 
 use super::{GROUP, Sender, SenderError};
 use crate::{
@@ -38,13 +39,20 @@ impl<N: Node> Sender<N> {
         }
         let suspected_for = self.count_fell_at.map(|at| at.elapsed()).unwrap_or_default();
         self.reopen_undone(suspects, &view, suspected_for).await?;
-        if no_ops.is_empty() {
+        // The lowest first: those behind it wait for it.
+        let mut filled = Vec::with_capacity(no_ops.len());
+        for no_op in no_ops {
+            if !self.journal_gap(&no_op, no_op.expected_wei()).await? {
+                break;
+            }
+            filled.push(no_op);
+        }
+        if filled.is_empty() {
             return Ok(());
         }
-        let nonces: Vec<u64> = no_ops.iter().map(|assignment| assignment.nonce).collect();
+        let nonces: Vec<u64> = filled.iter().map(|assignment| assignment.nonce).collect();
         tracing::warn!(?nonces, "filling a gap in the nonce sequence");
-        self.journal(&no_ops).await?;
-        self.open(no_ops);
+        self.open(filled);
         self.send(&nonces).await;
         Ok(())
     }

@@ -238,24 +238,39 @@ impl<N: Node> Sender<N> {
 
     /// Writes the latest transaction of each nonce to the store.
     async fn journal(&self, assignments: &[NonceAssignment]) -> Result<(), StoreError> {
-        let mut transactions = Vec::with_capacity(assignments.len());
-        for assignment in assignments {
-            let (nonce, relay) = (assignment.nonce, assignment.relay.map(|relay| relay.id));
-            let Some(transaction) = assignment.latest().cloned() else { continue };
-            tracing::info!(
-                nonce,
-                tx = %transaction.hash,
-                ?relay,
-                purpose = transaction.purpose.name(),
-                max_fee = transaction.fees.max_fee,
-                tip = transaction.fees.tip,
-                "signed"
-            );
-            self.metrics.transactions.with_label_values(&[transaction.purpose.name()]).inc();
-            transactions.push(NewTransaction { nonce, relay, transaction });
-        }
+        let transactions: Vec<NewTransaction> = assignments.iter().filter_map(latest_transaction).collect();
+        transactions.iter().for_each(|transaction| self.note_signed(transaction));
         let (account, now) = (self.account(), self.clock.now());
         self.store.run(move |store| store.record(account, &transactions, now)).await
+    }
+
+    /// Writes the latest no-op of a gap to the store, if the budget allows `extra_wei` more. Returns whether it does.
+    async fn journal_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
+        let Some(no_op) = latest_transaction(gap) else { return Ok(false) };
+        let (account, limit, now) = (self.account(), self.spending.daily_wei, self.clock.now());
+        let transactions = [no_op.clone()];
+        let record =
+            move |store: &dyn Store| store.record_gaps(account, &transactions, extra_wei, limit, now);
+        let allowed = self.store.run(record).await?;
+        if allowed {
+            self.note_signed(&no_op);
+        } else {
+            tracing::warn!(nonce = gap.nonce, extra_wei, "the budget does not allow a gap's no-op");
+        }
+        Ok(allowed)
+    }
+
+    fn note_signed(&self, NewTransaction { nonce, relay, transaction }: &NewTransaction) {
+        tracing::info!(
+            nonce,
+            tx = %transaction.hash,
+            ?relay,
+            purpose = transaction.purpose.name(),
+            max_fee = transaction.fees.max_fee,
+            tip = transaction.fees.tip,
+            "signed"
+        );
+        self.metrics.transactions.with_label_values(&[transaction.purpose.name()]).inc();
     }
 
     /// Reports to the pipeline.
@@ -263,4 +278,14 @@ impl<N: Node> Sender<N> {
         // Nobody listens any more only while the daemon stops; the store knows all the same.
         let _ = self.events.send(event);
     }
+}
+
+/// The latest transaction of a nonce, as the store takes it.
+fn latest_transaction(assignment: &NonceAssignment) -> Option<NewTransaction> {
+    let transaction = assignment.latest()?.clone();
+    Some(NewTransaction {
+        nonce: assignment.nonce,
+        relay: assignment.relay.map(|relay| relay.id),
+        transaction,
+    })
 }

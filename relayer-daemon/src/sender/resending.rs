@@ -14,7 +14,7 @@ use crate::{
     faults,
     fees::{Fees, Market},
     store::Store,
-    transaction::{NonceAssignment, Purpose},
+    transaction::Purpose,
 };
 
 impl<N: Node> Sender<N> {
@@ -88,19 +88,26 @@ impl<N: Node> Sender<N> {
             Some(purpose) => self.wallet.no_op(nonce, fees, purpose)?,
             None => self.wallet.relay_again(nonce, latest, fees)?,
         };
-        if let Some(relay) = assignment.relay {
-            let mut replaced = assignment.clone();
-            replaced.transactions.push(replacement.clone());
-            let (wei, limit, now) = (replaced.expected_wei(), self.spending.daily_wei, self.clock.now());
-            let reserve = move |store: &dyn Store| store.reserve(relay.id, wei, limit, now);
-            if !self.store.run(reserve).await? {
-                tracing::warn!(nonce, "the budget does not allow a replacement");
-                self.send(&[nonce]).await;
-                return Ok(());
+        let mut replaced = assignment.clone();
+        replaced.transactions.push(replacement.clone());
+        let wei = replaced.expected_wei();
+        let allowed = match assignment.relay {
+            Some(relay) => {
+                let (limit, now) = (self.spending.daily_wei, self.clock.now());
+                let reserve = move |store: &dyn Store| store.reserve(relay.id, wei, limit, now);
+                let allowed = self.store.run(reserve).await?;
+                if allowed {
+                    self.journal(&[replaced]).await?;
+                }
+                allowed
             }
+            None => self.journal_gap(&replaced, wei.saturating_sub(assignment.expected_wei())).await?,
+        };
+        if !allowed {
+            tracing::warn!(nonce, "the budget does not allow a replacement");
+            self.send(&[nonce]).await;
+            return Ok(());
         }
-        let transactions = vec![replacement.clone()];
-        self.journal(&[NonceAssignment { transactions, ..assignment }]).await?;
         faults::point("before_replacement_send");
         self.metrics.replacements.inc();
         if let Some(in_flight) = self.nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut) {

@@ -251,6 +251,17 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// before any byte of them goes to the network; where it fails, none of them may be sent.
     fn record(&self, account: Address, transactions: &[NewTransaction], now: u64) -> Result<(), StoreError>;
 
+    /// The same for no-ops that fill gaps, which may cost `extra_wei` more than what is recorded of them, if the budget allows that.
+    /// Returns whether it does; where not, nothing is written.
+    fn record_gaps(
+        &self,
+        account: Address,
+        transactions: &[NewTransaction],
+        extra_wei: u128,
+        limit_wei: u128,
+        now: u64,
+    ) -> Result<bool, StoreError>;
+
     /// One more than the highest nonce ever given away; `None` if none was.
     fn next_nonce(&self, account: Address) -> Result<Option<u64>, StoreError>;
 

@@ -1,11 +1,11 @@
-//! The budget's window, and what relays have reserved of it.
+//! The budget's window, and what relays and gaps have reserved of it.
 
 use std::net::IpAddr;
 
 use alloy::primitives::{Address, B256};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{column, relays, text};
+use super::{column, nonces, relays, text};
 use crate::{
     budget::{Budget, Window},
     budget_share::{self, Allowance, Party, PartyKind, Usage},
@@ -24,12 +24,20 @@ pub(super) fn reserve(
         tx.query_row("SELECT reserved_wei FROM relays WHERE id = ?1", [id.0], |row| row.get(0)).optional()?;
     let before = before.ok_or(StoreError::Missing("relay"))?;
     let before: u128 = before.parse().map_err(|_| StoreError::Corrupt("reserved_wei"))?;
-    if !at(tx, limit_wei, now)?.allows(wei.saturating_sub(before)) {
-        return Ok(false);
+    let allowed = allow(tx, wei.saturating_sub(before), limit_wei, now)?;
+    if allowed {
+        set_reserved(tx, id, wei)?;
     }
-    set_reserved(tx, id, wei)?;
-    write_window(tx, current_window(tx, now)?.used(now, 0))?;
-    Ok(true)
+    Ok(allowed)
+}
+
+/// Whether so much more may be in flight; the window is open then.
+pub(super) fn allow(tx: &Connection, extra_wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
+    let allowed = at(tx, limit_wei, now)?.allows(extra_wei);
+    if allowed {
+        write_window(tx, current_window(tx, now)?.used(now, 0))?;
+    }
+    Ok(allowed)
 }
 
 /// See [`crate::store::Store::release`].
@@ -104,7 +112,7 @@ pub(super) fn check(
 ) -> Result<Reservation, StoreError> {
     let window = window(db, now)?;
     let parties: Vec<Party> = Party::of(asks.signer, asks.client).collect();
-    let mut total = Usage { settled_wei: window.settled_wei, reserved_wei: 0 };
+    let mut total = Usage { settled_wei: window.settled_wei, reserved_wei: nonces::open_gaps_wei(db)? };
     let mut used: Vec<(PartyKind, Usage)> = Vec::with_capacity(parties.len());
     for party in &parties {
         // What was spent in a window that is over does not count, though it is cleared only with the next charge.
@@ -168,12 +176,12 @@ pub(super) fn set_reserved(tx: &Connection, id: &B256, wei: u128) -> Result<(), 
     Ok(())
 }
 
-/// What pending relays may still cost, all together.
+/// What pending relays and unfilled gaps may still cost, all together.
 fn reserved(db: &Connection) -> Result<u128, StoreError> {
     let mut statement =
         db.prepare_cached("SELECT reserved_wei FROM relays WHERE state = 'pending' AND reserved_wei <> '0'")?;
     let rows = statement.query_and_then([], |row| text::<u128>(row, "reserved_wei"))?;
-    rows.into_iter().try_fold(0_u128, |sum, wei| Ok(sum.saturating_add(wei?)))
+    rows.into_iter().try_fold(nonces::open_gaps_wei(db)?, |sum, wei| Ok(sum.saturating_add(wei?)))
 }
 
 fn window(db: &Connection, now: u64) -> Result<Window, StoreError> {

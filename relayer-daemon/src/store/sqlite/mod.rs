@@ -222,6 +222,24 @@ impl Store for SqliteStore {
         self.write(move |db| nonces::record(db, &account, &transactions, now))
     }
 
+    fn record_gaps(
+        &self,
+        account: Address,
+        transactions: &[NewTransaction],
+        extra_wei: u128,
+        limit_wei: u128,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        let transactions = transactions.to_vec();
+        self.write(move |db| {
+            let allowed = budget::allow(db, extra_wei, limit_wei, now)?;
+            if allowed {
+                nonces::record(db, &account, &transactions, now)?;
+            }
+            Ok(allowed)
+        })
+    }
+
     fn next_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
         self.read(|db| nonces::next(db, &account))
     }

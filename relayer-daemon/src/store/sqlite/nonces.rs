@@ -68,6 +68,16 @@ pub(super) fn open(db: &Connection, account: &Address) -> Result<Vec<NonceAssign
     nonces.into_iter().map(|nonce| assignment(db, account, nonce)).collect()
 }
 
+/// What the no-ops of gaps may still cost, wei: of each nonce the dearest.
+pub(super) fn open_gaps_wei(db: &Connection) -> Result<u128, StoreError> {
+    let mut statement =
+        db.prepare_cached("SELECT account, nonce FROM nonces WHERE state = 'open' AND relay IS NULL")?;
+    let gaps = statement.query_map([], |row| Ok((Address::from(row.get::<_, [u8; 20]>(0)?), row.get(1)?)))?;
+    gaps.collect::<Result<Vec<(Address, i64)>, _>>()?.into_iter().try_fold(0_u128, |sum, (account, nonce)| {
+        Ok(sum.saturating_add(assignment(db, &account, nonce)?.expected_wei()))
+    })
+}
+
 /// See [`crate::store::Store::accounts_with_open_nonces`].
 pub(super) fn accounts_with_open(db: &Connection) -> Result<Vec<Address>, StoreError> {
     let mut statement = db.prepare_cached("SELECT DISTINCT account FROM nonces WHERE state = 'open'")?;
