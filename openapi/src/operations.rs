@@ -57,7 +57,7 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
                  {KYA_PATH_MAX} wallets, separated by commas, are answered as by `POST /api/v1/kya`. With `evidence=1` the answer is \
                  a document that proves the verdict, at the time of its block, to whoever has a trusted hash of that block."
             ),
-            parameters: vec![wallet(), block(), evidence()],
+            parameters: vec![wallet(), block(), history(), evidence()],
             names_agent: Some("/agent/agentId"),
             content: verdict_or_evidence(schemas),
             ..Question::new("/api/v1/kya/{wallet}", "checkWallet", "KYA", "The verdict on a wallet")
@@ -302,10 +302,19 @@ fn block() -> Value {
     })
 }
 
+fn history() -> Value {
+    json!({
+        "name": "history", "in": "query",
+        "description": "1: the wallet's past is looked up where it is not at hand. Not together with `block`.",
+        "schema": { "type": "string", "enum": ["0", "1"], "default": "0" },
+    })
+}
+
 fn evidence() -> Value {
     json!({
         "name": "evidence", "in": "query",
-        "description": "1: a document to keep, that proves the verdict, instead of the verdict alone.",
+        "description": "1: a document to keep, that proves the verdict, instead of the verdict alone. Not together with `block` or \
+            `history`.",
         "schema": { "type": "string", "enum": ["0", "1"], "default": "0" },
     })
 }

@@ -14,6 +14,9 @@ def digits(alphabet: str, count: int) -> st.SearchStrategy[str]:
     return st.text(alphabet=alphabet, min_size=count, max_size=count).map(lambda text: "0x" + text)
 
 
+# What each of these parameters must not be asked for together with.
+EXCLUDED = {"evidence": ["block", "history"], "history": ["block"]}
+
 # In one case: a checksum cannot be guessed.
 formats = {
     "ethereum-address": digits("0123456789abcdef", 40) | digits("0123456789ABCDEF", 40),
@@ -26,6 +29,10 @@ for name, anybody in formats.items():
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """In place of a request whose signature was made up, one that is signed."""
+    """In place of a request whose signature was made up, one that is signed; and of parameters that exclude one another one."""
     if case.operation.label == "POST /relay" and case.meta.generation.mode.is_positive and known["signed"]:
         case.body = known["signed"].pop()
+    if case.operation.label == "GET /api/v1/kya/{wallet}" and case.meta.generation.mode.is_positive and case.query:
+        asked = [name for name in EXCLUDED if case.query.get(name) == "1"]
+        for name in [excluded for name in asked for excluded in EXCLUDED[name]]:
+            case.query.pop(name, None)
