@@ -79,6 +79,11 @@ pub enum Error {
         /// How much of the registry has been read.
         percent: u8,
     },
+    /// The client's: a cursor whose changes are no longer kept, or of a list that was lost. 410.
+    #[error(
+        "The changes since this cursor are no longer kept. Read what you need anew, and go on with since=now."
+    )]
+    CursorExpired,
     /// What another part of the service answered with.
     #[error("{message}")]
     Relayed {
@@ -123,13 +128,15 @@ pub enum Code {
     TooLarge,
     /// The service is set up wrongly.
     Misconfigured,
+    /// The changes since the cursor are no longer kept.
+    CursorExpired,
     /// The registry's index is being filled; `Retry-After` says when to come back.
     Indexing,
 }
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::InvalidParameter,
         Self::AgentNotFound,
         Self::BlockNotAvailable,
@@ -143,6 +150,7 @@ impl Code {
         Self::RegistryError,
         Self::TooLarge,
         Self::Misconfigured,
+        Self::CursorExpired,
         Self::Indexing,
     ];
 
@@ -162,6 +170,7 @@ impl Code {
             Self::RegistryError => "REGISTRY_ERROR",
             Self::TooLarge => "TOO_LARGE",
             Self::Misconfigured => "MISCONFIGURED",
+            Self::CursorExpired => "CURSOR_EXPIRED",
             Self::Indexing => "INDEXING",
         }
     }
@@ -180,6 +189,7 @@ impl Code {
             | Self::RegistryError
             | Self::TooLarge
             | Self::Misconfigured => 500,
+            Self::CursorExpired => 410,
             Self::Indexing => 503,
         }
     }
@@ -222,6 +232,7 @@ impl Error {
             Self::TooManyAgents(_) | Self::TooHeavy { .. } => Code::TooLarge,
             Self::Chain(error) => error.code(),
             Self::Misconfigured(_) => Code::Misconfigured,
+            Self::CursorExpired => Code::CursorExpired,
             Self::Indexing { .. } => Code::Indexing,
             Self::Relayed { code, .. } => *code,
         }

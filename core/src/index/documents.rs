@@ -6,6 +6,7 @@ use alloy_primitives::{Address, U256};
 
 use super::{
     IndexError, State,
+    changes::{self, ChangeList, Since},
     entry::{Entry, flaw},
     store::{Columns, Store, StoreError, Value, one_number, ordered},
     tables::{self, HOUR, Kind},
@@ -68,6 +69,15 @@ impl<'a, S: Store> Index<'a, S> {
             Endpoint::Lineage(id) => Ok(Document::of(self.lineage(*id)?, endpoint)),
             _ => Err(IndexError::Uncovered),
         }
+    }
+
+    /// So many changes of verdicts, from there on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CursorExpired`], [`IndexError::Incomplete`], [`IndexError::Store`].
+    pub fn changes(&self, since: Since, limit: u64) -> Result<ChangeList, IndexError> {
+        changes::list(self.store, self.state, since, limit)
     }
 
     /// Agents with one of these flaws, by id.
