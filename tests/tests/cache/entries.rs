@@ -40,13 +40,13 @@ fn has_file(directory: &Path) -> bool {
 fn a_second_call_reaches_no_rpc() {
     run(async {
         let (_turn, scene) = documented().await;
-        let (stage, showcase) = (&scene.stage, &scene.showcase);
+        let stage = &scene.stage;
         for path in [
             "/api/v1/stats".to_owned(),
             "/api/v1/stats/detailed".to_owned(),
             format!("/api/v1/agent/{}", scene.cold_agent()),
             "/api/v1/agents".to_owned(),
-            format!("/api/v1/agent/{}/lineage", showcase.id("atlas")),
+            format!("/api/v1/agent/{}/lineage", scene.cold_agent()),
             kya("kyoto"),
         ] {
             stage.proxy.reset();
