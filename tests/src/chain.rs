@@ -66,7 +66,8 @@ impl Chain {
     /// When the call reverts or the answer is no `C::Return`.
     pub async fn read<C: SolCall>(&self, to: Address, call: C) -> Result<C::Return> {
         let request = TransactionRequest::default().to(to).input(Bytes::from(call.abi_encode()).into());
-        let answer = self.node.provider.call(request).await?;
+        // A call that names no block is one of the pending block, whose time goes on with the clock.
+        let answer = self.node.provider.call(request).latest().await?;
         Ok(C::abi_decode_returns(&answer)?)
     }
 

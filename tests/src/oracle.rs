@@ -154,7 +154,7 @@ impl Oracle {
         let function = self.function(function)?;
         let data = function.abi_encode_input(arguments)?;
         let request = TransactionRequest::default().to(self.registry).input(data.into());
-        let answer = self.provider.call(request).await.with_context(|| function.name.clone())?;
+        let answer = self.provider.call(request).latest().await.with_context(|| function.name.clone())?;
         Ok(function.abi_decode_output(&answer)?)
     }
 
