@@ -13,7 +13,7 @@ use e2e::http;
 use e2e::proxy::Proxy;
 use e2e::seed::{self, Showcase, wallet};
 use e2e::stage::{Stage, run};
-use registry_core::error::Error;
+use registry_core::error::{Code, Error};
 use registry_core::evidence::{self, Expected, Layout};
 use registry_core::multicall::CANONICAL_ADDRESS;
 use registry_core::read_api::{Question, WithEvidence};
@@ -166,6 +166,12 @@ fn what_a_node_gets_wrong_is_an_error_or_asked_again() {
                 .unwrap_or_else(|error| panic!("{fault:?}: {error}"));
             proxy.heal();
         }
+
+        // A proof that has no end anybody would read to.
+        proxy.inject(Rule::on("eth_getProof", Fault::Result(json!("0".repeat(5 << 20)))));
+        assert_eq!(asked().await.unwrap_err().code(), Code::TooLarge);
+        ask(&[proxy.url(), chain.node.url()], registry, agent, None).await.unwrap();
+        proxy.heal();
 
         // Another chain's proof, another chain's header, another chain's name.
         let proof: Value = other

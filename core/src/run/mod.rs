@@ -315,9 +315,6 @@ impl Run {
     pub fn fail(&mut self, failure: Failure) -> Result<(), Error> {
         let Some(flight) = self.flight.take() else { return Ok(()) };
         let (requests, seconds) = (flight.requests(), flight.timeout_ms.div_ceil(1_000));
-        if failure == Failure::TooLarge && !flight.proof.is_empty() {
-            return Err(Error::TooHeavy { function: "eth_getProof" });
-        }
         let large = match failure {
             Failure::Unreachable => false,
             Failure::TimedOut => requests > FEW_REQUESTS,
@@ -329,6 +326,9 @@ impl Run {
             self.take_back(jobs);
             self.after_switch(before);
             return Ok(());
+        }
+        if failure == Failure::TooLarge && !flight.proof.is_empty() {
+            return Err(Error::TooHeavy { function: "eth_getProof" });
         }
         if large {
             self.take_back(jobs);
