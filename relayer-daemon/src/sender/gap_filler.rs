@@ -43,6 +43,7 @@ impl<N: Node> Sender<N> {
         let mut filled = Vec::with_capacity(no_ops.len());
         for no_op in no_ops {
             if !self.journal_gap(&no_op, no_op.expected_wei()).await? {
+                tracing::warn!(nonce = no_op.nonce, "the budget does not allow a gap to be filled");
                 break;
             }
             filled.push(no_op);

@@ -248,14 +248,11 @@ impl<N: Node> Sender<N> {
     async fn journal_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
         let Some(no_op) = latest_transaction(gap) else { return Ok(false) };
         let (account, limit, now) = (self.account(), self.spending.daily_wei, self.clock.now());
-        let transactions = [no_op.clone()];
-        let record =
-            move |store: &dyn Store| store.record_gaps(account, &transactions, extra_wei, limit, now);
+        let recorded = no_op.clone();
+        let record = move |store: &dyn Store| store.record_gap(account, &recorded, extra_wei, limit, now);
         let allowed = self.store.run(record).await?;
         if allowed {
             self.note_signed(&no_op);
-        } else {
-            tracing::warn!(nonce = gap.nonce, extra_wei, "the budget does not allow a gap's no-op");
         }
         Ok(allowed)
     }

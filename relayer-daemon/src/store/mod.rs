@@ -251,12 +251,12 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// before any byte of them goes to the network; where it fails, none of them may be sent.
     fn record(&self, account: Address, transactions: &[NewTransaction], now: u64) -> Result<(), StoreError>;
 
-    /// The same for no-ops that fill gaps, which may cost `extra_wei` more than what is recorded of them, if the budget allows that.
+    /// The same for a no-op that fills a gap, which may cost `extra_wei` more than what is recorded of that, if the budget allows it.
     /// Returns whether it does; where not, nothing is written.
-    fn record_gaps(
+    fn record_gap(
         &self,
         account: Address,
-        transactions: &[NewTransaction],
+        no_op: &NewTransaction,
         extra_wei: u128,
         limit_wei: u128,
         now: u64,

@@ -67,7 +67,7 @@ pass_on! {
     write prune(retention: &Retention, now: u64) -> usize;
     read archived_nonce(account: Address) -> Option<u64>;
     write record(account: Address, transactions: &[NewTransaction], now: u64) -> ();
-    write record_gaps(account: Address, transactions: &[NewTransaction], extra_wei: u128, limit_wei: u128, now: u64) -> bool;
+    write record_gap(account: Address, no_op: &NewTransaction, extra_wei: u128, limit_wei: u128, now: u64) -> bool;
     read next_nonce(account: Address) -> Option<u64>;
     read open_nonces(account: Address) -> Vec<NonceAssignment>;
     read accounts_with_open_nonces() -> Vec<Address>;

@@ -222,19 +222,19 @@ impl Store for SqliteStore {
         self.write(move |db| nonces::record(db, &account, &transactions, now))
     }
 
-    fn record_gaps(
+    fn record_gap(
         &self,
         account: Address,
-        transactions: &[NewTransaction],
+        no_op: &NewTransaction,
         extra_wei: u128,
         limit_wei: u128,
         now: u64,
     ) -> Result<bool, StoreError> {
-        let transactions = transactions.to_vec();
+        let no_op = [no_op.clone()];
         self.write(move |db| {
             let allowed = budget::allow(db, extra_wei, limit_wei, now)?;
             if allowed {
-                nonces::record(db, &account, &transactions, now)?;
+                nonces::record(db, &account, &no_op, now)?;
             }
             Ok(allowed)
         })
