@@ -23,10 +23,10 @@ export const verifier: () => Promise<typeof Verifier> = once(async () => {
 });
 
 /** Loads at the first call; where that fails, the next one who asks may have better luck. */
-function once<T>(load: () => Promise<T>): () => Promise<T> {
+function once<A extends unknown[], T>(load: (...args: A) => Promise<T>): (...args: A) => Promise<T> {
   let loading: Promise<T> | undefined;
-  return () => {
-    loading ??= load().catch((error: unknown) => {
+  return (...args) => {
+    loading ??= load(...args).catch((error: unknown) => {
       loading = undefined;
       throw error;
     });
@@ -52,18 +52,10 @@ export function sources(): Source[] {
   return [...own, ...wallets().map(({ name, provider }) => ({ name, rpc: provider }))];
 }
 
-let named: Promise<string> | undefined;
-
 /** The registry's address as the API names it. */
-export function registryOfApi(signal: AbortSignal): Promise<string> {
-  named ??= ask<Stats>("/api/v1/stats", signal)
-    .then(({ document }) => document.registryAddress)
-    .catch((error: unknown) => {
-      named = undefined;
-      throw error;
-    });
-  return named;
-}
+export const registryOfApi: (signal: AbortSignal) => Promise<string> = once(
+  async (signal) => (await ask<Stats>("/api/v1/stats", signal)).document.registryAddress,
+);
 
 /** What the core throws: an error with the status and code that the API would have answered with. */
 export function statusOf(error: unknown): number {

@@ -3,7 +3,7 @@
 import { exchange, ServiceError } from "../api";
 import { sources, statusOf, verifier, type Source } from "../chain";
 import type { Evidence } from "../../../pkg/evidence.js";
-import { h, replace, type Child } from "../dom";
+import { h, type Child } from "../dom";
 import { counted, sentences } from "../format";
 import { isObject } from "../json";
 import { hrefTo } from "../router";
@@ -11,6 +11,7 @@ import { settings } from "../settings";
 import type { Scope } from "../viewLifetime";
 import { hex } from "./facts";
 import { sentence } from "./failure";
+import { inquiry, unanswered } from "./inquiry";
 
 /** The path of a verdict, whatever else is asked for with it, and its wallet. */
 const KYA = /^\/api\/v1\/kya\/([^/?,]+)(\?|$)/;
@@ -19,20 +20,9 @@ const KYA = /^\/api\/v1\/kya\/([^/?,]+)(\?|$)/;
 export function proof(scope: Scope, path: string): Child {
   const wallet = KYA.exec(path)?.[1];
   if (wallet === undefined) return false;
-  const button = h("button", { type: "button" }, "Prove by a block hash");
-  const result = h("div", { "aria-live": "polite" });
-  let running = false;
-  button.addEventListener("click", () => {
-    if (running) return;
-    running = true;
-    button.setAttribute("aria-disabled", "true");
-    replace(result, h("p", { class: "muted" }, "Asking for evidence…"));
-    void prove(scope, decodeURIComponent(wallet)).then((outcome) => {
-      running = false;
-      button.removeAttribute("aria-disabled");
-      if (!scope.signal.aborted) replace(result, outcome);
-    });
-  });
+  const { button, result } = inquiry(scope, "Prove by a block hash", "Asking for evidence…", () =>
+    prove(scope, decodeURIComponent(wallet)),
+  );
   return [
     h("div", { class: "verification-row" }, button),
     h(
@@ -141,10 +131,5 @@ function explain(error: unknown): string {
 }
 
 function failed(text: Child[]): HTMLElement {
-  return h(
-    "div",
-    { class: "result", "data-proof": "error", role: "alert" },
-    h("p", {}, h("strong", {}, "Not proved.")),
-    h("p", {}, text),
-  );
+  return unanswered("data-proof", "Not proved.", text);
 }

@@ -3,7 +3,7 @@
 import { hostOf, ServiceError, type Answer } from "../api";
 import { core, registryOfApi, sources, statusOf, type Source } from "../chain";
 import { compare, type Field } from "../compare";
-import { freshId, h, replace, type Child } from "../dom";
+import { freshId, h, type Child } from "../dom";
 import { counted, duration, sentences } from "../format";
 import { parse } from "../json";
 import { hrefTo } from "../router";
@@ -12,6 +12,7 @@ import { settings } from "../settings";
 import { refusal } from "../wallets";
 import { hex, table } from "./facts";
 import { sentence } from "./failure";
+import { inquiry, unanswered } from "./inquiry";
 import { proof } from "./proof";
 import { chainText, chainWord } from "./text";
 
@@ -33,21 +34,9 @@ export function verification(scope: Scope, answers: Answer[]): HTMLElement {
     { id },
     available.map(({ name }, index) => h("option", { value: index }, name)),
   );
-  const button = h("button", { type: "button" }, "Verify against the chain");
-  const result = h("div", { "aria-live": "polite" });
-  let running = false;
-
-  button.addEventListener("click", () => {
-    if (running) return;
-    running = true;
-    button.setAttribute("aria-disabled", "true");
-    replace(result, h("p", { class: "muted" }, "Asking the chain…"));
+  const { button, result } = inquiry(scope, "Verify against the chain", "Asking the chain…", () => {
     const now = sources();
-    void verify(scope, answers, now[Number(select.value) || 0] ?? now[0]).then((outcome) => {
-      running = false;
-      button.removeAttribute("aria-disabled");
-      if (!scope.signal.aborted) replace(result, outcome);
-    });
+    return verify(scope, answers, now[Number(select.value) || 0] ?? now[0]);
   });
 
   return h(
@@ -116,12 +105,7 @@ function explain(error: unknown, { name, rpc }: Source): string {
 }
 
 function failed(text: Child[]): HTMLElement {
-  return h(
-    "div",
-    { class: "result", "data-verify": "error", role: "alert" },
-    h("p", {}, h("strong", {}, "Not verified.")),
-    h("p", {}, text),
-  );
+  return unanswered("data-verify", "Not verified.", text);
 }
 
 interface Asked {
