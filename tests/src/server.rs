@@ -60,41 +60,52 @@ pub struct Bundles {
 }
 
 impl Bundles {
-    /// Builds what changed, and bundles all.
+    /// Builds what changed, and bundles these.
     ///
     /// # Errors
     /// When the Node tools are not installed, or a build fails.
-    pub async fn make() -> Result<Self> {
-        let bundles = Self::with_worker(None).await?;
-        for (kind, config) in [(Kind::Worker, CONFIG), (Kind::Indexed, INDEX_CONFIG)] {
-            let mut wrangler = Command::new(repo::node_tool("wrangler")?);
-            wrangler
-                .args(["deploy", "--dry-run", "--config", config, "--env", "", "--outdir"])
-                .arg(bundles.directory_of(kind))
-                .env("CI", "true")
-                .env("WRANGLER_SEND_METRICS", "false")
-                .env("WRANGLER_LOG_PATH", bundles.directory.path().join("logs"));
-            finish(&mut wrangler).await?;
+    pub async fn make(kinds: &[Kind]) -> Result<Self> {
+        Self::with_worker(None, kinds).await
+    }
+
+    /// The same, with another build of this project's Worker: what `wrangler deploy --dry-run --outdir` left in `directory`.
+    ///
+    /// # Errors
+    /// When the Node tools are not installed.
+    pub async fn with(directory: &Path, kinds: &[Kind]) -> Result<Self> {
+        Self::with_worker(Some(directory.to_owned()), kinds).await
+    }
+
+    async fn with_worker(worker: Option<PathBuf>, kinds: &[Kind]) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("e2e-bundles-").tempdir()?;
+        let bundles = Self { directory, worker };
+        for kind in kinds {
+            match kind {
+                Kind::Worker if bundles.worker.is_none() => bundles.deploy_dry(*kind, CONFIG).await?,
+                Kind::Indexed => bundles.deploy_dry(*kind, INDEX_CONFIG).await?,
+                Kind::Hono => bundles.bundle_hono().await?,
+                Kind::Worker | Kind::Express => {}
+            }
         }
         Ok(bundles)
     }
 
-    /// Another build of this project's Worker: what `wrangler deploy --dry-run --outdir` left in `directory`.
-    ///
-    /// # Errors
-    /// When the Node tools are not installed.
-    pub async fn with(directory: &Path) -> Result<Self> {
-        Self::with_worker(Some(directory.to_owned())).await
+    async fn deploy_dry(&self, kind: Kind, config: &str) -> Result<()> {
+        let mut wrangler = Command::new(repo::node_tool("wrangler")?);
+        wrangler
+            .args(["deploy", "--dry-run", "--config", config, "--env", "", "--outdir"])
+            .arg(self.directory_of(kind))
+            .env("CI", "true")
+            .env("WRANGLER_SEND_METRICS", "false")
+            .env("WRANGLER_LOG_PATH", self.directory.path().join("logs"));
+        finish(&mut wrangler).await
     }
 
-    async fn with_worker(worker: Option<PathBuf>) -> Result<Self> {
-        let directory = tempfile::Builder::new().prefix("e2e-bundles-").tempdir()?;
-        let bundles = Self { directory, worker };
+    async fn bundle_hono(&self) -> Result<()> {
         let mut hono = Command::new(repo::node_tool("esbuild")?);
         hono.args(["tests/peers/hono.mjs", "--bundle", "--format=esm", "--minify", "--log-level=warning"])
-            .arg(format!("--outfile={}", bundles.directory_of(Kind::Hono).join("hono.js").display()));
-        finish(&mut hono).await?;
-        Ok(bundles)
+            .arg(format!("--outfile={}", self.directory_of(Kind::Hono).join("hono.js").display()));
+        finish(&mut hono).await
     }
 
     /// The files that would be uploaded of a Worker; of [`Kind::Indexed`] those of the one that keeps the index.

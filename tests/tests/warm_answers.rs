@@ -64,7 +64,7 @@ async fn setup() -> (MutexGuard<'static, ()>, &'static Setup) {
             let chain = Chain::start(options).await.unwrap();
             let showcase = seed::showcase(&chain).await.unwrap();
             let proxy = Proxy::start(chain.node.url()).await.unwrap();
-            let bundles = Bundles::make().await.unwrap();
+            let bundles = Bundles::make(&Kind::ALL).await.unwrap();
             let options = WorkerOptions::new(proxy.url(), chain.contracts.registry)
                 .var("CHAIN_ID", 31_337)
                 // No block comes after the registry's, however long a busy machine takes.

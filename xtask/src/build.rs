@@ -33,10 +33,8 @@ struct Worker {
     directory: &'static str,
     /// Arguments for cargo.
     features: &'static [&'static str],
-    /// The module with its function names, in `target/xtask`.
-    with_names: &'static str,
-    /// What it was made of, in `target/xtask`.
-    stamp: &'static str,
+    /// What its files in `target/xtask` are called after.
+    stem: &'static str,
     /// The most that its wasm may be, gzipped.
     size_limit: usize,
 }
@@ -47,16 +45,14 @@ const WORKERS: [Worker; 2] = [
         name: "Worker: wasm",
         directory: "build",
         features: &[],
-        with_names: "worker-with-names.wasm",
-        stamp: "worker.stamp",
+        stem: "worker",
         size_limit: 320 * 1024,
     },
     Worker {
         name: "Worker of the index: wasm",
         directory: "build-index",
         features: &["--features", "index-object"],
-        with_names: "index-worker-with-names.wasm",
-        stamp: "index-worker.stamp",
+        stem: "index-worker",
         size_limit: 300 * 1024,
     },
 ];
@@ -90,7 +86,7 @@ fn worker(worker: &Worker) -> Result<()> {
     let mut inputs = core_inputs();
     inputs.extend(["Cargo.toml", "build.rs", "src"].map(|path| edge.join(path)));
     inputs.push(root().join("xtask/src/build.rs"));
-    let stamp = Stamp::of(root().join("target/xtask").join(worker.stamp), &inputs)?;
+    let stamp = Stamp::of(root().join(format!("target/xtask/{}.stamp", worker.stem)), &inputs)?;
     if stamp.is_current() && worker.wasm().is_file() && worker.directory().join("index.js").is_file() {
         return Ok(());
     }
@@ -104,14 +100,14 @@ fn worker(worker: &Worker) -> Result<()> {
         .env("ESBUILD_BIN", node_tool("esbuild")))?;
 
     // worker-build keeps the function names, a third of the size.
-    strip(&worker.wasm(), worker.with_names)?;
+    strip(&worker.wasm(), worker.stem)?;
     stamp.set()
 }
 
-/// Removes the function names from a module; with them it stays in `target/xtask`, to read a stack trace by.
-pub(crate) fn strip(module: &Path, with_names: &str) -> Result<()> {
+/// Removes the function names from a module; with them it stays in `target/xtask`, under this stem, to read a stack trace by.
+pub(crate) fn strip(module: &Path, stem: &str) -> Result<()> {
     let named = fs::read(module)?;
-    fs::write(root().join("target/xtask").join(with_names), &named)?;
+    fs::write(root().join(format!("target/xtask/{stem}-with-names.wasm")), &named)?;
     Ok(fs::write(module, wasm::without_names(&named)?)?)
 }
 

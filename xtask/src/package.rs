@@ -18,8 +18,6 @@ struct Module {
     crate_name: &'static str,
     /// What the generated files are called after.
     name: &'static str,
-    /// Where the module with its function names is kept.
-    with_names: &'static str,
     /// The most that its wasm may be, in bytes, gzipped.
     size_limit: usize,
 }
@@ -29,14 +27,12 @@ const MODULES: [Module; 2] = [
         title: "Browser package: wasm",
         crate_name: "registry-browser",
         name: "registry",
-        with_names: "package-with-names.wasm",
         size_limit: 220 * 1024,
     },
     Module {
         title: "Browser package, evidence: wasm",
         crate_name: "registry-browser-evidence",
         name: "evidence",
-        with_names: "evidence-with-names.wasm",
         size_limit: 80 * 1024,
     },
 ];
@@ -92,7 +88,7 @@ fn compile(module: &Module, package: &Path) -> Result<()> {
         .arg(target_dir().join(WASM_TARGET).join(PROFILE).join(compiled)))?;
     let wasm = package.join(module.file());
     run(command(node_tool("wasm-opt")).args(["-Oz", "--debuginfo"]).arg(&wasm).arg("-o").arg(&wasm))?;
-    strip(&wasm, module.with_names)
+    strip(&wasm, module.name)
 }
 
 /// Adds the files that are written by hand.

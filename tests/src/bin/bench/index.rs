@@ -50,7 +50,7 @@ struct Costs {
 
 /// The section of `BENCHMARKS.md`.
 pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
-    let bundles = step("bundles of the Workers", Bundles::make()).await?;
+    let bundles = step("bundles of the Workers", Bundles::make(&[Kind::Worker, Kind::Indexed])).await?;
     let options = AnvilOptions { genesis_time: Some(wall_clock() - 3_600), ..AnvilOptions::default() };
     let chain = Chain::start(options).await?;
     let proxy = Proxy::start(chain.node.url()).await?;

@@ -64,8 +64,8 @@ impl Setup {
 pub(crate) async fn section(worker: Option<&Path>) -> Result<String> {
     let bundles = async {
         match worker {
-            Some(directory) => Bundles::with(directory).await,
-            None => Bundles::make().await,
+            Some(directory) => Bundles::with(directory, &Kind::ALL).await,
+            None => Bundles::make(&Kind::ALL).await,
         }
     };
     let bundles = step("bundles of the Workers", bundles).await?;
