@@ -45,7 +45,16 @@ pub(crate) fn mib(bytes: u64) -> String {
 
 /// The one in the middle.
 pub(crate) fn median<T: Ord + Copy>(samples: &[T]) -> Option<T> {
+    percentile(samples, 50)
+}
+
+/// The one that 99 of 100 do not exceed.
+pub(crate) fn p99<T: Ord + Copy>(samples: &[T]) -> Option<T> {
+    percentile(samples, 99)
+}
+
+fn percentile<T: Ord + Copy>(samples: &[T], percent: usize) -> Option<T> {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();
-    sorted.get(sorted.len() / 2).copied()
+    sorted.get(sorted.len() * percent / 100).copied()
 }
