@@ -19,6 +19,18 @@ const SIZE_LIMIT: usize = 150 * 1024;
 /// What `index.html` names, and the bundler writes with a hash in between.
 const NAMED: [(&str, &str); 3] = [("main", "css"), ("main", "js"), ("theme", "js")];
 
+/// What sets markup, in Preact or in the DOM: text from the chain is anybody's.
+const SETS_MARKUP: [&str; 8] = [
+    "dangerouslySetInnerHTML",
+    "innerHTML",
+    "outerHTML",
+    "insertAdjacentHTML",
+    "setHTMLUnsafe",
+    "createContextualFragment",
+    "document.write",
+    "srcdoc",
+];
+
 /// Bundles the page into `browser/explorer/dist` if anything changed, and prints the size of its scripts and styles. The
 /// browser package has to be built.
 pub(crate) fn build() -> Result<()> {
@@ -38,11 +50,24 @@ pub(crate) fn build() -> Result<()> {
     print_size("Explorer: scripts and styles", &counted, SIZE_LIMIT)
 }
 
-/// Checks how the page's code is formatted, and its types. The browser package has to be built: the page is written against
-/// its declarations.
+/// Checks that the page's code sets no markup, how it is formatted, and its types. The browser package has to be built: the page
+/// is written against its declarations.
 pub(crate) fn check() -> Result<()> {
-    run(command(node_tool("prettier")).args(["--check", "browser/explorer/{src,tests}/**/*.{ts,js}"]))?;
+    for directory in ["src", "src/parts", "src/views"] {
+        for file in files(&explorer().join(directory))? {
+            if let Some(name) = sets_markup(&fs::read_to_string(&file)?) {
+                bail!("{} names {name}: nothing in the explorer sets markup", file.display());
+            }
+        }
+    }
+    run(command(node_tool("prettier")).args(["--check", "browser/explorer/{src,tests}/**/*.{ts,tsx,js}"]))?;
     run(command(node_tool("tsc")).arg("--project").arg(explorer()))
+}
+
+/// The first thing that a source names and that sets markup.
+fn sets_markup(source: &str) -> Option<&'static str> {
+    let source = source.to_lowercase();
+    SETS_MARKUP.into_iter().find(|name| source.contains(&name.to_lowercase()))
 }
 
 /// Runs the tests of what needs no browser, in Node.
@@ -61,7 +86,7 @@ fn bundle(explorer: &Path, dist: &Path) -> Result<()> {
     let fresh = emptied("target/xtask/explorer")?;
     let (assets, metafile) = (fresh.join("assets"), root().join("target/xtask/explorer.json"));
     run(command(node_tool("esbuild"))
-        .args(["src/main.ts", "src/theme.ts", "--bundle", "--splitting", "--format=esm", "--minify"])
+        .args(["src/main.tsx", "src/theme.ts", "--bundle", "--splitting", "--format=esm", "--minify"])
         .args(["--target=es2022", "--loader:.wasm=file", "--log-level=warning"])
         .args(["--entry-names=[name]-[hash]", "--chunk-names=[name]-[hash]", "--asset-names=[name]-[hash]"])
         .arg(format!("--outdir={}", assets.display()))
@@ -165,6 +190,20 @@ mod tests {
         let metafile = r#"{"inputs":{"../../node_modules/d3-zoom/src/zoom.js":{"imports":[{"path":"../../node_modules/d3-drag/src/x.js"}]},
             "src/main.ts":{},"../../node_modules/d3-zoom/src/index.js":{}}}"#;
         assert_eq!(bundled(metafile).into_iter().collect::<Vec<_>>(), ["d3-drag", "d3-zoom"]);
+    }
+
+    #[test]
+    fn a_source_that_sets_markup_is_found_out() {
+        for source in [
+            r#"<p dangerouslySetInnerHTML={{ __html: scope }} />"#,
+            "element.innerHTML = scope;",
+            "<p innerHTML={scope} />",
+            "<iframe srcDoc={scope} />",
+            "element.insertAdjacentHTML('beforeend', scope);",
+        ] {
+            assert!(sets_markup(source).is_some(), "{source}");
+        }
+        assert_eq!(sets_markup("<p>{scope}</p>"), None);
     }
 
     #[test]

@@ -4,7 +4,6 @@ import { ask } from "./api";
 import { core } from "./chain";
 import type { Address, AgentDetail, Eip1193Provider, Integer, Registration } from "./documents";
 import { Relayer, type Relay } from "./relayer";
-import { pause, type Scope } from "./viewLifetime";
 import { refusal } from "./wallets";
 
 /** How long a signature is good for. */
@@ -34,10 +33,10 @@ export async function connect(provider: Eip1193Provider): Promise<Address> {
 
 /**
  * Registers an agent with `account` as its creator. Tells `at` which step begins. Gives the new id, and whether the API
- * has shown it within a minute and a half.
+ * has shown it within a minute and a half. Rejects once the signal is aborted.
  */
 export async function register(
-  scope: Scope,
+  signal: AbortSignal,
   relayerUrl: string,
   provider: Eip1193Provider,
   account: Address,
@@ -45,7 +44,7 @@ export async function register(
   at: (step: number, detail?: string) => void,
 ): Promise<{ id: Integer; isSeen: boolean; transaction: string }> {
   at(0);
-  const relayer = new Relayer(relayerUrl, scope.signal);
+  const relayer = new Relayer(relayerUrl, signal);
   const package_ = core();
   const [domain, terms, nonce] = await Promise.all([relayer.domain(), relayer.terms(), relayer.nextNonce(account)]);
   const { registerAgent, forwardRequest, checkRequest } = await package_;
@@ -77,11 +76,11 @@ export async function register(
   const id = checkRequest(signed, { ...forwarder, registry: terms.registry, maxGas: terms.maxGas });
 
   at(2, id);
-  const { agentId, txHash } = await executed(scope, relayer, await relayer.relay(signed));
+  const { agentId, txHash } = await executed(signal, relayer, await relayer.relay(signed));
   if (agentId === undefined) throw new Stopped("The relayer executed the request but names no agent.");
 
   at(3);
-  return { id: agentId, isSeen: await seen(scope, agentId), transaction: txHash ?? "" };
+  return { id: agentId, isSeen: await seen(signal, agentId), transaction: txHash ?? "" };
 }
 
 async function onChain(provider: Eip1193Provider, chainId: Integer): Promise<void> {
@@ -97,26 +96,26 @@ async function onChain(provider: Eip1193Provider, chainId: Integer): Promise<voi
   }
 }
 
-async function executed(scope: Scope, relayer: Relayer, relay: Relay): Promise<Relay> {
+async function executed(signal: AbortSignal, relayer: Relayer, relay: Relay): Promise<Relay> {
   let latest = relay;
   while (latest.state === "pending") {
-    await pause(scope, POLL_MILLISECONDS);
+    await pause(signal, POLL_MILLISECONDS);
     latest = await relayer.state(relay.id);
   }
   return latest;
 }
 
 /** Whether the API shows the agent in time. Its answer "not found" is never kept, so asking again helps. */
-async function seen(scope: Scope, id: Integer): Promise<boolean> {
+async function seen(signal: AbortSignal, id: Integer): Promise<boolean> {
   const until = Date.now() + PATIENCE_MILLISECONDS;
   while (Date.now() < until) {
     try {
-      await ask<AgentDetail>(`/api/v1/agent/${id}`, scope.signal);
+      await ask<AgentDetail>(`/api/v1/agent/${id}`, signal);
       return true;
     } catch (error) {
-      if (scope.signal.aborted) throw error;
+      if (signal.aborted) throw error;
     }
-    await pause(scope, POLL_MILLISECONDS);
+    await pause(signal, POLL_MILLISECONDS);
   }
   return false;
 }
@@ -133,4 +132,17 @@ async function fromWallet(provider: Eip1193Provider, method: string, params: unk
   } catch (error) {
     throw new Stopped(refusal(error));
   }
+}
+
+/** Resolves after so many milliseconds; rejects once the signal is aborted. */
+function pause(signal: AbortSignal, milliseconds: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = (): void => reject(signal.reason);
+    if (signal.aborted) return stop();
+    signal.addEventListener("abort", stop, { once: true });
+    setTimeout(() => {
+      signal.removeEventListener("abort", stop);
+      resolve();
+    }, milliseconds);
+  });
 }

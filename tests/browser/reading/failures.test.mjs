@@ -3,7 +3,7 @@
 // 1. The API down, failing, or answering nonsense: said as what it is, with a button that asks again.
 // 2. Too many requests: the real limiter's refusal, the wait counted down, and asked again by itself.
 // 3. An agent there is not; a page there is not.
-// 4. A slow answer to an earlier question never replaces a later one's.
+// 4. A slow answer to an earlier question never replaces a later one's; a view that is left ends its requests.
 
 import assert from "node:assert/strict";
 
@@ -115,4 +115,15 @@ scenario("a slow answer to an earlier question never replaces a later one's", as
   // A round trip of its own comes after what was released.
   await page.evaluate(() => fetch("/api/v1/stats").then((answer) => answer.text()));
   assert.equal(await page.locator("[data-verdict]").getAttribute("data-verdict"), "provision");
+});
+
+scenario("a view that is left ends its requests", { faults }, async ({ page, front, open }) => {
+  let release;
+  front.on(/\/kya\//, { hold: new Promise((done) => (release = done)) });
+  const ended = page.waitForEvent("requestfailed", (request) => request.url().includes("/kya/"));
+  await open(`#/wallet/${agents.kyoto.wallet}`);
+  await eventually(() => assert.ok(front.requests.some((path) => path.includes("/kya/"))));
+  await page.getByRole("link", { name: "Settings" }).click();
+  assert.equal((await ended).failure().errorText, "net::ERR_ABORTED");
+  release();
 });

@@ -24,7 +24,7 @@ after(() => browser?.close());
 
 /** Serves one page under a strict policy, to `body` with its address. */
 async function served(html, body) {
-  const policy = "default-src 'none'; script-src 'self'; img-src data:; connect-src *";
+  const policy = "default-src 'none'; script-src 'self'; img-src data:; connect-src *; require-trusted-types-for 'script'";
   const server = createServer((request, response) => {
     const isScript = request.url === "/page.js";
     response.setHeader("content-type", isScript ? "text/javascript" : "text/html");
@@ -61,6 +61,7 @@ test("a page that misbehaves is found out", async () => {
   await found({ script: `new WebSocket("ws://127.0.0.2:1/")` }, /^third party: http:\/\/127\.0\.0\.2:1\//m);
   await found({ body: `<script>window.ran = true</script>` }, /^policy: script-src-elem inline/m);
   await found({ body: `<p style="color: red">x` }, /^policy: style-src-attr inline/m);
+  await found({ script: `document.head.innerHTML = "<b>x</b>"` }, /^policy: require-trusted-types-for/m);
   await found({ script: `console.error("oh no")` }, /^console error: oh no/m);
   await found({ script: `console.warn("hm")` }, /^console warning: hm/m);
   await found({ script: `setTimeout(() => { throw new Error("thrown") })` }, /^exception: Error: thrown/m);

@@ -2,7 +2,8 @@
 //
 // 1. From the address to a verdict by keyboard alone, in the order of the page.
 // 2. The skip link is the first stop, and leads past the head.
-// 3. After each step to another view its heading has the focus, and the document has its own title.
+// 3. After each step to another view its heading has the focus, and the document has its own title;
+//    a filter in use keeps the focus.
 // 4. Every stop is visible: it has a focus ring.
 // 5. The theme can be chosen, stays chosen, and needs no reload.
 
@@ -81,6 +82,23 @@ scenario("after each step the new view's heading has the focus, and the document
   }
   assert.equal(new Set(titles).size, titles.length - 1, `each view its own, Agent 1 twice: ${titles}`);
   assert.ok(titles.slice(1).every((title, index) => title.startsWith(steps[index][1].slice(3))), `${titles}`);
+});
+
+scenario("a filter keeps the focus while the list follows it", async ({ page, open }) => {
+  await open("#/agents?page=2");
+  await settled(page);
+  const status = page.getByLabel("Status");
+  await status.focus();
+  for (const chosen of ["Suspended", "Revoked"]) {
+    await status.selectOption(chosen);
+    await page.waitForURL(new RegExp(`status=${chosen}$`));
+    await settled(page);
+    assert.equal(await status.evaluate((element) => element === document.activeElement), true, chosen);
+  }
+  // The same view at another address, without the filter: on to its heading.
+  await page.getByRole("navigation").getByRole("link", { name: "Agents" }).press("Enter");
+  await page.waitForURL(/#\/agents$/);
+  await eventually(async () => assert.equal(await focus(page), "h1 Agents"));
 });
 
 scenario("every stop of the tab key can be seen", async ({ page, open }) => {

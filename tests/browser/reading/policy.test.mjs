@@ -1,7 +1,8 @@
 // What the page is served with, and what it may do. That no test's page breaks its policy, writes an error or talks to third
 // parties is the guard's business, in every test.
 //
-// 1. The Content Security Policy allows the page's own scripts and styles, and nothing inline; the other headers are there.
+// 1. The Content Security Policy allows the page's own scripts and styles, nothing inline, and no string as markup; the other
+//    headers are there.
 // 2. Only files whose names change with their contents are kept for long.
 // 3. The whole page, all views of it, asks nobody but its own server until the visitor names somebody.
 
@@ -19,6 +20,9 @@ const POLICY = {
   "img-src": "'self' data:",
   // The visitor's own RPC and relayer.
   "connect-src": "'self' https: http://127.0.0.1:* http://localhost:*",
+  // No string becomes markup or code, whatever a library would do with it.
+  "require-trusted-types-for": "'script'",
+  "trusted-types": "'none'",
   "base-uri": "'none'",
   "form-action": "'none'",
   "frame-ancestors": "'none'",
@@ -29,7 +33,7 @@ function directives(policy) {
   return Object.fromEntries(policy.split(";").map((part) => part.trim().split(/ (.*)/s).slice(0, 2)));
 }
 
-scenario("the policy allows the page's own scripts and styles, and nothing inline", async ({ page, open }) => {
+scenario("the policy allows the page's own scripts and styles, nothing inline, and no markup from strings", async ({ page, open }) => {
   const response = page.waitForResponse((answer) => new URL(answer.url()).pathname === "/");
   await open("#/");
   const headers = (await response).headers();

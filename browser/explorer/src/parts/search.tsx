@@ -1,0 +1,62 @@
+/** The search: one form, on the start page or in the page's head, wherever the visitor is. */
+
+import { useRef, useState } from "preact/hooks";
+
+import { go, hrefTo } from "../router";
+
+export function Search() {
+  const [text, setText] = useState("");
+  const [isRefused, setRefused] = useState(false);
+  const input = useRef<HTMLInputElement>(null);
+  const lookUp = (): void => {
+    const href = target(text.trim());
+    setRefused(href === undefined);
+    if (href === undefined) input.current?.focus();
+    else go(href);
+  };
+  return (
+    <form
+      class="search"
+      role="search"
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        lookUp();
+      }}
+    >
+      <label for="search">Wallet or agent id</label>
+      <div class="search-row">
+        <input
+          id="search"
+          type="search"
+          placeholder="0x… or 11"
+          spellcheck={false}
+          autocomplete="off"
+          autocapitalize="off"
+          aria-describedby="search-fault"
+          aria-invalid={isRefused}
+          value={text}
+          ref={input}
+          onInput={(event) => setText(event.currentTarget.value)}
+        />
+        <button type="submit" class="primary">
+          Look up
+        </button>
+      </div>
+      <div id="search-fault">
+        {isRefused && (
+          <p class="fault" role="alert">
+            Wallet or agent id must be 0x and 40 hexadecimal digits, or a whole number from 1.
+          </p>
+        )}
+      </div>
+    </form>
+  );
+}
+
+/** Where a text leads: an id to its agent, a wallet to its verdict. The API judges checksums. */
+export function target(text: string): string | undefined {
+  if (/^0x[0-9a-f]{40}$/i.test(text)) return hrefTo(["wallet", text]);
+  if (/^[0-9]{1,78}$/.test(text) && BigInt(text) > 0n) return hrefTo(["agent", BigInt(text)]);
+  return undefined;
+}

@@ -1,0 +1,87 @@
+/** What to do about a wallet, why, and until when. */
+
+import { useLayoutEffect, useState } from "preact/hooks";
+
+import type { Kya, KyaAgent, Timestamp } from "../documents";
+import { duration } from "../format";
+import { useNow } from "../hooks";
+import { attestationEnds, REMARKS, verdictOf, WORDS, type Verdict } from "../verdict";
+import { Ago, Time } from "./moment";
+
+/** `again` asks for the verdict anew. */
+export function VerdictStamp({ kya, again }: { kya: Kya; again: () => void }) {
+  const verdict = verdictOf(kya);
+  const { act, why } = WORDS[verdict];
+  return (
+    <div class="verdict" role="status" data-verdict={verdict}>
+      <p class="verdict-act">{act}</p>
+      <p class="verdict-why">{why}</p>
+      {kya.agent && <Validity kya={kya} agent={kya.agent} verdict={verdict} again={again} />}
+      <Remarks kya={kya} />
+    </div>
+  );
+}
+
+interface ValidityProps {
+  kya: Kya;
+  agent: KyaAgent;
+  verdict: Verdict;
+  again: () => void;
+}
+
+/** Until when the attestation is current, or since when it is not. */
+function Validity({ kya, agent, verdict, again }: ValidityProps) {
+  if (verdict === "renew-stopped") {
+    return (
+      <p class="verdict-time">
+        Status {agent.status}; last attested <Time at={agent.lastAttestation} />.
+      </p>
+    );
+  }
+  const isCurrent = verdict === "provision";
+  const ends = isCurrent ? kya.compliantUntil : attestationEnds(agent, false, Date.now());
+  if (ends === undefined || ends === null) {
+    return (
+      <p class="verdict-time">
+        Last attested <Time at={agent.lastAttestation} />; this registry's grace period is its own.
+      </p>
+    );
+  }
+  if (isCurrent) return <TimeLeft ends={ends} again={again} />;
+  return (
+    <p class="verdict-time">
+      Attestation expired <Time at={ends} />, <Ago since={ends} />.
+    </p>
+  );
+}
+
+/** Once the moment comes the verdict shown is no longer true: it is asked for again. */
+function TimeLeft({ ends, again }: { ends: Timestamp; again: () => void }) {
+  const moment = Date.parse(ends);
+  // Where the API's clock is behind this one, the answer stays for a while what it was.
+  const [isAhead] = useState(() => moment > Date.now());
+  const seconds = (moment - useNow(moment)) / 1_000;
+  const isOver = seconds <= 0;
+  useLayoutEffect(() => {
+    if (isOver && isAhead) again();
+  }, [isOver]);
+  return (
+    // Every second's change would be read out otherwise.
+    <p class="verdict-time" aria-live="off">
+      Attestation current until <Time at={ends} />, <strong class="left">{duration(seconds)}</strong> left.
+    </p>
+  );
+}
+
+/** What else a provider should know. */
+function Remarks({ kya: { reasons } }: { kya: Kya }) {
+  const words = reasons.map((reason) => REMARKS[reason]).filter((remark) => remark !== undefined);
+  if (words.length === 0) return null;
+  return (
+    <ul class="verdict-remarks" aria-label="Remarks">
+      {words.map((word) => (
+        <li key={word}>{word}</li>
+      ))}
+    </ul>
+  );
+}
