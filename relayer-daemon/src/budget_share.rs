@@ -122,13 +122,15 @@ pub enum Denial {
     Reserved(Option<PartyKind>),
 }
 
-/// Whether `wei` may be reserved, beside what all together and each party use.
+/// Whether `wei` may be reserved, beside what all together and each party use. Of the whole budget `no_op_wei` has to be left
+/// then.
 ///
 /// # Errors
 /// Why not; what is spent comes before what is only reserved.
 pub fn check(
     allowance: &Allowance,
     wei: u128,
+    no_op_wei: u128,
     total: Usage,
     parties: &[(PartyKind, Usage)],
 ) -> Result<(), Denial> {
@@ -137,7 +139,8 @@ pub fn check(
         // One relay may cost more than a share.
         .filter(|(_, usage)| *usage != Usage::default())
         .map(|(kind, usage)| (Some(*kind), allowance.of(*kind), *usage));
-    let all: Vec<_> = std::iter::once((None, allowance.limit_wei, total)).chain(shares).collect();
+    let all = (None, allowance.limit_wei.saturating_sub(no_op_wei), total);
+    let all: Vec<_> = std::iter::once(all).chain(shares).collect();
     for (party, limit_wei, usage) in &all {
         if usage.settled_wei.saturating_add(wei) > *limit_wei {
             return Err(Denial::Spent(*party));
@@ -165,29 +168,40 @@ mod tests {
     #[test]
     fn what_is_spent_and_what_is_only_reserved_are_told_apart() {
         let signer = |usage| [(PartyKind::Signer, usage)];
-        assert_eq!(check(&ALLOWANCE, 100, usage(900, 0), &[]), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 101, usage(900, 0), &[]), Err(Denial::Spent(None)));
-        assert_eq!(check(&ALLOWANCE, 101, usage(800, 100), &[]), Err(Denial::Reserved(None)));
+        assert_eq!(check(&ALLOWANCE, 100, 0, usage(900, 0), &[]), Ok(()));
+        assert_eq!(check(&ALLOWANCE, 101, 0, usage(900, 0), &[]), Err(Denial::Spent(None)));
+        assert_eq!(check(&ALLOWANCE, 101, 0, usage(800, 100), &[]), Err(Denial::Reserved(None)));
         let used = usage(150, 0);
-        assert_eq!(check(&ALLOWANCE, 50, used, &signer(used)), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 51, used, &signer(used)), Err(Denial::Spent(Some(PartyKind::Signer))));
+        assert_eq!(check(&ALLOWANCE, 50, 0, used, &signer(used)), Ok(()));
+        assert_eq!(
+            check(&ALLOWANCE, 51, 0, used, &signer(used)),
+            Err(Denial::Spent(Some(PartyKind::Signer)))
+        );
         let used = usage(0, 150);
         assert_eq!(
-            check(&ALLOWANCE, 51, used, &signer(used)),
+            check(&ALLOWANCE, 51, 0, used, &signer(used)),
             Err(Denial::Reserved(Some(PartyKind::Signer)))
         );
         let (total, used) = (usage(900, 0), usage(0, 150));
         assert_eq!(
-            check(&ALLOWANCE, 101, total, &signer(used)),
+            check(&ALLOWANCE, 101, 0, total, &signer(used)),
             Err(Denial::Spent(None)),
             "spent comes first"
         );
     }
 
     #[test]
+    fn room_for_a_no_op_is_left_of_the_whole_budget() {
+        let signer = [(PartyKind::Signer, usage(150, 0))];
+        assert_eq!(check(&ALLOWANCE, 50, 800, usage(150, 0), &signer), Ok(()));
+        assert_eq!(check(&ALLOWANCE, 50, 801, usage(150, 0), &signer), Err(Denial::Spent(None)));
+        assert_eq!(check(&ALLOWANCE, 50, 101, usage(150, 700), &signer), Err(Denial::Reserved(None)));
+    }
+
+    #[test]
     fn a_first_relay_may_cost_more_than_a_share() {
-        assert_eq!(check(&ALLOWANCE, 900, usage(0, 0), &[(PartyKind::Signer, usage(0, 0))]), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 1_001, usage(0, 0), &[]), Err(Denial::Spent(None)));
+        assert_eq!(check(&ALLOWANCE, 900, 0, usage(0, 0), &[(PartyKind::Signer, usage(0, 0))]), Ok(()));
+        assert_eq!(check(&ALLOWANCE, 1_001, 0, usage(0, 0), &[]), Err(Denial::Spent(None)));
     }
 
     #[test]

@@ -86,7 +86,7 @@ fn carry_out(store: &SqliteStore, index: u64, now: u64, real: &(Bytes, SignedTra
     let shares = Shares { signer: 100, client: 100, network: 100 };
     let allowance = Allowance { limit_wei: u128::MAX / 2, shares };
     assert_eq!(store.accept(&relay(index, &real.0), now).unwrap(), Accepted::Pending);
-    let cost = ExpectedCost { wei: 1_000_000_000_000_000, gas: 270_000, l1_fee_wei: 0 };
+    let cost = ExpectedCost { wei: 1_000_000_000_000_000, gas: 270_000, l1_fee_wei: 0, no_op_wei: 0 };
     store.reserve_share(id(index), &cost, &allowance, now).unwrap();
     let transaction = SignedTransaction { hash: hash(index), ..real.1.clone() };
     let new = NewTransaction { nonce: index, relay: Some(id(index)), transaction };

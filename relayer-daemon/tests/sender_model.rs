@@ -129,6 +129,21 @@ fn the_budget_bounds_what_fills_a_gap_too() {
 }
 
 #[test]
+fn what_waits_for_a_gap_never_keeps_the_budget_from_filling_it() {
+    // Somebody else's transaction below the two relays is undone, after a replacement and the second relay have taken
+    // nearly all of the budget.
+    let ops = [
+        Op::Foreign,
+        Op::Request(0),
+        Op::BaseFee(172),
+        Op::Wait(33),
+        Op::Request(1),
+        Op::Reorganise(1, false),
+    ];
+    history(11_000_000 * GWEI, &ops, |_| {});
+}
+
+#[test]
 fn a_late_receipt_is_not_a_stolen_nonce() {
     // Blocks go by, as on a chain that makes one every 200 ms, and the receipt is a minute late.
     let mut ops = vec![Op::LateReceipts(60), Op::Request(0), Op::Mine(5)];

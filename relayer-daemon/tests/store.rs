@@ -176,7 +176,7 @@ fn a_reorganisation_of_one_nonce_does_not_reopen_a_relay_that_another_nonce_has_
 fn nonces_come_back_as_they_were_signed() {
     let store = accepted(&[1]);
     let shares = Shares { signer: 100, client: 100, network: 100 };
-    let cost = ExpectedCost { wei: 600, gas: 5, l1_fee_wei: 77 };
+    let cost = ExpectedCost { wei: 600, gas: 5, l1_fee_wei: 77, no_op_wei: 0 };
     store.reserve_share(id(1), &cost, &Allowance { limit_wei: LIMIT, shares }, NOW).unwrap();
     sign(&store, 4, Some(id(1)), transaction(0xa, Purpose::Relay));
     sign(&store, 4, Some(id(1)), transaction(0xb, Purpose::Superseded));
@@ -320,7 +320,7 @@ fn from(byte: u8, signer: u8, client: &str) -> NewRelay {
 }
 
 fn cost(wei: u128) -> ExpectedCost {
-    ExpectedCost { wei, gas: 1, l1_fee_wei: 0 }
+    ExpectedCost { wei, gas: 1, l1_fee_wei: 0, no_op_wei: 0 }
 }
 
 /// Reserves for a relay; why it was denied, if so.

@@ -147,7 +147,8 @@ impl<C: Node> Relayer<C> {
         gas_limit: u64,
     ) -> Result<(), CheckError> {
         let wei = prices.fees.worst_case(gas).saturating_add(prices.l1_fee_wei);
-        let cost = ExpectedCost { wei, gas, l1_fee_wei: prices.l1_fee_wei };
+        let no_op_wei = prices.fees.worst_case(gas::NO_OP);
+        let cost = ExpectedCost { wei, gas, l1_fee_wei: prices.l1_fee_wei, no_op_wei };
         let (id, allowance, now) = (relay.id, self.allowance, self.clock.now());
         let reserve = move |store: &dyn Store| store.reserve_share(id, &cost, &allowance, now);
         let Reservation { denial, budget } = self.store.run(reserve).await?;

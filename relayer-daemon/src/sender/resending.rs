@@ -13,6 +13,7 @@ use crate::{
     classify::Verdict,
     faults,
     fees::{Fees, Market},
+    gas,
     store::Store,
     transaction::Purpose,
 };
@@ -93,7 +94,9 @@ impl<N: Node> Sender<N> {
         let wei = replaced.expected_wei();
         let allowed = match assignment.relay {
             Some(relay) => {
-                let (limit, now) = (self.spending.daily_wei, self.clock.now());
+                // As with its first transaction: whatever fills a gap below fits beside it.
+                let limit = self.spending.daily_wei.saturating_sub(fees.worst_case(gas::NO_OP));
+                let now = self.clock.now();
                 let reserve = move |store: &dyn Store| store.reserve(relay.id, wei, limit, now);
                 let allowed = self.store.run(reserve).await?;
                 if allowed {

@@ -120,6 +120,9 @@ pub struct ExpectedCost {
     pub gas: u64,
     /// The L1 data fee in it, wei.
     pub l1_fee_wei: u128,
+    /// What has to fit beside it, wei: a no-op at the same fees. What fills a gap is never kept waiting by the reservations
+    /// of those who wait for it.
+    pub no_op_wei: u128,
 }
 
 /// What became of an attempt to reserve something.

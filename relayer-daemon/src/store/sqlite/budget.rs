@@ -78,6 +78,8 @@ pub(super) struct Asks {
     pub(super) client: Option<IpAddr>,
     /// How much, wei.
     pub(super) wei: u128,
+    /// What has to fit beside it, wei.
+    pub(super) no_op_wei: u128,
 }
 
 /// See [`crate::store::Store::reserve_share`].
@@ -89,8 +91,8 @@ pub(super) fn reserve_share(
     now: u64,
 ) -> Result<Reservation, StoreError> {
     let (signer, client) = relays::sender(tx, id)?.ok_or(StoreError::Missing("relay"))?;
-    let ExpectedCost { wei, gas, l1_fee_wei } = *cost;
-    let checked = check(tx, &Asks { id: Some(*id), signer, client, wei }, allowance, now)?;
+    let ExpectedCost { wei, gas, l1_fee_wei, no_op_wei } = *cost;
+    let checked = check(tx, &Asks { id: Some(*id), signer, client, wei, no_op_wei }, allowance, now)?;
     if checked.denial.is_some() {
         return Ok(checked);
     }
@@ -145,7 +147,8 @@ pub(super) fn check(
         window,
         reserved_wei: total.reserved_wei.saturating_add(own),
     };
-    Ok(Reservation { denial: budget_share::check(allowance, asks.wei, total, &used).err(), budget })
+    let denial = budget_share::check(allowance, asks.wei, asks.no_op_wei, total, &used).err();
+    Ok(Reservation { denial, budget })
 }
 
 /// What a party was charged in the window.

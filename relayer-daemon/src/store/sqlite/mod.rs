@@ -152,7 +152,7 @@ impl Store for SqliteStore {
         allowance: &Allowance,
         now: u64,
     ) -> Result<Reservation, StoreError> {
-        let asks = budget::Asks { id: None, signer, client, wei };
+        let asks = budget::Asks { id: None, signer, client, wei, no_op_wei: 0 };
         self.read(|db| budget::check(db, &asks, allowance, now))
     }
 

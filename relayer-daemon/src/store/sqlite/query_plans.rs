@@ -122,7 +122,7 @@ fn run_everything(store: &dyn Store) {
     };
     for byte in 1..=4 {
         store.accept(&relay(byte), NOW).unwrap();
-        let cost = ExpectedCost { wei: 10, gas: 1, l1_fee_wei: 1 };
+        let cost = ExpectedCost { wei: 10, gas: 1, l1_fee_wei: 1, no_op_wei: 1 };
         store.reserve_share(id(byte), &cost, &allowance, NOW).unwrap();
         store.affordable(account, None, 10, &allowance, NOW).unwrap();
         store.reserve(id(byte), 11, 1_000, NOW).unwrap();
