@@ -144,6 +144,12 @@ fn what_waits_for_a_gap_never_keeps_the_budget_from_filling_it() {
 }
 
 #[test]
+fn gaps_that_a_windows_budget_does_not_fill_are_filled_in_the_next_ones() {
+    let ops = [Op::WrongCount(14), Op::Request(0), Op::Request(1)];
+    history(1_000_000 * GWEI, &ops, |_| {});
+}
+
+#[test]
 fn a_late_receipt_is_not_a_stolen_nonce() {
     // Blocks go by, as on a chain that makes one every 200 ms, and the receipt is a minute late.
     let mut ops = vec![Op::LateReceipts(60), Op::Request(0), Op::Mine(5)];
