@@ -193,6 +193,36 @@ pub struct AgentListItem {
     pub registered_at: Timestamp,
 }
 
+/// An agent in a list from the registry's index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentSummary {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// The wallet that registered it.
+    #[serde(with = "json::Checksummed")]
+    pub creator: Address,
+    /// The wallet of the person who is liable for it.
+    #[serde(with = "json::Checksummed")]
+    pub haftungsperson: Address,
+    /// The agent's own wallet.
+    #[serde(with = "json::Checksummed")]
+    pub agent_wallet: Address,
+    /// The agent it descends from; 0 for a root.
+    pub parent_agent_id: AgentId,
+    /// Its depth in the lineage; 0 for a root.
+    pub generation: u64,
+    /// When it was registered.
+    pub registered_at: Timestamp,
+    /// When it last attested its compliance.
+    pub last_attestation: Timestamp,
+    /// Its state.
+    pub status: Status,
+    /// It is Active, and its attestation is current.
+    pub is_compliant: bool,
+}
+
 impl From<&Agent> for AgentListItem {
     fn from(agent: &Agent) -> Self {
         Self {

@@ -12,6 +12,7 @@ pub mod ancestors;
 pub mod as_of;
 pub mod cache;
 pub mod compliance;
+pub mod cursor;
 pub mod error;
 pub mod evidence;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub mod index;
 pub mod json;
 pub mod kya;
 pub mod lens;
+pub mod liable;
 pub mod lineage;
 mod links;
 pub mod multicall;

@@ -2,7 +2,7 @@
 
 use alloy_primitives::U256;
 
-use crate::{page::Page, route::Endpoint};
+use crate::{cursor::AgentCursor, page::Page, route::Endpoint};
 
 impl Endpoint {
     /// The `Link` header's value for this page of a list of `total` items: `first`, `prev`, `next` and `last`, as far as they
@@ -37,6 +37,21 @@ impl Endpoint {
             .filter_map(|(relation, start)| Some(format!("<{}>; rel=\"{relation}\"", at(start?).canonical())))
             .collect();
         Some(links.join(", "))
+    }
+
+    /// The same for a page of a list with cursors: `first`, and `next` where the list goes on. `None` where the endpoint takes no cursor.
+    pub(crate) fn cursor_links(&self, next: Option<AgentCursor>) -> Option<String> {
+        let at = |cursor| match self {
+            Self::Liable { person, limit, .. } => {
+                Some(Self::Liable { person: *person, limit: *limit, cursor }.canonical())
+            }
+            _ => None,
+        };
+        let first = format!("<{}>; rel=\"first\"", at(None)?);
+        Some(match next {
+            Some(next) => format!("{first}, <{}>; rel=\"next\"", at(Some(next))?),
+            None => first,
+        })
     }
 }
 

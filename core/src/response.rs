@@ -8,10 +8,12 @@ use serde::Serialize;
 use crate::{
     agent::AgentDetail,
     ancestors::Ancestors,
-    as_of::AsOf,
+    as_of::{AsOf, IndexedAt},
     compliance::{Compliance, ComplianceList},
+    cursor::AgentCursor,
     health::{Health, Ready},
     kya::{Kya, KyaItem, KyaList},
+    liable::Liable,
     lineage::LineageNode,
     page::AgentPage,
     revenue::{RevenueAggregate, RevenueHistory},
@@ -52,6 +54,11 @@ impl Document {
         let valid_until = shape.valid_until();
         let etag = if shape.mask_clock_fields() { Tagger::tag(&shape) } else { entity_tag(&body) };
         Self { body, etag, valid_until, links: None, is_final: false }
+    }
+
+    /// The document that says `shape`, a page of a list that goes on behind the cursor.
+    pub(crate) fn with_next<T: Shape>(shape: T, endpoint: &Endpoint, next: Option<AgentCursor>) -> Self {
+        Self { links: endpoint.cursor_links(next), ..Self::unlinked(shape) }
     }
 
     /// For how many seconds from `now` on the document may be kept, of at most `time_to_live`: never into the second in which
@@ -138,6 +145,13 @@ impl Shape for KyaList {
 impl Shape for Ancestors {
     fn mask_clock_fields(&mut self) -> bool {
         self.as_of = AsOf::default();
+        true
+    }
+}
+
+impl Shape for Liable {
+    fn mask_clock_fields(&mut self) -> bool {
+        self.as_of = IndexedAt::default();
         true
     }
 }

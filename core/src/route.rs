@@ -14,6 +14,7 @@ use crate::{
     address::{self, AddressError},
     agent::{AgentId, Status},
     as_of::BlockId,
+    cursor::AgentCursor,
     error::Error,
     kya::Asked,
     page::Page,
@@ -61,6 +62,15 @@ pub enum Endpoint {
     },
     /// `/api/v1/agents/compliance`
     Compliance,
+    /// `/api/v1/liable/:wallet`
+    Liable {
+        /// Who is liable.
+        person: Address,
+        /// Agents to give at most.
+        limit: u64,
+        /// Where to go on.
+        cursor: Option<AgentCursor>,
+    },
     /// `/api/v1/agent/:id/lineage`
     Lineage(AgentId),
     /// `/api/v1/agent/:id/revenue`
@@ -143,6 +153,11 @@ impl Endpoint {
                 status: status(query)?,
             },
             (Some("agents"), Some("compliance"), None, _) => Self::Compliance,
+            (Some("liable"), Some(person), None, _) => Self::Liable {
+                person: wallet(person)?,
+                limit: count(query, "limit", 1..=AGENTS_LIMIT_MAX, AGENTS_LIMIT_DEFAULT)?,
+                cursor: cursor(query)?,
+            },
             (Some("agent"), Some(id), None, _) => Self::Agent { id: agent_id(id)?, block: block(query)? },
             (Some("agent"), Some(id), Some("ancestors"), None) => Self::Ancestors(agent_id(id)?),
             (Some("agent"), Some(id), Some("lineage"), None) => Self::Lineage(agent_id(id)?),
@@ -284,6 +299,12 @@ impl Endpoint {
                 query.text
             }
             Self::Compliance => "/api/v1/agents/compliance".to_string(),
+            Self::Liable { person, limit, cursor } => {
+                let mut query = QueryText::new(&format!("/api/v1/liable/{person}"));
+                query.push("limit", *limit, AGENTS_LIMIT_DEFAULT);
+                query.push("cursor", cursor.map_or(0, |cursor| cursor.id), 0);
+                query.text
+            }
             Self::Lineage(id) => format!("/api/v1/agent/{id}/lineage"),
             Self::Revenue { id, offset, limit } => {
                 let mut query = QueryText::new(&format!("/api/v1/agent/{id}/revenue"));
@@ -312,6 +333,7 @@ impl Endpoint {
             Self::Ancestors(_) => "/api/v1/agent/:id/ancestors",
             Self::Agents { .. } => "/api/v1/agents",
             Self::Compliance => "/api/v1/agents/compliance",
+            Self::Liable { .. } => "/api/v1/liable/:wallet",
             Self::Lineage(_) => "/api/v1/agent/:id/lineage",
             Self::Revenue { .. } => "/api/v1/agent/:id/revenue",
             Self::RevenueAggregate => "/api/v1/revenue/aggregate",
@@ -331,6 +353,7 @@ impl Endpoint {
             | Self::Ancestors(_)
             | Self::Agents { .. }
             | Self::Compliance
+            | Self::Liable { .. }
             | Self::RevenueAggregate => CacheScope::Agent,
             Self::Lineage(_) => CacheScope::Lineage,
             // What was proved stays proved; but who asks for evidence wants that of a block as new as a verdict's.
@@ -441,6 +464,14 @@ fn count(
     }
 }
 
+/// Where to go on in a list; the cursor before its first agent is none.
+fn cursor(query: &str) -> Result<Option<AgentCursor>, Error> {
+    let Some(text) = parameter(query, "cursor")? else { return Ok(None) };
+    let cursor = AgentCursor::parse(&text)
+        .ok_or(Error::InvalidParameter { field: "cursor", rule: AgentCursor::RULE })?;
+    Ok(Some(cursor).filter(|cursor| cursor.id > 0))
+}
+
 fn status(query: &str) -> Result<Option<Status>, Error> {
     let Some(name) = parameter(query, "status")? else { return Ok(None) };
     let rule = "must be one of Active, Suspended, Revoked, Terminated";
@@ -478,6 +509,10 @@ mod tests {
             ("/api/v1/agent/7/revenue".to_string(), Endpoint::Revenue { id, offset: 0, limit: 100 }),
             ("/api/v1/revenue/aggregate".to_string(), Endpoint::RevenueAggregate),
             (format!("/api/v1/kya/{wallet}"), Endpoint::Kya { wallet, block: None, history: false }),
+            (
+                format!("/api/v1/liable/{wallet}"),
+                Endpoint::Liable { person: wallet, limit: 20, cursor: None },
+            ),
             ("/api/v1/agent/7/ancestors".to_string(), Endpoint::Ancestors(id)),
         ] {
             assert_eq!(Endpoint::parse(&target), Ok(endpoint.clone()), "{target}");

@@ -133,7 +133,10 @@ fn percentage(part: u64, whole: u64) -> String {
 pub(crate) struct ByStatus;
 
 impl ByStatus {
-    fn serialize<S: Serializer>(counts: &BTreeMap<Status, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        counts: &BTreeMap<Status, u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_map(counts.iter().map(|(status, count)| (status.name(), count)))
     }
 }

@@ -6,12 +6,13 @@ use core::convert::Infallible;
 use alloy_primitives::{Address, B256, U256, address, b256};
 use registry_core::{
     abi::RevenueReport,
-    agent::{Agent, AgentDetail, AgentId, AgentListItem, Status},
+    agent::{Agent, AgentDetail, AgentId, AgentListItem, AgentSummary, Status},
     ancestors::Ancestors,
-    as_of::AsOf,
+    as_of::{AsOf, IndexedAt},
     compliance::{Compliance, ComplianceList, DEFAULT_GRACE_SECONDS},
     health::{Health, Ready},
     kya::{Kya, KyaItem, KyaList},
+    liable::{Lapse, Liable},
     lineage::{self, Fetched, LineageNode, Member},
     page::{AgentPage, Page},
     revenue::{RevenueAggregate, RevenueHistory},
@@ -145,6 +146,46 @@ pub(crate) fn page() -> AgentPage {
     let agents = agents().each_ref().map(AgentListItem::from);
     let page = Page { number: 1, limit: 2 };
     AgentPage::of(page, U256::from(agents.len()), page.slice(&agents).to_vec())
+}
+
+pub(crate) fn liable() -> Liable {
+    let agents = agents();
+    let summaries: Vec<AgentSummary> = agents.iter().map(summary).collect();
+    let as_of = IndexedAt { block_number: 38_114_205, block_timestamp: Timestamp::from_seconds(NOW - 2) };
+    let mut liable = Liable::of_nobody(agents[0].haftungsperson, 20, as_of);
+    liable.total = summaries.len() as u64;
+    for summary in &summaries {
+        *liable.status_distribution.entry(summary.status).or_default() += 1;
+        liable.compliant_count += u64::from(summary.is_compliant);
+        liable.expired_count += u64::from(summary.status == Status::Active && !summary.is_compliant);
+    }
+    let compliant = summaries.iter().filter(|summary| summary.is_compliant);
+    liable.next_lapses = compliant
+        .map(|summary| Lapse {
+            agent_id: summary.agent_id,
+            agent_wallet: summary.agent_wallet,
+            compliant_until: Timestamp::from_seconds(
+                summary.last_attestation.seconds() + DEFAULT_GRACE_SECONDS,
+            ),
+        })
+        .collect();
+    liable.data = summaries;
+    liable
+}
+
+fn summary(agent: &Agent) -> AgentSummary {
+    AgentSummary {
+        agent_id: agent.agent_id,
+        creator: agent.creator,
+        haftungsperson: agent.haftungsperson,
+        agent_wallet: agent.agent_wallet,
+        parent_agent_id: agent.parent_agent_id,
+        generation: agent.generation.to(),
+        registered_at: agent.registered_at,
+        last_attestation: agent.last_attestation,
+        status: agent.status,
+        is_compliant: Compliance::of(agent, U256::ZERO, grace(), now()).is_compliant(),
+    }
 }
 
 pub(crate) fn compliance() -> ComplianceList {

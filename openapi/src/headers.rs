@@ -42,7 +42,7 @@ pub(crate) fn headers() -> Value {
             &json!("HIT"),
         ),
         "Link": header(
-            "The list's other pages, as far as there are any: `first`, `prev`, `next`, `last` (RFC 8288).",
+            "The list's other pages, as far as there are any: `first`, `prev`, `next`, `last` (RFC 8288); with a cursor `first` and `next`.",
             true,
             &text,
             &json!("</api/v1/agents?limit=2>; rel=\"first\", </api/v1/agents?page=2&limit=2>; rel=\"next\", \

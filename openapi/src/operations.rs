@@ -122,6 +122,27 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
                 .answers(schemas, &examples::compliance())
         },
         Question {
+            description: format!(
+                "Who is behind this person: how many agents, by status and by compliance, whose attestations lapse next, and a page of \
+                 the agents by ascending id. A wallet that no agent names is no error. The answer's `next` is the `cursor` of the next page. \
+                 A `limit` above {AGENTS_LIMIT_MAX} is cut, and the answer's `limit` says so."
+            ),
+            parameters: vec![
+                wallet(),
+                count(
+                    "limit",
+                    &format!("Agents at most; {AGENTS_LIMIT_MAX} where more are asked for."),
+                    1,
+                    AGENTS_LIMIT_DEFAULT,
+                ),
+                cursor(),
+            ],
+            paged: true,
+            names_agent: Some("/data/0/agentId"),
+            ..Question::new("/api/v1/liable/{wallet}", "getLiable", "Agents", "What a person is liable for")
+                .answers(schemas, &examples::liable())
+        },
+        Question {
             description: "At most 15 levels and 50 children a node. Where children were cut, `truncated` is true and a \
                 `note` says so; so does the `note` of a node on the last level that has children."
                 .to_owned(),
@@ -220,6 +241,11 @@ impl Question {
             .any(|target| Endpoint::parse(target).is_ok_and(|endpoint| index::covers(&endpoint)))
     }
 
+    /// Whether only an index can answer.
+    fn needs_index(&self) -> bool {
+        Endpoint::parse(&self.target()).is_ok_and(|endpoint| index::is_only_source(&endpoint))
+    }
+
     /// The path item.
     fn describe(mut self) -> Value {
         let mut carried = [EVERY, STANDING].concat();
@@ -251,6 +277,7 @@ impl Question {
             ("415", "UnsupportedMediaType", is_post),
             ("429", "RateLimited", true),
             ("500", "Failed", true),
+            ("501", "IndexRequired", self.needs_index()),
             ("503", "Indexing", self.is_indexed()),
         ] {
             if possible {
@@ -299,6 +326,14 @@ fn block() -> Value {
         "description": "Asks at this block, by its number or its hash, and judges at its time. 404 where no RPC endpoint has \
             its state; kept for a day where the block is final.",
         "schema": { "type": "string", "pattern": "^([0-9]{1,19}|0x[0-9a-fA-F]{64})$" },
+    })
+}
+
+fn cursor() -> Value {
+    json!({
+        "name": "cursor", "in": "query",
+        "description": "Where to go on: the `next` of an earlier answer. The page stays where it is while the registry grows.",
+        "schema": { "type": "string", "pattern": "^[0-9]{1,15}$" }, "example": "20",
     })
 }
 
@@ -364,9 +399,10 @@ mod tests {
             Endpoint::Kya { .. } | Endpoint::Evidence(_) => 9,
             Endpoint::KyaList { .. } => 10,
             Endpoint::Ancestors(_) => 11,
+            Endpoint::Liable { .. } => 12,
         });
         let mut known: Vec<u8> = known.collect();
         known.sort_unstable();
-        assert_eq!(known, (0..12).collect::<Vec<_>>());
+        assert_eq!(known, (0..13).collect::<Vec<_>>());
     }
 }

@@ -91,8 +91,13 @@ fn failures() -> Value {
         ),
         "RateLimited": response("Too many requests.", &with_wait, &of(429, &Error::RateLimited)),
         "Failed": response("The chain, the registry or the service failed.", &with_wait, &of(500, &silent)),
+        "IndexRequired": response(
+            "Only an index of the registry can tell, and the service keeps none.",
+            &refused,
+            &of(501, &Error::IndexRequired),
+        ),
         "Indexing": response(
-            "The registry is too large to be read for one answer, and its index is not filled yet.",
+            "Only the registry's index can tell, as the registry is too large to be read for one answer or the question is one for an index; and the index is not filled yet, or does not answer.",
             &with_wait,
             &of(503, &Error::Indexing { percent: 40 }),
         ),

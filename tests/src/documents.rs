@@ -111,6 +111,65 @@ impl Documents {
         json!({"total": self.agents.len(), "data": data})
     }
 
+    /// `/api/v1/liable/:wallet` for a person in their EIP-55 form, the page behind the agent `after`, at `now`; without the block it is as of
+    pub fn liable(&self, person: &str, after: u64, limit: usize, now: u64) -> Value {
+        let agents: Vec<&Facts> =
+            self.agents.iter().filter(|agent| agent.record.address("haftungsperson") == person).collect();
+        let compliant = || agents.iter().filter(|agent| self.is_compliant(agent, now));
+        let with = |wanted: &str| agents.iter().filter(|agent| status(&agent.record) == wanted).count();
+        let mut lapses: Vec<&&Facts> = compliant().collect();
+        lapses.sort_by_key(|agent| agent.record.number("lastAttestation"));
+        let lapse = |agent: &&&Facts| {
+            json!({
+                "agentId": agent.record.number("agentId"),
+                "agentWallet": agent.record.address("agentWallet"),
+                "compliantUntil": time(agent.record.number("lastAttestation") + self.grace_seconds),
+            })
+        };
+        let page = || agents.iter().filter(|agent| agent.record.number("agentId") > after);
+        let mut document = json!({
+            "haftungsperson": person,
+            "total": agents.len(),
+            "statusDistribution": {
+                "Active": with("Active"),
+                "Suspended": with("Suspended"),
+                "Revoked": with("Revoked"),
+                "Terminated": with("Terminated"),
+            },
+            "compliantCount": compliant().count(),
+            "expiredCount": with("Active") - compliant().count(),
+            "nextLapses": lapses.iter().take(10).map(lapse).collect::<Vec<_>>(),
+            "limit": limit,
+            "data": page().take(limit).map(|agent| self.summary(agent, now)).collect::<Vec<_>>(),
+        });
+        if page().count() > limit {
+            document["next"] =
+                page().nth(limit - 1).map(|last| last.record.number("agentId").to_string()).into();
+        }
+        document
+    }
+
+    /// An agent as lists from the index have it.
+    fn summary(&self, facts: &Facts, now: u64) -> Value {
+        let full = record(&facts.record);
+        let mut summary = Map::new();
+        for field in [
+            "agentId",
+            "creator",
+            "haftungsperson",
+            "agentWallet",
+            "parentAgentId",
+            "generation",
+            "registeredAt",
+            "lastAttestation",
+            "status",
+        ] {
+            summary.insert(field.to_owned(), full[field].clone());
+        }
+        summary.insert("isCompliant".to_owned(), self.is_compliant(facts, now).into());
+        summary.into()
+    }
+
     /// `/api/v1/agent/:id/lineage`
     pub fn lineage(&self, id: u64) -> Value {
         self.node(id, 1)

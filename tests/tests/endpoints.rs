@@ -9,7 +9,8 @@
 //! 6. `/agent/:id/lineage` of every agent: four generations, and 55 children cut to 50 with a note.
 //! 7. `/agent/:id/revenue` of every agent, in pieces too; `/revenue/aggregate` adds them up.
 //! 8. `/kya/:wallet` of every wallet, in every accepted spelling; a revoked wallet is not registered, its heir is.
-//! 9. A grace period the owner has set holds instead of seven days.
+//! 9. What only an index can tell is refused where there is none, with a code of its own.
+//! 10. A grace period the owner has set holds instead of seven days.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -299,6 +300,21 @@ fn the_contracts_grace_period_decides_and_not_the_default() {
 async fn set_grace_period(chain: &Chain, seconds: u64) {
     let call = IAgentRegistry::setAttestationGracePeriodCall { gracePeriodSeconds: U256::from(seconds) };
     chain.send(chain.owner(), call).await.unwrap();
+}
+
+#[test]
+fn what_only_an_index_can_tell_is_refused_where_there_is_none() {
+    run(async {
+        let client = &scene().await.stage.client;
+        for path in ["/api/v1/liable/0x9965507D1a55bcC2695C58ba16FB37d819B0A4dc"] {
+            let answer = client.get(path).await;
+            assert!(answer.error(501).contains("an index of the registry"), "{}", answer.text);
+            assert_eq!(
+                (&answer.json()["code"], answer.header("retry-after")),
+                (&json!("INDEX_REQUIRED"), "")
+            );
+        }
+    });
 }
 
 #[test]

@@ -7,13 +7,15 @@
 //! 4. Where the chain does not answer there is an error, not an old truth.
 //! 5. workerd killed in the middle of the fill and of a refresh, with a chain that is reorganised meanwhile: the next one goes on.
 //! 6. An index that is asked keeps itself up.
+//! 7. What only an index can tell is an error of its own where there is none, and says how far the index is where it is being filled.
 
 use std::time::Duration;
 
 use alloy::primitives::{Address, U256};
 use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::Chain;
-use e2e::documents::Documents;
+use e2e::client::Answer;
+use e2e::documents::{Documents, time};
 use e2e::fault::{Fault, Rule};
 use e2e::process::eventually;
 use e2e::seed;
@@ -24,6 +26,9 @@ use registry_core::abi::IAgentRegistry;
 use serde_json::{Value, json};
 
 const AGENTS: u64 = 30;
+/// Who is liable for several agents.
+const PERSON: Address = Address::repeat_byte(0x99);
+const OF_PERSON: u64 = 5;
 const WAIT: Duration = Duration::from_secs(60);
 
 /// Answers that are kept for so many seconds; 0 is not at all, and each is as of the newest block.
@@ -37,6 +42,11 @@ async fn chain() -> Chain {
     let options = AnvilOptions { genesis_time: Some(wall_clock() - DAY), ..AnvilOptions::default() };
     let chain = Chain::start(options).await.unwrap();
     seed::many(&chain, AGENTS).await.unwrap();
+    for id in AGENTS + 1..=AGENTS + OF_PERSON {
+        let call = seed::registration_call(id, wallet(id), "Number of one person", 1);
+        let call = IAgentRegistry::registerAgentCall { haftungsperson: PERSON, ..call };
+        chain.send(chain.owner(), call).await.unwrap();
+    }
     // Enough that no reorganisation undoes the agents.
     chain.node.mine(30).await.unwrap();
     chain
@@ -51,7 +61,11 @@ async fn check(stage: &Stage, path: &str, document: impl Fn(u64) -> Value) {
     let (block, before) = (height(&stage.chain).await, wall_clock());
     let answer = stage.client.get(path).await;
     let expected: Vec<Value> = (before..=wall_clock()).map(document).collect();
-    let body = answer.ok();
+    let mut body = answer.ok();
+    if let Some(as_of) = body.as_object_mut().and_then(|body| body.remove("asOf")) {
+        let seconds = stage.chain.node.time().await.unwrap();
+        assert_eq!(as_of, json!({"blockNumber": block, "blockTimestamp": time(seconds)}), "{path}");
+    }
     assert!(expected.contains(&body), "{path}\n   answered {body}\n   expected {}", expected[0]);
     assert_eq!(answer.number("x-as-of-block"), block, "{path}");
 }
@@ -68,6 +82,25 @@ async fn check_all(stage: &Stage) {
     for id in [1, 3, AGENTS] {
         check(stage, &format!("/api/v1/agent/{id}/lineage"), |_| documents.lineage(id)).await;
     }
+    let person = PERSON.to_string();
+    let path = format!("/api/v1/liable/{person}?limit=2");
+    check(stage, &path, |now| documents.liable(&person, 0, 2, now)).await;
+    let second = documents.liable(&person, 0, 2, 0)["next"].as_str().unwrap().to_owned();
+    check(stage, &format!("{path}&cursor={second}"), |now| {
+        documents.liable(&person, second.parse().unwrap(), 2, now)
+    })
+    .await;
+    check(stage, &format!("/api/v1/liable/{}", wallet(1)), |now| {
+        documents.liable(&wallet(1).to_string(), 0, 20, now)
+    })
+    .await;
+}
+
+/// Whether an answer says to come again, for this reason.
+fn is_not_there_yet(answer: &Answer, reason: &str) {
+    let error = answer.error(503);
+    assert!(error.starts_with(reason), "{error}");
+    assert_eq!((&answer.json()["code"], answer.header("retry-after")), (&json!("INDEXING"), "10"));
 }
 
 /// What the index says of itself.
@@ -77,7 +110,7 @@ async fn progress(stage: &Stage) -> Value {
 
 /// One block in which an agent changes.
 async fn change(chain: &Chain, round: u64) {
-    let id = U256::from(1 + round % AGENTS);
+    let id = U256::from(1 + round * 8 % (AGENTS + OF_PERSON));
     let agent =
         chain.read(chain.contracts.registry, IAgentRegistry::getAgentCall { agentId: id }).await.unwrap();
     if agent.status == 0 {
@@ -210,9 +243,17 @@ fn what_is_killed_goes_on_in_the_middle_of_a_fill_and_of_a_refresh() {
             eventually("the chain is asked", WAIT, async || (stage.proxy.posts() > asked).then_some(()))
                 .await
                 .unwrap();
+            let path = format!("/api/v1/liable/{PERSON}");
+            if round == 0 {
+                is_not_there_yet(
+                    &stage.client.get(&path).await,
+                    "The index of the registry is being filled: 0 %",
+                );
+            }
             stage.kill_index();
             stage.proxy.heal();
             let _ = question.await;
+            is_not_there_yet(&stage.client.get(&path).await, "The index of the registry does not answer.");
             change(&stage.chain, round).await;
             reorganise(&stage.chain, depth).await;
             change(&stage.chain, round + 4).await;

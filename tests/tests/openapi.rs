@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 
 async fn scene() -> &'static (Stage, Showcase) {
     static SCENE: OnceCell<(Stage, Showcase)> = OnceCell::const_new();
-    SCENE.get_or_init(async || Stage::showcase(|options| options).await.unwrap()).await
+    SCENE.get_or_init(async || Stage::indexed_showcase().await.unwrap()).await
 }
 
 /// Prints how many cases there were, and fails where there were none.

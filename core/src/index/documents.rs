@@ -11,9 +11,10 @@ use super::{
     tables::{self, HOUR, Kind},
 };
 use crate::{
-    agent::{AgentId, AgentListItem, Status, UnknownStatus},
+    agent::{AgentId, AgentListItem, AgentSummary, Status, UnknownStatus},
     compliance::{Compliance, ComplianceList, ComplianceListItem},
     error::Error,
+    lens::Row,
     lineage::{self, Children, Fetched, LineageNode, MAX_CHILDREN, Member, Relative},
     page::{AgentPage, Page},
     response::Document,
@@ -29,14 +30,19 @@ const ROWS: u64 = 1_000;
 
 /// Whether an endpoint's answer can be made from an index.
 pub const fn covers(endpoint: &Endpoint) -> bool {
-    Scan::covers(endpoint) || matches!(endpoint, Endpoint::Lineage(_))
+    Scan::covers(endpoint) || matches!(endpoint, Endpoint::Lineage(_)) || is_only_source(endpoint)
+}
+
+/// Whether an endpoint's answer can be made from an index alone.
+pub const fn is_only_source(endpoint: &Endpoint) -> bool {
+    matches!(endpoint, Endpoint::Liable { .. })
 }
 
 /// An index whose rows are of one block, to be asked.
 #[derive(Debug)]
 pub struct Index<'a, S> {
-    store: &'a S,
-    state: &'a State,
+    pub(super) store: &'a S,
+    pub(super) state: &'a State,
     registry: Address,
     /// The RPC endpoint as shown to clients.
     chain: &'a str,
@@ -66,19 +72,25 @@ impl<'a, S: Store> Index<'a, S> {
             Endpoint::Compliance => Ok(Document::of(self.compliance(now)?, endpoint)),
             Endpoint::RevenueAggregate => Ok(Document::of(self.revenue()?, endpoint)),
             Endpoint::Lineage(id) => Ok(Document::of(self.lineage(*id)?, endpoint)),
+            Endpoint::Liable { person, limit, cursor } => {
+                let liable = self.liable(*person, *limit, *cursor, now)?;
+                let next = liable.next;
+                Ok(Document::with_next(liable, endpoint, next))
+            }
             _ => Err(IndexError::Uncovered),
         }
     }
 
     /// Agents with one of these flaws, by id.
-    fn flawed(&self, flaws: i64) -> Result<Vec<AgentId>, StoreError> {
-        let statement = "SELECT id FROM agents WHERE flaws > 0 AND flaws & ?1 > 0 ORDER BY id";
+    pub(super) fn flawed(&self, flaws: i64) -> Result<Vec<AgentId>, StoreError> {
+        let statement = "SELECT id FROM agents INDEXED BY agents_with_flaws \
+                         WHERE flaws > 0 AND flaws & ?1 > 0 ORDER BY id";
         let rows = self.store.execute(statement, &[Value::Integer(flaws)])?;
         rows.into_iter().map(|row| Ok(AgentId::from(Columns::of(row).number()?))).collect()
     }
 
     /// Fails where a readable record has a status that is not defined, as a scan does.
-    fn check_statuses(&self) -> Result<(), IndexError> {
+    pub(super) fn check_statuses(&self) -> Result<(), IndexError> {
         let Some(AgentId(agent_id)) = self.flawed(flaw::STATUS)?.into_iter().next() else { return Ok(()) };
         let id = u64::try_from(agent_id).unwrap_or(u64::MAX);
         let number = tables::find(self.store, id)?.map_or(u8::MAX, |entry| entry.row.status);
@@ -118,10 +130,37 @@ impl<'a, S: Store> Index<'a, S> {
         Ok(stats)
     }
 
+    /// The registry's grace period in seconds.
+    pub(super) fn grace_seconds(&self) -> u64 {
+        u64::try_from(self.state.grace_seconds).unwrap_or(u64::MAX)
+    }
+
+    /// The second from which on attestations are current.
+    pub(super) fn oldest_current(&self, now: Timestamp) -> u64 {
+        now.seconds().saturating_sub(self.grace_seconds())
+    }
+
+    /// An agent, in a list.
+    pub(super) fn summary(&self, id: u64, entry: &Entry, now: Timestamp) -> Result<AgentSummary, IndexError> {
+        let Row { creator, registered_at, last_attestation, parent, generation, .. } = entry.row;
+        let status = entry.known_status(id).map_err(Error::from)?;
+        Ok(AgentSummary {
+            agent_id: id.into(),
+            creator,
+            haftungsperson: entry.full.haftungsperson,
+            agent_wallet: entry.full.wallet,
+            parent_agent_id: parent.into(),
+            generation,
+            registered_at: Timestamp::from_seconds(registered_at),
+            last_attestation: Timestamp::from_seconds(last_attestation),
+            status,
+            is_compliant: status == Status::Active && last_attestation >= self.oldest_current(now),
+        })
+    }
+
     /// Active agents whose attestation is current: by hours, and agent by agent in the one that the grace period ends in.
     fn compliant(&self, now: Timestamp) -> Result<u64, StoreError> {
-        let grace = u64::try_from(self.state.grace_seconds).unwrap_or(u64::MAX);
-        let oldest = now.seconds().saturating_sub(grace);
+        let oldest = self.oldest_current(now);
         let hour = oldest / HOUR;
         let later = one_number(
             self.store,
@@ -153,7 +192,11 @@ impl<'a, S: Store> Index<'a, S> {
         Ok(recent)
     }
 
-    fn entries(&self, statement: &str, parameters: &[Value]) -> Result<Vec<(u64, Entry)>, StoreError> {
+    pub(super) fn entries(
+        &self,
+        statement: &str,
+        parameters: &[Value],
+    ) -> Result<Vec<(u64, Entry)>, StoreError> {
         let read = |row| {
             let mut row = Columns::of(row);
             Ok((row.number()?, Entry::unpack(&row.blob()?)?))

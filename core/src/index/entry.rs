@@ -99,12 +99,14 @@ impl Entry {
     }
 
     /// The columns beside the id and the block.
-    pub(super) fn columns(&self) -> [Value; 6] {
+    pub(super) fn columns(&self) -> [Value; 7] {
+        let readable = self.row.record_is_readable();
         [
             Value::Blob(self.row.wallet.to_vec()),
             Value::Integer(self.row.status.into()),
             ordered(self.row.last_attestation),
             ordered(self.row.parent),
+            if readable { Value::Blob(self.full.haftungsperson.to_vec()) } else { Value::Null },
             Value::Integer(self.flaws()),
             Value::Blob(self.pack()),
         ]

@@ -54,7 +54,8 @@ impl Excerpt {
         }
         rows.sort_unstable_by_key(|(id, _)| *id);
         rows.dedup_by_key(|(id, _)| *id);
-        let statement = "SELECT count(*) FROM agents WHERE flaws > 0 AND flaws & ?1 > 0";
+        let statement = "SELECT count(*) FROM agents INDEXED BY agents_with_flaws \
+                         WHERE flaws > 0 AND flaws & ?1 > 0";
         let flawed = one_number(store, statement, &[Value::Integer(flaw::RECORD)])?;
         Ok(Self { total: state.total, is_whole: flawed == Some(0), rows })
     }

@@ -15,6 +15,7 @@
 //! | `exchange` | blocks and events |
 //! | `tables` | rows in, with the sums kept along |
 //! | `documents` | answers |
+//! | `liable` | the answer about a person |
 //! | `excerpt` | what verdicts tell of wallets' pasts by |
 //!
 //! A host drives it as it drives a [`Run`](crate::run::Run), lending the store to each step:
@@ -37,6 +38,7 @@ mod documents;
 mod entry;
 mod excerpt;
 mod exchange;
+mod liable;
 mod read;
 mod state;
 mod store;
@@ -44,7 +46,7 @@ mod tables;
 mod work;
 
 use crate::{error::Error, run::RunError};
-pub use documents::{Index, covers};
+pub use documents::{Index, covers, is_only_source};
 pub use excerpt::Excerpt;
 pub use read::Reading;
 pub use state::{Basis, Checkpoint, Phase, Progress, State};

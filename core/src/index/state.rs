@@ -15,7 +15,7 @@ use alloy_primitives::{B256, U256, hex};
 use serde::{Deserialize, Serialize};
 
 use super::store::{Columns, Store, StoreError, Value};
-use crate::run::Header;
+use crate::{as_of::IndexedAt, run::Header, timestamp::Timestamp};
 
 /// A block that an index was read at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,12 @@ pub struct Checkpoint {
     pub hash: B256,
     /// Its timestamp, unix seconds.
     pub seconds: u64,
+}
+
+impl From<Checkpoint> for IndexedAt {
+    fn from(block: Checkpoint) -> Self {
+        Self { block_number: block.number, block_timestamp: Timestamp::from_seconds(block.seconds) }
+    }
 }
 
 impl From<Header> for Checkpoint {

@@ -42,16 +42,19 @@ pub trait Store {
     fn execute(&self, statement: &str, parameters: &[Value]) -> Result<Vec<Vec<Value>>, StoreError>;
 }
 
-/// The tables. A record is packed as [`Entry`](super::entry::Entry) has it; numbers that are compared are in big-endian blobs.
-const SCHEMA: [&str; 12] = [
+/// The tables. A record is packed as [`Entry`](super::entry::Entry) has it; numbers that are compared are in big-endian blobs. An
+/// unreadable record has no `person`.
+const SCHEMA: [&str; 14] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
-     attested BLOB NOT NULL, parent BLOB NOT NULL, flaws INTEGER NOT NULL, changed_at INTEGER NOT NULL, \
-     record BLOB NOT NULL)",
+     attested BLOB NOT NULL, parent BLOB NOT NULL, person BLOB, flaws INTEGER NOT NULL, \
+     changed_at INTEGER NOT NULL, record BLOB NOT NULL)",
     "CREATE INDEX IF NOT EXISTS agents_by_wallet ON agents (wallet)",
     "CREATE INDEX IF NOT EXISTS agents_by_status ON agents (status)",
     "CREATE INDEX IF NOT EXISTS agents_by_attestation ON agents (attested)",
     "CREATE INDEX IF NOT EXISTS agents_by_parent ON agents (parent)",
+    "CREATE INDEX IF NOT EXISTS agents_by_person ON agents (person)",
+    "CREATE INDEX IF NOT EXISTS active_agents_by_person ON agents (person, attested) WHERE status = 0",
     "CREATE INDEX IF NOT EXISTS agents_by_change ON agents (changed_at)",
     "CREATE INDEX IF NOT EXISTS agents_with_flaws ON agents (flaws) WHERE flaws > 0",
     "CREATE TABLE IF NOT EXISTS revenue (id INTEGER, is_category INTEGER, text BLOB, amount BLOB NOT NULL, \
@@ -66,7 +69,7 @@ const SCHEMA: [&str; 12] = [
 /// The tables' names.
 const TABLES: [&str; 6] = ["meta", "agents", "revenue", "revenue_totals", "counts", "checkpoints"];
 /// To be counted up with each change of the tables: an index made by other code is filled anew.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 
 /// Makes the tables where there are none, or other ones; to be called once before anything else is done with a store.
 ///

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use alloy_primitives::Address;
+
 use super::{
     entry::Entry,
     store::{Columns, Store, StoreError, Value},
@@ -18,6 +20,10 @@ pub(super) enum Kind {
     AttestationHour,
     /// Not agents: their reports, under one empty key.
     Reports,
+    /// By the person who is liable, and by status.
+    Person,
+    /// A person's Active agents, by the hour of their last attestation.
+    PersonHour,
 }
 
 impl From<Kind> for Value {
@@ -28,6 +34,16 @@ impl From<Kind> for Value {
 
 /// Seconds of an [`Kind::AttestationHour`].
 pub(super) const HOUR: u64 = 3_600;
+
+/// A key of [`Kind::Person`].
+pub(super) fn person_status(person: Address, status: u8) -> Vec<u8> {
+    [person.as_slice(), &[status]].concat()
+}
+
+/// A key of [`Kind::PersonHour`].
+pub(super) fn person_hour(person: Address, hour: u64) -> Vec<u8> {
+    [person.as_slice(), &hour.to_be_bytes()].concat()
+}
 
 /// Changes of one transaction. [`finish`](Self::finish) writes the sums.
 pub(super) struct Changes<'a, S> {
@@ -76,11 +92,11 @@ impl<'a, S: Store> Changes<'a, S> {
         if !same_sums {
             self.put_sums_in(id, &entry.full.sums)?;
         }
-        let [wallet, status, attested, parent, flaws, record] = entry.columns();
+        let [wallet, status, attested, parent, person, flaws, record] = entry.columns();
         self.store.execute(
-            "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, flaws, changed_at, record) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            &[id.into(), wallet, status, attested, parent, flaws, number.into(), record],
+            "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, flaws, changed_at, record) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            &[id.into(), wallet, status, attested, parent, person, flaws, number.into(), record],
         )?;
         Ok(true)
     }
@@ -103,8 +119,12 @@ impl<'a, S: Store> Changes<'a, S> {
         if let Some(status) = entry.status() {
             add(Kind::Status, vec![status as u8], by);
             add(Kind::Generation, entry.row.generation.to_be_bytes().into(), by);
+            let person = entry.full.haftungsperson;
+            add(Kind::Person, person_status(person, status as u8), by);
             if status == Status::Active {
-                add(Kind::AttestationHour, (entry.row.last_attestation / HOUR).to_be_bytes().into(), by);
+                let hour = entry.row.last_attestation / HOUR;
+                add(Kind::AttestationHour, hour.to_be_bytes().into(), by);
+                add(Kind::PersonHour, person_hour(person, hour), by);
             }
         }
         add(Kind::Reports, Vec::new(), by * i64::from(entry.full.reports));

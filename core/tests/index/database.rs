@@ -1,20 +1,26 @@
 //! The store of an index over SQLite in memory.
 
-use registry_core::index::{Store, StoreError, Value};
-use rusqlite::{Connection, params_from_iter, types};
+use std::cell::Cell;
 
-pub(crate) struct Database(Connection);
+use registry_core::index::{Store, StoreError, Value};
+use rusqlite::{Connection, StatementStatus, params_from_iter, types};
+
+pub(crate) struct Database {
+    connection: Connection,
+    /// Steps of SQLite's virtual machine so far: what statements take, on any machine.
+    pub(crate) steps: Cell<u64>,
+}
 
 impl Database {
     pub(crate) fn new() -> Self {
-        Self(Connection::open_in_memory().unwrap())
+        Self { connection: Connection::open_in_memory().unwrap(), steps: Cell::new(0) }
     }
 
     /// Carries out `work` as one transaction, or not at all where it does not come to its end.
     pub(crate) fn transaction<T>(&self, work: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
-        self.0.execute_batch("BEGIN").unwrap();
+        self.connection.execute_batch("BEGIN").unwrap();
         let done = work(self);
-        self.0.execute_batch(if done.is_some() { "COMMIT" } else { "ROLLBACK" }).unwrap();
+        self.connection.execute_batch(if done.is_some() { "COMMIT" } else { "ROLLBACK" }).unwrap();
         done
     }
 }
@@ -32,7 +38,7 @@ impl Store for Database {
             Value::Text(text) => types::Value::Text(text.clone()),
             Value::Blob(bytes) => types::Value::Blob(bytes.clone()),
         });
-        let mut prepared = self.0.prepare_cached(statement).map_err(failed)?;
+        let mut prepared = self.connection.prepare_cached(statement).map_err(failed)?;
         let columns = prepared.column_count();
         let mut rows = prepared.query(params_from_iter(parameters)).map_err(failed)?;
         let mut read = Vec::new();
@@ -46,6 +52,9 @@ impl Store for Database {
             };
             read.push((0..columns).map(value).collect());
         }
+        drop(rows);
+        let steps = prepared.reset_status(StatementStatus::VmStep);
+        self.steps.set(self.steps.get() + u64::try_from(steps).unwrap());
         Ok(read)
     }
 }

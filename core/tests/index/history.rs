@@ -59,7 +59,7 @@ impl History {
         *self.blocks.keys().last().unwrap()
     }
 
-    fn push(&mut self, number: u64, seconds: u64, registry: Registry, events: Vec<u64>) {
+    pub(crate) fn push(&mut self, number: u64, seconds: u64, registry: Registry, events: Vec<u64>) {
         self.mined += 1;
         let hash = keccak256([number.to_be_bytes(), self.mined.to_be_bytes()].concat());
         let registry = Rc::new(registry);

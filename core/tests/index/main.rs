@@ -5,6 +5,7 @@
 //!    so, and is right from then on.
 //! 3. Work that dies anywhere is taken up again.
 //! 4. What a refresh costs follows what has changed.
+//! 5. What a person is liable for is what plain lists say.
 //!
 //! `INDEX_HISTORIES` sets how many histories there are; the suite runs 60.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -13,6 +14,7 @@
 mod common;
 mod database;
 mod history;
+mod liable;
 mod promises;
 
 use alloy_primitives::U256;
@@ -134,6 +136,7 @@ impl Indexed {
                 return Err(format!("lineage of {id}: {found}\nnot {expected}"));
             }
         }
+        liable::is_like(self, registry, now.seconds())?;
         let beyond = agents.len() + 1;
         let unknown = document(&format!("/api/v1/agent/{beyond}/lineage")).unwrap_err();
         assert_eq!(unknown.to_string(), format!("Agent not found: {beyond}"));

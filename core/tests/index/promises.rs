@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// An index of a registry with so many agents, filled.
-fn filled(agents: u64, sweep: u64) -> (Indexed, History, Chance) {
+pub(crate) fn filled(agents: u64, sweep: u64) -> (Indexed, History, Chance) {
     let mut chance = Chance(7);
     let history = History::new(agents, &mut chance);
     let mut index = Indexed::new(Node::new(Registry::default()), 10_000, sweep);
@@ -29,7 +29,7 @@ fn filled(agents: u64, sweep: u64) -> (Indexed, History, Chance) {
 }
 
 /// The node sees the chain as it is now.
-fn show(index: &mut Indexed, history: &History) {
+pub(crate) fn show(index: &mut Indexed, history: &History) {
     (index.node.block, index.node.chain) = (history.newest(), history.blocks.clone());
 }
 

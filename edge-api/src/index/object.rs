@@ -12,8 +12,11 @@ use std::{
 use alloy_primitives::Address;
 use registry_core::{
     cache::due_for_renewal,
-    error::Code,
-    index::{Config, Excerpt, Index, IndexError, Phase, Progress, State, Step, Store, Value, Work, prepare},
+    error::{Code, Error},
+    index::{
+        Config, Excerpt, Index, IndexError, Phase, Progress, State, Step, Store, Value, Work, is_only_source,
+        prepare,
+    },
     read_api::MAX_AGENTS,
     route::{CacheScope, Endpoint},
     run::{Endpoints, Reply},
@@ -342,6 +345,8 @@ fn answer(
     let document = match index.document(endpoint, Timestamp::from_millis(state.read_at)) {
         Ok(document) => document,
         Err(IndexError::Incomplete { .. }) => return progress(state, 503),
+        // Nobody else could say more.
+        Err(IndexError::Answer(error)) if is_only_source(endpoint) => return failure(error, settings),
         Err(_) => return Response::error("not covered", 404),
     };
     let headers = Headers::new();
@@ -370,6 +375,10 @@ fn refusal(error: IndexError, state: &State, settings: &Settings) -> Result<Resp
     if error.code() != Code::RpcUnavailable && state.total <= MAX_AGENTS {
         return Response::error("not kept up", 502);
     }
+    failure(error, settings)
+}
+
+fn failure(error: Error, settings: &Settings) -> Result<Response> {
     let body = error.redacted(&settings.redactor).body();
     Ok(Response::from_bytes(body.into_bytes())?.with_status(500))
 }

@@ -1,0 +1,56 @@
+//! A place in a list of agents, for pages that stay where they are while the registry grows: behind the agent that it names, in the
+//! list's order.
+
+use core::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// Behind an agent in a list by id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AgentCursor {
+    /// The agent's id; 0 is before the first.
+    pub id: u64,
+}
+
+impl AgentCursor {
+    /// The rule that [`parse`](Self::parse) holds texts to.
+    pub const RULE: &str = "must be the `next` of an earlier answer";
+
+    /// Reads what [`Display`](fmt::Display) writes; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        number(text).map(|id| Self { id })
+    }
+}
+
+impl fmt::Display for AgentCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
+}
+
+impl Serialize for AgentCursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Decimal digits below 2^53: more is no id, and no integer to a store in JavaScript.
+fn number(digits: &str) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|number| is_number && *number < 1 << 53)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_as_they_are_written_and_nothing_else_is_one() {
+        for id in [0, 7, (1 << 53) - 1] {
+            assert_eq!(AgentCursor::parse(&AgentCursor { id }.to_string()), Some(AgentCursor { id }));
+        }
+        for bad in ["", "-1", "+1", "x", "1.0", "9007199254740992", "99999999999999999999999"] {
+            assert_eq!(AgentCursor::parse(bad), None, "{bad}");
+        }
+    }
+}

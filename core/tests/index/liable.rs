@@ -1,0 +1,171 @@
+//! What a person is liable for, against plain lists of the registry's records; and that what it takes does not grow with them.
+
+use std::collections::BTreeSet;
+
+use alloy_primitives::Address;
+use registry_core::{abi::AgentRecord, index::Index, route::Endpoint, run::Limits, timestamp::Timestamp};
+use serde_json::{Value, json};
+
+use crate::{
+    CHAIN, Indexed, REGISTRY,
+    common::{Node, Registry, record},
+    history::{Chance, History},
+    promises::{filled, show},
+};
+
+const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
+
+/// The answer to a path, by an index that has one.
+pub(crate) fn ask(index: &Indexed, target: &str, now: u64) -> (Value, Option<String>) {
+    let state = index.state();
+    let of = Index::new(&index.database, &state, REGISTRY, CHAIN);
+    let document = of.document(&Endpoint::parse(target).unwrap(), Timestamp::from_seconds(now)).unwrap();
+    (serde_json::from_str(&document.body).unwrap(), document.links)
+}
+
+fn time(seconds: u64) -> String {
+    Timestamp::from_seconds(seconds).to_string()
+}
+
+fn is_compliant(agent: &AgentRecord, grace: u64, now: u64) -> bool {
+    agent.status == 0 && now.saturating_sub(agent.lastAttestation) <= grace
+}
+
+/// An agent as lists show it.
+pub(crate) fn item(agent: &AgentRecord, grace: u64, now: u64) -> Value {
+    json!({
+        "agentId": agent.agentId.to::<u64>(),
+        "creator": agent.creator.to_checksum(None),
+        "haftungsperson": agent.haftungsperson.to_checksum(None),
+        "agentWallet": agent.agentWallet.to_checksum(None),
+        "parentAgentId": agent.parentAgentId.to::<u64>(),
+        "generation": agent.generation.to::<u64>(),
+        "registeredAt": time(agent.registeredAt),
+        "lastAttestation": time(agent.lastAttestation),
+        "status": STATUSES[usize::from(agent.status)],
+        "isCompliant": is_compliant(agent, grace, now),
+    })
+}
+
+/// Holds the answer about every person against the registry; `now` is the time of the question.
+pub(crate) fn is_like(index: &Indexed, registry: &Registry, now: u64) -> Result<(), String> {
+    let grace = registry.grace_seconds.unwrap();
+    let mut persons: BTreeSet<Address> = registry.agents.iter().map(|agent| agent.haftungsperson).collect();
+    persons.insert(Address::repeat_byte(0xee));
+    for person in persons {
+        let of_person =
+            || registry.agents.iter().filter(|agent| agent.haftungsperson == person).collect::<Vec<_>>();
+        let with_status =
+            |status| of_person().into_iter().filter(|agent| usize::from(agent.status) == status).count();
+        let compliant =
+            || of_person().into_iter().filter(|agent| is_compliant(agent, grace, now)).collect::<Vec<_>>();
+        let mut lapses = compliant();
+        lapses.sort_by_key(|agent| (agent.lastAttestation, agent.agentId));
+        let lapse = |agent: &AgentRecord| {
+            json!({
+                "agentId": agent.agentId.to::<u64>(),
+                "agentWallet": agent.agentWallet.to_checksum(None),
+                "compliantUntil": time(agent.lastAttestation + grace),
+            })
+        };
+        let block = index.state().as_of().unwrap();
+        for limit in [3, 100] {
+            let expected: Vec<Value> = of_person().into_iter().map(|agent| item(agent, grace, now)).collect();
+            let mut path = Some(format!("/api/v1/liable/{person}?limit={limit}"));
+            for page in expected.chunks(limit).chain(expected.is_empty().then_some(&[][..])) {
+                let asked = path.take().ok_or("a page is missing")?;
+                let (found, links) = ask(index, &asked, now);
+                let mut document = json!({
+                    "haftungsperson": person.to_checksum(None),
+                    "total": expected.len(),
+                    "statusDistribution": {
+                        "Active": with_status(0),
+                        "Suspended": with_status(1),
+                        "Revoked": with_status(2),
+                        "Terminated": with_status(3),
+                    },
+                    "compliantCount": compliant().len(),
+                    "expiredCount": with_status(0) - compliant().len(),
+                    "nextLapses": lapses.iter().take(10).map(|agent| lapse(agent)).collect::<Vec<_>>(),
+                    "limit": limit,
+                    "data": page,
+                    "asOf": { "blockNumber": block.number, "blockTimestamp": time(block.seconds) },
+                });
+                if let Some(next) = found.get("next") {
+                    document["next"] = next.clone();
+                    path = Some(format!(
+                        "/api/v1/liable/{person}?limit={limit}&cursor={}",
+                        next.as_str().unwrap()
+                    ));
+                    let next = Endpoint::parse(path.as_ref().unwrap()).unwrap().canonical();
+                    assert!(links.unwrap().ends_with(&format!(", <{next}>; rel=\"next\"")));
+                }
+                if found != document {
+                    return Err(format!("{asked}: {found}\nnot {document}"));
+                }
+            }
+            if let Some(path) = path {
+                return Err(format!("{path} goes on beyond the end"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_page_of_a_persons_agents_stays_where_it_is_while_the_registry_grows() {
+    let (mut index, mut history, mut chance) = filled(40, 0);
+    let newest = &history.blocks[&history.newest()];
+    let (person, now) = (newest.registry.agents[0].haftungsperson, newest.seconds);
+    let (before, _) = ask(&index, &format!("/api/v1/liable/{person}?limit=3"), now);
+    let second = format!("/api/v1/liable/{person}?limit=3&cursor={}", before["next"].as_str().unwrap());
+    let (before, _) = ask(&index, &second, now);
+    for _ in 0..30 {
+        history.mine(3, &mut chance);
+    }
+    show(&mut index, &history);
+    index.work().unwrap();
+    let ids = |page: &Value| -> Vec<Value> {
+        page["data"].as_array().unwrap().iter().map(|agent| agent["agentId"].clone()).collect()
+    };
+    let (after, _) = ask(&index, &second, now);
+    assert_eq!(ids(&before), ids(&after));
+    assert!(after["total"].as_u64() > before["total"].as_u64());
+}
+
+#[test]
+fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hundred() {
+    let person = Address::repeat_byte(0x77);
+    let targets = [
+        format!("/api/v1/liable/{person}?limit=100&cursor=20"),
+        "/api/v1/agents?status=Active&limit=50".to_owned(),
+        "/api/v1/stats/detailed".to_owned(),
+        "/api/v1/agent/7/lineage".to_owned(),
+    ];
+    let work = |agents: u64| -> Vec<u64> {
+        let mut registry = Registry { grace_seconds: Some(604_800), ..Registry::default() };
+        for id in 1..=agents {
+            let mut agent = record(id, 0);
+            agent.haftungsperson = person;
+            agent.lastAttestation = 1_700_000_000 + id * 7_919 % 777_600;
+            agent.status = u8::try_from(id % 4).unwrap();
+            registry.agents.push(agent);
+        }
+        let mut history = History::new(0, &mut Chance(1));
+        history.push(2, 1_700_700_000, registry, Vec::new());
+        let mut index = Indexed::new(Node::new(Registry::default()), 100_000, 0);
+        index.config.limits = Limits::default();
+        show(&mut index, &history);
+        index.work().unwrap();
+        let steps = |target: &String| {
+            index.database.steps.set(0);
+            ask(&index, target, 1_700_777_600);
+            index.database.steps.get()
+        };
+        targets.iter().map(steps).collect()
+    };
+    let (few, many) = (work(300), work(10_000));
+    for ((target, few), many) in targets.iter().zip(few).zip(many) {
+        assert!(many < few * 2, "{target}: {few} steps of SQLite's machine, and {many} for 10,000 agents");
+    }
+}
