@@ -97,6 +97,11 @@ pub enum Error {
         /// How much of the registry has been read.
         percent: u8,
     },
+    /// The client's: a cursor whose changes are no longer kept, or of a list that was lost. 410.
+    #[error(
+        "The changes since this cursor are no longer kept. Read what you need anew, and go on with since=now."
+    )]
+    CursorExpired,
     /// The operator's: only an index of the registry can tell, and there is none. 501.
     #[error("This is answered from an index of the registry, and this service keeps none")]
     IndexRequired,
@@ -147,6 +152,8 @@ pub enum Code {
     TooLarge,
     /// The service is set up wrongly.
     Misconfigured,
+    /// The changes since the cursor are no longer kept.
+    CursorExpired,
     /// Only an index of the registry can tell, and the service keeps none.
     IndexRequired,
     /// The registry's index is being filled, or does not answer; `Retry-After` says when to come back.
@@ -155,7 +162,7 @@ pub enum Code {
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::InvalidParameter,
         Self::AgentNotFound,
         Self::BlockNotAvailable,
@@ -169,6 +176,7 @@ impl Code {
         Self::RegistryError,
         Self::TooLarge,
         Self::Misconfigured,
+        Self::CursorExpired,
         Self::IndexRequired,
         Self::Indexing,
     ];
@@ -189,6 +197,7 @@ impl Code {
             Self::RegistryError => "REGISTRY_ERROR",
             Self::TooLarge => "TOO_LARGE",
             Self::Misconfigured => "MISCONFIGURED",
+            Self::CursorExpired => "CURSOR_EXPIRED",
             Self::IndexRequired => "INDEX_REQUIRED",
             Self::Indexing => "INDEXING",
         }
@@ -208,6 +217,7 @@ impl Code {
             | Self::RegistryError
             | Self::TooLarge
             | Self::Misconfigured => 500,
+            Self::CursorExpired => 410,
             Self::IndexRequired => 501,
             Self::Indexing => 503,
         }
@@ -252,6 +262,7 @@ impl Error {
             Self::Evidence(_) => Code::RpcError,
             Self::Chain(error) => error.code(),
             Self::Misconfigured(_) | Self::NoLayout | Self::WrongLayout(_) => Code::Misconfigured,
+            Self::CursorExpired => Code::CursorExpired,
             Self::IndexRequired => Code::IndexRequired,
             Self::Indexing { .. } | Self::IndexUnavailable => Code::Indexing,
             Self::Relayed { code, .. } => *code,

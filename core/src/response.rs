@@ -9,6 +9,7 @@ use crate::{
     agent::AgentDetail,
     ancestors::Ancestors,
     as_of::{AsOf, IndexedAt},
+    changes::ChangeList,
     compliance::{Compliance, ComplianceList},
     cursor::AgentCursor,
     health::{Health, Ready},
@@ -150,6 +151,17 @@ impl Shape for Ancestors {
 }
 
 impl Shape for Liable {
+    fn mask_clock_fields(&mut self) -> bool {
+        self.as_of = IndexedAt::default();
+        true
+    }
+}
+
+impl Shape for ChangeList {
+    fn size_hint(&self) -> usize {
+        256 + self.data.len() * 320
+    }
+
     fn mask_clock_fields(&mut self) -> bool {
         self.as_of = IndexedAt::default();
         true

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::{
     agent::{AgentId, Status},
+    changes::Cursor,
     cursor::AgentCursor,
     json::{Checksummed, Hash, Integer, Integers, IntegersByKey},
     stats::ByStatus,
@@ -50,6 +51,12 @@ named!(AgentCursor, "Cursor", {
     "description": "Where a list goes on: the value of the parameter `cursor`.",
     "type": "string",
     "pattern": r"^[0-9]{1,16}$",
+});
+
+named!(Cursor, "ChangeCursor", {
+    "description": "A place in the list of changes.",
+    "type": "string",
+    "pattern": "^[0-9]{1,16}-[0-9]{1,16}$",
 });
 
 // Not `date-time`: a contract may store what no calendar library reads.

@@ -79,6 +79,11 @@ fn failures() -> Value {
         "NotModified": response("What you have is current.", &kept, &Value::Null),
         "BadRequest": response("A parameter breaks its rule; the message names both.", &refused, &of(400, &invalid)),
         "NotFound": response("The registry has no such agent, or the chain no such block.", &refused, &of(404, &unknown)),
+        "CursorExpired": response(
+            "The changes since this cursor are no longer kept, or the list that it is of was lost.",
+            &refused,
+            &of(410, &Error::CursorExpired),
+        ),
         "BodyTooLarge": response(
             "The body is larger than any good one.",
             &refused,

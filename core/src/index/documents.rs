@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use alloy_primitives::{Address, U256};
 
 use super::{
-    IndexError, State,
+    IndexError, State, changes,
     entry::{Entry, flaw},
     store::{Columns, Store, StoreError, Value, one_number, ordered},
     tables::{self, HOUR, Kind},
 };
 use crate::{
     agent::{AgentId, AgentListItem, AgentSummary, Status, UnknownStatus},
+    changes::{ChangeList, Since},
     compliance::{Compliance, ComplianceList, ComplianceListItem},
     error::Error,
     lens::Row,
@@ -35,7 +36,7 @@ pub const fn covers(endpoint: &Endpoint) -> bool {
 
 /// Whether an endpoint's answer can be made from an index alone.
 pub const fn is_only_source(endpoint: &Endpoint) -> bool {
-    matches!(endpoint, Endpoint::Liable { .. })
+    matches!(endpoint, Endpoint::Liable { .. } | Endpoint::Changes { .. })
 }
 
 /// An index whose rows are of one block, to be asked.
@@ -77,8 +78,23 @@ impl<'a, S: Store> Index<'a, S> {
                 let next = liable.next;
                 Ok(Document::with_next(liable, endpoint, next))
             }
+            Endpoint::Changes { since, limit } => {
+                let list = self.changes(*since, *limit)?;
+                let next = Endpoint::Changes { since: Since::Cursor(list.next), limit: *limit };
+                let links = Some(format!("<{}>; rel=\"next\"", next.canonical()));
+                Ok(Document { links, ..Document::unlinked(list) })
+            }
             _ => Err(IndexError::Uncovered),
         }
+    }
+
+    /// So many changes of verdicts, from there on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CursorExpired`], [`IndexError::Incomplete`], [`IndexError::Store`].
+    pub fn changes(&self, since: Since, limit: u64) -> Result<ChangeList, IndexError> {
+        changes::list(self.store, self.state, since, limit)
     }
 
     /// Agents with one of these flaws, by id.

@@ -14,6 +14,7 @@
 //! | `read` | state, through the lens and the getters |
 //! | `exchange` | blocks and events |
 //! | `tables` | rows in, with the sums kept along |
+//! | `changes` | changes of verdicts, in the order in which they were seen |
 //! | `documents` | answers |
 //! | `liable` | the answer about a person |
 //! | `excerpt` | what verdicts tell of wallets' pasts by |
@@ -34,6 +35,7 @@
 //! }
 //! ```
 
+mod changes;
 mod documents;
 mod entry;
 mod excerpt;

@@ -166,8 +166,7 @@ async fn post(objects: &ObjectNamespace, settings: &Settings, target: &str) -> R
         503 => serde_json::from_str(&body)
             .ok()
             .map(|Progress { percent, total, .. }| Reply::Filling { percent, total }),
-        500 => Error::relayed(&body).map(Reply::Failed),
-        _ => None,
+        _ => Error::relayed(&body).map(Reply::Failed),
     };
     Ok(reply.unwrap_or(Reply::Other))
 }
