@@ -166,6 +166,7 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
     };
     let (few, many) = (work(300), work(10_000));
     for ((target, few), many) in targets.iter().zip(few).zip(many) {
-        assert!(many < few * 2, "{target}: {few} steps of SQLite's machine, and {many} for 10,000 agents");
+        // The agents of the one hour in which attestations lapse now are counted one by one.
+        assert!(many < few * 3, "{target}: {few} steps of SQLite's machine, and {many} for 10,000 agents");
     }
 }
