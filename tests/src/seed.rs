@@ -151,7 +151,13 @@ impl Cast {
             Event::Fleet => (1..=BUSY_CHILDREN)
                 .map(|berth| {
                     let name = format!("berth {berth}");
-                    self.register(&name, wallet(&name).address(), &format!("Berth {berth}"), self.ids[BUSY])
+                    let id = self.enter(&name);
+                    let scope = format!("Berth {berth}");
+                    let call = registration_call(id, wallet(&name).address(), &scope, self.ids[BUSY]);
+                    // One person answers for the whole harbour.
+                    let haftungsperson = person(self.ids[BUSY]);
+                    let call = IAgentRegistry::registerAgentCall { haftungsperson, ..call };
+                    Write::new(operator(id), &call)
                 })
                 .collect(),
             Event::Attest(agent) => {
@@ -187,9 +193,14 @@ impl Cast {
     }
 
     fn register(&mut self, agent: &str, wallet: Address, scope: &str, parent: u64) -> Write {
+        registration(self.enter(agent), wallet, scope, parent)
+    }
+
+    /// Gives the next id to an agent.
+    fn enter(&mut self, agent: &str) -> u64 {
         self.next += 1;
         self.ids.insert(agent.to_owned(), self.next);
-        registration(self.next, wallet, scope, parent)
+        self.next
     }
 }
 
@@ -212,7 +223,7 @@ pub fn registration_call(
 ) -> IAgentRegistry::registerAgentCall {
     let document = |kind: &str| -> B256 { keccak256(format!("{kind} of agent {id}")) };
     IAgentRegistry::registerAgentCall {
-        haftungsperson: Address::from_word(keccak256(format!("person liable for agent {id}"))),
+        haftungsperson: person(id),
         agentWallet: wallet,
         constitutionHash: document("constitution"),
         capabilityHash: document("capabilities"),
@@ -220,6 +231,11 @@ pub fn registration_call(
         parentAgentId: U256::from(parent),
         selfModifying: id.is_multiple_of(3),
     }
+}
+
+/// Who is liable for the `id`th agent, unless the story says otherwise.
+fn person(id: u64) -> Address {
+    Address::from_word(keccak256(format!("person liable for agent {id}")))
 }
 
 /// A report for the week before `now`.

@@ -1,7 +1,10 @@
 //! The whole stack, as tests written for Node find it: a chain with the showcase on it, the real Worker with the explorer's
-//! files, the real relayer; and what goes wrong, another chain and an address where nobody listens.
+//! files and with its index, the real relayer; and what goes wrong, another chain and an address where nobody listens.
 
-use alloy::primitives::{U256, uint};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use alloy::primitives::{Address, U256, uint};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpSocket;
@@ -11,12 +14,17 @@ use crate::chain::Chain;
 use crate::daemon::Daemon;
 use crate::deploy::MULTICALL3;
 use crate::oracle::Oracle;
+use crate::process::eventually;
 use crate::repo::Artifact;
 use crate::seed::{self, Showcase};
+use crate::stage::IndexWorker;
 use crate::worker::{Worker, WorkerOptions};
 
 /// What the relayer has to spend: 1 ETH.
 const RELAYER_BALANCE: U256 = uint!(1_000_000_000_000_000_000_U256);
+
+/// How long the index may take to read a registry as small as the showcase, on a busy machine.
+const FILL: Duration = Duration::from_secs(120);
 
 /// Everything, running; it ends when this is dropped.
 #[derive(Debug)]
@@ -26,6 +34,8 @@ pub struct Stack {
     other: Anvil,
     relayer: Daemon,
     worker: Worker,
+    /// The Worker that keeps the index.
+    index: IndexWorker,
     /// Bound and not listening: connections are refused, and nobody else gets the port meanwhile.
     silent: TcpSocket,
 }
@@ -52,22 +62,26 @@ impl Stack {
         // Limited as it is by default: the tests' requests come from a client each.
         let options =
             WorkerOptions::new(chain.node.url(), chain.contracts.registry).unset("RATE_LIMIT_PER_MINUTE");
-        let worker = Worker::start(options).await?;
+        let (worker, index) = IndexWorker::start(options).await?;
+        index_answers(&worker).await?;
 
         let silent = TcpSocket::new_v4()?;
         silent.bind(([127, 0, 0, 1], 0).into())?;
-        Ok(Self { chain, showcase, other, relayer, worker, silent })
+        Ok(Self { chain, showcase, other, relayer, worker, index, silent })
     }
 
-    /// Whether the Worker still runs, and what it printed last: often why a test failed.
+    /// Whether the Workers still run, and what they printed last: often why a test failed.
     pub fn last_words(&mut self) -> String {
-        let process = self.worker.process();
-        let state = match process.exit_status() {
-            Ok(None) => "still runs".to_owned(),
-            Ok(Some(status)) => format!("has ended ({status})"),
-            Err(error) => error.to_string(),
-        };
-        format!("---- the Worker {state}; its last lines ----\n{}", process.log_tail())
+        [("the Worker", self.worker.process()), ("the Worker of the index", self.index.process())]
+            .map(|(name, process)| {
+                let state = match process.exit_status() {
+                    Ok(None) => "still runs".to_owned(),
+                    Ok(Some(status)) => format!("has ended ({status})"),
+                    Err(error) => error.to_string(),
+                };
+                format!("---- {name} {state}; its last lines ----\n{}", process.log_tail())
+            })
+            .join("\n")
     }
 
     /// Where everything is, and who the showcase's agents are: `harness/stack.mjs` says what a test gets.
@@ -80,7 +94,14 @@ impl Stack {
         let mut agents = Map::new();
         for (name, id) in &self.showcase.ids {
             let record = &facts[usize::try_from(*id)? - 1].record;
-            agents.insert(name.clone(), json!({"id": id, "wallet": record.address("agentWallet")}));
+            agents.insert(
+                name.clone(),
+                json!({
+                    "id": id,
+                    "wallet": record.address("agentWallet"),
+                    "person": record.address("haftungsperson"),
+                }),
+            );
         }
         Ok(json!({
             "worker": self.worker.url(),
@@ -92,4 +113,17 @@ impl Stack {
             "agents": agents,
         }))
     }
+}
+
+/// Waits until the index answers: the two Workers find one another a moment after they have started.
+async fn index_answers(worker: &Worker) -> Result<()> {
+    let path = format!("/api/v1/liable/{}", Address::ZERO);
+    // Another client each time, as in the tests themselves, for the limit holds.
+    let mut network = 0_u16;
+    eventually("answered by the index", FILL, async || {
+        network = network.wrapping_add(1);
+        let client = worker.client().at(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, 1));
+        (client.get(&path).await.status == 200).then_some(())
+    })
+    .await
 }

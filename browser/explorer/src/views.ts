@@ -6,6 +6,7 @@ import type { Route } from "./router";
 import { AgentView } from "./views/agent";
 import { AgentsView } from "./views/agents";
 import { HomeView } from "./views/home";
+import { LiableView } from "./views/liable";
 import { LineageView } from "./views/lineage";
 import { MissingView } from "./views/missing";
 import { RegisterView } from "./views/register";
@@ -29,6 +30,7 @@ export function viewOf(segments: string[]): View {
   if (first === undefined) return HomeView;
   if (segments.length === 1) return SINGLE.get(first) ?? MissingView;
   if (first === "wallet" && segments.length === 2) return WalletView;
+  if (first === "liable" && segments.length === 2) return LiableView;
   if (first === "agent" && segments.length === 2) return AgentView;
   if (first === "agent" && segments.length === 3 && third === "lineage") return LineageView;
   return MissingView;

@@ -17,6 +17,7 @@ import { Contract, JsonRpcProvider } from "ethers";
  * @typedef {object} Agent
  * @property {number} id
  * @property {string} wallet with its checksum
+ * @property {string} person who is liable, with its checksum
  */
 
 /** @type {Stack} */

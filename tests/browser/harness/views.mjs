@@ -28,6 +28,14 @@ export const VIEWS = [
   { name: "wallet-deny", hash: `#/wallet/${NOBODY}` },
   { name: "agent", hash: `#/agent/${agents.atlas.id}` },
   { name: "agent-long-scope", hash: `#/agent/${agents.ledger.id}` },
+  { name: "liable", hash: `#/liable/${agents.atlas.person}` },
+  { name: "liable-nobody", hash: `#/liable/${NOBODY}` },
+  {
+    name: "liable-no-index",
+    hash: `#/liable/${agents.atlas.person}`,
+    faults: true,
+    before: async ({ front }) => front.on(/\/liable\//, NO_INDEX),
+  },
   { name: "lineage", hash: `#/agent/${agents.atlas.id}/lineage` },
   { name: "lineage-cut", hash: `#/agent/${agents.harbour.id}/lineage` },
   { name: "agents", hash: "#/agents" },
@@ -78,6 +86,17 @@ export const TOO_MANY = {
     status: 429,
     headers: { "retry-after": "30" },
     body: JSON.stringify({ error: "Rate limit exceeded. Try again in 1 minute.", code: "RATE_LIMITED" }),
+  },
+};
+
+/** What a service without an index answers where only an index can tell. */
+export const NO_INDEX = {
+  answer: {
+    status: 501,
+    body: JSON.stringify({
+      error: "This is answered from an index of the registry, and this service keeps none",
+      code: "INDEX_REQUIRED",
+    }),
   },
 };
 

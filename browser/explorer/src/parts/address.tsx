@@ -31,6 +31,15 @@ export function WalletLink({ address }: { address: Address }) {
   );
 }
 
+/** A person's address that leads to what they are liable for. */
+export function PersonLink({ address }: { address: Address }) {
+  return (
+    <a href={hrefTo(["liable", address])} class="hex-link">
+      <Hex text={address} />
+    </a>
+  );
+}
+
 /** An address or hash, as its children show it, with a button that copies it. */
 export function Copyable({
   text,

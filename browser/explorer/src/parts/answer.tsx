@@ -14,13 +14,15 @@ export type Answers<Documents extends unknown[]> = { [Index in keyof Documents]:
 
 export interface AnsweredProps<Documents extends unknown[]> {
   paths: { [Index in keyof Documents]: string };
+  /** Whether the chain can be asked the same; if not said, it can. */
+  verifiable?: boolean;
   /** What stands there until the first answer. */
   placeholder?: ComponentChildren;
   /** What the answers look like. `again` asks anew, and shows what comes. */
   children: (answers: Answers<Documents>, again: () => void) => ComponentChildren;
 }
 
-/** Asks for all paths at once and shows the answers, with the means to verify them below. Other paths are asked afresh. */
+/** Asks for all paths at once and shows the answers, with the means to verify them below where there are any. Other paths are asked afresh. */
 export function Answered<Documents extends unknown[]>(props: AnsweredProps<Documents>) {
   return <Asked key={props.paths.join(" ")} {...props} />;
 }
@@ -28,7 +30,12 @@ export function Answered<Documents extends unknown[]>(props: AnsweredProps<Docum
 /** What came of one round of questions. */
 type Outcome<Documents extends unknown[]> = { round: number } & ({ answers: Answers<Documents> } | { error: unknown });
 
-function Asked<Documents extends unknown[]>({ paths, placeholder, children }: AnsweredProps<Documents>) {
+function Asked<Documents extends unknown[]>({
+  paths,
+  verifiable = true,
+  placeholder,
+  children,
+}: AnsweredProps<Documents>) {
   const [round, setRound] = useState(0);
   const [outcome, setOutcome] = useState<Outcome<Documents>>();
   const again = (): void => setRound((last) => last + 1);
@@ -57,7 +64,7 @@ function Asked<Documents extends unknown[]>({ paths, placeholder, children }: An
         ) : (
           <Boundary again={again}>
             <Drawn draw={() => children(outcome.answers, again)} />
-            <Verification answers={outcome.answers} />
+            {verifiable && <Verification answers={outcome.answers} />}
           </Boundary>
         )}
       </Fragment>

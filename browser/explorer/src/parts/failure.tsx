@@ -10,8 +10,8 @@ import { announce } from "./announcer";
 /** Explains why there is no answer. `again` asks again; where the service says when, that happens by itself. */
 export function Failure({ error, again }: { error: unknown; again?: (() => void) | undefined }) {
   const { title, text, code, retryAfter } = explained(error);
-  // The same question would be as wrong again.
-  const isHopeless = error instanceof ServiceError && error.status === 400;
+  // The same question would be as wrong again, or as much beyond this service.
+  const isHopeless = error instanceof ServiceError && (error.status === 400 || error.status === 501);
   return (
     <div class="failure">
       <div role="alert">
@@ -69,7 +69,8 @@ function explained(error: unknown): { title: string; text: string[]; code: strin
   const { status, message, code, retryAfter } = error;
   const text: string[] = [message];
   if (status === 0) text.push("Either it is down, or this device is offline.");
-  if (status >= 500) text.push("The registry could not be read just now. This says nothing about any agent.");
+  if (status >= 500 && status !== 501)
+    text.push("The registry could not be read just now. This says nothing about any agent.");
   return { title: titleOf(status), text, code, retryAfter };
 }
 
@@ -77,5 +78,6 @@ function titleOf(status: number): string {
   if (status === 0) return "No connection";
   if (status === 400) return "The question is not valid";
   if (status === 404) return "Not found";
+  if (status === 501) return "Not available here";
   return status === 429 ? "Too many requests" : "No answer";
 }

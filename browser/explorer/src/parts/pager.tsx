@@ -20,6 +20,16 @@ export function Pager({ label, shown, previous, next }: PagerProps) {
   );
 }
 
+/** The same for a list that is read by cursors, which lead onwards alone. */
+export function CursorPager({ label, first, next }: { label: string } & Record<"first" | "next", string | undefined>) {
+  return (
+    <nav class="pager" aria-label={`Pages: ${label}`}>
+      <Step text="First page" href={first} />
+      <Step text="Next page" href={next} />
+    </nav>
+  );
+}
+
 /** A link without an address is one that cannot be followed, and keeps its place. */
 function Step({ text, href }: { text: string; href: string | undefined }) {
   return href === undefined ? (

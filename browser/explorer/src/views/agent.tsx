@@ -2,7 +2,7 @@
 
 import type { AgentDetail, Integer, RevenueHistory } from "../documents";
 import { counted, whole } from "../format";
-import { Copyable, WalletLink } from "../parts/address";
+import { Copyable, PersonLink, WalletLink } from "../parts/address";
 import { AgentLink, Badge } from "../parts/agent";
 import { Answered } from "../parts/answer";
 import { Fact, Facts } from "../parts/facts";
@@ -74,7 +74,9 @@ function Record({ agent }: { agent: AgentDetail["agent"] }) {
   return (
     <Facts>
       <Fact term="Liable (Haftungsperson)">
-        <Copyable text={agent.haftungsperson} />
+        <Copyable text={agent.haftungsperson}>
+          <PersonLink address={agent.haftungsperson} />
+        </Copyable>
       </Fact>
       <Fact term="Agent wallet">
         <Copyable text={agent.agentWallet}>

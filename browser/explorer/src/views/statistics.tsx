@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 
 import { STATUSES, type DetailedStats, type Integer, type RevenueAggregate } from "../documents";
 import { counted, units, whole } from "../format";
-import { Copyable, WalletLink } from "../parts/address";
+import { Copyable, PersonLink, WalletLink } from "../parts/address";
 import { AgentLink, Badge } from "../parts/agent";
 import { Answered } from "../parts/answer";
 import { Bars } from "../parts/bars";
@@ -139,7 +139,7 @@ function LatestRegistrations({ registrations }: { registrations: DetailedStats["
             <Badge status={agent.status} />,
             <Ago since={agent.registeredAt} />,
             <WalletLink address={agent.agentWallet} />,
-            <WalletLink address={agent.haftungsperson} />,
+            <PersonLink address={agent.haftungsperson} />,
           ])}
         />
       )}

@@ -1,7 +1,7 @@
 /** The verdict on a wallet, as a provider acts on it. */
 
 import type { Kya, KyaAgent } from "../documents";
-import { Copyable, Hex } from "../parts/address";
+import { Copyable, Hex, PersonLink } from "../parts/address";
 import { AgentLink, Badge } from "../parts/agent";
 import { Answered } from "../parts/answer";
 import { Fact, Facts } from "../parts/facts";
@@ -29,6 +29,9 @@ export function WalletView({ route: { segments } }: { route: Route }) {
           <>
             <VerdictStamp kya={document} again={again} />
             {document.agent ? <Liable agent={document.agent} /> : <Unregistered />}
+            <p>
+              <a href={hrefTo(["liable", address])}>What this wallet is liable for</a>
+            </p>
             <Past kya={document} />
             <p class="muted">
               Checked <Time at={document.checkedAt} />. An answer is kept for up to a minute.
@@ -44,7 +47,9 @@ function Liable({ agent }: { agent: KyaAgent }) {
   return (
     <Facts>
       <Fact term="Liable (Haftungsperson)">
-        <Copyable text={agent.haftungsperson} />
+        <Copyable text={agent.haftungsperson}>
+          <PersonLink address={agent.haftungsperson} />
+        </Copyable>
       </Fact>
       <Fact term="Agent">
         <AgentLink id={agent.agentId} /> <Badge status={agent.status} />

@@ -1,0 +1,144 @@
+/** A person, and what they are liable for: how many agents, whose attestations lapse next, and the agents one by one. */
+
+import { STATUSES, type Liable } from "../documents";
+import { whole } from "../format";
+import { Hex, WalletLink } from "../parts/address";
+import { AgentLink, Badge } from "../parts/agent";
+import { Answered } from "../parts/answer";
+import { Bars } from "../parts/bars";
+import { Fact, Figures } from "../parts/facts";
+import { Heading } from "../parts/heading";
+import { Time } from "../parts/moment";
+import { CursorPager } from "../parts/pager";
+import { Skeleton } from "../parts/skeleton";
+import { Table } from "../parts/table";
+import { hrefTo, type Route } from "../router";
+
+export function LiableView({ route: { segments, query } }: { route: Route }) {
+  const person = segments[1] ?? "";
+  const cursor = query.get("cursor") ?? "";
+  const path = `/api/v1/liable/${encodeURIComponent(person)}`;
+  const isAddress = /^0x[0-9a-fA-F]{40}$/.test(person);
+  return (
+    <>
+      <Heading title={isAddress ? `Liable person ${person.slice(0, 6)}…${person.slice(-4)}` : "Liable person"}>
+        <span class="kicker">Liable person </span>
+        <span class="heading-hex">
+          <Hex text={person} />
+        </span>
+      </Heading>
+      <Answered<[Liable]>
+        paths={[cursor === "" ? path : `${path}?cursor=${encodeURIComponent(cursor)}`]}
+        verifiable={false}
+        placeholder={<Skeleton lines={16} />}
+      >
+        {([{ document }]) => (
+          <>
+            {BigInt(document.total) === 0n ? (
+              <p class="empty">No agent names this wallet as the person liable for it.</p>
+            ) : (
+              <>
+                <Counts liable={document} />
+                <Lapses lapses={document.nextLapses} />
+                <Agents liable={document} cursor={cursor} />
+              </>
+            )}
+            <Source liable={document} />
+          </>
+        )}
+      </Answered>
+      <p>
+        <a href={hrefTo(["wallet", person])}>Verdict on this wallet</a>
+      </p>
+    </>
+  );
+}
+
+function Counts({ liable }: { liable: Liable }) {
+  return (
+    <>
+      <Figures>
+        <Fact term="Agents">{whole(liable.total)}</Fact>
+        <Fact term="Compliant">{whole(liable.compliantCount)}</Fact>
+        <Fact term="Attestation expired">{whole(liable.expiredCount)}</Fact>
+      </Figures>
+      <section>
+        <h2>By status</h2>
+        <Bars
+          caption="The person's agents in each status"
+          head={["Status", "Agents"]}
+          rows={STATUSES.map((status) => ({
+            label: status,
+            value: liable.statusDistribution[status],
+            shown: whole(liable.statusDistribution[status]),
+            kind: status,
+          }))}
+        />
+      </section>
+    </>
+  );
+}
+
+function Lapses({ lapses }: { lapses: Liable["nextLapses"] }) {
+  return (
+    <>
+      <h2>Attestations that lapse next</h2>
+      {lapses.length === 0 ? (
+        <p class="empty">None: no agent of this person is compliant.</p>
+      ) : (
+        <Table
+          caption="Attestations that lapse next"
+          head={["Agent", "Current until", "Wallet"]}
+          rows={lapses.map(({ agentId, agentWallet, compliantUntil }) => [
+            <AgentLink id={agentId} />,
+            <Time at={compliantUntil} />,
+            <WalletLink address={agentWallet} />,
+          ])}
+        />
+      )}
+    </>
+  );
+}
+
+function Agents({ liable: { haftungsperson, data, next }, cursor }: { liable: Liable; cursor: string }) {
+  const at = (cursor?: string): string => hrefTo(["liable", haftungsperson], { cursor });
+  return (
+    <>
+      <h2>Agents</h2>
+      {data.length === 0 ? (
+        <p class="empty">This page is beyond the end.</p>
+      ) : (
+        <Table
+          caption="Agents"
+          head={["Agent", "Status", "Compliant", "Registered", "Wallet"]}
+          rows={data.map((agent) => [
+            <AgentLink id={agent.agentId} />,
+            <Badge status={agent.status} />,
+            agent.isCompliant ? "Yes" : "No",
+            <Time at={agent.registeredAt} />,
+            <WalletLink address={agent.agentWallet} />,
+          ])}
+        />
+      )}
+      {(cursor !== "" || next !== undefined) && (
+        <CursorPager
+          label="Agents"
+          first={cursor === "" ? undefined : at()}
+          next={next === undefined ? undefined : at(next)}
+        />
+      )}
+    </>
+  );
+}
+
+/** Where it is from: this is no answer that the chain could be asked for. */
+function Source({ liable: { asOf, unreadable = [] } }: { liable: Liable }) {
+  return (
+    <p class="muted">
+      From this server's index, as of block {whole(asOf.blockNumber)}, <Time at={asOf.blockTimestamp} />. The registry
+      has no list of a person's agents: to verify an agent, go to its page.
+      {unreadable.length > 0 &&
+        ` ${whole(unreadable.length)} of the registry's agents cannot be read, and are not counted.`}
+    </p>
+  );
+}

@@ -1,0 +1,113 @@
+// What a person is liable for.
+//
+// 1. The counts and the agents are the chain's; a person with many agents has pages.
+// 2. From an agent and from a verdict one link leads there; a person is an address like any other.
+// 3. A wallet that nobody names, a wrong one, and a service without an index are explained.
+
+import assert from "node:assert/strict";
+
+import { api } from "../harness/api.mjs";
+import { scenario } from "../harness/scenario.mjs";
+import { registry, stack } from "../harness/stack.mjs";
+import { NO_INDEX, NOBODY, settled } from "../harness/views.mjs";
+
+const { atlas, kyoto } = stack.agents;
+const STATUSES = ["Active", "Suspended", "Revoked", "Terminated"];
+/** Agents on one page. */
+const PAGE = 20;
+
+/** The registry's agents by who is liable for them, as the chain has them. */
+async function byPerson() {
+  const contract = await registry();
+  const ids = Array.from({ length: Number(await contract.nextAgentId()) - 1 }, (_, index) => index + 1);
+  const records = await Promise.all(ids.map((id) => contract.getAgent(id)));
+  const persons = new Map(records.map(({ haftungsperson }) => [haftungsperson, []]));
+  for (const record of records) persons.get(record.haftungsperson).push(record);
+  return persons;
+}
+
+/** The ids and statuses of the table of agents. */
+async function rows(page) {
+  await settled(page);
+  return page
+    .getByRole("table", { name: "Agents", exact: true })
+    .locator("tbody tr")
+    .evaluateAll((all) => all.map((row) => [...row.cells].slice(0, 2).map((cell) => cell.innerText.trim())));
+}
+
+const expectedRows = (records) => records.map(({ agentId, status }) => [`Agent ${agentId}`, STATUSES[Number(status)]]);
+
+scenario("the counts and the agents are the chain's, page by page", async ({ page, open }) => {
+  const persons = [...(await byPerson())].sort(([, a], [, b]) => b.length - a.length);
+  const [person, records] = persons[0];
+  assert.ok(records.length > PAGE, `${records.length} agents, more than one page`);
+  await open(`#/liable/${person}`);
+  assert.deepEqual(await rows(page), expectedRows(records.slice(0, PAGE)));
+  const agents = page.locator(".figures > div", { hasText: "Agents" }).locator("dd");
+  assert.equal(await agents.innerText(), String(records.length));
+  const counts = await page
+    .locator("section", { has: page.getByRole("heading", { name: "By status" }) })
+    .locator("tbody tr")
+    .evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.innerText.trim())));
+  const inStatus = (status) => records.filter((record) => STATUSES[Number(record.status)] === status).length;
+  assert.deepEqual(counts, STATUSES.map((status) => [status, String(inStatus(status))]));
+
+  const first = page.getByRole("link", { name: "First page" });
+  const next = page.getByRole("link", { name: "Next page" });
+  assert.equal(await first.getAttribute("aria-disabled"), "true");
+  const shown = await rows(page);
+  while ((await next.getAttribute("aria-disabled")) === null) {
+    await next.click();
+    await page.waitForURL((url) => url.hash.endsWith(`cursor=${/\d+/.exec(shown.at(-1)[0])[0]}`));
+    shown.push(...(await rows(page)));
+  }
+  assert.deepEqual(shown, expectedRows(records), "every agent once, in the order of ids");
+  await first.click();
+  await page.waitForURL(/0x[0-9a-fA-F]{40}$/);
+  assert.deepEqual(await rows(page), expectedRows(records.slice(0, PAGE)));
+});
+
+scenario("the attestations that lapse next are the API's, the soonest first", async ({ page, open }) => {
+  const { nextLapses } = (await api(`/api/v1/liable/${kyoto.person}`)).document;
+  assert.ok(nextLapses.length > 0);
+  await open(`#/liable/${kyoto.person}`);
+  await settled(page);
+  const table = page.getByRole("table", { name: "Attestations that lapse next" });
+  const times = await table.locator("time").evaluateAll((all) => all.map((time) => time.dateTime));
+  assert.deepEqual(times, nextLapses.map(({ compliantUntil }) => compliantUntil));
+  assert.deepEqual(times, times.toSorted());
+});
+
+scenario("from an agent and from a verdict one link leads to the person", async ({ page, open }) => {
+  for (const hash of [`#/agent/${atlas.id}`, `#/wallet/${atlas.wallet}`]) {
+    await open(hash);
+    await settled(page);
+    await page.locator(`a[href="#/liable/${atlas.person}"]`, { hasText: atlas.person }).click();
+    await page.waitForURL(new RegExp(`#/liable/${atlas.person}$`));
+    await settled(page);
+    assert.ok((await rows(page)).some(([agent]) => agent === `Agent ${atlas.id}`), hash);
+  }
+});
+
+scenario("a wallet that no agent names is liable for nothing, and no error", async ({ page, open }) => {
+  await open(`#/wallet/${NOBODY}`);
+  await settled(page);
+  await page.getByRole("link", { name: "What this wallet is liable for" }).click();
+  await page.getByText("No agent names this wallet").waitFor();
+  await page.getByRole("link", { name: "Verdict on this wallet" }).click();
+  await page.locator("[data-verdict=deny]").waitFor();
+});
+
+scenario("a wrong wallet, a wrong cursor and a service without an index are explained", { faults: true }, async ({ page, front, open }) => {
+  for (const path of ["0x1234", `${atlas.person}?cursor=first`]) {
+    await open(`#/liable/${path}`);
+    await settled(page);
+    const { error } = (await api(`/api/v1/liable/${path}`)).document;
+    assert.ok((await page.getByRole("alert").innerText()).includes(error), error);
+  }
+  front.on(/\/liable\//, NO_INDEX);
+  await open(`#/liable/${atlas.person}`);
+  await settled(page);
+  assert.match(await page.getByRole("alert").innerText(), /Not available here[^]*keeps none[^]*INDEX_REQUIRED/);
+  assert.equal(await page.getByRole("button", { name: "Try again" }).count(), 0, "asking again would not help");
+});
