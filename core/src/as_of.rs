@@ -22,6 +22,17 @@ pub struct AsOf {
     pub parent_hash: B256,
 }
 
+/// The block that an answer from the registry's index is as of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct IndexedAt {
+    /// The block's number.
+    pub block_number: u64,
+    /// The block's timestamp.
+    pub block_timestamp: Timestamp,
+}
+
 /// A block that a question names; without one it is about the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockId {

@@ -97,6 +97,17 @@ pub enum Error {
         /// How much of the registry has been read.
         percent: u8,
     },
+    /// The client's: a cursor whose changes are no longer kept, or of a list that was lost. 410.
+    #[error(
+        "The changes since this cursor are no longer kept. Read what you need anew, and go on with since=now."
+    )]
+    CursorExpired,
+    /// The operator's: only an index of the registry can tell, and there is none. 501.
+    #[error("This is answered from an index of the registry, and this service keeps none")]
+    IndexRequired,
+    /// The service's: only the index of the registry can tell, and it does not answer. 503.
+    #[error("The index of the registry does not answer. Try again soon.")]
+    IndexUnavailable,
     /// What another part of the service answered with.
     #[error("{message}")]
     Relayed {
@@ -141,13 +152,17 @@ pub enum Code {
     TooLarge,
     /// The service is set up wrongly.
     Misconfigured,
-    /// The registry's index is being filled; `Retry-After` says when to come back.
+    /// The changes since the cursor are no longer kept.
+    CursorExpired,
+    /// Only an index of the registry can tell, and the service keeps none.
+    IndexRequired,
+    /// The registry's index is being filled, or does not answer; `Retry-After` says when to come back.
     Indexing,
 }
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::InvalidParameter,
         Self::AgentNotFound,
         Self::BlockNotAvailable,
@@ -161,6 +176,8 @@ impl Code {
         Self::RegistryError,
         Self::TooLarge,
         Self::Misconfigured,
+        Self::CursorExpired,
+        Self::IndexRequired,
         Self::Indexing,
     ];
 
@@ -180,6 +197,8 @@ impl Code {
             Self::RegistryError => "REGISTRY_ERROR",
             Self::TooLarge => "TOO_LARGE",
             Self::Misconfigured => "MISCONFIGURED",
+            Self::CursorExpired => "CURSOR_EXPIRED",
+            Self::IndexRequired => "INDEX_REQUIRED",
             Self::Indexing => "INDEXING",
         }
     }
@@ -198,6 +217,8 @@ impl Code {
             | Self::RegistryError
             | Self::TooLarge
             | Self::Misconfigured => 500,
+            Self::CursorExpired => 410,
+            Self::IndexRequired => 501,
             Self::Indexing => 503,
         }
     }
@@ -241,7 +262,9 @@ impl Error {
             Self::Evidence(_) => Code::RpcError,
             Self::Chain(error) => error.code(),
             Self::Misconfigured(_) | Self::NoLayout | Self::WrongLayout(_) => Code::Misconfigured,
-            Self::Indexing { .. } => Code::Indexing,
+            Self::CursorExpired => Code::CursorExpired,
+            Self::IndexRequired => Code::IndexRequired,
+            Self::Indexing { .. } | Self::IndexUnavailable => Code::Indexing,
             Self::Relayed { code, .. } => *code,
         }
     }

@@ -11,6 +11,7 @@ pub mod agent;
 pub mod ancestors;
 pub mod as_of;
 pub mod cache;
+pub mod changes;
 pub mod compliance;
 pub mod error;
 pub mod evidence;

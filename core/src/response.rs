@@ -8,7 +8,8 @@ use serde::Serialize;
 use crate::{
     agent::AgentDetail,
     ancestors::Ancestors,
-    as_of::AsOf,
+    as_of::{AsOf, IndexedAt},
+    changes::ChangeList,
     compliance::{Compliance, ComplianceList},
     health::{Health, Ready},
     kya::{Kya, KyaItem, KyaList},
@@ -138,6 +139,17 @@ impl Shape for KyaList {
 impl Shape for Ancestors {
     fn mask_clock_fields(&mut self) -> bool {
         self.as_of = AsOf::default();
+        true
+    }
+}
+
+impl Shape for ChangeList {
+    fn size_hint(&self) -> usize {
+        256 + self.data.len() * 320
+    }
+
+    fn mask_clock_fields(&mut self) -> bool {
+        self.as_of = IndexedAt::default();
         true
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     address::{self, AddressError},
     agent::{AgentId, Status},
     as_of::BlockId,
+    changes::Since,
     error::Error,
     kya::Asked,
     page::Page,
@@ -25,6 +26,10 @@ pub const AGENTS_LIMIT_MAX: u64 = 100;
 pub const AGENTS_LIMIT_DEFAULT: u64 = 20;
 /// Largest page of `/agent/:id/revenue`.
 pub const REVENUE_LIMIT_MAX: u64 = 500;
+/// Most changes of an answer of `/changes`.
+pub const CHANGES_LIMIT_MAX: u64 = 500;
+/// Changes of an answer of `/changes` where no number is given.
+pub const CHANGES_LIMIT_DEFAULT: u64 = 100;
 /// The most wallets of `GET /kya/:wallet,:wallet...`.
 pub const KYA_PATH_MAX: usize = 20;
 /// The most wallets of `POST /kya`.
@@ -92,6 +97,13 @@ pub enum Endpoint {
     },
     /// `/api/v1/kya/:wallet?evidence=1`
     Evidence(Address),
+    /// `/api/v1/changes`
+    Changes {
+        /// Where to begin.
+        since: Since,
+        /// Changes to give at most.
+        limit: u64,
+    },
 }
 
 /// How long an answer may be kept: the cache scopes of `service.md` section 1.
@@ -152,6 +164,10 @@ impl Endpoint {
                 limit: count(query, "limit", 1..=REVENUE_LIMIT_MAX, REVENUE_LIMIT_DEFAULT)?,
             },
             (Some("revenue"), Some("aggregate"), None, _) => Self::RevenueAggregate,
+            (Some("changes"), None, ..) => Self::Changes {
+                since: since(query)?,
+                limit: count(query, "limit", 1..=CHANGES_LIMIT_MAX, CHANGES_LIMIT_DEFAULT)?,
+            },
             (Some("kya"), None, ..) => return Err(Error::PostOnly),
             (Some("kya"), Some(list), None, _) if list.contains(',') => {
                 let wallets: Vec<Asked> = list.split(',').map(asked).collect();
@@ -299,6 +315,12 @@ impl Endpoint {
                 at_block(format!("/api/v1/kya/{}", wallets.join(",")), *block)
             }
             Self::Evidence(wallet) => format!("/api/v1/kya/{wallet}?evidence=1"),
+            Self::Changes { since, limit } => {
+                let mut query = QueryText::new("/api/v1/changes");
+                query.push("since", since.to_string(), String::new());
+                query.push("limit", *limit, CHANGES_LIMIT_DEFAULT);
+                query.text
+            }
         }
     }
 
@@ -317,6 +339,7 @@ impl Endpoint {
             Self::RevenueAggregate => "/api/v1/revenue/aggregate",
             Self::Kya { .. } | Self::Evidence(_) => "/api/v1/kya/:wallet",
             Self::KyaList { .. } => "/api/v1/kya",
+            Self::Changes { .. } => "/api/v1/changes",
         }
     }
 
@@ -335,6 +358,8 @@ impl Endpoint {
             Self::Lineage(_) => CacheScope::Lineage,
             // What was proved stays proved; but who asks for evidence wants that of a block as new as a verdict's.
             Self::Kya { .. } | Self::Evidence(_) => CacheScope::Kya,
+            // What a verdict no longer says, whoever follows the changes has to hear of as soon.
+            Self::Changes { .. } => CacheScope::Kya,
         }
     }
 }
@@ -441,6 +466,11 @@ fn count(
     }
 }
 
+fn since(query: &str) -> Result<Since, Error> {
+    let Some(text) = parameter(query, "since")? else { return Ok(Since::Oldest) };
+    Since::parse(&text).ok_or(Error::InvalidParameter { field: "since", rule: Since::RULE })
+}
+
 fn status(query: &str) -> Result<Option<Status>, Error> {
     let Some(name) = parameter(query, "status")? else { return Ok(None) };
     let rule = "must be one of Active, Suspended, Revoked, Terminated";
@@ -479,6 +509,7 @@ mod tests {
             ("/api/v1/revenue/aggregate".to_string(), Endpoint::RevenueAggregate),
             (format!("/api/v1/kya/{wallet}"), Endpoint::Kya { wallet, block: None, history: false }),
             ("/api/v1/agent/7/ancestors".to_string(), Endpoint::Ancestors(id)),
+            ("/api/v1/changes".to_string(), Endpoint::Changes { since: Since::Oldest, limit: 100 }),
         ] {
             assert_eq!(Endpoint::parse(&target), Ok(endpoint.clone()), "{target}");
             assert_eq!(endpoint.canonical(), target);
@@ -505,6 +536,25 @@ mod tests {
         for bad in ["", "2", "true", "01"] {
             assert_eq!(rule(&format!("{path}?evidence={bad}")), "Invalid evidence: must be 0 or 1");
         }
+    }
+
+    #[test]
+    fn changes_are_asked_for_since_a_cursor_or_from_now_on() {
+        for (query, canonical) in [
+            ("?limit=100&since=now", "?since=now"),
+            ("?limit=5&x=y&since=1800000000123-42", "?since=1800000000123-42&limit=5"),
+            ("?limit=501", "?limit=500"),
+        ] {
+            let endpoint = Endpoint::parse(&format!("/api/v1/changes{query}")).unwrap();
+            assert_eq!(endpoint.canonical(), format!("/api/v1/changes{canonical}"));
+            assert_eq!(Endpoint::parse(&endpoint.canonical()), Ok(endpoint));
+        }
+        for bad in ["", "NOW", "7", "1-", "-1", "1-2-3", "9007199254740992-1", "latest", "1800000000123%2d"] {
+            let message = rule(&format!("/api/v1/changes?since={bad}"));
+            assert_eq!(message, "Invalid since: must be the `next` of an earlier answer, or now", "{bad}");
+        }
+        assert_eq!(rule("/api/v1/changes?since=now&since=now"), "Invalid since: must be given once");
+        assert_eq!(rule("/api/v1/changes?limit=0"), "Invalid limit: must be a whole number of at least 1");
     }
 
     #[test]

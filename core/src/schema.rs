@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::{
     agent::{AgentId, Status},
+    changes::Cursor,
     json::{Checksummed, Hash, Integer, Integers, IntegersByKey},
     stats::ByStatus,
     timestamp::Timestamp,
@@ -43,6 +44,12 @@ named!(AgentId, "AgentId", {
     "description": "An agent's number, counted from 1; up to 2^256 - 1, and written with all its digits.",
     "type": "integer",
     "minimum": 0,
+});
+
+named!(Cursor, "ChangeCursor", {
+    "description": "A place in the list of changes.",
+    "type": "string",
+    "pattern": "^[0-9]{1,16}-[0-9]{1,16}$",
 });
 
 // Not `date-time`: a contract may store what no calendar library reads.

@@ -8,13 +8,15 @@ use registry_core::{
     abi::RevenueReport,
     agent::{Agent, AgentDetail, AgentId, AgentListItem, Status},
     ancestors::Ancestors,
-    as_of::AsOf,
+    as_of::{AsOf, IndexedAt},
+    changes::{Change, ChangeList, Cursor, Standing},
     compliance::{Compliance, ComplianceList, DEFAULT_GRACE_SECONDS},
     health::{Health, Ready},
     kya::{Kya, KyaItem, KyaList},
     lineage::{self, Fetched, LineageNode, Member},
     page::{AgentPage, Page},
     revenue::{RevenueAggregate, RevenueHistory},
+    route::CHANGES_LIMIT_DEFAULT,
     scan::Scan,
     stats::{DetailedStats, Stats},
     timestamp::Timestamp,
@@ -168,6 +170,36 @@ pub(crate) fn revenue() -> RevenueHistory {
 
 pub(crate) fn aggregate() -> RevenueAggregate {
     RevenueAggregate::of(&reports())
+}
+
+/// A registration, and a suspension an hour later.
+pub(crate) fn changes() -> ChangeList {
+    let [agent, _, suspended] = agents();
+    let change = |number, agent: Agent, from, to, seconds| Change {
+        cursor: cursor(number),
+        agent_id: agent.agent_id,
+        wallet: agent.agent_wallet,
+        from,
+        to,
+        block_number: as_of().block_number - (NOW - seconds) / 2,
+        time: Timestamp::from_seconds(seconds),
+    };
+    let active = Some(Standing::new(Status::Active, true));
+    let stopped = Some(Standing::new(Status::Suspended, true));
+    ChangeList {
+        limit: CHANGES_LIMIT_DEFAULT,
+        data: vec![
+            change(1_201, agent, None, active, NOW - 4_000),
+            change(1_202, suspended, active, stopped, NOW - 400),
+        ],
+        next: cursor(1_202),
+        has_more: false,
+        as_of: IndexedAt { block_number: as_of().block_number, block_timestamp: as_of().block_timestamp },
+    }
+}
+
+fn cursor(number: u64) -> Cursor {
+    Cursor { began: (NOW - 40 * DAY) * 1_000, number }
 }
 
 pub(crate) fn stats() -> Stats {

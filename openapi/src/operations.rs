@@ -7,8 +7,8 @@ use registry_core::{
     index,
     kya::Kya,
     route::{
-        AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, Endpoint, KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX,
-        REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX,
+        AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX, Endpoint,
+        KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX, REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX,
     },
 };
 use schemars::JsonSchema;
@@ -164,6 +164,31 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
                 .answers(schemas, &examples::aggregate())
         },
         Question {
+            description: format!(
+                "Every change of a verdict: who, from what to what, when. Ask with `since={{next}}` in the next poll, and no change is \
+                 missed or told twice, whatever the chain does: what a reorganisation undoes is a change back. An attestation \
+                 that lapses is a change at the second it lapses. Without `since` the list begins at the oldest change that is kept; \
+                 they are kept for 30 days. A `limit` above {CHANGES_LIMIT_MAX} is cut, and the answer's `limit` says so."
+            ),
+            parameters: vec![
+                json!({
+                    "name": "since", "in": "query",
+                    "description": "The `next` of an earlier answer; `now` for what changes from now on.",
+                    "schema": { "type": "string", "format": "change-cursor", "pattern": "^(now|[0-9]{1,16}-[0-9]{1,16})$" },
+                    "example": "now",
+                }),
+                count(
+                    "limit",
+                    &format!("Changes at most; {CHANGES_LIMIT_MAX} where more are asked for."),
+                    1,
+                    CHANGES_LIMIT_DEFAULT,
+                ),
+            ],
+            paged: true,
+            ..Question::new("/api/v1/changes", "listChanges", "KYA", "Changes of verdicts")
+                .answers(schemas, &examples::changes())
+        },
+        Question {
             description: "How many agents were ever registered, and where.".to_owned(),
             ..Question::new("/api/v1/stats", "getStats", "Statistics", "The number of agents")
                 .answers(schemas, &examples::stats())
@@ -220,6 +245,11 @@ impl Question {
             .any(|target| Endpoint::parse(target).is_ok_and(|endpoint| index::covers(&endpoint)))
     }
 
+    /// Whether only the index answers it.
+    fn needs_index(&self) -> bool {
+        Endpoint::parse(&self.target()).is_ok_and(|endpoint| index::is_only_source(&endpoint))
+    }
+
     /// The path item.
     fn describe(mut self) -> Value {
         let mut carried = [EVERY, STANDING].concat();
@@ -247,10 +277,12 @@ impl Question {
         for (status, name, possible) in [
             ("400", "BadRequest", checked),
             ("404", "NotFound", self.of_agent || has("block")),
+            ("410", "CursorExpired", has("since")),
             ("413", "BodyTooLarge", is_post),
             ("415", "UnsupportedMediaType", is_post),
             ("429", "RateLimited", true),
             ("500", "Failed", true),
+            ("501", "IndexRequired", self.needs_index()),
             ("503", "Indexing", self.is_indexed()),
         ] {
             if possible {
@@ -364,9 +396,10 @@ mod tests {
             Endpoint::Kya { .. } | Endpoint::Evidence(_) => 9,
             Endpoint::KyaList { .. } => 10,
             Endpoint::Ancestors(_) => 11,
+            Endpoint::Changes { .. } => 12,
         });
         let mut known: Vec<u8> = known.collect();
         known.sort_unstable();
-        assert_eq!(known, (0..12).collect::<Vec<_>>());
+        assert_eq!(known, (0..13).collect::<Vec<_>>());
     }
 }

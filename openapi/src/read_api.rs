@@ -79,6 +79,11 @@ fn failures() -> Value {
         "NotModified": response("What you have is current.", &kept, &Value::Null),
         "BadRequest": response("A parameter breaks its rule; the message names both.", &refused, &of(400, &invalid)),
         "NotFound": response("The registry has no such agent, or the chain no such block.", &refused, &of(404, &unknown)),
+        "CursorExpired": response(
+            "The changes since this cursor are no longer kept, or the list that it is of was lost.",
+            &refused,
+            &of(410, &Error::CursorExpired),
+        ),
         "BodyTooLarge": response(
             "The body is larger than any good one.",
             &refused,
@@ -91,8 +96,14 @@ fn failures() -> Value {
         ),
         "RateLimited": response("Too many requests.", &with_wait, &of(429, &Error::RateLimited)),
         "Failed": response("The chain, the registry or the service failed.", &with_wait, &of(500, &silent)),
+        "IndexRequired": response(
+            "Only an index of the registry can tell, and this service keeps none.",
+            &refused,
+            &of(501, &Error::IndexRequired),
+        ),
         "Indexing": response(
-            "The registry is too large to be read for one answer, and its index is not filled yet.",
+            "The registry's index is not filled yet, or does not answer, and the registry is too large to be read for one answer, or only an \
+             index can tell.",
             &with_wait,
             &of(503, &Error::Indexing { percent: 40 }),
         ),

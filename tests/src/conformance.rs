@@ -14,6 +14,8 @@ use crate::{python, repo};
 pub struct Known {
     /// Wallets of agents, or signers.
     pub addresses: Vec<Address>,
+    /// Places in the list of changes.
+    pub cursors: Vec<String>,
     /// Ids of relays.
     pub relays: Vec<String>,
     /// Bodies of `POST /relay` that can be carried out, each once.
@@ -30,6 +32,7 @@ pub async fn try_out(url: &str, known: &Known) -> Result<String> {
     let scratch = TempDir::new()?;
     let known = json!({
         "ethereum-address": known.addresses.iter().map(Address::to_string).collect::<Vec<_>>(),
+        "change-cursor": known.cursors,
         "relay-id": known.relays,
         "signed": known.signed,
     });

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use anyhow::Result;
 use tempfile::TempDir;
@@ -12,11 +13,14 @@ use crate::chain::Chain;
 use crate::client::Client;
 use crate::documents::Documents;
 use crate::oracle::Oracle;
-use crate::process::Process;
+use crate::process::{Process, eventually};
 use crate::proxy::Proxy;
 use crate::repo;
 use crate::seed::{self, Showcase};
 use crate::worker::{Worker, WorkerOptions};
+
+/// How long two Workers may take to find one another.
+const FOUND: Duration = Duration::from_secs(60);
 
 /// Runs a test on the runtime all tests of a program share: what one test starts, such as a proxy, can serve others.
 pub fn run<F: Future>(test: F) -> F::Output {
@@ -99,11 +103,31 @@ impl Stage {
     /// # Errors
     /// When something does not start.
     pub async fn showcase(settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<(Self, Showcase)> {
-        let options =
-            AnvilOptions { genesis_time: Some(seed::showcase_genesis()), ..AnvilOptions::default() };
-        let chain = Chain::start(options).await?;
-        let showcase = seed::showcase(&chain).await?;
+        let (chain, showcase) = showcase_chain().await?;
         Ok((Self::over(chain, settings).await?, showcase))
+    }
+
+    /// The same with an index, once the two Workers have found one another.
+    ///
+    /// # Errors
+    /// When something does not start.
+    pub async fn indexed_showcase() -> Result<(Self, Showcase)> {
+        let (chain, showcase) = showcase_chain().await?;
+        let stage = Self::indexed(chain, |options| options).await?;
+        stage.index_found().await?;
+        Ok((stage, showcase))
+    }
+
+    /// Waits until the two Workers have found one another, a moment after they have started.
+    ///
+    /// # Errors
+    /// When they do not.
+    pub async fn index_found(&self) -> Result<()> {
+        let found = async || {
+            let ready = self.client.get("/readyz").await;
+            (ready.status == 200 && ready.json()["index"].is_object()).then_some(())
+        };
+        eventually("the index", FOUND, found).await
     }
 
     /// An independent reader of the same registry, past the proxy.
@@ -127,6 +151,13 @@ impl Stage {
             grace_seconds: oracle.grace_seconds().await?,
         })
     }
+}
+
+async fn showcase_chain() -> Result<(Chain, Showcase)> {
+    let options = AnvilOptions { genesis_time: Some(seed::showcase_genesis()), ..AnvilOptions::default() };
+    let chain = Chain::start(options).await?;
+    let showcase = seed::showcase(&chain).await?;
+    Ok((chain, showcase))
 }
 
 impl IndexWorker {

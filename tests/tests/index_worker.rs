@@ -95,7 +95,7 @@ async fn reorganise(chain: &Chain, depth: u64) {
 
 /// Waits until the two Workers have found one another, a moment after they have started.
 async fn found(stage: &Stage) {
-    eventually("the index", WAIT, async || (!progress(stage).await.is_null()).then_some(())).await.unwrap();
+    stage.index_found().await.unwrap();
 }
 
 fn wallet(id: u64) -> Address {

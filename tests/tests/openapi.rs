@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 
 async fn scene() -> &'static (Stage, Showcase) {
     static SCENE: OnceCell<(Stage, Showcase)> = OnceCell::const_new();
-    SCENE.get_or_init(async || Stage::showcase(|options| options).await.unwrap()).await
+    SCENE.get_or_init(async || Stage::indexed_showcase().await.unwrap()).await
 }
 
 /// Prints how many cases there were, and fails where there were none.
@@ -39,7 +39,9 @@ fn the_read_api_does_what_its_description_says() {
     run(async {
         let (stage, _) = scene().await;
         let addresses = ["kyoto", "gone", "forgetful"].map(|agent| wallet(agent).address()).to_vec();
-        let known = Known { addresses, ..Known::default() };
+        let changes = stage.client.get("/api/v1/changes?since=now").await.ok();
+        let cursors = vec![changes["next"].as_str().unwrap().to_owned()];
+        let known = Known { addresses, cursors, ..Known::default() };
         count("read API", &try_out(stage.worker.url(), &known).await.unwrap());
     });
 }
@@ -55,6 +57,7 @@ fn the_relayer_does_what_its_description_says() {
         let signed = (1..=5).map(|number| desk.registration(&wallet(&format!("agent {number}")), 0).body());
         let known = Known {
             addresses: vec![wallet("first").address()],
+            cursors: Vec::new(),
             relays: vec![answer.ok()["id"].as_str().unwrap().to_owned()],
             signed: signed.collect(),
         };

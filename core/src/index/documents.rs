@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use alloy_primitives::{Address, U256};
 
 use super::{
-    IndexError, State,
+    IndexError, State, changes,
     entry::{Entry, flaw},
     store::{Columns, Store, StoreError, Value, one_number, ordered},
     tables::{self, HOUR, Kind},
 };
 use crate::{
     agent::{AgentId, AgentListItem, Status, UnknownStatus},
+    changes::{ChangeList, Since},
     compliance::{Compliance, ComplianceList, ComplianceListItem},
     error::Error,
     lineage::{self, Children, Fetched, LineageNode, MAX_CHILDREN, Member, Relative},
@@ -29,7 +30,12 @@ const ROWS: u64 = 1_000;
 
 /// Whether an endpoint's answer can be made from an index.
 pub const fn covers(endpoint: &Endpoint) -> bool {
-    Scan::covers(endpoint) || matches!(endpoint, Endpoint::Lineage(_))
+    Scan::covers(endpoint) || matches!(endpoint, Endpoint::Lineage(_)) || is_only_source(endpoint)
+}
+
+/// Whether an endpoint's answer can be made from an index alone.
+pub const fn is_only_source(endpoint: &Endpoint) -> bool {
+    matches!(endpoint, Endpoint::Changes { .. })
 }
 
 /// An index whose rows are of one block, to be asked.
@@ -66,8 +72,23 @@ impl<'a, S: Store> Index<'a, S> {
             Endpoint::Compliance => Ok(Document::of(self.compliance(now)?, endpoint)),
             Endpoint::RevenueAggregate => Ok(Document::of(self.revenue()?, endpoint)),
             Endpoint::Lineage(id) => Ok(Document::of(self.lineage(*id)?, endpoint)),
+            Endpoint::Changes { since, limit } => {
+                let list = self.changes(*since, *limit)?;
+                let next = Endpoint::Changes { since: Since::Cursor(list.next), limit: *limit };
+                let links = Some(format!("<{}>; rel=\"next\"", next.canonical()));
+                Ok(Document { links, ..Document::unlinked(list) })
+            }
             _ => Err(IndexError::Uncovered),
         }
+    }
+
+    /// So many changes of verdicts, from there on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CursorExpired`], [`IndexError::Incomplete`], [`IndexError::Store`].
+    pub fn changes(&self, since: Since, limit: u64) -> Result<ChangeList, IndexError> {
+        changes::list(self.store, self.state, since, limit)
     }
 
     /// Agents with one of these flaws, by id.

@@ -1,14 +1,16 @@
 //! What an index knows of some wallets: who has or had them, and the agents above. A verdict tells a wallet's past by it, as by a
 //! [scan](crate::scan), and does not have to read the registry for that.
 
+use std::collections::BTreeMap;
+
 use alloy_primitives::{Address, hex};
 
 use super::{
-    IndexError, State,
+    IndexError, State, changes,
     entry::{Entry, PACKED_BYTES, flaw},
     store::{Columns, Store, Value, one_number},
 };
-use crate::{kya::FORMER_SHOWN, lens::Row, lineage::MAX_LEVELS};
+use crate::{agent::Status, kya::FORMER_SHOWN, lens::Row, lineage::MAX_LEVELS};
 
 /// Agents of one wallet that are told: those that a verdict shows, one more to know that there are more, and the live one.
 const OF_A_WALLET: u64 = FORMER_SHOWN as u64 + 2;
@@ -22,6 +24,8 @@ pub struct Excerpt {
     pub(crate) is_whole: bool,
     /// The newest agents that have or had the wallets, and all their ancestors, by ascending id.
     pub(crate) rows: Vec<(u64, Row)>,
+    /// When some of them ended, unix seconds.
+    pub(crate) ends: BTreeMap<u64, u64>,
 }
 
 impl Excerpt {
@@ -54,9 +58,17 @@ impl Excerpt {
         }
         rows.sort_unstable_by_key(|(id, _)| *id);
         rows.dedup_by_key(|(id, _)| *id);
+        let mut ends = BTreeMap::new();
+        for (id, row) in &rows {
+            if Status::from_number(row.status).is_some_and(Status::has_ended)
+                && let Some(seconds) = changes::ended_at(store, *id)?
+            {
+                ends.insert(*id, seconds);
+            }
+        }
         let statement = "SELECT count(*) FROM agents WHERE flaws > 0 AND flaws & ?1 > 0";
         let flawed = one_number(store, statement, &[Value::Integer(flaw::RECORD)])?;
-        Ok(Self { total: state.total, is_whole: flawed == Some(0), rows })
+        Ok(Self { total: state.total, is_whole: flawed == Some(0), rows, ends })
     }
 
     /// The row of an agent.
@@ -72,6 +84,7 @@ impl Excerpt {
         for (id, row) in &self.rows {
             packed.extend(id.to_be_bytes());
             packed.extend(Entry::of_row(*row).pack());
+            packed.extend(self.ends.get(id).copied().unwrap_or(0).to_be_bytes());
         }
         hex::encode(packed)
     }
@@ -81,11 +94,16 @@ impl Excerpt {
         let packed = hex::decode(digits).ok()?;
         let (is_whole, rest) = packed.split_first()?;
         let (total, rest) = rest.split_first_chunk()?;
-        let mut rows = Vec::new();
-        for piece in rest.chunks(8 + PACKED_BYTES) {
-            let (id, record) = piece.split_first_chunk()?;
-            rows.push((u64::from_be_bytes(*id), Entry::unpack(record).ok()?.row));
+        let (mut rows, mut ends) = (Vec::new(), BTreeMap::new());
+        for piece in rest.chunks(8 + PACKED_BYTES + 8) {
+            let (id, piece) = piece.split_first_chunk()?;
+            let (record, end) = piece.split_last_chunk()?;
+            let (id, end) = (u64::from_be_bytes(*id), u64::from_be_bytes(*end));
+            rows.push((id, Entry::unpack(record).ok()?.row));
+            if end > 0 {
+                ends.insert(id, end);
+            }
         }
-        Some(Self { total: u64::from_be_bytes(*total), is_whole: *is_whole == 1, rows })
+        Some(Self { total: u64::from_be_bytes(*total), is_whole: *is_whole == 1, rows, ends })
     }
 }

@@ -57,6 +57,15 @@ pub(super) enum End {
     NoEvents,
 }
 
+/// When an event was, as the node that lists it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment {
+    /// The height of its block.
+    pub(super) number: u64,
+    /// The time of its block, unix seconds; `None` where the node does not say.
+    pub(super) seconds: Option<u64>,
+}
+
 /// What was found out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
@@ -64,6 +73,8 @@ pub(super) struct Known {
     pub(super) hashes: BTreeMap<u64, B256>,
     /// Agents that had an event.
     pub(super) ids: BTreeSet<u64>,
+    /// The last event of an agent that set its status.
+    pub(super) moments: BTreeMap<u64, Moment>,
     /// The block that is known to have an event has none.
     pub(super) lacks_known_event: bool,
     /// The highest block that had an event.
@@ -234,6 +245,7 @@ impl Exchange {
         };
         let (mut lags, mut answered, mut hashes, mut agents) = (false, Vec::new(), Vec::new(), Vec::new());
         let (mut malformed, mut refusal, mut missed) = (false, None, false);
+        let mut moments = Vec::new();
         for (id, item) in (0..).zip(&self.flight) {
             match (*item, outcomes.remove(&id)) {
                 (_, None) => {}
@@ -260,6 +272,7 @@ impl Exchange {
                             let last = logs.iter().filter_map(Log::number).max();
                             self.known.last_event = self.known.last_event.max(last);
                             agents.extend(logs.iter().filter_map(Log::agent));
+                            moments.extend(logs.iter().filter_map(Log::moment));
                         }
                         answered.push(*item);
                     }
@@ -275,6 +288,12 @@ impl Exchange {
         }
         self.known.hashes.extend(hashes);
         self.known.ids.extend(agents);
+        for (id, moment) in moments {
+            let last = self.known.moments.entry(id).or_insert(moment);
+            if last.number <= moment.number {
+                *last = moment;
+            }
+        }
         self.known.lacks_known_event |= missed;
         let brought = !answered.is_empty();
         self.flight.retain(|item| !answered.contains(item));
@@ -381,15 +400,31 @@ struct Log {
     topics: Vec<String>,
     #[serde(default, rename = "blockNumber")]
     block_number: Option<String>,
+    /// Not in every node's logs.
+    #[serde(default, rename = "blockTimestamp")]
+    block_timestamp: Option<String>,
 }
 
 impl Log {
     fn number(&self) -> Option<u64> {
-        u64::from_str_radix(self.block_number.as_ref()?.strip_prefix("0x")?, 16).ok()
+        quantity(self.block_number.as_deref()?)
+    }
+
+    /// Whose status it set, and when.
+    fn moment(&self) -> Option<(u64, Moment)> {
+        let event: B256 = self.topics.first()?.parse().ok()?;
+        let sets_status =
+            event != ComplianceAttested::SIGNATURE_HASH && event != RevenueReported::SIGNATURE_HASH;
+        let seconds = self.block_timestamp.as_deref().and_then(quantity);
+        sets_status.then_some((self.agent()?, Moment { number: self.number()?, seconds }))
     }
 
     fn agent(&self) -> Option<u64> {
         let topic: B256 = self.topics.get(1)?.parse().ok()?;
         U256::from_be_bytes(topic.0).try_into().ok()
     }
+}
+
+fn quantity(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }

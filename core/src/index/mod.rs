@@ -14,6 +14,7 @@
 //! | `read` | state, through the lens and the getters |
 //! | `exchange` | blocks and events |
 //! | `tables` | rows in, with the sums kept along |
+//! | `changes` | changes of verdicts, in the order in which they were seen |
 //! | `documents` | answers |
 //! | `excerpt` | what verdicts tell of wallets' pasts by |
 //!
@@ -33,6 +34,7 @@
 //! }
 //! ```
 
+mod changes;
 mod documents;
 mod entry;
 mod excerpt;
@@ -44,7 +46,7 @@ mod tables;
 mod work;
 
 use crate::{error::Error, run::RunError};
-pub use documents::{Index, covers};
+pub use documents::{Index, covers, is_only_source};
 pub use excerpt::Excerpt;
 pub use read::Reading;
 pub use state::{Basis, Checkpoint, Phase, Progress, State};

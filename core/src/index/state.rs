@@ -15,7 +15,7 @@ use alloy_primitives::{B256, U256, hex};
 use serde::{Deserialize, Serialize};
 
 use super::store::{Columns, Store, StoreError, Value};
-use crate::run::Header;
+use crate::{as_of::IndexedAt, run::Header, timestamp::Timestamp};
 
 /// A block that an index was read at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,12 @@ pub struct Checkpoint {
     pub hash: B256,
     /// Its timestamp, unix seconds.
     pub seconds: u64,
+}
+
+impl From<Checkpoint> for IndexedAt {
+    fn from(block: Checkpoint) -> Self {
+        Self { block_number: block.number, block_timestamp: Timestamp::from_seconds(block.seconds) }
+    }
 }
 
 impl From<Header> for Checkpoint {
@@ -112,6 +118,12 @@ pub struct State {
     pub sweeps: u64,
     /// Refreshes that had no events to go by, and read every agent.
     pub without_events: u64,
+    /// When its list of changes began, unix milliseconds; 0 where there is none yet.
+    pub(super) began: u64,
+    /// How many changes there were.
+    pub(super) changes: u64,
+    /// When changes were last looked for, attestations were current from this second on; `None` before the first time.
+    pub(super) current_from: Option<u64>,
     /// The height of a block at most as high as [`Self::block`] that is known to have an event.
     pub(super) canary: Option<u64>,
     /// Blocks that the slices of this pass were read at, by height.
@@ -133,6 +145,9 @@ impl Default for State {
             sweep: 1,
             sweeps: 0,
             without_events: 0,
+            began: 0,
+            changes: 0,
+            current_from: None,
             canary: None,
             pass: Vec::new(),
             log_range: None,

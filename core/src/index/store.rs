@@ -43,7 +43,7 @@ pub trait Store {
 }
 
 /// The tables. A record is packed as [`Entry`](super::entry::Entry) has it; numbers that are compared are in big-endian blobs.
-const SCHEMA: [&str; 12] = [
+const SCHEMA: [&str; 15] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
      attested BLOB NOT NULL, parent BLOB NOT NULL, flaws INTEGER NOT NULL, changed_at INTEGER NOT NULL, \
@@ -60,13 +60,18 @@ const SCHEMA: [&str; 12] = [
      agents INTEGER NOT NULL, PRIMARY KEY (is_category, text)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS counts (kind INTEGER, key BLOB, agents INTEGER NOT NULL, \
      PRIMARY KEY (kind, key)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS changes (number INTEGER PRIMARY KEY, agent INTEGER NOT NULL, wallet BLOB NOT NULL, \
+     was INTEGER, is_now INTEGER, block INTEGER NOT NULL, seconds INTEGER NOT NULL, noted INTEGER NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS changes_by_time ON changes (noted)",
+    "CREATE TABLE IF NOT EXISTS ends (id INTEGER PRIMARY KEY, seconds INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS checkpoints (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, seconds INTEGER NOT NULL)",
 ];
 
 /// The tables' names.
-const TABLES: [&str; 6] = ["meta", "agents", "revenue", "revenue_totals", "counts", "checkpoints"];
+const TABLES: [&str; 8] =
+    ["meta", "agents", "revenue", "revenue_totals", "counts", "changes", "ends", "checkpoints"];
 /// To be counted up with each change of the tables: an index made by other code is filled anew.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 
 /// Makes the tables where there are none, or other ones; to be called once before anything else is done with a store.
 ///
@@ -104,6 +109,15 @@ impl Columns {
 
     pub(super) fn number(&mut self) -> Result<u64, StoreError> {
         u64::try_from(self.integer()?).map_err(|_| StoreError::corrupt())
+    }
+
+    /// An integer that may be NULL.
+    pub(super) fn nullable(&mut self) -> Result<Option<i64>, StoreError> {
+        match self.0.next() {
+            Some(Value::Integer(number)) => Ok(Some(number)),
+            Some(Value::Null) => Ok(None),
+            _ => Err(StoreError::corrupt()),
+        }
     }
 
     pub(super) fn blob(&mut self) -> Result<Vec<u8>, StoreError> {

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::{
+    changes::{Comparison, Noted},
     entry::Entry,
+    exchange::Moment,
     store::{Columns, Store, StoreError, Value},
 };
 use crate::{agent::Status, lens::Sum, revenue::Total};
@@ -32,6 +34,10 @@ pub(super) const HOUR: u64 = 3_600;
 /// Changes of one transaction. [`finish`](Self::finish) writes the sums.
 pub(super) struct Changes<'a, S> {
     store: &'a S,
+    /// How verdicts are compared; `None` as long as there is nothing to compare with.
+    comparison: Option<Comparison>,
+    moments: BTreeMap<u64, Moment>,
+    noted: Vec<Noted>,
     counts: BTreeMap<(Kind, Vec<u8>), i64>,
     totals: BTreeMap<(bool, String), TotalChange>,
 }
@@ -44,8 +50,15 @@ struct TotalChange {
 }
 
 impl<'a, S: Store> Changes<'a, S> {
-    pub(super) fn new(store: &'a S) -> Self {
-        Self { store, counts: BTreeMap::new(), totals: BTreeMap::new() }
+    pub(super) fn new(store: &'a S, comparison: Option<Comparison>, moments: BTreeMap<u64, Moment>) -> Self {
+        Self {
+            store,
+            comparison,
+            moments,
+            noted: Vec::new(),
+            counts: BTreeMap::new(),
+            totals: BTreeMap::new(),
+        }
     }
 
     /// Puts in an agent as it is at the block of that height; true where it was something else before. `touch`: the
@@ -65,6 +78,7 @@ impl<'a, S: Store> Changes<'a, S> {
             }
             return Ok(false);
         }
+        self.compare(id, before.as_ref(), Some(entry));
         let same_sums = before.as_ref().is_some_and(|before| before.full.sums == entry.full.sums);
         if let Some(before) = &before {
             self.count(before, -1);
@@ -91,11 +105,18 @@ impl<'a, S: Store> Changes<'a, S> {
         for row in beyond {
             let id = Columns::of(row).number()?;
             let Some(before) = find(self.store, id)? else { continue };
+            self.compare(id, Some(&before), None);
             self.count(&before, -1);
             self.take_sums_out(id, &before)?;
             self.store.execute("DELETE FROM agents WHERE id = ?1", &[id.into()])?;
         }
         Ok(())
+    }
+
+    fn compare(&mut self, id: u64, before: Option<&Entry>, after: Option<&Entry>) {
+        if let Some(comparison) = self.comparison {
+            self.noted.extend(comparison.compare(id, before, after, self.moments.get(&id).copied()));
+        }
     }
 
     fn count(&mut self, entry: &Entry, by: i64) {
@@ -135,8 +156,8 @@ impl<'a, S: Store> Changes<'a, S> {
         self.store.execute("DELETE FROM revenue WHERE id = ?1", &[id.into()]).map(drop)
     }
 
-    /// Writes the sums.
-    pub(super) fn finish(self) -> Result<(), StoreError> {
+    /// Writes the sums; the changes of verdicts.
+    pub(super) fn finish(self) -> Result<Vec<Noted>, StoreError> {
         for ((kind, key), by) in self.counts.into_iter().filter(|(_, by)| *by != 0) {
             self.store.execute(
                 "INSERT INTO counts (kind, key, agents) VALUES (?1, ?2, ?3) \
@@ -168,7 +189,7 @@ impl<'a, S: Store> Changes<'a, S> {
                 )?,
             };
         }
-        Ok(())
+        Ok(self.noted)
     }
 }
 

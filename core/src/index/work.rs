@@ -15,14 +15,15 @@
 //! Reading takes three round trips where nothing is unusual. The store changes only while an answer is taken, and never by halves if
 //! the host makes each [`Work::step`] a transaction: work that dies is begun again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::Address;
 
 use super::{
     IndexError,
+    changes::{Comparison, Log},
     entry::Entry,
-    exchange::{End, Exchange, Known},
+    exchange::{End, Exchange, Known, Moment},
     read::{Reader, Reading, What},
     state::{self, Basis, Checkpoint, Phase, State},
     store::{Columns, Store, one_number},
@@ -84,6 +85,7 @@ struct Plan {
     unannounced: u64,
     /// The highest block that had an event.
     last_event: Option<u64>,
+    moments: BTreeMap<u64, Moment>,
     /// What was read.
     entries: Vec<(u64, Entry)>,
     swept: Vec<(u64, Entry)>,
@@ -293,7 +295,7 @@ impl Work {
         self.state.without_events += 1;
         if let (Phase::CatchingUp, Some(begun)) = (self.state.phase, self.state.block) {
             self.state.basis = Basis::Sweep;
-            self.complete(begun);
+            self.complete(store, begun)?;
             return Ok(self.state.save(store)?);
         }
         self.refill(store, true)
@@ -316,19 +318,20 @@ impl Work {
         let last = next.saturating_add(reading.entries.len() as u64).saturating_sub(1);
         let is_last = last >= reading.total;
         let is_whole = is_last && next == 1;
-        let mut changes = Changes::new(store);
+        let mut changes = Changes::new(store, self.comparison(), BTreeMap::new());
         for (id, entry) in &reading.entries {
             changes.put(*id, entry, checkpoint.number, !is_whole)?;
         }
         if is_last {
             changes.end_at(reading.total)?;
         }
-        changes.finish()?;
+        let noted = changes.finish()?;
+        self.log(store, checkpoint).write(noted)?;
         let state = &mut self.state;
         (state.total, state.grace_seconds) = (reading.total, reading.grace_seconds);
         if is_whole {
             state::keep_checkpoint(store, checkpoint, None)?;
-            self.complete(checkpoint);
+            self.complete(store, checkpoint)?;
         } else {
             state.pass.push(checkpoint);
             state.pass.dedup();
@@ -339,7 +342,7 @@ impl Work {
                 (true, 0) => {
                     (state.phase, state.basis, state.block) = (Phase::CatchingUp, Basis::Events, begun)
                 }
-                (true, _) => self.complete(begun.unwrap_or(checkpoint)),
+                (true, _) => self.complete(store, begun.unwrap_or(checkpoint))?,
             }
         }
         self.state.save(store)?;
@@ -349,11 +352,25 @@ impl Work {
         Ok(())
     }
 
-    fn complete(&mut self, block: Checkpoint) {
+    fn complete(&mut self, store: &impl Store, block: Checkpoint) -> Result<(), IndexError> {
         self.state.phase = Phase::Complete;
         self.state.block = Some(block);
         self.state.read_at = self.now_millis;
         self.state.pass.clear();
+        if self.state.began == 0 {
+            self.state.began = self.now_millis;
+        }
+        Ok(self.log(store, block).move_on()?)
+    }
+
+    /// How verdicts are compared, once there is something to compare with.
+    fn comparison(&self) -> Option<Comparison> {
+        let grace_seconds = u64::try_from(self.state.grace_seconds).unwrap_or(u64::MAX);
+        self.state.current_from.map(|current_from| Comparison { current_from, grace_seconds })
+    }
+
+    const fn log<'a, S: Store>(&'a mut self, store: &'a S, at: Checkpoint) -> Log<'a, S> {
+        Log { store, now: self.now_millis / 1_000, state: &mut self.state, at }
     }
 
     fn take_newest(&mut self, store: &impl Store, newest: Reading) -> Result<(), IndexError> {
@@ -361,6 +378,7 @@ impl Work {
         let head = newest.header;
         if self.state.phase == Phase::Complete && head.hash == block.hash {
             self.state.read_at = self.now_millis;
+            self.log(store, block).move_on()?;
             self.state.save(store)?;
             return Ok(());
         }
@@ -426,6 +444,7 @@ impl Work {
                     None => self.seek(store, newest, older, known),
                     Some(since) => {
                         known.ids.extend(found.ids);
+                        known.moments.extend(found.moments);
                         let block = self.state.block.map_or(since.number, |block| block.number);
                         let exchange = self.exchange(&newest).events(
                             since.number.saturating_add(1),
@@ -503,7 +522,9 @@ impl Work {
         let swept = |id: &u64| sweep.is_some_and(|(first, last)| (first..=last).contains(id));
         let ids = expected.iter().copied().filter(|id| !swept(id)).collect();
         let last_event = found.last_event.filter(|_| undone_since.is_none());
-        let plan = Plan { undone_since, ids, expected, sweep, unannounced, last_event, ..Plan::default() };
+        let moments = found.moments;
+        let plan =
+            Plan { undone_since, ids, expected, sweep, unannounced, last_event, moments, ..Plan::default() };
         self.read_agents(newest, Box::new(plan));
         Ok(())
     }
@@ -561,11 +582,20 @@ impl Work {
     /// Stores what was read: from now on all rows are of that block.
     fn apply(&mut self, store: &impl Store, plan: Plan) -> Result<(), IndexError> {
         let Plan {
-            undone_since, expected, sweep, mut unannounced, last_event, entries, swept, read_at, ..
+            undone_since,
+            expected,
+            sweep,
+            mut unannounced,
+            last_event,
+            moments,
+            entries,
+            swept,
+            read_at,
+            ..
         } = plan;
         let Some(Reading { header, total, grace_seconds, .. }) = read_at else { return Ok(()) };
         let checkpoint = Checkpoint::from(header);
-        let mut changes = Changes::new(store);
+        let mut changes = Changes::new(store, self.comparison(), moments);
         for (id, entry) in &entries {
             changes.put(*id, entry, checkpoint.number, false)?;
         }
@@ -574,7 +604,8 @@ impl Work {
             unannounced += u64::from(changed && !expected.contains(id));
         }
         changes.end_at(total)?;
-        changes.finish()?;
+        let noted = changes.finish()?;
+        self.log(store, checkpoint).write(noted)?;
         let state = &mut self.state;
         (state.total, state.grace_seconds) = (total, grace_seconds);
         if let Some((_, last)) = sweep {
@@ -589,7 +620,7 @@ impl Work {
             _ => Some(undone_since.unwrap_or(checkpoint.number)),
         };
         state::keep_checkpoint(store, checkpoint, since)?;
-        self.complete(checkpoint);
+        self.complete(store, checkpoint)?;
         if unannounced > 0 {
             self.state.unannounced += unannounced;
             self.state.basis = Basis::Sweep;

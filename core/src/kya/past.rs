@@ -131,10 +131,10 @@ impl<T> From<Result<T, UnknownBecause>> for Known<T> {
 }
 
 impl FormerAgent {
-    /// The agent of a row that has ended; `None` for one that is alive.
-    pub(crate) fn of(id: AgentId, row: &Row) -> Option<Self> {
+    /// The agent of a row that has ended, at that second if it is known; `None` for one that is alive.
+    pub(crate) fn of(id: AgentId, row: &Row, ended_at: Option<u64>) -> Option<Self> {
         let status = Status::from_number(row.status).filter(|status| status.has_ended())?;
         let registered_at = Timestamp::from_seconds(row.registered_at);
-        Some(Self { agent_id: id, status, registered_at, ended_at: None })
+        Some(Self { agent_id: id, status, registered_at, ended_at: ended_at.map(Timestamp::from_seconds) })
     }
 }

@@ -188,7 +188,8 @@ impl<'a> Pasts<'a> {
                 }
             };
             if let Ok(former) = &mut former {
-                former.extend(FormerAgent::of(AgentId(U256::from(id)), &row));
+                let ended_at = known.excerpt.and_then(|excerpt| excerpt.ends.get(&id).copied());
+                former.extend(FormerAgent::of(AgentId(U256::from(id)), &row, ended_at));
             }
         }
         if !known.is_whole {

@@ -151,6 +151,8 @@ pub(crate) struct Quirks {
     pub(crate) no_tag: bool,
     /// How logs are served.
     pub(crate) logs: Logs,
+    /// Logs say when their block was.
+    pub(crate) times_logs: bool,
     /// One in so many batches is answered by a machine that is so many blocks behind.
     pub(crate) lags: Option<(usize, u64)>,
     /// Every record's creator is the [`signature`] of the block it was read in.
@@ -410,7 +412,11 @@ impl Node {
             .flat_map(|(number, mined)| mined.events.iter().map(move |id| (number, id)))
             .map(|(number, id)| {
                 let topics = [filter["topics"][0][0].as_str().unwrap().into(), B256::from(U256::from(*id)).to_string()];
-                json!({"address": filter["address"], "topics": topics, "data": "0x", "blockNumber": format!("{number:#x}")})
+                let mut log = json!({"address": filter["address"], "topics": topics, "data": "0x", "blockNumber": format!("{number:#x}")});
+                if self.quirks.times_logs {
+                    log["blockTimestamp"] = format!("{:#x}", self.chain[number].seconds).into();
+                }
+                log
             })
             .collect();
         match self.quirks.logs {

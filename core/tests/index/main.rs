@@ -5,23 +5,30 @@
 //!    so, and is right from then on.
 //! 3. Work that dies anywhere is taken up again.
 //! 4. What a refresh costs follows what has changed.
+//! 5. The changes of verdicts, played back, come to the verdicts.
 //!
 //! `INDEX_HISTORIES` sets how many histories there are; the suite runs 60.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod changes;
 #[path = "../common/mod.rs"]
 mod common;
 mod database;
 mod history;
 mod promises;
 
+use std::collections::BTreeMap;
+
 use alloy_primitives::U256;
 use common::{Logs, Node, REGISTRY, Registry, Undeployed};
 use database::Database;
 use history::{Chance, History};
 use registry_core::{
-    agent::{Agent, AgentId},
+    abi::AgentRecord,
+    agent::{Agent, AgentId, Status},
+    changes::{ChangeList, Cursor, Since, Standing},
     index::{Basis, Config, Index, IndexError, Phase, State, Step, Work, prepare},
+    kya::Decision,
     lineage::{self, Fetched, Member},
     multicall::CANONICAL_ADDRESS,
     route::Endpoint,
@@ -41,6 +48,10 @@ struct Indexed {
     reply_bytes: usize,
     /// Replies after which the next work dies.
     dies_after: Option<u64>,
+    /// The host's clock, unix seconds.
+    now: u64,
+    /// Standings as the changes tell them, and how far they have been read.
+    told: Option<(Cursor, BTreeMap<u64, Standing>)>,
 }
 
 impl Indexed {
@@ -49,7 +60,16 @@ impl Indexed {
         let config = Config { registry: REGISTRY, multicall3: CANONICAL_ADDRESS, limits, slice, sweep };
         let database = Database::new();
         prepare(&database).unwrap();
-        Self { database, endpoints: Endpoints::new(1, None), config, node, reply_bytes: 0, dies_after: None }
+        Self {
+            database,
+            endpoints: Endpoints::new(1, None),
+            config,
+            node,
+            reply_bytes: 0,
+            dies_after: None,
+            now: common::NOW,
+            told: None,
+        }
     }
 
     fn state(&self) -> State {
@@ -58,7 +78,7 @@ impl Indexed {
 
     /// One piece of work; false where it did not come to its end.
     fn work(&mut self) -> Result<bool, IndexError> {
-        let now = common::NOW * 1_000;
+        let now = self.now * 1_000;
         let mut work = Work::begin(&self.database, self.config.clone(), self.endpoints.clone(), now)?;
         let mut replies = 0;
         loop {
@@ -97,6 +117,52 @@ impl Indexed {
             }
         }
         Err(format!("never complete: {last:?}"))
+    }
+
+    fn changes(&self, since: Since, limit: u64) -> Result<ChangeList, IndexError> {
+        let state = self.state();
+        Index::new(&self.database, &state, REGISTRY, CHAIN).changes(since, limit)
+    }
+
+    /// Plays the changes back, and holds what they come to against that registry.
+    fn tells(&mut self, registry: &Registry) -> Result<(), String> {
+        let current_from = (self.state().read_at / 1_000).saturating_sub(registry.grace_seconds.unwrap());
+        let standing = |agent: &AgentRecord| {
+            let status = Status::from_number(agent.status).unwrap();
+            let decision = match status {
+                Status::Active if agent.lastAttestation >= current_from => Decision::Provision,
+                Status::Active | Status::Suspended => Decision::RequestRenewal,
+                Status::Revoked | Status::Terminated => Decision::Deny,
+            };
+            Standing { status, decision }
+        };
+        let expected: BTreeMap<u64, Standing> = (1..).zip(registry.agents.iter().map(standing)).collect();
+        let Some((mut cursor, mut told)) = self.told.take() else {
+            self.told = Some((self.changes(Since::Now, 1).unwrap().next, expected));
+            return Ok(());
+        };
+        loop {
+            let list = self.changes(Since::Cursor(cursor), 3).unwrap();
+            for change in &list.data {
+                let id = u64::try_from(change.agent_id.0).unwrap();
+                if told.get(&id) != change.from.as_ref() || change.from == change.to {
+                    return Err(format!("{change:?} of {:?}", told.get(&id)));
+                }
+                match change.to {
+                    Some(to) => told.insert(id, to),
+                    None => told.remove(&id),
+                };
+            }
+            cursor = list.next;
+            if !list.has_more {
+                break;
+            }
+        }
+        if told != expected {
+            return Err(format!("the changes come to {told:?}\nnot {expected:?}"));
+        }
+        self.told = Some((cursor, told));
+        Ok(())
     }
 
     /// Holds every answer against a scan of that registry.
@@ -209,6 +275,7 @@ fn live(seed: u64) -> Result<(), String> {
             // Nobody asks for a while.
             continue;
         }
+        index.now += chance.pick(&[0, 60, 3_600, 400_000]);
         index.dies_after = chance.once_in(4).then(|| chance.below(6));
         for _ in 0..1 + chance.below(3) {
             let _ = index.work();
@@ -233,6 +300,11 @@ fn live(seed: u64) -> Result<(), String> {
             let now = block.seconds + chance.below(700_000);
             if let Err(difference) = index.is_like(&registry, now) {
                 return fail(&index, &format!("block {}: {difference}", block.number), &history);
+            }
+            if state.phase == Phase::Complete
+                && let Err(difference) = index.tells(&registry)
+            {
+                return fail(&index, &format!("changes at {}: {difference}", block.number), &history);
             }
         }
         if history.silent == 0 && !untrue && state.unannounced > 0 {

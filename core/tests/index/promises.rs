@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// An index of a registry with so many agents, filled.
-fn filled(agents: u64, sweep: u64) -> (Indexed, History, Chance) {
+pub(crate) fn filled(agents: u64, sweep: u64) -> (Indexed, History, Chance) {
     let mut chance = Chance(7);
     let history = History::new(agents, &mut chance);
     let mut index = Indexed::new(Node::new(Registry::default()), 10_000, sweep);
@@ -29,12 +29,12 @@ fn filled(agents: u64, sweep: u64) -> (Indexed, History, Chance) {
 }
 
 /// The node sees the chain as it is now.
-fn show(index: &mut Indexed, history: &History) {
+pub(crate) fn show(index: &mut Indexed, history: &History) {
     (index.node.block, index.node.chain) = (history.newest(), history.blocks.clone());
 }
 
 /// Attests so many agents, from `first` on, in a block of its own.
-fn attest(history: &mut History, first: u64, count: u64, chance: &mut Chance, announced: bool) {
+pub(crate) fn attest(history: &mut History, first: u64, count: u64, chance: &mut Chance, announced: bool) {
     history.mine(0, chance);
     let newest = history.newest();
     let mined = history.blocks.get_mut(&newest).unwrap();
@@ -195,7 +195,7 @@ fn an_index_that_is_being_filled_says_how_far_it_is() {
 }
 
 /// The verdict on an agent's wallet, with what the index knows of it, and how many round trips it took.
-fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
+pub(crate) fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
     let endpoint = Endpoint::parse(&format!("/api/v1/kya/{}", of.agentWallet)).unwrap();
     let excerpt = Excerpt::of(&index.database, &index.state(), &endpoint.wallets()).unwrap();
     assert_eq!(Excerpt::decode(&excerpt.encode()).as_ref(), Some(&excerpt));
@@ -208,7 +208,7 @@ fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
 }
 
 /// A block in which the registry is changed like this.
-fn mine(history: &mut History, chance: &mut Chance, change: impl FnOnce(&mut Registry)) {
+pub(crate) fn mine(history: &mut History, chance: &mut Chance, change: impl FnOnce(&mut Registry)) {
     history.mine(0, chance);
     let newest = history.newest();
     let mined = history.blocks.get_mut(&newest).unwrap();

@@ -28,7 +28,7 @@ mod worker;
 use ::worker::{Env, Headers, Method, ObjectNamespace, Request, RequestInit, Response, Result};
 use registry_core::{
     error::Error,
-    index::{Excerpt, Progress},
+    index::{Excerpt, Progress, is_only_source},
     read_api::MAX_AGENTS,
     response::Document,
     route::Endpoint,
@@ -91,22 +91,23 @@ pub(crate) fn covers(endpoint: &Endpoint) -> bool {
 ///
 /// # Errors
 ///
-/// [`Error::Indexing`] where the registry is larger than a scan can be, and is being read for the first time;
-/// [`Error::Relayed`] where the object cannot reach the chain.
+/// [`Error::Indexing`] where the registry is being read for the first time, and a scan is no way out: the registry is too large for
+/// one, or only an index can tell; [`Error::IndexUnavailable`] where only an index can tell and the object fails; [`Error::Relayed`] where the object cannot reach the chain.
 pub(crate) async fn ask(
     objects: &ObjectNamespace,
     settings: &Settings,
     endpoint: &Endpoint,
 ) -> core::result::Result<Indexed, Error> {
-    // Where the object fails, the chain answers, or says why not.
-    let Ok(answer) = post(objects, settings, &endpoint.canonical()).await else {
-        return Ok(Indexed::Unknown);
-    };
-    match answer {
+    let is_only_source = is_only_source(endpoint);
+    match post(objects, settings, &endpoint.canonical()).await.unwrap_or(Reply::Other) {
         Reply::Found(indexed) => Ok(indexed),
-        Reply::Filling { percent, total } if total > MAX_AGENTS => Err(Error::Indexing { percent }),
+        Reply::Filling { percent, total } if total > MAX_AGENTS || is_only_source => {
+            Err(Error::Indexing { percent })
+        }
         Reply::Failed(error) => Err(error),
-        Reply::Filling { .. } | Reply::Other => Ok(Indexed::Unknown),
+        // Where the object fails, the chain answers, or says why not.
+        Reply::Filling { .. } | Reply::Other if !is_only_source => Ok(Indexed::Unknown),
+        Reply::Filling { .. } | Reply::Other => Err(Error::IndexUnavailable),
     }
 }
 
@@ -165,8 +166,7 @@ async fn post(objects: &ObjectNamespace, settings: &Settings, target: &str) -> R
         503 => serde_json::from_str(&body)
             .ok()
             .map(|Progress { percent, total, .. }| Reply::Filling { percent, total }),
-        500 => Error::relayed(&body).map(Reply::Failed),
-        _ => None,
+        _ => Error::relayed(&body).map(Reply::Failed),
     };
     Ok(reply.unwrap_or(Reply::Other))
 }

@@ -12,8 +12,11 @@ use std::{
 use alloy_primitives::Address;
 use registry_core::{
     cache::due_for_renewal,
-    error::Code,
-    index::{Config, Excerpt, Index, IndexError, Phase, Progress, State, Step, Store, Value, Work, prepare},
+    error::{Code, Error},
+    index::{
+        Config, Excerpt, Index, IndexError, Phase, Progress, State, Step, Store, Value, Work, is_only_source,
+        prepare,
+    },
     read_api::MAX_AGENTS,
     route::{CacheScope, Endpoint},
     run::{Endpoints, Reply},
@@ -116,7 +119,7 @@ impl DurableObject for RegistryIndex {
         match ready {
             Ok(state) => answer(&sql, &settings, &state, &endpoint, rpc_calls),
             Err(IndexError::Incomplete { .. }) => progress(&State::load(&sql).map_err(failed)?, 503),
-            Err(error) => refusal(error, &State::load(&sql).map_err(failed)?, &settings),
+            Err(error) => refusal(error, &endpoint, &State::load(&sql).map_err(failed)?, &settings),
         }
     }
 
@@ -342,6 +345,8 @@ fn answer(
     let document = match index.document(endpoint, Timestamp::from_millis(state.read_at)) {
         Ok(document) => document,
         Err(IndexError::Incomplete { .. }) => return progress(state, 503),
+        // Nobody else could say more.
+        Err(IndexError::Answer(error)) if is_only_source(endpoint) => return failure(error, settings),
         Err(_) => return Response::error("not covered", 404),
     };
     let headers = Headers::new();
@@ -364,14 +369,19 @@ fn progress(state: &State, status: u16) -> Result<Response> {
 
 /// Why there is no answer. That the chain cannot be reached is an answer; of anything else a scan may know more, if the registry is
 /// not too large for one.
-fn refusal(error: IndexError, state: &State, settings: &Settings) -> Result<Response> {
+fn refusal(error: IndexError, endpoint: &Endpoint, state: &State, settings: &Settings) -> Result<Response> {
     warn(&error, settings);
     let IndexError::Answer(error) = error else { return Response::error("not kept up", 502) };
-    if error.code() != Code::RpcUnavailable && state.total <= MAX_AGENTS {
+    let a_scan_may = state.total <= MAX_AGENTS && !is_only_source(endpoint);
+    if error.code() != Code::RpcUnavailable && a_scan_may {
         return Response::error("not kept up", 502);
     }
-    let body = error.redacted(&settings.redactor).body();
-    Ok(Response::from_bytes(body.into_bytes())?.with_status(500))
+    failure(error, settings)
+}
+
+fn failure(error: Error, settings: &Settings) -> Result<Response> {
+    let (status, body) = (error.status(), error.redacted(&settings.redactor).body());
+    Ok(Response::from_bytes(body.into_bytes())?.with_status(status))
 }
 
 fn warn(error: &IndexError, settings: &Settings) {

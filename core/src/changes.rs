@@ -1,0 +1,179 @@
+//! Changes of verdicts, and places in their list: the answer of `/changes`. Who finds and keeps them is the registry's
+//! [index](crate::index).
+
+use core::fmt;
+
+use alloy_primitives::Address;
+use serde::{Serialize, Serializer};
+
+use crate::{
+    agent::{AgentId, Status},
+    as_of::IndexedAt,
+    json,
+    kya::Decision,
+    timestamp::Timestamp,
+};
+
+/// For how long changes are kept, in seconds: 30 days.
+pub const KEPT_SECONDS: u64 = 30 * 86_400;
+
+/// A place in the list of changes: behind the change of that number. The list of an index that has been lost since began at another
+/// time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cursor {
+    /// When the list began, unix milliseconds.
+    pub began: u64,
+    /// How many changes came before, in all.
+    pub number: u64,
+}
+
+impl Cursor {
+    /// A cursor as [`Display`](fmt::Display) writes it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (began, number) = text.split_once('-')?;
+        Some(Self { began: digits(began)?, number: digits(number)? })
+    }
+}
+
+/// Decimal digits below 2^53: more is no integer to a store in JavaScript.
+fn digits(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|number| is_number && *number < 1 << 53)
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.began, self.number)
+    }
+}
+
+impl Serialize for Cursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Where to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Since {
+    /// At the oldest change that is kept.
+    Oldest,
+    /// Behind the newest one.
+    Now,
+    /// Behind that one.
+    Cursor(Cursor),
+}
+
+impl Since {
+    /// The rule that [`parse`](Self::parse) holds texts to.
+    pub const RULE: &str = "must be the `next` of an earlier answer, or now";
+
+    /// Reads a cursor or `now`; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "now" => Some(Self::Now),
+            cursor => Cursor::parse(cursor).map(Self::Cursor),
+        }
+    }
+}
+
+/// As a parameter's value; nothing for [`Since::Oldest`], which is what its absence means.
+impl fmt::Display for Since {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Oldest => Ok(()),
+            Self::Now => f.write_str("now"),
+            Self::Cursor(cursor) => cursor.fmt(f),
+        }
+    }
+}
+
+/// What a verdict on an agent comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Standing {
+    /// The agent's status.
+    pub status: Status,
+    /// What a provider does about its wallet: `provision` while the agent is Active and its attestation current, `request_renewal` while
+    /// the attestation is not or the agent is Suspended, `deny` once it has ended.
+    pub decision: Decision,
+}
+
+impl Standing {
+    /// The standing of an agent with this status.
+    pub const fn new(status: Status, attestation_current: bool) -> Self {
+        let decision = match (status, attestation_current) {
+            (Status::Active, true) => Decision::Provision,
+            (Status::Active, false) | (Status::Suspended, _) => Decision::RequestRenewal,
+            (Status::Revoked | Status::Terminated, _) => Decision::Deny,
+        };
+        Self { status, decision }
+    }
+}
+
+/// One change of a verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// Go on from here with `since`, and this change is behind you.
+    pub cursor: Cursor,
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Its wallet.
+    #[serde(with = "json::Checksummed")]
+    pub wallet: Address,
+    /// What the verdict was; `null` where the wallet did not have this agent.
+    pub from: Option<Standing>,
+    /// What it is; `null` where the wallet does not have this agent any more, because its registration was undone.
+    pub to: Option<Standing>,
+    /// The block of the event that announced it, where the node says; else the one it was seen at.
+    pub block_number: u64,
+    /// When: a lapse at its second, a registration or an attestation at its own, the rest at its block's.
+    pub time: Timestamp,
+}
+
+/// The answer of `/changes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ChangeList {
+    /// How many changes an answer holds at most: what was asked for, cut to the maximum.
+    pub limit: u64,
+    /// Changes, oldest first.
+    pub data: Vec<Change>,
+    /// Ask with `since` this next time.
+    pub next: Cursor,
+    /// There are more changes already.
+    pub has_more: bool,
+    /// The block up to which changes are known.
+    pub as_of: IndexedAt,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_is_written() {
+        let cursor = Cursor { began: 1_800_000_000_123, number: 42 };
+        for since in [Since::Now, Since::Cursor(cursor)] {
+            assert_eq!(Since::parse(&since.to_string()), Some(since));
+        }
+        for bad in [
+            "",
+            "-",
+            "1",
+            "1-",
+            "-1",
+            "1-2-3",
+            "+1-2",
+            "1-0x2",
+            "9007199254740992-1",
+            "1-9007199254740992",
+            "NOW",
+        ] {
+            assert_eq!(Since::parse(bad), None, "{bad}");
+        }
+    }
+}

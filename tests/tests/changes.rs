@@ -1,0 +1,253 @@
+//! Changes of verdicts, from the index behind the real Worker, over a real chain.
+//!
+//! 1. Whoever polls with the last answer's cursor hears of each change once: registrations, suspensions, attestations that lapse,
+//!    at their second, and what a reorganisation undoes.
+//! 2. Pages end where one asks them to and lead on; cursors that are of no use are refused, and what is wrong is named.
+//! 3. An answer is never older than a verdict may be.
+//! 4. Without an index, or with one that does not answer, there is an error that says so.
+
+use std::time::Duration;
+
+use alloy::primitives::{Address, U256};
+use e2e::anvil::{AnvilOptions, wall_clock};
+use e2e::chain::Chain;
+use e2e::client::Client;
+use e2e::fault::{Fault, Rule};
+use e2e::process::eventually;
+use e2e::seed;
+use e2e::stage::{Stage, run};
+use e2e::story::DAY;
+use e2e::worker::{Worker, WorkerOptions};
+use registry_core::abi::IAgentRegistry;
+use registry_core::timestamp::Timestamp;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+const AGENTS: u64 = 30;
+const WAIT: Duration = Duration::from_secs(60);
+
+/// A chain with agents on it, which is eight days behind the clock: no attestation is current.
+async fn chain() -> Chain {
+    let options = AnvilOptions { genesis_time: Some(wall_clock() - 8 * DAY), ..AnvilOptions::default() };
+    let chain = Chain::start(options).await.unwrap();
+    seed::many(&chain, AGENTS).await.unwrap();
+    chain
+}
+
+/// A stage whose answers are kept for so many seconds.
+async fn stage(agent_ttl: u64, kya_ttl: u64) -> Stage {
+    let options =
+        |options: WorkerOptions| options.var("AGENT_TTL_SECONDS", agent_ttl).var("KYA_TTL_SECONDS", kya_ttl);
+    let stage = Stage::indexed(chain().await, options).await.unwrap();
+    stage.index_found().await.unwrap();
+    stage
+}
+
+fn wallet(name: &str) -> Address {
+    seed::wallet(name).address()
+}
+
+fn suspend(id: u64) -> IAgentRegistry::suspendAgentCall {
+    IAgentRegistry::suspendAgentCall { agentId: U256::from(id), reason: "end to end".into() }
+}
+
+fn standing(status: &str, decision: &str) -> Value {
+    json!({ "status": status, "decision": decision })
+}
+
+fn time(seconds: u64) -> Value {
+    Timestamp::from_seconds(seconds).to_string().into()
+}
+
+/// A provider that polls.
+struct Provider {
+    client: Client,
+    next: String,
+    told: Vec<Value>,
+}
+
+impl Provider {
+    async fn new(client: &Client) -> Self {
+        let answer = client.get("/api/v1/changes?since=now").await.ok();
+        assert_eq!((&answer["data"], &answer["hasMore"]), (&json!([]), &json!(false)));
+        let next = answer["next"].as_str().unwrap().to_owned();
+        Self { client: client.clone(), next, told: Vec::new() }
+    }
+
+    async fn poll(&mut self) -> Vec<Value> {
+        let answer = self.client.get(&format!("/api/v1/changes?since={}", self.next)).await.ok();
+        self.next = answer["next"].as_str().unwrap().to_owned();
+        let data = answer["data"].as_array().unwrap().clone();
+        self.told.extend_from_slice(&data);
+        data
+    }
+
+    /// The one change that there is now.
+    async fn change(&mut self) -> Value {
+        let mut data = self.poll().await;
+        assert_eq!(data.len(), 1, "{data:?}");
+        data.remove(0)
+    }
+}
+
+#[test]
+fn each_change_is_told_once_and_what_was_undone_is_a_change_back() {
+    run(async {
+        let mut stage = stage(0, 0).await;
+        let (chain, client) = (&stage.chain, stage.client.clone());
+        let mut provider = Provider::new(&client).await;
+        let began = provider.next.clone();
+
+        // An agent whose attestation lapses soon.
+        let registered_at = wall_clock() - 7 * DAY + 20;
+        chain.node.set_next_block_time(registered_at).await.unwrap();
+        let call = seed::registration_call(AGENTS + 1, wallet("soon"), "lapses", 0);
+        let receipt = chain.send(chain.owner(), call).await.unwrap();
+        let registered = provider.change().await;
+        let (provision, renew) = (standing("Active", "provision"), standing("Active", "request_renewal"));
+        assert_eq!(
+            registered,
+            json!({
+                "cursor": provider.next, "agentId": AGENTS + 1, "wallet": wallet("soon").to_string(),
+                "from": null, "to": provision,
+                "blockNumber": receipt.block_number, "time": time(registered_at),
+            })
+        );
+
+        let receipt = chain.send(chain.owner(), suspend(1)).await.unwrap();
+        let suspended_at = chain.node.time().await.unwrap();
+        chain.node.mine(3).await.unwrap();
+        let suspended = provider.change().await;
+        assert_eq!((&suspended["agentId"], &suspended["from"]), (&json!(1), &renew));
+        assert_eq!(suspended["to"], standing("Suspended", "request_renewal"));
+        assert_eq!(suspended["blockNumber"], receipt.block_number.unwrap(), "its own block, not the newest");
+        assert_eq!(suspended["time"], time(suspended_at));
+
+        let lapsed = eventually("lapsed", WAIT, async || provider.poll().await.pop()).await.unwrap();
+        assert_eq!(
+            (&lapsed["agentId"], &lapsed["from"], &lapsed["to"]),
+            (&json!(AGENTS + 1), &provision, &renew)
+        );
+        assert_eq!(lapsed["time"], time(registered_at + 7 * DAY + 1));
+
+        // A wallet's agent is undone, and its suspension was before.
+        chain.node.set_next_block_time(wall_clock() - 1).await.unwrap();
+        let call = seed::registration_call(AGENTS + 2, wallet("undone"), "undone", 0);
+        chain.send(chain.owner(), call).await.unwrap();
+        assert_eq!(provider.change().await["to"], provision);
+        chain.send(chain.owner(), suspend(AGENTS + 2)).await.unwrap();
+        let stopped = provider.change().await;
+        let _: Value = chain.node.request("anvil_reorg", json!([1, []])).await.unwrap();
+        let back = provider.change().await;
+        assert_eq!((&back["from"], &back["to"]), (&stopped["to"], &stopped["from"]));
+        let _: Value = chain.node.request("anvil_reorg", json!([2, []])).await.unwrap();
+        let gone = provider.change().await;
+        assert_eq!((&gone["agentId"], &gone["to"]), (&json!(AGENTS + 2), &Value::Null));
+        assert_eq!(gone["wallet"], wallet("undone").to_string());
+
+        // An index that dies goes on with the same list.
+        stage.kill_index();
+        let refused = client.get(&format!("/api/v1/changes?since={}", provider.next)).await;
+        refused.error(503);
+        assert_eq!((refused.json()["code"].as_str(), refused.number("retry-after")), (Some("INDEXING"), 10));
+        stage.chain.send(stage.chain.owner(), suspend(2)).await.unwrap();
+        stage.restart_index().await.unwrap();
+        stage.index_found().await.unwrap();
+        assert_eq!(provider.change().await["agentId"], 2);
+
+        // All of it again, three at a time, and from the oldest.
+        for start in [format!("?since={began}&limit=3"), "?limit=3".to_owned()] {
+            let (mut pages, mut told, mut path) = (0, Vec::new(), format!("/api/v1/changes{start}"));
+            loop {
+                let page = client.get(&path).await;
+                let body = page.ok();
+                let data = body["data"].as_array().unwrap();
+                told.extend_from_slice(data);
+                pages += 1;
+                path = format!("/api/v1/changes?since={}&limit=3", body["next"].as_str().unwrap());
+                assert_eq!(page.header("link"), format!("<{path}>; rel=\"next\""));
+                assert_eq!(body["limit"], 3);
+                if body["hasMore"] == false {
+                    break;
+                }
+                assert_eq!(data.len(), 3);
+            }
+            assert_eq!((told.len(), pages), (8, 3));
+            assert_eq!(told, provider.told);
+        }
+
+        refusals_and_headers(&stage, &provider).await;
+    });
+}
+
+/// What is refused, and what HTTP wants.
+async fn refusals_and_headers(stage: &Stage, provider: &Provider) {
+    let client = &stage.client;
+    for (query, message) in [
+        ("since=yesterday", "Invalid since: must be the `next` of an earlier answer, or now"),
+        ("since=", "Invalid since: must be the `next` of an earlier answer, or now"),
+        ("since=now&since=now", "Invalid since: must be given once"),
+        ("limit=0", "Invalid limit: must be a whole number of at least 1"),
+    ] {
+        assert_eq!(client.get(&format!("/api/v1/changes?{query}")).await.error(400), message);
+    }
+    let (list, number) = provider.next.split_once('-').unwrap();
+    let ahead = number.parse::<u64>().unwrap() + 1;
+    for cursor in ["1-1".to_owned(), format!("{list}-{ahead}"), format!("1{list}-{number}")] {
+        let refused = client.get(&format!("/api/v1/changes?since={cursor}")).await;
+        refused.error(410);
+        assert_eq!(refused.json()["code"], "CURSOR_EXPIRED", "{cursor}");
+    }
+
+    let path = format!("/api/v1/changes?since={}", provider.next);
+    let first = client.get(&path).await;
+    let etag = first.header("etag").to_owned();
+    assert_eq!(first.header("cache-control"), "no-store");
+    stage.chain.node.mine(1).await.unwrap();
+    let known = client.with("if-none-match", &etag);
+    assert_eq!(known.get(&path).await.status, 304, "a new block is no change");
+    let head = client.send(Method::HEAD, &path).await;
+    assert_eq!((head.status, head.text.as_str(), head.header("etag")), (200, "", etag.as_str()));
+    let body = client.get(&path).await;
+    assert_eq!(body.number("x-as-of-block"), body.ok()["asOf"]["blockNumber"].as_u64().unwrap());
+
+    stage.proxy.inject(Rule::any(Fault::Refuse));
+    let silent = client.get(&path).await;
+    silent.error(500);
+    assert_eq!(silent.json()["code"], "RPC_UNAVAILABLE");
+    stage.proxy.heal();
+    stage.chain.send(stage.chain.owner(), suspend(3)).await.unwrap();
+    assert_eq!(known.get(&path).await.ok()["data"][0]["agentId"], 3);
+}
+
+#[test]
+fn a_poll_is_never_older_than_a_verdict_may_be() {
+    run(async {
+        // What else is about the whole registry may be kept for an hour.
+        let stage = stage(3_600, 2).await;
+        let mut provider = Provider::new(&stage.client).await;
+        let answer = stage.client.get(&format!("/api/v1/changes?since={}", provider.next)).await;
+        assert_eq!(answer.header("cache-control"), "public, max-age=2");
+        stage.chain.send(stage.chain.owner(), suspend(1)).await.unwrap();
+        let told = eventually("told", WAIT, async || provider.poll().await.pop()).await.unwrap();
+        assert_eq!((&told["agentId"], &told["to"]["status"]), (&json!(1), &json!("Suspended")));
+    });
+}
+
+#[test]
+fn without_an_index_there_is_an_error_that_says_so() {
+    run(async {
+        let chain = chain().await;
+        let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry);
+        let worker = Worker::start(options).await.unwrap();
+        let client = worker.client();
+        let refused = client.get("/api/v1/changes").await;
+        let message = "This is answered from an index of the registry, and this service keeps none";
+        assert_eq!(refused.error(501), message);
+        assert_eq!(
+            (refused.json()["code"].as_str(), refused.header("cache-control")),
+            (Some("INDEX_REQUIRED"), "no-store")
+        );
+        client.get("/api/v1/changes?since=x").await.error(400);
+    });
+}
