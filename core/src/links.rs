@@ -2,7 +2,12 @@
 
 use alloy_primitives::U256;
 
-use crate::{cursor::AgentCursor, page::Page, route::Endpoint};
+use crate::{
+    cursor::AgentCursor,
+    filter::{AgentQuery, Start},
+    page::Page,
+    route::Endpoint,
+};
 
 impl Endpoint {
     /// The `Link` header's value for this page of a list of `total` items: `first`, `prev`, `next` and `last`, as far as they
@@ -44,6 +49,10 @@ impl Endpoint {
         let at = |cursor| match self {
             Self::Liable { person, limit, .. } => {
                 Some(Self::Liable { person: *person, limit: *limit, cursor }.canonical())
+            }
+            Self::Listing(query) => {
+                let start = cursor.map_or(Start::Page(1), Start::Cursor);
+                Some(Self::Listing(Box::new(AgentQuery { start, ..(**query).clone() })).canonical())
             }
             _ => None,
         };

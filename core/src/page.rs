@@ -4,8 +4,11 @@ use alloy_primitives::U256;
 use serde::Serialize;
 
 use crate::{
-    agent::{AgentId, AgentListItem},
-    json,
+    agent::{AgentId, AgentListItem, AgentSummary},
+    as_of::IndexedAt,
+    cursor::AgentCursor,
+    filter::{AgentQuery, Start},
+    json::{self, is_false},
 };
 
 /// Which page of a list is asked for: `number` counts from 1, `limit` items each. Neither is 0.
@@ -69,6 +72,67 @@ impl AgentPage {
     pub fn of(page: Page, total: U256, data: Vec<AgentListItem>) -> Self {
         let total_pages = page.count(total);
         Self { total, page: page.number, limit: page.limit, total_pages, data, unreadable: Vec::new() }
+    }
+}
+
+/// The answer of `/agents` where an index gives it: filtered by more than a status, searched, sorted or with a cursor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentList {
+    /// How many agents there are after filtering; absent where a cursor was given, as are `page` and `totalPages`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// There may be more than `total`. Absent where there are not.
+    #[serde(skip_serializing_if = "is_false")]
+    pub total_is_lower_bound: bool,
+    /// The page given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<u64>,
+    /// The page size used: what was asked for, cut to the maximum.
+    pub limit: u64,
+    /// How many pages there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_pages: Option<u64>,
+    /// The agents.
+    pub data: Vec<AgentSummary>,
+    /// The cursor of the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<AgentCursor>,
+    /// The block that the answer is as of.
+    pub as_of: IndexedAt,
+    /// Agents of the registry that cannot be read, and are in no list. Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<AgentId>,
+}
+
+impl AgentList {
+    /// A page of what was asked for; `total` is how many agents there are, and whether there may be more.
+    pub fn of(
+        query: &AgentQuery,
+        (total, total_is_lower_bound): (u64, bool),
+        data: Vec<AgentSummary>,
+        next: Option<AgentCursor>,
+        as_of: IndexedAt,
+    ) -> Self {
+        let limit = query.limit;
+        let page = match query.start {
+            Start::Page(number) => Some(number),
+            Start::Cursor(_) => None,
+        };
+        let total = page.map(|_| total);
+        let total_pages = total.map(|total| total.div_ceil(limit.max(1)));
+        Self {
+            total,
+            total_is_lower_bound,
+            page,
+            limit,
+            total_pages,
+            data,
+            next,
+            as_of,
+            unreadable: Vec::new(),
+        }
     }
 }
 

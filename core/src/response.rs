@@ -15,7 +15,7 @@ use crate::{
     kya::{Kya, KyaItem, KyaList},
     liable::Liable,
     lineage::LineageNode,
-    page::AgentPage,
+    page::{AgentList, AgentPage},
     revenue::{RevenueAggregate, RevenueHistory},
     route::Endpoint,
     stats::{DetailedStats, Stats},
@@ -145,6 +145,13 @@ impl Shape for KyaList {
 impl Shape for Ancestors {
     fn mask_clock_fields(&mut self) -> bool {
         self.as_of = AsOf::default();
+        true
+    }
+}
+
+impl Shape for AgentList {
+    fn mask_clock_fields(&mut self) -> bool {
+        self.as_of = IndexedAt::default();
         true
     }
 }

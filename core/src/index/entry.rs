@@ -99,7 +99,7 @@ impl Entry {
     }
 
     /// The columns beside the id and the block.
-    pub(super) fn columns(&self) -> [Value; 7] {
+    pub(super) fn columns(&self) -> [Value; 9] {
         let readable = self.row.record_is_readable();
         [
             Value::Blob(self.row.wallet.to_vec()),
@@ -107,6 +107,8 @@ impl Entry {
             ordered(self.row.last_attestation),
             ordered(self.row.parent),
             if readable { Value::Blob(self.full.haftungsperson.to_vec()) } else { Value::Null },
+            if readable { Value::Blob(self.row.creator.to_vec()) } else { Value::Null },
+            if readable { Value::from(self.row.generation) } else { Value::Null },
             Value::Integer(self.flaws()),
             Value::Blob(self.pack()),
         ]

@@ -15,6 +15,7 @@
 //! | `exchange` | blocks and events |
 //! | `tables` | rows in, with the sums kept along |
 //! | `documents` | answers |
+//! | `listing` | pages of agents, filtered, searched and sorted |
 //! | `liable` | the answer about a person |
 //! | `excerpt` | what verdicts tell of wallets' pasts by |
 //!
@@ -39,6 +40,7 @@ mod entry;
 mod excerpt;
 mod exchange;
 mod liable;
+mod listing;
 mod read;
 mod state;
 mod store;
@@ -48,6 +50,7 @@ mod work;
 use crate::{error::Error, run::RunError};
 pub use documents::{Index, covers, is_only_source};
 pub use excerpt::Excerpt;
+pub use listing::Bounds;
 pub use read::Reading;
 pub use state::{Basis, Checkpoint, Phase, Progress, State};
 pub use store::{Store, StoreError, Value, prepare};

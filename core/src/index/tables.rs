@@ -92,11 +92,11 @@ impl<'a, S: Store> Changes<'a, S> {
         if !same_sums {
             self.put_sums_in(id, &entry.full.sums)?;
         }
-        let [wallet, status, attested, parent, person, flaws, record] = entry.columns();
+        let [wallet, status, attested, parent, person, creator, generation, flaws, record] = entry.columns();
         self.store.execute(
-            "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, flaws, changed_at, record) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            &[id.into(), wallet, status, attested, parent, person, flaws, number.into(), record],
+            "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, creator, generation, flaws, \
+             changed_at, record, scope) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, '')",
+            &[id.into(), wallet, status, attested, parent, person, creator, generation, flaws, number.into(), record],
         )?;
         Ok(true)
     }

@@ -15,6 +15,7 @@ mod common;
 mod database;
 mod history;
 mod liable;
+mod listing;
 mod promises;
 
 use alloy_primitives::U256;
