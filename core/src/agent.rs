@@ -193,6 +193,17 @@ pub struct AgentListItem {
     pub registered_at: Timestamp,
 }
 
+impl From<&Agent> for AgentListItem {
+    fn from(agent: &Agent) -> Self {
+        Self {
+            agent_id: agent.agent_id,
+            creator: agent.creator,
+            status: agent.status,
+            registered_at: agent.registered_at,
+        }
+    }
+}
+
 /// An agent in a list from the registry's index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -221,15 +232,4 @@ pub struct AgentSummary {
     pub status: Status,
     /// It is Active, and its attestation is current.
     pub is_compliant: bool,
-}
-
-impl From<&Agent> for AgentListItem {
-    fn from(agent: &Agent) -> Self {
-        Self {
-            agent_id: agent.agent_id,
-            creator: agent.creator,
-            status: agent.status,
-            registered_at: agent.registered_at,
-        }
-    }
 }

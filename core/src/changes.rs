@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     agent::{AgentId, Status},
     as_of::IndexedAt,
-    json,
+    cursor, json,
     kya::Decision,
     timestamp::Timestamp,
 };
@@ -31,14 +31,8 @@ impl Cursor {
     /// A cursor as [`Display`](fmt::Display) writes it.
     pub fn parse(text: &str) -> Option<Self> {
         let (began, number) = text.split_once('-')?;
-        Some(Self { began: digits(began)?, number: digits(number)? })
+        Some(Self { began: cursor::number(began)?, number: cursor::number(number)? })
     }
-}
-
-/// Decimal digits below 2^53: more is no integer to a store in JavaScript.
-fn digits(text: &str) -> Option<u64> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|number| is_number && *number < 1 << 53)
 }
 
 impl fmt::Display for Cursor {
@@ -102,12 +96,9 @@ pub struct Standing {
 impl Standing {
     /// The standing of an agent with this status.
     pub const fn new(status: Status, attestation_current: bool) -> Self {
-        let decision = match (status, attestation_current) {
-            (Status::Active, true) => Decision::Provision,
-            (Status::Active, false) | (Status::Suspended, _) => Decision::RequestRenewal,
-            (Status::Revoked | Status::Terminated, _) => Decision::Deny,
-        };
-        Self { status, decision }
+        // The wallet of an agent that has ended is registered no more.
+        let is_compliant = matches!(status, Status::Active) && attestation_current;
+        Self { status, decision: Decision::of(!status.has_ended(), is_compliant) }
     }
 }
 

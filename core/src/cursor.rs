@@ -35,7 +35,7 @@ impl Serialize for AgentCursor {
 }
 
 /// Decimal digits below 2^53: more is no id, and no integer to a store in JavaScript.
-fn number(digits: &str) -> Option<u64> {
+pub(crate) fn number(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|number| is_number && *number < 1 << 53)
 }

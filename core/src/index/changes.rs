@@ -170,7 +170,7 @@ impl<S: Store> Log<'_, S> {
     /// Moves the moment as of which records are compared to now: attestations lapse, or hold again where the grace period was made longer.
     /// What is kept too long goes.
     pub(super) fn move_on(&mut self) -> Result<(), StoreError> {
-        let grace = u64::try_from(self.state.grace_seconds).unwrap_or(u64::MAX);
+        let grace = self.state.grace();
         let current_from = self.now.saturating_sub(grace);
         let Some(before) = self.state.current_from.replace(current_from) else { return Ok(()) };
         let lapses = before <= current_from;

@@ -146,14 +146,9 @@ impl<'a, S: Store> Index<'a, S> {
         Ok(stats)
     }
 
-    /// The registry's grace period in seconds.
-    pub(super) fn grace_seconds(&self) -> u64 {
-        u64::try_from(self.state.grace_seconds).unwrap_or(u64::MAX)
-    }
-
     /// The second from which on attestations are current.
     pub(super) fn oldest_current(&self, now: Timestamp) -> u64 {
-        now.seconds().saturating_sub(self.grace_seconds())
+        now.seconds().saturating_sub(self.state.grace())
     }
 
     /// An agent, in a list.

@@ -93,7 +93,7 @@ impl<S: Store> Index<'_, S> {
                          WHERE person = ?1 AND status = 0 AND attested >= ?2 ORDER BY attested, id LIMIT ?3";
         let parameters =
             [Value::Blob(person.to_vec()), ordered(self.oldest_current(now)), NEXT_LAPSES.into()];
-        let grace = self.grace_seconds();
+        let grace = self.state.grace();
         let lapse = |(id, entry): (u64, Entry)| {
             Some(Lapse {
                 agent_id: id.into(),

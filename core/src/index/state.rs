@@ -167,6 +167,11 @@ impl State {
         serde_json::from_str(&Columns::of(row).text()?).map_err(|_| StoreError::corrupt())
     }
 
+    /// The registry's grace period as clocks count it, in seconds: one beyond all clocks never ends.
+    pub(super) fn grace(&self) -> u64 {
+        u64::try_from(self.grace_seconds).unwrap_or(u64::MAX)
+    }
+
     pub(super) fn save(&self, store: &impl Store) -> Result<(), StoreError> {
         let text = serde_json::to_string(self).map_err(|_| StoreError::corrupt())?;
         let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('state', ?1)";

@@ -365,7 +365,7 @@ impl Work {
 
     /// How verdicts are compared, once there is something to compare with.
     fn comparison(&self) -> Option<Comparison> {
-        let grace_seconds = u64::try_from(self.state.grace_seconds).unwrap_or(u64::MAX);
+        let grace_seconds = self.state.grace();
         self.state.current_from.map(|current_from| Comparison { current_from, grace_seconds })
     }
 

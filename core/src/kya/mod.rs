@@ -206,7 +206,8 @@ impl Kya {
 }
 
 impl Decision {
-    const fn of(is_registered: bool, is_compliant: bool) -> Self {
+    /// What comes of whether a wallet has an agent, and of whether that is compliant.
+    pub(crate) const fn of(is_registered: bool, is_compliant: bool) -> Self {
         match (is_registered, is_compliant) {
             (true, true) => Self::Provision,
             (true, false) => Self::RequestRenewal,
