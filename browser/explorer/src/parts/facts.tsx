@@ -2,6 +2,10 @@
 
 import type { ComponentChildren } from "preact";
 
+import type { Address, Timestamp } from "../documents";
+import { Copyable, PersonLink } from "./address";
+import { Ago, Time } from "./moment";
+
 /** A list of `Fact`s. */
 export function Facts({ children }: { children: ComponentChildren }) {
   return <dl class="facts">{children}</dl>;
@@ -18,5 +22,25 @@ export function Fact({ term, children }: { term: string; children: ComponentChil
       <dt>{term}</dt>
       <dd>{children}</dd>
     </div>
+  );
+}
+
+/** When, and how long ago. */
+export function TimeFact({ term, at }: { term: string; at: Timestamp }) {
+  return (
+    <Fact term={term}>
+      <Time at={at} /> <Ago since={at} />
+    </Fact>
+  );
+}
+
+/** Who is liable for an agent. */
+export function LiableFact({ person }: { person: Address }) {
+  return (
+    <Fact term="Liable (Haftungsperson)">
+      <Copyable text={person}>
+        <PersonLink address={person} />
+      </Copyable>
+    </Fact>
   );
 }

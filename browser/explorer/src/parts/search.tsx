@@ -3,6 +3,7 @@
 import { useRef, useState } from "preact/hooks";
 
 import { go, hrefTo } from "../router";
+import { Form } from "./form";
 
 export function Search() {
   const [text, setText] = useState("");
@@ -15,15 +16,7 @@ export function Search() {
     else go(href);
   };
   return (
-    <form
-      class="search"
-      role="search"
-      noValidate
-      onSubmit={(event) => {
-        event.preventDefault();
-        lookUp();
-      }}
-    >
+    <Form class="search" role="search" onSubmit={lookUp}>
       <label for="search">Wallet or agent id</label>
       <div class="search-row">
         <input
@@ -50,7 +43,7 @@ export function Search() {
           </p>
         )}
       </div>
-    </form>
+    </Form>
   );
 }
 

@@ -2,12 +2,12 @@
 
 import type { AgentDetail, Integer, RevenueHistory } from "../documents";
 import { counted, whole } from "../format";
-import { Copyable, PersonLink, WalletLink } from "../parts/address";
+import { Copyable, WalletLink } from "../parts/address";
 import { AgentLink, Badge } from "../parts/agent";
 import { Answered } from "../parts/answer";
-import { Fact, Facts } from "../parts/facts";
+import { Fact, Facts, LiableFact, TimeFact } from "../parts/facts";
 import { Heading } from "../parts/heading";
-import { Ago, Time } from "../parts/moment";
+import { Time } from "../parts/moment";
 import { RevenueReports } from "../parts/revenueReports";
 import { Skeleton } from "../parts/skeleton";
 import { ChainText } from "../parts/text";
@@ -73,11 +73,7 @@ function Standing({ record: { agent, compliance } }: { record: AgentDetail }) {
 function Record({ agent }: { agent: AgentDetail["agent"] }) {
   return (
     <Facts>
-      <Fact term="Liable (Haftungsperson)">
-        <Copyable text={agent.haftungsperson}>
-          <PersonLink address={agent.haftungsperson} />
-        </Copyable>
-      </Fact>
+      <LiableFact person={agent.haftungsperson} />
       <Fact term="Agent wallet">
         <Copyable text={agent.agentWallet}>
           <WalletLink address={agent.agentWallet} />
@@ -94,12 +90,8 @@ function Record({ agent }: { agent: AgentDetail["agent"] }) {
       </Fact>
       <Fact term="Generation">{whole(agent.generation)}</Fact>
       <Fact term="Self-modifying">{agent.selfModifying ? "Yes" : "No"}</Fact>
-      <Fact term="Registered">
-        <Time at={agent.registeredAt} /> <Ago since={agent.registeredAt} />
-      </Fact>
-      <Fact term="Last attested">
-        <Time at={agent.lastAttestation} /> <Ago since={agent.lastAttestation} />
-      </Fact>
+      <TimeFact term="Registered" at={agent.registeredAt} />
+      <TimeFact term="Last attested" at={agent.lastAttestation} />
       <Fact term="Last revenue report">
         {agent.lastRevenueReport === NEVER ? "Never" : <Time at={agent.lastRevenueReport} />}
       </Fact>

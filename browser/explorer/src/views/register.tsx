@@ -6,6 +6,7 @@ import { addressRule, hashRule, optional, useForm } from "../form";
 import { useSignal } from "../hooks";
 import { Connector, type Creator } from "../parts/connector";
 import { Field } from "../parts/field";
+import { Form } from "../parts/form";
 import { HashField } from "../parts/hashField";
 import { Heading } from "../parts/heading";
 import { RegistrationResult, type Progress } from "../parts/registrationResult";
@@ -76,14 +77,7 @@ function RegistrationForm({ relayerUrl }: { relayerUrl: string }) {
   };
 
   return (
-    <form
-      class="form"
-      noValidate
-      onSubmit={(event) => {
-        event.preventDefault();
-        void submit();
-      }}
-    >
+    <Form class="form" onSubmit={() => void submit()}>
       <h2>1. Who registers</h2>
       <Connector
         onConnected={(connected) => {
@@ -151,6 +145,6 @@ function RegistrationForm({ relayerUrl }: { relayerUrl: string }) {
         Sign and register
       </button>
       <div aria-live="polite">{progress && <RegistrationResult progress={progress} />}</div>
-    </form>
+    </Form>
   );
 }

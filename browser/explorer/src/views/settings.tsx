@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 
 import { addressRule, optional, useForm } from "../form";
 import { Field } from "../parts/field";
+import { Form } from "../parts/form";
 import { Heading } from "../parts/heading";
 import { Select } from "../parts/select";
 import type { Route } from "../router";
@@ -49,14 +50,7 @@ function SettingsForm({ query }: { query: URLSearchParams }) {
     setSaved({ isKept });
   };
   return (
-    <form
-      class="form"
-      noValidate
-      onSubmit={(event) => {
-        event.preventDefault();
-        submit();
-      }}
-    >
+    <Form class="form" onSubmit={submit}>
       {["rpc", "relayer", "registry"].some((name) => query.has(name)) && (
         <p class="note">Filled in by the link you followed. Nothing is kept until you save.</p>
       )}
@@ -89,7 +83,7 @@ function SettingsForm({ query }: { query: URLSearchParams }) {
         {/* A new element each time, which screen readers read out again. */}
         {saved && <Outcome key={saved} isKept={saved.isKept} />}
       </div>
-    </form>
+    </Form>
   );
 }
 

@@ -1,12 +1,12 @@
 /** The verdict on a wallet, as a provider acts on it. */
 
 import type { Kya, KyaAgent } from "../documents";
-import { Copyable, Hex, PersonLink } from "../parts/address";
+import { Copyable, Hex } from "../parts/address";
 import { AgentLink, Badge } from "../parts/agent";
 import { Answered } from "../parts/answer";
-import { Fact, Facts } from "../parts/facts";
+import { Fact, Facts, LiableFact, TimeFact } from "../parts/facts";
 import { Heading } from "../parts/heading";
-import { Ago, Time } from "../parts/moment";
+import { Time } from "../parts/moment";
 import { ChainText } from "../parts/text";
 import { VerdictStamp } from "../parts/verdictStamp";
 import { hrefTo, type Route } from "../router";
@@ -46,23 +46,15 @@ export function WalletView({ route: { segments } }: { route: Route }) {
 function Liable({ agent }: { agent: KyaAgent }) {
   return (
     <Facts>
-      <Fact term="Liable (Haftungsperson)">
-        <Copyable text={agent.haftungsperson}>
-          <PersonLink address={agent.haftungsperson} />
-        </Copyable>
-      </Fact>
+      <LiableFact person={agent.haftungsperson} />
       <Fact term="Agent">
         <AgentLink id={agent.agentId} /> <Badge status={agent.status} />
       </Fact>
       <Fact term="Operational scope">
         <ChainText text={agent.operationalScope} />
       </Fact>
-      <Fact term="Registered">
-        <Time at={agent.registeredAt} /> <Ago since={agent.registeredAt} />
-      </Fact>
-      <Fact term="Last attested">
-        <Time at={agent.lastAttestation} /> <Ago since={agent.lastAttestation} />
-      </Fact>
+      <TimeFact term="Registered" at={agent.registeredAt} />
+      <TimeFact term="Last attested" at={agent.lastAttestation} />
       <Fact term="Creator">
         <Copyable text={agent.creator} />
       </Fact>
