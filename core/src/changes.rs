@@ -1,7 +1,7 @@
 //! Changes of verdicts, and places in their list: the answer of `/changes`. Who finds and keeps them is the registry's
 //! [index](crate::index).
 
-use core::fmt;
+use core::fmt::{self, Write as _};
 
 use alloy_primitives::Address;
 use serde::{Serialize, Serializer};
@@ -141,9 +141,82 @@ pub struct ChangeList {
     pub as_of: IndexedAt,
 }
 
+impl ChangeList {
+    /// The list as server-sent events (HTML, section 9.2): one `change` for each, whose id is its cursor. Where nothing is left out, a comment that
+    /// names the block follows, and an id without an event: the client goes on there, even if nothing has changed yet.
+    pub fn events(&self) -> String {
+        let mut text = String::with_capacity(64 + self.data.len() * 360);
+        for change in &self.data {
+            // Strings and numbers: serialization has nothing to fail on, nor has writing to a String.
+            let json = serde_json::to_string(change).unwrap_or_default();
+            let _ = write!(text, "id: {}\nevent: change\ndata: {json}\n\n", change.cursor);
+        }
+        if !self.has_more {
+            let _ = write!(text, ": block {}\nid: {}\n\n", self.as_of.block_number, self.next);
+        }
+        text
+    }
+}
+
+/// Where [events](ChangeList::events) end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventsEnd {
+    /// Go on from here.
+    pub next: Cursor,
+    /// There is nothing more yet.
+    pub is_newest: bool,
+}
+
+impl EventsEnd {
+    /// The end of a text that [`ChangeList::events`] wrote; `None` for anything else.
+    pub fn of(events: &str) -> Option<Self> {
+        let (before, last) = events.rsplit_once("id: ")?;
+        let (id, _) = last.split_once('\n')?;
+        let is_newest = before.rsplit('\n').nth(1).is_some_and(|line| line.starts_with(": block "));
+        Some(Self { next: Cursor::parse(id)?, is_newest })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_say_where_to_go_on_and_whether_there_is_more() {
+        let cursor = |number| Cursor { began: 1_800_000_000_123, number };
+        let change = |number| Change {
+            cursor: cursor(number),
+            agent_id: AgentId::from(7),
+            wallet: Address::repeat_byte(0x11),
+            from: None,
+            to: Some(Standing::new(Status::Active, true)),
+            block_number: 9,
+            time: Timestamp::from_seconds(5),
+        };
+        for (numbers, has_more) in [(vec![], false), (vec![4], false), (vec![4, 5], true)] {
+            let data: Vec<Change> = numbers.into_iter().map(change).collect();
+            let next = data.last().map_or(cursor(3), |change| change.cursor);
+            let list = ChangeList {
+                limit: 2,
+                data,
+                next,
+                has_more,
+                as_of: IndexedAt { block_number: 12, ..IndexedAt::default() },
+            };
+            let events = list.events();
+            assert_eq!(EventsEnd::of(&events), Some(EventsEnd { next, is_newest: !has_more }), "{events}");
+            let blocks: Vec<&str> = events.strip_suffix("\n\n").unwrap().split("\n\n").collect();
+            assert_eq!(blocks.len(), list.data.len() + usize::from(!has_more));
+            for (block, change) in blocks.iter().zip(&list.data) {
+                let json = serde_json::to_string(change).unwrap();
+                assert_eq!(*block, format!("id: {}\nevent: change\ndata: {json}", change.cursor));
+            }
+            assert_eq!(events.contains(": block 12\n"), !has_more);
+        }
+        for bad in ["", "id: ", "id: 1\n\n", ": block 1\n\n"] {
+            assert_eq!(EventsEnd::of(bad), None);
+        }
+    }
 
     #[test]
     fn a_cursor_is_read_as_it_is_written() {

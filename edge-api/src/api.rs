@@ -18,6 +18,7 @@ use crate::{
     log::{self, Record, unix_millis},
     pages::{self, Page},
     settings::Settings,
+    stream,
 };
 
 /// The Worker's entry: every request gets an answer, errors included, and a line in the log.
@@ -35,9 +36,16 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
         let delivery =
             Delivery { request_id: &record.id, verdict, now: Timestamp::from_millis(unix_millis()) };
         match answer {
-            Ok(content) => {
+            Ok(Answer::Content(content)) => {
                 let known = request.header("If-None-Match");
                 http::success(&content, record.cache == "HIT", known.as_deref(), &delivery)?
+            }
+            Ok(Answer::Events(asker, first)) => {
+                let stream = match record.method.as_str() {
+                    "HEAD" => None,
+                    _ => Some(stream::open(asker, first, record.clone())?),
+                };
+                (200, http::events(stream.as_ref(), &delivery)?)
             }
             Err(error) => {
                 let status = status(&error, record.route);
@@ -91,6 +99,19 @@ enum Route {
     Counted(Request),
 }
 
+/// A good answer.
+enum Answer {
+    Content(Rc<Content>),
+    /// A stream of changes that begins with these.
+    Events(Asker, Rc<Content>),
+}
+
+impl From<Rc<Content>> for Answer {
+    fn from(content: Rc<Content>) -> Self {
+        Self::Content(content)
+    }
+}
+
 /// `/readyz`, where whatever is wrong means that the service is not ready.
 const READY: &str = "/readyz";
 
@@ -137,6 +158,8 @@ impl Route {
             Self::Live => "/livez",
             Self::Counted(Request::Ready) => READY,
             Self::Counted(Request::Api(endpoint)) => endpoint.route(),
+            // Routes become streams later.
+            Self::Counted(Request::Events(_)) => "/api/v1/changes",
         }
     }
 }
@@ -155,7 +178,7 @@ async fn answer(
     env: &Env,
     context: Context,
     record: &mut Record,
-) -> (Result<Rc<Content>, Error>, Option<Verdict>) {
+) -> (Result<Answer, Error>, Option<Verdict>) {
     let now = Timestamp::from_millis(record.started_at);
     let parsed = match Target::parse(request.url()) {
         Ok(target) => Route::parse(request, &record.method, &target).await.map(|route| (target, route)),
@@ -167,9 +190,9 @@ async fn answer(
     }
     let counted = match parsed {
         // What works however the settings are.
-        Ok((target, Route::Page(page))) => return (Ok(Rc::new(page.content(&target, now))), None),
-        Ok((_, Route::Live)) => return (Ok(Rc::new(Content::unkept(r#"{"live":true}"#, now))), None),
-        Ok((target, Route::Counted(counted))) => Ok((target, counted)),
+        Ok((target, Route::Page(page))) => return (Ok(Rc::new(page.content(&target, now)).into()), None),
+        Ok((_, Route::Live)) => return (Ok(Rc::new(Content::unkept(r#"{"live":true}"#, now)).into()), None),
+        Ok((target, Route::Counted(counted))) => followed(request, counted).map(|counted| (target, counted)),
         Err(error) => Err(error),
     };
     let settings = match Settings::of(env) {
@@ -188,5 +211,22 @@ async fn answer(
     }
     let objects = index::objects(&settings, env).map(Rc::new);
     let asker = Asker { settings, context: Rc::new(context), origin: target.origin().into(), objects };
-    (cache::answer(&asker, counted, record).await, verdict)
+    let is_stream = matches!(counted, Request::Events(_));
+    let answer = match cache::answer(&asker, counted, record).await {
+        Ok(first) if is_stream => Ok(Answer::Events(asker, first)),
+        answer => answer.map(Answer::from),
+    };
+    (answer, verdict)
+}
+
+/// The request, as a stream where it is for changes and the client takes events.
+fn followed(request: &Incoming<'_>, counted: Request) -> Result<Request, Error> {
+    match counted {
+        Request::Api(Endpoint::Changes { since, .. })
+            if request.header("Accept").is_some_and(|accept| stream::is_wanted(&accept)) =>
+        {
+            stream::begin(request.header("Last-Event-ID").as_deref(), since).map(Request::Events)
+        }
+        counted => Ok(counted),
+    }
 }

@@ -33,6 +33,9 @@ const COMMON: [(&str, &str); 7] = [
 /// The media type of every answer of the API.
 pub(crate) const JSON_TYPE: &str = "application/json";
 
+/// The media type of a stream of server-sent events.
+pub(crate) const EVENTS_TYPE: &str = "text/event-stream";
+
 /// Where a request goes, as text: a URL library would bring 160 KB of domain-name tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
@@ -124,6 +127,12 @@ impl Content {
         self
     }
 
+    /// The same, saying that it depends on what the client accepts.
+    pub(crate) fn varying_by_accept(mut self) -> Self {
+        self.head.set("Vary", "Accept");
+        self
+    }
+
     /// A body that is true now and says nothing about later.
     pub(crate) fn unkept(body: &str, now: Timestamp) -> Self {
         Self::new(JSON_TYPE, body.into(), String::new(), None, now, 0)
@@ -193,9 +202,13 @@ impl Head {
         self.set("RateLimit", format_args!("\"default\";r={remaining};t={retry_after}"));
     }
 
-    fn response(self, status: u16, body: Option<&[u8]>) -> Result<web_sys::Response> {
+    fn init(self, status: u16) -> Result<ResponseInit> {
         let init = format!("{{\"status\":{status},\"headers\":{{{}}}}}", self.0);
-        let init: ResponseInit = JSON::parse(&init)?.unchecked_into();
+        Ok(JSON::parse(&init)?.unchecked_into())
+    }
+
+    fn response(self, status: u16, body: Option<&[u8]>) -> Result<web_sys::Response> {
+        let init = self.init(status)?;
         let body = body.map(Uint8Array::from);
         Ok(web_sys::Response::new_with_opt_buffer_source_and_init(body.as_deref(), &init)?)
     }
@@ -253,6 +266,19 @@ pub(crate) fn success(
     let is_known = known.is_some_and(|known| !content.etag.is_empty() && matches(known, &content.etag));
     let (status, body) = if is_known { (304, None) } else { (200, Some(content.body.as_slice())) };
     Ok((status, head.response(status, body)?))
+}
+
+/// A stream of events, or its headers alone.
+pub(crate) fn events(
+    stream: Option<&web_sys::ReadableStream>,
+    delivery: &Delivery<'_>,
+) -> Result<web_sys::Response> {
+    let mut head = Head::common();
+    head.set("Content-Type", EVENTS_TYPE);
+    head.set("Cache-Control", "no-store");
+    head.set("Vary", "Accept");
+    head.deliver(delivery);
+    Ok(web_sys::Response::new_with_opt_readable_stream_and_init(stream, &head.init(200)?)?)
 }
 
 /// An error's body with this status.

@@ -22,3 +22,5 @@ mod log;
 #[cfg(not(feature = "index-object"))]
 mod pages;
 mod settings;
+#[cfg(not(feature = "index-object"))]
+mod stream;

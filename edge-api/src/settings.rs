@@ -52,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     pub(crate) rate_limiter: Scheme,
     pub(crate) index: index::Scheme,
+    /// After so many seconds a stream of changes ends.
+    pub(crate) stream_seconds: u32,
     /// For evidence, where the registry's code is not this project's.
     pub(crate) layout: Option<Layout>,
     agent_ttl: u32,
@@ -134,6 +136,7 @@ impl Settings {
             limits: variables.limits()?,
             rate_limiter: variables.rate_limiter()?,
             index: variables.index()?,
+            stream_seconds: variables.seconds("CHANGES_STREAM_SECONDS", 300)?,
             layout: variables.layout()?,
             agent_ttl: variables.number("AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
             lineage_ttl: variables.number("LINEAGE_TTL_SECONDS", CacheScope::Lineage.default_seconds())?,
@@ -149,6 +152,11 @@ impl Settings {
             CacheScope::Lineage => self.lineage_ttl,
             CacheScope::Kya => self.kya_ttl,
         }
+    }
+
+    /// How many seconds lie between two looks at the changes that a stream follows: ten, or fewer where verdicts are kept for less.
+    pub(crate) fn follow_seconds(&self) -> u32 {
+        self.kya_ttl.clamp(1, 10)
     }
 }
 
@@ -264,6 +272,9 @@ mod tests {
         assert_eq!(settings.limits.site, Limit { requests: 600, window_seconds: 60 });
         assert_eq!(settings.index, index::Scheme::Off);
         assert_eq!((settings.rate_limiter, settings.chain_id), (Scheme::Kv, None));
+        assert_eq!((settings.stream_seconds, settings.follow_seconds()), (300, 10));
+        let short = |ttl: &str| parse(&[("KYA_TTL_SECONDS", ttl)]).unwrap().follow_seconds();
+        assert_eq!(["0", "4", "11"].map(short), [1, 4, 10]);
         let scopes = [CacheScope::Agent, CacheScope::Lineage, CacheScope::Kya, CacheScope::None];
         assert_eq!(scopes.map(|scope| settings.time_to_live(scope)), [300, 600, 60, 0]);
     }

@@ -189,7 +189,8 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
                 "Every change of a verdict: who, from what to what, when. Ask with `since={{next}}` in the next poll, and no change is \
                  missed or told twice, whatever the chain does: what a reorganisation undoes is a change back. An attestation \
                  that lapses is a change at the second it lapses. Without `since` the list begins at the oldest change that is kept; \
-                 they are kept for 30 days. A `limit` above {CHANGES_LIMIT_MAX} is cut, and the answer's `limit` says so."
+                 they are kept for 30 days. A client that accepts `text/event-stream` is sent them as they come, as events named `change` with \
+                 the cursor for their id; it goes on with `Last-Event-ID`, and `failure` says that the chain does not answer. A `limit` above {CHANGES_LIMIT_MAX} is cut, and the answer's `limit` says so."
             ),
             parameters: vec![
                 json!({

@@ -5,14 +5,17 @@
 //! 2. Pages end where one asks them to and lead on; cursors that are of no use are refused, and what is wrong is named.
 //! 3. An answer is never older than a verdict may be.
 //! 4. Without an index, or with one that does not answer, there is an error that says so.
+//! 5. Whoever takes events is sent changes as they come, and after the stream's end goes on with the last id; while the chain does not answer,
+//!    the stream says so.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, U256};
 use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::Chain;
 use e2e::client::Client;
 use e2e::fault::{Fault, Rule};
+use e2e::http;
 use e2e::process::eventually;
 use e2e::seed;
 use e2e::stage::{Stage, run};
@@ -20,7 +23,7 @@ use e2e::story::DAY;
 use e2e::worker::{Worker, WorkerOptions};
 use registry_core::abi::IAgentRegistry;
 use registry_core::timestamp::Timestamp;
-use reqwest::Method;
+use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
 const AGENTS: u64 = 30;
@@ -234,6 +237,122 @@ fn a_poll_is_never_older_than_a_verdict_may_be() {
     });
 }
 
+/// A client of a stream, which comes back when it ends.
+struct Follower {
+    url: String,
+    last_id: Option<String>,
+    stream: Option<Response>,
+    text: String,
+    /// How often it came back.
+    returns: u32,
+}
+
+impl Follower {
+    fn new(stage: &Stage) -> Self {
+        let url = format!("{}/api/v1/changes?since=now", stage.worker.url());
+        Self { url, last_id: None, stream: None, text: String::new(), returns: 0 }
+    }
+
+    /// The next block of lines: an event, or a comment. A refusal to open the stream is a block, too.
+    async fn block(&mut self) -> String {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let block = block.to_owned();
+                self.text = rest.to_owned();
+                if let Some(id) = block.lines().find_map(|line| line.strip_prefix("id: ")) {
+                    self.last_id = Some(id.to_owned());
+                }
+                return block;
+            }
+            let Some(stream) = &mut self.stream else {
+                let mut request =
+                    http::builder().build().unwrap().get(&self.url).header("Accept", "text/event-stream");
+                if let Some(id) = &self.last_id {
+                    request = request.header("Last-Event-ID", id);
+                }
+                let response = request.send().await.unwrap();
+                if response.status() != 200 {
+                    return response.text().await.unwrap();
+                }
+                assert_eq!(response.headers()["content-type"], "text/event-stream");
+                assert_eq!(response.headers()["cache-control"], "no-store");
+                assert_eq!(response.headers()["access-control-allow-origin"], "*", "for pages of any origin");
+                self.stream = Some(response);
+                continue;
+            };
+            match tokio::time::timeout(WAIT, stream.chunk()).await.expect("the stream is silent").unwrap() {
+                Some(chunk) => self.text.push_str(core::str::from_utf8(&chunk).unwrap()),
+                None => {
+                    assert_eq!(self.text, "", "a stream ends between two events");
+                    (self.stream, self.returns) = (None, self.returns + 1);
+                }
+            }
+        }
+    }
+
+    /// The next block that is like this.
+    async fn until(&mut self, mut wanted: impl FnMut(&Self, &str) -> bool) -> String {
+        let began = Instant::now();
+        loop {
+            let block = self.block().await;
+            if wanted(self, &block) {
+                return block;
+            }
+            assert!(began.elapsed() < WAIT, "{block}");
+        }
+    }
+
+    async fn change(&mut self) -> Value {
+        let event = self.until(|_, block| block.contains("event: change\n")).await;
+        serde_json::from_str(event.lines().find_map(|line| line.strip_prefix("data: ")).unwrap()).unwrap()
+    }
+}
+
+#[test]
+fn a_client_of_the_stream_receives_a_suspension_and_goes_on_after_its_end() {
+    run(async {
+        let options = |options: WorkerOptions| {
+            options.var("AGENT_TTL_SECONDS", 3_600).var("KYA_TTL_SECONDS", 1).var("CHANGES_STREAM_SECONDS", 5)
+        };
+        let stage = Stage::indexed(chain().await, options).await.unwrap();
+        stage.index_found().await.unwrap();
+        let mut follower = Follower::new(&stage);
+        follower.until(|follower, _| follower.last_id.is_some()).await;
+        for id in 1..4 {
+            stage.chain.send(stage.chain.owner(), suspend(id)).await.unwrap();
+            let change = follower.change().await;
+            assert_eq!((&change["agentId"], &change["to"]["status"]), (&json!(id), &json!("Suspended")));
+            assert_eq!(change["cursor"].as_str(), follower.last_id.as_deref());
+            // The stream ends; what changes while nobody listens is told by the next one.
+            let returns = follower.returns;
+            follower.until(|follower, _| follower.returns > returns).await;
+        }
+
+        // A client that has gone takes nothing with it.
+        drop(Follower::new(&stage).block().await);
+        stage.proxy.inject(Rule::any(Fault::Refuse));
+        follower.until(|_, block| block.contains("RPC_UNAVAILABLE")).await;
+        stage.proxy.heal();
+        stage.chain.send(stage.chain.owner(), suspend(4)).await.unwrap();
+        assert_eq!(follower.change().await["agentId"], 4);
+
+        let events = stage.client.with("accept", "text/event-stream");
+        let head = events.send(Method::HEAD, "/api/v1/changes").await;
+        assert_eq!(
+            (head.status, head.header("content-type"), head.text.as_str()),
+            (200, "text/event-stream", "")
+        );
+        let refused = events.with("last-event-id", "x").get("/api/v1/changes").await;
+        assert_eq!(refused.error(400), "Invalid Last-Event-ID: must be the id of an event of this stream");
+        events.with("last-event-id", "1-1").get("/api/v1/changes").await.error(410);
+        let anything = stage.client.with("accept", "*/*").get("/api/v1/changes").await;
+        assert_eq!(
+            (anything.header("content-type"), anything.header("vary")),
+            ("application/json", "Accept")
+        );
+    });
+}
+
 #[test]
 fn without_an_index_there_is_an_error_that_says_so() {
     run(async {
@@ -249,5 +368,6 @@ fn without_an_index_there_is_an_error_that_says_so() {
             (Some("INDEX_REQUIRED"), "no-store")
         );
         client.get("/api/v1/changes?since=x").await.error(400);
+        client.with("accept", "text/event-stream").get("/api/v1/changes").await.error(501);
     });
 }

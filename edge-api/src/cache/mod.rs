@@ -16,6 +16,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use futures_util::FutureExt;
 use registry_core::{
     cache::{Cache, Lease, Lookup, Outcome},
+    changes::Since,
     error::{Code, Error},
     health::Readiness,
     read_api::{Question, WithEvidence},
@@ -55,6 +56,8 @@ pub(crate) enum Request {
     Ready,
     /// A question of the read API.
     Api(Endpoint),
+    /// Changes from there on, for a stream.
+    Events(Since),
 }
 
 /// What is read, and kept.
@@ -173,7 +176,9 @@ async fn share(asker: &Asker, key: Key, record: &mut Record) -> Result<Value, Er
 /// up to three times as much.
 const fn patience_seconds(settings: &Settings, key: &Key) -> u32 {
     match key {
-        Key::Registry | Key::Indexed(_) => settings.rpc_deadline_seconds.saturating_mul(4),
+        Key::Registry | Key::Indexed(_) | Key::Answer(Request::Events(_)) => {
+            settings.rpc_deadline_seconds.saturating_mul(4)
+        }
         _ => settings.rpc_deadline_seconds,
     }
 }
@@ -268,6 +273,13 @@ async fn from_elsewhere(
             let answer = chain::ask(question, now, settings, rpc_calls, &hold).await?;
             return Ok(Value::Content(Rc::new(Content::of(answer.document, 0, now))));
         }
+        Key::Answer(Request::Events(since)) => {
+            let objects = asker.objects.as_ref().ok_or(Error::IndexRequired)?;
+            hold(settings.rpc_deadline_seconds.saturating_mul(4_000));
+            let (document, read_at, calls) = index::events(objects, settings, *since).await?;
+            *rpc_calls += calls;
+            return Ok(Value::Content(Rc::new(Content::of(document, settings.follow_seconds(), read_at))));
+        }
         Key::Indexed(endpoint) => {
             let Some(objects) = &asker.objects else { return Ok(Value::Unindexed) };
             // As long as the object may work before it answers.
@@ -277,7 +289,10 @@ async fn from_elsewhere(
                 Indexed::Answer { document, read_at, block, rpc_calls: calls } => {
                     *rpc_calls += calls;
                     let time_to_live = settings.time_to_live(endpoint.cache_scope());
-                    Value::Content(Rc::new(Content::of(document, time_to_live, read_at).with_block(block)))
+                    let content = Content::of(document, time_to_live, read_at).with_block(block);
+                    // What is answered to another `Accept` is a stream.
+                    let varies = matches!(endpoint, Endpoint::Changes { .. });
+                    Value::Content(Rc::new(if varies { content.varying_by_accept() } else { content }))
                 }
             });
         }

@@ -27,11 +27,12 @@ mod worker;
 
 use ::worker::{Env, Headers, Method, ObjectNamespace, Request, RequestInit, Response, Result};
 use registry_core::{
+    changes::Since,
     error::Error,
     index::{Excerpt, Progress, is_only_source},
     read_api::MAX_AGENTS,
     response::Document,
-    route::Endpoint,
+    route::{CHANGES_LIMIT_MAX, Endpoint},
     timestamp::Timestamp,
 };
 
@@ -42,6 +43,8 @@ pub(crate) const BINDING: &str = "REGISTRY_INDEX";
 /// What a cron trigger asks an object instead of a question.
 #[cfg(feature = "index-object")]
 const TICK: &str = "tick";
+/// What a stream asks an object: this word, and a question about changes.
+const EVENTS: &str = "events";
 /// What `/readyz` asks an object instead of a question.
 const PROGRESS: &str = "progress";
 /// What a verdict asks an object: this word, and the wallets.
@@ -111,6 +114,27 @@ pub(crate) async fn ask(
     }
 }
 
+/// Changes from there on, as a stream tells them.
+///
+/// # Errors
+///
+/// Those of [`ask`].
+pub(crate) async fn events(
+    objects: &ObjectNamespace,
+    settings: &Settings,
+    since: Since,
+) -> core::result::Result<(Document, Timestamp, u32), Error> {
+    let question = Endpoint::Changes { since, limit: CHANGES_LIMIT_MAX }.canonical();
+    match post(objects, settings, &format!("{EVENTS} {question}")).await.unwrap_or(Reply::Other) {
+        Reply::Found(Indexed::Answer { document, read_at, rpc_calls, .. }) => {
+            Ok((document, read_at, rpc_calls))
+        }
+        Reply::Filling { percent, .. } => Err(Error::Indexing { percent }),
+        Reply::Failed(error) => Err(error),
+        _ => Err(Error::IndexUnavailable),
+    }
+}
+
 /// What the object of this chain and registry says of itself, `None` where it does not answer.
 pub(crate) async fn progress(objects: &ObjectNamespace, settings: &Settings) -> Option<Progress> {
     let mut response = send(objects, settings, PROGRESS).await.ok()?;
@@ -176,7 +200,8 @@ fn found(headers: &Headers, body: String) -> Option<Indexed> {
     let read_at = Timestamp::from_millis(header(header::READ_AT)?.parse().ok()?);
     let block = header(header::BLOCK)?.parse().ok()?;
     let rpc_calls = header(header::RPC_CALLS)?.parse().ok()?;
-    let document =
-        Document { body, etag: header("ETag")?, valid_until: None, links: header("Link"), is_final: false };
+    // Events have no entity tag.
+    let etag = header("ETag").unwrap_or_default();
+    let document = Document { body, etag, valid_until: None, links: header("Link"), is_final: false };
     Some(Indexed::Answer { document, read_at, block, rpc_calls })
 }

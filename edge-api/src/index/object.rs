@@ -18,6 +18,7 @@ use registry_core::{
         prepare,
     },
     read_api::MAX_AGENTS,
+    response::Document,
     route::{CacheScope, Endpoint},
     run::{Endpoints, Reply},
     timestamp::Timestamp,
@@ -36,7 +37,7 @@ use worker::{
     wasm_bindgen,
 };
 
-use super::{PAST, PAST_NOW, PROGRESS, TICK, header, name, sql::Sql};
+use super::{EVENTS, PAST, PAST_NOW, PROGRESS, TICK, header, name, sql::Sql};
 use crate::{chain, log::unix_millis, settings::Settings};
 
 /// Agents of a slice of the fill: what is read and written at once.
@@ -111,13 +112,18 @@ impl DurableObject for RegistryIndex {
         if let Some((word @ (PAST | PAST_NOW), wallets)) = target.split_once(' ') {
             return self.excerpt(&sql, &settings, wallets, word == PAST_NOW).await;
         }
+        let (seconds, target, as_events) = match target.split_once(' ') {
+            Some((EVENTS, target)) => (Some(settings.follow_seconds()), target, true),
+            _ => (None, target, false),
+        };
         let endpoint = Endpoint::parse(target).map_err(|error| error.to_string())?;
         let mut rpc_calls = 0;
-        let keep_for = u64::from(settings.time_to_live(endpoint.cache_scope())) * 1_000;
+        let seconds = seconds.unwrap_or_else(|| settings.time_to_live(endpoint.cache_scope()));
+        let keep_for = u64::from(seconds) * 1_000;
         let ready = self.ready(&sql, &settings, keep_for, &mut rpc_calls).await;
         self.arm(&sql, &settings, ready.is_ok()).await?;
         match ready {
-            Ok(state) => answer(&sql, &settings, &state, &endpoint, rpc_calls),
+            Ok(state) => answer(&sql, &settings, &state, (&endpoint, as_events), rpc_calls),
             Err(IndexError::Incomplete { .. }) => progress(&State::load(&sql).map_err(failed)?, 503),
             Err(error) => refusal(error, &endpoint, &State::load(&sql).map_err(failed)?, &settings),
         }
@@ -337,12 +343,19 @@ fn answer(
     sql: &Sql,
     settings: &Settings,
     state: &State,
-    endpoint: &Endpoint,
+    (endpoint, as_events): (&Endpoint, bool),
     rpc_calls: u32,
 ) -> Result<Response> {
     let index = Index::new(sql, state, settings.registry, &settings.public_rpc);
     // As of when the chain was asked, as the answers from a scan are.
-    let document = match index.document(endpoint, Timestamp::from_millis(state.read_at)) {
+    let made = match endpoint {
+        Endpoint::Changes { since, limit } if as_events => {
+            let events = index.changes(*since, *limit).map(|list| list.events());
+            events.map(|body| Document { body, ..Document::default() })
+        }
+        _ => index.document(endpoint, Timestamp::from_millis(state.read_at)),
+    };
+    let document = match made {
         Ok(document) => document,
         Err(IndexError::Incomplete { .. }) => return progress(state, 503),
         // Nobody else could say more.
@@ -351,7 +364,9 @@ fn answer(
     };
     let headers = Headers::new();
     headers.set("Content-Type", "application/json")?;
-    headers.set("ETag", &document.etag)?;
+    if !document.etag.is_empty() {
+        headers.set("ETag", &document.etag)?;
+    }
     if let Some(links) = &document.links {
         headers.set("Link", links)?;
     }

@@ -1,0 +1,152 @@
+//! `/changes` as server-sent events (HTML, section 9.2), for a client that asks for `text/event-stream`.
+//!
+//! ```text
+//!   client <-- this Worker: ask, write, pause; ask, write, pause; ... the end
+//!                            |
+//!                            +--> the instance's memory, which all its streams share --> the index's object
+//! ```
+//!
+//! The stream is this Worker's. An object is paid for by the time for which a connection to it is open, so that one that held the
+//! streams would be awake as long as anybody listens, whether anything changes or not. Here it only hears a question now and then, answers it from its
+//! rows or after a refresh, and may sleep until the next one. However many streams an instance has at one cursor, it asks once
+//! for all of them. WebSockets would let an object sleep as well, but neither `EventSource` nor curl speaks them.
+//!
+//! A stream ends by itself after `CHANGES_STREAM_SECONDS`. So a client that has gone without a word is not written to for ever, and a request
+//! stays within the subrequests that a plan allows. Nothing is lost by it: each piece ends with an `id`, and whoever comes back
+//! with it as `Last-Event-ID`, as `EventSource` does, goes on there.
+//!
+//! Where the chain or the index does not answer, a `failure` event says so, each time: silence would pass for "nothing has changed".
+
+use core::time::Duration;
+use std::{fmt::Write as _, rc::Rc};
+
+use registry_core::{
+    changes::{EventsEnd, Since},
+    error::Error,
+};
+use worker::{
+    Delay, Result,
+    js_sys::Uint8Array,
+    wasm_bindgen_futures::{JsFuture, spawn_local},
+    web_sys::{ReadableStream, TransformStream, WritableStreamDefaultWriter},
+};
+
+use crate::{
+    cache::{self, Asker, Request},
+    http::{Content, EVENTS_TYPE},
+    log::{Record, unix_millis},
+};
+
+/// How long a client waits before it comes back: none would do, but clients that all lost one Worker should not come at once.
+const BEGIN: &[u8] = b"retry: 2000\n\n";
+
+/// Whether a client takes events, by its `Accept` header.
+pub(crate) fn is_wanted(accept: &str) -> bool {
+    let media_type = |range: &str| range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    accept.split(',').any(|range| media_type(range) == EVENTS_TYPE)
+}
+
+/// Where a stream begins: behind the last event that the client has got, or else where it asks for.
+///
+/// # Errors
+///
+/// [`Error::InvalidParameter`] for an id that no event had.
+pub(crate) fn begin(last_event_id: Option<&str>, since: Since) -> core::result::Result<Since, Error> {
+    match last_event_id {
+        None => Ok(since),
+        Some(id) => {
+            let rule = "must be the id of an event of this stream";
+            Since::parse(id).ok_or(Error::InvalidParameter { field: "Last-Event-ID", rule })
+        }
+    }
+}
+
+/// The stream, which begins with that piece.
+pub(crate) fn open(asker: Asker, first: Rc<Content>, record: Record) -> Result<ReadableStream> {
+    let stream = TransformStream::new()?;
+    let writer = stream.writable().get_writer()?;
+    // The open response keeps the request alive. `waitUntil` must not: on the platform, unlike locally, it ends the request with what
+    // it waits for after 30 seconds.
+    spawn_local(async move {
+        // A client that has gone is no failure.
+        let _ = write_all(&writer, &asker, first, record).await;
+        let _ = JsFuture::from(writer.close()).await;
+    });
+    Ok(stream.readable())
+}
+
+async fn write_all(
+    writer: &WritableStreamDefaultWriter,
+    asker: &Asker,
+    first: Rc<Content>,
+    mut record: Record,
+) -> Result<()> {
+    let until = unix_millis() + u64::from(asker.settings.stream_seconds) * 1_000;
+    let interval = Duration::from_secs(asker.settings.follow_seconds().into());
+    write(writer, BEGIN).await?;
+    let (mut piece, mut next) = (Ok(first), None);
+    loop {
+        let mut is_newest = true;
+        match &piece {
+            Ok(content) => {
+                write(writer, &content.body).await?;
+                if let Some(end) = core::str::from_utf8(&content.body).ok().and_then(EventsEnd::of) {
+                    (next, is_newest) = (Some(end.next), end.is_newest);
+                }
+            }
+            Err(error) => {
+                write(writer, failure(error).as_bytes()).await?;
+                // It will not pass: the client has to begin anew.
+                if error.status() < 500 {
+                    return Ok(());
+                }
+            }
+        }
+        if is_newest {
+            Delay::from(interval).await;
+        }
+        let Some(next) = next.filter(|_| unix_millis() < until) else { return Ok(()) };
+        piece = cache::answer(asker, Request::Events(Since::Cursor(next)), &mut record).await;
+    }
+}
+
+async fn write(writer: &WritableStreamDefaultWriter, bytes: &[u8]) -> Result<()> {
+    JsFuture::from(writer.write_with_chunk(&Uint8Array::from(bytes))).await?;
+    Ok(())
+}
+
+fn failure(error: &Error) -> String {
+    let mut event = String::new();
+    // Writing to a String cannot fail.
+    let _ = write!(event, "event: failure\ndata: {}\n\n", error.body());
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use registry_core::changes::Cursor;
+
+    use super::*;
+
+    #[test]
+    fn events_are_for_whoever_names_their_media_type() {
+        for accept in ["text/event-stream", "text/html, Text/Event-Stream;q=0.9", " text/event-stream "] {
+            assert!(is_wanted(accept), "{accept}");
+        }
+        for accept in ["", "*/*", "text/*", "application/json", "text/event-streams"] {
+            assert!(!is_wanted(accept), "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_last_event_a_client_has_got_goes_before_where_it_asked_to_begin() {
+        let cursor = Since::Cursor(Cursor { began: 7, number: 4 });
+        assert_eq!(begin(None, Since::Now), Ok(Since::Now));
+        assert_eq!(begin(Some("7-4"), Since::Now), Ok(cursor));
+        let refused = begin(Some("seven"), Since::Now).map_err(|error| error.to_string());
+        assert_eq!(
+            refused,
+            Err("Invalid Last-Event-ID: must be the id of an event of this stream".to_owned())
+        );
+    }
+}
