@@ -59,9 +59,10 @@ impl Stack {
         // The newest block's state root does not tell of it, and nothing could be proved by it.
         chain.node.mine(1).await?;
         let relayer = Daemon::start(&chain.daemon(&key).plain()).await?;
-        // Limited as it is by default: the tests' requests come from a client each.
-        let options =
-            WorkerOptions::new(chain.node.url(), chain.contracts.registry).unset("RATE_LIMIT_PER_MINUTE");
+        // Limited as it is by default: the tests' requests come from a client each. Changes appear after seconds, and not a minute.
+        let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry)
+            .unset("RATE_LIMIT_PER_MINUTE")
+            .var("KYA_TTL_SECONDS", 5);
         let (worker, index) = IndexWorker::start(options).await?;
         index_answers(&worker).await?;
 

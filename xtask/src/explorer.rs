@@ -37,7 +37,9 @@ pub(crate) fn build() -> Result<()> {
     let _turn = lock("explorer")?;
     let (explorer, dist) = (explorer(), explorer().join("dist"));
     let mut inputs: Vec<PathBuf> =
-        ["index.html", "src", "static", "styles", "tsconfig.json"].map(|path| explorer.join(path)).into();
+        ["index.html", "openapi-types.mjs", "src", "static", "styles", "tsconfig.json"]
+            .map(|path| explorer.join(path))
+            .into();
     inputs
         .extend(["browser/pkg", "package-lock.json", "xtask/src/explorer.rs"].map(|path| root().join(path)));
     let stamp = Stamp::of(root().join("target/xtask/explorer.stamp"), &inputs)?;
@@ -51,8 +53,9 @@ pub(crate) fn build() -> Result<()> {
 }
 
 /// Checks that the page's code sets no markup, how it is formatted, and its types. The browser package has to be built: the page
-/// is written against its declarations.
+/// is written against its declarations, and against types made from the API's description.
 pub(crate) fn check() -> Result<()> {
+    types()?;
     for directory in ["src", "src/parts", "src/views"] {
         for file in files(&explorer().join(directory))? {
             if let Some(name) = sets_markup(&fs::read_to_string(&file)?) {
@@ -60,8 +63,22 @@ pub(crate) fn check() -> Result<()> {
             }
         }
     }
-    run(command(node_tool("prettier")).args(["--check", "browser/explorer/{src,tests}/**/*.{ts,tsx,js}"]))?;
+    run(command(node_tool("prettier")).args([
+        "--check",
+        "browser/explorer/*.mjs",
+        "browser/explorer/{src,tests}/**/*.{ts,tsx,js}",
+    ]))?;
     run(command(node_tool("tsc")).arg("--project").arg(explorer()))
+}
+
+/// Makes the types of the API's answers from its description.
+fn types() -> Result<()> {
+    let generated = explorer().join("generated");
+    fs::create_dir_all(&generated)?;
+    run(command("node")
+        .arg(explorer().join("openapi-types.mjs"))
+        .arg(root().join("edge-api/src/pages/openapi.json"))
+        .arg(generated.join("openapi.ts")))
 }
 
 /// The first thing that a source names and that sets markup.
@@ -82,6 +99,7 @@ pub(crate) fn test() -> Result<()> {
 }
 
 fn bundle(explorer: &Path, dist: &Path) -> Result<()> {
+    types()?;
     // Put together aside, so that what fails leaves the last page as it is.
     let fresh = emptied("target/xtask/explorer")?;
     let (assets, metafile) = (fresh.join("assets"), root().join("target/xtask/explorer.json"));

@@ -35,18 +35,36 @@ export async function ask<Document>(path: string, signal: AbortSignal): Promise<
 }
 
 /** One HTTP exchange whose good answer is a JSON object. */
-export async function exchange(
-  url: string,
-  init: RequestInit,
-): Promise<{ status: number; text: string; document: Record<string, unknown>; headers: Headers }> {
-  let response: Response;
-  let text: string;
+export async function exchange(url: string, init: RequestInit): Promise<Reply> {
+  return reply(await request(url, init), init.signal);
+}
+
+/** What came back: an answer that is a JSON object. */
+export interface Reply {
+  status: number;
+  text: string;
+  document: Record<string, unknown>;
+  headers: Headers;
+}
+
+/** Sends a request. Throws a `ServiceError` where nothing comes back; an answer may be any. */
+export async function request(url: string, init: RequestInit): Promise<Response> {
   try {
-    response = await fetch(url, { ...init, credentials: "omit", referrerPolicy: "no-referrer" });
-    text = await response.text();
+    return await fetch(url, { ...init, credentials: "omit", referrerPolicy: "no-referrer" });
   } catch (error) {
     if (init.signal?.aborted) throw error;
-    throw new ServiceError(`${hostOf(url)} cannot be reached.`, 0, "UNREACHABLE", undefined);
+    throw unreachable(url);
+  }
+}
+
+/** The document of an answer, or the `ServiceError` that it is. */
+export async function reply(response: Response, signal?: AbortSignal | null): Promise<Reply> {
+  let text: string;
+  try {
+    text = await response.text();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw unreachable(response.url);
   }
   const { status, headers } = response;
   let document: unknown;
@@ -56,15 +74,25 @@ export async function exchange(
     document = undefined;
   }
   if (response.ok && isObject(document)) return { status, text, document, headers };
-  const said = isObject(document) ? document : {};
   const fallback = response.ok ? "It answered something that is no document." : `It answered with HTTP ${status}.`;
   const seconds = Number(headers.get("retry-after") ?? NaN);
-  throw new ServiceError(
+  throw serviceError(document, fallback, status, Number.isFinite(seconds) ? seconds : undefined);
+}
+
+/** The error that a service's document says it is. */
+export function serviceError(document: unknown, fallback: string, status: number, retryAfter?: number): ServiceError {
+  const said = isObject(document) ? document : {};
+  return new ServiceError(
     typeof said["error"] === "string" ? said["error"] : fallback,
     status,
     typeof said["code"] === "string" ? said["code"] : "",
-    Number.isFinite(seconds) ? seconds : undefined,
+    retryAfter,
   );
+}
+
+/** Nothing came back, or not all of it. */
+export function unreachable(url: string): ServiceError {
+  return new ServiceError(`${hostOf(url)} cannot be reached.`, 0, "UNREACHABLE", undefined);
 }
 
 /** Scheme, host and port: all of an address that is fit to show. */

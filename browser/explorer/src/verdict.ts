@@ -1,6 +1,6 @@
 /** What a provider does about a wallet, in words: the decision and the reasons are the API's (`docs/service.md`, section 10). */
 
-import type { Kya, KyaAgent, Reason, Timestamp, UnknownBecause } from "./documents";
+import type { Decision, Kya, KyaAgent, Reason, Timestamp, UnknownBecause } from "./documents";
 
 export type Verdict = "provision" | "renew-expired" | "renew-stopped" | "deny";
 
@@ -19,6 +19,13 @@ export const WORDS: Record<Verdict, { act: string; why: string }> = {
     why: "A registered agent that a regulator has suspended. It cannot attest until it is reactivated.",
   },
   deny: { act: "Deny", why: "No live agent has this wallet." },
+};
+
+/** A decision in words, where there is room for no more. */
+export const DECISIONS: Record<Decision, string> = {
+  provision: "Provision",
+  request_renewal: "Ask for renewal",
+  deny: "Deny",
 };
 
 /** Remarks, which decide nothing; the reasons that decide are told by the kind of verdict. */
@@ -50,7 +57,7 @@ export function verdictOf({ decision, reasons }: Pick<Kya, "decision" | "reasons
 /** What was before, in a sentence. */
 export function pastOf({ registration, formerAgents, unknownBecause }: Kya): string {
   if (formerAgents === "unknown")
-    return `Whether other agents had it before is unknown: ${unknownBecause === undefined ? "the API does not say why" : UNKNOWN[unknownBecause]}.`;
+    return `Whether other agents had it before is unknown: ${unknownBecause ? UNKNOWN[unknownBecause] : "the API does not say why"}.`;
   if (formerAgents.length > 0) return "Other agents had it before, and have ended.";
   return registration === "never" ? "It was never registered." : "No other agent had it before.";
 }

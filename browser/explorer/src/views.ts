@@ -5,6 +5,7 @@ import type { FunctionComponent } from "preact";
 import type { Route } from "./router";
 import { AgentView } from "./views/agent";
 import { AgentsView } from "./views/agents";
+import { ChangesView } from "./views/changes";
 import { HomeView } from "./views/home";
 import { LiableView } from "./views/liable";
 import { LineageView } from "./views/lineage";
@@ -20,6 +21,7 @@ export type View = FunctionComponent<{ route: Route }>;
 /** Views at an address of one word. */
 const SINGLE = new Map<string, View>([
   ["agents", AgentsView],
+  ["changes", ChangesView],
   ["statistics", StatisticsView],
   ["register", RegisterView],
   ["settings", SettingsView],

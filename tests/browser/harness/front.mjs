@@ -12,6 +12,7 @@ import { somebody } from "./api.mjs";
  *
  * @typedef {object} Rule
  * @property {(body: string) => string} [rewrite] changes the body of the Worker's answer, which browsers then do not keep
+ * @property {Record<string, string>} [headers] what the request says instead, such as what it accepts
  * @property {{ status: number, body?: string, headers?: Record<string, string> }} [answer] instead of the Worker's
  * @property {boolean} [close] the connection is closed without an answer
  * @property {Promise<unknown>} [hold] the request goes on to the Worker when this is settled
@@ -64,6 +65,11 @@ export class Front {
     this.#rules = [];
   }
 
+  /** Breaks off whatever is being answered. */
+  drop() {
+    this.#server.closeAllConnections();
+  }
+
   /** Closes the port and every connection. */
   async close() {
     this.#server.closeAllConnections();
@@ -80,12 +86,12 @@ export class Front {
       const { status, body = "", headers = {} } = rule.answer;
       response.writeHead(status, { "content-type": "application/json", ...headers }).end(body);
     } else {
-      this.#forward(request, response, rule.rewrite);
+      this.#forward(request, response, rule);
     }
   }
 
-  #forward(request, response, rewrite) {
-    const headers = { ...request.headers, "cf-connecting-ip": this.client ?? somebody() };
+  #forward(request, response, { rewrite, headers: instead = {} }) {
+    const headers = { ...request.headers, ...instead, "cf-connecting-ip": this.client ?? somebody() };
     // A body that is to be changed has to be readable, and whole.
     if (rewrite) {
       headers["accept-encoding"] = "identity";
@@ -93,6 +99,8 @@ export class Front {
     }
     const upstream = httpRequest(`${this.#upstream}${request.url}`, { agent: ONCE, method: request.method, headers });
     upstream.on("error", () => request.socket.destroy());
+    // A stream that nobody listens to any more would go on to its end.
+    response.on("close", () => upstream.destroy());
     upstream.on("response", async (answer) => {
       if (!rewrite) {
         response.writeHead(answer.statusCode, answer.rawHeaders);

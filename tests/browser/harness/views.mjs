@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 
+import { api } from "./api.mjs";
 import { eventually } from "./eventually.mjs";
 import { stack } from "./stack.mjs";
 
@@ -40,6 +41,26 @@ export const VIEWS = [
   { name: "lineage-cut", hash: `#/agent/${agents.harbour.id}/lineage` },
   { name: "agents", hash: "#/agents" },
   { name: "agents-empty", hash: "#/agents?page=999" },
+  { name: "changes", hash: "#/changes", after: following },
+  {
+    name: "changes-two",
+    hash: "#/changes",
+    before: async ({ front }) => front.on(CHANGES_FOLLOWED, { answer: { status: 200, body: await exampleOf("/api/v1/changes") } }),
+    after: async ({ page }) => void (await page.getByRole("table", { name: "Changes" }).waitFor()),
+  },
+  {
+    name: "changes-interrupted",
+    hash: "#/changes",
+    faults: true,
+    before: async ({ front }) => front.on(CHANGES_FOLLOWED, { close: true }),
+    after: async ({ page }) => void (await page.locator("[data-feed=interrupted]").waitFor()),
+  },
+  {
+    name: "changes-no-index",
+    hash: "#/changes",
+    faults: true,
+    before: async ({ front }) => front.on(/\/changes/, NO_INDEX),
+  },
   { name: "statistics", hash: "#/statistics" },
   { name: "register", hash: "#/register" },
   {
@@ -80,6 +101,9 @@ export const VIEWS = [
   { name: "no-such-page", hash: "#/nowhere" },
 ];
 
+/** The questions that follow changes, behind a cursor. */
+export const CHANGES_FOLLOWED = /\/changes\?since=\d/;
+
 /** The limiter's refusal, as it looks half a minute before the window ends. */
 export const TOO_MANY = {
   answer: {
@@ -99,6 +123,17 @@ export const NO_INDEX = {
     }),
   },
 };
+
+/** The answer that the API's description has for an example, as text. */
+async function exampleOf(path) {
+  const { document } = await api("/openapi.json");
+  return JSON.stringify(document.paths[path].get.responses["200"].content["application/json"].example);
+}
+
+/** Waits until the page follows changes, however. */
+export async function following({ page }) {
+  await page.locator("[data-feed=live], [data-feed=polling]").waitFor();
+}
 
 /** Goes to a view and waits until it has settled. */
 export async function visit(scene, view) {

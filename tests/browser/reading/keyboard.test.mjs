@@ -36,6 +36,7 @@ scenario("from the address to a verdict by keyboard alone", async ({ page, open 
     "a Skip to content",
     "a Agent registry",
     "a Agents",
+    "a Changes",
     "a Statistics",
     "a Register",
     "a Settings",

@@ -78,6 +78,7 @@ function titleOf(status: number): string {
   if (status === 0) return "No connection";
   if (status === 400) return "The question is not valid";
   if (status === 404) return "Not found";
+  if (status === 410) return "Too long away";
   if (status === 501) return "Not available here";
   return status === 429 ? "Too many requests" : "No answer";
 }

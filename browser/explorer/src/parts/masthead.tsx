@@ -5,6 +5,7 @@ import { Search } from "./search";
 
 const LINKS: [string, string][] = [
   ["agents", "Agents"],
+  ["changes", "Changes"],
   ["statistics", "Statistics"],
   ["register", "Register"],
   ["settings", "Settings"],

@@ -120,12 +120,8 @@ function Agents({ liable: { haftungsperson, data, next }, cursor }: { liable: Li
           ])}
         />
       )}
-      {(cursor !== "" || next !== undefined) && (
-        <CursorPager
-          label="Agents"
-          first={cursor === "" ? undefined : at()}
-          next={next === undefined ? undefined : at(next)}
-        />
+      {(cursor !== "" || next) && (
+        <CursorPager label="Agents" first={cursor === "" ? undefined : at()} next={next ? at(next) : undefined} />
       )}
     </>
   );
