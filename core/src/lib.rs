@@ -20,6 +20,7 @@ pub mod evidence;
 mod fixture;
 pub mod forward;
 pub mod health;
+pub mod history;
 pub mod index;
 pub mod json;
 pub mod kya;

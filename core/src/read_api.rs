@@ -127,7 +127,9 @@ impl Question {
             Endpoint::KyaList { wallets, .. } => self.document(self.kya_list(&registry, wallets)?),
             // Only hosts that make evidence carry what it takes.
             Endpoint::Evidence(_) => Err(evidence::NOT_MADE_HERE.into()),
-            Endpoint::Liable { .. } | Endpoint::Changes { .. } => Err(Error::IndexRequired.into()),
+            Endpoint::Liable { .. } | Endpoint::Changes { .. } | Endpoint::History { .. } => {
+                Err(Error::IndexRequired.into())
+            }
             Endpoint::DetailedStats
             | Endpoint::Agents { status: Some(_), .. }
             | Endpoint::Compliance

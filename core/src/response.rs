@@ -13,6 +13,7 @@ use crate::{
     compliance::{Compliance, ComplianceList},
     cursor::AgentCursor,
     health::{Health, Ready},
+    history::AgentHistory,
     kya::{Kya, KyaItem, KyaList},
     liable::Liable,
     lineage::LineageNode,
@@ -146,6 +147,17 @@ impl Shape for KyaList {
 impl Shape for Ancestors {
     fn mask_clock_fields(&mut self) -> bool {
         self.as_of = AsOf::default();
+        true
+    }
+}
+
+impl Shape for AgentHistory {
+    fn size_hint(&self) -> usize {
+        256 + self.data.len() * 320
+    }
+
+    fn mask_clock_fields(&mut self) -> bool {
+        self.as_of = IndexedAt::default();
         true
     }
 }

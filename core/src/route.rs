@@ -17,6 +17,7 @@ use crate::{
     changes::Since,
     cursor::AgentCursor,
     error::Error,
+    history::HistoryCursor,
     kya::Asked,
     page::Page,
 };
@@ -31,6 +32,10 @@ pub const REVENUE_LIMIT_MAX: u64 = 500;
 pub const CHANGES_LIMIT_MAX: u64 = 500;
 /// Changes of an answer of `/changes` where no number is given.
 pub const CHANGES_LIMIT_DEFAULT: u64 = 100;
+/// Most events of a page of `/agent/:id/history`.
+pub const HISTORY_LIMIT_MAX: u64 = 100;
+/// Events of a page of `/agent/:id/history` where no number is given.
+pub const HISTORY_LIMIT_DEFAULT: u64 = 50;
 /// The most wallets of `GET /kya/:wallet,:wallet...`.
 pub const KYA_PATH_MAX: usize = 20;
 /// The most wallets of `POST /kya`.
@@ -78,6 +83,15 @@ pub enum Endpoint {
     },
     /// `/api/v1/agent/:id/lineage`
     Lineage(AgentId),
+    /// `/api/v1/agent/:id/history`
+    History {
+        /// Whose.
+        id: AgentId,
+        /// Events to give at most.
+        limit: u64,
+        /// Where to go on.
+        cursor: Option<HistoryCursor>,
+    },
     /// `/api/v1/agent/:id/revenue`
     Revenue {
         /// Whose history.
@@ -173,6 +187,11 @@ impl Endpoint {
             (Some("agent"), Some(id), None, _) => Self::Agent { id: agent_id(id)?, block: block(query)? },
             (Some("agent"), Some(id), Some("ancestors"), None) => Self::Ancestors(agent_id(id)?),
             (Some("agent"), Some(id), Some("lineage"), None) => Self::Lineage(agent_id(id)?),
+            (Some("agent"), Some(id), Some("history"), None) => Self::History {
+                id: agent_id(id)?,
+                limit: count(query, "limit", 1..=HISTORY_LIMIT_MAX, HISTORY_LIMIT_DEFAULT)?,
+                cursor: history_cursor(query)?,
+            },
             (Some("agent"), Some(id), Some("revenue"), None) => Self::Revenue {
                 id: agent_id(id)?,
                 offset: count(query, "offset", 0..=u64::MAX, 0)?,
@@ -290,9 +309,10 @@ impl Endpoint {
         }
     }
 
-    /// How many requests it counts as: a list of wallets one for each ten.
+    /// How many requests it counts as: a list of wallets one for each ten, a history five, as it may take a hundred calls.
     pub fn cost(&self) -> u32 {
         match self {
+            Self::History { .. } => 5,
             Self::KyaList { wallets, .. } => u32::try_from(wallets.len().div_ceil(10)).unwrap_or(u32::MAX),
             _ => 1,
         }
@@ -322,6 +342,16 @@ impl Endpoint {
                 query.text
             }
             Self::Lineage(id) => format!("/api/v1/agent/{id}/lineage"),
+            Self::History { id, limit, cursor } => {
+                let mut query = QueryText::new(&format!("/api/v1/agent/{id}/history"));
+                query.push("limit", *limit, HISTORY_LIMIT_DEFAULT);
+                query.push(
+                    "cursor",
+                    cursor.map_or(String::new(), |cursor| cursor.to_string()),
+                    String::new(),
+                );
+                query.text
+            }
             Self::Revenue { id, offset, limit } => {
                 let mut query = QueryText::new(&format!("/api/v1/agent/{id}/revenue"));
                 query.push("limit", *limit, REVENUE_LIMIT_DEFAULT);
@@ -357,6 +387,7 @@ impl Endpoint {
             Self::Compliance => "/api/v1/agents/compliance",
             Self::Liable { .. } => "/api/v1/liable/:wallet",
             Self::Lineage(_) => "/api/v1/agent/:id/lineage",
+            Self::History { .. } => "/api/v1/agent/:id/history",
             Self::Revenue { .. } => "/api/v1/agent/:id/revenue",
             Self::RevenueAggregate => "/api/v1/revenue/aggregate",
             Self::Kya { .. } | Self::Evidence(_) => "/api/v1/kya/:wallet",
@@ -377,6 +408,7 @@ impl Endpoint {
             | Self::Agents { .. }
             | Self::Compliance
             | Self::Liable { .. }
+            | Self::History { .. }
             | Self::RevenueAggregate => CacheScope::Agent,
             Self::Lineage(_) => CacheScope::Lineage,
             // What was proved stays proved; but who asks for evidence wants that of a block as new as a verdict's.
@@ -497,6 +529,12 @@ fn cursor(query: &str) -> Result<Option<AgentCursor>, Error> {
     Ok(Some(cursor).filter(|cursor| cursor.id > 0))
 }
 
+fn history_cursor(query: &str) -> Result<Option<HistoryCursor>, Error> {
+    let Some(text) = parameter(query, "cursor")? else { return Ok(None) };
+    let error = Error::InvalidParameter { field: "cursor", rule: AgentCursor::RULE };
+    HistoryCursor::parse(&text).map(Some).ok_or(error)
+}
+
 fn since(query: &str) -> Result<Since, Error> {
     let Some(text) = parameter(query, "since")? else { return Ok(Since::Oldest) };
     Since::parse(&text).ok_or(Error::InvalidParameter { field: "since", rule: Since::RULE })
@@ -544,6 +582,10 @@ mod tests {
                 Endpoint::Liable { person: wallet, limit: 20, cursor: None },
             ),
             ("/api/v1/agent/7/ancestors".to_string(), Endpoint::Ancestors(id)),
+            (
+                "/api/v1/agent/7/history".to_string(),
+                Endpoint::History { id, limit: HISTORY_LIMIT_DEFAULT, cursor: None },
+            ),
             ("/api/v1/changes".to_string(), Endpoint::Changes { since: Since::Oldest, limit: 100 }),
         ] {
             assert_eq!(Endpoint::parse(&target), Ok(endpoint.clone()), "{target}");
@@ -590,6 +632,23 @@ mod tests {
         }
         assert_eq!(rule("/api/v1/changes?since=now&since=now"), "Invalid since: must be given once");
         assert_eq!(rule("/api/v1/changes?limit=0"), "Invalid limit: must be a whole number of at least 1");
+    }
+
+    #[test]
+    fn a_history_goes_on_at_its_cursor() {
+        for (query, canonical) in [
+            ("?limit=50&cursor=5-9-0-3", "?cursor=5-9-0-3"),
+            ("?limit=101&x=y&cursor=0-9-7-0", "?limit=100&cursor=0-9-7-0"),
+        ] {
+            let endpoint = Endpoint::parse(&format!("/api/v1/agent/7/history{query}")).unwrap();
+            assert_eq!(endpoint.canonical(), format!("/api/v1/agent/7/history{canonical}"));
+            assert_eq!(Endpoint::parse(&endpoint.canonical()), Ok(endpoint));
+        }
+        for bad in ["", "7", "1-2-3", "1-2-3-4-5", "1-2-3-x"] {
+            let message = rule(&format!("/api/v1/agent/7/history?cursor={bad}"));
+            assert_eq!(message, "Invalid cursor: must be the `next` of an earlier answer", "{bad}");
+        }
+        assert!(rule("/api/v1/agent/x/history").starts_with("Invalid id: "));
     }
 
     #[test]

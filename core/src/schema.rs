@@ -9,6 +9,7 @@ use crate::{
     agent::{AgentId, Status},
     changes::Cursor,
     cursor::AgentCursor,
+    history::HistoryCursor,
     json::{Checksummed, Hash, Integer, Integers, IntegersByKey},
     stats::ByStatus,
     timestamp::Timestamp,
@@ -51,6 +52,12 @@ named!(AgentCursor, "Cursor", {
     "description": "Where a list goes on: the value of the parameter `cursor`.",
     "type": "string",
     "pattern": r"^[0-9]{1,16}$",
+});
+
+named!(HistoryCursor, "HistoryCursor", {
+    "description": "Where a history goes on: the value of the parameter `cursor`.",
+    "type": "string",
+    "pattern": r"^[0-9]{1,16}(-[0-9]{1,16}){3}$",
 });
 
 named!(Cursor, "ChangeCursor", {

@@ -12,12 +12,13 @@ use registry_core::{
     changes::{Change, ChangeList, Cursor, Standing},
     compliance::{Compliance, ComplianceList, DEFAULT_GRACE_SECONDS},
     health::{Health, Ready},
+    history::{AgentHistory, Event, HistoryEvent},
     kya::{Kya, KyaItem, KyaList},
     liable::{Lapse, Liable},
     lineage::{self, Fetched, LineageNode, Member},
     page::{AgentPage, Page},
     revenue::{RevenueAggregate, RevenueHistory},
-    route::CHANGES_LIMIT_DEFAULT,
+    route::{CHANGES_LIMIT_DEFAULT, HISTORY_LIMIT_DEFAULT},
     scan::Scan,
     stats::{DetailedStats, Stats},
     timestamp::Timestamp,
@@ -211,6 +212,41 @@ pub(crate) fn revenue() -> RevenueHistory {
 
 pub(crate) fn aggregate() -> RevenueAggregate {
     RevenueAggregate::of(&reports())
+}
+
+/// A suspended agent's: its registration, a renewed attestation, the suspension.
+pub(crate) fn history() -> AgentHistory {
+    let [_, _, agent] = agents();
+    let told = |event, seconds, log_index, transaction: u8| HistoryEvent {
+        event,
+        block_number: as_of().block_number - (NOW - seconds) / 2,
+        time: Timestamp::from_seconds(seconds),
+        transaction_hash: B256::repeat_byte(transaction),
+        log_index,
+    };
+    let registered = Event::Registered {
+        creator: agent.creator,
+        haftungsperson: agent.haftungsperson,
+        agent_wallet: agent.agent_wallet,
+        parent_agent_id: agent.parent_agent_id,
+        generation: agent.generation,
+    };
+    let reason = "Operator under investigation".to_owned();
+    let data = vec![
+        told(registered, agent.registered_at.seconds(), 3, 0xa1),
+        told(Event::Attested { by: agent.agent_wallet }, agent.last_attestation.seconds(), 0, 0xb2),
+        told(Event::Suspended { by: OPERATOR, reason }, NOW - 400, 12, 0xc3),
+    ];
+    AgentHistory {
+        agent_id: agent.agent_id,
+        complete: true,
+        incomplete_because: None,
+        from_block: data.first().map(|first| first.block_number),
+        limit: HISTORY_LIMIT_DEFAULT,
+        data,
+        next: None,
+        as_of: IndexedAt { block_number: as_of().block_number, block_timestamp: as_of().block_timestamp },
+    }
 }
 
 /// A registration, and a suspension an hour later.

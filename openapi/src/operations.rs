@@ -8,7 +8,8 @@ use registry_core::{
     kya::Kya,
     route::{
         AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX, Endpoint,
-        KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX, REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX,
+        HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX,
+        REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX,
     },
 };
 use schemars::JsonSchema;
@@ -159,6 +160,34 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
             of_agent: true,
             ..Question::new("/api/v1/agent/{id}/ancestors", "getAncestors", "Agents", "The path up to an agent's root")
                 .answers(schemas, &examples::ancestors())
+        },
+        Question {
+            description: format!(
+                "What the registry's events tell of an agent, oldest first: registered, attested, revenueReported, suspended and revoked with the \
+                 reason, reactivated, terminated, childRegistered. `complete` says that nothing is missing from the registration \
+                 to the end of the page; where it is false, `incompleteBecause` says why: `NO_LOGS`, the RPC endpoint serves no events; \
+                 `LOG_RANGE`, it gives so few blocks of them at once that the history begins at `fromBlock`; `EVENTS_MISSING`, it has \
+                 pruned some. A page that is not the last has `next`, and may hold fewer events than `limit`, even none. It counts \
+                 as five requests. A `limit` above {HISTORY_LIMIT_MAX} is cut, and the answer's `limit` says so."
+            ),
+            parameters: vec![
+                id(),
+                count(
+                    "limit",
+                    &format!("Events at most; {HISTORY_LIMIT_MAX} where more are asked for."),
+                    1,
+                    HISTORY_LIMIT_DEFAULT,
+                ),
+                json!({
+                    "name": "cursor", "in": "query", "description": "Where to go on: the `next` of an earlier answer.",
+                    "schema": { "type": "string", "pattern": "^[0-9]{1,15}(-[0-9]{1,15}){3}$" },
+                    "example": "37250005-37250005-0-0",
+                }),
+            ],
+            of_agent: true,
+            paged: true,
+            ..Question::new("/api/v1/agent/{id}/history", "getHistory", "Agents", "What happened to an agent")
+                .answers(schemas, &examples::history())
         },
         Question {
             description: format!(
@@ -428,9 +457,10 @@ mod tests {
             Endpoint::Ancestors(_) => 11,
             Endpoint::Liable { .. } => 12,
             Endpoint::Changes { .. } => 13,
+            Endpoint::History { .. } => 14,
         });
         let mut known: Vec<u8> = known.collect();
         known.sort_unstable();
-        assert_eq!(known, (0..14).collect::<Vec<_>>());
+        assert_eq!(known, (0..15).collect::<Vec<_>>());
     }
 }

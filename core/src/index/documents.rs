@@ -36,7 +36,7 @@ pub const fn covers(endpoint: &Endpoint) -> bool {
 
 /// Whether an endpoint's answer can be made from an index alone.
 pub const fn is_only_source(endpoint: &Endpoint) -> bool {
-    matches!(endpoint, Endpoint::Liable { .. } | Endpoint::Changes { .. })
+    matches!(endpoint, Endpoint::Liable { .. } | Endpoint::Changes { .. } | Endpoint::History { .. })
 }
 
 /// An index whose rows are of one block, to be asked.

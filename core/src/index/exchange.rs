@@ -11,6 +11,7 @@ use alloy_primitives::{Address, B256, U256};
 use alloy_sol_types::SolEvent;
 use serde::Deserialize;
 
+use super::event_log::{self, EventLog, Filter};
 use crate::{
     abi::IAgentRegistry::{
         AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, AgentTerminated, ComplianceAttested,
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// Events whose first topic is the agent they are about.
-const EVENTS: [B256; 7] = [
+pub(super) const EVENTS: [B256; 7] = [
     AgentRegistered::SIGNATURE_HASH,
     ComplianceAttested::SIGNATURE_HASH,
     RevenueReported::SIGNATURE_HASH,
@@ -53,8 +54,10 @@ pub(super) enum End {
     Known(Known),
     /// The newest block is no more canonical.
     HeadMoved,
-    /// The node serves no logs, or so few blocks at a time that it takes more calls than they are worth.
+    /// The node serves no logs.
     NoEvents,
+    /// The node serves so few blocks at a time, at most so many, that it takes more calls than the logs are worth.
+    ShortRanges(u64),
 }
 
 /// When an event was, as the node that lists it says.
@@ -69,8 +72,8 @@ pub(super) struct Moment {
 /// What was found out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// The hashes of the blocks asked about, by height.
-    pub(super) hashes: BTreeMap<u64, B256>,
+    /// The headers of the blocks asked about, by height.
+    pub(super) headers: BTreeMap<u64, Header>,
     /// Agents that had an event.
     pub(super) ids: BTreeSet<u64>,
     /// The last event of an agent that set its status.
@@ -81,6 +84,17 @@ pub(super) struct Known {
     pub(super) last_event: Option<u64>,
     /// Blocks of the longest range that was answered, where one was refused.
     pub(super) log_range: Option<u64>,
+    /// The events of a filter, as they came in.
+    pub(super) logs: Vec<EventLog>,
+    /// Blocks from this one on were not asked about.
+    pub(super) unasked: Option<u64>,
+}
+
+impl Known {
+    /// Whether the block that the header of that height belongs to is still canonical.
+    pub(super) fn has(&self, number: u64, hash: B256) -> bool {
+        self.headers.get(&number).is_some_and(|header| header.hash == hash)
+    }
 }
 
 /// An exchange on its way.
@@ -98,6 +112,12 @@ pub(super) struct Exchange {
     most_calls: u64,
     /// A block that is known to have an event.
     canary: Option<u64>,
+    /// The events asked for; `None` is those of all agents, of which only little is kept.
+    filter: Option<Filter>,
+    /// Nobody knows yet whether the endpoint takes as long ranges: one is enough to find out.
+    is_first_range: bool,
+    /// Where the events asked for end, if it may end earlier than that.
+    goal: Option<u64>,
     requests: usize,
     endpoint: usize,
     endpoints: usize,
@@ -123,6 +143,9 @@ impl Exchange {
             range: u64::MAX,
             most_calls,
             canary: None,
+            filter: None,
+            is_first_range: false,
+            goal: None,
             requests: REQUESTS,
             endpoint,
             endpoints: endpoints.max(1),
@@ -131,8 +154,8 @@ impl Exchange {
         }
     }
 
-    /// Asks for the hashes at these heights, too.
-    pub(super) fn hashes(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
+    /// Asks for the headers at these heights, too.
+    pub(super) fn headers(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
         self.queue.extend(numbers.into_iter().filter(|number| *number != self.head.number).map(Item::Header));
         self
     }
@@ -142,6 +165,19 @@ impl Exchange {
     pub(super) fn canary(mut self, number: Option<u64>) -> Self {
         self.canary = number;
         self.queue.extend(number.map(|number| Item::Events(number, number)));
+        self
+    }
+
+    /// Of all events asks for these.
+    pub(super) fn only(mut self, filter: Filter) -> Self {
+        self.filter = Some(filter);
+        self.is_first_range = true;
+        self
+    }
+
+    /// Where the calls do not suffice for all blocks, asks about the first of them.
+    pub(super) const fn or_fewer(mut self, to: u64) -> Self {
+        self.goal = Some(to);
         self
     }
 
@@ -167,16 +203,22 @@ impl Exchange {
         self.end.take()
     }
 
-    /// Plans the calls for these ranges, if they are not too many together.
+    /// Plans the calls for these ranges, if they are not too many together, or for the first of them.
     fn plan(&mut self, ranges: &[(u64, u64)]) {
         let calls: u64 = ranges.iter().map(|(from, to)| (to - from + 1).div_ceil(self.range)).sum();
-        if calls > self.most_calls {
-            self.end = Some(End::NoEvents);
+        if calls > self.most_calls && self.goal.is_none() {
+            self.end = Some(End::ShortRanges(self.range));
             return;
         }
+        let mut left = self.most_calls;
         for &(from, to) in ranges {
             let mut start = from;
             while start <= to {
+                if left == 0 {
+                    self.known.unasked.get_or_insert(start);
+                    return;
+                }
+                left -= 1;
                 let stop = start.saturating_add(self.range - 1).min(to);
                 self.queue.push_back(Item::Events(start, stop));
                 start = stop + 1;
@@ -184,10 +226,36 @@ impl Exchange {
         }
     }
 
+    /// The events before the first block that is still to be asked about, and that block.
+    pub(super) fn settled(&self) -> (impl Iterator<Item = &EventLog>, Option<u64>) {
+        let open = self.queue.iter().chain(&self.flight).filter_map(|item| match *item {
+            Item::Events(from, to) if self.canary != Some(from) || from != to => Some(from),
+            Item::Events(..) => Some(0),
+            Item::Header(_) => None,
+        });
+        let open = open.chain(self.known.unasked).min();
+        (self.known.logs.iter().filter(move |log| open.is_none_or(|open| log.number < open)), open)
+    }
+
+    /// Asks no more: what is settled will do.
+    pub(super) fn stop(&mut self) {
+        let (_, open) = self.settled();
+        self.known.logs.retain(|log| open.is_none_or(|open| log.number < open));
+        self.known.unasked = open;
+        self.queue.clear();
+        self.flight.clear();
+    }
+
     /// The next batch.
     pub(super) fn batch(&mut self) -> Batch {
         self.take_back();
         let room = self.requests.saturating_sub(1).max(1).min(self.queue.len());
+        let is_range =
+            |item: &Item| matches!(*item, Item::Events(from, to) if from != to || self.canary != Some(from));
+        let room = match self.queue.iter().position(is_range) {
+            Some(first) if self.is_first_range => room.min(first + 1),
+            _ => room,
+        };
         let next: Vec<Item> = self.queue.drain(..room).collect();
         let head = Item::Header(self.head.number);
         // Beside the header of the newest block, where a batch may hold more than one.
@@ -207,9 +275,18 @@ impl Exchange {
                 Request { id, method: "eth_getBlockByNumber", params: format!(r#"["{number:#x}",false]"#) }
             }
             Item::Events(from, to) => {
-                let topics = EVENTS.map(|event| format!(r#""{event}""#)).join(",");
+                let list = |words: &[B256]| {
+                    words.iter().map(|word| format!(r#""{word}""#)).collect::<Vec<_>>().join(",")
+                };
+                let topics = match &self.filter {
+                    None => format!("[{}]", list(&EVENTS)),
+                    Some(Filter { events, agents }) => {
+                        let agents: Vec<B256> = agents.iter().map(|id| U256::from(*id).into()).collect();
+                        format!("[{}],[{}]", list(events), list(&agents))
+                    }
+                };
                 let params = format!(
-                    r#"[{{"address":"{:#x}","fromBlock":"{from:#x}","toBlock":"{to:#x}","topics":[[{topics}]]}}]"#,
+                    r#"[{{"address":"{:#x}","fromBlock":"{from:#x}","toBlock":"{to:#x}","topics":[{topics}]}}]"#,
                     self.registry
                 );
                 Request { id, method: "eth_getLogs", params }
@@ -243,9 +320,9 @@ impl Exchange {
                 return self.idle(error);
             }
         };
-        let (mut lags, mut answered, mut hashes, mut agents) = (false, Vec::new(), Vec::new(), Vec::new());
+        let (mut lags, mut answered, mut headers, mut agents) = (false, Vec::new(), Vec::new(), Vec::new());
         let (mut malformed, mut refusal, mut missed) = (false, None, false);
-        let mut moments = Vec::new();
+        let (mut moments, mut of_filter) = (Vec::new(), Vec::new());
         for (id, item) in (0..).zip(&self.flight) {
             match (*item, outcomes.remove(&id)) {
                 (_, None) => {}
@@ -256,12 +333,26 @@ impl Exchange {
                             return Ok(());
                         }
                         Ok(Some(header)) => {
-                            hashes.push((number, header.hash));
+                            headers.push((number, header));
                             answered.push(*item);
                         }
                         // Whoever lacks the newest block lacks its logs.
                         Ok(None) => lags = true,
                         Err(_) => malformed = true,
+                    }
+                }
+                (Item::Events(from, to), Some(Ok(text))) if let Some(filter) = &self.filter => {
+                    match event_log::parse(text, self.registry, filter, (from, to)) {
+                        Some(logs) if from == to && self.canary == Some(from) => {
+                            missed |= !logs.iter().any(EventLog::is_registration);
+                            answered.push(*item);
+                        }
+                        Some(logs) => {
+                            self.is_first_range = false;
+                            of_filter.extend(logs);
+                            answered.push(*item);
+                        }
+                        None => malformed = true,
                     }
                 }
                 (Item::Events(..), Some(Ok(text))) => match serde_json::from_str::<Vec<Log>>(text) {
@@ -286,7 +377,8 @@ impl Exchange {
         if lags {
             return self.idle(RunError::BlockUnavailable);
         }
-        self.known.hashes.extend(hashes);
+        self.known.headers.extend(headers);
+        self.known.logs.extend(of_filter);
         self.known.ids.extend(agents);
         for (id, moment) in moments {
             let last = self.known.moments.entry(id).or_insert(moment);
@@ -343,10 +435,23 @@ impl Exchange {
         self.idle(error)
     }
 
+    /// Less at once, as the reply was too much: half as many requests in a batch, or in a batch of one range half as many blocks.
+    fn shorter(&mut self, error: RunError) -> Result<(), RunError> {
+        if self.flight.len() > 2 {
+            self.requests = (self.flight.len() / 2).max(2);
+            return Ok(());
+        }
+        if self.flight.iter().any(|item| matches!(item, Item::Events(..))) {
+            self.halve();
+            return Ok(());
+        }
+        self.idle(error)
+    }
+
     /// Half as many blocks in a range, for all that is still to be asked.
     fn halve(&mut self) {
         self.take_back();
-        let ranges: Vec<(u64, u64)> = self
+        let mut ranges: Vec<(u64, u64)> = self
             .queue
             .iter()
             .filter_map(|item| match item {
@@ -359,8 +464,10 @@ impl Exchange {
             self.end = Some(End::NoEvents);
             return;
         }
+        ranges.extend(self.known.unasked.take().zip(self.goal));
         self.queue.retain(|item| matches!(item, Item::Header(_)));
         self.range = longest / 2;
+        self.is_first_range = self.filter.is_some();
         self.known.log_range = Some(self.range);
         self.plan(&ranges);
     }
@@ -376,9 +483,9 @@ impl Exchange {
             Failure::Unreachable => self.idle(RunError::Unreachable),
             Failure::TimedOut if self.idle == 0 => self.idle(RunError::TimedOut { seconds }),
             Failure::TimedOut => {
-                self.smaller(RunError::TimedOut { seconds }).and(self.idle(RunError::TimedOut { seconds }))
+                self.shorter(RunError::TimedOut { seconds }).and(self.idle(RunError::TimedOut { seconds }))
             }
-            Failure::TooLarge => self.smaller(RunError::Malformed),
+            Failure::TooLarge => self.shorter(RunError::Malformed),
         }
     }
 
@@ -425,6 +532,6 @@ impl Log {
     }
 }
 
-fn quantity(text: &str) -> Option<u64> {
+pub(super) fn quantity(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }

@@ -13,10 +13,12 @@
 //! | `work` | what to ask next, and what an answer changes |
 //! | `read` | state, through the lens and the getters |
 //! | `exchange` | blocks and events |
+//! | `event_log` | the events of an agent, decoded |
 //! | `tables` | rows in, with the sums kept along |
 //! | `changes` | changes of verdicts, in the order in which they were seen |
 //! | `documents` | answers |
 //! | `liable` | the answer about a person |
+//! | `history` | the answer about what happened to an agent, read from its events |
 //! | `excerpt` | what verdicts tell of wallets' pasts by |
 //!
 //! A host drives it as it drives a [`Run`](crate::run::Run), lending the store to each step:
@@ -38,8 +40,10 @@
 mod changes;
 mod documents;
 mod entry;
+mod event_log;
 mod excerpt;
 mod exchange;
+mod history;
 mod liable;
 mod read;
 mod state;
@@ -50,6 +54,7 @@ mod work;
 use crate::{error::Error, run::RunError};
 pub use documents::{Index, covers, is_only_source};
 pub use excerpt::Excerpt;
+pub use history::History;
 pub use read::Reading;
 pub use state::{Basis, Checkpoint, Phase, Progress, State};
 pub use store::{Store, StoreError, Value, prepare};

@@ -247,7 +247,7 @@ impl Work {
             (Stage::Blocks(newest, _, sought), Taken::End(end)) => match end {
                 End::Known(known) => self.take_blocks(store, newest, sought, known),
                 End::HeadMoved => self.restart(),
-                End::NoEvents => self.go_without_events(store),
+                End::NoEvents | End::ShortRanges(_) => self.go_without_events(store),
             },
             (Stage::Agents(newest, _, plan), Taken::Reading(reading)) => {
                 self.take_agents(store, newest, plan, *reading)
@@ -399,7 +399,7 @@ impl Work {
             .filter(|(range, refreshes)| *refreshes < LOG_RANGE_REFRESHES && fits(*range));
         let exchange = self
             .exchange(&newest)
-            .hashes(to_check.into_iter().filter(|number| *number <= head.number))
+            .headers(to_check.into_iter().filter(|number| *number <= head.number))
             .canary(self.state.canary.filter(|number| *number <= head.number))
             .events(block.number.saturating_add(1), head.number, range.map(|(range, _)| range));
         self.stage = Stage::Blocks(newest, Box::new(exchange), Sought::Events);
@@ -414,8 +414,7 @@ impl Work {
         found: Known,
     ) -> Result<(), IndexError> {
         self.note_log_range(found.log_range);
-        let is_canonical =
-            |found: &Known, block: &Checkpoint| found.hashes.get(&block.number) == Some(&block.hash);
+        let is_canonical = |found: &Known, block: &Checkpoint| found.has(block.number, block.hash);
         match sought {
             Sought::Events if self.state.phase == Phase::CatchingUp => {
                 let canonical = self.state.pass.iter().take_while(|slice| is_canonical(&found, slice));
@@ -476,7 +475,7 @@ impl Work {
             return self.refill(store, false);
         }
         let older = candidates.split_off(candidates.len().min(OLDER));
-        let exchange = self.exchange(&newest).hashes(candidates.iter().map(|block| block.number));
+        let exchange = self.exchange(&newest).headers(candidates.iter().map(|block| block.number));
         self.stage =
             Stage::Blocks(newest, Box::new(exchange), Sought::Canonical { candidates, older, known });
         Ok(())
@@ -564,7 +563,7 @@ impl Work {
         if header.number < since || header.number >= newest.header.number {
             return self.restart();
         }
-        let exchange = self.exchange(&newest).hashes([header.number]);
+        let exchange = self.exchange(&newest).headers([header.number]);
         self.stage = Stage::Vouching(Box::new(exchange), plan);
         Ok(())
     }
@@ -572,7 +571,7 @@ impl Work {
     fn take_vouching(&mut self, store: &impl Store, plan: Box<Plan>, end: &End) -> Result<(), IndexError> {
         let header = plan.read_at.as_ref().map(|reading| reading.header);
         match (header, end) {
-            (Some(header), End::Known(known)) if known.hashes.get(&header.number) == Some(&header.hash) => {
+            (Some(header), End::Known(known)) if known.has(header.number, header.hash) => {
                 self.apply(store, *plan)
             }
             _ => self.restart(),

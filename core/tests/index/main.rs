@@ -6,11 +6,13 @@
 //! 3. Work that dies anywhere is taken up again.
 //! 4. What a refresh costs follows what has changed.
 //! 5. What a person is liable for is what plain lists say.
-//! 6. The changes of verdicts, played back, come to the verdicts.
+//! 6. What events tell of an agent is told once, in order and of one chain, or what is missing is said.
+//! 7. The changes of verdicts, played back, come to the verdicts.
 //!
 //! `INDEX_HISTORIES` sets how many histories there are; the suite runs 60.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod agent_history;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;

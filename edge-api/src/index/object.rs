@@ -11,16 +11,18 @@ use std::{
 
 use alloy_primitives::Address;
 use registry_core::{
+    agent::AgentId,
     cache::due_for_renewal,
     error::{Code, Error},
+    history::HistoryCursor,
     index::{
-        Config, Excerpt, Index, IndexError, Phase, Progress, State, Step, Store, Value, Work, is_only_source,
-        prepare,
+        Config, Excerpt, History, Index, IndexError, Phase, Progress, State, Step, Store, Value, Work,
+        is_only_source, prepare,
     },
     read_api::MAX_AGENTS,
     response::Document,
     route::{CacheScope, Endpoint},
-    run::{Endpoints, Reply},
+    run::{Endpoints, Reply, RunError},
     timestamp::Timestamp,
 };
 use worker::{
@@ -54,6 +56,8 @@ const RETRY_MILLIS: u64 = 5_000;
 const LEASE_MARGIN_MILLIS: u64 = 1_000;
 /// Without a question for so many cache times an object is idle.
 const IDLE_CACHE_TIMES: u64 = 3;
+/// Times a history is begun anew as the chain is reorganised under it.
+const HISTORY_RESTARTS: u32 = 3;
 /// Milliseconds that a note of the last question may be old.
 const NOTE_MILLIS: u64 = 30_000;
 
@@ -122,9 +126,19 @@ impl DurableObject for RegistryIndex {
         let keep_for = u64::from(seconds) * 1_000;
         let ready = self.ready(&sql, &settings, keep_for, &mut rpc_calls).await;
         self.arm(&sql, &settings, ready.is_ok()).await?;
-        match ready {
-            Ok(state) => answer(&sql, &settings, &state, (&endpoint, as_events), rpc_calls),
+        let made = match (ready, &endpoint) {
+            (Ok(state), Endpoint::History { id, limit, cursor }) => {
+                let asked = (*id, *limit, *cursor);
+                let told = self.history(&sql, &settings, state, asked, &mut rpc_calls).await;
+                told.map(|(state, document)| (state, Some(document)))
+            }
+            (ready, _) => ready.map(|state| (state, None)),
+        };
+        match made {
+            Ok((state, Some(document))) => found(&state, document, rpc_calls),
+            Ok((state, None)) => answer(&sql, &settings, &state, (&endpoint, as_events), rpc_calls),
             Err(IndexError::Incomplete { .. }) => progress(&State::load(&sql).map_err(failed)?, 503),
+            Err(IndexError::Answer(error @ Error::AgentNotFound(_))) => failure(error, &settings),
             Err(error) => refusal(error, &endpoint, &State::load(&sql).map_err(failed)?, &settings),
         }
     }
@@ -241,19 +255,7 @@ impl RegistryIndex {
         rpc_calls: &mut u32,
     ) -> core::result::Result<(), IndexError> {
         let began = unix_millis();
-        let config = Config {
-            registry: settings.registry,
-            multicall3: settings.multicall3,
-            limits: chain::limits(settings, Timestamp::from_millis(began)),
-            slice: SLICE,
-            sweep: SWEEP,
-        };
-        let endpoints = self
-            .endpoints
-            .borrow_mut()
-            .get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id))
-            .clone();
-        let mut work = Work::begin(sql, config, endpoints, began)?;
+        let mut work = Work::begin(sql, config(settings, began), self.endpoints(settings), began)?;
         loop {
             let elapsed = unix_millis().saturating_sub(began);
             work.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
@@ -275,6 +277,45 @@ impl RegistryIndex {
             }
             fed?;
         }
+    }
+
+    /// What happened to an agent, and the state that it is as of: a refreshed one where the chain was reorganised meanwhile.
+    async fn history(
+        &self,
+        sql: &Sql,
+        settings: &Settings,
+        mut state: State,
+        asked: (AgentId, u64, Option<HistoryCursor>),
+        rpc_calls: &mut u32,
+    ) -> core::result::Result<(State, Document), IndexError> {
+        let began = unix_millis();
+        let seconds = settings.rpc_deadline_seconds;
+        for _ in 0..HISTORY_RESTARTS {
+            let config = config(settings, unix_millis());
+            let mut history = History::begin(sql, &state, &config, &self.endpoints(settings), asked)?;
+            while let Step::Send(batch) = history.step() {
+                if unix_millis() > began + u64::from(seconds) * 1_000 {
+                    return Err(RunError::OutOfTime { seconds }.into());
+                }
+                *rpc_calls += 1;
+                match chain::post(&settings.rpc, &batch).await {
+                    Ok((status, body)) => history.feed(Reply { status, body: &body })?,
+                    Err(failure) => history.fail(failure)?,
+                }
+            }
+            if let Some(document) = history.document() {
+                return Ok((state, document));
+            }
+            // Read anew, whatever may be kept: this block is no more.
+            state = self.ready(sql, settings, 0, rpc_calls).await?;
+        }
+        Err(RunError::BlockUnavailable.into())
+    }
+
+    /// What is known of the endpoints.
+    fn endpoints(&self, settings: &Settings) -> Endpoints {
+        let mut known = self.endpoints.borrow_mut();
+        known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
     }
 
     /// Notes that somebody has asked; in storage now and then, as the object's memory may end at any time.
@@ -325,6 +366,17 @@ impl RegistryIndex {
     }
 }
 
+/// What the index reads, and how, at a time in unix milliseconds.
+fn config(settings: &Settings, now: u64) -> Config {
+    Config {
+        registry: settings.registry,
+        multicall3: settings.multicall3,
+        limits: chain::limits(settings, Timestamp::from_millis(now)),
+        slice: SLICE,
+        sweep: SWEEP,
+    }
+}
+
 /// Milliseconds that an answer may be kept.
 fn cache_millis(settings: &Settings) -> u64 {
     u64::from(settings.time_to_live(CacheScope::Agent)) * 1_000
@@ -362,6 +414,11 @@ fn answer(
         Err(IndexError::Answer(error)) if is_only_source(endpoint) => return failure(error, settings),
         Err(_) => return Response::error("not covered", 404),
     };
+    found(state, document, rpc_calls)
+}
+
+/// An answer, and what the Worker that asked has to know of it.
+fn found(state: &State, document: Document, rpc_calls: u32) -> Result<Response> {
     let headers = Headers::new();
     headers.set("Content-Type", "application/json")?;
     if !document.etag.is_empty() {

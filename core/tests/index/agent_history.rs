@@ -1,0 +1,485 @@
+//! What happened to one agent, on nodes that cap, prune, lie about or do not have events.
+
+use std::collections::BTreeSet;
+
+use alloy_primitives::{Address, B256, U256, keccak256};
+use alloy_sol_types::SolEvent;
+use registry_core::{
+    abi::IAgentRegistry::{
+        AgentReactivated, AgentRegistered, AgentSuspended, AgentTerminated, ComplianceAttested,
+        RevenueReported,
+    },
+    index::{self, IndexError, Step},
+    multicall::CANONICAL_ADDRESS,
+    response::Document,
+    route::Endpoint,
+    run::{Batch, Endpoints, Failure, Limits, Reply},
+    timestamp::Timestamp,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    Indexed, REGISTRY,
+    common::{Node, Registry, record},
+    history::{Chance, History},
+};
+
+/// The newest block.
+const HEAD: u64 = 5_000_000;
+const GENESIS: u64 = 1_790_000_000;
+/// Whoever does something.
+const BY: Address = Address::repeat_byte(0xb1);
+
+/// Several blocks share a second.
+const fn seconds(number: u64) -> u64 {
+    GENESIS + number / 5
+}
+
+/// How a node serves events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Serves {
+    All,
+    /// Of so many blocks at a time.
+    Blocks(u64),
+    /// So many at a time.
+    Results(usize),
+    /// In replies of so many bytes.
+    Bytes(usize),
+    /// From this block on; before it says that there are none.
+    From(u64),
+    Nothing,
+    Unsupported,
+    /// Not in batches.
+    NoBatches,
+}
+
+/// A node that knows headers and events, and nothing else.
+struct EventNode {
+    head: B256,
+    /// Events, and the heights of their blocks.
+    logs: Vec<(u64, Value)>,
+    serves: Serves,
+    /// Logs say when their block was.
+    times_logs: bool,
+    /// Puts a log into every answer that was not asked for.
+    lies: Option<fn(&mut Value)>,
+    calls: usize,
+    batches: usize,
+}
+
+impl EventNode {
+    fn new(head: B256) -> Self {
+        let serves = Serves::All;
+        Self { head, logs: Vec::new(), serves, times_logs: true, lies: None, calls: 0, batches: 0 }
+    }
+
+    fn hash(&self, number: u64) -> B256 {
+        if number == HEAD { self.head } else { keccak256(number.to_be_bytes()) }
+    }
+
+    fn emit(&mut self, number: u64, event: &impl SolEvent) {
+        let data = event.encode_log_data();
+        let index = self.logs.iter().filter(|(block, _)| *block == number).count() + 3;
+        let log = json!({
+            "address": format!("{REGISTRY:#x}"),
+            "topics": data.topics(),
+            "data": data.data,
+            "blockNumber": format!("{number:#x}"),
+            "blockHash": self.hash(number),
+            "blockTimestamp": format!("{:#x}", seconds(number)),
+            "transactionHash": keccak256([number.to_be_bytes(), (index as u64).to_be_bytes()].concat()),
+            "transactionIndex": "0x0",
+            "logIndex": format!("{index:#x}"),
+            "removed": false,
+        });
+        self.logs.push((number, log));
+    }
+
+    fn post(&mut self, batch: &Batch) -> Result<Vec<u8>, Failure> {
+        self.batches += 1;
+        let requests: Value = serde_json::from_str(&batch.body).unwrap();
+        let Value::Array(requests) = requests else {
+            return Ok(self.answer(&requests).to_string().into_bytes());
+        };
+        if self.serves == Serves::NoBatches {
+            let error = json!({"code": -32600, "message": "batch too large"});
+            return Ok(json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string().into_bytes());
+        }
+        let answers: Vec<Value> = requests.iter().map(|request| self.answer(request)).collect();
+        let body = Value::from(answers).to_string().into_bytes();
+        match self.serves {
+            Serves::Bytes(most) if body.len() > most => Err(Failure::TooLarge),
+            _ => Ok(body),
+        }
+    }
+
+    fn answer(&mut self, request: &Value) -> Value {
+        let number = |text: &Value| u64::from_str_radix(&text.as_str().unwrap()[2..], 16).unwrap();
+        let params = &request["params"];
+        let outcome = match request["method"].as_str().unwrap() {
+            "eth_getBlockByNumber" => {
+                let number = number(&params[0]);
+                assert!(number <= HEAD);
+                Ok(json!({
+                    "number": params[0], "hash": self.hash(number), "parentHash": self.hash(number.saturating_sub(1)),
+                    "timestamp": format!("{:#x}", seconds(number)),
+                }))
+            }
+            "eth_getLogs" => {
+                self.calls += 1;
+                let filter = &params[0];
+                assert_eq!(filter["address"], format!("{REGISTRY:#x}"));
+                self.list((number(&filter["fromBlock"]), number(&filter["toBlock"])), &filter["topics"])
+            }
+            other => panic!("{other}"),
+        };
+        match outcome {
+            Ok(result) => json!({"jsonrpc": "2.0", "id": request["id"], "result": result}),
+            Err((code, message)) => {
+                json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message}})
+            }
+        }
+    }
+
+    fn list(&self, (from, to): (u64, u64), topics: &Value) -> Result<Value, (i64, &'static str)> {
+        let first = match self.serves {
+            Serves::Unsupported => return Err((-32601, "the method eth_getLogs does not exist")),
+            Serves::Blocks(most) if to - from + 1 > most => return Err((-32005, "block range is too large")),
+            Serves::Nothing => u64::MAX,
+            Serves::From(first) => first,
+            _ => 0,
+        };
+        let is_asked = |(number, log): &&(u64, Value)| {
+            let matches = |position: usize| {
+                topics[position].as_array().is_none_or(|any| any.contains(&log["topics"][position]))
+            };
+            (from.max(first)..=to).contains(number) && matches(0) && matches(1)
+        };
+        let mut logs: Vec<Value> = self.logs.iter().filter(is_asked).map(|(_, log)| log.clone()).collect();
+        if let Serves::Results(most) = self.serves
+            && logs.len() > most
+        {
+            return Err((-32602, "query returned more than so many results"));
+        }
+        for log in &mut logs {
+            if let Some(lie) = self.lies {
+                lie(log);
+            }
+            if !self.times_logs {
+                log.as_object_mut().unwrap().remove("blockTimestamp");
+            }
+        }
+        Ok(logs.into())
+    }
+}
+
+/// An index of so many agents, registered 100,000 blocks apart from block 1,000,000 on, all children of the first, and a node that
+/// knows of their registrations.
+fn chain(agents: u64) -> (Indexed, EventNode) {
+    let block = |id: u64| 900_000 + id * 100_000;
+    let mut registry = Registry { grace_seconds: Some(604_800), ..Registry::default() };
+    for id in 1..=agents {
+        let mut agent = record(id, u64::from(id > 1));
+        (agent.registeredAt, agent.lastAttestation) = (seconds(block(id)), seconds(block(id)));
+        registry.agents.push(agent);
+    }
+    let mut history = History::new(0, &mut Chance(7));
+    history.push(HEAD, seconds(HEAD), registry, Vec::new());
+    let mut indexed = Indexed::new(Node::new(Registry::default()), 10_000, 0);
+    indexed.config.limits = Limits::default();
+    crate::promises::show(&mut indexed, &history);
+    indexed.work().unwrap();
+    let mut node = EventNode::new(history.blocks[&HEAD].hash);
+    for id in 1..=agents {
+        node.emit(block(id), &registration(id, u64::from(id > 1)));
+    }
+    (indexed, node)
+}
+
+fn registration(id: u64, parent: u64) -> AgentRegistered {
+    AgentRegistered {
+        agentId: U256::from(id),
+        agentWallet: Address::left_padding_from(&id.to_be_bytes()),
+        creator: BY,
+        haftungsperson: Address::repeat_byte(2),
+        parentAgentId: U256::from(parent),
+        generation: U256::from(parent),
+    }
+}
+
+fn attested(number: u64) -> ComplianceAttested {
+    ComplianceAttested { agentId: U256::from(1), by: BY, attestedAt: seconds(number) }
+}
+
+/// Reports of agent 1, one a block from there on.
+fn report(node: &mut EventNode, first: u64, count: u64) {
+    for amount in 0..count {
+        let report = RevenueReported {
+            agentId: U256::from(1),
+            by: BY,
+            amount: U256::from(amount),
+            currency: "EUR".into(),
+            category: "api".into(),
+        };
+        node.emit(first + amount, &report);
+    }
+}
+
+/// The life of agent 1, in a registry of three agents.
+fn life() -> (Indexed, EventNode) {
+    let (indexed, mut node) = chain(3);
+    let (agent, reason) = (U256::from(1), "sanctions \"list\" 7".to_owned());
+    node.emit(1_050_000, &attested(1_050_000));
+    node.emit(1_150_000, &AgentSuspended { agentId: agent, by: BY, reason });
+    node.emit(1_150_000, &AgentReactivated { agentId: agent, by: BY });
+    report(&mut node, 1_160_000, 1);
+    node.emit(4_999_999, &AgentTerminated { agentId: agent, by: BY });
+    // Somebody else's.
+    let reason = "not this one".into();
+    node.emit(1_160_000, &AgentSuspended { agentId: U256::from(2), by: BY, reason });
+    (indexed, node)
+}
+
+/// A page, or `None` where the block is no more canonical.
+fn try_page(indexed: &Indexed, node: &mut EventNode, target: &str) -> Result<Option<Document>, IndexError> {
+    let Ok(Endpoint::History { id, limit, cursor }) = Endpoint::parse(target) else { panic!("{target}") };
+    let endpoints = Endpoints::new(1, None);
+    let config =
+        index::Config { registry: REGISTRY, multicall3: CANONICAL_ADDRESS, ..indexed.config.clone() };
+    let asked = (id, limit, cursor);
+    let mut history = index::History::begin(&indexed.database, &indexed.state(), &config, &endpoints, asked)?;
+    for _ in 0..200 {
+        let Step::Send(batch) = history.step() else { return Ok(history.document()) };
+        match node.post(&batch) {
+            Ok(body) => history.feed(Reply { status: 200, body: &body })?,
+            Err(failure) => history.fail(failure)?,
+        }
+    }
+    panic!("no end");
+}
+
+fn page(indexed: &Indexed, node: &mut EventNode, target: &str) -> Value {
+    let document = try_page(indexed, node, target).unwrap().unwrap();
+    let page: Value = serde_json::from_str(&document.body).unwrap();
+    let (path, links) = (target.split('?').next().unwrap(), document.links.unwrap());
+    assert!(links.starts_with(&format!("<{path}")), "{links}");
+    assert_eq!(links.contains("rel=\"next\""), page["next"].is_string());
+    assert_eq!(page["asOf"]["blockNumber"], HEAD);
+    page
+}
+
+/// All pages of agent 1's history; every one has to say the same of what is missing.
+fn all(indexed: &Indexed, node: &mut EventNode, limit: usize) -> (Vec<Value>, Value) {
+    let path = format!("/api/v1/agent/1/history?limit={limit}");
+    let first = page(indexed, node, &path);
+    let (mut told, mut next) = (first["data"].as_array().unwrap().clone(), first["next"].clone());
+    while let Some(cursor) = next.as_str() {
+        let page = page(indexed, node, &format!("{path}&cursor={cursor}"));
+        assert!(page["data"].as_array().unwrap().len() <= limit);
+        assert_eq!(
+            (&page["complete"], &page["fromBlock"]),
+            (&first["complete"], &first["fromBlock"]),
+            "{page}"
+        );
+        told.extend_from_slice(page["data"].as_array().unwrap());
+        next = page["next"].clone();
+    }
+    (told, first)
+}
+
+fn names(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["event"].as_str().unwrap()).collect()
+}
+
+const LIFE: [&str; 8] = [
+    "registered",
+    "attested",
+    "childRegistered",
+    "suspended",
+    "reactivated",
+    "revenueReported",
+    "childRegistered",
+    "terminated",
+];
+
+/// Positions of the events: they are told once, and in order.
+fn in_order(events: &[Value]) {
+    let place = |event: &Value| (event["blockNumber"].as_u64().unwrap(), event["logIndex"].as_u64().unwrap());
+    let places: Vec<_> = events.iter().map(place).collect();
+    assert!(places.is_sorted(), "{places:?}");
+    assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), places.len());
+}
+
+#[test]
+fn a_life_is_told_oldest_first_with_block_time_transaction_and_reason() {
+    let (indexed, mut node) = life();
+    let page = page(&indexed, &mut node, "/api/v1/agent/1/history");
+    let events = page["data"].as_array().unwrap();
+    assert_eq!(names(events), LIFE);
+    in_order(events);
+    assert_eq!((&page["complete"], &page["fromBlock"]), (&json!(true), &json!(1_000_000)));
+    assert_eq!((page.get("next"), page.get("incompleteBecause")), (None, None));
+    let by = BY.to_checksum(None);
+    let time = |number| Timestamp::from_seconds(seconds(number)).to_string();
+    assert_eq!(
+        events[3],
+        json!({
+            "event": "suspended", "by": by, "reason": "sanctions \"list\" 7",
+            "blockNumber": 1_150_000, "time": time(1_150_000), "logIndex": 3,
+            "transactionHash": keccak256([1_150_000_u64.to_be_bytes(), 3_u64.to_be_bytes()].concat()),
+        })
+    );
+    assert_eq!((&events[0]["creator"], &events[0]["parentAgentId"]), (&json!(by), &json!(0)));
+    assert_eq!((&events[2]["childAgentId"], &events[6]["childAgentId"]), (&json!(2), &json!(3)));
+    assert_eq!((&events[5]["amount"], &events[5]["currency"]), (&json!(0), &json!("EUR")));
+    assert_eq!((node.batches, node.calls), (2, 2), "the agent, and its children");
+}
+
+#[test]
+fn whatever_a_node_serves_at_once_the_same_history_is_told() {
+    for times_logs in [true, false] {
+        for serves in [
+            Serves::All,
+            Serves::Blocks(4_000_000),
+            Serves::Blocks(50_000),
+            Serves::Blocks(10_000),
+            Serves::Blocks(5_000),
+            Serves::Results(2),
+            Serves::Bytes(3_000),
+        ] {
+            for limit in [100, 3, 1] {
+                let (indexed, mut node) = life();
+                (node.serves, node.times_logs) = (serves, times_logs);
+                let (told, first) = all(&indexed, &mut node, limit);
+                assert_eq!(names(&told), LIFE, "{serves:?} {limit}");
+                in_order(&told);
+                assert_eq!(
+                    (&first["complete"], &first["fromBlock"]),
+                    (&json!(true), &json!(1_000_000)),
+                    "{serves:?}"
+                );
+                assert_eq!(told[3]["time"], Timestamp::from_seconds(seconds(1_150_000)).to_string());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_takes_a_bounded_number_of_calls_and_where_that_is_too_few_it_says_from_where_on_it_knows() {
+    for serves in [Serves::Blocks(1_000), Serves::Blocks(10), Serves::Blocks(1)] {
+        let (indexed, mut node) = life();
+        node.serves = serves;
+        let (told, first) = all(&indexed, &mut node, 100);
+        assert_eq!((&first["complete"], &first["incompleteBecause"]), (&json!(false), &json!("LOG_RANGE")));
+        assert_eq!(names(&told), ["terminated"], "{serves:?}");
+        let known_from = first["fromBlock"].as_u64().unwrap();
+        assert!((HEAD - 95 * 1_000..HEAD).contains(&known_from), "{known_from}");
+    }
+    for blocks in [10_000, 3_000, 10] {
+        let (indexed, mut node) = life();
+        node.serves = Serves::Blocks(blocks);
+        page(&indexed, &mut node, "/api/v1/agent/1/history");
+        assert!(node.calls <= 3 * 95 + 30 && node.batches <= 50, "{} {}", node.calls, node.batches);
+    }
+}
+
+#[test]
+fn thousands_of_reports_are_pages_none_of_which_reads_them_all() {
+    let (indexed, mut node) = chain(1);
+    report(&mut node, 1_000_001, 1_200);
+    node.serves = Serves::Results(200);
+    let (told, _) = all(&indexed, &mut node, 100);
+    assert_eq!(told.len(), 1_201);
+    in_order(&told);
+    node.calls = 0;
+    let page = page(&indexed, &mut node, "/api/v1/agent/1/history?limit=100");
+    assert_eq!(page["data"].as_array().unwrap().len(), 100);
+    assert!(node.calls <= 60, "{}", node.calls);
+}
+
+#[test]
+fn texts_of_any_length_end_a_page_early() {
+    let (indexed, mut node) = chain(1);
+    for number in 0..4 {
+        let reason = "x".repeat(200_000);
+        node.emit(1_000_001 + number, &AgentSuspended { agentId: U256::from(1), by: BY, reason });
+    }
+    let first = page(&indexed, &mut node, "/api/v1/agent/1/history");
+    assert_eq!(first["data"].as_array().unwrap().len(), 2, "the registration, and one of them");
+    let (told, _) = all(&indexed, &mut node, 100);
+    assert_eq!(told.len(), 5);
+}
+
+#[test]
+fn a_node_without_the_events_is_found_out_and_the_answer_says_why_it_is_not_complete() {
+    for (serves, because, told) in [
+        (Serves::Nothing, "EVENTS_MISSING", &[][..]),
+        (Serves::From(1_000_001), "EVENTS_MISSING", &LIFE[1..]),
+        (Serves::From(1_155_000), "EVENTS_MISSING", &LIFE[5..]),
+        (Serves::Unsupported, "NO_LOGS", &[][..]),
+        (Serves::NoBatches, "NO_LOGS", &[][..]),
+        (Serves::Blocks(0), "NO_LOGS", &[][..]),
+    ] {
+        for limit in [100, 2] {
+            let (indexed, mut node) = life();
+            node.serves = serves;
+            let (events, first) = all(&indexed, &mut node, limit);
+            assert_eq!((&first["complete"], &first["incompleteBecause"]), (&json!(false), &json!(because)));
+            assert_eq!((names(&events), first.get("fromBlock")), (told.to_vec(), None), "{serves:?}");
+        }
+    }
+    // A node that forgot the registration between two pages.
+    let (indexed, mut node) = life();
+    let first = page(&indexed, &mut node, "/api/v1/agent/1/history?limit=3");
+    node.serves = Serves::From(1_100_000);
+    let cursor = first["next"].as_str().unwrap();
+    let second = page(&indexed, &mut node, &format!("/api/v1/agent/1/history?limit=3&cursor={cursor}"));
+    assert_eq!((&first["complete"], &second["complete"]), (&json!(true), &json!(false)));
+    // A child that the registry has, and no event announced.
+    let (indexed, mut node) = life();
+    node.logs.retain(|(_, log)| log["topics"][1] != json!(B256::from(U256::from(3))));
+    let page = page(&indexed, &mut node, "/api/v1/agent/1/history");
+    assert_eq!(page["incompleteBecause"], "EVENTS_MISSING");
+}
+
+#[test]
+fn what_was_not_asked_for_is_no_part_of_an_answer() {
+    let lies: [fn(&mut Value); 7] = [
+        |log| log["address"] = json!(BY),
+        |log| log["removed"] = json!(true),
+        |log| log["blockNumber"] = json!("0x4c4b41"),
+        |log| log["topics"][1] = json!(B256::from(U256::from(9))),
+        |log| log["topics"][0] = json!(B256::repeat_byte(9)),
+        |log| log["data"] = json!("0x00"),
+        |log| log["logIndex"] = json!(null),
+    ];
+    for (number, lie) in lies.into_iter().enumerate() {
+        let (indexed, mut node) = life();
+        node.lies = Some(lie);
+        let refused = try_page(&indexed, &mut node, "/api/v1/agent/1/history");
+        assert!(matches!(refused, Err(IndexError::Answer(_))), "{number}: {refused:?}");
+    }
+}
+
+#[test]
+fn events_of_a_block_that_was_reorganised_are_not_told() {
+    // The index's block is another one now.
+    let (indexed, mut node) = life();
+    node.head = B256::repeat_byte(9);
+    assert_eq!(try_page(&indexed, &mut node, "/api/v1/agent/1/history"), Ok(None));
+    // The event's block is.
+    let (indexed, mut node) = life();
+    node.times_logs = false;
+    node.lies = Some(|log| log["blockHash"] = json!(B256::repeat_byte(9)));
+    assert_eq!(try_page(&indexed, &mut node, "/api/v1/agent/1/history"), Ok(None));
+}
+
+#[test]
+fn an_agent_that_is_not_registered_has_no_history() {
+    let (indexed, mut node) = life();
+    for id in ["0", "4", &U256::MAX.to_string()] {
+        let refused = try_page(&indexed, &mut node, &format!("/api/v1/agent/{id}/history")).unwrap_err();
+        assert_eq!(refused.to_string(), format!("Agent not found: {id}"));
+    }
+    assert_eq!(node.batches, 0);
+}
