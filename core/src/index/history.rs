@@ -1,8 +1,8 @@
 //! What happened to one agent, from the events that an RPC endpoint lists of it.
 //!
-//! The index answers this, though its rows do not tell it. It knows at which block it is canonical, when the agent was registered, whose
-//! children there are, and how many blocks of events the endpoint gives at once: a question to the chain alone would have to find
-//! out all of that first. It needs no rows for it, and no endpoint that kept its events from before the index began is asked in vain.
+//! The index answers this, though its rows do not tell it. It knows a block that is canonical, when the agent was registered, and whose parent
+//! it is: a question to the chain alone would have to find out all of that first. It keeps no events. They would be as many as all
+//! that ever happened, and those from before the index began would still have to be asked for.
 //!
 //! ```text
 //!   Events --> Children --> Times --> Done
@@ -13,7 +13,7 @@
 //!
 //! First all blocks are asked about in one call. An endpoint that takes no such range is asked from the block of the registration on,
 //! which the times of blocks lead to ([`Stage::Search`]: 18 blocks in a round trip, six round trips for 40 million blocks), in as long
-//! ranges as it takes. An answer makes at most [`MOST_CALLS`] such calls for the agent, and as many for its children. Where they do not suffice, the page
+//! ranges as it takes. The ranges that it takes for the events of all agents together, which a refresh finds out, are shorter: they say nothing here. An answer makes at most [`MOST_CALLS`] such calls for the agent, and as many for its children. Where they do not suffice, the page
 //! ends early and `next` goes on. Where [`MOST_PAGES`] such pages would not do, the newest blocks are asked about instead, in as many
 //! calls again: the history begins there, and says so.
 //!
@@ -65,7 +65,7 @@ pub struct History {
     at: Checkpoint,
     id: u64,
     registered_at: u64,
-    /// The next children, by id: as many as a page has room for.
+    /// The next children, by id: as many as a page has room for, and one to go on at.
     children: Vec<u64>,
     limit: usize,
     cursor: Option<HistoryCursor>,
@@ -129,7 +129,8 @@ impl History {
         };
         let statement = "SELECT id FROM agents WHERE parent = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
         let told = cursor.map_or(0, |cursor| cursor.child);
-        let children = store.execute(statement, &[ordered(number), told.into(), limit.into()])?;
+        let children =
+            store.execute(statement, &[ordered(number), told.into(), limit.saturating_add(1).into()])?;
         let children = children.into_iter().map(|row| Columns::of(row).number()).collect::<Result<_, _>>()?;
         let mut history = Self {
             registry: config.registry,
@@ -143,7 +144,7 @@ impl History {
             cursor,
             from: cursor.map_or(0, |cursor| cursor.block),
             newest_only: false,
-            range: state.log_range(),
+            range: None,
             stage: Stage::Done,
             answer: None,
         };

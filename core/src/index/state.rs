@@ -172,11 +172,6 @@ impl State {
         u64::try_from(self.grace_seconds).unwrap_or(u64::MAX)
     }
 
-    /// Blocks that the node takes in one `eth_getLogs`, where that is known to be limited.
-    pub(super) fn log_range(&self) -> Option<u64> {
-        self.log_range.map(|(range, _)| range)
-    }
-
     pub(super) fn save(&self, store: &impl Store) -> Result<(), StoreError> {
         let text = serde_json::to_string(self).map_err(|_| StoreError::corrupt())?;
         let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('state', ?1)";

@@ -9,7 +9,7 @@ use registry_core::{
         AgentReactivated, AgentRegistered, AgentSuspended, AgentTerminated, ComplianceAttested,
         RevenueReported,
     },
-    index::{self, IndexError, Step},
+    index::{self, IndexError, Step, Store as _, Value as StoreValue},
     multicall::CANONICAL_ADDRESS,
     response::Document,
     route::Endpoint,
@@ -114,7 +114,7 @@ impl EventNode {
     }
 
     fn answer(&mut self, request: &Value) -> Value {
-        let number = |text: &Value| u64::from_str_radix(&text.as_str().unwrap()[2..], 16).unwrap();
+        let number = |text: &Value| number_of(text.as_str().unwrap());
         let params = &request["params"];
         let outcome = match request["method"].as_str().unwrap() {
             "eth_getBlockByNumber" => {
@@ -194,6 +194,10 @@ fn chain(agents: u64) -> (Indexed, EventNode) {
         node.emit(block(id), &registration(id, u64::from(id > 1)));
     }
     (indexed, node)
+}
+
+fn number_of(text: &str) -> u64 {
+    u64::from_str_radix(&text[2..], 16).unwrap()
 }
 
 fn registration(id: u64, parent: u64) -> AgentRegistered {
@@ -362,6 +366,64 @@ fn whatever_a_node_serves_at_once_the_same_history_is_told() {
             }
         }
     }
+}
+
+#[test]
+fn any_events_are_told_once_and_in_order_by_any_node_that_has_them() {
+    for seed in 1..=150 {
+        let mut chance = Chance(seed);
+        let (indexed, mut node) = chain(1 + chance.below(4));
+        let mut block = 1_000_001;
+        for _ in 0..chance.below(30) {
+            block = (block + chance.pick(&[0, 0, 1, 300, 90_000, 400_000])).min(HEAD);
+            if chance.once_in(3) {
+                report(&mut node, block, 1);
+            } else {
+                node.emit(block, &attested(block));
+            }
+        }
+        node.serves = chance.pick(&[
+            Serves::All,
+            Serves::Blocks(HEAD / 2),
+            Serves::Blocks(6_000),
+            Serves::Results(40),
+            Serves::Bytes(10_000),
+        ]);
+        node.times_logs = chance.once_in(2);
+        // The registration of agent 1, its children's, and all else that is there is about agent 1.
+        let mut expected: Vec<(u64, u64)> = node
+            .logs
+            .iter()
+            .map(|(number, log)| (*number, number_of(log["logIndex"].as_str().unwrap())))
+            .collect();
+        expected.sort_unstable();
+        let limit = chance.pick(&[1, 2, 7, 100]);
+        let (told, first) = all(&indexed, &mut node, limit);
+        let place =
+            |event: &Value| (event["blockNumber"].as_u64().unwrap(), event["logIndex"].as_u64().unwrap());
+        let places: Vec<(u64, u64)> = told.iter().map(place).collect();
+        assert_eq!(
+            (places, &first["complete"]),
+            (expected, &json!(true)),
+            "{seed}: {:?} {limit}",
+            node.serves
+        );
+    }
+}
+
+#[test]
+fn what_the_index_was_refused_for_all_agents_together_limits_no_single_one() {
+    let (indexed, mut node) = life();
+    let of_state = "SELECT value FROM meta WHERE key = 'state'";
+    let rows = indexed.database.execute(of_state, &[]).unwrap();
+    let StoreValue::Text(state) = &rows[0][0] else { panic!("{rows:?}") };
+    let mut state: Value = serde_json::from_str(state).unwrap();
+    assert!(state["logRange"].is_null());
+    state["logRange"] = json!([10, 3]);
+    let parameters = [StoreValue::Text(state.to_string())];
+    indexed.database.execute("UPDATE meta SET value = ?1 WHERE key = 'state'", &parameters).unwrap();
+    let page = page(&indexed, &mut node, "/api/v1/agent/1/history");
+    assert_eq!((names(page["data"].as_array().unwrap()), &page["complete"]), (LIFE.to_vec(), &json!(true)));
 }
 
 #[test]

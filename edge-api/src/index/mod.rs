@@ -5,6 +5,7 @@
 //!   request --> memory of the instance --> the object --> its SQLite, where that is as of now
 //!                                             |  older than an answer may be: a refresh first, 3 round trips
 //!                                             |  being filled: a scan, or 503 and how far it is, where a scan would not do
+//!                                             |  what happened to an agent: its events are asked for, as of the block of the rows
 //!   alarm  --> a refresh before answers become too old, or the next slice of the fill; idle when nobody asks
 //!   cron   --> an alarm, where one has stalled
 //! ```
