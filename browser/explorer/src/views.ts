@@ -6,6 +6,7 @@ import type { Route } from "./router";
 import { AgentView } from "./views/agent";
 import { AgentsView } from "./views/agents";
 import { ChangesView } from "./views/changes";
+import { HistoryView } from "./views/history";
 import { HomeView } from "./views/home";
 import { LiableView } from "./views/liable";
 import { LineageView } from "./views/lineage";
@@ -35,5 +36,6 @@ export function viewOf(segments: string[]): View {
   if (first === "liable" && segments.length === 2) return LiableView;
   if (first === "agent" && segments.length === 2) return AgentView;
   if (first === "agent" && segments.length === 3 && third === "lineage") return LineageView;
+  if (first === "agent" && segments.length === 3 && third === "history") return HistoryView;
   return MissingView;
 }

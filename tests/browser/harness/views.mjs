@@ -39,6 +39,19 @@ export const VIEWS = [
   },
   { name: "lineage", hash: `#/agent/${agents.atlas.id}/lineage` },
   { name: "lineage-cut", hash: `#/agent/${agents.harbour.id}/lineage` },
+  { name: "history", hash: `#/agent/${agents.paused.id}/history` },
+  { name: "history-pages", hash: `#/agent/${agents.harbour.id}/history` },
+  {
+    name: "history-incomplete",
+    hash: `#/agent/${agents.atlas.id}/history`,
+    before: async ({ front }) => front.on(/\/history/, { rewrite: (body) => body.replace('"complete":true', INCOMPLETE) }),
+  },
+  {
+    name: "history-no-index",
+    hash: `#/agent/${agents.atlas.id}/history`,
+    faults: true,
+    before: async ({ front }) => front.on(/\/history/, NO_INDEX),
+  },
   { name: "agents", hash: "#/agents" },
   { name: "agents-empty", hash: "#/agents?page=999" },
   { name: "changes", hash: "#/changes", after: following },
@@ -100,6 +113,9 @@ export const VIEWS = [
   },
   { name: "no-such-page", hash: "#/nowhere" },
 ];
+
+/** What a history says whose node has pruned events. */
+const INCOMPLETE = '"complete":false,"incompleteBecause":"EVENTS_MISSING"';
 
 /** The questions that follow changes, behind a cursor. */
 export const CHANGES_FOLLOWED = /\/changes\?since=\d/;

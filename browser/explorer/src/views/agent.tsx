@@ -39,6 +39,10 @@ export function AgentView({ route: { segments, query } }: { route: Route }) {
             <Record agent={record.document.agent} />
             <h2>Lineage</h2>
             <Children record={record.document} />
+            <h2>History</h2>
+            <p>
+              <a href={hrefTo(["agent", record.document.agent.agentId, "history"])}>What happened to it</a>
+            </p>
             <h2>Revenue</h2>
             <RevenueReports id={id} history={revenue.document} />
           </>

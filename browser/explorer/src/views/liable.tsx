@@ -8,6 +8,7 @@ import { Answered } from "../parts/answer";
 import { Bars } from "../parts/bars";
 import { Fact, Figures } from "../parts/facts";
 import { Heading } from "../parts/heading";
+import { Indexed } from "../parts/indexed";
 import { Time } from "../parts/moment";
 import { CursorPager } from "../parts/pager";
 import { Skeleton } from "../parts/skeleton";
@@ -43,7 +44,9 @@ export function LiableView({ route: { segments, query } }: { route: Route }) {
                 <Agents liable={document} cursor={cursor} />
               </>
             )}
-            <Source liable={document} />
+            <Indexed asOf={document.asOf} unreadable={document.unreadable}>
+              The registry has no list of a person's agents: to verify an agent, go to its page.
+            </Indexed>
           </>
         )}
       </Answered>
@@ -124,17 +127,5 @@ function Agents({ liable: { haftungsperson, data, next }, cursor }: { liable: Li
         <CursorPager label="Agents" first={cursor === "" ? undefined : at()} next={next ? at(next) : undefined} />
       )}
     </>
-  );
-}
-
-/** Where it is from: this is no answer that the chain could be asked for. */
-function Source({ liable: { asOf, unreadable = [] } }: { liable: Liable }) {
-  return (
-    <p class="muted">
-      From this server's index, as of block {whole(asOf.blockNumber)}, <Time at={asOf.blockTimestamp} />. The registry
-      has no list of a person's agents: to verify an agent, go to its page.
-      {unreadable.length > 0 &&
-        ` ${whole(unreadable.length)} of the registry's agents cannot be read, and are not counted.`}
-    </p>
   );
 }
