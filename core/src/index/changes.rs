@@ -15,7 +15,7 @@ use alloy_primitives::{Address, U256};
 use super::{
     IndexError, State,
     entry::Entry,
-    exchange::Moment,
+    hint::Moment,
     state::Checkpoint,
     store::{Columns, Store, StoreError, Value, one_number, ordered},
 };

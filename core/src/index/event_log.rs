@@ -5,7 +5,7 @@ use alloy_primitives::{Address, B256, U256, hex};
 use alloy_sol_types::{SolEvent, SolType, abi::AbiDecoderConfig};
 use serde::Deserialize;
 
-use super::exchange::quantity;
+use super::hint::quantity;
 use crate::{
     abi::IAgentRegistry::{
         AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, AgentTerminated, ComplianceAttested,

@@ -8,15 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use alloy_primitives::{Address, B256, U256};
-use alloy_sol_types::SolEvent;
-use serde::Deserialize;
 
-use super::event_log::{self, EventLog, Filter};
+use super::{
+    event_log::{self, EventLog, Filter},
+    hint::{EVENTS, Log, Moment},
+};
 use crate::{
-    abi::IAgentRegistry::{
-        AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, AgentTerminated, ComplianceAttested,
-        RevenueReported,
-    },
     rpc::{
         self, BadReply, ErrorObject, Request,
         classify::{Action, classify},
@@ -24,16 +21,6 @@ use crate::{
     run::{Batch, Failure, Header, Limits, Reply, RunError},
 };
 
-/// Events whose first topic is the agent they are about.
-pub(super) const EVENTS: [B256; 7] = [
-    AgentRegistered::SIGNATURE_HASH,
-    ComplianceAttested::SIGNATURE_HASH,
-    RevenueReported::SIGNATURE_HASH,
-    AgentSuspended::SIGNATURE_HASH,
-    AgentRevoked::SIGNATURE_HASH,
-    AgentReactivated::SIGNATURE_HASH,
-    AgentTerminated::SIGNATURE_HASH,
-];
 /// Requests of a batch: nodes that cap batches take as many, or say so.
 const REQUESTS: usize = 20;
 /// Batches that may bring nothing.
@@ -58,15 +45,6 @@ pub(super) enum End {
     NoEvents,
     /// The node serves so few blocks at a time, at most so many, that it takes more calls than the logs are worth.
     ShortRanges(u64),
-}
-
-/// When an event was, as the node that lists it says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
-    /// The height of its block.
-    pub(super) number: u64,
-    /// The time of its block, unix seconds; `None` where the node does not say.
-    pub(super) seconds: Option<u64>,
 }
 
 /// What was found out.
@@ -498,40 +476,4 @@ impl Exchange {
         self.endpoint = (self.endpoint + 1) % self.endpoints;
         Ok(())
     }
-}
-
-/// As much of a log as is believed: whom it may be about.
-#[derive(Deserialize)]
-struct Log {
-    #[serde(default)]
-    topics: Vec<String>,
-    #[serde(default, rename = "blockNumber")]
-    block_number: Option<String>,
-    /// Not in every node's logs.
-    #[serde(default, rename = "blockTimestamp")]
-    block_timestamp: Option<String>,
-}
-
-impl Log {
-    fn number(&self) -> Option<u64> {
-        quantity(self.block_number.as_deref()?)
-    }
-
-    /// Whose status it set, and when.
-    fn moment(&self) -> Option<(u64, Moment)> {
-        let event: B256 = self.topics.first()?.parse().ok()?;
-        let sets_status =
-            event != ComplianceAttested::SIGNATURE_HASH && event != RevenueReported::SIGNATURE_HASH;
-        let seconds = self.block_timestamp.as_deref().and_then(quantity);
-        sets_status.then_some((self.agent()?, Moment { number: self.number()?, seconds }))
-    }
-
-    fn agent(&self) -> Option<u64> {
-        let topic: B256 = self.topics.get(1)?.parse().ok()?;
-        U256::from_be_bytes(topic.0).try_into().ok()
-    }
-}
-
-pub(super) fn quantity(text: &str) -> Option<u64> {
-    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }

@@ -29,7 +29,8 @@ use alloy_sol_types::SolEvent;
 use super::{
     IndexError,
     event_log::{EventLog, Filter},
-    exchange::{EVENTS, End, Exchange, Known},
+    exchange::{End, Exchange, Known},
+    hint::EVENTS,
     state::{Checkpoint, State},
     store::{Columns, Store, ordered},
     tables,

@@ -13,6 +13,7 @@
 //! | `work` | what to ask next, and what an answer changes |
 //! | `read` | state, through the lens and the getters |
 //! | `exchange` | blocks and events |
+//! | `hint` | as much of any event as is believed |
 //! | `event_log` | the events of an agent, decoded |
 //! | `tables` | rows in, with the sums kept along |
 //! | `changes` | changes of verdicts, in the order in which they were seen |
@@ -43,6 +44,7 @@ mod entry;
 mod event_log;
 mod excerpt;
 mod exchange;
+mod hint;
 mod history;
 mod liable;
 mod read;

@@ -8,7 +8,7 @@ use alloy_primitives::Address;
 use super::{
     changes::{Comparison, Noted},
     entry::Entry,
-    exchange::Moment,
+    hint::Moment,
     store::{Columns, Store, StoreError, Value},
 };
 use crate::{agent::Status, lens::Sum, revenue::Total};
