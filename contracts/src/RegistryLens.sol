@@ -21,10 +21,12 @@ pragma solidity 0.8.24;
 ///       registeredAt (8), lastAttestation (5), parentAgentId (5), generation (2), agentWallet (20)
 ///   ... the rest are sums: kind (1; 0 by currency, 1 by category), length of the text (4), sum (40), text
 ///
-/// In full detail a row goes on, and sums are each agent's own:
+/// In full detail a row goes on, sums are each agent's own, and each agent with a readable record has its scope among them, in the
+/// order of the rows:
 ///
 ///   86  each row: the 62 bytes above, haftungsperson (20), its number of reports (4)
 ///   ... each sum's text begins with the agent's id (8)
+///   ... each scope: kind (1; 2), length (4), the first 256 bytes of the operationalScope at most
 contract RegistryLens {
     uint256 private constant HEAD = 61;
     uint256 private constant ROW = 62;
@@ -32,6 +34,8 @@ contract RegistryLens {
     /// What is read of each agent: its row; its revenue, too; all of it, with sums of its own.
     uint256 private constant ROWS = 0;
     uint256 private constant FULL = 2;
+    /// Bytes of a scope that are answered at most: whoever registers an agent chooses its text.
+    uint256 private constant SCOPE = 256;
     uint256 private constant BUCKETS = 128;
     /// The gas that the end of a walk takes at most, beside what depends on the answer's size.
     uint256 private constant TAIL = 30_000;
@@ -137,10 +141,15 @@ contract RegistryLens {
             uint256 row = w.start + HEAD + w.done * w.row;
             // The first agent has had all that any agent gets.
             bool first = w.done == 0;
+            uint256 free;
+            assembly ("memory-safe") {
+                free := mload(0x40)
+            }
             Outcome outcome = _get(w, GET_AGENT, agentId);
             if (outcome == Outcome.OutOfGas && !first) return false;
             bool readable = outcome == Outcome.Read && _writeRecord(row, detail);
             if (!readable) _write(row, 255 << 248, 0, 0);
+            else if (detail == FULL) _writeScope();
             if (detail == ROWS) return true;
 
             // A marked agent is asked for alone later. Then its history counts; now it would count twice.
@@ -151,7 +160,13 @@ contract RegistryLens {
                 uint256 before = w.reports;
                 if (outcome == Outcome.Read) outcome = _addReports(w);
                 if (detail == FULL) _writeReports(row, w.reports - before);
-                if (outcome == Outcome.OutOfGas && !first) return false;
+                if (outcome == Outcome.OutOfGas && !first) {
+                    // The walk that begins with this agent answers its scope.
+                    assembly ("memory-safe") {
+                        mstore(0x40, free)
+                    }
+                    return false;
+                }
             }
             if (outcome != Outcome.Read) {
                 assembly ("memory-safe") {
@@ -236,6 +251,30 @@ contract RegistryLens {
         return true;
     }
 
+    /// Keeps the beginning of the scope in the record that was just returned. In memory: the highest bit, which no sum has where its
+    /// next one stands, with the length, then the text. A scope that is not within the record is empty.
+    function _writeScope() private pure {
+        unchecked {
+            uint256 size;
+            assembly ("memory-safe") {
+                size := returndatasize()
+            }
+            (uint256 offset, uint256 length) = (_word(0xe0), 0);
+            // The offset counts from the record's first word, the second of all; there stands the length, and then the text.
+            if (offset <= size - 64) {
+                length = _word(offset + 32);
+                if (length > size - 64 - offset) length = 0;
+                if (length > SCOPE) length = SCOPE;
+            }
+            assembly ("memory-safe") {
+                let scope := mload(0x40)
+                mstore(scope, or(shl(255, 1), length))
+                if length { returndatacopy(add(scope, 32), add(offset, 64), length) }
+                mstore(0x40, and(add(add(scope, length), 63), not(31)))
+            }
+        }
+    }
+
     /// 30 bytes, 12 bytes, and an address.
     function _write(uint256 row, uint256 head, uint256 rest, uint256 wallet) private pure {
         assembly ("memory-safe") {
@@ -317,7 +356,7 @@ contract RegistryLens {
         }
     }
 
-    /// Writes the head, moves the sums to the end of the rows, and returns it all.
+    /// Writes the head, moves the sums and scopes to the end of the rows, and returns it all.
     function _finish(Walk memory w) private view {
         uint256 start = w.start;
         uint256 rows = w.done;
@@ -338,16 +377,26 @@ contract RegistryLens {
             )
             mstore(add(start, HEAD), first)
             for {} lt(sum, ceiling) {} {
-                let low := mload(add(sum, 0x40))
-                let high := mload(add(sum, 0x60))
-                let length := mload(add(sum, 0x80))
-                let kind := shr(32, length)
-                length := and(length, 0xffffffff)
-                let text := add(sum, 0xa0)
+                let length := mload(sum)
+                let text := add(sum, 0x20)
+                switch shr(255, length)
+                case 1 {
+                    length := and(length, 0xffffffff)
+                    mstore(end, or(shl(249, 1), shl(216, length)))
+                    end := add(end, 5)
+                }
+                default {
+                    let low := mload(add(sum, 0x40))
+                    let high := mload(add(sum, 0x60))
+                    length := mload(add(sum, 0x80))
+                    let kind := shr(32, length)
+                    length := and(length, 0xffffffff)
+                    text := add(sum, 0xa0)
+                    mstore(end, or(or(shl(248, kind), shl(216, length)), shl(152, high)))
+                    mstore(add(end, 13), low)
+                    end := add(end, 45)
+                }
                 sum := and(add(add(text, length), 31), not(31))
-                mstore(end, or(or(shl(248, kind), shl(216, length)), shl(152, high)))
-                mstore(add(end, 13), low)
-                end := add(end, 45)
                 for { let i := 0 } lt(i, length) { i := add(i, 32) } { mstore(add(end, i), mload(add(text, i))) }
                 end := add(end, length)
             }

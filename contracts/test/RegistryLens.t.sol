@@ -42,6 +42,25 @@ contract RegistryLensTest is RegistryFixture {
         return number(answer, 49, 4);
     }
 
+    /// Holds the entry at `at` against a scope; where the next one begins.
+    function scope(bytes memory answer, uint256 at, bytes memory expected) private pure returns (uint256 next) {
+        vm.assertEq(number(answer, at, 1), 2, "kind");
+        uint256 length = number(answer, at + 1, 4);
+        bytes memory text = new bytes(length);
+        for (uint256 i = 0; i < length; ++i) {
+            text[i] = answer[at + 5 + i];
+        }
+        vm.assertEq(string(text), string(expected));
+        return at + 5 + length;
+    }
+
+    function letters(uint256 length) private pure returns (bytes memory made) {
+        made = new bytes(length);
+        for (uint256 i = 0; i < length; ++i) {
+            made[i] = bytes1(uint8(97 + (i % 26)));
+        }
+    }
+
     function report(uint256 agentId, uint256 amount, string memory currency, string memory category) private {
         vm.prank(creator);
         registry.reportRevenue(agentId, amount, currency, category, 1, 2);
@@ -140,7 +159,10 @@ contract RegistryLensTest is RegistryFixture {
         uint256[4] memory highs = [uint256(1), 1, 0, 0];
         uint256[4] memory lows = [uint256(1), 1, 5, 5];
         uint256[4] memory lengths = [uint256(11), 11, 11, 8];
+        // Each agent's scope comes before its sums.
+        at = scope(answer, at, bytes(SCOPE));
         for (uint256 i = 0; i < 4; ++i) {
+            if (i == 2) at = scope(answer, scope(answer, at, bytes(SCOPE)), bytes(SCOPE));
             vm.assertEq(number(answer, at, 1), i % 2, "kind");
             vm.assertEq(number(answer, at + 1, 4), lengths[i], "length of the id and the text");
             vm.assertEq(number(answer, at + 5, 8), highs[i]);
@@ -149,6 +171,51 @@ contract RegistryLensTest is RegistryFixture {
             at += 45 + lengths[i];
         }
         vm.assertEq(at, answer.length);
+    }
+
+    function test_in_full_detail_a_scope_comes_along_up_to_256_bytes() public {
+        uint16[8] memory lengths = [0, 1, 31, 32, 33, 255, 256, 4_000];
+        for (uint256 i = 0; i < lengths.length; ++i) {
+            vm.prank(creator);
+            registry.registerAgent(
+                haftungsperson,
+                account(vm.toString(i)),
+                CONSTITUTION,
+                CAPABILITIES,
+                string(letters(lengths[i])),
+                0,
+                true
+            );
+        }
+        bytes memory answer = walk(1, 10, 2, 10_000_000);
+        vm.assertEq(rows(answer), lengths.length);
+        uint256 at = HEAD + lengths.length * 86;
+        for (uint256 i = 0; i < lengths.length; ++i) {
+            at = scope(answer, at, letters(lengths[i] < 256 ? lengths[i] : 256));
+        }
+        vm.assertEq(at, answer.length);
+    }
+
+    function test_walks_that_end_before_their_gas_have_a_scope_for_each_row() public {
+        agents(60);
+        for (uint256 i = 1; i <= 60; ++i) {
+            report(i, i, "EUR", "api");
+        }
+        for (uint256 gasLimit = 700_000; gasLimit < 760_000; gasLimit += 1_000) {
+            uint256 next = 1;
+            while (next <= 60) {
+                bytes memory answer = walk(next, 60, 2, gasLimit);
+                uint256 done = rows(answer);
+                vm.assertTrue(done > 0 && done < 60);
+                uint256 at = HEAD + done * 86;
+                for (uint256 i = 0; i < done; ++i) {
+                    at = scope(answer, at, bytes(SCOPE));
+                    if (number(answer, HEAD + i * 86 + 82, 4) == 1) at += 2 * (45 + 8 + 3);
+                }
+                vm.assertEq(at, answer.length);
+                next += done;
+            }
+        }
     }
 
     function test_a_walk_ends_before_its_gas_and_says_how_far_it_came() public {

@@ -220,6 +220,8 @@ pub struct AgentSummary {
     /// The agent's own wallet.
     #[serde(with = "json::Checksummed")]
     pub agent_wallet: Address,
+    /// The beginning of what it says it is for: 256 bytes at most, where `/agent/:id` has it all.
+    pub operational_scope: String,
     /// The agent it descends from; 0 for a root.
     pub parent_agent_id: AgentId,
     /// Its depth in the lineage; 0 for a root.

@@ -5,26 +5,44 @@ use core::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Behind an agent in a list by id.
+use crate::filter::SortKey;
+
+/// Behind an agent in a list by id, or by attestation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AgentCursor {
+    /// When it last attested, unix seconds, in a list by attestation.
+    pub attested: Option<u64>,
     /// The agent's id; 0 is before the first.
     pub id: u64,
 }
 
 impl AgentCursor {
     /// The rule that [`parse`](Self::parse) holds texts to.
-    pub const RULE: &str = "must be the `next` of an earlier answer";
+    pub const RULE: &str = "must be the `next` of an earlier answer to the same question";
+
+    /// Behind an agent in a list by id.
+    pub const fn after(id: u64) -> Self {
+        Self { attested: None, id }
+    }
 
     /// Reads what [`Display`](fmt::Display) writes; `None` for anything else.
-    pub fn parse(text: &str) -> Option<Self> {
-        number(text).map(|id| Self { id })
+    pub fn parse(text: &str, key: SortKey) -> Option<Self> {
+        match key {
+            SortKey::Id => number(text).map(Self::after),
+            SortKey::Attestation => {
+                let (attested, id) = text.split_once('-')?;
+                Some(Self { attested: Some(number(attested)?), id: number(id)? })
+            }
+        }
     }
 }
 
 impl fmt::Display for AgentCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.id.fmt(f)
+        match self.attested {
+            Some(attested) => write!(f, "{attested}-{}", self.id),
+            None => self.id.fmt(f),
+        }
     }
 }
 
@@ -47,10 +65,13 @@ mod tests {
     #[test]
     fn cursors_are_read_as_they_are_written_and_nothing_else_is_one() {
         for id in [0, 7, (1 << 53) - 1] {
-            assert_eq!(AgentCursor::parse(&AgentCursor { id }.to_string()), Some(AgentCursor { id }));
+            for (attested, key) in [(None, SortKey::Id), (Some(id), SortKey::Attestation)] {
+                let cursor = AgentCursor { attested, id };
+                assert_eq!(AgentCursor::parse(&cursor.to_string(), key), Some(cursor));
+            }
         }
         for bad in ["", "-1", "+1", "x", "1.0", "9007199254740992", "99999999999999999999999"] {
-            assert_eq!(AgentCursor::parse(bad), None, "{bad}");
+            assert_eq!(AgentCursor::parse(bad, SortKey::Id), None, "{bad}");
         }
     }
 }

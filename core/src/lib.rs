@@ -16,6 +16,7 @@ pub mod compliance;
 pub mod cursor;
 pub mod error;
 pub mod evidence;
+pub mod filter;
 #[cfg(test)]
 mod fixture;
 pub mod forward;

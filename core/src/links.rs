@@ -1,8 +1,15 @@
 //! The `Link` header (RFC 8288) of one page of a list: where the other pages are.
 
+use std::fmt::Write;
+
 use alloy_primitives::U256;
 
-use crate::{cursor::AgentCursor, page::Page, route::Endpoint};
+use crate::{
+    cursor::AgentCursor,
+    filter::{AgentQuery, Start},
+    page::Page,
+    route::Endpoint,
+};
 
 impl Endpoint {
     /// The `Link` header's value for this page of a list of `total` items: `first`, `prev`, `next` and `last`, as far as they
@@ -39,19 +46,33 @@ impl Endpoint {
         Some(links.join(", "))
     }
 
-    /// The same for a page of a list with cursors: `first`, and `next` where the list goes on. `None` where the endpoint takes no cursor.
+    /// The same for a page of a list with cursors: `first`, `prev` for a page with a number, and `next` where the list goes on. `None`
+    /// where the endpoint takes no cursor.
     pub(crate) fn cursor_links(&self, next: Option<AgentCursor>) -> Option<String> {
-        let at = |cursor| match self {
+        let start = |cursor: Option<_>| cursor.map_or(Start::Page(1), Start::Cursor);
+        let at = |start| match self {
             Self::Liable { person, limit, .. } => {
+                let cursor = match start {
+                    Start::Cursor(cursor) => Some(cursor),
+                    Start::Page(_) => None,
+                };
                 Some(Self::Liable { person: *person, limit: *limit, cursor }.canonical())
+            }
+            Self::Listing(query) => {
+                Some(Self::Listing(Box::new(AgentQuery { start, ..(**query).clone() })).canonical())
             }
             _ => None,
         };
-        let first = format!("<{}>; rel=\"first\"", at(None)?);
-        Some(match next {
-            Some(next) => format!("{first}, <{}>; rel=\"next\"", at(Some(next))?),
-            None => first,
-        })
+        let mut links = format!("<{}>; rel=\"first\"", at(start(None))?);
+        if let Self::Listing(query) = self
+            && let Start::Page(number @ 2..) = query.start
+        {
+            let _ = write!(links, ", <{}>; rel=\"prev\"", at(Start::Page(number - 1))?);
+        }
+        if next.is_some() {
+            let _ = write!(links, ", <{}>; rel=\"next\"", at(start(next))?);
+        }
+        Some(links)
     }
 }
 

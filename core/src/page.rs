@@ -4,8 +4,11 @@ use alloy_primitives::U256;
 use serde::Serialize;
 
 use crate::{
-    agent::{AgentId, AgentListItem},
-    json,
+    agent::{AgentId, AgentListItem, AgentSummary},
+    as_of::IndexedAt,
+    cursor::AgentCursor,
+    filter::{AgentQuery, Start},
+    json::{self, is_false},
 };
 
 /// Which page of a list is asked for: `number` counts from 1, `limit` items each. Neither is 0.
@@ -25,7 +28,14 @@ impl Page {
 
     /// How many pages `total` items fill.
     pub fn count(self, total: U256) -> U256 {
-        total.div_ceil(U256::from(self.limit))
+        // Limb by limb: the division of two `U256` is 8 KB of code.
+        let (limit, mut rest, mut limbs) = (u128::from(self.limit.max(1)), 0, total.into_limbs());
+        for limb in limbs.iter_mut().rev() {
+            let dividend = rest << 64 | u128::from(*limb);
+            // The rest is below the limit, so the quotient is one limb.
+            (*limb, rest) = ((dividend / limit) as u64, dividend % limit);
+        }
+        U256::from_limbs(limbs) + U256::from(rest > 0)
     }
 
     /// This page's part of `items`.
@@ -72,6 +82,67 @@ impl AgentPage {
     }
 }
 
+/// The answer of `/agents` where an index gives it: filtered by more than a status, searched, sorted or with a cursor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentList {
+    /// How many agents there are after filtering; absent where a cursor was given, as are `page` and `totalPages`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// There may be more than `total`. Absent where there are not.
+    #[serde(skip_serializing_if = "is_false")]
+    pub total_is_lower_bound: bool,
+    /// The page given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<u64>,
+    /// The page size used: what was asked for, cut to the maximum.
+    pub limit: u64,
+    /// How many pages there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_pages: Option<u64>,
+    /// The agents.
+    pub data: Vec<AgentSummary>,
+    /// The cursor of the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<AgentCursor>,
+    /// The block that the answer is as of.
+    pub as_of: IndexedAt,
+    /// Agents of the registry that cannot be read, and are in no list. Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<AgentId>,
+}
+
+impl AgentList {
+    /// A page of what was asked for; `total` is how many agents there are, and whether there may be more.
+    pub fn of(
+        query: &AgentQuery,
+        (total, total_is_lower_bound): (u64, bool),
+        data: Vec<AgentSummary>,
+        next: Option<AgentCursor>,
+        as_of: IndexedAt,
+    ) -> Self {
+        let limit = query.limit;
+        let page = match query.start {
+            Start::Page(number) => Some(number),
+            Start::Cursor(_) => None,
+        };
+        let total = page.map(|_| total);
+        let total_pages = total.map(|total| total.div_ceil(limit.max(1)));
+        Self {
+            total,
+            total_is_lower_bound,
+            page,
+            limit,
+            total_pages,
+            data,
+            next,
+            as_of,
+            unreadable: Vec::new(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +158,12 @@ mod tests {
             prop_assert_eq!(&joined, &items);
             let beyond = Page { number: pages + 1, limit };
             prop_assert!(beyond.slice(&items).is_empty());
+        }
+
+        #[test]
+        fn any_list_has_as_many_pages_as_it_fills(limbs: [u64; 4], limbs_shown in 0usize..=4, limit in 1u64..) {
+            let total = U256::from_limbs(limbs).wrapping_shr(64 * (4 - limbs_shown));
+            prop_assert_eq!(Page { number: 1, limit }.count(total), total.div_ceil(U256::from(limit)));
         }
 
         #[test]

@@ -127,9 +127,10 @@ impl Question {
             Endpoint::KyaList { wallets, .. } => self.document(self.kya_list(&registry, wallets)?),
             // Only hosts that make evidence carry what it takes.
             Endpoint::Evidence(_) => Err(evidence::NOT_MADE_HERE.into()),
-            Endpoint::Liable { .. } | Endpoint::Changes { .. } | Endpoint::History { .. } => {
-                Err(Error::IndexRequired.into())
-            }
+            Endpoint::Liable { .. }
+            | Endpoint::Listing(_)
+            | Endpoint::Changes { .. }
+            | Endpoint::History { .. } => Err(Error::IndexRequired.into()),
             Endpoint::DetailedStats
             | Endpoint::Agents { status: Some(_), .. }
             | Endpoint::Compliance

@@ -17,7 +17,7 @@ use crate::{
     kya::{Kya, KyaItem, KyaList},
     liable::Liable,
     lineage::LineageNode,
-    page::AgentPage,
+    page::{AgentList, AgentPage},
     revenue::{RevenueAggregate, RevenueHistory},
     route::Endpoint,
     stats::{DetailedStats, Stats},
@@ -156,6 +156,13 @@ impl Shape for AgentHistory {
         256 + self.data.len() * 320
     }
 
+    fn mask_clock_fields(&mut self) -> bool {
+        self.as_of = IndexedAt::default();
+        true
+    }
+}
+
+impl Shape for AgentList {
     fn mask_clock_fields(&mut self) -> bool {
         self.as_of = IndexedAt::default();
         true

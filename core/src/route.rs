@@ -17,6 +17,7 @@ use crate::{
     changes::Since,
     cursor::AgentCursor,
     error::Error,
+    filter::{AgentQuery, SortKey},
     history::HistoryCursor,
     kya::Asked,
     page::Page,
@@ -70,6 +71,8 @@ pub enum Endpoint {
         /// Only agents of this status.
         status: Option<Status>,
     },
+    /// `/api/v1/agents`, filtered by more than a status, searched, sorted or with a cursor
+    Listing(Box<AgentQuery>),
     /// `/api/v1/agents/compliance`
     Compliance,
     /// `/api/v1/liable/:wallet`
@@ -171,19 +174,20 @@ impl Endpoint {
         Ok(match route {
             (Some("stats"), None, ..) => Self::Stats,
             (Some("stats"), Some("detailed"), None, _) => Self::DetailedStats,
-            (Some("agents"), None, ..) => Self::Agents {
-                page: Page {
-                    number: count(query, "page", 1..=u64::MAX, 1)?,
-                    limit: count(query, "limit", 1..=AGENTS_LIMIT_MAX, AGENTS_LIMIT_DEFAULT)?,
+            (Some("agents"), None, ..) => match AgentQuery::parse(query)? {
+                Some(query) => Self::Listing(Box::new(query)),
+                None => Self::Agents {
+                    page: Page {
+                        number: count(query, "page", 1..=u64::MAX, 1)?,
+                        limit: agents_limit(query)?,
+                    },
+                    status: status(query)?,
                 },
-                status: status(query)?,
             },
             (Some("agents"), Some("compliance"), None, _) => Self::Compliance,
-            (Some("liable"), Some(person), None, _) => Self::Liable {
-                person: wallet(person)?,
-                limit: count(query, "limit", 1..=AGENTS_LIMIT_MAX, AGENTS_LIMIT_DEFAULT)?,
-                cursor: cursor(query)?,
-            },
+            (Some("liable"), Some(person), None, _) => {
+                Self::Liable { person: wallet(person)?, limit: agents_limit(query)?, cursor: cursor(query)? }
+            }
             (Some("agent"), Some(id), None, _) => Self::Agent { id: agent_id(id)?, block: block(query)? },
             (Some("agent"), Some(id), Some("ancestors"), None) => Self::Ancestors(agent_id(id)?),
             (Some("agent"), Some(id), Some("lineage"), None) => Self::Lineage(agent_id(id)?),
@@ -334,6 +338,11 @@ impl Endpoint {
                 query.push("status", status.map_or("", Status::name), "");
                 query.text
             }
+            Self::Listing(asked) => {
+                let mut query = QueryText::new("/api/v1/agents");
+                asked.write(&mut query);
+                query.text
+            }
             Self::Compliance => "/api/v1/agents/compliance".to_string(),
             Self::Liable { person, limit, cursor } => {
                 let mut query = QueryText::new(&format!("/api/v1/liable/{person}"));
@@ -383,7 +392,7 @@ impl Endpoint {
             Self::DetailedStats => "/api/v1/stats/detailed",
             Self::Agent { .. } => "/api/v1/agent/:id",
             Self::Ancestors(_) => "/api/v1/agent/:id/ancestors",
-            Self::Agents { .. } => "/api/v1/agents",
+            Self::Agents { .. } | Self::Listing(_) => "/api/v1/agents",
             Self::Compliance => "/api/v1/agents/compliance",
             Self::Liable { .. } => "/api/v1/liable/:wallet",
             Self::Lineage(_) => "/api/v1/agent/:id/lineage",
@@ -406,6 +415,7 @@ impl Endpoint {
             | Self::Agent { .. }
             | Self::Ancestors(_)
             | Self::Agents { .. }
+            | Self::Listing(_)
             | Self::Compliance
             | Self::Liable { .. }
             | Self::History { .. }
@@ -428,7 +438,7 @@ fn at_block(path: String, block: Option<BlockId>) -> String {
 }
 
 /// Builds a canonical query: what equals its default is left out.
-struct QueryText {
+pub(crate) struct QueryText {
     text: String,
     separator: char,
 }
@@ -438,8 +448,14 @@ impl QueryText {
         Self { text: path.to_string(), separator: '?' }
     }
 
-    fn push<T: std::fmt::Display + PartialEq>(&mut self, name: &str, value: T, default: T) {
+    pub(crate) fn push<T: std::fmt::Display + PartialEq>(&mut self, name: &str, value: T, default: T) {
         if value != default {
+            self.push_some(name, Some(&value));
+        }
+    }
+
+    pub(crate) fn push_some(&mut self, name: &str, value: Option<&dyn std::fmt::Display>) {
+        if let Some(value) = value {
             // Writing to a String cannot fail.
             let _ = write!(self.text, "{}{name}={value}", self.separator);
             self.separator = '&';
@@ -466,7 +482,7 @@ fn wallet(segment: &str) -> Result<Address, Error> {
 }
 
 /// The value of a query parameter, decoded; `None` where it is absent.
-fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Option<Cow<'a, str>>, Error> {
+pub(crate) fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Option<Cow<'a, str>>, Error> {
     let mut found = None;
     for pair in query.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -502,7 +518,7 @@ fn flag(query: &str, field: &'static str) -> Result<bool, Error> {
 }
 
 /// A counting parameter: below the range is refused, above it cut.
-fn count(
+pub(crate) fn count(
     query: &str,
     field: &'static str,
     range: std::ops::RangeInclusive<u64>,
@@ -521,10 +537,15 @@ fn count(
     }
 }
 
+/// The size of a page of agents.
+pub(crate) fn agents_limit(query: &str) -> Result<u64, Error> {
+    count(query, "limit", 1..=AGENTS_LIMIT_MAX, AGENTS_LIMIT_DEFAULT)
+}
+
 /// Where to go on in a list; the cursor before its first agent is none.
 fn cursor(query: &str) -> Result<Option<AgentCursor>, Error> {
     let Some(text) = parameter(query, "cursor")? else { return Ok(None) };
-    let cursor = AgentCursor::parse(&text)
+    let cursor = AgentCursor::parse(&text, SortKey::Id)
         .ok_or(Error::InvalidParameter { field: "cursor", rule: AgentCursor::RULE })?;
     Ok(Some(cursor).filter(|cursor| cursor.id > 0))
 }
@@ -540,7 +561,7 @@ fn since(query: &str) -> Result<Since, Error> {
     Since::parse(&text).ok_or(Error::InvalidParameter { field: "since", rule: Since::RULE })
 }
 
-fn status(query: &str) -> Result<Option<Status>, Error> {
+pub(crate) fn status(query: &str) -> Result<Option<Status>, Error> {
     let Some(name) = parameter(query, "status")? else { return Ok(None) };
     let rule = "must be one of Active, Suspended, Revoked, Terminated";
     Status::from_name(&name).map(Some).ok_or(Error::InvalidParameter { field: "status", rule })

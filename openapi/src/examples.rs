@@ -11,12 +11,14 @@ use registry_core::{
     as_of::{AsOf, IndexedAt},
     changes::{Change, ChangeList, Cursor, Standing},
     compliance::{Compliance, ComplianceList, DEFAULT_GRACE_SECONDS},
+    cursor::AgentCursor,
+    filter::{AgentFilter, AgentQuery, Sort, Start},
     health::{Health, Ready},
     history::{AgentHistory, Event, HistoryEvent},
     kya::{Kya, KyaItem, KyaList},
     liable::{Lapse, Liable},
     lineage::{self, Fetched, LineageNode, Member},
-    page::{AgentPage, Page},
+    page::{AgentList, AgentPage, Page},
     revenue::{RevenueAggregate, RevenueHistory},
     route::{CHANGES_LIMIT_DEFAULT, HISTORY_LIMIT_DEFAULT},
     scan::Scan,
@@ -48,6 +50,10 @@ fn now() -> Timestamp {
 /// The newest block.
 fn as_of() -> AsOf {
     AsOf { block_number: 38_114_205, block_timestamp: Timestamp::from_seconds(NOW - 2), parent_hash: PARENT }
+}
+
+fn indexed_at() -> IndexedAt {
+    IndexedAt { block_number: as_of().block_number, block_timestamp: as_of().block_timestamp }
 }
 
 fn grace() -> U256 {
@@ -151,11 +157,22 @@ pub(crate) fn page() -> AgentPage {
     AgentPage::of(page, U256::from(agents.len()), page.slice(&agents).to_vec())
 }
 
+/// The first page of a person's agents.
+pub(crate) fn list() -> AgentList {
+    let query = AgentQuery {
+        filter: AgentFilter { haftungsperson: Some(agents()[0].haftungsperson), ..AgentFilter::default() },
+        sort: Sort::default(),
+        start: Start::Page(1),
+        limit: 2,
+    };
+    let shown = agents().iter().take(2).map(summary).collect();
+    AgentList::of(&query, (agents().len() as u64, false), shown, Some(AgentCursor::after(2)), indexed_at())
+}
+
 pub(crate) fn liable() -> Liable {
     let agents = agents();
     let summaries: Vec<AgentSummary> = agents.iter().map(summary).collect();
-    let as_of = IndexedAt { block_number: 38_114_205, block_timestamp: Timestamp::from_seconds(NOW - 2) };
-    let mut liable = Liable::of_nobody(agents[0].haftungsperson, 20, as_of);
+    let mut liable = Liable::of_nobody(agents[0].haftungsperson, 20, indexed_at());
     liable.total = summaries.len() as u64;
     for summary in &summaries {
         *liable.status_distribution.entry(summary.status).or_default() += 1;
@@ -182,6 +199,7 @@ fn summary(agent: &Agent) -> AgentSummary {
         creator: agent.creator,
         haftungsperson: agent.haftungsperson,
         agent_wallet: agent.agent_wallet,
+        operational_scope: agent.operational_scope.clone(),
         parent_agent_id: agent.parent_agent_id,
         generation: agent.generation.to(),
         registered_at: agent.registered_at,
@@ -271,7 +289,7 @@ pub(crate) fn changes() -> ChangeList {
         ],
         next: cursor(1_202),
         has_more: false,
-        as_of: IndexedAt { block_number: as_of().block_number, block_timestamp: as_of().block_timestamp },
+        as_of: indexed_at(),
     }
 }
 

@@ -4,8 +4,10 @@ use openapi::{Schemas, UINT256_MAX, body, linked, response};
 use registry_core::{
     agent::Status,
     evidence::Evidence,
+    filter::{NUMBERED_MAX, TEXT_MAX},
     index,
     kya::Kya,
+    page::{AgentList, AgentPage},
     route::{
         AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX, Endpoint,
         HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX,
@@ -97,10 +99,17 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
         Question {
             description: format!(
                 "By ascending id. A `limit` above {AGENTS_LIMIT_MAX} is cut, and the answer's `limit` says so. A page beyond \
-                 the end has empty `data`."
+                 the end has empty `data`. Parameters beside `page`, `limit` and `status` take an index: 501 where the service keeps none. \
+                 The answer tells more of each agent then. Its pages go on with `cursor`, and stay where they are while the registry \
+                 grows; with many filters a page may hold fewer agents than `limit` before the last one, the one without `next`."
             ),
             parameters: vec![
-                count("page", "Which page, from 1.", 1, 1),
+                count(
+                    "page",
+                    &format!("Which page, from 1; in a list that takes an index within its first {NUMBERED_MAX} agents."),
+                    1,
+                    1,
+                ),
                 count(
                     "limit",
                     &format!("Agents per page; {AGENTS_LIMIT_MAX} where more are asked for."),
@@ -111,11 +120,39 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
                     "name": "status", "in": "query", "description": "Only agents in this state.",
                     "schema": schemas.of::<Status>(), "example": Status::Active,
                 }),
+                address("haftungsperson", "Only agents that this person is liable for."),
+                address("creator", "Only agents that this wallet registered."),
+                count_of("parent", "Only children of this agent; of 0 the roots."),
+                count_of("generation", "Only agents so deep in the lineage."),
+                json!({
+                    "name": "compliant", "in": "query", "description": "Only agents that are compliant, or only others.",
+                    "schema": { "type": "boolean" },
+                }),
+                json!({
+                    "name": "q", "in": "query",
+                    "description": "Only agents with all of these words in the first 256 bytes of their `operationalScope`; the last may be the \
+                        beginning of one. Case makes no difference.",
+                    "schema": { "type": "string", "maxLength": TEXT_MAX, "pattern": "[^\\u0000-/:-@\\[-`{-\\u007f]" },
+                    "example": "papers",
+                }),
+                json!({
+                    "name": "sort", "in": "query",
+                    "description": "With a minus sign the highest first. Agents that are equal in it are sorted by id.",
+                    "schema": {
+                        "type": "string", "default": "id",
+                        "enum": ["id", "-id", "registration", "-registration", "attestation", "-attestation"],
+                    },
+                }),
+                json!({
+                    "name": "cursor", "in": "query",
+                    "description": "Where to go on: the `next` of an earlier answer to the same question. Not together with `page`.",
+                    "schema": { "type": "string", "pattern": "^([0-9]{1,15}-)?[0-9]{1,15}$" },
+                }),
             ],
             paged: true,
             names_agent: Some("/data/0/agentId"),
+            content: page_or_list(schemas),
             ..Question::new("/api/v1/agents", "listAgents", "Agents", "A page of agents")
-                .answers(schemas, &examples::page())
         },
         Question {
             description: "All agents, the stalest attestation first; equally stale ones by id.".to_owned(),
@@ -291,14 +328,17 @@ impl Question {
     /// Whether its answers may come from the index.
     fn is_indexed(&self) -> bool {
         let target = self.target();
-        [target.clone(), format!("{target}?status=Active")]
-            .iter()
-            .any(|target| Endpoint::parse(target).is_ok_and(|endpoint| index::covers(&endpoint)))
+        self.asks(&[target.clone(), format!("{target}?status=Active")], index::covers)
     }
 
     /// Whether only an index can answer.
     fn needs_index(&self) -> bool {
-        Endpoint::parse(&self.target()).is_ok_and(|endpoint| index::is_only_source(&endpoint))
+        let target = self.target();
+        self.asks(&[target.clone(), format!("{target}?sort=-id")], index::is_only_source)
+    }
+
+    fn asks(&self, targets: &[String], is_so: impl Fn(&Endpoint) -> bool) -> bool {
+        targets.iter().any(|target| Endpoint::parse(target).is_ok_and(|endpoint| is_so(&endpoint)))
     }
 
     /// The path item.
@@ -416,6 +456,32 @@ fn verdict_or_evidence(schemas: &mut Schemas) -> Value {
     body(&json!({ "anyOf": of }), &examples::kya(examples::WALLET))
 }
 
+/// What `/agents` answers, from the chain and from an index.
+fn page_or_list(schemas: &mut Schemas) -> Value {
+    let of = [schemas.of::<AgentPage>(), schemas.of::<AgentList>()];
+    let schema = json!({ "anyOf": of });
+    json!({ "application/json": { "schema": schema, "examples": {
+        "page": { "value": examples::page() },
+        "from an index": { "value": examples::list() },
+    } } })
+}
+
+/// An address in the query.
+fn address(name: &str, description: &str) -> Value {
+    json!({
+        "name": name, "in": "query", "description": description,
+        "schema": { "type": "string", "format": "ethereum-address", "pattern": "^0x[0-9a-fA-F]{40}$" },
+    })
+}
+
+/// A whole number in the query that agents are compared with.
+fn count_of(name: &str, description: &str) -> Value {
+    json!({
+        "name": name, "in": "query", "description": description,
+        "schema": { "type": "integer", "minimum": 0 }, "example": 1,
+    })
+}
+
 /// A whole number in the query. It has no maximum: what is too large is cut.
 fn count(name: &str, description: &str, minimum: u64, default: u64) -> Value {
     json!({
@@ -447,7 +513,7 @@ mod tests {
             Endpoint::Stats => 1,
             Endpoint::DetailedStats => 2,
             Endpoint::Agent { .. } => 3,
-            Endpoint::Agents { .. } => 4,
+            Endpoint::Agents { .. } | Endpoint::Listing(_) => 4,
             Endpoint::Compliance => 5,
             Endpoint::Lineage(_) => 6,
             Endpoint::Revenue { .. } => 7,

@@ -149,6 +149,11 @@ impl Documents {
         document
     }
 
+    /// Every agent as lists from the index have it, at `now`.
+    pub fn summaries(&self, now: u64) -> Vec<Value> {
+        self.agents.iter().map(|agent| self.summary(agent, now)).collect()
+    }
+
     /// An agent as lists from the index have it.
     fn summary(&self, facts: &Facts, now: u64) -> Value {
         let full = record(&facts.record);
@@ -158,6 +163,7 @@ impl Documents {
             "creator",
             "haftungsperson",
             "agentWallet",
+            "operationalScope",
             "parentAgentId",
             "generation",
             "registeredAt",

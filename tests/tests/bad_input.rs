@@ -18,8 +18,17 @@ async fn stage() -> (MutexGuard<'static, ()>, &'static Stage) {
 const WHOLE_FROM_1: &str = "must be a whole number of at least 1";
 const WHOLE_FROM_0: &str = "must be a whole number of at least 0";
 const STATUSES: &str = "must be one of Active, Suspended, Revoked, Terminated";
+const SORTS: &str =
+    "must be id, registration or attestation, with a minus sign before it for the highest first";
+const CURSOR: &str = "must be the `next` of an earlier answer to the same question";
 const ID: &str = "must be a whole number, at most 2^256 - 1";
 const WALLET: &str = "must be 0x followed by 40 hexadecimal digits";
+
+/// One word of 201 characters.
+const TOO_LONG: &str = match str::from_utf8(&[b'a'; 201]) {
+    Ok(text) => text,
+    Err(_) => panic!(),
+};
 
 /// `{}` stands for the bad value: the path, the field the message names, the rule, the bad values.
 const TABLE: &[(&str, &str, &str, &[&str])] = &[
@@ -39,6 +48,34 @@ const TABLE: &[(&str, &str, &str, &[&str])] = &[
         &["active", "ACTIVE", "", "Deleted", "0", "Active,Revoked", "Active%20"],
     ),
     ("/api/v1/agents?status=Active&status={}", "status", "must be given once", &["Revoked"]),
+    ("/api/v1/agents?haftungsperson={}", "haftungsperson", WALLET, &["", "me", "0x", "%200x"]),
+    (
+        "/api/v1/agents?status=Active&creator={}",
+        "creator",
+        "EIP-55",
+        &["0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed"],
+    ),
+    ("/api/v1/agents?parent={}", "parent", WHOLE_FROM_0, &["", "-1", "x", "1.5", "0x1"]),
+    ("/api/v1/agents?generation={}", "generation", WHOLE_FROM_0, &["", "-1", "root"]),
+    ("/api/v1/agents?compliant={}", "compliant", "must be true or false", &["", "1", "True", "yes"]),
+    ("/api/v1/agents?sort={}", "sort", SORTS, &["", "-", "+id", "name", "id,attestation", "--id"]),
+    (
+        "/api/v1/agents?q={}",
+        "q",
+        "must hold a word, in at most 200 characters",
+        &["", "%20", "+", "-*\"", TOO_LONG],
+    ),
+    ("/api/v1/agents?q={}", "q", "must be UTF-8 text", &["%ff"]),
+    ("/api/v1/agents?q=a&q={}", "q", "must be given once", &["b"]),
+    ("/api/v1/agents?cursor={}", "cursor", CURSOR, &["", "x", "-1", "1-2", "9007199254740992"]),
+    ("/api/v1/agents?sort=attestation&cursor={}", "cursor", CURSOR, &["1", "1-", "-1", "1-2-3"]),
+    ("/api/v1/agents?page=1&cursor={}", "cursor", "must not be given together with page", &["1"]),
+    (
+        "/api/v1/agents?q=a&limit=100&page={}",
+        "page",
+        "within the first 5000 agents",
+        &["51", "99999999999999999999"],
+    ),
     ("/api/v1/agents?page={}", "page", "must be UTF-8 text", &["%ff", "%c3%28"]),
     ("/api/v1/agent/{}", "id", ID, &["abc", "-1", "1.0", "0x1", "", "1e3", "%31x", "%ff", "1%2F2", "१"]),
     // One digit more than 2^256 - 1 has, and one above it.

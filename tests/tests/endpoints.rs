@@ -306,8 +306,13 @@ async fn set_grace_period(chain: &Chain, seconds: u64) {
 fn what_only_an_index_can_tell_is_refused_where_there_is_none() {
     run(async {
         let client = &scene().await.stage.client;
-        for path in ["/api/v1/liable/0x9965507D1a55bcC2695C58ba16FB37d819B0A4dc", "/api/v1/agent/1/history"] {
-            let answer = client.get(path).await;
+        for path in [
+            "liable/0x9965507D1a55bcC2695C58ba16FB37d819B0A4dc",
+            "agents?sort=-id",
+            "agents?q=papers",
+            "agent/1/history",
+        ] {
+            let answer = client.get(&format!("/api/v1/{path}")).await;
             assert!(answer.error(501).contains("an index of the registry"), "{}", answer.text);
             assert_eq!(
                 (&answer.json()["code"], answer.header("retry-after")),

@@ -7,7 +7,8 @@
 //! 4. Where the chain does not answer there is an error, not an old truth.
 //! 5. workerd killed in the middle of the fill and of a refresh, with a chain that is reorganised meanwhile: the next one goes on.
 //! 6. An index that is asked keeps itself up.
-//! 7. What only an index can tell is an error of its own where there is none, and says how far the index is where it is being filled.
+//! 7. Lists are what plain filters of the records give, page by page; their searched words are found in workerd's SQLite.
+//! 8. What only an index can tell is an error of its own where there is none, and says how far the index is where it is being filled.
 
 use std::time::Duration;
 
@@ -82,6 +83,7 @@ async fn check_all(stage: &Stage) {
     for id in [1, 3, AGENTS] {
         check(stage, &format!("/api/v1/agent/{id}/lineage"), |_| documents.lineage(id)).await;
     }
+    check_lists(stage, &documents).await;
     let person = PERSON.to_string();
     let path = format!("/api/v1/liable/{person}?limit=2");
     check(stage, &path, |now| documents.liable(&person, 0, 2, now)).await;
@@ -94,6 +96,66 @@ async fn check_all(stage: &Stage) {
         documents.liable(&wallet(1).to_string(), 0, 20, now)
     })
     .await;
+}
+
+/// Holds filtered, searched and sorted lists against plain filters of the registry's records, page by page.
+async fn check_lists(stage: &Stage, documents: &Documents) {
+    let agents = documents.summaries(wall_clock());
+    let creator = agents[0]["creator"].as_str().unwrap();
+    let is = |agent: &Value, field: &str, wanted: Value| agent[field] == wanted;
+    let has = |agent: &Value, word: &str| agent["operationalScope"].as_str().unwrap().contains(word);
+    type Keep<'a> = Box<dyn Fn(&Value) -> bool + 'a>;
+    let cases: [(String, Keep<'_>, Option<&str>, bool); 7] = [
+        (
+            format!("haftungsperson={PERSON}&sort=-registration"),
+            Box::new(|agent| is(agent, "haftungsperson", json!(PERSON.to_checksum(None)))),
+            None,
+            true,
+        ),
+        (
+            "generation=2&compliant=true&sort=attestation".to_owned(),
+            Box::new(|agent| is(agent, "generation", json!(2)) && is(agent, "isCompliant", json!(true))),
+            Some("lastAttestation"),
+            false,
+        ),
+        (
+            format!("parent=1&creator={creator}"),
+            Box::new(|agent| is(agent, "parentAgentId", json!(1)) && is(agent, "creator", json!(creator))),
+            None,
+            false,
+        ),
+        ("compliant=false".to_owned(), Box::new(|agent| is(agent, "isCompliant", json!(false))), None, false),
+        ("q=One+numb".to_owned(), Box::new(|agent| has(agent, "Number of one")), None, false),
+        (
+            "q=number&status=Suspended&sort=-attestation".to_owned(),
+            Box::new(|agent| is(agent, "status", json!("Suspended"))),
+            Some("lastAttestation"),
+            true,
+        ),
+        ("q=%22nobody%22+OR+*".to_owned(), Box::new(|_| false), None, false),
+    ];
+    for (query, keep, key, is_descending) in cases {
+        let mut kept: Vec<&Value> = agents.iter().filter(|agent| keep(agent)).collect();
+        kept.sort_by_key(|agent| {
+            (key.map(|key| agent[key].as_str().unwrap().to_owned()), agent["agentId"].as_u64())
+        });
+        if is_descending {
+            kept.reverse();
+        }
+        let limit = 2 + kept.len() / 2;
+        let path = format!("/api/v1/agents?limit={limit}&{query}");
+        let mut page = stage.client.get(&path).await.ok();
+        assert_eq!((&page["total"], &page["page"]), (&json!(kept.len()), &json!(1)), "{path}: {page}");
+        let mut pages = kept.chunks(limit).chain(kept.is_empty().then_some(&[][..]));
+        let mut shown = pages.next().unwrap();
+        loop {
+            assert_eq!(page["data"], json!(shown), "{path}");
+            let Some(next) = page["next"].as_str() else { break };
+            shown = pages.next().unwrap_or_else(|| panic!("{path} goes on beyond the end"));
+            page = stage.client.get(&format!("{path}&cursor={next}")).await.ok();
+        }
+        assert_eq!(pages.next(), None, "{path}: a page is missing");
+    }
 }
 
 /// Whether an answer says to come again, for this reason.

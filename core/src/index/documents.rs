@@ -7,6 +7,7 @@ use alloy_primitives::{Address, U256};
 use super::{
     IndexError, State, changes,
     entry::{Entry, flaw},
+    listing::Bounds,
     store::{Columns, Store, StoreError, Value, one_number, ordered},
     tables::{self, HOUR, Kind},
 };
@@ -36,7 +37,10 @@ pub const fn covers(endpoint: &Endpoint) -> bool {
 
 /// Whether an endpoint's answer can be made from an index alone.
 pub const fn is_only_source(endpoint: &Endpoint) -> bool {
-    matches!(endpoint, Endpoint::Liable { .. } | Endpoint::Changes { .. } | Endpoint::History { .. })
+    matches!(
+        endpoint,
+        Endpoint::Liable { .. } | Endpoint::Listing(_) | Endpoint::Changes { .. } | Endpoint::History { .. }
+    )
 }
 
 /// An index whose rows are of one block, to be asked.
@@ -47,12 +51,19 @@ pub struct Index<'a, S> {
     registry: Address,
     /// The RPC endpoint as shown to clients.
     chain: &'a str,
+    pub(super) bounds: Bounds,
 }
 
 impl<'a, S: Store> Index<'a, S> {
     /// The index in `store`, whose state is `state`; `chain` is the RPC endpoint as shown to clients.
     pub const fn new(store: &'a S, state: &'a State, registry: Address, chain: &'a str) -> Self {
-        Self { store, state, registry, chain }
+        Self { store, state, registry, chain, bounds: Bounds::DEFAULT }
+    }
+
+    /// The same, reading less or more for a page of a list.
+    #[must_use]
+    pub const fn within(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
     }
 
     /// The answer of an endpoint that is [covered](covers), as of `now`.
@@ -73,6 +84,11 @@ impl<'a, S: Store> Index<'a, S> {
             Endpoint::Compliance => Ok(Document::of(self.compliance(now)?, endpoint)),
             Endpoint::RevenueAggregate => Ok(Document::of(self.revenue()?, endpoint)),
             Endpoint::Lineage(id) => Ok(Document::of(self.lineage(*id)?, endpoint)),
+            Endpoint::Listing(query) => {
+                let list = self.listing(query, now)?;
+                let next = list.next;
+                Ok(Document::with_next(list, endpoint, next))
+            }
             Endpoint::Liable { person, limit, cursor } => {
                 let liable = self.liable(*person, *limit, *cursor, now)?;
                 let next = liable.next;
@@ -114,13 +130,22 @@ impl<'a, S: Store> Index<'a, S> {
     }
 
     /// Counts under each key of a kind.
-    fn counts(&self, kind: Kind) -> Result<Vec<(Vec<u8>, u64)>, StoreError> {
+    pub(super) fn counts(&self, kind: Kind) -> Result<Vec<(Vec<u8>, u64)>, StoreError> {
         let statement = "SELECT key, agents FROM counts WHERE kind = ?1 ORDER BY key";
         let read = |row| {
             let mut row = Columns::of(row);
             Ok((row.blob()?, row.number()?))
         };
         self.store.execute(statement, &[kind.into()])?.into_iter().map(read).collect()
+    }
+
+    /// Agents by status.
+    pub(super) fn statuses(&self) -> Result<Vec<(Status, u64)>, StoreError> {
+        let read = |(key, agents): (Vec<u8>, u64)| {
+            let status = key.first().copied().and_then(Status::from_number);
+            Ok((status.ok_or_else(StoreError::corrupt)?, agents))
+        };
+        self.counts(Kind::Status)?.into_iter().map(read).collect()
     }
 
     fn detailed_stats(&self, now: Timestamp) -> Result<DetailedStats, IndexError> {
@@ -130,11 +155,7 @@ impl<'a, S: Store> Index<'a, S> {
             registry_address: self.registry,
             chain: self.chain.to_owned(),
         });
-        for (key, agents) in self.counts(Kind::Status)? {
-            let status =
-                key.first().copied().and_then(Status::from_number).ok_or_else(StoreError::corrupt)?;
-            stats.status_distribution.insert(status, agents);
-        }
+        stats.status_distribution.extend(self.statuses()?);
         for (key, agents) in self.counts(Kind::Generation)? {
             stats.generation_distribution.insert(U256::from_be_slice(&key), agents);
         }
@@ -160,6 +181,7 @@ impl<'a, S: Store> Index<'a, S> {
             creator,
             haftungsperson: entry.full.haftungsperson,
             agent_wallet: entry.full.wallet,
+            operational_scope: entry.full.scope.clone(),
             parent_agent_id: parent.into(),
             generation,
             registered_at: Timestamp::from_seconds(registered_at),
@@ -170,7 +192,7 @@ impl<'a, S: Store> Index<'a, S> {
     }
 
     /// Active agents whose attestation is current: by hours, and agent by agent in the one that the grace period ends in.
-    fn compliant(&self, now: Timestamp) -> Result<u64, StoreError> {
+    pub(super) fn compliant(&self, now: Timestamp) -> Result<u64, StoreError> {
         let oldest = self.oldest_current(now);
         let hour = oldest / HOUR;
         let later = one_number(

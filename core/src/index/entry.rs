@@ -1,4 +1,4 @@
-//! One agent as an index keeps it, and its packed form, 98 bytes.
+//! One agent as an index keeps it, and its packed form: 98 bytes, and its scope behind them.
 
 use alloy_primitives::Address;
 
@@ -8,7 +8,7 @@ use crate::{
     lens::{Full, Row},
 };
 
-/// Bytes of an entry's packed form.
+/// Bytes of an entry's packed form without the scope.
 pub(super) const PACKED_BYTES: usize = 98;
 
 /// What an index keeps of an agent.
@@ -30,7 +30,7 @@ impl Entry {
     pub(crate) fn new(row: Row, mut full: Full) -> Self {
         full.sums.sort_by(|one, other| (one.is_category, &one.text).cmp(&(other.is_category, &other.text)));
         if !row.record_is_readable() {
-            (full.wallet, full.haftungsperson) = (Address::ZERO, Address::ZERO);
+            full = Full { reports: full.reports, sums: full.sums, ..Full::default() };
         }
         Self { row, full }
     }
@@ -58,7 +58,7 @@ impl Entry {
         self.status().ok_or(UnknownStatus { agent_id: AgentId::from(id).0, number: self.row.status })
     }
 
-    /// Without the sums, which are rows of their own.
+    /// Without the sums, which are rows of their own, and without the scope.
     pub(super) fn pack(&self) -> Vec<u8> {
         let Self { row, full } = self;
         let mut packed = vec![row.status, u8::from(!row.history_is_readable)];
@@ -72,6 +72,7 @@ impl Entry {
         packed
     }
 
+    /// Reads a packed form, and the scope behind it.
     pub(super) fn unpack(packed: &[u8]) -> Result<Self, StoreError> {
         let mut rest = packed;
         let mut take = |length: usize| {
@@ -95,11 +96,12 @@ impl Entry {
         };
         let (wallet, haftungsperson) = (row.wallet, address(take(20)?)?);
         let reports = take(4)?.try_into().map(u32::from_be_bytes).map_err(|_| StoreError::corrupt())?;
-        Ok(Self { row, full: Full { wallet, haftungsperson, reports, sums: Vec::new() } })
+        let scope = String::from_utf8(rest.to_vec()).map_err(|_| StoreError::corrupt())?;
+        Ok(Self { row, full: Full { wallet, haftungsperson, scope, reports, sums: Vec::new() } })
     }
 
     /// The columns beside the id and the block.
-    pub(super) fn columns(&self) -> [Value; 7] {
+    pub(super) fn columns(&self) -> [Value; 9] {
         let readable = self.row.record_is_readable();
         [
             Value::Blob(self.row.wallet.to_vec()),
@@ -107,8 +109,10 @@ impl Entry {
             ordered(self.row.last_attestation),
             ordered(self.row.parent),
             if readable { Value::Blob(self.full.haftungsperson.to_vec()) } else { Value::Null },
+            if readable { Value::Blob(self.row.creator.to_vec()) } else { Value::Null },
+            if readable { Value::from(self.row.generation) } else { Value::Null },
             Value::Integer(self.flaws()),
-            Value::Blob(self.pack()),
+            Value::Blob([&self.pack(), self.full.scope.as_bytes()].concat()),
         ]
     }
 }

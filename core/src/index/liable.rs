@@ -46,7 +46,7 @@ impl<S: Store> Index<'_, S> {
         let parameters = [Value::Blob(person.to_vec()), last.into(), (limit + 1).into()];
         for (id, entry) in self.entries(statement, &parameters)? {
             if liable.data.len() as u64 == limit {
-                liable.next = Some(AgentCursor { id: last });
+                liable.next = Some(AgentCursor::after(last));
                 break;
             }
             liable.data.push(self.summary(id, &entry, now)?);
@@ -57,7 +57,7 @@ impl<S: Store> Index<'_, S> {
     }
 
     /// The person's agents by status.
-    fn statuses_of(&self, person: Address) -> Result<Vec<(Status, u64)>, StoreError> {
+    pub(super) fn statuses_of(&self, person: Address) -> Result<Vec<(Status, u64)>, StoreError> {
         let statement = "SELECT key, agents FROM counts WHERE kind = ?1 AND key >= ?2 AND key <= ?3";
         let bound = |status| Value::Blob(person_status(person, status));
         let rows = self.store.execute(statement, &[Kind::Person.into(), bound(0), bound(u8::MAX)])?;

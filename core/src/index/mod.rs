@@ -18,6 +18,8 @@
 //! | `tables` | rows in, with the sums kept along |
 //! | `changes` | changes of verdicts, in the order in which they were seen |
 //! | `documents` | answers |
+//! | `listing` | pages of agents, filtered, searched and sorted |
+//! | `words` | what of a scope is searched |
 //! | `liable` | the answer about a person |
 //! | `history` | the answer about what happened to an agent, read from its events |
 //! | `excerpt` | what verdicts tell of wallets' pasts by |
@@ -47,16 +49,19 @@ mod exchange;
 mod hint;
 mod history;
 mod liable;
+mod listing;
 mod read;
 mod state;
 mod store;
 mod tables;
+mod words;
 mod work;
 
 use crate::{error::Error, run::RunError};
 pub use documents::{Index, covers, is_only_source};
 pub use excerpt::Excerpt;
 pub use history::History;
+pub use listing::Bounds;
 pub use read::Reading;
 pub use state::{Basis, Checkpoint, Phase, Progress, State};
 pub use store::{Store, StoreError, Value, prepare};

@@ -43,18 +43,23 @@ pub trait Store {
 }
 
 /// The tables. A record is packed as [`Entry`](super::entry::Entry) has it; numbers that are compared are in big-endian blobs. An
-/// unreadable record has no `person`.
-const SCHEMA: [&str; 17] = [
+/// unreadable record has no `person`. The scopes are an index only, of the [`words`](super::words) of the texts in the records.
+const SCHEMA: [&str; 21] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
-     attested BLOB NOT NULL, parent BLOB NOT NULL, person BLOB, flaws INTEGER NOT NULL, \
-     changed_at INTEGER NOT NULL, record BLOB NOT NULL)",
+     attested BLOB NOT NULL, parent BLOB NOT NULL, person BLOB, creator BLOB, generation INTEGER, \
+     flaws INTEGER NOT NULL, changed_at INTEGER NOT NULL, record BLOB NOT NULL)",
     "CREATE INDEX IF NOT EXISTS agents_by_wallet ON agents (wallet)",
     "CREATE INDEX IF NOT EXISTS agents_by_status ON agents (status)",
     "CREATE INDEX IF NOT EXISTS agents_by_attestation ON agents (attested)",
     "CREATE INDEX IF NOT EXISTS agents_by_parent ON agents (parent)",
     "CREATE INDEX IF NOT EXISTS agents_by_person ON agents (person)",
     "CREATE INDEX IF NOT EXISTS active_agents_by_person ON agents (person, attested) WHERE status = 0",
+    "CREATE INDEX IF NOT EXISTS agents_by_creator ON agents (creator)",
+    "CREATE INDEX IF NOT EXISTS agents_by_generation ON agents (generation)",
+    "CREATE INDEX IF NOT EXISTS active_agents_by_attestation ON agents (attested) WHERE status = 0",
+    "CREATE VIRTUAL TABLE IF NOT EXISTS scopes USING fts5(scope, content='', columnsize=0, prefix='1 2 3 4 5 6', \
+     tokenize='ascii')",
     "CREATE INDEX IF NOT EXISTS agents_by_change ON agents (changed_at)",
     "CREATE INDEX IF NOT EXISTS agents_with_flaws ON agents (flaws) WHERE flaws > 0",
     "CREATE TABLE IF NOT EXISTS revenue (id INTEGER, is_category INTEGER, text BLOB, amount BLOB NOT NULL, \
@@ -71,10 +76,10 @@ const SCHEMA: [&str; 17] = [
 ];
 
 /// The tables' names.
-const TABLES: [&str; 8] =
-    ["meta", "agents", "revenue", "revenue_totals", "counts", "changes", "ends", "checkpoints"];
+const TABLES: [&str; 9] =
+    ["meta", "scopes", "agents", "revenue", "revenue_totals", "counts", "changes", "ends", "checkpoints"];
 /// To be counted up with each change of the tables: an index made by other code is filled anew.
-const VERSION: &str = "3";
+const VERSION: &str = "4";
 
 /// Makes the tables where there are none, or other ones; to be called once before anything else is done with a store.
 ///

@@ -10,6 +10,7 @@ use super::{
     entry::Entry,
     hint::Moment,
     store::{Columns, Store, StoreError, Value},
+    words::words,
 };
 use crate::{agent::Status, lens::Sum, revenue::Total};
 
@@ -106,11 +107,16 @@ impl<'a, S: Store> Changes<'a, S> {
         if !same_sums {
             self.put_sums_in(id, &entry.full.sums)?;
         }
-        let [wallet, status, attested, parent, person, flaws, record] = entry.columns();
+        let scope_before = before.as_ref().map_or("", |before| &before.full.scope);
+        if scope_before != entry.full.scope {
+            self.take_scope_out(id, scope_before)?;
+            self.put_scope_in(id, &entry.full.scope)?;
+        }
+        let [wallet, status, attested, parent, person, creator, generation, flaws, record] = entry.columns();
         self.store.execute(
-            "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, flaws, changed_at, record) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            &[id.into(), wallet, status, attested, parent, person, flaws, number.into(), record],
+            "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, creator, generation, flaws, \
+             changed_at, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            &[id.into(), wallet, status, attested, parent, person, creator, generation, flaws, number.into(), record],
         )?;
         Ok(true)
     }
@@ -124,6 +130,7 @@ impl<'a, S: Store> Changes<'a, S> {
             self.compare(id, Some(&before), None);
             self.count(&before, -1);
             self.take_sums_out(id, &before)?;
+            self.take_scope_out(id, &before.full.scope)?;
             self.store.execute("DELETE FROM agents WHERE id = ?1", &[id.into()])?;
         }
         Ok(())
@@ -149,6 +156,25 @@ impl<'a, S: Store> Changes<'a, S> {
             }
         }
         add(Kind::Reports, Vec::new(), by * i64::from(entry.full.reports));
+    }
+
+    fn put_scope_in(&self, id: u64, scope: &str) -> Result<(), StoreError> {
+        let statement = "INSERT INTO scopes (rowid, scope) VALUES (?1, ?2)";
+        self.write_scope(statement, id, scope)
+    }
+
+    /// Takes out a text that was put in: the table has to be told which.
+    fn take_scope_out(&self, id: u64, scope: &str) -> Result<(), StoreError> {
+        let statement = "INSERT INTO scopes (scopes, rowid, scope) VALUES ('delete', ?1, ?2)";
+        self.write_scope(statement, id, scope)
+    }
+
+    fn write_scope(&self, statement: &str, id: u64, scope: &str) -> Result<(), StoreError> {
+        let words = words(scope);
+        if words.is_empty() {
+            return Ok(());
+        }
+        self.store.execute(statement, &[id.into(), Value::Text(words)]).map(drop)
     }
 
     fn put_sums_in(&mut self, id: u64, sums: &[Sum]) -> Result<(), StoreError> {

@@ -1,5 +1,6 @@
 //! The lens: a read-only contract (`contracts/src/RegistryLens.sol`) that walks many agents in one `eth_call`, without being
-//! deployed. Its answer is packed: 124 hexadecimal digits an agent, 172 in full detail, where the getters' own answers take thousands.
+//! deployed. Its answer is packed: 124 hexadecimal digits an agent, 182 and its scope in full detail, where the getters' own answers take
+//! thousands.
 //!
 //! | method | the `eth_call` | the answer's size |
 //! |---|---|---|
@@ -63,7 +64,7 @@ pub(crate) enum Detail {
     Rows = 0,
     /// Its row and its revenue, added up over all agents of a call.
     Revenue = 1,
-    /// All that an index keeps: its row, its wallets, and its own revenue.
+    /// All that an index keeps: its row, its wallets, its scope, and its own revenue.
     Full = 2,
 }
 

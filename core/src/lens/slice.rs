@@ -13,6 +13,10 @@ use crate::{
 const VERSION: u8 = 1;
 /// The status of a row whose record is unreadable.
 const UNREADABLE: u8 = 255;
+/// The kind of an entry that is a scope, where others are sums.
+const SCOPE: u8 = 2;
+/// Bytes of a scope that are kept at most, as the lens has it.
+const SCOPE_BYTES_MAX: usize = 256;
 /// The status of a row that nobody has read yet; the lens never writes it.
 const UNREAD: u8 = 253;
 
@@ -104,6 +108,8 @@ pub(crate) struct Sum {
 pub(crate) struct Full {
     pub(crate) wallet: Address,
     pub(crate) haftungsperson: Address,
+    /// The beginning of its operational scope, at most [`SCOPE_BYTES_MAX`].
+    pub(crate) scope: String,
     /// How many reports it made, if its history is readable.
     pub(crate) reports: u32,
     /// Its own revenue.
@@ -113,8 +119,12 @@ pub(crate) struct Full {
 impl Full {
     /// Of a record, and of the reports of a readable history.
     pub(crate) fn of(record: &AgentRecord, reports: &[RevenueReport]) -> Self {
-        let mut full =
-            Self { wallet: record.agentWallet, haftungsperson: record.haftungsperson, ..Self::default() };
+        let mut full = Self {
+            wallet: record.agentWallet,
+            haftungsperson: record.haftungsperson,
+            scope: scope(&record.operationalScope),
+            ..Self::default()
+        };
         full.take_reports(reports);
         full
     }
@@ -133,6 +143,11 @@ impl Full {
             None => self.sums.push(sum),
         }
     }
+}
+
+/// The beginning of a scope, cut where a character ends.
+fn scope(text: &str) -> String {
+    text.get(..text.floor_char_boundary(SCOPE_BYTES_MAX)).unwrap_or_default().to_owned()
 }
 
 /// The sums in an aggregate, first by currency.
@@ -192,14 +207,22 @@ impl Slice {
                     wallet: row.wallet,
                     haftungsperson: Address::from(input.take::<20>()?),
                     reports: u32::from_be_bytes(input.take()?),
-                    sums: Vec::new(),
+                    ..Full::default()
                 });
             }
         }
         let mut sums = Vec::new();
+        // Scopes come in the order of the readable rows.
+        let readable = |(place, row): (usize, &Row)| row.record_is_readable().then_some(place);
+        let mut unscoped = rows.iter().enumerate().filter_map(readable);
         while !input.0.is_empty() {
             let [kind] = input.take()?;
             let length = u32::from_be_bytes(input.take()?);
+            if kind == SCOPE {
+                let text = String::from_utf8_lossy(input.bytes(usize::try_from(length).ok()?)?);
+                full.get_mut(unscoped.next()?)?.scope = scope(&text);
+                continue;
+            }
             let amount = Total::from_be_bytes(input.take::<40>()?);
             let mut text = Input(input.bytes(usize::try_from(length).ok()?)?);
             let owner = if detail == Detail::Full { Some(text.u64()?) } else { None };
@@ -213,6 +236,9 @@ impl Slice {
                 }
                 None => sums.push(sum),
             }
+        }
+        if detail == Detail::Full && unscoped.next().is_some() {
+            return None;
         }
         Some(Self { marker, rows, full, reports, sums })
     }

@@ -9,7 +9,10 @@ use super::{
     view::Outcome,
     walk::Walk,
 };
-use crate::{as_of::BlockId, lens::Method};
+use crate::{
+    as_of::BlockId,
+    lens::{Detail, Method},
+};
 
 impl Run {
     /// Puts work back that was not done.
@@ -110,17 +113,23 @@ impl Run {
 
     /// Pieces of walks, as many as `room` and the size of a reply allow.
     fn take_spans(&mut self, method: Method, room: usize) -> Vec<Job> {
-        // Bytes of JSON for an agent, and how many agents a call may hold.
-        let (agent_bytes, most) = match method {
-            Method::Override => (136, self.limits.agents_per_call),
-            Method::Create => (136, 350),
-            Method::Multicall => (4_500, (self.limits.calls_per_chunk as u64 / 2).max(1)),
+        // How many agents a call may hold.
+        let most = match method {
+            Method::Override => self.limits.agents_per_call,
+            Method::Create => 350,
+            Method::Multicall => (self.limits.calls_per_chunk as u64 / 2).max(1),
         };
         let mut bytes_left = (self.limits.max_reply_bytes / 4 * 3) as u64;
         let mut jobs = Vec::new();
         for (key, walk) in &mut self.view.walks {
             while jobs.len() < room && (bytes_left > 0 || jobs.is_empty()) {
                 let Some(span) = walk.take(most) else { break };
+                // Bytes of JSON for an agent, its scope an ordinary one; a reply of long ones may be too large, and is asked for in halves.
+                let agent_bytes = match (method, key.detail) {
+                    (Method::Multicall, _) => 4_500,
+                    (_, Detail::Full) => 300,
+                    _ => 136,
+                };
                 bytes_left = bytes_left.saturating_sub(span.count.saturating_mul(agent_bytes));
                 jobs.push(Job::Walk(*key, span));
             }

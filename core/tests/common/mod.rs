@@ -489,7 +489,7 @@ impl Node {
         answer.extend(self.seconds(number).to_be_bytes());
         answer.extend((agents.len() as u32).to_be_bytes());
         answer.extend((reports.len() as u64).to_be_bytes());
-        for agent in agents {
+        for agent in &agents {
             answer.extend([agent.status, 0]);
             answer.extend(agent.creator);
             answer.extend(agent.registeredAt.to_be_bytes());
@@ -502,6 +502,13 @@ impl Node {
                 let own = reports.iter().filter(|report| report.agentId == agent.agentId).count();
                 answer.extend((own as u32).to_be_bytes());
             }
+        }
+        for agent in agents.iter().filter(|agent| detail == 2 && agent.status != 255) {
+            let scope = agent.operationalScope.as_bytes();
+            let scope = &scope[..scope.len().min(256)];
+            answer.push(2);
+            answer.extend((scope.len() as u32).to_be_bytes());
+            answer.extend(scope);
         }
         for report in reports {
             for (kind, text) in [(0, &report.currency), (1, &report.category)] {

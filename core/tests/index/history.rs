@@ -105,6 +105,20 @@ impl History {
     }
 }
 
+/// What agents say that they are for.
+const SCOPES: [&str; 10] = [
+    "",
+    "Trades energy; sells carbon rights",
+    "trading of CARBON-rights",
+    "Übersetzt Verträge: de-DE → en-GB",
+    "ubersetzt Vertrage",
+    "NOT a \"quoted\" OR NEAR(text, 2) * scope:x",
+    "reads papers\u{0}and more",
+    "研究 and papers",
+    "carbon",
+    "’ — …",
+];
+
 /// Changes the registry in one way of 12; whom it is about.
 fn change(registry: &mut Registry, kind: u64, seconds: u64, chance: &mut Chance) -> Option<u64> {
     let total = registry.agents.len() as u64;
@@ -114,6 +128,7 @@ fn change(registry: &mut Registry, kind: u64, seconds: u64, chance: &mut Chance)
         let parent = usize::try_from(agent.parentAgentId).unwrap();
         agent.generation =
             if parent == 0 { U256::ZERO } else { registry.agents[parent - 1].generation + U256::from(1) };
+        agent.operationalScope = SCOPES[usize::try_from(id).unwrap() % SCOPES.len()].to_owned();
         agent.creator = Address::repeat_byte(chance.below(4) as u8);
         agent.haftungsperson = Address::repeat_byte(0x10 + chance.below(3) as u8);
         (agent.registeredAt, agent.lastAttestation) = (seconds, seconds);

@@ -3,7 +3,13 @@
 use std::collections::BTreeSet;
 
 use alloy_primitives::Address;
-use registry_core::{abi::AgentRecord, index::Index, route::Endpoint, run::Limits, timestamp::Timestamp};
+use registry_core::{
+    abi::AgentRecord,
+    index::{Bounds, Index},
+    route::Endpoint,
+    run::Limits,
+    timestamp::Timestamp,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -17,8 +23,13 @@ const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
 
 /// The answer to a path, by an index that has one.
 pub(crate) fn ask(index: &Indexed, target: &str, now: u64) -> (Value, Option<String>) {
+    ask_within(index, target, now, Bounds::DEFAULT)
+}
+
+/// The same with less or more to read for a page of a list.
+fn ask_within(index: &Indexed, target: &str, now: u64, bounds: Bounds) -> (Value, Option<String>) {
     let state = index.state();
-    let of = Index::new(&index.database, &state, REGISTRY, CHAIN);
+    let of = Index::new(&index.database, &state, REGISTRY, CHAIN).within(bounds);
     let document = of.document(&Endpoint::parse(target).unwrap(), Timestamp::from_seconds(now)).unwrap();
     (serde_json::from_str(&document.body).unwrap(), document.links)
 }
@@ -38,6 +49,7 @@ pub(crate) fn item(agent: &AgentRecord, grace: u64, now: u64) -> Value {
         "creator": agent.creator.to_checksum(None),
         "haftungsperson": agent.haftungsperson.to_checksum(None),
         "agentWallet": agent.agentWallet.to_checksum(None),
+        "operationalScope": agent.operationalScope,
         "parentAgentId": agent.parentAgentId.to::<u64>(),
         "generation": agent.generation.to::<u64>(),
         "registeredAt": time(agent.registeredAt),
@@ -141,7 +153,16 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
         "/api/v1/agents?status=Active&limit=50".to_owned(),
         "/api/v1/stats/detailed".to_owned(),
         "/api/v1/agent/7/lineage".to_owned(),
+        // Each of these is what a third of all agents are, at least, or all.
+        format!("/api/v1/agents?haftungsperson={person}&sort=-attestation&compliant=false"),
+        "/api/v1/agents?compliant=true&cursor=100".to_owned(),
+        "/api/v1/agents?sort=attestation&limit=50".to_owned(),
+        "/api/v1/agents?q=scope&page=2".to_owned(),
+        "/api/v1/agents?q=rights+carb&generation=0&sort=-id".to_owned(),
+        "/api/v1/agents?q=rights+carb&sort=attestation".to_owned(),
+        "/api/v1/agents?q=nobody&parent=0&status=Active".to_owned(),
     ];
+    let bounds = Bounds { candidates: 80, searched: 40 };
     let work = |agents: u64| -> Vec<u64> {
         let mut registry = Registry { grace_seconds: Some(604_800), ..Registry::default() };
         for id in 1..=agents {
@@ -149,6 +170,9 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
             agent.haftungsperson = person;
             agent.lastAttestation = 1_700_000_000 + id * 7_919 % 777_600;
             agent.status = u8::try_from(id % 4).unwrap();
+            if id % 3 == 0 {
+                agent.operationalScope = "carbon rights".to_owned();
+            }
             registry.agents.push(agent);
         }
         let mut history = History::new(0, &mut Chance(1));
@@ -159,7 +183,7 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
         index.work().unwrap();
         let steps = |target: &String| {
             index.database.steps.set(0);
-            ask(&index, target, 1_700_777_600);
+            ask_within(&index, target, 1_700_777_600, bounds);
             index.database.steps.get()
         };
         targets.iter().map(steps).collect()

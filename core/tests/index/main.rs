@@ -19,6 +19,7 @@ mod common;
 mod database;
 mod history;
 mod liable;
+mod listing;
 mod promises;
 
 use std::collections::BTreeMap;

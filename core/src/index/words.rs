@@ -1,0 +1,85 @@
+//! Words of texts, as the full-text table holds them and as they are looked for. They are made here, so that a text that is read
+//! from a record is searched exactly as the table is.
+
+/// The words of a text in lower case, separated by single spaces. A word is a run of letters and digits.
+pub(super) fn words(text: &str) -> String {
+    let mut words = String::with_capacity(text.len());
+    for word in text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(word.chars().map(lower));
+    }
+    words
+}
+
+/// The lower case of a Latin, Greek or Cyrillic letter. The standard library's tables, of all scripts, are 5 KB of the Worker.
+fn lower(letter: char) -> char {
+    let code = u32::from(letter);
+    let lower = match letter {
+        'A'..='Z' | 'À'..='Ö' | 'Ø'..='Þ' | 'Α'..='Ρ' | 'Σ'..='Ϋ' | 'А'..='Я' => code + 32,
+        'Ѐ'..='Џ' => code + 80,
+        // In Latin Extended-A small letters stand behind capital ones.
+        'Ā'..='į' | 'Ĳ'..='ķ' | 'Ŋ'..='ŷ' => code | 1,
+        'Ĺ'..='ň' | 'Ź'..='ž' => code + code % 2,
+        'Ÿ' => u32::from('ÿ'),
+        _ => code,
+    };
+    char::from_u32(lower).unwrap_or(letter)
+}
+
+/// Whether a text has all these [`words`]; the last may be the beginning of one.
+pub(super) fn has_words(text: &str, wanted: &str) -> bool {
+    let text = words(text);
+    let (whole, last) = wanted.rsplit_once(' ').unwrap_or(("", wanted));
+    whole.split_terminator(' ').all(|word| text.split(' ').any(|found| found == word))
+        && text.split(' ').any(|found| found.starts_with(last))
+}
+
+/// The same as a query to the full-text table: each word is quoted, so that nothing in it is syntax.
+pub(super) fn expression(wanted: &str) -> String {
+    format!("\"{}\"*", wanted.replace(' ', "\" \""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_a_run_of_letters_and_digits_in_lower_case() {
+        for (text, expected) in [
+            ("", ""),
+            ("’ — …", ""),
+            ("Trades  CO2-rights\u{0}, für Ärzte", "trades co2 rights für ärzte"),
+            ("\"NEAR(a, 2)\" OR *", "near a 2 or"),
+            ("研究 ΑΘΗΝΑ Ёлка Ѓ", "研究 αθηνα ёлка ѓ"),
+            ("ŁÓDŹ Žižkov Ÿ ĿĶŸ ×", "łódź žižkov ÿ ŀķÿ"),
+        ] {
+            assert_eq!(words(text), expected);
+        }
+        assert_eq!(expression("carbon ri"), "\"carbon\" \"ri\"*");
+    }
+
+    #[test]
+    fn letters_have_the_lower_case_that_unicode_says() {
+        for letter in ('\0'..'ƀ').chain('Ͱ'..='ϯ').chain('Ѐ'..='џ') {
+            let expected: Vec<char> = letter.to_lowercase().collect();
+            let is_left = matches!(letter, 'İ' | 'Ͱ'..='Ώ' | 'Ϗ'..='ϯ');
+            assert!(is_left || [lower(letter)] == *expected, "{letter}: {}", lower(letter));
+        }
+    }
+
+    #[test]
+    fn all_words_have_to_be_there_and_the_last_may_be_a_beginning() {
+        let scope = "Trades energy; sells carbon rights";
+        for (wanted, found) in [
+            ("carbon", true),
+            ("rights carb", true),
+            ("carb rights", false),
+            ("trades x", false),
+            ("ade", false),
+        ] {
+            assert_eq!(has_words(scope, wanted), found, "{wanted}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Filtered and sorted pages of agents, against plain filters over the registry's records.
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use registry_core::{
+    abi::AgentRecord,
+    index::{Bounds, Index},
+    route::Endpoint,
+    timestamp::Timestamp,
+};
+use serde_json::{Value, json};
+
+use crate::{CHAIN, REGISTRY, liable::item, promises::filled};
+
+/// What is searched for, and the words it comes to, the last of which may be the beginning of one.
+const SEARCHES: [(&str, &[&str]); 17] = [
+    ("carbon", &["carbon"]),
+    ("  Carbon+RIGHTS ", &["carbon", "rights"]),
+    ("rights carbon", &["rights", "carbon"]),
+    ("car", &["car"]),
+    ("car rights", &["car", "rights"]),
+    ("c", &["c"]),
+    ("VertRÄg", &["verträg"]),
+    ("übersetzt verträge", &["übersetzt", "verträge"]),
+    ("NOT", &["not"]),
+    ("quoted\" OR", &["quoted", "or"]),
+    ("scope:x", &["scope", "x"]),
+    ("NEAR(text", &["near", "text"]),
+    ("text*", &["text"]),
+    ("研究", &["研究"]),
+    ("more", &["more"]),
+    ("nobody", &["nobody"]),
+    ("’ — …", &[]),
+];
+
+/// Whether a scope has the words, the last of them as a beginning.
+fn has_words(scope: &str, words: &[&str]) -> bool {
+    let plain = scope.to_lowercase();
+    let of_scope: Vec<&str> = plain.split(|letter: char| !letter.is_alphanumeric()).collect();
+    let Some((last, whole)) = words.split_last() else { return false };
+    whole.iter().all(|word| of_scope.contains(word)) && of_scope.iter().any(|word| word.starts_with(last))
+}
+
+#[test]
+fn pages_laid_end_to_end_are_what_a_plain_filter_finds() {
+    let (index, history, mut chance) = filled(120, 0);
+    let newest = &history.blocks[&history.newest()];
+    let (registry, grace) = (&newest.registry, newest.registry.grace_seconds.unwrap());
+    let names = ["Active", "Suspended", "Revoked", "Terminated"];
+    for round in 0..100 {
+        let now = newest.seconds + chance.below(900_000);
+        let mut agents: Vec<&AgentRecord> = registry.agents.iter().collect();
+        let example = agents[chance.below(120) as usize].clone();
+        let is_compliant =
+            |agent: &AgentRecord| agent.status == 0 && now.saturating_sub(agent.lastAttestation) <= grace;
+        let mut query = String::new();
+        if chance.once_in(3) {
+            query += &format!("&haftungsperson={}", example.haftungsperson);
+            agents.retain(|agent| agent.haftungsperson == example.haftungsperson);
+        }
+        if chance.once_in(3) {
+            query += &format!("&creator={}", example.creator);
+            agents.retain(|agent| agent.creator == example.creator);
+        }
+        if chance.once_in(4) {
+            query += &format!("&parent={}", example.parentAgentId);
+            agents.retain(|agent| agent.parentAgentId == example.parentAgentId);
+        }
+        if chance.once_in(3) {
+            let status = chance.below(4) as u8;
+            query += &format!("&status={}", names[usize::from(status)]);
+            agents.retain(|agent| agent.status == status);
+        }
+        if chance.once_in(3) {
+            let compliant = chance.once_in(2);
+            query += &format!("&compliant={compliant}");
+            agents.retain(|agent| is_compliant(agent) == compliant);
+        }
+        if chance.once_in(3) {
+            let (text, words) = chance.pick(&SEARCHES);
+            query += &format!("&q={}", utf8_percent_encode(text, NON_ALPHANUMERIC));
+            agents.retain(|agent| has_words(&agent.operationalScope, words));
+        }
+        let sort = chance.pick(&["id", "-id", "registration", "attestation", "-attestation"]);
+        // A status alone, in the order of ids, is answered as a scan answers it.
+        let is_plain =
+            query.split('&').all(|parameter| parameter.is_empty() || parameter.starts_with("status"));
+        if chance.once_in(4) || (is_plain && ["id", "registration"].contains(&sort)) {
+            query += &format!("&generation={}", example.generation);
+            agents.retain(|agent| agent.generation == example.generation);
+        }
+        agents.sort_by_key(|agent| match sort.trim_start_matches('-') {
+            "attestation" => (agent.lastAttestation, agent.agentId),
+            _ => (0, agent.agentId),
+        });
+        if sort.starts_with('-') {
+            agents.reverse();
+        }
+        let limit = 1 + chance.below(30);
+        let bounds = chance.pick(&[Bounds::DEFAULT, Bounds { candidates: 7, searched: 3 }]);
+        let expected: Vec<Value> = agents.into_iter().map(|agent| item(agent, grace, now)).collect();
+        let first = format!("/api/v1/agents?limit={limit}&sort={sort}{query}");
+        let state = index.state();
+        let page = |target: &str, bounds| -> (Value, String) {
+            let endpoint = Endpoint::parse(target).unwrap();
+            let of = Index::new(&index.database, &state, REGISTRY, CHAIN).within(bounds);
+            let document = of.document(&endpoint, Timestamp::from_seconds(now)).unwrap();
+            (serde_json::from_str(&document.body).unwrap(), document.links.unwrap())
+        };
+        let number = 1 + chance.below(4);
+        let numbered = format!("{first}&page={number}");
+        let (document, links) = page(&numbered, Bounds::DEFAULT);
+        let skipped = usize::try_from((number - 1) * limit).unwrap().min(expected.len());
+        let end = expected.len().min(skipped + usize::try_from(limit).unwrap());
+        assert_eq!(document["data"], json!(expected[skipped..end]), "round {round}: {numbered}");
+        assert_eq!(document["total"], expected.len(), "round {round}: {numbered}");
+        let target_of = |relation: &str| {
+            let link = links.split(", ").find(|link| link.ends_with(&format!("rel=\"{relation}\"")))?;
+            link.split(['<', '>']).nth(1)
+        };
+        let relations = ["first", "prev", "next"].map(|relation| target_of(relation).is_some());
+        assert_eq!(relations, [true, number > 1, end < expected.len()], "{numbered}: {links}");
+        if let Some(previous) = target_of("prev") {
+            assert_eq!(page(previous, Bounds::DEFAULT).0["page"], json!(number - 1), "{numbered}: {links}");
+        }
+        let (mut found, mut target) = (Vec::new(), first.clone());
+        loop {
+            let (page, links) = page(&target, bounds);
+            let data = page["data"].as_array().unwrap();
+            assert!(data.len() as u64 <= limit, "{target}");
+            if let Some(total) = page["total"].as_u64() {
+                let is_bound = page["totalIsLowerBound"] == true;
+                let holds =
+                    if is_bound { total <= expected.len() as u64 } else { total == expected.len() as u64 };
+                assert!(holds, "round {round}: {target}: {page}\nof {}", expected.len());
+            }
+            found.extend(data.iter().cloned());
+            let Some(next) = page["next"].as_str() else { break };
+            target = format!("{first}&cursor={next}");
+            let link = Endpoint::parse(&target).unwrap().canonical();
+            assert!(links.ends_with(&format!("<{link}>; rel=\"next\"")), "{target}: {links}");
+        }
+        assert_eq!(found, expected, "round {round}: {first}");
+    }
+}
