@@ -667,7 +667,10 @@ mod tests {
         }
         for bad in ["", "7", "1-2-3", "1-2-3-4-5", "1-2-3-x"] {
             let message = rule(&format!("/api/v1/agent/7/history?cursor={bad}"));
-            assert_eq!(message, "Invalid cursor: must be the `next` of an earlier answer", "{bad}");
+            assert_eq!(
+                message, "Invalid cursor: must be the `next` of an earlier answer to the same question",
+                "{bad}"
+            );
         }
         assert!(rule("/api/v1/agent/x/history").starts_with("Invalid id: "));
     }
