@@ -16,7 +16,11 @@ function prepared(schema) {
     const target = { $ref: $ref.replace(SCHEMAS, "#/definitions/") };
     return description === undefined ? target : { description, allOf: [target] };
   }
-  if (schema.type === "integer") return { description, allOf: [INTEGER] };
+  const { type } = schema;
+  if (type === "integer") return { description, allOf: [INTEGER] };
+  if (Array.isArray(type) && type.includes("integer")) {
+    return { description, anyOf: [INTEGER, { type: type.filter((name) => name !== "integer") }] };
+  }
   return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, prepared(value)]));
 }
 

@@ -11,6 +11,9 @@ export const NOBODY = "0x000000000000000000000000000000000000dEaD";
 
 const { agents } = stack;
 
+/** A wallet that has registered agents. */
+const OPERATOR = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC";
+
 /**
  * @typedef {object} View
  * @property {string} name as files are called
@@ -53,7 +56,30 @@ export const VIEWS = [
     before: async ({ front }) => front.on(/\/history/, NO_INDEX),
   },
   { name: "agents", hash: "#/agents" },
-  { name: "agents-empty", hash: "#/agents?page=999" },
+  { name: "agents-by-id", hash: "#/agents?sort=id" },
+  { name: "agents-beyond", hash: "#/agents?page=999" },
+  { name: "agents-found", hash: `#/agents?q=berth&creator=${OPERATOR}&compliant=false&sort=attestation` },
+  { name: "agents-none", hash: "#/agents?q=nonsense" },
+  {
+    name: "agents-refused",
+    hash: "#/agents",
+    after: async ({ page }) => {
+      await page.getByLabel("Creator").fill("nonsense");
+      await page.getByRole("button", { name: "Search", exact: true }).click();
+    },
+  },
+  {
+    name: "agents-no-index",
+    hash: "#/agents",
+    faults: true,
+    before: async ({ front }) => front.on(NO_INDEX_FOR_LISTS, NO_INDEX),
+  },
+  {
+    name: "agents-search-no-index",
+    hash: "#/agents?q=berth",
+    faults: true,
+    before: async ({ front }) => front.on(NO_INDEX_FOR_LISTS, NO_INDEX),
+  },
   { name: "changes", hash: "#/changes", after: following },
   {
     name: "changes-two",
@@ -116,6 +142,8 @@ export const VIEWS = [
 
 /** What a history says whose node has pruned events. */
 const INCOMPLETE = '"complete":false,"incompleteBecause":"EVENTS_MISSING"';
+/** Lists that only an index can answer. */
+export const NO_INDEX_FOR_LISTS = /\/agents\?.*(sort|q|haftungsperson|creator|parent|generation|compliant|cursor)=/;
 
 /** The questions that follow changes, behind a cursor. */
 export const CHANGES_FOLLOWED = /\/changes\?since=\d/;

@@ -26,7 +26,7 @@ const ANSWERS = {
   "a lineage": `#/agent/${agents.atlas.id}/lineage`,
   "a lineage that is cut": `#/agent/${agents.harbour.id}/lineage`,
   "a page of agents": "#/agents?page=2&limit=50",
-  "agents of one status": "#/agents?status=Revoked",
+  "agents of one status": "#/agents?sort=id&status=Revoked",
   "the statistics": "#/statistics",
 };
 
@@ -69,7 +69,7 @@ const LIES = [
   [`#/agent/${agents.paused.id}`, /\/agent\/\d+$/, '"status":"Suspended"', '"status":"Active"', "agent.status"],
   [`#/agent/${agents.ledger.id}`, /\/revenue\?/, "9007199254740993", "9007199254740992", "data[0].amount"],
   [`#/agent/${agents.atlas.id}/lineage`, /\/lineage$/, '"children":[]', '"children":[],"note":"pruned"', "note"],
-  ["#/agents", /\/agents$/, '"total":', '"total":1', "total"],
+  ["#/agents?sort=id", /\/agents$/, '"total":', '"total":1', "total"],
   ["#/statistics", /\/aggregate$/, '"totalReports":', '"totalReports":1', "totalReports"],
 ];
 

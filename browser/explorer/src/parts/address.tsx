@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useState } from "preact/hooks";
 
 import type { Address } from "../documents";
+import { listHref } from "../listing";
 import { hrefTo } from "../router";
 import { announce } from "./announcer";
 
@@ -35,6 +36,15 @@ export function WalletLink({ address }: { address: Address }) {
 export function PersonLink({ address }: { address: Address }) {
   return (
     <a href={hrefTo(["liable", address])} class="hex-link">
+      <Hex text={address} />
+    </a>
+  );
+}
+
+/** A creator's address that leads to the agents it has registered. */
+export function CreatorLink({ address }: { address: Address }) {
+  return (
+    <a href={listHref({ creator: address })} class="hex-link">
       <Hex text={address} />
     </a>
   );

@@ -4,7 +4,7 @@ import type { Integer, Status } from "../documents";
 import { hrefTo } from "../router";
 
 /** An agent's id that leads to its page. */
-export function AgentLink({ id }: { id: Integer }) {
+export function AgentLink({ id }: { id: Integer | string }) {
   return <a href={hrefTo(["agent", id])}>Agent {String(id)}</a>;
 }
 

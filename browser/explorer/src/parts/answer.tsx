@@ -18,6 +18,8 @@ export interface AnsweredProps<Documents extends unknown[]> {
   verifiable?: boolean;
   /** What stands there until the first answer. */
   placeholder?: ComponentChildren;
+  /** What is shown for this error, if it is not the usual explanation. */
+  instead?: (error: unknown) => ComponentChildren;
   /** What the answers look like. `again` asks anew, and shows what comes. */
   children: (answers: Answers<Documents>, again: () => void) => ComponentChildren;
 }
@@ -34,6 +36,7 @@ function Asked<Documents extends unknown[]>({
   paths,
   verifiable = true,
   placeholder,
+  instead,
   children,
 }: AnsweredProps<Documents>) {
   const [round, setRound] = useState(0);
@@ -60,7 +63,7 @@ function Asked<Documents extends unknown[]>({
         {outcome === undefined ? (
           (placeholder ?? <Skeleton lines={8} />)
         ) : "error" in outcome ? (
-          <Failure error={outcome.error} again={again} />
+          instead?.(outcome.error) || <Failure error={outcome.error} again={again} />
         ) : (
           <Boundary again={again}>
             <Drawn draw={() => children(outcome.answers, again)} />

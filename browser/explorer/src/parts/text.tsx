@@ -22,6 +22,16 @@ export function ChainWord({ text }: { text: string }) {
   );
 }
 
+/** The beginning of a piece of any length, as much as fits into a table's cell. */
+export function ChainLine({ text }: { text: string }) {
+  if (text === "") return <span class="muted">Nothing stated</span>;
+  return (
+    <bdi class="chain-line" dir="auto">
+      {text}
+    </bdi>
+  );
+}
+
 /** A piece of any length, as a block. */
 export function ChainText({ text }: { text: string }) {
   const [isOpen, setOpen] = useState(false);

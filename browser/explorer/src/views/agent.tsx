@@ -2,7 +2,8 @@
 
 import type { AgentDetail, Integer, RevenueHistory } from "../documents";
 import { counted, whole } from "../format";
-import { Copyable, WalletLink } from "../parts/address";
+import { listHref } from "../listing";
+import { Copyable, CreatorLink, WalletLink } from "../parts/address";
 import { AgentLink, Badge } from "../parts/agent";
 import { Answered } from "../parts/answer";
 import { Fact, Facts, LiableFact, TimeFact } from "../parts/facts";
@@ -84,7 +85,9 @@ function Record({ agent }: { agent: AgentDetail["agent"] }) {
         </Copyable>
       </Fact>
       <Fact term="Creator">
-        <Copyable text={agent.creator} />
+        <Copyable text={agent.creator}>
+          <CreatorLink address={agent.creator} />
+        </Copyable>
       </Fact>
       <Fact term="Operational scope">
         <ChainText text={agent.operationalScope} />
@@ -116,12 +119,12 @@ function Children({ record: { agent, children, compliance } }: { record: AgentDe
         {children.length === 0 ? "No children. " : `${counted(compliance.childCount, "child", "children")}. `}
         <a href={hrefTo(["agent", agent.agentId, "lineage"])}>Lineage as a tree</a>
       </p>
-      {children.length > 0 && <ChildList ids={children} />}
+      {children.length > 0 && <ChildList parent={agent.agentId} ids={children} />}
     </>
   );
 }
 
-function ChildList({ ids }: { ids: Integer[] }) {
+function ChildList({ parent, ids }: { parent: Integer; ids: Integer[] }) {
   const more = ids.length - CHILDREN;
   return (
     <ul class="chips" aria-label="Children">
@@ -130,7 +133,11 @@ function ChildList({ ids }: { ids: Integer[] }) {
           <AgentLink id={id} />
         </li>
       ))}
-      {more > 0 && <li class="muted">and {whole(more)} more</li>}
+      {more > 0 && (
+        <li>
+          <a href={listHref({ parent: String(parent) })}>and {whole(more)} more</a>
+        </li>
+      )}
     </ul>
   );
 }

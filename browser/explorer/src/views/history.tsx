@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 
 import type { Address, AgentHistory, HistoryEvent, IncompleteBecause } from "../documents";
 import { units, whole } from "../format";
-import { Copyable, PersonLink, WalletLink } from "../parts/address";
+import { Copyable, CreatorLink, PersonLink, WalletLink } from "../parts/address";
 import { AgentLink } from "../parts/agent";
 import { Answered } from "../parts/answer";
 import { Heading } from "../parts/heading";
@@ -110,7 +110,7 @@ function toldOf(event: HistoryEvent): Told {
         kind: "good",
         children: (
           <p>
-            By <WalletLink address={event.creator} />, with <PersonLink address={event.haftungsperson} /> liable;{" "}
+            By <CreatorLink address={event.creator} />, with <PersonLink address={event.haftungsperson} /> liable;{" "}
             {BigInt(event.parentAgentId) === 0n ? (
               "a root agent"
             ) : (
@@ -147,7 +147,7 @@ function toldOf(event: HistoryEvent): Told {
         kind: "plain",
         children: (
           <p>
-            <AgentLink id={event.childAgentId} />, by <WalletLink address={event.creator} />
+            <AgentLink id={event.childAgentId} />, by <CreatorLink address={event.creator} />
           </p>
         ),
       };

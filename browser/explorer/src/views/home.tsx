@@ -2,19 +2,18 @@
 
 import type { DetailedStats } from "../documents";
 import { whole } from "../format";
-import { WalletLink } from "../parts/address";
-import { AgentLink, Badge } from "../parts/agent";
+import { AgentTable, COLUMNS } from "../parts/agentTable";
 import { Answered } from "../parts/answer";
 import { Fact, Figures } from "../parts/facts";
 import { Heading } from "../parts/heading";
-import { Ago } from "../parts/moment";
 import { Search } from "../parts/search";
 import { Skeleton } from "../parts/skeleton";
-import { Table } from "../parts/table";
 import { hrefTo } from "../router";
 
 /** How many of the last registrations are shown here. */
 const LATEST = 5;
+
+const { agent, status, age, wallet } = COLUMNS;
 
 export function HomeView() {
   return (
@@ -47,17 +46,10 @@ function Registry({ stats }: { stats: DetailedStats }) {
           No agent has been registered yet. <a href={hrefTo(["register"])}>Register the first</a>.
         </p>
       ) : (
-        <Table
+        <AgentTable
           caption="Latest registrations"
-          head={["Agent", "Status", "Registered", "Wallet"]}
-          rows={stats.recentRegistrations
-            .slice(0, LATEST)
-            .map((agent) => [
-              <AgentLink id={agent.agentId} />,
-              <Badge status={agent.status} />,
-              <Ago since={agent.registeredAt} />,
-              <WalletLink address={agent.agentWallet} />,
-            ])}
+          columns={[agent, status, age, wallet]}
+          agents={stats.recentRegistrations.slice(0, LATEST)}
         />
       )}
       <p>

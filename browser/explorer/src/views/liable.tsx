@@ -2,18 +2,19 @@
 
 import { STATUSES, type Liable } from "../documents";
 import { whole } from "../format";
-import { Hex, WalletLink } from "../parts/address";
-import { AgentLink, Badge } from "../parts/agent";
+import { listHref } from "../listing";
+import { Hex } from "../parts/address";
+import { AgentTable, COLUMNS } from "../parts/agentTable";
 import { Answered } from "../parts/answer";
 import { Bars } from "../parts/bars";
 import { Fact, Figures } from "../parts/facts";
 import { Heading } from "../parts/heading";
 import { Indexed } from "../parts/indexed";
-import { Time } from "../parts/moment";
 import { CursorPager } from "../parts/pager";
 import { Skeleton } from "../parts/skeleton";
-import { Table } from "../parts/table";
 import { hrefTo, type Route } from "../router";
+
+const { agent, status, compliant, registered, lapses, wallet, scope } = COLUMNS;
 
 export function LiableView({ route: { segments, query } }: { route: Route }) {
   const person = segments[1] ?? "";
@@ -40,7 +41,7 @@ export function LiableView({ route: { segments, query } }: { route: Route }) {
             ) : (
               <>
                 <Counts liable={document} />
-                <Lapses lapses={document.nextLapses} />
+                <NextLapses nextLapses={document.nextLapses} />
                 <Agents liable={document} cursor={cursor} />
               </>
             )}
@@ -82,22 +83,14 @@ function Counts({ liable }: { liable: Liable }) {
   );
 }
 
-function Lapses({ lapses }: { lapses: Liable["nextLapses"] }) {
+function NextLapses({ nextLapses }: { nextLapses: Liable["nextLapses"] }) {
   return (
     <>
       <h2>Attestations that lapse next</h2>
-      {lapses.length === 0 ? (
+      {nextLapses.length === 0 ? (
         <p class="empty">None: no agent of this person is compliant.</p>
       ) : (
-        <Table
-          caption="Attestations that lapse next"
-          head={["Agent", "Current until", "Wallet"]}
-          rows={lapses.map(({ agentId, agentWallet, compliantUntil }) => [
-            <AgentLink id={agentId} />,
-            <Time at={compliantUntil} />,
-            <WalletLink address={agentWallet} />,
-          ])}
-        />
+        <AgentTable caption="Attestations that lapse next" columns={[agent, lapses, wallet]} agents={nextLapses} />
       )}
     </>
   );
@@ -108,20 +101,13 @@ function Agents({ liable: { haftungsperson, data, next }, cursor }: { liable: Li
   return (
     <>
       <h2>Agents</h2>
+      <p>
+        <a href={listHref({ haftungsperson })}>Search, filter and sort them</a>
+      </p>
       {data.length === 0 ? (
         <p class="empty">This page is beyond the end.</p>
       ) : (
-        <Table
-          caption="Agents"
-          head={["Agent", "Status", "Compliant", "Registered", "Wallet"]}
-          rows={data.map((agent) => [
-            <AgentLink id={agent.agentId} />,
-            <Badge status={agent.status} />,
-            agent.isCompliant ? "Yes" : "No",
-            <Time at={agent.registeredAt} />,
-            <WalletLink address={agent.agentWallet} />,
-          ])}
-        />
+        <AgentTable caption="Agents" columns={[agent, status, compliant, registered, wallet, scope]} agents={data} />
       )}
       {(cursor !== "" || next) && (
         <CursorPager label="Agents" first={cursor === "" ? undefined : at()} next={next ? at(next) : undefined} />

@@ -4,21 +4,21 @@ import type { ComponentChildren } from "preact";
 
 import { STATUSES, type DetailedStats, type Integer, type RevenueAggregate } from "../documents";
 import { counted, units, whole } from "../format";
-import { Copyable, PersonLink, WalletLink } from "../parts/address";
-import { AgentLink, Badge } from "../parts/agent";
+import { listHref } from "../listing";
+import { Copyable } from "../parts/address";
+import { AgentTable, COLUMNS } from "../parts/agentTable";
 import { Answered } from "../parts/answer";
 import { Bars } from "../parts/bars";
 import { Fact, Facts, Figures } from "../parts/facts";
 import { Heading } from "../parts/heading";
-import { Ago } from "../parts/moment";
 import { RegistrationLine } from "../parts/registrationLine";
 import { Skeleton } from "../parts/skeleton";
-import { Table } from "../parts/table";
 import { ChainWord } from "../parts/text";
-import { hrefTo } from "../router";
 
 /** Rows of a revenue chart; agents name currencies and categories as they like. */
 const MOST = 20;
+
+const { agent, status, age, wallet, person } = COLUMNS;
 
 export function StatisticsView() {
   return (
@@ -49,7 +49,7 @@ function Statistics({ stats, revenue }: { stats: DetailedStats; revenue: Revenue
             caption="Agents in each status"
             head={["Status", "Agents"]}
             rows={STATUSES.map((status) => ({
-              label: <a href={hrefTo(["agents"], { status })}>{status}</a>,
+              label: <a href={listHref({ status })}>{status}</a>,
               value: stats.statusDistribution[status],
               shown: whole(stats.statusDistribution[status]),
               kind: status,
@@ -61,7 +61,7 @@ function Statistics({ stats, revenue }: { stats: DetailedStats; revenue: Revenue
             caption="Agents in each generation; roots are generation 0"
             head={["Generation", "Agents"]}
             rows={Object.entries(stats.generationDistribution).map(([generation, value]) => ({
-              label: `Generation ${generation}`,
+              label: <a href={listHref({ generation })}>Generation {generation}</a>,
               value,
               shown: whole(value),
             }))}
@@ -131,16 +131,10 @@ function LatestRegistrations({ registrations }: { registrations: DetailedStats["
       {registrations.length === 0 ? (
         <p class="empty">No agent has been registered yet.</p>
       ) : (
-        <Table
+        <AgentTable
           caption="Latest registrations"
-          head={["Agent", "Status", "Registered", "Wallet", "Liable"]}
-          rows={registrations.map((agent) => [
-            <AgentLink id={agent.agentId} />,
-            <Badge status={agent.status} />,
-            <Ago since={agent.registeredAt} />,
-            <WalletLink address={agent.agentWallet} />,
-            <PersonLink address={agent.haftungsperson} />,
-          ])}
+          columns={[agent, status, age, wallet, person]}
+          agents={registrations}
         />
       )}
     </>
