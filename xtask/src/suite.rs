@@ -1,6 +1,7 @@
 //! `cargo xtask test`: all that is checked, in the order in which it is cheap to fail.
 
 use std::fs;
+use std::io::{Write, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,11 +12,17 @@ use crate::setup::WASM_TARGET;
 use crate::summary::{Summary, Tally, count};
 use crate::{bench, build, chromium, explorer, purity, setup};
 
+/// What the steps of end-to-end test programs are called, before the program's name.
+const END_TO_END: &str = "end to end: ";
+
 /// The end-to-end tests that drive a browser.
 const IN_A_BROWSER: [&str; 2] = ["explorer", "package"];
 
-/// The end-to-end tests that put load on the Worker.
+/// The end-to-end tests that put load on the Worker and compare what answers cost: they have the machine for themselves.
 const UNDER_LOAD: &str = "warm_answers";
+
+/// How many end-to-end test programs run at a time. Each waits most of the time: for blocks, for time-outs, for a Worker to start.
+const LANES: usize = 2;
 
 /// Runs everything, or the steps whose names contain one of the words; fails if anything did.
 pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
@@ -50,7 +57,7 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     summary.step("unit tests of the explorer", || explorer::test().map(|()| Tally::CHECK));
     summary.step("wrangler deploy --dry-run", dry_run);
     summary.step("contracts", || {
-        count(command(node_tool("forge")).args(["test"]).current_dir(root().join("contracts")))
+        count(command(node_tool("forge")).args(["test"]).current_dir(root().join("contracts")), &mut stdout())
     });
 
     // One selection of packages throughout: another one would have other features, and compile everything again.
@@ -61,31 +68,38 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
         for name in &fast {
             tests.args(["--test", name]);
         }
-        count(&mut tests)
+        count(&mut tests, &mut stdout())
     });
     // For itself, as it is built: with the others it would have their features, and they those of its libraries.
     summary.step("unit tests of the Worker", || {
-        count(cargo().args(["test", "--no-fail-fast", "-p", "edge-api", "--lib"]))
+        count(cargo().args(["test", "--no-fail-fast", "-p", "edge-api", "--lib"]), &mut stdout())
     });
-    summary.step("examples in the documentation", || count(cargo().args(["test", "--doc"])));
-    for name in &end_to_end {
-        summary.step(&format!("end to end: {name}"), || {
-            if IN_A_BROWSER.contains(&name.as_str()) {
-                chromium::install()?;
-            }
-            if name == UNDER_LOAD {
-                bench::load_generator()?;
-            }
-            let mut tests = cargo();
-            tests.args(["test", "--no-fail-fast", "--test", name]);
-            if name == "relayer" {
-                // Each has a chain of its own and waits for it more than it works.
-                tests.env("RUST_TEST_THREADS", "6");
-            }
-            count(&mut tests)
-        });
-    }
+    summary.step("examples in the documentation", || count(cargo().args(["test", "--doc"]), &mut stdout()));
+    let (alone, together): (Vec<_>, Vec<_>) = end_to_end
+        .iter()
+        .map(|name| format!("{END_TO_END}{name}"))
+        .partition(|step| step.ends_with(UNDER_LOAD));
+    summary.side_by_side(LANES, &together, end_to_end_tests);
+    summary.side_by_side(1, &alone, end_to_end_tests);
     Ok(summary.finish())
+}
+
+/// Runs the end-to-end test program that a step is called after.
+fn end_to_end_tests(step: &str, output: &mut dyn Write) -> Result<Tally> {
+    let name = step.trim_start_matches(END_TO_END);
+    if IN_A_BROWSER.contains(&name) {
+        chromium::install()?;
+    }
+    if name == UNDER_LOAD {
+        bench::load_generator()?;
+    }
+    let mut tests = cargo();
+    tests.args(["test", "--no-fail-fast", "--test", name]);
+    if name == "relayer" {
+        // Each has a chain of its own and waits for it more than it works.
+        tests.env("RUST_TEST_THREADS", "6");
+    }
+    count(&mut tests, output)
 }
 
 fn check(program: &mut std::process::Command) -> Result<Tally> {

@@ -1,8 +1,10 @@
 //! What ran, how it ended and how long it took: the table at the end of `cargo xtask test`.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write};
 use std::ops::AddAssign;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -61,16 +63,46 @@ impl Summary {
 
     /// Runs a step and notes how it ended. The steps after it run in any case: one failure shall not hide another.
     pub(crate) fn step(&mut self, name: &str, step: impl FnOnce() -> Result<Tally>) {
-        if !self.only.is_empty() && !self.only.iter().any(|word| name.contains(word)) {
-            return;
+        if self.is_wanted(name) {
+            println!("\n=== {name}");
+            let row = row(name, &mut std::io::stdout(), |_| step());
+            self.rows.push(row);
         }
-        println!("\n=== {name}");
-        let started = Instant::now();
-        let tally = step().unwrap_or_else(|error| {
-            println!("{name}: {error:#}");
-            Tally::failure(format!("{error:#}"))
+    }
+
+    /// Runs a step for each of these names, `lanes` at a time, and notes how they ended, in this order. What one prints is shown
+    /// whole when it has ended.
+    pub(crate) fn side_by_side(
+        &mut self,
+        lanes: usize,
+        names: &[String],
+        step: impl Fn(&str, &mut dyn Write) -> Result<Tally> + Sync,
+    ) {
+        let wanted: Vec<&String> = names.iter().filter(|name| self.is_wanted(name)).collect();
+        let (waiting, ended) = (Mutex::new(wanted.iter().enumerate()), Mutex::new(Vec::new()));
+        // In a function of its own, the lock is free again before the step begins.
+        let next = || held(&waiting).next();
+        thread::scope(|scope| {
+            for _ in 0..lanes {
+                scope.spawn(|| {
+                    while let Some((place, name)) = next() {
+                        println!("=== {name}: started");
+                        let mut output = Vec::new();
+                        let row = row(name, &mut output, |output| step(name, output));
+                        let mut ended = held(&ended);
+                        println!("\n=== {name}\n{}", String::from_utf8_lossy(&output));
+                        ended.push((place, row));
+                    }
+                });
+            }
         });
-        self.rows.push(Row { name: name.to_owned(), tally, time: started.elapsed() });
+        let mut ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
+        ended.sort_by_key(|(place, _)| *place);
+        self.rows.extend(ended.into_iter().map(|(_, row)| row));
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|word| name.contains(word))
     }
 
     /// Prints the table, what failed once more, for it is far above by now, and as its last line the sum. Fails if anything did.
@@ -96,28 +128,45 @@ impl Summary {
     }
 }
 
+/// Runs a step, by the clock.
+fn row<O: Write>(name: &str, output: &mut O, step: impl FnOnce(&mut O) -> Result<Tally>) -> Row {
+    let started = Instant::now();
+    let tally = step(output).unwrap_or_else(|error| {
+        // Where it cannot be written now, the table says it.
+        let _ = writeln!(output, "{name}: {error:#}");
+        Tally::failure(format!("{error:#}"))
+    });
+    Row { name: name.to_owned(), tally, time: started.elapsed() }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs a test program, passes its output on, and counts by the lines in which cargo and forge sum up. A program that
 /// fails without having counted a failure counts as one.
-pub(crate) fn count(command: &mut Command) -> Result<Tally> {
+pub(crate) fn count(command: &mut Command, output: &mut dyn Write) -> Result<Tally> {
     let text = line(command);
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {text}"))?;
+    let (reader, writer) = std::io::pipe()?;
+    let child = command.stdout(writer.try_clone()?).stderr(writer).spawn();
+    // The command keeps its ends of the pipe, and the pipe ends with the last of them.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = child.with_context(|| format!("cannot start {text}"))?;
     let mut tally = Tally::default();
     let mut tells_of_failures = false;
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).lines() {
-            let line = line?;
-            println!("{line}");
-            tells_of_failures |= opens_failures(&line);
-            if let Some(counts) = counts(&line) {
-                tally += counts;
-                tells_of_failures = false;
-            } else if tells_of_failures && !is_of_backtrace(&line) {
-                tally.failures.push(line);
-            }
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        writeln!(output, "{line}")?;
+        tells_of_failures |= opens_failures(&line);
+        if let Some(counts) = counts(&line) {
+            tally += counts;
+            tells_of_failures = false;
+        } else if tells_of_failures && !is_of_backtrace(&line) {
+            tally.failures.push(line);
         }
     }
     if !child.wait()?.success() && tally.failed == 0 {
-        println!("{text} failed");
+        writeln!(output, "{text} failed")?;
         tally += Tally::failure(format!("{text} failed"));
     }
     Ok(tally)
@@ -160,8 +209,8 @@ mod tests {
 
     /// What is counted of a program that prints this and then exits with this code.
     fn counted(output: &str, code: u8) -> Tally {
-        count(Command::new("sh").args(["-c", "printf %s \"$0\"; exit \"$1\"", output, &code.to_string()]))
-            .unwrap()
+        let arguments = ["-c", "printf %s \"$0\"; exit \"$1\"", output, &code.to_string()];
+        count(Command::new("sh").args(arguments), &mut Vec::new()).unwrap()
     }
 
     #[test]
@@ -186,6 +235,24 @@ mod tests {
         let Tally { passed, failed, failures } = counted("test result: ok. 2 passed; 0 failed\n", 1);
         assert_eq!((passed, failed), (2, 1));
         assert!(failures[0].starts_with("sh -c ") && failures[0].ends_with(" failed"), "{failures:?}");
+    }
+
+    #[test]
+    fn steps_side_by_side_meet_and_are_listed_in_their_order() {
+        let mut summary = Summary::new(&["meet".into(), "fail".into()]);
+        let names = ["meet 1", "meet 2", "fails", "unwanted"].map(String::from);
+        let both = std::sync::Barrier::new(2);
+        summary.side_by_side(2, &names, |name, output| {
+            if name == "fails" {
+                anyhow::bail!("as it should");
+            }
+            // Ends only where the other one runs at the same time.
+            both.wait();
+            count(Command::new("sh").args(["-c", "echo 'test result: ok. 2 passed; 0 failed' >&2"]), output)
+        });
+        let rows: Vec<_> =
+            summary.rows.iter().map(|row| (row.name.as_str(), row.tally.passed, row.tally.failed)).collect();
+        assert_eq!(rows, [("meet 1", 2, 0), ("meet 2", 2, 0), ("fails", 0, 1)]);
     }
 
     #[test]
