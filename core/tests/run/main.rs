@@ -1,7 +1,9 @@
 //! How a run asks: round trips, one block for all reads, and what it makes of nodes that misbehave.
 #![allow(clippy::unwrap_used, clippy::panic)] // a test's helpers may fail a test
 
+#[path = "../common/mod.rs"]
 mod common;
+mod limits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +12,12 @@ use alloy_sol_types::SolCall;
 use common::{NOW, Node, Registry, Undeployed, pinned, question, record};
 use proptest::prelude::*;
 use registry_core::{
-    abi::IAgentRegistry::{attestationGracePeriodCall, getAgentCall},
+    abi::IAgentRegistry::getAgentCall,
     agent::Agent,
-    error::{Code, Error},
+    error::Error,
     multicall::CANONICAL_ADDRESS,
     route::Endpoint,
-    run::{self, Endpoints, Failure, Limits, Reply, Run, RunError, Step},
+    run::{self, Endpoints, Limits, Reply, Run, RunError, Step},
     timestamp::Timestamp,
 };
 use serde::Deserialize;
@@ -221,79 +223,6 @@ fn a_node_without_state_overrides_is_asked_another_way_and_remembered() {
 }
 
 #[test]
-fn a_reply_that_is_too_large_is_asked_for_in_halves() {
-    let expected = node(300).ask("/api/v1/agents/compliance").unwrap();
-    for (target, max_reply_bytes) in
-        [("/api/v1/agents/compliance", 8_000), ("/api/v1/agents?limit=100", 8_000)]
-    {
-        let limits = Limits { max_reply_bytes, rounds: 1_000, ..Limits::default() };
-        let mut node = node(300);
-        let answer = node.ask_within(target, limits).unwrap();
-        if target.ends_with("compliance") {
-            assert_eq!(answer, expected);
-        }
-    }
-    let limits = Limits { max_reply_bytes: 300, rounds: 1_000, ..Limits::default() };
-    let error = node(1).ask_within("/api/v1/agent/1", limits).unwrap_err();
-    assert!(matches!(error, Error::TooHeavy { .. }), "{error:?}");
-}
-
-#[test]
-fn a_time_out_of_a_large_batch_halves_it_and_counts_against_nobody() {
-    let mut node = node(3_000);
-    node.quirks.gas_for_calls = Some(60);
-    let mut run = Run::new(question("/api/v1/agents/compliance"), CANONICAL_ADDRESS, Limits::default())
-        .over(Endpoints::new(2, Some(common::CHAIN_ID)));
-    let (mut sizes, mut time_outs) = (Vec::new(), 0);
-    loop {
-        match run.step().unwrap() {
-            Step::Done(answer) => break assert_eq!(answer.scan.unwrap().size_bytes() / 80 / 3_000, 1),
-            Step::Send(batch) => {
-                assert_eq!(batch.endpoint, 0, "nobody was asked in its place");
-                let requests = batch.body.matches("\"method\"").count();
-                sizes.push(requests);
-                if requests > 30 {
-                    time_outs += 1;
-                    run.fail(Failure::TimedOut).unwrap();
-                } else {
-                    let (status, body) = node.post(&batch);
-                    run.feed(Reply { status, body: &body }).unwrap();
-                }
-            }
-        }
-    }
-    assert!(time_outs > 0 && sizes.len() > 3, "{sizes:?}");
-    let mut known = Endpoints::new(2, Some(common::CHAIN_ID));
-    known.merge(&run.update());
-    assert_eq!(known.preferred(), 0);
-}
-
-#[test]
-fn a_dear_batch_has_more_time_than_a_small_one() {
-    let mut node = node(3_000);
-    node.quirks.gas_for_calls = Some(300);
-    let mut run = Run::new(question("/api/v1/agents/compliance"), CANONICAL_ADDRESS, Limits::default());
-    let mut timeouts = Vec::new();
-    while let Step::Send(batch) = run.step().unwrap() {
-        timeouts.push(batch.timeout_ms);
-        let (status, body) = node.post(&batch);
-        run.feed(Reply { status, body: &body }).unwrap();
-    }
-    assert_eq!(timeouts[0], 4_200);
-    assert!(timeouts[1] > 6_000, "{timeouts:?}");
-}
-
-#[test]
-fn too_many_round_trips_are_worth_another_try_and_too_many_calls_are_not() {
-    let limits = Limits { rounds: 1, ..Limits::default() };
-    let error = node(30).ask_within("/api/v1/agents/compliance", limits).unwrap_err();
-    assert_eq!((error.code(), error.retry_after()), (Code::RpcUnavailable, Some(10)));
-    let limits = Limits { calls: 1, ..Limits::default() };
-    let error = node(30).ask_within("/api/v1/agents/compliance", limits).unwrap_err();
-    assert_eq!((error.code(), error.retry_after()), (Code::TooLarge, None));
-}
-
-#[test]
 fn one_scan_answers_all_questions_about_the_whole_registry() {
     let mut node = node(30);
     node.registry.reports = (1..=9).map(|id| common::report(id, id)).collect();
@@ -321,71 +250,6 @@ fn one_scan_answers_all_questions_about_the_whole_registry() {
 }
 
 #[test]
-fn a_chunk_that_runs_out_of_gas_is_split_until_it_fits() {
-    let expected = node(300).ask("/api/v1/agents/compliance").unwrap();
-    let mut node = node(300);
-    node.quirks.gas_for_calls = Some(9);
-    assert_eq!(node.ask("/api/v1/agents/compliance").unwrap(), expected);
-}
-
-#[test]
-fn a_call_too_heavy_even_alone_is_an_answer_of_its_own_kind() {
-    let mut node = node(3);
-    node.quirks.gas_for_calls = Some(0);
-    let error = node.ask("/api/v1/stats").unwrap_err();
-    assert_eq!(error, Error::TooHeavy { function: "nextAgentId()" });
-}
-
-#[test]
-fn a_grace_period_beyond_the_nodes_gas_is_not_taken_for_seven_days() {
-    let mut node = node(3);
-    node.quirks.heavy = vec![attestationGracePeriodCall {}.abi_encode()];
-    for target in ["/api/v1/agent/1", ONE_ROUND[5], "/api/v1/stats/detailed"] {
-        let error = node.ask(target).unwrap_err();
-        assert_eq!(error, Error::TooHeavy { function: "attestationGracePeriod()" }, "{target}");
-    }
-}
-
-#[test]
-fn a_record_beyond_the_nodes_gas_is_named_and_not_left_out_silently() {
-    let mut node = node(3);
-    node.quirks.heavy = vec![getAgentCall { agentId: U256::from(3) }.abi_encode()];
-    let tree = node.ask("/api/v1/agent/1/lineage").unwrap();
-    assert_eq!((&tree["unreadable"], tree["children"].as_array().unwrap().len()), (&json!([3]), 1), "{tree}");
-    let page = node.ask("/api/v1/agents").unwrap();
-    assert_eq!((&page["unreadable"], page["data"].as_array().unwrap().len()), (&json!([3]), 2), "{page}");
-    assert_eq!(page["total"], 3);
-    let error = node.ask("/api/v1/agent/3").unwrap_err();
-    assert_eq!(error, Error::TooHeavy { function: "getAgent(uint256)" });
-}
-
-#[test]
-fn gas_that_runs_out_does_not_count_against_the_endpoint() {
-    for batch_limit in [None, Some(1)] {
-        let mut node = node(3);
-        node.quirks.batch_limit = batch_limit;
-        node.quirks.heavy = vec![attestationGracePeriodCall {}.abi_encode()];
-        let mut known = Endpoints::new(2, Some(common::CHAIN_ID));
-        let mut run =
-            Run::new(question("/api/v1/agent/1"), CANONICAL_ADDRESS, Limits::default()).over(known.clone());
-        let error = loop {
-            match run.step() {
-                Ok(Step::Done(answer)) => panic!("{answer:?}"),
-                Err(error) => break error,
-                Ok(Step::Send(batch)) => {
-                    assert_eq!(batch.endpoint, 0, "nobody was asked in its place");
-                    let (status, body) = node.post(&batch);
-                    run.feed(Reply { status, body: &body }).unwrap();
-                }
-            }
-        };
-        assert_eq!(error, Error::TooHeavy { function: "attestationGracePeriod()" });
-        known.merge(&run.update());
-        assert_eq!(known.preferred(), 0);
-    }
-}
-
-#[test]
 fn a_registry_without_a_grace_period_has_seven_days() {
     let mut node = node(3);
     node.registry.grace_seconds = None;
@@ -393,23 +257,6 @@ fn a_registry_without_a_grace_period_has_seven_days() {
         node.registry.agents[0].lastAttestation = NOW - age;
         let answer = node.ask("/api/v1/agent/1").unwrap();
         assert_eq!(answer["compliance"]["attestationCurrent"], current);
-    }
-}
-
-#[test]
-fn short_and_refused_batches_are_asked_again_for_what_is_missing() {
-    let limits = Limits { rounds: 2_000, ..Limits::default() };
-    for target in TWO_ROUNDS {
-        let expected = node(500).ask(target).unwrap();
-        let mut short = node(500);
-        short.quirks.short_batches = Some(2);
-        assert_eq!(short.ask_within(target, limits).unwrap(), expected, "{target}");
-        for refuses_by_id in [false, true] {
-            let mut single = node(500);
-            single.quirks.batch_limit = Some(1);
-            single.quirks.refuses_by_id = refuses_by_id;
-            assert_eq!(single.ask_within(target, limits).unwrap(), expected, "{target}");
-        }
     }
 }
 
@@ -522,7 +369,7 @@ struct Vector {
 
 #[test]
 fn records_decode_to_the_documented_json() {
-    let vectors: Vec<Vector> = serde_json::from_str(include_str!("vectors/agent_records.json")).unwrap();
+    let vectors: Vec<Vector> = serde_json::from_str(include_str!("../vectors/agent_records.json")).unwrap();
     assert!(!vectors.is_empty());
     for Vector { return_data, agent: expected } in vectors {
         let data = hex::decode(return_data).unwrap();
