@@ -31,6 +31,8 @@ cargo xtask <command>
   test [WORD...]                 everything that is checked, with a summary at the end; with words, the steps named so
   bench [api]                    measure the Worker beside its peers and write the figures to BENCHMARKS.md; with
                                  --worker DIRECTORY another build, from `wrangler deploy --dry-run --outdir`, and write nothing
+  bench index [AGENTS...]        measure the index at 10,000, 100,000 and 1,000,000 agents and write the figures to BENCHMARKS.md;
+                                 at other sizes, and write nothing
   deploy-contracts --rpc-url URL deploy forwarder and registry; the key is read from DEPLOYER_KEY
 ";
 

@@ -25,6 +25,14 @@ const CALL: Duration = Duration::from_millis(20);
 /// Changes before each refresh.
 const CHANGES: u64 = 100;
 
+/// Changes of a day.
+const CHANGES_A_DAY: u64 = 1_000;
+
+/// Refreshes of a day, and the changes that each finds: where lists are asked for all the time, one for each five minutes that
+/// they are kept; where somebody follows the changes, one every ten seconds, of which most find none.
+const LISTS_A_DAY: u64 = 288;
+const LOOKS_A_DAY: u64 = 8_640;
+
 /// Refreshes, or answers of one kind, that are measured.
 const SAMPLES: u64 = 9;
 
@@ -45,6 +53,7 @@ struct Scene<'a> {
 struct Costs {
     fill: [String; 5],
     refresh: [String; 4],
+    day: [String; 2],
     answers: [String; 3],
 }
 
@@ -57,6 +66,7 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
     let mut fills =
         Table::new(&["agents", "seconds", "RPC bytes an agent", "`eth_call`s", "CPU s", "memory MiB"]);
     let mut refreshes = Table::new(&["agents", "sequential round trips", "RPC calls", "CPU ms", "p50 ms"]);
+    let mut days = Table::new(&["agents", "lists asked for all the time", "changes followed"]);
     let mut answers =
         Table::new(&["agents", "list page ms", "lineage ms", "`/stats/detailed` with a refresh ms"]);
     for agents in sizes {
@@ -64,22 +74,27 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
         let row = |cells: &[String]| -> Vec<String> { [&[agents.to_string()], cells].concat() };
         fills.row(&row(&costs.fill));
         refreshes.row(&row(&costs.refresh));
+        days.row(&row(&costs.day));
         answers.row(&row(&costs.answers));
     }
     Ok(format!(
         "## Index\n\n\
          A synthetic registry (`contracts/test/SyntheticRegistry.sol`) on a local chain, the Worker and the one that keeps its index in one workerd.\n\n\
          ### First fill\n\n\
-         RPC answers take {} ms and the node's time. Bytes are of RPC answers; memory is what workerd's peak lies above its size before. Goals: \
+         RPC answers take {} ms and the node's time. Bytes are of RPC answers; memory is what workerd's peak lies above its size before, when both Workers had answered. Goals: \
          300 bytes an agent, 32 MiB.\n\n{}\n\
          ### A refresh after {CHANGES} changes\n\n\
          Medians of {SAMPLES}, with the same delay. Goals: 3 round trips, 10 calls, 50 ms CPU.\n\n{}\n\
+         ### A day\n\n\
+         RPC calls of a day with {CHANGES_A_DAY} changes, as providers bill them, each of a batch: {LISTS_A_DAY} refreshes where lists are asked for all the \
+         time, {LOOKS_A_DAY} where somebody follows `/changes`. Medians of {SAMPLES} refreshes that find as many changes as these do, times their number.\n\n{}\n\
          ### Answers\n\n\
          Medians of {SAMPLES}, each asked for the first time; RPC answers without delay. Pages and lineages are made from an index that is fresh, \
          `/stats/detailed` after a refresh that finds nothing new. Goals: 10, 15 and 25 ms.\n\n{}",
         CALL.as_millis(),
         fills.finish(),
         refreshes.finish(),
+        days.finish(),
         answers.finish()
     ))
 }
@@ -105,6 +120,7 @@ async fn measure(bundles: &Bundles, chain: &Chain, proxy: &Proxy, agents: u64) -
     let scene = start(0).await?;
     let fill = scene.fill(CALL).await?;
     let refresh = scene.refresh().await?;
+    let day = scene.day().await?;
     let detailed = scene.answers(|_| "/api/v1/stats/detailed".to_owned()).await?;
     drop(scene);
 
@@ -115,7 +131,7 @@ async fn measure(bundles: &Bundles, chain: &Chain, proxy: &Proxy, agents: u64) -
         .answers(|sample| format!("/api/v1/agents?status=Active&limit=100&page={}", 1 + sample * page / 2));
     let pages = pages.await?;
     let lineages = scene.answers(|sample| format!("/api/v1/agent/{}/lineage", agents / 2 + sample)).await?;
-    Ok(Costs { fill, refresh, answers: [pages, lineages, detailed] })
+    Ok(Costs { fill, refresh, day, answers: [pages, lineages, detailed] })
 }
 
 impl Scene<'_> {
@@ -126,6 +142,10 @@ impl Scene<'_> {
         if !delayed.is_zero() {
             self.proxy.inject(Rule::any(Fault::Delay(delayed)));
         }
+        // Both Workers are there, and one has answered from the chain: what they take by themselves is not the index's.
+        let is_ready = self.client.get("/readyz").await;
+        ensure!(is_ready.status == 200, "/readyz: {} {}", is_ready.status, is_ready.text);
+        self.client.get("/api/v1/agent/1").await;
         self.proxy.reset();
         let (resident, cpu, began) =
             (self.server.usage.resident()?, self.server.usage.cpu()?, Instant::now());
@@ -142,7 +162,12 @@ impl Scene<'_> {
         Ok([
             format!("{:.1}", began.elapsed().as_secs_f64()),
             (bytes / self.agents).to_string(),
-            calls(&posts, "eth_call").to_string(),
+            posts
+                .iter()
+                .flat_map(|post| &post.methods)
+                .filter(|method| *method == "eth_call")
+                .count()
+                .to_string(),
             format!("{:.1}", (self.server.usage.cpu()? - cpu).as_secs_f64()),
             mib(self.server.usage.peak()?.saturating_sub(resident)),
         ])
@@ -153,17 +178,14 @@ impl Scene<'_> {
         let (mut times, mut trips, mut requests) = (Vec::new(), Vec::new(), Vec::new());
         let mut cpu = Duration::ZERO;
         for sample in 0..SAMPLES {
-            // Spread over the registry, as changes are.
-            self.registry.toggle(self.chain, 1 + sample * (self.agents / SAMPLES), CHANGES).await?;
-            self.freshen().await?;
-            self.proxy.reset();
+            self.change(sample, CHANGES).await?;
             let (before, began) = (self.server.usage.cpu()?, Instant::now());
             self.ask("/api/v1/stats/detailed").await?;
             times.push(began.elapsed());
             cpu += self.server.usage.cpu()? - before;
             let posts = self.proxy.reset();
             trips.push(sequential(&posts));
-            requests.push(posts.iter().map(|post| post.methods.len()).sum::<usize>());
+            requests.push(calls(&posts));
         }
         let count = |samples: &[usize]| median(samples).map(|count| count.to_string()).unwrap_or_default();
         Ok([
@@ -172,6 +194,37 @@ impl Scene<'_> {
             millis(cpu / u32::try_from(SAMPLES)?),
             median(&times).map(millis).unwrap_or_default(),
         ])
+    }
+
+    /// What a day's refreshes ask.
+    async fn day(&self) -> Result<[String; 2]> {
+        let quiet = self.calls_of_a_refresh(0).await?;
+        let list = self.calls_of_a_refresh(CHANGES_A_DAY.div_ceil(LISTS_A_DAY)).await?;
+        let look = self.calls_of_a_refresh(1).await?;
+        let looks = (LOOKS_A_DAY - CHANGES_A_DAY) * quiet + CHANGES_A_DAY * look;
+        Ok([(LISTS_A_DAY * list).to_string(), looks.to_string()])
+    }
+
+    /// The median number of calls that a refresh takes which finds so many changes.
+    async fn calls_of_a_refresh(&self, changes: u64) -> Result<u64> {
+        let mut requests = Vec::new();
+        for sample in 0..SAMPLES {
+            self.change(sample, changes).await?;
+            self.ask("/api/v1/stats/detailed").await?;
+            requests.push(calls(&self.proxy.reset()));
+        }
+        Ok(median(&requests).unwrap_or_default().try_into()?)
+    }
+
+    /// Changes so many agents, and lets the proxy count from here.
+    async fn change(&self, sample: u64, changes: u64) -> Result<()> {
+        if changes > 0 {
+            // Spread over the registry, as changes are.
+            self.registry.toggle(self.chain, 1 + sample * (self.agents / SAMPLES), changes).await?;
+        }
+        self.freshen().await?;
+        self.proxy.reset();
+        Ok(())
     }
 
     /// The median time of several answers.
@@ -206,6 +259,7 @@ fn is_indexed(answer: &Answer) -> bool {
     answer.status == 200 && !answer.header("x-as-of-block").is_empty()
 }
 
-fn calls(posts: &[Post], method: &str) -> usize {
-    posts.iter().flat_map(|post| &post.methods).filter(|name| *name == method).count()
+/// How many calls these are, each of a batch.
+fn calls(posts: &[Post]) -> usize {
+    posts.iter().map(|post| post.methods.len()).sum()
 }

@@ -43,7 +43,13 @@ async fn dispatch(arguments: &[String]) -> Result<()> {
             println!("\n{section}");
             document::write(&section, "cargo xtask bench index")
         }
-        _ => bail!("usage: cargo xtask bench [api [--worker DIRECTORY] | index]"),
+        // Of other sizes: to look at, not to keep.
+        ["index", sizes @ ..] => {
+            let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<Vec<u64>, _>>()?;
+            println!("\n{}", index::section(&sizes).await?);
+            Ok(())
+        }
+        _ => bail!("usage: cargo xtask bench [api [--worker DIRECTORY] | index [AGENTS...]]"),
     }
 }
 
