@@ -42,13 +42,13 @@ use worker::{
 use super::{EVENTS, PAST, PAST_NOW, PROGRESS, TICK, header, name, sql::Sql};
 use crate::{chain, log::unix_millis, settings::Settings};
 
-/// Agents of a slice of the fill: what is read and written at once.
-const SLICE: u64 = 10_000;
+/// Agents of a slice of the fill: what is read and written at once, and with it what the fill takes of memory.
+const SLICE: u64 = 2_500;
 /// Agents that the sweep looks at in each refresh.
 const SWEEP: u64 = 500;
 /// Milliseconds until somebody who waits for another's work looks again.
 const PAUSE_MILLIS: u64 = 25;
-/// Milliseconds that a question waits for the fill: enough for a registry of one slice.
+/// Milliseconds that a question waits for the fill: enough for some slices.
 const FILL_PATIENCE_MILLIS: u64 = 3_000;
 /// Milliseconds after which work that failed is tried again, and an alarm that has not fired is set again.
 const RETRY_MILLIS: u64 = 5_000;
