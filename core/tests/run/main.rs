@@ -7,7 +7,7 @@ mod limits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use alloy_primitives::{Address, U256, hex};
+use alloy_primitives::{Address, hex};
 use alloy_sol_types::SolCall;
 use common::{NOW, Node, Registry, Undeployed, pinned, question, record};
 use proptest::prelude::*;
