@@ -5,6 +5,7 @@ use std::fmt::Write;
 use alloy_primitives::U256;
 
 use crate::{
+    compliance::CompliancePage,
     cursor::AgentCursor,
     filter::{AgentQuery, Start},
     page::Page,
@@ -57,6 +58,13 @@ impl Endpoint {
                     Start::Page(_) => None,
                 };
                 Some(Self::Liable { person: *person, limit: *limit, cursor }.canonical())
+            }
+            Self::Compliance(Some(page)) => {
+                let cursor = match start {
+                    Start::Cursor(cursor) => Some(cursor),
+                    Start::Page(_) => None,
+                };
+                Some(Self::Compliance(Some(CompliancePage { cursor, ..*page })).canonical())
             }
             Self::Listing(query) => {
                 Some(Self::Listing(Box::new(AgentQuery { start, ..(**query).clone() })).canonical())

@@ -14,7 +14,8 @@ use super::{
 use crate::{
     agent::{AgentId, AgentListItem, AgentSummary, Status, UnknownStatus},
     changes::{ChangeList, Since},
-    compliance::{Compliance, ComplianceList, ComplianceListItem},
+    compliance::{Compliance, ComplianceList, ComplianceListItem, CompliancePage},
+    cursor::AgentCursor,
     error::Error,
     lens::Row,
     lineage::{self, Children, Fetched, LineageNode, MAX_CHILDREN, Member, Relative},
@@ -81,7 +82,12 @@ impl<'a, S: Store> Index<'a, S> {
             Endpoint::Agents { page, status: Some(status) } => {
                 Ok(Document::of(self.agents_of(*page, *status)?, endpoint))
             }
-            Endpoint::Compliance => Ok(Document::of(self.compliance(now)?, endpoint)),
+            Endpoint::Compliance(None) => Ok(Document::of(self.compliance(now)?, endpoint)),
+            Endpoint::Compliance(Some(page)) => {
+                let list = self.compliance_page(*page, now)?;
+                let next = list.next;
+                Ok(Document::with_next(list, endpoint, next))
+            }
             Endpoint::RevenueAggregate => Ok(Document::of(self.revenue()?, endpoint)),
             Endpoint::Lineage(id) => Ok(Document::of(self.lineage(*id)?, endpoint)),
             Endpoint::Listing(query) => {
@@ -265,33 +271,65 @@ impl<'a, S: Store> Index<'a, S> {
         let children = self.child_counts()?;
         let (mut data, mut after) = (Vec::new(), (0, 0));
         loop {
-            let statement = "SELECT id, record FROM agents WHERE (attested, id) > (?1, ?2) AND flaws & ?3 = 0 \
-                             ORDER BY attested, id LIMIT ?4";
-            let (attested, last) = after;
-            let parameters =
-                [ordered(attested), Value::from(last), Value::Integer(flaw::RECORD), ROWS.into()];
-            let rows = self.entries(statement, &parameters)?;
+            let rows = self.stalest_after(after, ROWS)?;
             let Some((last, entry)) = rows.last() else { break };
             after = (entry.row.last_attestation, *last);
             for (id, entry) in rows {
-                let status = entry.known_status(id).map_err(Error::from)?;
-                let compliance = Compliance::judge(
-                    status,
-                    Timestamp::from_seconds(entry.row.last_attestation),
-                    U256::from(children.get(&id).copied().unwrap_or_default()),
-                    self.state.grace_seconds,
-                    now,
-                );
-                data.push(ComplianceListItem {
-                    agent_id: id.into(),
-                    creator: entry.row.creator,
-                    status,
-                    compliance,
-                });
+                let children = children.get(&id).copied().unwrap_or_default();
+                data.push(self.compliance_item(id, &entry, children, now)?);
             }
         }
+        self.compliance_list(None, data, None)
+    }
+
+    fn compliance_page(&self, page: CompliancePage, now: Timestamp) -> Result<ComplianceList, IndexError> {
+        self.check_statuses()?;
+        let after = page.cursor.map_or((0, 0), |cursor| (cursor.attested.unwrap_or(0), cursor.id));
+        let (mut data, mut next, mut last) = (Vec::new(), None, None);
+        // One more than is shown, to know whether there is one.
+        for (id, entry) in self.stalest_after(after, page.limit + 1)? {
+            if data.len() as u64 == page.limit {
+                next = last;
+                break;
+            }
+            last = Some(AgentCursor { attested: Some(entry.row.last_attestation), id });
+            let statement = "SELECT count(*) FROM agents WHERE parent = ?1 AND flaws & ?2 = 0";
+            let children =
+                one_number(self.store, statement, &[ordered(id), Value::Integer(flaw::RECORD)])?.unwrap_or(0);
+            data.push(self.compliance_item(id, &entry, children, now)?);
+        }
+        self.compliance_list(Some(page.limit), data, next)
+    }
+
+    /// Readable agents, the stalest attestation first, from behind this one on.
+    fn stalest_after(&self, (attested, id): (u64, u64), most: u64) -> Result<Vec<(u64, Entry)>, StoreError> {
+        let statement = "SELECT id, record FROM agents INDEXED BY agents_by_attestation \
+                         WHERE (attested, id) > (?1, ?2) AND flaws & ?3 = 0 ORDER BY attested, id LIMIT ?4";
+        self.entries(statement, &[ordered(attested), id.into(), Value::Integer(flaw::RECORD), most.into()])
+    }
+
+    fn compliance_item(
+        &self,
+        id: u64,
+        entry: &Entry,
+        children: u64,
+        now: Timestamp,
+    ) -> Result<ComplianceListItem, IndexError> {
+        let status = entry.known_status(id).map_err(Error::from)?;
+        let attested = Timestamp::from_seconds(entry.row.last_attestation);
+        let compliance =
+            Compliance::judge(status, attested, U256::from(children), self.state.grace_seconds, now);
+        Ok(ComplianceListItem { agent_id: id.into(), creator: entry.row.creator, status, compliance })
+    }
+
+    fn compliance_list(
+        &self,
+        limit: Option<u64>,
+        data: Vec<ComplianceListItem>,
+        next: Option<AgentCursor>,
+    ) -> Result<ComplianceList, IndexError> {
         let total = usize::try_from(self.state.total).unwrap_or(usize::MAX);
-        Ok(ComplianceList { total, data, unreadable: self.flawed(flaw::RECORD)? })
+        Ok(ComplianceList { total, limit, data, next, unreadable: self.flawed(flaw::RECORD)? })
     }
 
     /// How many readable children each parent has.

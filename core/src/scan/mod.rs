@@ -10,7 +10,8 @@ use alloy_primitives::{Address, U256};
 use crate::{
     abi::RevenueReport,
     agent::{Agent, AgentId, AgentListItem, Status, UnknownStatus},
-    compliance::{Compliance, ComplianceList, ComplianceListItem},
+    compliance::{Compliance, ComplianceList, ComplianceListItem, CompliancePage},
+    cursor::AgentCursor,
     error::Error,
     lens::{Row, Slice},
     page::{AgentPage, Page},
@@ -80,7 +81,7 @@ impl Scan {
             endpoint,
             Endpoint::DetailedStats
                 | Endpoint::Agents { status: Some(_), .. }
-                | Endpoint::Compliance
+                | Endpoint::Compliance(_)
                 | Endpoint::RevenueAggregate
         )
     }
@@ -96,7 +97,12 @@ impl Scan {
             Endpoint::Agents { page, status: Some(status) } => {
                 Ok(Document::of(self.agents_of(*page, *status)?, endpoint))
             }
-            Endpoint::Compliance => Ok(Document::of(self.compliance(now)?, endpoint)),
+            Endpoint::Compliance(None) => Ok(Document::of(self.compliance(now)?, endpoint)),
+            Endpoint::Compliance(Some(page)) => {
+                let list = self.compliance_page(*page, now)?;
+                let next = list.next;
+                Ok(Document::with_next(list, endpoint, next))
+            }
             Endpoint::RevenueAggregate => Ok(Document::of(self.revenue(), endpoint)),
             _ => Err(Error::NotFound),
         }
@@ -199,7 +205,30 @@ impl Scan {
         };
         let data = stalest_first.into_iter().map(item).collect();
         let unreadable = self.unreadable(|row| !row.record_is_readable());
-        Ok(ComplianceList { total: self.rows.len(), data, unreadable })
+        Ok(ComplianceList { total: self.rows.len(), limit: None, data, next: None, unreadable })
+    }
+
+    /// A page of the same.
+    fn compliance_page(&self, page: CompliancePage, now: Timestamp) -> Result<ComplianceList, Error> {
+        let place = |id: AgentId| {
+            let id = u64::try_from(id.0).unwrap_or(u64::MAX);
+            (self.rows.get(id).map_or(0, |row| row.last_attestation), id)
+        };
+        let mut list = self.compliance(now)?;
+        if let Some(AgentCursor { attested, id }) = page.cursor {
+            let behind = (attested.unwrap_or(0), id);
+            let shown = list.data.partition_point(|item| place(item.agent_id) <= behind);
+            list.data.drain(..shown);
+        }
+        let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+        if list.data.len() > limit {
+            list.data.truncate(limit);
+            list.next = list.data.last().map(|last| {
+                let (attested, id) = place(last.agent_id);
+                AgentCursor { attested: Some(attested), id }
+            });
+        }
+        Ok(ComplianceList { limit: Some(page.limit), ..list })
     }
 
     fn revenue(&self) -> RevenueAggregate {
