@@ -291,7 +291,7 @@ impl Exchange {
         let mut outcomes = match rpc::decode(reply.body, &ids) {
             Ok(outcomes) => outcomes,
             Err(BadReply::Refused(error)) => return self.refused(&error, reply.status),
-            Err(BadReply::Malformed) if reply.status == 413 => return self.smaller(RunError::Http(413)),
+            Err(BadReply::Malformed) if reply.status == 413 => return self.smaller(1, RunError::Http(413)),
             Err(BadReply::Malformed) => {
                 let error =
                     if reply.status == 200 { RunError::Malformed } else { RunError::Http(reply.status) };
@@ -385,7 +385,7 @@ impl Exchange {
         let message = error.message.to_ascii_lowercase();
         let names_range = ["range", "result", "block", "log"].iter().any(|word| message.contains(word));
         match classify(error) {
-            Action::SmallerBatch if self.flight.len() > 1 => self.smaller(RunError::node(error)),
+            Action::SmallerBatch if self.flight.len() > 1 => self.smaller(1, RunError::node(error)),
             Action::Retry if !(has_events && names_range) => self.idle(RunError::node(error)),
             _ if matches!(status, 429 | 500..) && self.idle == 0 => self.idle(RunError::node(error)),
             _ if error.code == -32601 && has_events => {
@@ -400,10 +400,10 @@ impl Exchange {
         }
     }
 
-    /// Half as many requests in a batch; where it is one already, half as many blocks.
-    fn smaller(&mut self, error: RunError) -> Result<(), RunError> {
-        if self.flight.len() > 1 {
-            self.requests = (self.flight.len() / 2).max(1);
+    /// Half as many requests in a batch, but so many at least; where they are as few already, half as many blocks.
+    fn smaller(&mut self, least: usize, error: RunError) -> Result<(), RunError> {
+        if self.flight.len() > least {
+            self.requests = (self.flight.len() / 2).max(least);
             return Ok(());
         }
         if self.flight.iter().any(|item| matches!(item, Item::Events(..))) {
@@ -413,17 +413,9 @@ impl Exchange {
         self.idle(error)
     }
 
-    /// Less at once, as the reply was too much: half as many requests in a batch, or in a batch of one range half as many blocks.
+    /// Less at once, as the reply was too much: a batch of the header and one range is as small as it gets.
     fn shorter(&mut self, error: RunError) -> Result<(), RunError> {
-        if self.flight.len() > 2 {
-            self.requests = (self.flight.len() / 2).max(2);
-            return Ok(());
-        }
-        if self.flight.iter().any(|item| matches!(item, Item::Events(..))) {
-            self.halve();
-            return Ok(());
-        }
-        self.idle(error)
+        self.smaller(2, error)
     }
 
     /// Half as many blocks in a range, for all that is still to be asked.

@@ -226,17 +226,8 @@ fn a_node_without_state_overrides_is_asked_another_way_and_remembered() {
 fn one_scan_answers_all_questions_about_the_whole_registry() {
     let mut node = node(30);
     node.registry.reports = (1..=9).map(|id| common::report(id, id)).collect();
-    let mut run = Run::new(question(TWO_ROUNDS[0]), CANONICAL_ADDRESS, Limits::default());
-    let answer = loop {
-        match run.step().unwrap() {
-            Step::Done(answer) => break answer,
-            Step::Send(batch) => {
-                let (status, body) = node.post(&batch);
-                run.feed(Reply { status, body: &body }).unwrap();
-            }
-        }
-    };
-    let scan = answer.scan.unwrap();
+    let run = Run::new(question(TWO_ROUNDS[0]), CANONICAL_ADDRESS, Limits::default());
+    let scan = run::drive(run, |batch| node.post(batch)).unwrap().scan.unwrap();
     for target in &TWO_ROUNDS[..4] {
         let endpoint = Endpoint::parse(target).unwrap();
         let document = scan.document(&endpoint, Timestamp::from_seconds(NOW)).unwrap();
