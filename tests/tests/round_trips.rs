@@ -151,8 +151,13 @@ fn machines_of_one_url_that_are_ten_blocks_of_200_ms_apart_give_an_answer_of_one
             expected.push(stage.client.get(path).await.ok());
         }
         let node = &stage.chain.node;
-        // More blocks than a run steps back at once: the chain has been making them for a while.
-        node.mine(150).await.unwrap();
+        // The chain has been making blocks for a minute, five a second: more than a run steps back at once. Their times
+        // are those of such a chain, since a run that steps back looks for a block by its time.
+        let before = node.time().await.unwrap();
+        for second in 1..=60 {
+            node.set_next_block_time(before + second).await.unwrap();
+            node.mine(5).await.unwrap();
+        }
         let blocks = async {
             let mut ticks = tokio::time::interval(Duration::from_millis(200));
             loop {
