@@ -109,15 +109,19 @@ impl Indexed {
         Ok(true)
     }
 
-    /// Works until the index is complete and as of the chain's newest block.
+    /// Works until the index is complete and as of the chain's newest block, which machines that lag have after a while: as long as one
+    /// lacks it, a reading that takes many replies may be of an older block each time.
     fn catch_up(&mut self) -> Result<(), String> {
-        let mut last = Ok(true);
-        for _ in 0..200 {
+        let (mut last, lags) = (Ok(true), self.node.quirks.lags);
+        let newest = self.node.chain[&self.node.block].hash;
+        for round in 0..200 {
+            if round == 100 {
+                self.node.quirks.lags = None;
+            }
             last = self.work();
-            let newest = self.node.chain[&self.node.block].hash;
-            if self.state().phase == Phase::Complete
-                && self.state().as_of().is_some_and(|block| block.hash == newest)
-            {
+            let state = self.state();
+            if state.phase == Phase::Complete && state.as_of().is_some_and(|block| block.hash == newest) {
+                self.node.quirks.lags = lags;
                 return Ok(());
             }
         }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     CHAIN, Indexed,
-    common::{Logs, Mined, Node, Registry, question, record},
+    common::{Logs, Mined, Node, Registry, Undeployed, question, record},
     history::{Chance, History},
 };
 
@@ -173,6 +173,32 @@ fn a_cap_that_takes_more_calls_than_reading_everybody_is_not_kept_to() {
     assert_eq!((index.state().without_events, index.state().phase), (1, Phase::Complete));
     let calls = index.node.log.iter().flatten().filter(|(method, _)| method == "eth_getLogs").count();
     assert!(calls < 20, "{calls}");
+    is_right(&index, &history);
+}
+
+#[test]
+fn where_some_machines_lag_the_index_is_of_a_block_that_all_have_and_of_the_newest_once_they_have_that() {
+    let (mut index, mut history, mut chance) = filled(40, 0);
+    // So many replies to a reading that it never is of the newest block, and no events to go by.
+    index.config.limits.agents_per_call = 2;
+    let quirks = &mut index.node.quirks;
+    (quirks.undeployed, quirks.batch_limit) = (Undeployed::Refused, Some(1));
+    index.node.machines = vec![0, 0, 0, 1, 1];
+    for _ in 0..3 {
+        attest(&mut history, 3, 2, &mut chance, true);
+        show(&mut index, &history);
+        let older = history.blocks[&(history.newest() - 1)].clone();
+        // Who begins at a machine that lags finds what is there already, or nothing at all.
+        let is_there = (0..50).any(|_| {
+            let _ = index.work();
+            let state = index.state();
+            state.phase == Phase::Complete && state.as_of().is_some_and(|block| block.hash == older.hash)
+        });
+        assert!(is_there, "{:?}", index.state());
+        index.is_like(&older.registry, older.seconds + 1_000).unwrap();
+    }
+    index.node.machines.clear();
+    index.work().unwrap();
     is_right(&index, &history);
 }
 
