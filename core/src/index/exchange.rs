@@ -23,6 +23,8 @@ use crate::{
 
 /// Requests of a batch: nodes that cap batches take as many, or say so.
 const REQUESTS: usize = 20;
+/// A batch of the header and one range is as small as it gets where a reply was too much.
+const LEAST: usize = 2;
 /// Batches that may bring nothing.
 const PATIENCE: u32 = 6;
 
@@ -96,6 +98,8 @@ pub(super) struct Exchange {
     is_first_range: bool,
     /// Where the events asked for end, if it may end earlier than that.
     goal: Option<u64>,
+    /// Headers that the endpoint has no more may stay unknown.
+    may_lack_headers: bool,
     requests: usize,
     endpoint: usize,
     endpoints: usize,
@@ -124,6 +128,7 @@ impl Exchange {
             filter: None,
             is_first_range: false,
             goal: None,
+            may_lack_headers: false,
             requests: REQUESTS,
             endpoint,
             endpoints: endpoints.max(1),
@@ -136,6 +141,12 @@ impl Exchange {
     pub(super) fn headers(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
         self.queue.extend(numbers.into_iter().filter(|number| *number != self.head.number).map(Item::Header));
         self
+    }
+
+    /// The same of blocks that are older than the newest one for certain: whoever has that, and not these, has pruned them.
+    pub(super) fn headers_if_kept(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
+        self.may_lack_headers = true;
+        self.headers(numbers)
     }
 
     /// Asks for the events of a block that is known to have some: a node that has none there has pruned its logs, or keeps none,
@@ -298,6 +309,7 @@ impl Exchange {
                 return self.idle(error);
             }
         };
+        let mut absent = Vec::new();
         let (mut lags, mut answered, mut headers, mut agents) = (false, Vec::new(), Vec::new(), Vec::new());
         let (mut malformed, mut refusal, mut missed) = (false, None, false);
         let (mut moments, mut of_filter) = (Vec::new(), Vec::new());
@@ -314,6 +326,7 @@ impl Exchange {
                             headers.push((number, header));
                             answered.push(*item);
                         }
+                        Ok(None) if self.may_lack(number) => absent.push(*item),
                         // Whoever lacks the newest block lacks its logs.
                         Ok(None) => lags = true,
                         Err(_) => malformed = true,
@@ -349,9 +362,18 @@ impl Exchange {
                 },
                 // A refusal of a range tells more than one of a header.
                 (Item::Events(..), Some(Err(error))) => refusal = Some(error),
+                (Item::Header(number), Some(Err(error)))
+                    if self.may_lack(number) && classify(&error) == Action::Repin =>
+                {
+                    absent.push(*item);
+                }
                 (Item::Header(_), Some(Err(error))) => refusal = refusal.or(Some(error)),
             }
         }
+        if answered.contains(&Item::Header(self.head.number)) {
+            answered.append(&mut absent);
+        }
+        lags |= !absent.is_empty();
         if lags {
             return self.idle(RunError::BlockUnavailable);
         }
@@ -378,6 +400,10 @@ impl Exchange {
         }
     }
 
+    fn may_lack(&self, number: u64) -> bool {
+        self.may_lack_headers && number != self.head.number
+    }
+
     /// A node's error about the batch, or about a range of events.
     fn refused(&mut self, error: &ErrorObject, status: u16) -> Result<(), RunError> {
         let has_events = self.flight.iter().any(|item| matches!(item, Item::Events(..)));
@@ -400,22 +426,23 @@ impl Exchange {
         }
     }
 
-    /// Half as many requests in a batch, but so many at least; where they are as few already, half as many blocks.
-    fn smaller(&mut self, least: usize, error: RunError) -> Result<(), RunError> {
+    /// Half as many requests in a batch, but so many at least; where they are as few already, half as many blocks. False where less
+    /// cannot be asked.
+    fn shrink(&mut self, least: usize) -> bool {
         if self.flight.len() > least {
             self.requests = (self.flight.len() / 2).max(least);
-            return Ok(());
+            return true;
         }
-        if self.flight.iter().any(|item| matches!(item, Item::Events(..))) {
+        let has_events = self.flight.iter().any(|item| matches!(item, Item::Events(..)));
+        if has_events {
             self.halve();
-            return Ok(());
         }
-        self.idle(error)
+        has_events
     }
 
-    /// Less at once, as the reply was too much: a batch of the header and one range is as small as it gets.
-    fn shorter(&mut self, error: RunError) -> Result<(), RunError> {
-        self.smaller(2, error)
+    /// Less at once, or another endpoint where that is not possible.
+    fn smaller(&mut self, least: usize, error: RunError) -> Result<(), RunError> {
+        if self.shrink(least) { Ok(()) } else { self.idle(error) }
     }
 
     /// Half as many blocks in a range, for all that is still to be asked.
@@ -451,11 +478,14 @@ impl Exchange {
         let seconds = self.limits.timeout_ms.div_ceil(1_000);
         match failure {
             Failure::Unreachable => self.idle(RunError::Unreachable),
-            Failure::TimedOut if self.idle == 0 => self.idle(RunError::TimedOut { seconds }),
             Failure::TimedOut => {
-                self.shorter(RunError::TimedOut { seconds }).and(self.idle(RunError::TimedOut { seconds }))
+                // The first time it was the endpoint, for all anybody knows; from then on less is asked of the next one.
+                if self.idle > 0 {
+                    self.shrink(LEAST);
+                }
+                self.idle(RunError::TimedOut { seconds })
             }
-            Failure::TooLarge => self.shorter(RunError::Malformed),
+            Failure::TooLarge => self.smaller(LEAST, RunError::Malformed),
         }
     }
 

@@ -88,6 +88,8 @@ enum Stage {
     Search {
         before: u64,
         found: u64,
+        /// The blocks between them that are asked about.
+        probes: BTreeSet<u64>,
         exchange: Box<Exchange>,
     },
     /// The registrations of its children, beside its own events.
@@ -221,9 +223,10 @@ impl History {
 
     fn ask_for_events(&mut self) {
         let filter = Filter { events: EVENTS.to_vec(), agents: vec![self.id] };
-        let registration =
-            self.cursor.map(|cursor| cursor.first).filter(|first| (1..self.from).contains(first));
-        let mut exchange = self.exchange().canary(registration).only(filter);
+        let first =
+            self.cursor.map(|cursor| cursor.first).filter(|first| (1..=self.at.number).contains(first));
+        let registration = first.filter(|first| *first < self.from);
+        let mut exchange = self.exchange().headers_if_kept(first).canary(registration).only(filter);
         // Block 0 has no events: whoever asks from there on does not know better.
         if self.from > 0 {
             exchange = exchange.or_fewer(self.at.number);
@@ -251,7 +254,9 @@ impl History {
                 self.range = Some(range);
                 self.search(0, self.at.number);
             }
-            (Stage::Search { before, found, .. }, End::Known(known)) => self.narrow(before, found, &known),
+            (Stage::Search { before, found, probes, .. }, End::Known(known)) => {
+                self.narrow(before, found, &probes, &known);
+            }
             (Stage::Children(_, page), End::Known(known)) => self.take_children(page, known),
             (Stage::Children(_, page), _) => {
                 self.ask_for_times(Page { because: Some(IncompleteBecause::EventsMissing), ..page });
@@ -277,19 +282,18 @@ impl History {
             })
             .filter(|number| (before + 1..found).contains(number))
             .collect();
-        let exchange = Box::new(self.exchange().headers(probes));
-        self.stage = Stage::Search { before, found, exchange };
+        let exchange = Box::new(self.exchange().headers_if_kept(probes.iter().copied()));
+        self.stage = Stage::Search { before, found, probes, exchange };
     }
 
-    fn narrow(&mut self, before: u64, found: u64, known: &Known) {
-        let late = |number: &u64, header: &Header| {
-            *number < found && *number > before && header.timestamp >= self.registered_at
+    /// Goes on between the last probe that is too early and the first that is not. Blocks without a header are pruned, so early ones.
+    fn narrow(&mut self, before: u64, found: u64, probes: &BTreeSet<u64>, known: &Known) {
+        let is_late = |number: &&u64| {
+            known.headers.get(*number).is_some_and(|header| header.timestamp >= self.registered_at)
         };
-        let probed = || known.headers.iter().filter(|(number, _)| (before + 1..found).contains(*number));
-        let first =
-            probed().find(|(number, header)| late(number, header)).map_or(found, |(number, _)| *number);
-        let last = probed().map(|(number, _)| *number).filter(|number| *number < first).max();
-        self.search(last.unwrap_or(before), first);
+        let first = probes.iter().find(is_late).copied().unwrap_or(found);
+        let last = probes.range(..first).next_back().copied().unwrap_or(before);
+        self.search(last, first);
     }
 
     fn take_events(&mut self, mut known: Known) {
@@ -318,7 +322,14 @@ impl History {
             }
             (Some(HistoryCursor { first, block, .. }), registration) => {
                 let is_found = if first < block { !known.lacks_known_event } else { registration.is_some() };
-                (first, (!is_found).then_some(IncompleteBecause::LogRange))
+                // Before that block nothing was asked for, or it is that of the registration, whose event is gone.
+                let is_registration =
+                    known.headers.get(&first).is_none_or(|header| header.timestamp == self.registered_at);
+                let because = match is_registration {
+                    true => IncompleteBecause::EventsMissing,
+                    false => IncompleteBecause::LogRange,
+                };
+                (first, (!is_found).then_some(because))
             }
         };
         let last = match logs.get(self.limit) {

@@ -59,11 +59,13 @@ const TABLE: &[(&str, Action)] = &[
     ("batch response was too large", Action::SmallerBatch), // jsonrpsee, -32011
     ("request is too big", Action::SmallerBatch), // jsonrpsee, -32701
     ("batched requests are not supported", Action::SmallerBatch), // jsonrpsee, -32005
-    ("batch size", Action::SmallerBatch),      // besu and nethermind, -32005; NodeReal
-    ("batch limit", Action::SmallerBatch),     // erigon, "batch limit 100 exceeded"
-    ("batch of more than", Action::SmallerBatch), // dRPC's free tier, code 31 and HTTP 500
+    ("batch requests are", Action::SmallerBatch), // Hedera, -32202, and Polygon's cdk-node: "disabled"; proxies: "not supported"
+    ("batch request amount", Action::SmallerBatch), // Hedera, -32203, "Batch request amount 142 exceeds max 100"
+    ("batch size", Action::SmallerBatch),           // besu and nethermind, -32005; NodeReal
+    ("batch limit", Action::SmallerBatch),          // erigon, "batch limit 100 exceeded"
+    ("batch of more than", Action::SmallerBatch),   // dRPC's free tier, code 31 and HTTP 500
     ("calls in batch request", Action::SmallerBatch), // proxyd, -32014
-    ("requests in batch", Action::SmallerBatch), // hosted endpoints
+    ("requests in batch", Action::SmallerBatch),    // hosted endpoints
     ("request entity too large", Action::SmallerBatch), // nginx's words for 413
     // Too much work in one request.
     ("out of gas", Action::Split),
@@ -169,6 +171,9 @@ mod tests {
             (-32005, "batch size exceed limit 500", Action::SmallerBatch),
             (-32005, "Batched requests are not supported by this server", Action::SmallerBatch),
             (-32010, "The batch request was too large", Action::SmallerBatch),
+            (-32600, "batch requests are not supported", Action::SmallerBatch),
+            (-32202, "Batch requests are disabled", Action::SmallerBatch),
+            (-32203, "Batch request amount 142 exceeds max 100", Action::SmallerBatch),
             (-32014, "too many RPC calls in batch request", Action::SmallerBatch),
             (31, "Batch of more than 3 requests are not allowed on free tier", Action::SmallerBatch),
             (-32000, "out of gas", Action::Split),

@@ -63,6 +63,9 @@ struct EventNode {
     times_logs: bool,
     /// Puts a log into every answer that was not asked for.
     lies: Option<fn(&mut Value)>,
+    /// Headers are kept from this block on, and how older ones are denied.
+    headers_from: u64,
+    denial: Option<(i64, &'static str)>,
     calls: usize,
     batches: usize,
 }
@@ -70,7 +73,18 @@ struct EventNode {
 impl EventNode {
     fn new(head: B256) -> Self {
         let serves = Serves::All;
-        Self { head, logs: Vec::new(), serves, times_logs: true, lies: None, calls: 0, batches: 0 }
+        let (headers_from, denial) = (0, None);
+        Self {
+            head,
+            logs: Vec::new(),
+            serves,
+            times_logs: true,
+            lies: None,
+            headers_from,
+            denial,
+            calls: 0,
+            batches: 0,
+        }
     }
 
     fn hash(&self, number: u64) -> B256 {
@@ -120,6 +134,14 @@ impl EventNode {
             "eth_getBlockByNumber" => {
                 let number = number(&params[0]);
                 assert!(number <= HEAD);
+                if number < self.headers_from {
+                    return match self.denial {
+                        None => json!({"jsonrpc": "2.0", "id": request["id"], "result": null}),
+                        Some((code, message)) => {
+                            json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message}})
+                        }
+                    };
+                }
                 Ok(json!({
                     "number": params[0], "hash": self.hash(number), "parentHash": self.hash(number.saturating_sub(1)),
                     "timestamp": format!("{:#x}", seconds(number)),
@@ -437,6 +459,19 @@ fn an_answer_takes_a_bounded_number_of_calls_and_where_that_is_too_few_it_says_f
         let known_from = first["fromBlock"].as_u64().unwrap();
         assert!((HEAD - 95 * 1_000..HEAD).contains(&known_from), "{known_from}");
     }
+    // A later page says the same.
+    let (indexed, mut node) = life();
+    report(&mut node, 4_950_000, 3);
+    node.serves = Serves::Blocks(1_000);
+    let (mut target, mut pages) = ("/api/v1/agent/1/history?limit=2".to_owned(), 0);
+    loop {
+        let page = page(&indexed, &mut node, &target);
+        assert_eq!(page["incompleteBecause"], "LOG_RANGE", "{page}");
+        pages += 1;
+        let Some(cursor) = page["next"].as_str() else { break };
+        target = format!("/api/v1/agent/1/history?limit=2&cursor={cursor}");
+    }
+    assert!(pages > 1);
     for blocks in [10_000, 3_000, 10] {
         let (indexed, mut node) = life();
         node.serves = Serves::Blocks(blocks);
@@ -500,13 +535,38 @@ fn a_node_without_the_events_is_found_out_and_the_answer_says_why_it_is_not_comp
     let first = page(&indexed, &mut node, "/api/v1/agent/1/history?limit=3");
     node.serves = Serves::From(1_100_000);
     let cursor = first["next"].as_str().unwrap();
-    let second = page(&indexed, &mut node, &format!("/api/v1/agent/1/history?limit=3&cursor={cursor}"));
+    let target = format!("/api/v1/agent/1/history?limit=3&cursor={cursor}");
+    let second = page(&indexed, &mut node, &target);
     assert_eq!((&first["complete"], &second["complete"]), (&json!(true), &json!(false)));
+    assert_eq!(second["incompleteBecause"], "EVENTS_MISSING");
     // A child that the registry has, and no event announced.
     let (indexed, mut node) = life();
     node.logs.retain(|(_, log)| log["topics"][1] != json!(B256::from(U256::from(3))));
     let page = page(&indexed, &mut node, "/api/v1/agent/1/history");
     assert_eq!(page["incompleteBecause"], "EVENTS_MISSING");
+}
+
+#[test]
+fn a_node_that_has_pruned_its_headers_gives_what_is_left() {
+    for denial in [None, Some((4444, "Pruned history unavailable")), Some((-32000, "header not found"))] {
+        for (headers_from, told, complete) in
+            [(900_000, &LIFE[..], true), (1_120_000, &LIFE[3..], false), (HEAD - 500, &LIFE[7..], false)]
+        {
+            let (indexed, mut node) = life();
+            (node.headers_from, node.denial) = (headers_from, denial);
+            // Its events of those blocks are gone, too.
+            node.logs.retain(|(number, _)| *number >= headers_from);
+            node.serves = Serves::Blocks(50_000);
+            let (events, first) = all(&indexed, &mut node, 2);
+            assert_eq!(
+                (names(&events), &first["complete"]),
+                (told.to_vec(), &json!(complete)),
+                "{headers_from}"
+            );
+            let because = (!complete).then(|| json!("EVENTS_MISSING"));
+            assert_eq!(first.get("incompleteBecause"), because.as_ref(), "{headers_from}");
+        }
+    }
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use registry_core::abi::AgentRecord;
 use registry_core::index::{
-    Basis, Excerpt, IndexError, Phase, State, Store as _, Value as StoreValue, prepare,
+    Basis, Excerpt, IndexError, Phase, State, Step, Store as _, Value as StoreValue, Work, prepare,
 };
 use registry_core::multicall::CANONICAL_ADDRESS;
 use registry_core::read_api::Question;
 use registry_core::route::Endpoint;
-use registry_core::run::{Limits, Run, drive};
+use registry_core::run::{Endpoints, Failure, Limits, Reply, Run, drive};
 use serde_json::{Value, json};
 
 use crate::{
@@ -140,6 +140,28 @@ fn events_that_no_header_vouches_for_are_not_relied_on() {
     index.work().unwrap();
     assert_eq!((index.state().without_events, index.state().unannounced), (1, 0));
     is_right(&index, &history);
+}
+
+#[test]
+fn an_endpoint_that_times_out_is_left_for_the_next_one_each_time() {
+    let (mut index, mut history, mut chance) = filled(5, 0);
+    attest(&mut history, 3, 1, &mut chance, true);
+    show(&mut index, &history);
+    let now = index.now * 1_000;
+    let mut work = Work::begin(&index.database, index.config.clone(), Endpoints::new(2, None), now).unwrap();
+    let mut asked = Vec::new();
+    while let Step::Send(batch) = work.step(&index.database).unwrap() {
+        if !asked.is_empty() || batch.body.contains("eth_getLogs") {
+            asked.push(batch.endpoint);
+            match work.fail(Failure::TimedOut) {
+                Ok(()) => continue,
+                Err(_) => break,
+            }
+        }
+        let (status, body) = index.node.post(&batch);
+        work.feed(Reply { status, body: &body }).unwrap();
+    }
+    assert_eq!(asked, [0, 1, 0, 1, 0, 1, 0]);
 }
 
 #[test]
