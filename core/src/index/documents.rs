@@ -201,11 +201,10 @@ impl<'a, S: Store> Index<'a, S> {
             &[Kind::AttestationHour.into(), ordered(hour)],
         )?;
         let end = hour.saturating_add(1).saturating_mul(HOUR);
-        // By status it would count a quarter of all agents.
-        let statement = "SELECT count(*) FROM agents INDEXED BY agents_by_attestation \
-                         WHERE attested >= ?1 AND attested < ?2 AND status = ?3";
-        let active = Value::Integer(Status::Active as i64);
-        let within = one_number(self.store, statement, &[ordered(oldest), ordered(end), active])?;
+        // 0 is Active, as that index has it: no row of the table itself is read.
+        let statement = "SELECT count(*) FROM agents INDEXED BY active_agents_by_attestation \
+                         WHERE status = 0 AND attested >= ?1 AND attested < ?2";
+        let within = one_number(self.store, statement, &[ordered(oldest), ordered(end)])?;
         Ok(later.unwrap_or(0) + within.unwrap_or(0))
     }
 

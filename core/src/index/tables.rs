@@ -9,7 +9,7 @@ use super::{
     changes::{Comparison, Noted},
     entry::Entry,
     hint::Moment,
-    store::{Columns, Store, StoreError, Value},
+    store::{Columns, Store, StoreError, Value, one_number},
     words::words,
 };
 use crate::{agent::Status, lens::Sum, revenue::Total};
@@ -205,13 +205,15 @@ impl<'a, S: Store> Changes<'a, S> {
     /// Writes the sums; the changes of verdicts.
     pub(super) fn finish(self) -> Result<Vec<Noted>, StoreError> {
         for ((kind, key), by) in self.counts.into_iter().filter(|(_, by)| *by != 0) {
-            self.store.execute(
-                "INSERT INTO counts (kind, key, agents) VALUES (?1, ?2, ?3) \
-                 ON CONFLICT (kind, key) DO UPDATE SET agents = agents + ?3",
-                &[kind.into(), Value::Blob(key), Value::Integer(by)],
-            )?;
+            let statement = "INSERT INTO counts (kind, key, agents) VALUES (?1, ?2, ?3) \
+                             ON CONFLICT (kind, key) DO UPDATE SET agents = agents + ?3 RETURNING agents";
+            let [kind, key] = [kind.into(), Value::Blob(key)];
+            let parameters = [kind.clone(), key.clone(), Value::Integer(by)];
+            // Looking for those that are 0 would read all of them, and there are some for each person.
+            if one_number(self.store, statement, &parameters)? == Some(0) {
+                self.store.execute("DELETE FROM counts WHERE kind = ?1 AND key = ?2", &[kind, key])?;
+            }
         }
-        self.store.execute("DELETE FROM counts WHERE agents = 0", &[])?;
         for ((is_category, text), change) in self.totals {
             let key = [u64::from(is_category).into(), bytes(&text)];
             let statement = "SELECT amount, agents FROM revenue_totals WHERE is_category = ?1 AND text = ?2";

@@ -1,19 +1,19 @@
 //! The store of an index over SQLite in memory.
 
-use std::cell::Cell;
+use std::{cell::RefCell, collections::BTreeMap};
 
 use registry_core::index::{Store, StoreError, Value};
 use rusqlite::{Connection, StatementStatus, params_from_iter, types};
 
 pub(crate) struct Database {
     connection: Connection,
-    /// Steps of SQLite's virtual machine so far: what statements take, on any machine.
-    pub(crate) steps: Cell<u64>,
+    /// Steps of SQLite's virtual machine so far, by statement: what they take, on any machine.
+    pub(crate) steps: RefCell<BTreeMap<String, u64>>,
 }
 
 impl Database {
     pub(crate) fn new() -> Self {
-        Self { connection: Connection::open_in_memory().unwrap(), steps: Cell::new(0) }
+        Self { connection: Connection::open_in_memory().unwrap(), steps: RefCell::default() }
     }
 
     /// Carries out `work` as one transaction, or not at all where it does not come to its end.
@@ -54,7 +54,7 @@ impl Store for Database {
         }
         drop(rows);
         let steps = prepared.reset_status(StatementStatus::VmStep);
-        self.steps.set(self.steps.get() + u64::try_from(steps).unwrap());
+        *self.steps.borrow_mut().entry(statement.to_owned()).or_default() += u64::try_from(steps).unwrap();
         Ok(read)
     }
 }

@@ -182,9 +182,9 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
         show(&mut index, &history);
         index.work().unwrap();
         let steps = |target: &String| {
-            index.database.steps.set(0);
+            index.database.steps.take();
             ask_within(&index, target, 1_700_777_600, bounds);
-            index.database.steps.get()
+            index.database.steps.take().values().sum()
         };
         targets.iter().map(steps).collect()
     };

@@ -21,6 +21,7 @@ mod history;
 mod liable;
 mod listing;
 mod promises;
+mod size;
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,90 @@
+//! What the index takes does not grow with the registry.
+
+use std::collections::BTreeMap;
+
+use alloy_primitives::Address;
+use registry_core::{
+    index::{Basis, Index},
+    route::Endpoint,
+    run::Limits,
+    timestamp::Timestamp,
+};
+
+use crate::{
+    CHAIN, Indexed, REGISTRY,
+    common::{NOW, Node, Registry, record, report},
+    history::{Chance, History},
+    promises::show,
+};
+
+/// Steps of SQLite's machine, by statement.
+type Steps = BTreeMap<String, u64>;
+
+/// People who are liable for agents, where there are as many.
+const PEOPLE: u64 = 997;
+/// Attestations are up to so many seconds old: nine days, two of them beyond the grace period.
+const OLDEST: u64 = 777_600;
+
+/// An index of so many agents of all statuses and ages, with a report for each fiftieth.
+fn large(agents: u64) -> (Indexed, History) {
+    let mut registry = Registry { grace_seconds: Some(604_800), ..Registry::default() };
+    for id in 1..=agents {
+        let mut agent = record(id, id / 16);
+        agent.haftungsperson = Address::left_padding_from(&(id % PEOPLE).to_be_bytes());
+        agent.lastAttestation = NOW - 200_000 - id * 7_919 % OLDEST;
+        agent.status = [0, 0, 0, 0, 0, 0, 0, 1, 2, 3][usize::try_from(id % 10).unwrap()];
+        if id % 50 == 0 {
+            registry.reports.push(report(id, id));
+        }
+        registry.agents.push(agent);
+    }
+    let mut history = History::new(0, &mut Chance(1));
+    history.push(2, NOW - 100_000, registry, Vec::new());
+    let mut index = Indexed::new(Node::new(Registry::default()), 100_000, 200);
+    index.config.limits = Limits::default();
+    show(&mut index, &history);
+    index.work().unwrap();
+    (index, history)
+}
+
+/// A block with so many changes: the one half of the agents are attested, the other half suspended or reactivated.
+fn change(history: &mut History, first: u64, count: u64) {
+    let number = history.newest();
+    let parent = &history.blocks[&number];
+    let (mut registry, seconds) = ((*parent.registry).clone(), parent.seconds + 3_600);
+    for id in first..first + count {
+        let agent = &mut registry.agents[usize::try_from(id - 1).unwrap()];
+        match id % 2 {
+            0 => agent.lastAttestation = seconds,
+            _ => agent.status = u8::from(agent.status == 0),
+        }
+    }
+    history.push(number + 1, seconds, registry, (first..first + count).collect());
+}
+
+/// What a refresh takes that finds a hundred changes after a minute, and an answer about all agents after it.
+fn steps(agents: u64) -> [(&'static str, Steps); 2] {
+    let (mut index, mut history) = large(agents);
+    // The first refresh after a fill has no changes to compare with.
+    for first in [301, 601] {
+        change(&mut history, first, 100);
+        show(&mut index, &history);
+        index.now += 60;
+        index.database.steps.take();
+        index.work().unwrap();
+    }
+    let (refresh, state) = (index.database.steps.take(), index.state());
+    assert_eq!((state.basis, state.without_events), (Basis::Events, 0));
+    let endpoint = Endpoint::parse("/api/v1/stats/detailed").unwrap();
+    let answers = Index::new(&index.database, &state, REGISTRY, CHAIN);
+    answers.document(&endpoint, Timestamp::from_seconds(index.now)).unwrap();
+    [("a refresh", refresh), ("/stats/detailed", index.database.steps.take())]
+}
+
+#[test]
+fn a_refresh_and_the_counts_after_it_take_as_much_work_at_any_size() {
+    for ((what, few), (_, many)) in steps(1_000).into_iter().zip(steps(20_000)) {
+        let sum = |steps: &Steps| steps.values().sum::<u64>();
+        assert!(sum(&many) < sum(&few) * 3 / 2, "{what}: {few:#?}\nand of 20,000 agents: {many:#?}");
+    }
+}
