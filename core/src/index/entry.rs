@@ -100,20 +100,19 @@ impl Entry {
         Ok(Self { row, full: Full { wallet, haftungsperson, scope, reports, sums: Vec::new() } })
     }
 
-    /// The columns beside the id and the block, in the order that they are inserted in.
-    pub(super) fn columns(&self) -> [(&'static str, Value); 9] {
+    /// The columns beside the id and the block.
+    pub(super) fn columns(&self) -> [Value; 9] {
         let readable = self.row.record_is_readable();
-        let only = |value: Value| if readable { value } else { Value::Null };
         [
-            ("wallet", Value::Blob(self.row.wallet.to_vec())),
-            ("status", Value::Integer(self.row.status.into())),
-            ("attested", ordered(self.row.last_attestation)),
-            ("parent", ordered(self.row.parent)),
-            ("person", only(Value::Blob(self.full.haftungsperson.to_vec()))),
-            ("creator", only(Value::Blob(self.row.creator.to_vec()))),
-            ("generation", only(Value::from(self.row.generation))),
-            ("flaws", Value::Integer(self.flaws())),
-            ("record", Value::Blob([&self.pack(), self.full.scope.as_bytes()].concat())),
+            Value::Blob(self.row.wallet.to_vec()),
+            Value::Integer(self.row.status.into()),
+            ordered(self.row.last_attestation),
+            ordered(self.row.parent),
+            if readable { Value::Blob(self.full.haftungsperson.to_vec()) } else { Value::Null },
+            if readable { Value::Blob(self.row.creator.to_vec()) } else { Value::Null },
+            if readable { Value::from(self.row.generation) } else { Value::Null },
+            Value::Integer(self.flaws()),
+            Value::Blob([&self.pack(), self.full.scope.as_bytes()].concat()),
         ]
     }
 }

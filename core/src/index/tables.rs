@@ -54,9 +54,6 @@ pub(super) struct Changes<'a, S> {
     /// How verdicts are compared; `None` as long as there is nothing to compare with.
     comparison: Option<Comparison>,
     moments: BTreeMap<u64, Moment>,
-    /// Agents that were read at once: the first and the last id, and those that are there.
-    ahead: Option<(u64, u64)>,
-    entries: BTreeMap<u64, Entry>,
     noted: Vec<Noted>,
     counts: BTreeMap<(Kind, Vec<u8>), i64>,
     totals: BTreeMap<(bool, String), TotalChange>,
@@ -75,38 +72,9 @@ impl<'a, S: Store> Changes<'a, S> {
             store,
             comparison,
             moments,
-            ahead: None,
-            entries: BTreeMap::new(),
             noted: Vec::new(),
             counts: BTreeMap::new(),
             totals: BTreeMap::new(),
-        }
-    }
-
-    /// Reads the agents from `first` to `last`, each of which is to be put in once: two statements, and not one or two for each.
-    pub(super) fn read_ahead(&mut self, first: u64, last: u64) -> Result<(), StoreError> {
-        self.ahead = Some((first, last));
-        let range = [first.into(), last.into()];
-        let statement = "SELECT id, record FROM agents WHERE id BETWEEN ?1 AND ?2";
-        for row in self.store.execute(statement, &range)? {
-            let mut row = Columns::of(row);
-            self.entries.insert(row.number()?, Entry::unpack(&row.blob()?)?);
-        }
-        let statement = "SELECT id, is_category, text, amount FROM revenue WHERE id BETWEEN ?1 AND ?2 \
-                         ORDER BY id, is_category, text";
-        for row in self.store.execute(statement, &range)? {
-            let mut row = Columns::of(row);
-            if let Some(entry) = self.entries.get_mut(&row.number()?) {
-                entry.full.sums.push(next_sum(&mut row)?);
-            }
-        }
-        Ok(())
-    }
-
-    fn before(&mut self, id: u64) -> Result<Option<Entry>, StoreError> {
-        match self.ahead {
-            Some((first, last)) if (first..=last).contains(&id) => Ok(self.entries.remove(&id)),
-            _ => find(self.store, id),
         }
     }
 
@@ -119,7 +87,7 @@ impl<'a, S: Store> Changes<'a, S> {
         number: u64,
         touch: bool,
     ) -> Result<bool, StoreError> {
-        let before = self.before(id)?;
+        let before = find(self.store, id)?;
         if before.as_ref() == Some(entry) {
             if touch {
                 let statement = "UPDATE agents SET changed_at = ?2 WHERE id = ?1";
@@ -144,26 +112,12 @@ impl<'a, S: Store> Changes<'a, S> {
             self.take_scope_out(id, scope_before)?;
             self.put_scope_in(id, &entry.full.scope)?;
         }
-        let mut parameters = vec![id.into(), number.into()];
-        let statement = match &before {
-            None => {
-                parameters.extend(entry.columns().into_iter().map(|(_, value)| value));
-                "INSERT INTO agents (id, changed_at, wallet, status, attested, parent, person, creator, generation, flaws, record) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
-                    .to_owned()
-            }
-            Some(before) => {
-                // Of the indexes only those of the columns that it names are written.
-                let mut statement = "UPDATE agents SET changed_at = ?2".to_owned();
-                let changed = before.columns().into_iter().zip(entry.columns());
-                for (_, (name, value)) in changed.filter(|(before, after)| before != after) {
-                    parameters.push(value);
-                    statement += &format!(", {name} = ?{}", parameters.len());
-                }
-                statement + " WHERE id = ?1"
-            }
-        };
-        self.store.execute(&statement, &parameters)?;
+        let [wallet, status, attested, parent, person, creator, generation, flaws, record] = entry.columns();
+        self.store.execute(
+            "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, creator, generation, flaws, \
+             changed_at, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            &[id.into(), wallet, status, attested, parent, person, creator, generation, flaws, number.into(), record],
+        )?;
         Ok(true)
     }
 
@@ -303,10 +257,7 @@ pub(super) fn find(store: &impl Store, id: u64) -> Result<Option<Entry>, StoreEr
 
 /// A row of category or not, text and amount.
 pub(super) fn sum(row: Vec<Value>) -> Result<Sum, StoreError> {
-    next_sum(&mut Columns::of(row))
-}
-
-fn next_sum(row: &mut Columns) -> Result<Sum, StoreError> {
+    let mut row = Columns::of(row);
     let is_category = row.integer()? != 0;
     let text = String::from_utf8(row.blob()?).map_err(|_| StoreError::corrupt())?;
     Ok(Sum { is_category, text, amount: Total::from_be_bytes(row.array::<40>()?) })

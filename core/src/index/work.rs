@@ -320,7 +320,6 @@ impl Work {
         let is_last = last >= reading.total;
         let is_whole = is_last && next == 1;
         let mut changes = Changes::new(store, self.comparison(), BTreeMap::new());
-        changes.read_ahead(next, last)?;
         for (id, entry) in &reading.entries {
             changes.put(*id, entry, checkpoint.number, !is_whole)?;
         }
@@ -599,9 +598,6 @@ impl Work {
         let mut changes = Changes::new(store, self.comparison(), moments);
         for (id, entry) in &entries {
             changes.put(*id, entry, checkpoint.number, false)?;
-        }
-        if let Some((first, last)) = sweep {
-            changes.read_ahead(first, last)?;
         }
         for (id, entry) in &swept {
             let changed = changes.put(*id, entry, checkpoint.number, false)?;
