@@ -1,0 +1,454 @@
+//! A node that answers from a registry, or from a chain of them.
+
+use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
+
+use alloy_primitives::{Address, B256, Bytes, U256, hex, keccak256};
+use alloy_sol_types::{SolCall, SolInterface, SolValue};
+use registry_core::{
+    abi::{
+        AgentRecord,
+        IMulticall3::{self, IMulticall3Calls},
+        IRegistryLens::walkCall,
+        RevenueReport,
+    },
+    error::Error,
+    lens::{DEPLOYLESS_CODE, LENS_ADDRESS, LENS_CODE},
+    multicall::CANONICAL_ADDRESS,
+    read_api::Question,
+    response::Document,
+    route::Endpoint,
+    run::{self, Batch, Limits, Run},
+    scan::Scan,
+    timestamp::Timestamp,
+};
+use serde_json::{Value, json};
+
+use super::{Logs, NOW, Quirks, REGISTRY, Registry, Undeployed};
+
+/// The chain of a node that is on no other.
+pub(crate) const CHAIN_ID: u64 = 84_532;
+
+/// An address that tells a chain and a block.
+pub(crate) fn signature(chain_id: u64, number: u64) -> Address {
+    Address::left_padding_from(&[chain_id.to_be_bytes(), number.to_be_bytes()].concat())
+}
+
+/// A block of a chain on which the registry changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Mined {
+    pub(crate) hash: B256,
+    pub(crate) seconds: u64,
+    pub(crate) registry: Rc<Registry>,
+    /// Agents that had an event, as far as this node tells of it.
+    pub(crate) events: Vec<u64>,
+}
+
+/// A node with one registry; its newest block's number grows as the quirks say.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) registry: Registry,
+    pub(crate) quirks: Quirks,
+    pub(crate) block: u64,
+    pub(crate) chain_id: u64,
+    /// Seconds since the newest block, by the host's clock.
+    pub(crate) head_age: u64,
+    pub(crate) milliseconds_per_block: u64,
+    /// The chain's blocks, where the registry is not the same in all of them.
+    pub(crate) chain: BTreeMap<u64, Mined>,
+    /// Machines behind the node's URL, which take turns, by how many blocks each is behind; none is one that is not.
+    pub(crate) machines: Vec<u64>,
+    /// The newest final block.
+    pub(crate) finalized: u64,
+    /// State is kept from this block on.
+    pub(crate) oldest_state: u64,
+    /// What was asked, reply by reply: methods and block parameters.
+    pub(crate) log: Vec<Vec<(String, Value)>>,
+}
+
+/// What a path asks of the registry.
+pub(crate) fn question(target: &str) -> Question {
+    question_about(Endpoint::parse(target).unwrap())
+}
+
+fn question_about(endpoint: Endpoint) -> Question {
+    let now = Timestamp::from_seconds(NOW);
+    Question { endpoint, registry: REGISTRY, chain: "http://node".into(), now, scan: None, excerpt: None }
+}
+
+impl Node {
+    pub(crate) fn new(registry: Registry) -> Self {
+        Self {
+            registry,
+            quirks: Quirks::default(),
+            block: 100,
+            chain_id: CHAIN_ID,
+            head_age: 0,
+            milliseconds_per_block: 2_000,
+            chain: BTreeMap::new(),
+            machines: Vec::new(),
+            finalized: 90,
+            oldest_state: 1,
+            log: Vec::new(),
+        }
+    }
+
+    /// Asks `target`, as a host would.
+    pub(crate) fn ask(&mut self, target: &str) -> Result<Value, Error> {
+        self.ask_within(target, Limits::default())
+    }
+
+    pub(crate) fn ask_within(&mut self, target: &str, limits: Limits) -> Result<Value, Error> {
+        let document = self.document(Endpoint::parse(target).unwrap(), None, limits)?;
+        Ok(serde_json::from_str(&document.body).unwrap())
+    }
+
+    /// The answer of an endpoint to a host that has this scan at hand.
+    pub(crate) fn document(
+        &mut self,
+        endpoint: Endpoint,
+        scan: Option<Scan>,
+        limits: Limits,
+    ) -> Result<Document, Error> {
+        let question = Question { scan, ..question_about(endpoint) };
+        let answer = run::drive(Run::new(question, CANONICAL_ADDRESS, limits), |batch| self.post(batch))?;
+        Ok(answer.document)
+    }
+
+    /// How many replies the last questions took.
+    pub(crate) fn round_trips(&self) -> usize {
+        self.log.len()
+    }
+
+    pub(crate) fn post(&mut self, batch: &Batch) -> (u16, Vec<u8>) {
+        if self.quirks.busy > 0 {
+            self.quirks.busy -= 1;
+            self.log.push(Vec::new());
+            return (429, b"<html>slow down</html>".to_vec());
+        }
+        let body: Value = serde_json::from_str(&batch.body).unwrap();
+        let requests = body.as_array().cloned().unwrap_or_else(|| vec![body.clone()]);
+        self.log.push(
+            requests.iter().map(|r| (r["method"].as_str().unwrap().into(), r["params"][1].clone())).collect(),
+        );
+        if self.quirks.batch_limit.is_some_and(|limit| requests.len() > limit) {
+            let error = json!({"code": -32600, "message": "batch too large"});
+            let refusal = match self.quirks.refuses_by_id {
+                true => json!([{"jsonrpc": "2.0", "id": requests[0]["id"], "error": error}]),
+                false => json!({"jsonrpc": "2.0", "id": null, "error": error}),
+            };
+            return (200, refusal.to_string().into_bytes());
+        }
+        let newest = self.block;
+        if let Some((every, blocks)) = self.quirks.lags
+            && (keccak256(self.log.len().to_be_bytes())[0] as usize).is_multiple_of(every)
+        {
+            self.block = self.block.saturating_sub(blocks).max(1);
+        }
+        let behind = self.machines.first().copied().unwrap_or_default();
+        if !self.machines.is_empty() {
+            self.machines.rotate_left(1);
+        }
+        self.block -= behind;
+        let mut answers: Vec<Value> = requests.iter().map(|request| self.answer(request)).collect();
+        self.block += behind;
+        if self.quirks.lags.is_some() {
+            self.block = newest;
+        }
+        if let Some(kept) = self.quirks.short_batches {
+            answers.truncate(kept.max(1));
+        }
+        let reply = if body.is_array() { Value::from(answers) } else { answers.remove(0) };
+        (200, reply.to_string().into_bytes())
+    }
+
+    fn answer(&mut self, request: &Value) -> Value {
+        self.block += u64::from(self.quirks.mines_within_batches);
+        let outcome = match request["method"].as_str().unwrap() {
+            // A block that is not there yet.
+            "eth_getBlockByNumber" if is_beyond(&request["params"][0], self.block) => Ok(Value::Null),
+            "eth_getBlockByNumber" | "eth_getBlockByHash" => self.number(&request["params"][0]).map(|number| {
+                json!({
+                    "number": format!("{number:#x}"),
+                    "hash": self.hash(number).to_string(),
+                    "parentHash": self.hash(number.saturating_sub(1)).to_string(),
+                    "timestamp": format!("{:#x}", self.seconds(number)),
+                })
+            }),
+            "eth_getLogs" => self.logs(&request["params"][0]),
+            "eth_call" => self.number(&request["params"][1]).and_then(|number| {
+                if number < self.oldest_state {
+                    return Err(json!({"code": -32000, "message": "missing trie node 5d0a (path ) state is not available"}));
+                }
+                let data = hex::decode(request["params"][0]["data"].as_str().unwrap()).unwrap();
+                self.call(&request["params"], &data, number).map(|data| json!(hex::encode_prefixed(data)))
+            }),
+            method => panic!("unexpected {method}"),
+        };
+        match outcome {
+            Ok(result) => json!({"jsonrpc": "2.0", "id": request["id"], "result": result}),
+            Err(error) => json!({"jsonrpc": "2.0", "id": request["id"], "error": error}),
+        }
+    }
+
+    fn number(&mut self, block: &Value) -> Result<u64, Value> {
+        if block == "latest" {
+            return Ok(self.block);
+        }
+        if block == "finalized" {
+            return Ok(self.finalized);
+        }
+        if block.is_object() && self.quirks.no_eip1898 {
+            return Err(
+                json!({"code": -32602, "message": "invalid argument 1: json: cannot unmarshal object into Go value"}),
+            );
+        }
+        if self.quirks.unknown_blocks > 0 {
+            self.quirks.unknown_blocks -= 1;
+            return Err(json!({"code": -32000, "message": "header not found"}));
+        }
+        let hash = block["blockHash"].as_str().or(block.as_str()).filter(|text| text.len() == 66);
+        match hash {
+            Some(text) => {
+                let hash: B256 = text.parse().unwrap();
+                (1..=self.block).rev().find(|number| self.hash(*number) == hash)
+            }
+            None => Some(number_of(block.as_str().unwrap())).filter(|_| !is_beyond(block, self.block)),
+        }
+        .ok_or(json!({"code": -32000, "message": "header not found"}))
+    }
+
+    fn logs(&self, filter: &Value) -> Result<Value, Value> {
+        let block = |name: &str| number_of(filter[name].as_str().unwrap());
+        let (from, to) = (block("fromBlock"), block("toBlock"));
+        let refusal = |code: i64, message: String| Err(json!({"code": code, "message": message}));
+        match self.quirks.logs {
+            Logs::Unsupported => {
+                return refusal(-32601, "the method eth_getLogs does not exist/is not available".into());
+            }
+            Logs::Blocks(most) if to - from + 1 > most => {
+                return refusal(
+                    -32005,
+                    format!(
+                        "query exceeds max block range {most}. Try with this block range [{from:#x}, {to:#x}]."
+                    ),
+                );
+            }
+            _ => {}
+        }
+        let to = to.min(self.block);
+        let blocks = self.chain.range(from..(to + 1).max(from));
+        let events: Vec<Value> = blocks
+            .filter(|(number, _)| match self.quirks.logs {
+                Logs::From(first) => **number >= first,
+                Logs::Empty => false,
+                _ => true,
+            })
+            .flat_map(|(number, mined)| mined.events.iter().map(move |id| (number, id)))
+            .map(|(number, id)| {
+                let topics = [filter["topics"][0][0].as_str().unwrap().into(), B256::from(U256::from(*id)).to_string()];
+                let mut log = json!({"address": filter["address"], "topics": topics, "data": "0x", "blockNumber": format!("{number:#x}")});
+                if self.quirks.times_logs {
+                    log["blockTimestamp"] = format!("{:#x}", self.chain[number].seconds).into();
+                }
+                log
+            })
+            .collect();
+        match self.quirks.logs {
+            Logs::Results(most) if events.len() > most => refusal(
+                -32602,
+                format!(
+                    "query returned more than {most} results. Try with this block range [{from:#x}, {to:#x}]."
+                ),
+            ),
+            _ => Ok(events.into()),
+        }
+    }
+
+    /// One `eth_call`: to Multicall3, to the registry itself, or of the lens.
+    fn call(&self, params: &Value, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
+        let refusal = |message: &str| Err(json!({"code": -32602, "message": message}));
+        let undeployed = self.quirks.undeployed;
+        let Some(to) = params[0]["to"].as_str() else {
+            if undeployed != Undeployed::Creation {
+                return refusal("missing value for required argument: to");
+            }
+            let arguments = &data[DEPLOYLESS_CODE.len() / 2..];
+            let (code, call) = <(Bytes, Bytes)>::abi_decode_params(arguments).unwrap();
+            assert_eq!(hex::encode(code), LENS_CODE);
+            return self.walk(&call, number);
+        };
+        let to: Address = to.parse().unwrap();
+        if to == LENS_ADDRESS {
+            assert_eq!(params[2][to.to_string().to_lowercase()]["code"], format!("0x{LENS_CODE}"));
+            return match undeployed {
+                Undeployed::Override => self.walk(data, number),
+                Undeployed::Ignored => Ok(Vec::new()),
+                _ => refusal("too many arguments, want at most 2"),
+            };
+        }
+        if to == REGISTRY {
+            let result = self.registry_at(number).call(data).map_err(
+                |data| json!({"code": 3, "message": "execution reverted", "data": hex::encode_prefixed(data)}),
+            );
+            let runs_out = self.quirks.gas_for_calls == Some(0) || self.is_heavy(data);
+            return if runs_out { Err(out_of_gas()) } else { result };
+        }
+        self.aggregate(data, number)
+    }
+
+    fn is_heavy(&self, data: &[u8]) -> bool {
+        self.quirks.heavy.iter().any(|heavy| heavy == data)
+    }
+
+    /// What the lens answers.
+    fn walk(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
+        let call = walkCall::abi_decode(data).unwrap();
+        assert_eq!(call.registry, REGISTRY);
+        let registry = self.registry_at(number);
+        let detail = call.detail.to::<u8>();
+        let reads = if detail > 0 { 2 } else { 1 };
+        let gas = self.quirks.gas_for_calls.map_or(usize::MAX, |calls| calls / reads);
+        if gas == 0 {
+            return Err(out_of_gas());
+        }
+        let first = call.first.to::<usize>();
+        let agents = registry.agents.iter().skip(first - 1).take(call.count.to::<usize>().min(gas));
+        let agents: Vec<&AgentRecord> = agents.collect();
+        let ids: Vec<U256> = agents.iter().map(|agent| agent.agentId).collect();
+        let reports = registry.reports.iter().filter(|report| detail > 0 && ids.contains(&report.agentId));
+        let reports: Vec<&RevenueReport> = reports.collect();
+        let mut answer = vec![1];
+        answer.extend(self.hash(number.saturating_sub(1)));
+        answer.extend(self.chain_id.to_be_bytes());
+        answer.extend(self.seconds(number).to_be_bytes());
+        answer.extend((agents.len() as u32).to_be_bytes());
+        answer.extend((reports.len() as u64).to_be_bytes());
+        for agent in &agents {
+            answer.extend([agent.status, 0]);
+            answer.extend(agent.creator);
+            answer.extend(agent.registeredAt.to_be_bytes());
+            answer.extend(&agent.lastAttestation.to_be_bytes()[3..]);
+            answer.extend(&agent.parentAgentId.to::<u64>().to_be_bytes()[3..]);
+            answer.extend(&agent.generation.to::<u64>().to_be_bytes()[6..]);
+            answer.extend(agent.agentWallet);
+            if detail == 2 {
+                answer.extend(agent.haftungsperson);
+                let own = reports.iter().filter(|report| report.agentId == agent.agentId).count();
+                answer.extend((own as u32).to_be_bytes());
+            }
+        }
+        for agent in agents.iter().filter(|agent| detail == 2 && agent.status != 255) {
+            let scope = agent.operationalScope.as_bytes();
+            let scope = &scope[..scope.len().min(256)];
+            answer.push(2);
+            answer.extend((scope.len() as u32).to_be_bytes());
+            answer.extend(scope);
+        }
+        for report in reports {
+            for (kind, text) in [(0, &report.currency), (1, &report.category)] {
+                let owner = report.agentId.to::<u64>().to_be_bytes();
+                let prefix = if detail == 2 { owner.as_slice() } else { &[] };
+                answer.push(kind);
+                answer.extend(((prefix.len() + text.len()) as u32).to_be_bytes());
+                answer.extend([0; 8]);
+                answer.extend(report.amount.to_be_bytes::<32>());
+                answer.extend(prefix);
+                answer.extend(text.as_bytes());
+            }
+        }
+        Ok(answer)
+    }
+
+    /// The timestamp of a block.
+    fn seconds(&self, number: u64) -> u64 {
+        if let Some(mined) = self.chain.get(&number) {
+            return mined.seconds;
+        }
+        let age = (self.block.max(number) - number) * self.milliseconds_per_block / 1_000;
+        NOW - self.head_age - age
+    }
+
+    /// What Multicall3 tells of the block itself.
+    fn tell(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Vec<u8>> {
+        match IMulticall3Calls::abi_decode(data) {
+            Ok(IMulticall3Calls::getLastBlockHash(_)) => Ok(self.hash(number.saturating_sub(1)).abi_encode()),
+            Ok(IMulticall3Calls::getBlockNumber(_)) => Ok(U256::from(number).abi_encode()),
+            Ok(IMulticall3Calls::getChainId(_)) => Ok(U256::from(self.chain_id).abi_encode()),
+            Ok(IMulticall3Calls::getCurrentBlockTimestamp(_)) => {
+                Ok(U256::from(self.seconds(number)).abi_encode())
+            }
+            _ => Err(Vec::new()),
+        }
+    }
+
+    /// The registry; where records are signed, with the chain and the block in each, as its creator.
+    fn registry_at(&self, number: u64) -> Cow<'_, Registry> {
+        if let Some(mined) = self.chain.get(&number) {
+            return Cow::Borrowed(&mined.registry);
+        }
+        let mut registry = Cow::Borrowed(&self.registry);
+        if self.quirks.signs_records {
+            for agent in &mut registry.to_mut().agents {
+                agent.creator = signature(self.chain_id, number);
+            }
+        }
+        registry
+    }
+
+    fn hash(&self, number: u64) -> B256 {
+        if let Some(mined) = self.chain.get(&number) {
+            return mined.hash;
+        }
+        hash(self.chain_id, number)
+    }
+
+    fn aggregate(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
+        let Ok(IMulticall3Calls::aggregate3(aggregate)) = IMulticall3Calls::abi_decode(data) else {
+            panic!("not an aggregate3 call");
+        };
+        let registry_calls = aggregate.calls.iter().filter(|call| call.target == REGISTRY).count();
+        if self.quirks.gas_for_calls.is_some_and(|limit| registry_calls > limit) {
+            return Err(out_of_gas());
+        }
+        let registry = self.registry_at(number);
+        let results: Vec<IMulticall3::Result> =
+            aggregate.calls.iter().map(|call| self.execute(call, number, &registry)).collect();
+        Ok(IMulticall3::aggregate3Call::abi_encode_returns(&results))
+    }
+
+    fn execute(&self, call: &IMulticall3::Call3, number: u64, registry: &Registry) -> IMulticall3::Result {
+        let outcome = match (call.target, self.quirks.no_tag) {
+            (REGISTRY, _) if self.is_heavy(&call.callData) => Err(Vec::new()),
+            (REGISTRY, _) => registry.call(&call.callData),
+            (CANONICAL_ADDRESS, false) => self.tell(&call.callData, number),
+            (CANONICAL_ADDRESS, true) => Err(Vec::new()),
+            // No code there.
+            _ => Ok(Vec::new()),
+        };
+        IMulticall3::Result {
+            success: outcome.is_ok(),
+            returnData: Bytes::from(outcome.unwrap_or_else(|data| data)),
+        }
+    }
+}
+
+fn is_beyond(block: &Value, newest: u64) -> bool {
+    block.as_str().is_some_and(|text| text.starts_with("0x") && text.len() < 66 && number_of(text) > newest)
+}
+
+fn number_of(text: &str) -> u64 {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
+}
+
+fn out_of_gas() -> Value {
+    json!({"code": -32000, "message": "out of gas"})
+}
+
+/// The block parameter that pins a call to a block of the usual chain by its hash.
+pub(crate) fn pinned(number: u64) -> Value {
+    json!({"blockHash": hash(CHAIN_ID, number).to_string()})
+}
+
+fn hash(chain_id: u64, number: u64) -> B256 {
+    keccak256([chain_id.to_be_bytes(), number.to_be_bytes()].concat())
+}

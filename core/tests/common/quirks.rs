@@ -1,0 +1,68 @@
+//! How a node misbehaves.
+
+/// How the node misbehaves. All off by default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Quirks {
+    /// Registry calls an `eth_call` may hold before it runs out of gas.
+    pub(crate) gas_for_calls: Option<usize>,
+    /// Registry calls that take more gas than the node has, whoever makes them: their calldata.
+    pub(crate) heavy: Vec<Vec<u8>>,
+    /// Ways to run a contract that is not deployed.
+    pub(crate) undeployed: Undeployed,
+    /// Requests a batch may hold.
+    pub(crate) batch_limit: Option<usize>,
+    /// Refuses a larger batch under its first request's id, as geth does, and not as a whole.
+    pub(crate) refuses_by_id: bool,
+    /// Does not take a block hash as parameter.
+    pub(crate) no_eip1898: bool,
+    /// How often a pinned block is "not found".
+    pub(crate) unknown_blocks: u32,
+    /// Drops all but the first so many answers of a batch.
+    pub(crate) short_batches: Option<usize>,
+    /// A block is mined before every request, even within a batch.
+    pub(crate) mines_within_batches: bool,
+    /// Replies that are HTTP 429 without JSON, before the good ones.
+    pub(crate) busy: u32,
+    /// Multicall3 has nothing but `aggregate3`.
+    pub(crate) no_tag: bool,
+    /// How logs are served.
+    pub(crate) logs: Logs,
+    /// Logs say when their block was.
+    pub(crate) times_logs: bool,
+    /// One in so many batches is answered by a machine that is so many blocks behind.
+    pub(crate) lags: Option<(usize, u64)>,
+    /// Every record's creator is the [`signature`] of the block it was read in.
+    pub(crate) signs_records: bool,
+}
+
+/// How a node runs code that is not deployed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Undeployed {
+    /// With a state override.
+    #[default]
+    Override,
+    /// It takes no third parameter, and runs creation code.
+    Creation,
+    /// It leaves a third parameter out of account, and takes no call without `to`.
+    Ignored,
+    /// It takes neither.
+    Refused,
+}
+
+/// How a node serves logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Logs {
+    /// All of them, of any range.
+    #[default]
+    All,
+    /// Of so many blocks at a time. The error suggests the range that was asked for.
+    Blocks(u64),
+    /// So many at a time.
+    Results(usize),
+    /// Those from that block on; of older ones it says that there are none.
+    From(u64),
+    /// It says that there are none.
+    Empty,
+    /// It has no such method.
+    Unsupported,
+}

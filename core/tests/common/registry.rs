@@ -1,0 +1,99 @@
+//! A registry, as plain lists.
+
+use alloy_primitives::{Address, B256, U256};
+use alloy_sol_types::{Revert, SolError, SolInterface, SolValue};
+use registry_core::abi::{AgentRecord, IAgentRegistry::IAgentRegistryCalls, RevenueReport};
+
+use super::NOW;
+
+/// The registry's state, as plain lists.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Registry {
+    /// Agent 1 is the first.
+    pub(crate) agents: Vec<AgentRecord>,
+    pub(crate) reports: Vec<RevenueReport>,
+    /// `None`: a contract without `attestationGracePeriod()`.
+    pub(crate) grace_seconds: Option<u64>,
+}
+
+impl Registry {
+    /// `count` active agents, all children of agent 1 but itself.
+    pub(crate) fn with_agents(count: u64) -> Self {
+        let agents = (1..=count).map(|id| record(id, u64::from(id > 1))).collect();
+        Self { agents, reports: Vec::new(), grace_seconds: Some(604_800) }
+    }
+
+    /// Return data, or revert data; empty revert data for a function it does not have.
+    pub(super) fn call(&self, data: &[u8]) -> Result<Vec<u8>, Vec<u8>> {
+        let revert = |reason: &str| Err(Revert::from(reason).abi_encode());
+        let Ok(call) = IAgentRegistryCalls::abi_decode(data) else { return Err(Vec::new()) };
+        let agent = |id: U256| self.agents.get(usize::try_from(id).ok()?.checked_sub(1)?);
+        match call {
+            IAgentRegistryCalls::getAgent(call) => match agent(call.agentId) {
+                Some(record) => Ok(record.abi_encode()),
+                None => revert("Agent not found"),
+            },
+            IAgentRegistryCalls::getAgentByWallet(call) => {
+                match self.agents.iter().find(|agent| agent.agentWallet == call.wallet && agent.status < 2) {
+                    Some(record) => Ok(record.abi_encode()),
+                    None => revert("No agent registered for this wallet"),
+                }
+            }
+            IAgentRegistryCalls::getChildren(call) => {
+                let of = |agent: &&AgentRecord| agent.parentAgentId == call.agentId;
+                Ok(self.agents.iter().filter(of).map(|agent| agent.agentId).collect::<Vec<_>>().abi_encode())
+            }
+            IAgentRegistryCalls::getRevenueHistory(call) => {
+                let of = |report: &&RevenueReport| report.agentId == call.agentId;
+                Ok(self.reports.iter().filter(of).cloned().collect::<Vec<_>>().abi_encode())
+            }
+            IAgentRegistryCalls::complianceStatus(call) => match agent(call.agentId) {
+                Some(record) => {
+                    let of = |agent: &&AgentRecord| agent.parentAgentId == call.agentId;
+                    let children = U256::from(self.agents.iter().filter(of).count());
+                    Ok((record.status == 0, true, 0_u64, children, U256::from(record.status))
+                        .abi_encode_params())
+                }
+                None => revert("Agent not found"),
+            },
+            IAgentRegistryCalls::nextAgentId(_) => Ok(U256::from(self.agents.len() + 1).abi_encode()),
+            IAgentRegistryCalls::attestationGracePeriod(_) => match self.grace_seconds {
+                Some(seconds) => Ok(U256::from(seconds).abi_encode()),
+                None => Err(Vec::new()),
+            },
+            _ => Err(Vec::new()),
+        }
+    }
+}
+
+pub(crate) fn record(id: u64, parent: u64) -> AgentRecord {
+    AgentRecord {
+        agentId: U256::from(id),
+        creator: Address::repeat_byte(1),
+        haftungsperson: Address::repeat_byte(2),
+        agentWallet: Address::left_padding_from(&id.to_be_bytes()),
+        constitutionHash: B256::repeat_byte(3),
+        capabilityHash: B256::repeat_byte(4),
+        operationalScope: format!("scope {id}"),
+        parentAgentId: U256::from(parent),
+        generation: U256::from(u64::from(parent > 0)),
+        selfModifying: false,
+        registeredAt: NOW - 1_000,
+        lastAttestation: NOW - 1_000,
+        lastRevenueReport: 0,
+        status: 0,
+    }
+}
+
+/// A report of agent `id`, told apart by its amount.
+pub(crate) fn report(id: u64, amount: u64) -> RevenueReport {
+    RevenueReport {
+        agentId: U256::from(id),
+        amount: U256::from(amount),
+        currency: "EUR".into(),
+        category: "api".into(),
+        periodStart: 5,
+        periodEnd: 7,
+        reportedAt: NOW - 500,
+    }
+}
