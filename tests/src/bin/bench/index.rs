@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use alloy::primitives::Address;
 use anyhow::{Context as _, Result, ensure};
 use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::Chain;
@@ -150,12 +151,9 @@ impl Scene<'_> {
         let (resident, cpu, began) =
             (self.server.usage.resident()?, self.server.usage.cpu()?, Instant::now());
         self.server.usage.forget_peak()?;
-        let mut id = 0;
-        // Each question is a new one: the chain answers it meanwhile, by a few small calls.
-        let answer = eventually("filled", FILL, async || {
-            id += 1;
-            Some(self.client.get(&format!("/api/v1/agent/{id}/lineage")).await).filter(is_indexed)
-        });
+        // Nobody but the index answers this: what is asked of the chain meanwhile is the fill's alone.
+        let path = format!("/api/v1/liable/{}", Address::ZERO);
+        let answer = eventually("filled", FILL, async || Some(self.client.get(&path).await).filter(is_indexed));
         answer.await.with_context(|| self.server.log())?;
         let posts = self.proxy.reset();
         let bytes: u64 = posts.iter().filter_map(|post| post.answer.get()).map(|answer| answer.bytes).sum();
