@@ -319,7 +319,7 @@ impl<'a, S: Store> Index<'a, S> {
             revenue.total_reports = revenue.total_reports.saturating_add(reports);
         }
         for row in self.store.execute("SELECT is_category, text, amount FROM revenue_totals", &[])? {
-            let sum = tables::sum(row)?;
+            let sum = tables::sum(Columns::of(row))?;
             if sum.is_category {
                 revenue.by_category.insert(sum.text, sum.amount);
             } else {

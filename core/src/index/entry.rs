@@ -28,11 +28,19 @@ pub(super) mod flaw {
 impl Entry {
     /// An entry in one form, however it was read: sums in order, nothing beside what is readable.
     pub(crate) fn new(row: Row, mut full: Full) -> Self {
-        full.sums.sort_by(|one, other| (one.is_category, &one.text).cmp(&(other.is_category, &other.text)));
         if !row.record_is_readable() {
             full = Full { reports: full.reports, sums: full.sums, ..Full::default() };
         }
-        Self { row, full }
+        let mut entry = Self { row, full };
+        entry.sort_sums();
+        entry
+    }
+
+    /// Brings the sums into their order.
+    pub(super) fn sort_sums(&mut self) {
+        self.full
+            .sums
+            .sort_by(|one, other| (one.is_category, &one.text).cmp(&(other.is_category, &other.text)));
     }
 
     /// An entry of which only the row matters.

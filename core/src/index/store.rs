@@ -147,6 +147,55 @@ impl Columns {
     }
 }
 
+/// Parameters of a statement at most: what SQLite takes in a Durable Object.
+const PARAMETERS: usize = 100;
+
+/// Writes rows by a statement that ends in `VALUES` but for `then`, with as few of it as their parameters allow; the rows that it
+/// answers with.
+pub(super) fn insert<const N: usize>(
+    store: &impl Store,
+    statement: &str,
+    rows: &[[Value; N]],
+    then: &str,
+) -> Result<Vec<Vec<Value>>, StoreError> {
+    insert_values(store, statement, N, rows.as_flattened(), then)
+}
+
+/// The same with rows end to end, of so many values each: compiled once, whatever the number.
+fn insert_values(
+    store: &impl Store,
+    statement: &str,
+    width: usize,
+    rows: &[Value],
+    then: &str,
+) -> Result<Vec<Vec<Value>>, StoreError> {
+    let row = format!("({})", vec!["?"; width].join(", "));
+    let mut answered = Vec::new();
+    for rows in rows.chunks(PARAMETERS / width * width) {
+        let places = vec![row.as_str(); rows.len() / width].join(", ");
+        answered.extend(store.execute(&format!("{statement} {places} {then}"), rows)?);
+    }
+    Ok(answered)
+}
+
+/// Carries out a statement for these ids that ends before `IN`, with as few of it as their parameters allow; `given` are those
+/// before them. The rows that it answers with, each statement's in its own order.
+pub(super) fn of_ids(
+    store: &impl Store,
+    statement: &str,
+    given: &[Value],
+    ids: &[u64],
+) -> Result<Vec<Vec<Value>>, StoreError> {
+    let mut answered = Vec::new();
+    for ids in ids.chunks(PARAMETERS - given.len()) {
+        let places = vec!["?"; ids.len()].join(", ");
+        let parameters: Vec<Value> =
+            given.iter().cloned().chain(ids.iter().map(|id| Value::from(*id))).collect();
+        answered.extend(store.execute(&format!("{statement} IN ({places})"), &parameters)?);
+    }
+    Ok(answered)
+}
+
 /// The one number that a statement answers with; `None` where it is NULL or there is no row.
 pub(super) fn one_number(
     store: &impl Store,

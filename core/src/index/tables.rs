@@ -9,7 +9,7 @@ use super::{
     changes::{Comparison, Noted},
     entry::Entry,
     hint::Moment,
-    store::{Columns, Store, StoreError, Value, one_number},
+    store::{Columns, Store, StoreError, Value, insert, of_ids},
     words::words,
 };
 use crate::{agent::Status, lens::Sum, revenue::Total};
@@ -48,13 +48,24 @@ pub(super) fn person_hour(person: Address, hour: u64) -> Vec<u8> {
     [person.as_slice(), &hour.to_be_bytes()].concat()
 }
 
-/// Changes of one transaction. [`finish`](Self::finish) writes the sums.
+/// Changes of one transaction, each agent's put in once. They are read and written many at a time, the rows and the sums by
+/// [`finish`](Self::finish): what a statement costs a host in JavaScript, in time and in memory, is by the statement more than by the row.
 pub(super) struct Changes<'a, S> {
     store: &'a S,
+    /// The height of their block.
+    number: u64,
     /// How verdicts are compared; `None` as long as there is nothing to compare with.
     comparison: Option<Comparison>,
     moments: BTreeMap<u64, Moment>,
     noted: Vec<Noted>,
+    /// Agents that are as they were, and were looked at.
+    touched: Vec<u64>,
+    agents: Vec<[Value; 11]>,
+    scopes_out: Vec<[Value; 3]>,
+    scopes_in: Vec<[Value; 2]>,
+    /// Agents whose revenue is another one, or none.
+    revenue_out: Vec<u64>,
+    revenue_in: Vec<[Value; 4]>,
     counts: BTreeMap<(Kind, Vec<u8>), i64>,
     totals: BTreeMap<(bool, String), TotalChange>,
 }
@@ -67,73 +78,94 @@ struct TotalChange {
 }
 
 impl<'a, S: Store> Changes<'a, S> {
-    pub(super) fn new(store: &'a S, comparison: Option<Comparison>, moments: BTreeMap<u64, Moment>) -> Self {
+    /// Changes as of the block of that height.
+    pub(super) fn new(
+        store: &'a S,
+        number: u64,
+        comparison: Option<Comparison>,
+        moments: BTreeMap<u64, Moment>,
+    ) -> Self {
         Self {
             store,
+            number,
             comparison,
             moments,
             noted: Vec::new(),
+            touched: Vec::new(),
+            agents: Vec::new(),
+            scopes_out: Vec::new(),
+            scopes_in: Vec::new(),
+            revenue_out: Vec::new(),
+            revenue_in: Vec::new(),
             counts: BTreeMap::new(),
             totals: BTreeMap::new(),
         }
     }
 
-    /// Puts in an agent as it is at the block of that height; true where it was something else before. `touch`: the
-    /// height is noted even if nothing has changed.
-    pub(super) fn put(
-        &mut self,
-        id: u64,
-        entry: &Entry,
-        number: u64,
-        touch: bool,
-    ) -> Result<bool, StoreError> {
-        let before = find(self.store, id)?;
-        if before.as_ref() == Some(entry) {
-            if touch {
-                let statement = "UPDATE agents SET changed_at = ?2 WHERE id = ?1";
-                self.store.execute(statement, &[id.into(), number.into()])?;
+    /// Puts in agents as they are now; gives those that were something else before. `touch`: the height is noted of the others, too.
+    pub(super) fn put(&mut self, entries: &[(u64, Entry)], touch: bool) -> Result<Vec<u64>, StoreError> {
+        let ids: Vec<u64> = entries.iter().map(|(id, _)| *id).collect();
+        let known = find_all(self.store, &ids)?;
+        let mut changed = Vec::new();
+        for (id, entry) in entries {
+            let before = known.get(id);
+            if before != Some(entry) {
+                self.replace(*id, before, entry);
+                changed.push(*id);
+            } else if touch {
+                self.touched.push(*id);
             }
-            return Ok(false);
         }
-        self.compare(id, before.as_ref(), Some(entry));
-        let same_sums = before.as_ref().is_some_and(|before| before.full.sums == entry.full.sums);
-        if let Some(before) = &before {
+        Ok(changed)
+    }
+
+    fn replace(&mut self, id: u64, before: Option<&Entry>, entry: &Entry) {
+        self.compare(id, before, Some(entry));
+        let same_sums = before.is_some_and(|before| before.full.sums == entry.full.sums);
+        if let Some(before) = before {
             self.count(before, -1);
             if !same_sums {
-                self.take_sums_out(id, before)?;
+                self.take_sums_out(id, before);
             }
         }
         self.count(entry, 1);
         if !same_sums {
-            self.put_sums_in(id, &entry.full.sums)?;
+            self.put_sums_in(id, &entry.full.sums);
         }
-        let scope_before = before.as_ref().map_or("", |before| &before.full.scope);
+        let scope_before = before.map_or("", |before| &before.full.scope);
         if scope_before != entry.full.scope {
-            self.take_scope_out(id, scope_before)?;
-            self.put_scope_in(id, &entry.full.scope)?;
+            self.take_scope_out(id, scope_before);
+            self.put_scope_in(id, &entry.full.scope);
         }
         let [wallet, status, attested, parent, person, creator, generation, flaws, record] = entry.columns();
-        self.store.execute(
-            "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, creator, generation, flaws, \
-             changed_at, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-            &[id.into(), wallet, status, attested, parent, person, creator, generation, flaws, number.into(), record],
-        )?;
-        Ok(true)
+        let height = self.number.into();
+        self.agents.push([
+            id.into(),
+            wallet,
+            status,
+            attested,
+            parent,
+            person,
+            creator,
+            generation,
+            flaws,
+            height,
+            record,
+        ]);
     }
 
     /// Takes out the agents behind `last`: the registry's counter says that there are none.
     pub(super) fn end_at(&mut self, last: u64) -> Result<(), StoreError> {
-        let beyond = self.store.execute("SELECT id FROM agents WHERE id > ?1", &[last.into()])?;
-        for row in beyond {
-            let id = Columns::of(row).number()?;
-            let Some(before) = find(self.store, id)? else { continue };
+        let rows = self.store.execute("SELECT id FROM agents WHERE id > ?1", &[last.into()])?;
+        let ids: Vec<u64> =
+            rows.into_iter().map(|row| Columns::of(row).number()).collect::<Result<_, _>>()?;
+        for (id, before) in find_all(self.store, &ids)? {
             self.compare(id, Some(&before), None);
             self.count(&before, -1);
-            self.take_sums_out(id, &before)?;
-            self.take_scope_out(id, &before.full.scope)?;
-            self.store.execute("DELETE FROM agents WHERE id = ?1", &[id.into()])?;
+            self.take_sums_out(id, &before);
+            self.take_scope_out(id, &before.full.scope);
         }
-        Ok(())
+        of_ids(self.store, "DELETE FROM agents WHERE id", &[], &ids).map(drop)
     }
 
     fn compare(&mut self, id: u64, before: Option<&Entry>, after: Option<&Entry>) {
@@ -158,66 +190,79 @@ impl<'a, S: Store> Changes<'a, S> {
         add(Kind::Reports, Vec::new(), by * i64::from(entry.full.reports));
     }
 
-    fn put_scope_in(&self, id: u64, scope: &str) -> Result<(), StoreError> {
-        let statement = "INSERT INTO scopes (rowid, scope) VALUES (?1, ?2)";
-        self.write_scope(statement, id, scope)
+    fn put_scope_in(&mut self, id: u64, scope: &str) {
+        let words = words(scope);
+        if !words.is_empty() {
+            self.scopes_in.push([id.into(), Value::Text(words)]);
+        }
     }
 
     /// Takes out a text that was put in: the table has to be told which.
-    fn take_scope_out(&self, id: u64, scope: &str) -> Result<(), StoreError> {
-        let statement = "INSERT INTO scopes (scopes, rowid, scope) VALUES ('delete', ?1, ?2)";
-        self.write_scope(statement, id, scope)
-    }
-
-    fn write_scope(&self, statement: &str, id: u64, scope: &str) -> Result<(), StoreError> {
+    fn take_scope_out(&mut self, id: u64, scope: &str) {
         let words = words(scope);
-        if words.is_empty() {
-            return Ok(());
+        if !words.is_empty() {
+            self.scopes_out.push([Value::Text("delete".to_owned()), id.into(), Value::Text(words)]);
         }
-        self.store.execute(statement, &[id.into(), Value::Text(words)]).map(drop)
     }
 
-    fn put_sums_in(&mut self, id: u64, sums: &[Sum]) -> Result<(), StoreError> {
+    fn put_sums_in(&mut self, id: u64, sums: &[Sum]) {
         for Sum { is_category, text, amount } in sums {
             let change = self.totals.entry((*is_category, text.clone())).or_default();
             change.more = change.more.saturating_add(*amount);
             change.agents += 1;
-            self.store.execute(
-                "INSERT INTO revenue (id, is_category, text, amount) VALUES (?1, ?2, ?3, ?4)",
-                &[id.into(), u64::from(*is_category).into(), bytes(text), big(*amount)],
-            )?;
+            self.revenue_in.push([id.into(), u64::from(*is_category).into(), bytes(text), big(*amount)]);
         }
-        Ok(())
     }
 
-    fn take_sums_out(&mut self, id: u64, before: &Entry) -> Result<(), StoreError> {
+    fn take_sums_out(&mut self, id: u64, before: &Entry) {
         for Sum { is_category, text, amount } in &before.full.sums {
             let change = self.totals.entry((*is_category, text.clone())).or_default();
             change.less = change.less.saturating_add(*amount);
             change.agents -= 1;
         }
-        if before.full.sums.is_empty() {
-            return Ok(());
+        if !before.full.sums.is_empty() {
+            self.revenue_out.push(id);
         }
-        self.store.execute("DELETE FROM revenue WHERE id = ?1", &[id.into()]).map(drop)
     }
 
-    /// Writes the sums; the changes of verdicts.
+    /// Writes the rows and the sums; the changes of verdicts.
     pub(super) fn finish(self) -> Result<Vec<Noted>, StoreError> {
-        for ((kind, key), by) in self.counts.into_iter().filter(|(_, by)| *by != 0) {
-            let statement = "INSERT INTO counts (kind, key, agents) VALUES (?1, ?2, ?3) \
-                             ON CONFLICT (kind, key) DO UPDATE SET agents = agents + ?3 RETURNING agents";
-            let [kind, key] = [kind.into(), Value::Blob(key)];
-            let parameters = [kind.clone(), key.clone(), Value::Integer(by)];
-            // Looking for those that are 0 would read all of them, and there are some for each person.
-            if one_number(self.store, statement, &parameters)? == Some(0) {
-                self.store.execute("DELETE FROM counts WHERE kind = ?1 AND key = ?2", &[kind, key])?;
+        let store = self.store;
+        of_ids(store, "UPDATE agents SET changed_at = ? WHERE id", &[self.number.into()], &self.touched)?;
+        insert(
+            store,
+            "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, creator, generation, flaws, \
+             changed_at, record) VALUES",
+            &self.agents,
+            "",
+        )?;
+        insert(store, "INSERT INTO scopes (scopes, rowid, scope) VALUES", &self.scopes_out, "")?;
+        insert(store, "INSERT INTO scopes (rowid, scope) VALUES", &self.scopes_in, "")?;
+        of_ids(store, "DELETE FROM revenue WHERE id", &[], &self.revenue_out)?;
+        insert(store, "INSERT INTO revenue (id, is_category, text, amount) VALUES", &self.revenue_in, "")?;
+
+        let counts: Vec<[Value; 3]> = self
+            .counts
+            .into_iter()
+            .filter(|(_, by)| *by != 0)
+            .map(|((kind, key), by)| [kind.into(), Value::Blob(key), Value::Integer(by)])
+            .collect();
+        let counted = insert(
+            store,
+            "INSERT INTO counts (kind, key, agents) VALUES",
+            &counts,
+            "ON CONFLICT (kind, key) DO UPDATE SET agents = agents + excluded.agents RETURNING agents, kind, key",
+        )?;
+        // Looking for those that are 0 would read all of them, and there are some for each person.
+        for row in counted {
+            if let [Value::Integer(0), key @ ..] = row.as_slice() {
+                store.execute("DELETE FROM counts WHERE kind = ?1 AND key = ?2", key)?;
             }
         }
         for ((is_category, text), change) in self.totals {
             let key = [u64::from(is_category).into(), bytes(&text)];
             let statement = "SELECT amount, agents FROM revenue_totals WHERE is_category = ?1 AND text = ?2";
-            let (amount, agents) = match self.store.execute(statement, &key)?.into_iter().next() {
+            let (amount, agents) = match store.execute(statement, &key)?.into_iter().next() {
                 Some(row) => {
                     let mut row = Columns::of(row);
                     (Total::from_be_bytes(row.array::<40>()?), row.integer()?)
@@ -227,11 +272,11 @@ impl<'a, S: Store> Changes<'a, S> {
             let amount = amount.saturating_add(change.more).saturating_sub(change.less);
             let [is_category, text] = key;
             match agents + change.agents {
-                0 => self.store.execute(
+                0 => store.execute(
                     "DELETE FROM revenue_totals WHERE is_category = ?1 AND text = ?2",
                     &[is_category, text],
                 )?,
-                agents => self.store.execute(
+                agents => store.execute(
                     "INSERT OR REPLACE INTO revenue_totals (is_category, text, amount, agents) VALUES (?1, ?2, ?3, ?4)",
                     &[is_category, text, big(amount), Value::Integer(agents)],
                 )?,
@@ -243,21 +288,31 @@ impl<'a, S: Store> Changes<'a, S> {
 
 /// The entry of an agent, with its sums.
 pub(super) fn find(store: &impl Store, id: u64) -> Result<Option<Entry>, StoreError> {
-    let rows = store.execute("SELECT record FROM agents WHERE id = ?1", &[id.into()])?;
-    let Some(row) = rows.into_iter().next() else { return Ok(None) };
-    let mut entry = Entry::unpack(&Columns::of(row).blob()?)?;
-    if entry.full.reports > 0 {
-        let statement =
-            "SELECT is_category, text, amount FROM revenue WHERE id = ?1 ORDER BY is_category, text";
-        entry.full.sums =
-            store.execute(statement, &[id.into()])?.into_iter().map(sum).collect::<Result<_, _>>()?;
+    Ok(find_all(store, &[id])?.remove(&id))
+}
+
+/// The entries of those of these agents that there are, with their sums.
+fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, Entry>, StoreError> {
+    let mut entries = BTreeMap::new();
+    for row in of_ids(store, "SELECT id, record FROM agents WHERE id", &[], ids)? {
+        let mut row = Columns::of(row);
+        entries.insert(row.number()?, Entry::unpack(&row.blob()?)?);
     }
-    Ok(Some(entry))
+    let reporting: Vec<u64> =
+        entries.iter().filter(|(_, entry)| entry.full.reports > 0).map(|(id, _)| *id).collect();
+    let statement = "SELECT id, is_category, text, amount FROM revenue WHERE id";
+    for row in of_ids(store, statement, &[], &reporting)? {
+        let mut row = Columns::of(row);
+        if let Some(entry) = entries.get_mut(&row.number()?) {
+            entry.full.sums.push(sum(row)?);
+        }
+    }
+    entries.values_mut().for_each(Entry::sort_sums);
+    Ok(entries)
 }
 
 /// A row of category or not, text and amount.
-pub(super) fn sum(row: Vec<Value>) -> Result<Sum, StoreError> {
-    let mut row = Columns::of(row);
+pub(super) fn sum(mut row: Columns) -> Result<Sum, StoreError> {
     let is_category = row.integer()? != 0;
     let text = String::from_utf8(row.blob()?).map_err(|_| StoreError::corrupt())?;
     Ok(Sum { is_category, text, amount: Total::from_be_bytes(row.array::<40>()?) })

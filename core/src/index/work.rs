@@ -319,10 +319,8 @@ impl Work {
         let last = next.saturating_add(reading.entries.len() as u64).saturating_sub(1);
         let is_last = last >= reading.total;
         let is_whole = is_last && next == 1;
-        let mut changes = Changes::new(store, self.comparison(), BTreeMap::new());
-        for (id, entry) in &reading.entries {
-            changes.put(*id, entry, checkpoint.number, !is_whole)?;
-        }
+        let mut changes = Changes::new(store, checkpoint.number, self.comparison(), BTreeMap::new());
+        changes.put(&reading.entries, !is_whole)?;
         if is_last {
             changes.end_at(reading.total)?;
         }
@@ -595,14 +593,10 @@ impl Work {
         } = plan;
         let Some(Reading { header, total, grace_seconds, .. }) = read_at else { return Ok(()) };
         let checkpoint = Checkpoint::from(header);
-        let mut changes = Changes::new(store, self.comparison(), moments);
-        for (id, entry) in &entries {
-            changes.put(*id, entry, checkpoint.number, false)?;
-        }
-        for (id, entry) in &swept {
-            let changed = changes.put(*id, entry, checkpoint.number, false)?;
-            unannounced += u64::from(changed && !expected.contains(id));
-        }
+        let mut changes = Changes::new(store, checkpoint.number, self.comparison(), moments);
+        changes.put(&entries, false)?;
+        let changed = changes.put(&swept, false)?;
+        unannounced += changed.iter().filter(|id| !expected.contains(id)).count() as u64;
         changes.end_at(total)?;
         let noted = changes.finish()?;
         self.log(store, checkpoint).write(noted)?;

@@ -153,7 +153,8 @@ impl Scene<'_> {
         self.server.usage.forget_peak()?;
         // Nobody but the index answers this: what is asked of the chain meanwhile is the fill's alone.
         let path = format!("/api/v1/liable/{}", Address::ZERO);
-        let answer = eventually("filled", FILL, async || Some(self.client.get(&path).await).filter(is_indexed));
+        let answer =
+            eventually("filled", FILL, async || Some(self.client.get(&path).await).filter(is_indexed));
         answer.await.with_context(|| self.server.log())?;
         let posts = self.proxy.reset();
         let bytes: u64 = posts.iter().filter_map(|post| post.answer.get()).map(|answer| answer.bytes).sum();
