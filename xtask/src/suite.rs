@@ -21,6 +21,9 @@ const IN_A_BROWSER: [&str; 2] = ["explorer", "package"];
 /// The end-to-end tests that put load on the Worker and compare what answers cost: they have the machine for themselves.
 const UNDER_LOAD: &str = "warm_answers";
 
+/// The longest end-to-end tests: begun first, for one begun last would have the end for itself.
+const LONGEST: [&str; 2] = ["explorer", "relayer"];
+
 /// How many end-to-end test programs run at a time. Each waits most of the time: for blocks, for time-outs, for a Worker to start.
 const LANES: usize = 2;
 
@@ -75,10 +78,11 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
         count(cargo().args(["test", "--no-fail-fast", "-p", "edge-api", "--lib"]), &mut stdout())
     });
     summary.step("examples in the documentation", || count(cargo().args(["test", "--doc"]), &mut stdout()));
-    let (alone, together): (Vec<_>, Vec<_>) = end_to_end
+    let (alone, mut together): (Vec<_>, Vec<_>) = end_to_end
         .iter()
         .map(|name| format!("{END_TO_END}{name}"))
         .partition(|step| step.ends_with(UNDER_LOAD));
+    together.sort_by_key(|step| !LONGEST.iter().any(|name| step.ends_with(name)));
     summary.side_by_side(LANES, &together, end_to_end_tests);
     summary.side_by_side(1, &alone, end_to_end_tests);
     Ok(summary.finish())
