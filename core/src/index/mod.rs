@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `store` | the SQL tables, and the one function a host provides for them |
 //! | `state` | how far an index has come, what it rests on, the blocks it knows |
-//! | `work` | what to ask next, and what an answer changes |
+//! | `work` | what to ask next, and what an answer changes: the fill, the refresh |
 //! | `read` | state, through the lens and the getters |
 //! | `exchange` | blocks and events |
 //! | `hint` | as much of any event as is believed |

@@ -1,36 +1,32 @@
-//! What an index asks next, and what an answer changes: one step of work, from the store to the store.
+//! The refresh: what changed since the index's block, and whether that is still one of the chain's.
 //!
 //! ```text
-//!   begin -- Filling -----> a slice of agents --> stored --+--> done: the next work goes on with the next slice
-//!     |                                                    |
-//!     |                                                    +--> the last one of several: as below
-//!     +-- Complete, CatchingUp --> the newest block --> blocks and events --> who changed --> stored: done
-//!                                       ^                  |        |             |
-//!                                       +------------------+        |             | no event announced it,
-//!                                         the block was reorganised |             | or no events to go by
-//!                                                                   v             v
-//!                                         older blocks, to the last canonical     Filling
+//!   the newest block --> blocks and events --> who changed --> stored: done
+//!         ^                  |        |             |
+//!         +------------------+        |             | no event announced it,
+//!           the block was reorganised |             | or no events to go by
+//!                                     v             v
+//!           older blocks, to the last canonical     the fill
 //! ```
 //!
-//! Reading takes three round trips where nothing is unusual. The store changes only while an answer is taken, and never by halves if
-//! the host makes each [`Work::step`] a transaction: work that dies is begun again.
+//! It takes three round trips where nothing is unusual.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use alloy_primitives::Address;
-
-use super::{
-    IndexError,
-    changes::{Comparison, Log},
-    entry::Entry,
-    exchange::{End, Exchange, Known},
-    hint::Moment,
-    read::{Reader, Reading, What},
-    state::{self, Basis, Checkpoint, Phase, State},
-    store::{Columns, Store, one_number},
-    tables::Changes,
+use super::{Stage, Work};
+use crate::{
+    index::{
+        IndexError,
+        entry::Entry,
+        exchange::{End, Exchange, Known},
+        hint::Moment,
+        read::{Reading, What},
+        state::{self, Basis, Checkpoint, Phase},
+        store::{Columns, Store, one_number},
+        tables::Changes,
+    },
+    run::RunError,
 };
-use crate::run::{Batch, Endpoints, Failure, Limits, Reply, Run, RunError, Step as RunStep, Update};
 
 /// Agents by id in one run.
 const AGENTS: usize = 2_000;
@@ -48,33 +44,9 @@ const LOG_RANGE_REFRESHES: u32 = 100;
 /// Older blocks asked about at once, when looking for the last canonical one.
 const OLDER: usize = 16;
 
-/// What an index reads, and how.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The registry's address.
-    pub registry: Address,
-    /// Multicall3's address on the chain.
-    pub multicall3: Address,
-    /// For each run.
-    pub limits: Limits,
-    /// Agents of a slice of the fill; a registry of no more is always read at one block.
-    pub slice: u64,
-    /// Agents that the sweep looks at in each refresh.
-    pub sweep: u64,
-}
-
-/// What work wants next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Send this, and [`feed`](Work::feed) what comes back, or tell that nothing did ([`fail`](Work::fail)).
-    Send(Batch),
-    /// This work is done; the state says whether there is more.
-    Done,
-}
-
 /// Who is read again, and why that is enough.
 #[derive(Clone, Debug, Default)]
-struct Plan {
+pub(super) struct Plan {
     /// The newest known block that is still canonical; `None` where the block asked at first is.
     undone_since: Option<u64>,
     /// Not read yet.
@@ -94,20 +66,9 @@ struct Plan {
     read_at: Option<Reading>,
 }
 
-#[derive(Debug)]
-enum Stage {
-    Slice(Box<Run>),
-    Newest(Box<Run>),
-    Blocks(Reading, Box<Exchange>, Sought),
-    Agents(Reading, Box<Run>, Box<Plan>),
-    /// The agents were read at an older block than the newest: whether that is canonical.
-    Vouching(Box<Exchange>, Box<Plan>),
-    Done,
-}
-
 /// What an exchange is about.
 #[derive(Debug)]
-enum Sought {
+pub(super) enum Sought {
     /// Events since the block of the index, and whether that is canonical.
     Events,
     /// The last canonical block, among these; the highest is the first.
@@ -116,172 +77,20 @@ enum Sought {
     EarlierEvents { since: u64, known: Known },
 }
 
-/// One piece of work; see the [module's documentation](super) for how to drive it.
-#[derive(Debug)]
-pub struct Work {
-    config: Config,
-    endpoints: Endpoints,
-    state: State,
-    stage: Stage,
-    now_millis: u64,
-    restarts: u32,
-    elapsed_ms: u32,
-    /// When the current run began, by what has passed.
-    run_began_ms: u32,
-}
-
 impl Work {
-    /// Takes up work where the store says. `now_millis` is the host's clock.
-    ///
-    /// # Errors
-    ///
-    /// [`IndexError::Store`].
-    pub fn begin(
-        store: &impl Store,
-        config: Config,
-        endpoints: Endpoints,
-        now_millis: u64,
-    ) -> Result<Self, IndexError> {
-        let state = State::load(store)?;
-        let mut work = Self {
-            config,
-            endpoints: endpoints.begin(),
-            state,
-            stage: Stage::Done,
-            now_millis,
-            restarts: 0,
-            elapsed_ms: 0,
-            run_began_ms: 0,
-        };
-        if work.state.phase == Phase::Complete && work.state.basis == Basis::Sweep {
-            work.state.refill(true);
-        }
-        match work.state.phase {
-            Phase::Filling { next } => work.read_slice(next),
-            Phase::CatchingUp | Phase::Complete => work.read_newest(),
-        }
-        Ok(work)
-    }
-
-    /// What has been found out about the endpoints since the last time, for [`Endpoints::merge`].
-    pub fn update(&mut self) -> Update {
-        self.endpoints.update()
-    }
-
-    /// Tells how many milliseconds the work has been going, as [`Run::passed`] does.
-    pub fn passed(&mut self, elapsed_ms: u32) {
-        self.elapsed_ms = elapsed_ms;
-        let of_run = elapsed_ms.saturating_sub(self.run_began_ms);
-        if let Stage::Slice(run) | Stage::Newest(run) | Stage::Agents(_, run, _) = &mut self.stage {
-            run.passed(of_run);
-        }
-    }
-
-    /// Goes on as far as the answers known allow.
-    ///
-    /// # Errors
-    ///
-    /// [`IndexError`]. What is in the store is as it was, or one step further: begin again later.
-    pub fn step(&mut self, store: &impl Store) -> Result<Step, IndexError> {
-        loop {
-            let sent = match &mut self.stage {
-                Stage::Done => return Ok(Step::Done),
-                Stage::Slice(run) | Stage::Newest(run) | Stage::Agents(_, run, _) => match run.step()? {
-                    RunStep::Send(batch) => return Ok(Step::Send(batch)),
-                    RunStep::Done(answer) => Taken::Reading(answer.reading.ok_or(RunError::Malformed)?),
-                },
-                Stage::Blocks(_, exchange, _) | Stage::Vouching(exchange, _) => match exchange.end() {
-                    None => return Ok(Step::Send(exchange.batch())),
-                    Some(end) => Taken::End(end),
-                },
-            };
-            self.take(store, sent)?;
-        }
-    }
-
-    /// Takes the reply to the last batch.
-    ///
-    /// # Errors
-    ///
-    /// [`IndexError`] where no endpoint answers.
-    pub fn feed(&mut self, reply: Reply<'_>) -> Result<(), IndexError> {
-        match &mut self.stage {
-            Stage::Done => {}
-            Stage::Slice(run) | Stage::Newest(run) | Stage::Agents(_, run, _) => {
-                let fed = run.feed(reply);
-                self.endpoints.merge(&run.update());
-                fed?;
-            }
-            Stage::Blocks(_, exchange, _) | Stage::Vouching(exchange, _) => exchange.feed(reply)?,
-        }
-        Ok(())
-    }
-
-    /// Takes note that nothing came back.
-    ///
-    /// # Errors
-    ///
-    /// [`IndexError`] where no endpoint answers.
-    pub fn fail(&mut self, failure: Failure) -> Result<(), IndexError> {
-        match &mut self.stage {
-            Stage::Done => {}
-            Stage::Slice(run) | Stage::Newest(run) | Stage::Agents(_, run, _) => {
-                let failed = run.fail(failure);
-                self.endpoints.merge(&run.update());
-                failed?;
-            }
-            Stage::Blocks(_, exchange, _) | Stage::Vouching(exchange, _) => exchange.fail(failure)?,
-        }
-        Ok(())
-    }
-
-    /// The state, as it is in the store after a step.
-    pub const fn state(&self) -> &State {
-        &self.state
-    }
-
-    fn take(&mut self, store: &impl Store, taken: Taken) -> Result<(), IndexError> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Done);
-        match (stage, taken) {
-            (Stage::Slice(_), Taken::Reading(reading)) => self.take_slice(store, *reading),
-            (Stage::Newest(_), Taken::Reading(newest)) => self.take_newest(store, *newest),
-            (Stage::Blocks(newest, _, sought), Taken::End(end)) => match end {
-                End::Known(known) => self.take_blocks(store, newest, sought, known),
-                End::HeadMoved => self.restart(),
-                End::NoEvents | End::ShortRanges(_) => self.go_without_events(store),
-            },
-            (Stage::Agents(newest, _, plan), Taken::Reading(reading)) => {
-                self.take_agents(store, newest, plan, *reading)
-            }
-            (Stage::Vouching(_, plan), Taken::End(end)) => self.take_vouching(store, plan, &end),
-            _ => Ok(()),
-        }
-    }
-
-    fn run(&mut self, what: What) -> Run {
-        self.run_began_ms = self.elapsed_ms;
-        let Config { registry, multicall3, limits, .. } = self.config;
-        Run::new(Reader { registry, what }, multicall3, limits).over(self.endpoints.clone())
-    }
-
     fn exchange(&self, newest: &Reading) -> Exchange {
         let endpoints = (self.endpoints.preferred(), self.endpoints.count());
         let registry = (self.config.registry, self.config.limits);
         Exchange::new(registry, newest.header, endpoints, most_calls(newest))
     }
 
-    fn read_slice(&mut self, first: u64) {
-        let run = self.run(What::Slice { first, most: self.config.slice });
-        self.stage = Stage::Slice(Box::new(run));
-    }
-
-    fn read_newest(&mut self) {
+    pub(super) fn read_newest(&mut self) {
         let run = self.run(What::Head);
         self.stage = Stage::Newest(Box::new(run));
     }
 
     /// Begins a refresh anew: the chain has changed under it.
-    fn restart(&mut self) -> Result<(), IndexError> {
+    pub(super) fn restart(&mut self) -> Result<(), IndexError> {
         self.restarts += 1;
         if self.restarts > RESTARTS {
             return Err(RunError::BlockUnavailable.into());
@@ -290,89 +99,7 @@ impl Work {
         Ok(())
     }
 
-    /// Reads everybody, as nobody says who has changed. Where that takes several slices, they are never of one block: then answers
-    /// are as of the first slice's block or later, and rest on reading everybody again and again.
-    fn go_without_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
-        self.state.without_events += 1;
-        if let (Phase::CatchingUp, Some(begun)) = (self.state.phase, self.state.block) {
-            self.state.basis = Basis::Sweep;
-            self.complete(store, begun)?;
-            return Ok(self.state.save(store)?);
-        }
-        self.refill(store, true)
-    }
-
-    fn refill(&mut self, store: &impl Store, trusted: bool) -> Result<(), IndexError> {
-        self.state.refill(trusted);
-        self.state.save(store)?;
-        self.read_slice(1);
-        Ok(())
-    }
-
-    fn take_slice(&mut self, store: &impl Store, reading: Reading) -> Result<(), IndexError> {
-        let Phase::Filling { next } = self.state.phase else { return Ok(()) };
-        let checkpoint = Checkpoint::from(reading.header);
-        if self.state.pass.last().is_some_and(|last| last.number > checkpoint.number) {
-            // A machine that lags behind the one that answered before.
-            return Err(RunError::BlockUnavailable.into());
-        }
-        let last = next.saturating_add(reading.entries.len() as u64).saturating_sub(1);
-        let is_last = last >= reading.total;
-        let is_whole = is_last && next == 1;
-        let mut changes = Changes::new(store, checkpoint.number, self.comparison(), BTreeMap::new());
-        changes.put(&reading.entries, !is_whole)?;
-        if is_last {
-            changes.end_at(reading.total)?;
-        }
-        let noted = changes.finish()?;
-        self.log(store, checkpoint).write(noted)?;
-        let state = &mut self.state;
-        (state.total, state.grace_seconds) = (reading.total, reading.grace_seconds);
-        if is_whole {
-            state::keep_checkpoint(store, checkpoint, None)?;
-            self.complete(store, checkpoint)?;
-        } else {
-            state.pass.push(checkpoint);
-            state.pass.dedup();
-            let begun = state.pass.first().copied();
-            match (is_last, state.unannounced) {
-                (false, _) => state.phase = Phase::Filling { next: last + 1 },
-                // Where only the node was to blame, it gets another chance.
-                (true, 0) => {
-                    (state.phase, state.basis, state.block) = (Phase::CatchingUp, Basis::Events, begun)
-                }
-                (true, _) => self.complete(store, begun.unwrap_or(checkpoint))?,
-            }
-        }
-        self.state.save(store)?;
-        if self.state.phase == Phase::CatchingUp {
-            self.read_newest();
-        }
-        Ok(())
-    }
-
-    fn complete(&mut self, store: &impl Store, block: Checkpoint) -> Result<(), IndexError> {
-        self.state.phase = Phase::Complete;
-        self.state.block = Some(block);
-        self.state.read_at = self.now_millis;
-        self.state.pass.clear();
-        if self.state.began == 0 {
-            self.state.began = self.now_millis;
-        }
-        Ok(self.log(store, block).move_on()?)
-    }
-
-    /// How verdicts are compared, once there is something to compare with.
-    fn comparison(&self) -> Option<Comparison> {
-        let grace_seconds = self.state.grace();
-        self.state.current_from.map(|current_from| Comparison { current_from, grace_seconds })
-    }
-
-    const fn log<'a, S: Store>(&'a mut self, store: &'a S, at: Checkpoint) -> Log<'a, S> {
-        Log { store, now: self.now_millis / 1_000, state: &mut self.state, at }
-    }
-
-    fn take_newest(&mut self, store: &impl Store, newest: Reading) -> Result<(), IndexError> {
+    pub(super) fn take_newest(&mut self, store: &impl Store, newest: Reading) -> Result<(), IndexError> {
         let Some(block) = self.state.block else { return self.refill(store, false) };
         let head = newest.header;
         if self.state.phase == Phase::Complete && head.hash == block.hash {
@@ -405,7 +132,7 @@ impl Work {
         Ok(())
     }
 
-    fn take_blocks(
+    pub(super) fn take_blocks(
         &mut self,
         store: &impl Store,
         newest: Reading,
@@ -536,7 +263,7 @@ impl Work {
         self.stage = Stage::Agents(newest, Box::new(run), plan);
     }
 
-    fn take_agents(
+    pub(super) fn take_agents(
         &mut self,
         store: &impl Store,
         newest: Reading,
@@ -567,7 +294,12 @@ impl Work {
         Ok(())
     }
 
-    fn take_vouching(&mut self, store: &impl Store, plan: Box<Plan>, end: &End) -> Result<(), IndexError> {
+    pub(super) fn take_vouching(
+        &mut self,
+        store: &impl Store,
+        plan: Box<Plan>,
+        end: &End,
+    ) -> Result<(), IndexError> {
         let header = plan.read_at.as_ref().map(|reading| reading.header);
         match (header, end) {
             (Some(header), End::Known(known)) if known.has(header.number, header.hash) => {
@@ -628,10 +360,4 @@ impl Work {
 /// `eth_getLogs` calls that take no longer than reading everybody.
 const fn most_calls(newest: &Reading) -> u64 {
     newest.total / AGENTS_PER_CALL + LOG_CALLS
-}
-
-/// What a stage has come to.
-enum Taken {
-    Reading(Box<Reading>),
-    End(End),
 }

@@ -1,0 +1,70 @@
+//! The fill: every agent, slice by slice.
+//!
+//! ```text
+//!   a slice of agents --> stored --+--> the only one: complete, at its block
+//!                                  +--> one of several: the next work goes on with the next slice
+//!                                  +--> the last one of several: what changed between their blocks is read again, by a refresh
+//! ```
+
+use std::collections::BTreeMap;
+
+use super::{Stage, Work};
+use crate::{
+    index::{
+        IndexError,
+        read::{Reading, What},
+        state::{self, Basis, Checkpoint, Phase},
+        store::Store,
+        tables::Changes,
+    },
+    run::RunError,
+};
+
+impl Work {
+    pub(super) fn read_slice(&mut self, first: u64) {
+        let run = self.run(What::Slice { first, most: self.config.slice });
+        self.stage = Stage::Slice(Box::new(run));
+    }
+
+    pub(super) fn take_slice(&mut self, store: &impl Store, reading: Reading) -> Result<(), IndexError> {
+        let Phase::Filling { next } = self.state.phase else { return Ok(()) };
+        let checkpoint = Checkpoint::from(reading.header);
+        if self.state.pass.last().is_some_and(|last| last.number > checkpoint.number) {
+            // A machine that lags behind the one that answered before.
+            return Err(RunError::BlockUnavailable.into());
+        }
+        let last = next.saturating_add(reading.entries.len() as u64).saturating_sub(1);
+        let is_last = last >= reading.total;
+        let is_whole = is_last && next == 1;
+        let mut changes = Changes::new(store, checkpoint.number, self.comparison(), BTreeMap::new());
+        changes.put(&reading.entries, !is_whole)?;
+        if is_last {
+            changes.end_at(reading.total)?;
+        }
+        let noted = changes.finish()?;
+        self.log(store, checkpoint).write(noted)?;
+        let state = &mut self.state;
+        (state.total, state.grace_seconds) = (reading.total, reading.grace_seconds);
+        if is_whole {
+            state::keep_checkpoint(store, checkpoint, None)?;
+            self.complete(store, checkpoint)?;
+        } else {
+            state.pass.push(checkpoint);
+            state.pass.dedup();
+            let begun = state.pass.first().copied();
+            match (is_last, state.unannounced) {
+                (false, _) => state.phase = Phase::Filling { next: last + 1 },
+                // Where only the node was to blame, it gets another chance.
+                (true, 0) => {
+                    (state.phase, state.basis, state.block) = (Phase::CatchingUp, Basis::Events, begun)
+                }
+                (true, _) => self.complete(store, begun.unwrap_or(checkpoint))?,
+            }
+        }
+        self.state.save(store)?;
+        if self.state.phase == Phase::CatchingUp {
+            self.read_newest();
+        }
+        Ok(())
+    }
+}
