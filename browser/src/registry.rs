@@ -104,10 +104,13 @@ impl Registry {
         self.ask(&with_query("/api/v1/agents".to_owned(), &query, &["page", "limit", "status"])).await
     }
 
-    /// All agents with their compliance, the stalest attestation first.
+    /// All agents with their compliance, the stalest attestation first; with a query a page of them.
     #[wasm_bindgen(unchecked_return_type = "ComplianceList")]
-    pub async fn compliance(&self) -> Result<JsValue, RegistryError> {
-        self.ask("/api/v1/agents/compliance").await
+    pub async fn compliance(
+        &self,
+        #[wasm_bindgen(unchecked_optional_param_type = "ComplianceQuery")] query: JsValue,
+    ) -> Result<JsValue, RegistryError> {
+        self.ask(&with_query("/api/v1/agents/compliance".to_owned(), &query, &["limit", "cursor"])).await
     }
 
     /// The tree below an agent.

@@ -127,9 +127,20 @@ export interface AgentListItem {
   registeredAt: string;
 }
 
+export interface ComplianceQuery {
+  /** Agents a page, at most 100; 20 with a `cursor` alone. With neither the list is whole. */
+  limit?: number;
+  /** The `next` of the page before. */
+  cursor?: string;
+}
+
 export interface ComplianceList {
   total: number;
+  /** The page size used; absent where the list is whole. */
+  limit?: number;
   data: { agentId: Integer; creator: string; status: Status; compliance: Compliance }[];
+  /** Where to go on; absent on the last page, and where the list is whole. */
+  next?: string;
   /** Agents that cannot be read, as their lists are too long for the node; absent where there are none. */
   unreadable?: Integer[];
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::{
     agent::{Agent, AgentId, Status},
+    cursor::AgentCursor,
     json,
     timestamp::Timestamp,
 };
@@ -83,14 +84,29 @@ pub struct ComplianceListItem {
     pub compliance: Compliance,
 }
 
+/// Which part of `/agents/compliance` is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CompliancePage {
+    /// Agents to give at most.
+    pub limit: u64,
+    /// Where to go on.
+    pub cursor: Option<AgentCursor>,
+}
+
 /// The answer of `/agents/compliance`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComplianceList {
     /// How many agents there are.
     pub total: usize,
-    /// All of them, the stalest attestation first; equally stale ones by id.
+    /// The page size used: what was asked for, cut to the maximum. Absent where the whole list was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// All of them, or those of the page, the stalest attestation first; equally stale ones by id.
     pub data: Vec<ComplianceListItem>,
+    /// The cursor of the next page; absent on the last, and where the whole list was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<AgentCursor>,
     /// Agents that cannot be read, and are not in the list. Absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<AgentId>,

@@ -7,8 +7,8 @@ use serde::{Serialize, Serializer};
 
 use crate::filter::SortKey;
 
-/// Behind an agent in a list by id, or by attestation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Behind an agent in a list by id, or by attestation; they are ordered as the agents are in such a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentCursor {
     /// When it last attested, unix seconds, in a list by attestation.
     pub attested: Option<u64>,

@@ -81,6 +81,16 @@ pub struct AgentQuery {
     pub limit: u64,
 }
 
+impl Start {
+    /// The cursor; none where it is a page's number.
+    pub(crate) const fn cursor(self) -> Option<AgentCursor> {
+        match self {
+            Self::Page(_) => None,
+            Self::Cursor(cursor) => Some(cursor),
+        }
+    }
+}
+
 impl AgentQuery {
     /// Reads a query string; `None` where nothing in it takes an index.
     ///

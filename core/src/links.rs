@@ -5,6 +5,7 @@ use std::fmt::Write;
 use alloy_primitives::U256;
 
 use crate::{
+    compliance::CompliancePage,
     cursor::AgentCursor,
     filter::{AgentQuery, Start},
     page::Page,
@@ -50,13 +51,14 @@ impl Endpoint {
     /// where the endpoint takes no cursor.
     pub(crate) fn cursor_links(&self, next: Option<AgentCursor>) -> Option<String> {
         let start = |cursor: Option<_>| cursor.map_or(Start::Page(1), Start::Cursor);
-        let at = |start| match self {
+        let at = |start: Start| match self {
             Self::Liable { person, limit, .. } => {
-                let cursor = match start {
-                    Start::Cursor(cursor) => Some(cursor),
-                    Start::Page(_) => None,
-                };
-                Some(Self::Liable { person: *person, limit: *limit, cursor }.canonical())
+                Some(Self::Liable { person: *person, limit: *limit, cursor: start.cursor() }.canonical())
+            }
+            // The whole list is its only page.
+            Self::Compliance(page) => {
+                let page = page.map(|page| CompliancePage { cursor: start.cursor(), ..page });
+                Some(Self::Compliance(page).canonical())
             }
             Self::Listing(query) => {
                 Some(Self::Listing(Box::new(AgentQuery { start, ..(**query).clone() })).canonical())

@@ -133,7 +133,7 @@ impl Question {
             | Endpoint::History { .. } => Err(Error::IndexRequired.into()),
             Endpoint::DetailedStats
             | Endpoint::Agents { status: Some(_), .. }
-            | Endpoint::Compliance
+            | Endpoint::Compliance(_)
             | Endpoint::RevenueAggregate => {
                 let scan = self.scan(&registry)?;
                 let document = scan.document(&self.endpoint, self.now)?;

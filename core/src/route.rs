@@ -15,6 +15,7 @@ use crate::{
     agent::{AgentId, Status},
     as_of::BlockId,
     changes::Since,
+    compliance::CompliancePage,
     cursor::AgentCursor,
     error::Error,
     filter::{AgentQuery, SortKey},
@@ -73,8 +74,8 @@ pub enum Endpoint {
     },
     /// `/api/v1/agents`, filtered by more than a status, searched, sorted or with a cursor
     Listing(Box<AgentQuery>),
-    /// `/api/v1/agents/compliance`
-    Compliance,
+    /// `/api/v1/agents/compliance`; a page of it where one is asked for
+    Compliance(Option<CompliancePage>),
     /// `/api/v1/liable/:wallet`
     Liable {
         /// Who is liable.
@@ -184,10 +185,13 @@ impl Endpoint {
                     status: status(query)?,
                 },
             },
-            (Some("agents"), Some("compliance"), None, _) => Self::Compliance,
-            (Some("liable"), Some(person), None, _) => {
-                Self::Liable { person: wallet(person)?, limit: agents_limit(query)?, cursor: cursor(query)? }
-            }
+            (Some("agents"), Some("compliance"), None, _) => Self::Compliance(compliance_page(query)?),
+            (Some("liable"), Some(person), None, _) => Self::Liable {
+                person: wallet(person)?,
+                limit: agents_limit(query)?,
+                // The cursor before the first agent is none.
+                cursor: cursor(query, SortKey::Id)?.filter(|cursor| cursor.id > 0),
+            },
             (Some("agent"), Some(id), None, _) => Self::Agent { id: agent_id(id)?, block: block(query)? },
             (Some("agent"), Some(id), Some("ancestors"), None) => Self::Ancestors(agent_id(id)?),
             (Some("agent"), Some(id), Some("lineage"), None) => Self::Lineage(agent_id(id)?),
@@ -343,7 +347,14 @@ impl Endpoint {
                 asked.write(&mut query);
                 query.text
             }
-            Self::Compliance => "/api/v1/agents/compliance".to_string(),
+            Self::Compliance(page) => {
+                let mut query = QueryText::new("/api/v1/agents/compliance");
+                if let Some(CompliancePage { limit, cursor }) = page {
+                    query.push_some("limit", Some(limit));
+                    query.push_some("cursor", cursor.as_ref().map(|cursor| cursor as _));
+                }
+                query.text
+            }
             Self::Liable { person, limit, cursor } => {
                 let mut query = QueryText::new(&format!("/api/v1/liable/{person}"));
                 query.push("limit", *limit, AGENTS_LIMIT_DEFAULT);
@@ -393,7 +404,7 @@ impl Endpoint {
             Self::Agent { .. } => "/api/v1/agent/:id",
             Self::Ancestors(_) => "/api/v1/agent/:id/ancestors",
             Self::Agents { .. } | Self::Listing(_) => "/api/v1/agents",
-            Self::Compliance => "/api/v1/agents/compliance",
+            Self::Compliance(_) => "/api/v1/agents/compliance",
             Self::Liable { .. } => "/api/v1/liable/:wallet",
             Self::Lineage(_) => "/api/v1/agent/:id/lineage",
             Self::History { .. } => "/api/v1/agent/:id/history",
@@ -416,7 +427,7 @@ impl Endpoint {
             | Self::Ancestors(_)
             | Self::Agents { .. }
             | Self::Listing(_)
-            | Self::Compliance
+            | Self::Compliance(_)
             | Self::Liable { .. }
             | Self::History { .. }
             | Self::RevenueAggregate => CacheScope::Agent,
@@ -542,18 +553,24 @@ pub(crate) fn agents_limit(query: &str) -> Result<u64, Error> {
     count(query, "limit", 1..=AGENTS_LIMIT_MAX, AGENTS_LIMIT_DEFAULT)
 }
 
-/// Where to go on in a list; the cursor before its first agent is none.
-fn cursor(query: &str) -> Result<Option<AgentCursor>, Error> {
+/// Where to go on in a list that is sorted so.
+fn cursor(query: &str, key: SortKey) -> Result<Option<AgentCursor>, Error> {
     let Some(text) = parameter(query, "cursor")? else { return Ok(None) };
-    let cursor = AgentCursor::parse(&text, SortKey::Id)
-        .ok_or(Error::InvalidParameter { field: "cursor", rule: AgentCursor::RULE })?;
-    Ok(Some(cursor).filter(|cursor| cursor.id > 0))
+    let error = Error::InvalidParameter { field: "cursor", rule: AgentCursor::RULE };
+    AgentCursor::parse(&text, key).map(Some).ok_or(error)
 }
 
 fn history_cursor(query: &str) -> Result<Option<HistoryCursor>, Error> {
     let Some(text) = parameter(query, "cursor")? else { return Ok(None) };
     let error = Error::InvalidParameter { field: "cursor", rule: AgentCursor::RULE };
     HistoryCursor::parse(&text).map(Some).ok_or(error)
+}
+
+/// A page of the compliance list, where one is asked for.
+fn compliance_page(query: &str) -> Result<Option<CompliancePage>, Error> {
+    let page = CompliancePage { limit: agents_limit(query)?, cursor: cursor(query, SortKey::Attestation)? };
+    let is_asked_for = page.cursor.is_some() || parameter(query, "limit")?.is_some();
+    Ok(is_asked_for.then_some(page))
 }
 
 fn since(query: &str) -> Result<Since, Error> {
@@ -593,7 +610,7 @@ mod tests {
             ("/api/v1/stats/detailed".to_string(), Endpoint::DetailedStats),
             ("/api/v1/agent/7".to_string(), Endpoint::Agent { id, block: None }),
             ("/api/v1/agents".to_string(), agents(1, 20, None)),
-            ("/api/v1/agents/compliance".to_string(), Endpoint::Compliance),
+            ("/api/v1/agents/compliance".to_string(), Endpoint::Compliance(None)),
             ("/api/v1/agent/7/lineage".to_string(), Endpoint::Lineage(id)),
             ("/api/v1/agent/7/revenue".to_string(), Endpoint::Revenue { id, offset: 0, limit: 100 }),
             ("/api/v1/revenue/aggregate".to_string(), Endpoint::RevenueAggregate),
@@ -673,6 +690,25 @@ mod tests {
             );
         }
         assert!(rule("/api/v1/agent/x/history").starts_with("Invalid id: "));
+    }
+
+    #[test]
+    fn the_compliance_list_is_whole_unless_a_page_is_asked_for() {
+        for (query, canonical) in [
+            ("?x=1", ""),
+            ("?limit=500", "?limit=100"),
+            ("?cursor=0-0", "?limit=20&cursor=0-0"),
+            ("?cursor=1800000000-7&limit=3", "?limit=3&cursor=1800000000-7"),
+        ] {
+            let endpoint = Endpoint::parse(&format!("/api/v1/agents/compliance{query}")).unwrap();
+            assert_eq!(endpoint.canonical(), format!("/api/v1/agents/compliance{canonical}"));
+            assert_eq!(Endpoint::parse(&endpoint.canonical()), Ok(endpoint));
+        }
+        for bad in ["", "7", "-7", "1-", "1-2-3"] {
+            let message = rule(&format!("/api/v1/agents/compliance?cursor={bad}"));
+            assert_eq!(message, format!("Invalid cursor: {}", AgentCursor::RULE));
+        }
+        assert!(rule("/api/v1/agents/compliance?limit=0").starts_with("Invalid limit: "));
     }
 
     #[test]

@@ -51,7 +51,7 @@ named!(AgentId, "AgentId", {
 named!(AgentCursor, "Cursor", {
     "description": "Where a list goes on: the value of the parameter `cursor`.",
     "type": "string",
-    "pattern": r"^[0-9]{1,16}$",
+    "pattern": r"^([0-9]{1,16}-)?[0-9]{1,16}$",
 });
 
 named!(HistoryCursor, "HistoryCursor", {

@@ -210,7 +210,7 @@ fn summary(agent: &Agent) -> AgentSummary {
 }
 
 pub(crate) fn compliance() -> ComplianceList {
-    scan().compliance(now()).unwrap_or_else(|error| unreachable!("{error}"))
+    scan().compliance(None, now()).unwrap_or_else(|error| unreachable!("{error}"))
 }
 
 pub(crate) fn lineage() -> LineageNode {

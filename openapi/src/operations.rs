@@ -155,7 +155,23 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
             ..Question::new("/api/v1/agents", "listAgents", "Agents", "A page of agents")
         },
         Question {
-            description: "All agents, the stalest attestation first; equally stale ones by id.".to_owned(),
+            description: format!(
+                "All agents, the stalest attestation first; equally stale ones by id. With `limit` or `cursor` a page of them: the answer \
+                 has its `limit`, and the `next` page's cursor. A `limit` above {AGENTS_LIMIT_MAX} is cut."
+            ),
+            parameters: vec![
+                // No default: without it the list is whole.
+                json!({
+                    "name": "limit", "in": "query",
+                    "description": format!("Agents at most; {AGENTS_LIMIT_MAX} where more are asked for, {AGENTS_LIMIT_DEFAULT} with a `cursor` alone."),
+                    "schema": { "type": "integer", "minimum": 1 },
+                }),
+                json!({
+                    "name": "cursor", "in": "query", "description": "Where to go on: the `next` of an earlier answer.",
+                    "schema": { "type": "string", "pattern": "^[0-9]{1,15}-[0-9]{1,15}$" },
+                }),
+            ],
+            paged: true,
             ..Question::new("/api/v1/agents/compliance", "listCompliance", "Agents", "All agents with compliance")
                 .answers(schemas, &examples::compliance())
         },
@@ -514,7 +530,7 @@ mod tests {
             Endpoint::DetailedStats => 2,
             Endpoint::Agent { .. } => 3,
             Endpoint::Agents { .. } | Endpoint::Listing(_) => 4,
-            Endpoint::Compliance => 5,
+            Endpoint::Compliance(_) => 5,
             Endpoint::Lineage(_) => 6,
             Endpoint::Revenue { .. } => 7,
             Endpoint::RevenueAggregate => 8,

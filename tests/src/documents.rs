@@ -93,6 +93,24 @@ impl Documents {
         })
     }
 
+    /// `/api/v1/agents/compliance?limit=&cursor=`: the page behind so many agents; `cursor` is of an agent's attestation and id
+    pub fn compliance_page(&self, shown: usize, limit: usize, now: u64) -> Value {
+        let mut page = self.compliance_list(now);
+        let data: Vec<Value> =
+            page["data"].as_array().into_iter().flatten().skip(shown).take(limit).cloned().collect();
+        if shown + limit < self.agents.len() {
+            let last = data.last().and_then(|item| item["agentId"].as_u64());
+            let last = self.agents.iter().find(|agent| Some(agent.record.number("agentId")) == last);
+            page["next"] = last.map_or(Value::Null, |agent| {
+                let number = |field| agent.record.number(field);
+                format!("{}-{}", number("lastAttestation"), number("agentId")).into()
+            });
+        }
+        page["limit"] = limit.into();
+        page["data"] = data.into();
+        page
+    }
+
     /// `/api/v1/agents/compliance`: stalest first, and in order of registration among equals
     pub fn compliance_list(&self, now: u64) -> Value {
         let mut agents: Vec<&Facts> = self.agents.iter().collect();

@@ -69,6 +69,14 @@ const TABLE: &[(&str, &str, &str, &[&str])] = &[
     ("/api/v1/agents?q=a&q={}", "q", "must be given once", &["b"]),
     ("/api/v1/agents?cursor={}", "cursor", CURSOR, &["", "x", "-1", "1-2", "9007199254740992"]),
     ("/api/v1/agents?sort=attestation&cursor={}", "cursor", CURSOR, &["1", "1-", "-1", "1-2-3"]),
+    ("/api/v1/agents/compliance?limit={}", "limit", WHOLE_FROM_1, &["0", "-1", "all", ""]),
+    ("/api/v1/agents/compliance?limit=5&limit={}", "limit", "must be given once", &["5"]),
+    (
+        "/api/v1/agents/compliance?cursor={}",
+        "cursor",
+        CURSOR,
+        &["", "7", "7-", "-7", "1-2-3", "9007199254740992-1"],
+    ),
     ("/api/v1/agents?page=1&cursor={}", "cursor", "must not be given together with page", &["1"]),
     (
         "/api/v1/agents?q=a&limit=100&page={}",

@@ -5,7 +5,7 @@
 //! 3. `/agent/:id` of every agent: record, children, compliance; unicode scopes unharmed.
 //! 4. `/agents`: the pages laid end to end are the registry, with and without a filter; a limit above 100 is cut; a page
 //!    beyond the end is empty.
-//! 5. `/agents/compliance` is whole, and stalest first.
+//! 5. `/agents/compliance` is whole, and stalest first; so are its pages laid end to end.
 //! 6. `/agent/:id/lineage` of every agent: four generations, and 55 children cut to 50 with a note.
 //! 7. `/agent/:id/revenue` of every agent, in pieces too; `/revenue/aggregate` adds them up.
 //! 8. `/kya/:wallet` of every wallet, in every accepted spelling; a revoked wallet is not registered, its heir is.
@@ -163,7 +163,24 @@ fn the_compliance_list_is_whole_and_stalest_first() {
         let scene = scene().await;
         scene.check("/api/v1/agents/compliance", |now| scene.documents.compliance_list(now)).await;
 
-        let answer = scene.stage.client.get("/api/v1/agents/compliance").await.ok();
+        for limit in [7, 100] {
+            let first = format!("/api/v1/agents/compliance?limit={limit}");
+            let (mut path, mut shown) = (first.clone(), 0);
+            loop {
+                scene.check(&path, |now| scene.documents.compliance_page(shown, limit, now)).await;
+                let page = scene.stage.client.get(&path).await;
+                let link = page.header("link").to_owned();
+                assert!(link.starts_with(&format!("<{first}>; rel=\"first\"")), "{path}: {link}");
+                shown += page.ok()["data"].as_array().unwrap().len();
+                let Some((_, next)) = link.split_once(", <") else { break };
+                path = next.strip_suffix(">; rel=\"next\"").unwrap().to_owned();
+            }
+            assert_eq!(shown, scene.documents.agents.len());
+        }
+
+        let answer = scene.stage.client.get("/api/v1/agents/compliance").await;
+        assert_eq!(answer.header("link"), "</api/v1/agents/compliance>; rel=\"first\"", "its only page");
+        let answer = answer.ok();
         let data = answer["data"].as_array().unwrap();
         let of = |name: &str| {
             data.iter().find(|item| item["agentId"] == scene.showcase.id(name)).unwrap()["compliance"].clone()

@@ -79,6 +79,13 @@ async fn check_all(stage: &Stage) {
         .await;
     check(stage, "/api/v1/agents?status=Suspended", |_| documents.agents(1, 20, Some("Suspended"))).await;
     check(stage, "/api/v1/agents/compliance", |now| documents.compliance_list(now)).await;
+    let (mut path, mut shown) = ("/api/v1/agents/compliance?limit=15".to_owned(), 0);
+    while shown < documents.agents.len() {
+        check(stage, &path, |now| documents.compliance_page(shown, 15, now)).await;
+        let next = documents.compliance_page(shown, 15, 0)["next"].as_str().map(str::to_owned);
+        path = format!("/api/v1/agents/compliance?limit=15&cursor={}", next.unwrap_or_default());
+        shown += 15;
+    }
     check(stage, "/api/v1/revenue/aggregate", |_| documents.revenue_aggregate()).await;
     for id in [1, 3, AGENTS] {
         check(stage, &format!("/api/v1/agent/{id}/lineage"), |_| documents.lineage(id)).await;

@@ -14,7 +14,8 @@ use super::{
 use crate::{
     agent::{AgentId, AgentListItem, AgentSummary, Status, UnknownStatus},
     changes::{ChangeList, Since},
-    compliance::{Compliance, ComplianceList, ComplianceListItem},
+    compliance::{Compliance, ComplianceList, ComplianceListItem, CompliancePage},
+    cursor::AgentCursor,
     error::Error,
     lens::Row,
     lineage::{self, Children, Fetched, LineageNode, MAX_CHILDREN, Member, Relative},
@@ -81,7 +82,11 @@ impl<'a, S: Store> Index<'a, S> {
             Endpoint::Agents { page, status: Some(status) } => {
                 Ok(Document::of(self.agents_of(*page, *status)?, endpoint))
             }
-            Endpoint::Compliance => Ok(Document::of(self.compliance(now)?, endpoint)),
+            Endpoint::Compliance(page) => {
+                let list = self.compliance(*page, now)?;
+                let next = list.next;
+                Ok(Document::with_next(list, endpoint, next))
+            }
             Endpoint::RevenueAggregate => Ok(Document::of(self.revenue()?, endpoint)),
             Endpoint::Lineage(id) => Ok(Document::of(self.lineage(*id)?, endpoint)),
             Endpoint::Listing(query) => {
@@ -259,38 +264,54 @@ impl<'a, S: Store> Index<'a, S> {
         Ok(AgentPage { unreadable, ..AgentPage::of(page, U256::from(total), data) })
     }
 
-    fn compliance(&self, now: Timestamp) -> Result<ComplianceList, IndexError> {
+    fn compliance(&self, page: Option<CompliancePage>, now: Timestamp) -> Result<ComplianceList, IndexError> {
         self.check_statuses()?;
-        let children = self.child_counts()?;
-        let (mut data, mut after) = (Vec::new(), (0, 0));
-        loop {
-            let statement = "SELECT id, record FROM agents WHERE (attested, id) > (?1, ?2) AND flaws & ?3 = 0 \
-                             ORDER BY attested, id LIMIT ?4";
-            let (attested, last) = after;
-            let parameters =
-                [ordered(attested), Value::from(last), Value::Integer(flaw::RECORD), ROWS.into()];
-            let rows = self.entries(statement, &parameters)?;
-            let Some((last, entry)) = rows.last() else { break };
-            after = (entry.row.last_attestation, *last);
+        let limit = page.map_or(u64::MAX, |page| page.limit);
+        let mut after = page.and_then(|page| page.cursor).unwrap_or(AgentCursor { attested: Some(0), id: 0 });
+        // All at once for the whole list; one by one for the few agents of a page.
+        let counts = if page.is_none() { Some(self.child_counts()?) } else { None };
+        let (mut data, mut next) = (Vec::new(), None);
+        'list: loop {
+            // One more than is shown, to know whether there is one.
+            let rows = self.stalest_after(after, limit.saturating_add(1).min(ROWS))?;
+            if rows.is_empty() {
+                break;
+            }
             for (id, entry) in rows {
+                if data.len() as u64 == limit {
+                    next = Some(after);
+                    break 'list;
+                }
+                let Row { creator, last_attestation, .. } = entry.row;
+                after = AgentCursor { attested: Some(last_attestation), id };
+                let children = match &counts {
+                    Some(counts) => counts.get(&id).copied().unwrap_or_default(),
+                    None => self.children_of(id)?,
+                };
                 let status = entry.known_status(id).map_err(Error::from)?;
                 let compliance = Compliance::judge(
                     status,
-                    Timestamp::from_seconds(entry.row.last_attestation),
-                    U256::from(children.get(&id).copied().unwrap_or_default()),
+                    Timestamp::from_seconds(last_attestation),
+                    U256::from(children),
                     self.state.grace_seconds,
                     now,
                 );
-                data.push(ComplianceListItem {
-                    agent_id: id.into(),
-                    creator: entry.row.creator,
-                    status,
-                    compliance,
-                });
+                data.push(ComplianceListItem { agent_id: id.into(), creator, status, compliance });
             }
         }
         let total = usize::try_from(self.state.total).unwrap_or(usize::MAX);
-        Ok(ComplianceList { total, data, unreadable: self.flawed(flaw::RECORD)? })
+        let limit = page.map(|page| page.limit);
+        Ok(ComplianceList { total, limit, data, next, unreadable: self.flawed(flaw::RECORD)? })
+    }
+
+    /// Readable agents, the stalest attestation first, from behind that one on.
+    fn stalest_after(&self, after: AgentCursor, most: u64) -> Result<Vec<(u64, Entry)>, StoreError> {
+        let statement = "SELECT id, record FROM agents INDEXED BY agents_by_attestation \
+                         WHERE (attested, id) > (?1, ?2) AND flaws & ?3 = 0 ORDER BY attested, id LIMIT ?4";
+        let AgentCursor { attested, id } = after;
+        let parameters =
+            [ordered(attested.unwrap_or(0)), id.into(), Value::Integer(flaw::RECORD), most.into()];
+        self.entries(statement, &parameters)
     }
 
     /// How many readable children each parent has.
@@ -311,6 +332,12 @@ impl<'a, S: Store> Index<'a, S> {
                 counts.insert(after, row.number()?);
             }
         }
+    }
+
+    /// How many children an agent has; an unreadable record names no parent.
+    fn children_of(&self, id: u64) -> Result<u64, StoreError> {
+        let statement = "SELECT count(*) FROM agents INDEXED BY agents_by_parent WHERE parent = ?1";
+        Ok(one_number(self.store, statement, &[ordered(id)])?.unwrap_or(0))
     }
 
     fn revenue(&self) -> Result<RevenueAggregate, IndexError> {
@@ -356,12 +383,7 @@ impl<'a, S: Store> Index<'a, S> {
             .into_iter()
             .map(|row| Ok(U256::from(Columns::of(row).number()?)))
             .collect::<Result<_, StoreError>>()?;
-        let total = if ids.len() < MAX_CHILDREN {
-            ids.len() as u64
-        } else {
-            one_number(self.store, "SELECT count(*) FROM agents WHERE parent = ?1", &[ordered(id)])?
-                .unwrap_or(0)
-        };
+        let total = if ids.len() < MAX_CHILDREN { ids.len() as u64 } else { self.children_of(id)? };
         let agent = Relative {
             agent_id: id.into(),
             wallet: entry.full.wallet,

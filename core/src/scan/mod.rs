@@ -10,7 +10,8 @@ use alloy_primitives::{Address, U256};
 use crate::{
     abi::RevenueReport,
     agent::{Agent, AgentId, AgentListItem, Status, UnknownStatus},
-    compliance::{Compliance, ComplianceList, ComplianceListItem},
+    compliance::{Compliance, ComplianceList, ComplianceListItem, CompliancePage},
+    cursor::AgentCursor,
     error::Error,
     lens::{Row, Slice},
     page::{AgentPage, Page},
@@ -41,6 +42,13 @@ struct Member<'a> {
     id: AgentId,
     status: Status,
     row: &'a Row,
+}
+
+impl Member<'_> {
+    /// Its place in a list by attestation.
+    fn place(&self) -> AgentCursor {
+        AgentCursor { attested: Some(self.row.last_attestation), id: self.id.0.saturating_to() }
+    }
 }
 
 impl Scan {
@@ -80,7 +88,7 @@ impl Scan {
             endpoint,
             Endpoint::DetailedStats
                 | Endpoint::Agents { status: Some(_), .. }
-                | Endpoint::Compliance
+                | Endpoint::Compliance(_)
                 | Endpoint::RevenueAggregate
         )
     }
@@ -96,7 +104,11 @@ impl Scan {
             Endpoint::Agents { page, status: Some(status) } => {
                 Ok(Document::of(self.agents_of(*page, *status)?, endpoint))
             }
-            Endpoint::Compliance => Ok(Document::of(self.compliance(now)?, endpoint)),
+            Endpoint::Compliance(page) => {
+                let list = self.compliance(*page, now)?;
+                let next = list.next;
+                Ok(Document::with_next(list, endpoint, next))
+            }
             Endpoint::RevenueAggregate => Ok(Document::of(self.revenue(), endpoint)),
             _ => Err(Error::NotFound),
         }
@@ -169,12 +181,12 @@ impl Scan {
         Ok(AgentPage { unreadable, ..AgentPage::of(page, U256::from(total), data) })
     }
 
-    /// The answer of `/agents/compliance`.
+    /// The answer of `/agents/compliance`: all agents, or a page of them.
     ///
     /// # Errors
     ///
     /// [`Error::UnknownStatus`] where the registry gave one.
-    pub fn compliance(&self, now: Timestamp) -> Result<ComplianceList, Error> {
+    pub fn compliance(&self, page: Option<CompliancePage>, now: Timestamp) -> Result<ComplianceList, Error> {
         // By id, from 0 on: parents are rows themselves, if the registry keeps its word.
         let mut children = vec![0_u32; self.rows.len() + 1];
         let mut stalest_first = Vec::with_capacity(self.rows.len());
@@ -186,7 +198,17 @@ impl Scan {
             }
             stalest_first.push(member);
         }
-        stalest_first.sort_by_key(|member| (member.row.last_attestation, member.id));
+        stalest_first.sort_by_key(Member::place);
+        let mut next = None;
+        if let Some(CompliancePage { limit, cursor }) = page {
+            let behind = stalest_first.partition_point(|member| Some(member.place()) <= cursor);
+            stalest_first.drain(..behind);
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            if stalest_first.len() > limit {
+                stalest_first.truncate(limit);
+                next = stalest_first.last().map(Member::place);
+            }
+        }
         let item = |Member { id, status, row }| {
             let index = usize::try_from(id.0).unwrap_or(usize::MAX);
             let child_count = children.get(index).copied().unwrap_or_default();
@@ -199,7 +221,8 @@ impl Scan {
         };
         let data = stalest_first.into_iter().map(item).collect();
         let unreadable = self.unreadable(|row| !row.record_is_readable());
-        Ok(ComplianceList { total: self.rows.len(), data, unreadable })
+        let limit = page.map(|page| page.limit);
+        Ok(ComplianceList { total: self.rows.len(), limit, data, next, unreadable })
     }
 
     fn revenue(&self) -> RevenueAggregate {
@@ -272,12 +295,41 @@ mod tests {
                 agent.last_attestation = Timestamp::from_seconds(*stamp);
                 agent
             }).collect();
-            let list = scan(&agents).compliance(Timestamp::from_seconds(60)).unwrap();
+            let list = scan(&agents).compliance(None, Timestamp::from_seconds(60)).unwrap();
             prop_assert_eq!(list.data.len(), agents.len());
             for pair in list.data.windows(2) {
                 let key = |item: &ComplianceListItem| (Reverse(item.compliance.seconds_since_attestation), item.agent_id);
                 prop_assert!(key(&pair[0]) < key(&pair[1]));
             }
+        }
+
+        #[test]
+        fn pages_of_it_stay_where_they_are_while_the_registry_grows(
+            stamps in prop::collection::vec(0u64..50, 1..40),
+            limit in 1u64..9,
+        ) {
+            let mut agents: Vec<_> = stamps.iter().zip(1..).map(|(stamp, id)| {
+                let mut agent = agent(id);
+                agent.last_attestation = Timestamp::from_seconds(*stamp);
+                agent
+            }).collect();
+            let (now, mut cursor, mut shown) = (Timestamp::from_seconds(60), None, Vec::new());
+            let whole = scan(&agents).compliance(None, now).unwrap();
+            loop {
+                let page = scan(&agents).compliance(Some(CompliancePage { limit, cursor }), now).unwrap();
+                prop_assert_eq!((page.limit, page.total), (Some(limit), agents.len()));
+                shown.extend(page.data);
+                if shown.len() >= whole.data.len() || page.next.is_none() {
+                    break;
+                }
+                cursor = page.next;
+                // Whoever registers has just attested.
+                let mut newcomer = agent(agents.len() as u64 + 1);
+                newcomer.last_attestation = Timestamp::from_seconds(50);
+                agents.push(newcomer);
+            }
+            shown.truncate(whole.data.len());
+            prop_assert_eq!(shown, whole.data);
         }
     }
 }

@@ -153,6 +153,8 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
         "/api/v1/agents?status=Active&limit=50".to_owned(),
         "/api/v1/stats/detailed".to_owned(),
         "/api/v1/agent/7/lineage".to_owned(),
+        "/api/v1/agents/compliance?limit=50".to_owned(),
+        "/api/v1/agents/compliance?limit=50&cursor=1700400000-0".to_owned(),
         // Each of these is what a third of all agents are, at least, or all.
         format!("/api/v1/agents?haftungsperson={person}&sort=-attestation&compliant=false"),
         "/api/v1/agents?compliant=true&cursor=100".to_owned(),

@@ -188,6 +188,9 @@ impl Indexed {
         let targets = [
             "stats/detailed",
             "agents/compliance",
+            "agents/compliance?limit=3",
+            "agents/compliance?limit=1&cursor=0-0",
+            "agents/compliance?cursor=9007199254740991-0",
             "revenue/aggregate",
             "agents?status=Active",
             "agents?status=Active&limit=2&page=2",
@@ -203,6 +206,7 @@ impl Indexed {
                 return Err(format!("{target}: {}\nnot {}", found.body, expected.body));
             }
         }
+        self.pages_of_compliance_are_the_list(&scan, now)?;
         for id in 1..=agents.len() as u64 {
             let found = document(&format!("/api/v1/agent/{id}/lineage")).unwrap().body;
             let expected = serde_json::to_string(&tree(&agents, id)).unwrap();
@@ -214,6 +218,35 @@ impl Indexed {
         let beyond = agents.len() + 1;
         let unknown = document(&format!("/api/v1/agent/{beyond}/lineage")).unwrap_err();
         assert_eq!(unknown.to_string(), format!("Agent not found: {beyond}"));
+        Ok(())
+    }
+}
+
+impl Indexed {
+    /// Follows `next` from page to page, from a scan and from the index, and holds what comes together against the whole list.
+    fn pages_of_compliance_are_the_list(&self, scan: &Scan, now: Timestamp) -> Result<(), String> {
+        let state = self.state();
+        let index = Index::new(&self.database, &state, REGISTRY, CHAIN);
+        let read = |target: &str| -> Result<serde_json::Value, String> {
+            let endpoint = Endpoint::parse(target).unwrap();
+            let (expected, found) =
+                (scan.document(&endpoint, now).unwrap(), index.document(&endpoint, now).unwrap());
+            if found != expected {
+                return Err(format!("{target}: {found:?}\nnot {expected:?}"));
+            }
+            Ok(serde_json::from_str(&found.body).unwrap())
+        };
+        let whole = read("/api/v1/agents/compliance")?;
+        let (mut together, mut target) = (Vec::new(), "/api/v1/agents/compliance?limit=3".to_owned());
+        loop {
+            let page = read(&target)?;
+            together.extend(page["data"].as_array().unwrap().iter().cloned());
+            let Some(next) = page["next"].as_str() else { break };
+            target = format!("/api/v1/agents/compliance?limit=3&cursor={next}");
+        }
+        if whole["data"] != serde_json::Value::from(together) || whole.get("limit").is_some() {
+            return Err(format!("pages of {whole}"));
+        }
         Ok(())
     }
 }

@@ -35,6 +35,7 @@ test("real documents fit their types", async () => {
     ["AgentDetail", await registry.agent(silent.id)],
     ["AgentPage", await registry.agents()],
     ["ComplianceList", await registry.compliance()],
+    ["ComplianceList", await registry.compliance({ limit: 1 })],
     ["LineageNode", await registry.lineage(harbour.id)],
     ["RevenueHistory", await registry.revenue(ledger.id)],
     ["RevenueAggregate", await registry.revenueAggregate()],
