@@ -1,6 +1,7 @@
 //! A whole stage: a chain, a counting proxy before it, and the Worker that reads through the proxy.
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -78,6 +79,16 @@ impl Stage {
         let (worker, index) = IndexWorker::start(options).await?;
         let client = worker.client();
         Ok(Self { chain, proxy, worker, client, index: Some(index) })
+    }
+
+    /// A client of the Worker that keeps the index.
+    pub fn index_client(&self) -> Option<Client> {
+        self.index.as_ref().map(|index| index.worker.client())
+    }
+
+    /// Where that Worker's state is kept.
+    pub fn index_state(&self) -> Option<&Path> {
+        self.index.as_ref()?.options.state.as_deref()
     }
 
     /// Kills the Worker that keeps the index.

@@ -6,7 +6,7 @@ use e2e::anvil::wall_clock;
 use e2e::client::Client;
 use e2e::process::eventually;
 use e2e::proxy::Proxy;
-use e2e::stage::run;
+use e2e::stage::{IndexWorker, run};
 use e2e::worker::Worker;
 use tokio::sync::OnceCell;
 
@@ -216,5 +216,28 @@ fn the_clients_of_a_48_have_a_limit_together() {
     }
     run(async {
         tokio::join!(with("kv"), with("durable-object"));
+    });
+}
+
+#[test]
+fn a_stream_of_changes_counts_once_however_long_it_is() {
+    run(async {
+        let options = limited("kv").await.var("KYA_TTL_SECONDS", 1).var("CHANGES_STREAM_SECONDS", 5);
+        let (worker, _index) = IndexWorker::start(options).await.unwrap();
+        // A client for each attempt: none of them should be refused.
+        let mut hosts = 0..=u8::MAX;
+        let path = "/api/v1/changes?since=now";
+        eventually("an index", Duration::from_secs(60), async || {
+            let client = worker.client().at([198, 51, 100, hosts.next()?]);
+            (client.get(path).await.status == 200).then_some(())
+        })
+        .await
+        .unwrap();
+        let follower = worker.client().at(ip("192.0.2.70"));
+        with_time_left(20).await;
+        let stream = follower.with("accept", "text/event-stream").get(path).await;
+        assert_eq!((stream.status, stream.number("x-ratelimit-remaining")), (200, LIMIT - 1));
+        assert!(stream.text.matches(": block ").count() > 1, "one look at the chain: {}", stream.text);
+        assert_eq!(remaining(&follower, path).await, LIMIT - 2);
     });
 }

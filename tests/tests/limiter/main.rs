@@ -11,19 +11,20 @@
 //! 6. A limit of 0 is none.
 //! 7. Requests that other people's Workers send count by the zone they come from.
 //! 8. The clients of one /48 of IPv6 have a limit together as well.
+//! 9. A stream of changes counts once, however long it is.
 //!
 //! Two instances and one KV store (`kv`):
 //!
-//! 9. Of 300 requests over both, few more than sixty pass; the figures are printed.
-//! 10. An instance a client turns to after using up its minute at another refuses it after a few requests.
-//! 11. A client of fewer than 15 requests is never written.
-//! 12. A store that fails costs no request its answer.
+//! 10. Of 300 requests over both, few more than sixty pass; the figures are printed.
+//! 11. An instance a client turns to after using up its minute at another refuses it after a few requests.
+//! 12. A client of fewer than 15 requests is never written.
+//! 13. A store that fails costs no request its answer.
 //!
 //! Two instances and one Durable Object per client (`object`):
 //!
-//! 13. Of 300 requests over both exactly sixty pass.
-//! 14. An object that lost its count takes it up from the instance that asks.
-//! 15. Where the object can't be reached, each instance counts by itself.
+//! 14. Of 300 requests over both exactly sixty pass.
+//! 15. An object that lost its count takes it up from the instance that asks.
+//! 16. Where the object can't be reached, each instance counts by itself.
 
 mod alone;
 mod kv;

@@ -1,0 +1,171 @@
+//! What keeps the index up behind the real Worker: the fill slice by slice, the alarm, and the cron trigger that looks after it.
+//!
+//! 1. While a registry of several slices is read for the first time, what only an index can tell is a 503 that says how far it is and when to
+//!    come back, and so does `/readyz`; the percentage never falls. Then there is the answer.
+//! 2. An index that has lost its alarm is woken by the cron trigger, and by that alone.
+//! 3. Where nobody asks any more the alarm asks the chain nothing and is the last one, whatever the cron trigger does. The next question finds
+//!    all changes, and sets the alarm again.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use alloy::primitives::U256;
+use e2e::anvil::{AnvilOptions, wall_clock};
+use e2e::chain::Chain;
+use e2e::fault::{Fault, Rule};
+use e2e::process::eventually;
+use e2e::seed;
+use e2e::stage::{Stage, run};
+use e2e::synthetic::Synthetic;
+use e2e::worker::WorkerOptions;
+use registry_core::abi::IAgentRegistry;
+use rusqlite::Connection;
+use serde_json::json;
+
+const WAIT: Duration = Duration::from_secs(120);
+/// Four slices of the fill.
+const MANY: u64 = 10_000;
+/// Answered by the index, at once or after a refresh.
+const DETAILED: &str = "/api/v1/stats/detailed";
+
+#[test]
+fn a_registry_of_several_slices_says_how_far_it_is_until_it_is_filled() {
+    run(async {
+        let chain = Chain::start(AnvilOptions::default()).await.unwrap();
+        let registry = Synthetic::deploy(&chain, MANY).await.unwrap();
+        let options = |options: WorkerOptions| {
+            options.var("REGISTRY_ADDRESS", registry.address).var("RPC_TIMEOUT_SECONDS", 10)
+        };
+        let stage = Stage::indexed(chain, options).await.unwrap();
+        stage.index_found().await.unwrap();
+        // All slices together take longer than a question waits for them.
+        stage.proxy.inject(Rule::on("eth_call", Fault::Delay(Duration::from_secs(2))));
+        let (path, mut percentages) = ("/api/v1/agents?sort=-id&limit=1", Vec::new());
+        let list = eventually("filled", WAIT, async || {
+            let answer = stage.client.get(path).await;
+            if answer.status == 200 {
+                return Some(answer.ok());
+            }
+            let error = answer.error(503);
+            let percent = error.strip_prefix("The index of the registry is being filled: ").expect(&error);
+            percentages.push(percent.split(' ').next().unwrap().parse::<u64>().unwrap());
+            assert_eq!(
+                (&answer.json()["code"], answer.header("retry-after")),
+                (&json!("INDEXING"), "10"),
+                "{error}"
+            );
+            let index = stage.client.get("/readyz").await.ok()["index"].clone();
+            percentages.push(index["percent"].as_u64().unwrap());
+            None
+        })
+        .await
+        .unwrap();
+        assert_eq!((&list["total"], &list["data"][0]["agentId"]), (&json!(MANY), &json!(MANY)));
+        assert_eq!(stage.client.get("/readyz").await.ok()["index"]["percent"], 100);
+        assert!(percentages.is_sorted(), "{percentages:?}");
+        assert!(percentages.iter().any(|percent| (1..100).contains(percent)), "{percentages:?}");
+        stage.proxy.heal();
+        let detailed = stage.client.get(DETAILED).await.ok();
+        assert_eq!(detailed["totalAgents"], MANY);
+    });
+}
+
+/// A stage whose index is complete, and whose answers are kept for so many seconds.
+async fn filled(seconds: u64) -> Stage {
+    let options = AnvilOptions { genesis_time: Some(wall_clock() - 3_600), ..AnvilOptions::default() };
+    let chain = Chain::start(options).await.unwrap();
+    seed::many(&chain, 10).await.unwrap();
+    let options = |options: WorkerOptions| options.var("AGENT_TTL_SECONDS", seconds);
+    let stage = Stage::indexed(chain, options).await.unwrap();
+    stage.index_found().await.unwrap();
+    assert_eq!(stage.client.get(DETAILED).await.ok()["statusDistribution"]["Suspended"], 1);
+    stage
+}
+
+async fn suspend(stage: &Stage, id: u64) {
+    let reason = "end to end".to_owned();
+    let call = IAgentRegistry::suspendAgentCall { agentId: U256::from(id), reason };
+    stage.chain.send(stage.chain.owner(), call).await.unwrap();
+}
+
+/// Fires the cron trigger.
+async fn tick(stage: &Stage) {
+    let answer = stage.index_client().unwrap().get("/cdn-cgi/handler/scheduled").await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}
+
+/// The database in which workerd has stored that table of the index.
+fn stored(stage: &Stage, table: &str) -> Connection {
+    let mut files = Vec::new();
+    // Beside it are those of workerd's own objects.
+    sqlite_files(&stage.index_state().unwrap().join("v3/do"), &mut files);
+    let mut databases = files.iter().filter_map(|path| Connection::open(path).ok());
+    let has = "SELECT 1 FROM sqlite_master WHERE name = ?1";
+    databases.find(|database| database.query_row(has, [table], |_| Ok(())).is_ok()).expect(table)
+}
+
+fn sqlite_files(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sqlite_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "sqlite") {
+            files.push(path);
+        }
+    }
+}
+
+/// How many alarms are set.
+fn alarms(stage: &Stage) -> i64 {
+    let count = "SELECT count(*) FROM _cf_ALARM";
+    stored(stage, "_cf_ALARM").query_row(count, [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn an_index_that_lost_its_alarm_is_woken_by_the_cron_trigger() {
+    run(async {
+        let mut stage = filled(2).await;
+        stage.kill_index();
+        let lost = stored(&stage, "_cf_ALARM").execute("DELETE FROM _cf_ALARM", []).unwrap();
+        assert_eq!(lost, 1, "one alarm was set");
+        suspend(&stage, 1).await;
+        stage.restart_index().await.unwrap();
+        stage.proxy.reset();
+        // The alarm is overdue for a while before it passes for lost.
+        eventually("woken", WAIT, async || {
+            tick(&stage).await;
+            (stage.proxy.posts() > 0).then_some(())
+        })
+        .await
+        .unwrap();
+        // From then on it goes on by itself.
+        let posts = stage.proxy.posts();
+        eventually("kept up", WAIT, async || (stage.proxy.posts() > posts).then_some(())).await.unwrap();
+        stage.index_found().await.unwrap();
+        assert_eq!(stage.client.get(DETAILED).await.ok()["statusDistribution"]["Suspended"], 2);
+    });
+}
+
+#[test]
+fn an_index_that_nobody_asks_is_idle_until_the_next_question() {
+    run(async {
+        let mut stage = filled(2).await;
+        stage.kill_index();
+        // As if the last question had been long ago.
+        let forget = "UPDATE meta SET value = '0' WHERE key = 'asked_at'";
+        assert_eq!(stored(&stage, "meta").execute(forget, []).unwrap(), 1);
+        assert_eq!(alarms(&stage), 1);
+        suspend(&stage, 1).await;
+        stage.proxy.reset();
+        stage.restart_index().await.unwrap();
+        eventually("no alarm is set any more", WAIT, async || (alarms(&stage) == 0).then_some(()))
+            .await
+            .unwrap();
+        tick(&stage).await;
+        assert_eq!((alarms(&stage), stage.proxy.posts()), (0, 0), "the chain was asked for nobody");
+
+        stage.index_found().await.unwrap();
+        assert_eq!(stage.client.get(DETAILED).await.ok()["statusDistribution"]["Suspended"], 2);
+        assert_eq!(alarms(&stage), 1);
+    });
+}
