@@ -54,18 +54,21 @@ pub enum Since {
     Oldest,
     /// Behind the newest one.
     Now,
+    /// At the newest ones, as many as are asked for.
+    Newest,
     /// Behind that one.
     Cursor(Cursor),
 }
 
 impl Since {
     /// The rule that [`parse`](Self::parse) holds texts to.
-    pub const RULE: &str = "must be the `next` of an earlier answer, or now";
+    pub const RULE: &str = "must be the `next` of an earlier answer, now or newest";
 
-    /// Reads a cursor or `now`; `None` for anything else.
+    /// Reads a cursor, `now` or `newest`; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "now" => Some(Self::Now),
+            "newest" => Some(Self::Newest),
             cursor => Cursor::parse(cursor).map(Self::Cursor),
         }
     }
@@ -77,6 +80,7 @@ impl fmt::Display for Since {
         match self {
             Self::Oldest => Ok(()),
             Self::Now => f.write_str("now"),
+            Self::Newest => f.write_str("newest"),
             Self::Cursor(cursor) => cursor.fmt(f),
         }
     }
@@ -221,7 +225,7 @@ mod tests {
     #[test]
     fn a_cursor_is_read_as_it_is_written() {
         let cursor = Cursor { began: 1_800_000_000_123, number: 42 };
-        for since in [Since::Now, Since::Cursor(cursor)] {
+        for since in [Since::Now, Since::Newest, Since::Cursor(cursor)] {
             assert_eq!(Since::parse(&since.to_string()), Some(since));
         }
         for bad in [

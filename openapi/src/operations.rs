@@ -277,8 +277,8 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
             parameters: vec![
                 json!({
                     "name": "since", "in": "query",
-                    "description": "The `next` of an earlier answer; `now` for what changes from now on.",
-                    "schema": { "type": "string", "format": "change-cursor", "pattern": "^(now|[0-9]{1,16}-[0-9]{1,16})$" },
+                    "description": "The `next` of an earlier answer; `now` for what changes from now on; `newest` for the newest `limit` changes, and on from there.",
+                    "schema": { "type": "string", "format": "change-cursor", "pattern": "^(now|newest|[0-9]{1,16}-[0-9]{1,16})$" },
                     "example": "now",
                 }),
                 count(

@@ -27,7 +27,7 @@ for name, anybody in formats.items():
     schemathesis.openapi.format(name, st.sampled_from(values) | anybody if values else anybody)
 
 # Cursors are given, not guessed.
-schemathesis.openapi.format("change-cursor", st.sampled_from(known["change-cursor"] + ["now"]))
+schemathesis.openapi.format("change-cursor", st.sampled_from(known["change-cursor"] + ["now", "newest"]))
 
 
 @schemathesis.hook

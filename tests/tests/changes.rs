@@ -177,6 +177,9 @@ fn each_change_is_told_once_and_what_was_undone_is_a_change_back() {
             }
             assert_eq!((told.len(), pages), (8, 3));
             assert_eq!(told, provider.told);
+            let newest = client.get("/api/v1/changes?since=newest&limit=3").await.ok();
+            assert_eq!(newest["data"], json!(told[5..]));
+            assert_eq!((&newest["next"], &newest["hasMore"]), (&json!(provider.next), &json!(false)));
         }
 
         refusals_and_headers(&stage, &provider).await;
@@ -187,8 +190,8 @@ fn each_change_is_told_once_and_what_was_undone_is_a_change_back() {
 async fn refusals_and_headers(stage: &Stage, provider: &Provider) {
     let client = &stage.client;
     for (query, message) in [
-        ("since=yesterday", "Invalid since: must be the `next` of an earlier answer, or now"),
-        ("since=", "Invalid since: must be the `next` of an earlier answer, or now"),
+        ("since=yesterday", "Invalid since: must be the `next` of an earlier answer, now or newest"),
+        ("since=", "Invalid since: must be the `next` of an earlier answer, now or newest"),
         ("since=now&since=now", "Invalid since: must be given once"),
         ("limit=0", "Invalid limit: must be a whole number of at least 1"),
     ] {

@@ -10,7 +10,7 @@
  * ```
  */
 
-import type { Change } from "./documents";
+import type { Change, ChangeList } from "./documents";
 import type { Heard } from "./follow";
 
 /** Rows that are kept; whoever wants more asks the API. */
@@ -41,9 +41,9 @@ export interface Feed {
 
 export type Step = Heard | { kind: "paused" } | { kind: "resumed" };
 
-/** A feed that begins behind a cursor. */
-export function begin(cursor: string): Feed {
-  return { phase: { kind: "connecting" }, changes: [], cursor, isCut: false };
+/** A feed that begins with these changes, and goes on behind them. */
+export function begin({ data, next }: ChangeList): Feed {
+  return { phase: { kind: "connecting" }, changes: data.toReversed(), cursor: next, isCut: false };
 }
 
 export function step(feed: Feed, heard: Step): Feed {

@@ -230,6 +230,7 @@ pub(super) fn list(
     let after = match since {
         Since::Oldest => oldest,
         Since::Now => state.changes,
+        Since::Newest => state.changes.saturating_sub(limit).max(oldest),
         Since::Cursor(cursor) => {
             if cursor.began != began || !(oldest..=state.changes).contains(&cursor.number) {
                 return Err(Error::CursorExpired.into());

@@ -130,6 +130,7 @@ mod tests {
     fn changes_are_asked_for_since_a_cursor_or_from_now_on() {
         for (query, canonical) in [
             ("?limit=100&since=now", "?since=now"),
+            ("?limit=20&since=newest", "?since=newest&limit=20"),
             ("?limit=5&x=y&since=1800000000123-42", "?since=1800000000123-42&limit=5"),
             ("?limit=501", "?limit=500"),
         ] {
@@ -139,7 +140,10 @@ mod tests {
         }
         for bad in ["", "NOW", "7", "1-", "-1", "1-2-3", "9007199254740992-1", "latest", "1800000000123%2d"] {
             let message = rule(&format!("/api/v1/changes?since={bad}"));
-            assert_eq!(message, "Invalid since: must be the `next` of an earlier answer, or now", "{bad}");
+            assert_eq!(
+                message, "Invalid since: must be the `next` of an earlier answer, now or newest",
+                "{bad}"
+            );
         }
         assert_eq!(rule("/api/v1/changes?since=now&since=now"), "Invalid since: must be given once");
         assert_eq!(rule("/api/v1/changes?limit=0"), "Invalid limit: must be a whole number of at least 1");

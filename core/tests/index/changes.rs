@@ -135,6 +135,11 @@ fn changes_are_kept_for_thirty_days_and_an_older_cursor_is_refused() {
     refresh(&mut index, &history);
     let kept = changes(&index, Since::Oldest);
     assert_eq!((kept.len(), kept[0].agent_id.0.to::<u64>()), (9, 6));
+    for limit in [1, 4, 9, 500] {
+        let newest = index.changes(Since::Newest, limit).unwrap();
+        assert_eq!(newest.data, kept[9 - 9.min(limit as usize)..], "the newest {limit}");
+        assert_eq!((newest.has_more, newest.next), (false, now(&index)));
+    }
     assert_eq!(changes(&index, Since::Cursor(both[0].cursor)).len(), 9, "behind the one that went");
     let another = Cursor { began: since.began + 1, ..since };
     let ahead = Cursor { number: now(&index).number + 1, ..since };

@@ -142,6 +142,7 @@ export const VIEWS = [
 
 /** What a history says whose node has pruned events. */
 const INCOMPLETE = '"complete":false,"incompleteBecause":"EVENTS_MISSING"';
+
 /** Lists that only an index can answer. */
 export const NO_INDEX_FOR_LISTS = /\/agents\?.*(sort|q|haftungsperson|creator|parent|generation|compliant|cursor)=/;
 

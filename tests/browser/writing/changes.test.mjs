@@ -1,6 +1,7 @@
 // Changes as they come.
 //
-// 1. What happens on the chain appears while the page is open, the newest on top: who, what, from what to what, when.
+// 1. What happens on the chain appears while the page is open, the newest on top: who, what, from what to what, when. What has changed
+//    before stands there at once.
 // 2. It can be stopped, and goes on where it stopped: nothing is missed or shown twice.
 // 3. A screen reader hears how it stands and what has come.
 // 4. A connection that is lost is told of, and found again by itself; a cursor that is no longer good, and a service without an
@@ -73,6 +74,20 @@ scenario("what happens on the chain appears while the page is open, the newest o
   });
   await page.getByRole("link", { name: `Agent ${id}` }).first().click();
   await page.getByRole("heading", { level: 1, name: `Agent ${id}`, exact: true }).waitFor();
+});
+
+scenario("what has changed before stands there when the page opens", { faults: true }, async ({ page, open, front }) => {
+  await open("#/changes");
+  await following({ page });
+  const { id } = await registered(page);
+  // Nothing more is heard of it.
+  front.on(CHANGES_FOLLOWED, { close: true });
+  front.drop();
+  await appears(async () => {
+    await page.reload();
+    await phase(page, "interrupted");
+    assert.deepEqual((await rowsOf(page, id)).map(([, reason]) => reason), ["Registered"]);
+  });
 });
 
 scenario("what happens while it is stopped appears when it goes on, once", async ({ page, open, front }) => {

@@ -26,7 +26,7 @@ export function ChangesView() {
         Registered, suspended, lapsed, attested again: every change of what a provider does about a wallet.
       </p>
       <Answered<[ChangeList]>
-        paths={["/api/v1/changes?since=now"]}
+        paths={["/api/v1/changes?since=newest&limit=20"]}
         verifiable={false}
         placeholder={<Skeleton lines={6} />}
       >
@@ -36,9 +36,9 @@ export function ChangesView() {
   );
 }
 
-/** Follows from where the list ends. `again` begins anew. */
+/** Shows the list, and follows from where it ends. `again` begins anew. */
 function Following({ list, again }: { list: ChangeList; again: () => void }) {
-  const [feed, dispatch] = useReducer(step, list.next, begin);
+  const [feed, dispatch] = useReducer(step, list, begin);
   const { phase, cursor } = feed;
   const isFollowing = phase.kind !== "paused" && phase.kind !== "ended";
   useLayoutEffect(() => {
@@ -74,7 +74,7 @@ function wordsOf(phase: Exclude<Phase, { kind: "ended" }>): string {
     case "live":
       return "Live: changes appear within seconds.";
     case "polling":
-      return "Not live: this server is asked about once a minute.";
+      return "Not live: this server is asked again as soon as its last answer is out of date.";
     case "interrupted":
       return sentences("Interrupted", sentence(phase.error), "It is asked again by itself");
     case "paused":
@@ -93,7 +93,7 @@ function Rows({ feed: { changes, isCut }, list }: { feed: Feed; list: ChangeList
   if (changes.length === 0) {
     return (
       <p class="empty">
-        Nothing has changed since <Time at={list.asOf.blockTimestamp} />.
+        No changes yet, as of <Time at={list.asOf.blockTimestamp} />.
       </p>
     );
   }
