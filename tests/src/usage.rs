@@ -46,32 +46,20 @@ impl Usage {
         Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
     }
 
-    /// The memory they have resident, in bytes.
+    /// Begins to measure memory: from now on the peak starts at what is resident.
     ///
     /// # Errors
     /// When one of them has ended.
-    pub fn resident(&self) -> Result<u64> {
-        self.status("VmRSS:")
-    }
-
-    /// The most memory they have had resident since the start or the last [`forget_peak`](Self::forget_peak), in bytes.
-    ///
-    /// # Errors
-    /// When one of them has ended.
-    pub fn peak(&self) -> Result<u64> {
-        self.status("VmHWM:")
-    }
-
-    /// From now on [`peak`](Self::peak) starts at what is resident.
-    ///
-    /// # Errors
-    /// When one of them has ended.
-    pub fn forget_peak(&self) -> Result<()> {
+    pub fn memory_from_here(&self) -> Result<Memory> {
         for pid in &self.pids {
             // proc(5): 5 resets the peak resident set size.
             fs::write(format!("/proc/{pid}/clear_refs"), "5")?;
         }
-        Ok(())
+        Ok(Memory {
+            usage: self.clone(),
+            resident: self.status("VmRSS:")?,
+            of_files: self.status("RssFile:")?,
+        })
     }
 
     fn status(&self, field: &str) -> Result<u64> {
@@ -83,6 +71,26 @@ impl Usage {
             bytes += kib * 1024;
         }
         Ok(bytes)
+    }
+}
+
+/// The memory of some processes, from a moment on.
+#[derive(Debug)]
+pub struct Memory {
+    usage: Usage,
+    resident: u64,
+    /// Pages of programs and libraries, which come in where they are used for the first time.
+    of_files: u64,
+}
+
+impl Memory {
+    /// How far the peak since then lies above what was resident, in bytes, less the pages of files that have come in.
+    ///
+    /// # Errors
+    /// When one of them has ended.
+    pub fn grown(&self) -> Result<u64> {
+        let of_files = self.usage.status("RssFile:")?.saturating_sub(self.of_files);
+        Ok(self.usage.status("VmHWM:")?.saturating_sub(self.resident).saturating_sub(of_files))
     }
 }
 
@@ -113,7 +121,9 @@ impl<'a> Stat<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::Spawn;
+    use crate::process::{Spawn, eventually};
+
+    const WAIT: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_process_name_may_hold_anything() {
@@ -123,19 +133,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn memory_is_what_a_program_takes_and_not_what_it_is() {
+        // 32 MB in a variable of `busybee`, a copy of the shell, once it is told to.
+        let script = r#"cp /bin/sh "$0/busybee"; "$0/busybee" -c 'until [ -e "$0/go" ]; do sleep 0.01; done; x=$(head -c 32000000 /dev/zero | tr "\0" x); echo taken; sleep 600' "$0" & wait"#;
+        let spawn = Spawn::new("family", "sh");
+        let scratch = spawn.scratch().to_owned();
+        let mut process = spawn.arg("-c").arg(script).arg(&scratch).start().unwrap();
+        let busy = eventually("there", WAIT, async || Usage::of(&process, "busybee").ok()).await.unwrap();
+        let memory = busy.memory_from_here().unwrap();
+        assert!(memory.grown().unwrap() < 8_000_000, "{:?}", memory.grown());
+        fs::write(scratch.join("go"), "").unwrap();
+        process.until("taken", WAIT, async |log| log.contains("taken").then_some(())).await.unwrap();
+        let grown = memory.grown().unwrap();
+        assert!((32_000_000..160_000_000).contains(&grown), "{grown}");
+    }
+
+    #[tokio::test]
     async fn a_busy_grandchild_is_counted_and_its_starter_is_not() {
         // Half a second of work for `busybee`, a copy of the shell, below a shell that waits.
         let script = r#"cp /bin/sh "$0/busybee"; "$0/busybee" -c 'while [ $(cut -d" " -f14 /proc/$$/stat) -lt 50 ]; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done; echo done; sleep 600' & wait"#;
         let spawn = Spawn::new("family", "sh");
         let scratch = spawn.scratch().to_owned();
         let mut process = spawn.arg("-c").arg(script).arg(scratch).start().unwrap();
-        process
-            .until("done", Duration::from_secs(60), async |log| log.contains("done").then_some(()))
-            .await
-            .unwrap();
+        process.until("done", WAIT, async |log| log.contains("done").then_some(())).await.unwrap();
         let busy = Usage::of(&process, "busybee").unwrap();
         assert!(busy.cpu().unwrap() >= Duration::from_millis(500), "{:?}", busy.cpu());
-        assert!(busy.resident().unwrap() > 0 && busy.peak().unwrap() >= busy.resident().unwrap());
         assert!(Usage::of(&process, "nobody").is_err());
     }
 }

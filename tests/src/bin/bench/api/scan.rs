@@ -40,7 +40,7 @@ pub(super) async fn measure(setup: &Setup) -> Result<String> {
     Ok(format!(
         "### Cold answers about the whole registry\n\n\
          Nothing cached, each row on an instance of its own. Round trips are those that wait for one another; bytes \
-         are of RPC answers; memory is what workerd's peak lies above its size before the first of {} answers. Goals at \
+         are of RPC answers; memory is what workerd's peak lies above its size before the first of {} answers, without pages of its program. Goals at \
          {MANY} agents: 2 round trips, 150 bytes an agent, 300 ms CPU, 64 MiB. {MAX_AGENTS} are the most that a scan covers.\n\n{}",
         SAMPLES + 1,
         table.finish()
@@ -54,8 +54,7 @@ async fn question(setup: &Setup, registry: Address, agents: u64, path: &str) -> 
     let client = server.client();
     ensure!(client.get("/api/v1/stats").await.status == 200, "{}", server.log());
 
-    let resident = server.usage.resident()?;
-    server.usage.forget_peak()?;
+    let memory = server.usage.memory_from_here()?;
     let first = ask(setup, &client, path).await?;
     let (mut times, mut last) = (Vec::new(), Vec::new());
     let cpu = server.usage.cpu()?;
@@ -73,7 +72,7 @@ async fn question(setup: &Setup, registry: Address, agents: u64, path: &str) -> 
         last.len().to_string(),
         (bytes / agents).to_string(),
         millis(cpu),
-        mib(server.usage.peak()?.saturating_sub(resident)),
+        mib(memory.grown()?),
         median(&times).map(millis).unwrap_or_default(),
         sequential(&first).to_string(),
     ])
