@@ -19,7 +19,7 @@ const interrupted = { kind: "interrupted", error: new Error("no answer") };
 const ended = { kind: "ended", error: new Error("too long away") };
 const paused = { kind: "paused" };
 const resumed = { kind: "resumed" };
-const run = (...steps) => steps.reduce(step, begin("1-0"));
+const run = (...steps) => steps.reduce(step, begin({ data: [], next: "1-0" }));
 
 test("a change is called by what happened to the agent", () => {
   const cases = [
@@ -36,6 +36,15 @@ test("a change is called by what happened to the agent", () => {
     [active, null, "Registration undone by a reorganisation"],
   ];
   for (const [from, to, reason] of cases) assert.equal(reasonOf({ from, to }), reason);
+});
+
+test("it begins with the newest changes, and goes on behind them", () => {
+  const feed = begin({ data: [1, 2].map(change), next: "1-2" });
+  assert.deepEqual(
+    step(feed, changes(3)).changes.map(({ agentId }) => agentId),
+    [3, 2, 1],
+  );
+  assert.equal(feed.cursor, "1-2");
 });
 
 test("the newest change is on top, and it goes on behind it", () => {
