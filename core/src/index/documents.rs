@@ -20,6 +20,7 @@ use crate::{
     lens::Row,
     lineage::{self, Children, Fetched, LineageNode, MAX_CHILDREN, Member, Relative},
     page::{AgentPage, Page},
+    read_api::MAX_AGENTS,
     response::Document,
     revenue::RevenueAggregate,
     route::Endpoint,
@@ -265,6 +266,10 @@ impl<'a, S: Store> Index<'a, S> {
     }
 
     fn compliance(&self, page: Option<CompliancePage>, now: Timestamp) -> Result<ComplianceList, IndexError> {
+        if page.is_none() && self.state.total > MAX_AGENTS {
+            // It is made in memory: beyond that it would end the host, and all that others ask of it.
+            return Err(Error::TooManyAgents(U256::from(self.state.total)).into());
+        }
         self.check_statuses()?;
         let limit = page.map_or(u64::MAX, |page| page.limit);
         let mut after = page.and_then(|page| page.cursor).unwrap_or(AgentCursor { attested: Some(0), id: 0 });

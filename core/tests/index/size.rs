@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use alloy_primitives::Address;
 use registry_core::{
-    index::{Basis, Index},
+    error::Error,
+    index::{Basis, Index, IndexError},
+    read_api::MAX_AGENTS,
     route::Endpoint,
     run::Limits,
     timestamp::Timestamp,
@@ -87,4 +89,21 @@ fn a_refresh_and_the_counts_after_it_take_as_much_work_at_any_size() {
         let sum = |steps: &Steps| steps.values().sum::<u64>();
         assert!(sum(&many) < sum(&few) * 3 / 2, "{what}: {few:#?}\nand of 20,000 agents: {many:#?}");
     }
+}
+
+#[test]
+fn a_whole_list_that_would_end_the_host_is_refused_and_its_pages_are_not() {
+    let (index, history) = large(30);
+    let ask = |target: &str, total: u64| {
+        // All that the answer looks at beside its rows.
+        let mut state = index.state();
+        state.total = total;
+        let now = Timestamp::from_seconds(history.blocks[&history.newest()].seconds);
+        let endpoint = Endpoint::parse(target).unwrap();
+        Index::new(&index.database, &state, REGISTRY, CHAIN).document(&endpoint, now)
+    };
+    assert!(ask("/api/v1/agents/compliance", MAX_AGENTS).is_ok());
+    let refused = ask("/api/v1/agents/compliance", MAX_AGENTS + 1).unwrap_err();
+    assert!(matches!(refused, IndexError::Answer(Error::TooManyAgents(_))), "{refused}");
+    assert!(ask("/api/v1/agents/compliance?limit=100", MAX_AGENTS + 1).is_ok());
 }
