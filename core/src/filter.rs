@@ -1,8 +1,6 @@
 //! Which agents a list is of, in which order, and where it begins: the parameters of `/agents` that only an index of the registry can
 //! answer.
 
-use std::fmt::Display;
-
 use alloy_primitives::Address;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -131,16 +129,16 @@ impl AgentQuery {
         query.push("limit", self.limit, AGENTS_LIMIT_DEFAULT);
         let status = status.map(Status::name);
         let text = text.as_ref().map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
-        query.push_some("status", some(&status));
-        query.push_some("haftungsperson", some(haftungsperson));
-        query.push_some("creator", some(creator));
-        query.push_some("parent", some(parent));
-        query.push_some("generation", some(generation));
-        query.push_some("compliant", some(compliant));
-        query.push_some("q", some(&text));
+        query.push_some("status", &status);
+        query.push_some("haftungsperson", haftungsperson);
+        query.push_some("creator", creator);
+        query.push_some("parent", parent);
+        query.push_some("generation", generation);
+        query.push_some("compliant", compliant);
+        query.push_some("q", &text);
         query.push("sort", self.sort.name(), Sort::default().name());
         if let Start::Cursor(cursor) = self.start {
-            query.push_some("cursor", Some(&cursor));
+            query.push_some("cursor", &Some(cursor));
         }
     }
 }
@@ -154,10 +152,6 @@ impl Sort {
             (SortKey::Attestation, true) => "-attestation",
         }
     }
-}
-
-fn some<T: Display>(value: &Option<T>) -> Option<&dyn Display> {
-    value.as_ref().map(|value| value as &dyn Display)
 }
 
 fn sort(query: &str) -> Result<Sort, Error> {

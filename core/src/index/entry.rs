@@ -108,10 +108,11 @@ impl Entry {
         Ok(Self { row, full: Full { wallet, haftungsperson, scope, reports, sums: Vec::new() } })
     }
 
-    /// The columns beside the id and the block.
-    pub(super) fn columns(&self) -> [Value; 9] {
+    /// The row of the agent with that id, as of the block of that height: the table's columns, in their order.
+    pub(super) fn columns(&self, id: u64, height: u64) -> [Value; 11] {
         let readable = self.row.record_is_readable();
         [
+            id.into(),
             Value::Blob(self.row.wallet.to_vec()),
             Value::Integer(self.row.status.into()),
             ordered(self.row.last_attestation),
@@ -120,6 +121,7 @@ impl Entry {
             if readable { Value::Blob(self.row.creator.to_vec()) } else { Value::Null },
             if readable { Value::from(self.row.generation) } else { Value::Null },
             Value::Integer(self.flaws()),
+            height.into(),
             Value::Blob([&self.pack(), self.full.scope.as_bytes()].concat()),
         ]
     }

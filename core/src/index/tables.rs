@@ -137,21 +137,7 @@ impl<'a, S: Store> Changes<'a, S> {
             self.take_scope_out(id, scope_before);
             self.put_scope_in(id, &entry.full.scope);
         }
-        let [wallet, status, attested, parent, person, creator, generation, flaws, record] = entry.columns();
-        let height = self.number.into();
-        self.agents.push([
-            id.into(),
-            wallet,
-            status,
-            attested,
-            parent,
-            person,
-            creator,
-            generation,
-            flaws,
-            height,
-            record,
-        ]);
+        self.agents.push(entry.columns(id, self.number));
     }
 
     /// Takes out the agents behind `last`: the registry's counter says that there are none.

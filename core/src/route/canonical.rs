@@ -32,8 +32,8 @@ impl Endpoint {
             Self::Compliance(page) => {
                 let mut query = QueryText::new("/api/v1/agents/compliance");
                 if let Some(CompliancePage { limit, cursor }) = page {
-                    query.push_some("limit", Some(limit));
-                    query.push_some("cursor", cursor.as_ref().map(|cursor| cursor as _));
+                    query.push_some("limit", &Some(limit));
+                    query.push_some("cursor", cursor);
                 }
                 query.text
             }
@@ -99,16 +99,20 @@ impl QueryText {
 
     pub(crate) fn push<T: Display + PartialEq>(&mut self, name: &str, value: T, default: T) {
         if value != default {
-            self.push_some(name, Some(&value));
+            self.write(name, &value);
         }
     }
 
-    pub(crate) fn push_some(&mut self, name: &str, value: Option<&dyn Display>) {
+    pub(crate) fn push_some<T: Display>(&mut self, name: &str, value: &Option<T>) {
         if let Some(value) = value {
-            // Writing to a String cannot fail.
-            let _ = write!(self.text, "{}{name}={value}", self.separator);
-            self.separator = '&';
+            self.write(name, value);
         }
+    }
+
+    fn write(&mut self, name: &str, value: &dyn Display) {
+        // Writing to a String cannot fail.
+        let _ = write!(self.text, "{}{name}={value}", self.separator);
+        self.separator = '&';
     }
 }
 

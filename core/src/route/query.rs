@@ -26,10 +26,19 @@ pub(crate) fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Optio
     Ok(found)
 }
 
+/// A parameter that is read so; `None` where it is absent.
+fn optional<T>(
+    query: &str,
+    field: &'static str,
+    rule: &'static str,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, Error> {
+    let Some(text) = parameter(query, field)? else { return Ok(None) };
+    read(&text).map(Some).ok_or(Error::InvalidParameter { field, rule })
+}
+
 pub(super) fn block(query: &str) -> Result<Option<BlockId>, Error> {
-    let Some(text) = parameter(query, "block")? else { return Ok(None) };
-    let error = Error::InvalidParameter { field: "block", rule: BlockId::RULE };
-    BlockId::parse(&text).map(Some).ok_or(error)
+    optional(query, "block", BlockId::RULE, BlockId::parse)
 }
 
 /// A parameter that is 1 for yes; 0 and absence are no.
@@ -68,15 +77,11 @@ pub(crate) fn agents_limit(query: &str) -> Result<u64, Error> {
 
 /// Where to go on in a list that is sorted so.
 pub(super) fn cursor(query: &str, key: SortKey) -> Result<Option<AgentCursor>, Error> {
-    let Some(text) = parameter(query, "cursor")? else { return Ok(None) };
-    let error = Error::InvalidParameter { field: "cursor", rule: AgentCursor::RULE };
-    AgentCursor::parse(&text, key).map(Some).ok_or(error)
+    optional(query, "cursor", AgentCursor::RULE, |text| AgentCursor::parse(text, key))
 }
 
 pub(super) fn history_cursor(query: &str) -> Result<Option<HistoryCursor>, Error> {
-    let Some(text) = parameter(query, "cursor")? else { return Ok(None) };
-    let error = Error::InvalidParameter { field: "cursor", rule: AgentCursor::RULE };
-    HistoryCursor::parse(&text).map(Some).ok_or(error)
+    optional(query, "cursor", AgentCursor::RULE, HistoryCursor::parse)
 }
 
 /// A page of the compliance list, where one is asked for.
@@ -87,14 +92,11 @@ pub(super) fn compliance_page(query: &str) -> Result<Option<CompliancePage>, Err
 }
 
 pub(super) fn since(query: &str) -> Result<Since, Error> {
-    let Some(text) = parameter(query, "since")? else { return Ok(Since::Oldest) };
-    Since::parse(&text).ok_or(Error::InvalidParameter { field: "since", rule: Since::RULE })
+    Ok(optional(query, "since", Since::RULE, Since::parse)?.unwrap_or(Since::Oldest))
 }
 
 pub(crate) fn status(query: &str) -> Result<Option<Status>, Error> {
-    let Some(name) = parameter(query, "status")? else { return Ok(None) };
-    let rule = "must be one of Active, Suspended, Revoked, Terminated";
-    Status::from_name(&name).map(Some).ok_or(Error::InvalidParameter { field: "status", rule })
+    optional(query, "status", "must be one of Active, Suspended, Revoked, Terminated", Status::from_name)
 }
 
 #[cfg(test)]
