@@ -213,7 +213,7 @@ impl Compliance {
 }
 
 /// Strings, numbers and maps with string keys: serialization has nothing to fail on.
-fn json(shape: &impl Serialize, size_hint: usize) -> String {
+pub(crate) fn json(shape: &impl Serialize, size_hint: usize) -> String {
     let mut body = Vec::with_capacity(size_hint);
     let written = serde_json::to_writer(&mut body, shape);
     written.ok().and_then(|()| String::from_utf8(body).ok()).unwrap_or_default()

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use registry_core::{
-    error::Error,
+    error::{Code, Error},
     route::{Endpoint, KYA_BODY_BYTES_MAX},
     timestamp::Timestamp,
     window::{Client, Verdict},
@@ -14,7 +14,8 @@ use crate::{
     body,
     cache::{self, Asker, Request},
     http::{self, Content, Delivery, Target},
-    index, limiter,
+    index::{self, Told},
+    limiter,
     log::{self, Record, unix_millis},
     pages::{self, Page},
     settings::Settings,
@@ -43,9 +44,13 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
             Ok(Answer::Events(asker, first)) => {
                 let stream = match record.method.as_str() {
                     "HEAD" => None,
-                    _ => Some(stream::open(asker, first, record.clone())?),
+                    _ => Some(stream::events::open(asker, first, record.clone())?),
                 };
                 (200, http::events(stream.as_ref(), &delivery)?)
+            }
+            Ok(Answer::List(asker, Told { document, block, .. })) => {
+                let begin = Content::unkept("", delivery.now).with_block(block);
+                (200, http::stream(&begin, &stream::list::open(asker, document)?, &delivery)?)
             }
             Err(error) => {
                 let status = status(&error, record.route);
@@ -104,6 +109,8 @@ enum Answer {
     Content(Rc<Content>),
     /// A stream of changes that begins with these.
     Events(Asker, Rc<Content>),
+    /// A list that is too long to be held; it begins with this piece.
+    List(Asker, Told),
 }
 
 impl From<Rc<Content>> for Answer {
@@ -212,9 +219,17 @@ async fn answer(
     let objects = index::objects(&settings, env).map(Rc::new);
     let asker = Asker { settings, context: Rc::new(context), origin: target.origin().into(), objects };
     let is_stream = matches!(counted, Request::Events(_));
-    let answer = match cache::answer(&asker, counted, record).await {
-        Ok(first) if is_stream => Ok(Answer::Events(asker, first)),
-        answer => answer.map(Answer::from),
+    let is_whole_list = matches!(counted, Request::Api(Endpoint::Compliance(None)));
+    let answer = match (cache::answer(&asker, counted, record).await, asker.objects.clone()) {
+        (Ok(first), _) if is_stream => Ok(Answer::Events(asker, first)),
+        (Err(error), Some(objects)) if is_whole_list && error.code() == Code::TooLarge => {
+            let first = match record.method.as_str() {
+                "HEAD" => Ok(Told::default()),
+                _ => index::tell(&objects, &asker.settings, &index::list("")).await,
+            };
+            first.map(|first| Answer::List(asker, first))
+        }
+        (answer, _) => answer.map(Answer::from),
     };
     (answer, verdict)
 }
@@ -223,9 +238,9 @@ async fn answer(
 fn followed(request: &Incoming<'_>, counted: Request) -> Result<Request, Error> {
     match counted {
         Request::Api(Endpoint::Changes { since, .. })
-            if request.header("Accept").is_some_and(|accept| stream::is_wanted(&accept)) =>
+            if request.header("Accept").is_some_and(|accept| stream::events::is_wanted(&accept)) =>
         {
-            stream::begin(request.header("Last-Event-ID").as_deref(), since).map(Request::Events)
+            stream::events::begin(request.header("Last-Event-ID").as_deref(), since).map(Request::Events)
         }
         counted => Ok(counted),
     }

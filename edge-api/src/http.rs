@@ -277,6 +277,23 @@ pub(crate) fn events(
     head.set("Content-Type", EVENTS_TYPE);
     head.set("Cache-Control", "no-store");
     head.set("Vary", "Accept");
+    streamed(head, stream, delivery)
+}
+
+/// A stream with the headers of this content.
+pub(crate) fn stream(
+    content: &Content,
+    stream: &web_sys::ReadableStream,
+    delivery: &Delivery<'_>,
+) -> Result<web_sys::Response> {
+    streamed(content.head.clone(), Some(stream), delivery)
+}
+
+fn streamed(
+    mut head: Head,
+    stream: Option<&web_sys::ReadableStream>,
+    delivery: &Delivery<'_>,
+) -> Result<web_sys::Response> {
     head.deliver(delivery);
     Ok(web_sys::Response::new_with_opt_readable_stream_and_init(stream, &head.init(200)?)?)
 }

@@ -5,7 +5,9 @@
 //! 2. An index that has lost its alarm is woken by the cron trigger, and by that alone.
 //! 3. Where nobody asks any more the alarm asks the chain nothing and is the last one, whatever the cron trigger does. The next question finds
 //!    all changes, and sets the alarm again.
+//! 4. A list that is too long to be held is told in pieces: whole, and of one block, though the index is refreshed in between.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,14 +15,17 @@ use alloy::primitives::U256;
 use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::Chain;
 use e2e::fault::{Fault, Rule};
+use e2e::http;
 use e2e::process::eventually;
 use e2e::seed;
 use e2e::stage::{Stage, run};
 use e2e::synthetic::Synthetic;
 use e2e::worker::WorkerOptions;
 use registry_core::abi::IAgentRegistry;
+use registry_core::read_api::MAX_AGENTS;
+use reqwest::Method;
 use rusqlite::Connection;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const WAIT: Duration = Duration::from_secs(120);
 /// Four slices of the fill.
@@ -92,6 +97,75 @@ async fn suspend(stage: &Stage, id: u64) {
 async fn tick(stage: &Stage) {
     let answer = stage.index_client().unwrap().get("/cdn-cgi/handler/scheduled").await;
     assert_eq!(answer.status, 200, "{}", answer.text);
+}
+
+/// Agents by status, as a list has them.
+fn statuses(list: &Value) -> BTreeMap<&str, u64> {
+    let mut statuses = BTreeMap::new();
+    for item in list["data"].as_array().unwrap() {
+        *statuses.entry(item["status"].as_str().unwrap()).or_default() += 1;
+    }
+    statuses
+}
+
+#[test]
+fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_moves_on() {
+    run(async {
+        let options = AnvilOptions { genesis_time: Some(wall_clock() - 3_600), ..AnvilOptions::default() };
+        let chain = Chain::start(options).await.unwrap();
+        let total = MAX_AGENTS + 1;
+        let registry = Synthetic::deploy(&chain, total).await.unwrap();
+        let options = |options: WorkerOptions| {
+            options
+                .var("REGISTRY_ADDRESS", registry.address)
+                .var("AGENT_TTL_SECONDS", 2)
+                .var("RPC_TIMEOUT_SECONDS", 20)
+                .var("RPC_DEADLINE_SECONDS", 60)
+        };
+        let stage = Stage::indexed(chain, options).await.unwrap();
+        let detailed = async || {
+            let answer = stage.client.get(DETAILED).await;
+            (answer.status == 200).then(|| answer.ok()["statusDistribution"].clone())
+        };
+        let before = eventually("filled", WAIT, detailed).await.unwrap();
+
+        let path = "/api/v1/agents/compliance";
+        let request = http::builder().build().unwrap().get(format!("{}{path}", stage.worker.url()));
+        let mut response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "application/json");
+        assert_eq!(response.headers()["cache-control"], "no-store");
+        let block = response.headers()["x-as-of-block"].clone();
+        let mut text = response.chunk().await.unwrap().unwrap().to_vec();
+        // Nobody reads on while a thousand agents are suspended or active again, and the index learns of it.
+        registry.toggle(&stage.chain, 40_001, 1_000).await.unwrap();
+        let changed = async || detailed().await.filter(|statuses| *statuses != before);
+        let after = eventually("refreshed", WAIT, changed).await.unwrap();
+        let kept = stored(&stage, "former_agents");
+        let count: i64 = kept.query_row("SELECT count(*) FROM former_agents", [], |row| row.get(0)).unwrap();
+        assert_eq!(count, 950, "the list is still open, and 5 of 100 agents have ended");
+        while let Some(chunk) = response.chunk().await.unwrap() {
+            text.extend(chunk);
+        }
+
+        let list: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(list["total"], total);
+        assert_eq!(json!(statuses(&list)), before, "as of block {block:?}");
+        let items = list["data"].as_array().unwrap();
+        let number = |value: &Value| value.as_u64().unwrap();
+        let ids: BTreeSet<u64> = items.iter().map(|item| number(&item["agentId"])).collect();
+        assert_eq!((ids.len(), ids.first(), ids.last()), (items.len(), Some(&1), Some(&total)));
+        let age = |item: &Value| number(&item["compliance"]["secondsSinceAttestation"]);
+        assert!(items.is_sorted_by_key(|item| (std::cmp::Reverse(age(item)), number(&item["agentId"]))));
+        // Agents with an even id above 16 are children, as the contract has it.
+        let children: u64 = items.iter().map(|item| number(&item["compliance"]["childCount"])).sum();
+        assert_eq!(children, total / 2 - 8);
+
+        let next = stage.client.get(path).await;
+        assert_eq!(json!(statuses(&next.ok())), after, "the next list is as of now");
+        let head = stage.client.send(Method::HEAD, path).await;
+        assert_eq!((head.status, head.header("content-type"), &*head.text), (200, "application/json", ""));
+    });
 }
 
 /// The database in which workerd has stored that table of the index.

@@ -10,14 +10,16 @@
 //!        |  records: old, then new   |  attestations that lapsed in between, each at its second
 //! ```
 
+use std::collections::BTreeMap;
+
 use alloy_primitives::{Address, U256};
 
 use super::{
-    IndexError, State,
+    IndexError, State, compliance_list,
     entry::Entry,
     hint::Moment,
     state::Checkpoint,
-    store::{Columns, Store, StoreError, Value, one_number, ordered},
+    store::{Columns, Store, StoreError, Value, insert, of_ids, one_number, ordered},
 };
 use crate::{
     agent::{AgentId, Status},
@@ -137,34 +139,42 @@ pub(super) struct Log<'a, S> {
 impl<S: Store> Log<'_, S> {
     /// Writes them, and when agents ended, where that is known to the second.
     pub(super) fn write(&mut self, noted: Vec<Noted>) -> Result<(), StoreError> {
+        let (mut rows, mut ends) = (Vec::with_capacity(noted.len()), BTreeMap::new());
         for Noted { id, wallet, from, to, number, seconds } in noted {
             self.state.changes += 1;
-            self.store.execute(
-                "INSERT INTO changes (number, agent, wallet, was, is_now, block, seconds, noted) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                &[
-                    self.state.changes.into(),
-                    id.into(),
-                    Value::Blob(wallet.to_vec()),
-                    value(from),
-                    value(to),
-                    number.unwrap_or(self.at.number).into(),
-                    seconds.unwrap_or(self.at.seconds).into(),
-                    self.now.into(),
-                ],
-            )?;
+            rows.push([
+                self.state.changes.into(),
+                id.into(),
+                Value::Blob(wallet.to_vec()),
+                value(from),
+                value(to),
+                number.unwrap_or(self.at.number).into(),
+                seconds.unwrap_or(self.at.seconds).into(),
+                self.now.into(),
+            ]);
             let exact = seconds.or((number == Some(self.at.number)).then_some(self.at.seconds));
             let has_ended = |standing: Option<Standing>| standing.is_some_and(|it| it.status.has_ended());
             if has_ended(from) {
                 // It was undone, or is another one now.
-                self.store.execute("DELETE FROM ends WHERE id = ?1", &[id.into()])?;
+                ends.insert(id, None);
             }
             if let Some(seconds) = exact.filter(|_| has_ended(to)) {
-                let statement = "INSERT OR REPLACE INTO ends (id, seconds) VALUES (?1, ?2)";
-                self.store.execute(statement, &[id.into(), seconds.into()])?;
+                ends.insert(id, Some(seconds));
             }
         }
-        Ok(())
+        insert(
+            self.store,
+            "INSERT INTO changes (number, agent, wallet, was, is_now, block, seconds, noted) \
+             SELECT value->>0, value->>1, unhex(value->>2), value->>3, value->>4, value->>5, value->>6, value->>7 \
+             FROM json_each(?1)",
+            &rows,
+        )?;
+        let ids: Vec<u64> = ends.keys().copied().collect();
+        of_ids(self.store, "DELETE FROM ends WHERE id", &[], &ids)?;
+        let known = |(id, seconds): (u64, Option<u64>)| Some([id.into(), seconds?.into()]);
+        let ends: Vec<[Value; 2]> = ends.into_iter().filter_map(known).collect();
+        let statement = "INSERT INTO ends (id, seconds) SELECT value->>0, value->>1 FROM json_each(?1)";
+        insert(self.store, statement, &ends).map(drop)
     }
 
     /// Moves the moment as of which records are compared to now: attestations lapse, or hold again where the grace period was made longer.
@@ -207,7 +217,8 @@ impl<S: Store> Log<'_, S> {
             self.write(noted)?;
         }
         let outdated = self.now.saturating_sub(KEPT_SECONDS);
-        self.store.execute("DELETE FROM changes WHERE noted < ?1", &[outdated.into()]).map(drop)
+        self.store.execute("DELETE FROM changes WHERE noted < ?1", &[outdated.into()])?;
+        compliance_list::close_forgotten(self.store, self.now)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Answers from the store, byte for byte those that a scan at the same block gives: the same pure functions make them.
 
-use std::collections::BTreeMap;
-
 use alloy_primitives::{Address, U256};
 
 use super::{
@@ -14,13 +12,10 @@ use super::{
 use crate::{
     agent::{AgentId, AgentListItem, AgentSummary, Status, UnknownStatus},
     changes::{ChangeList, Since},
-    compliance::{Compliance, ComplianceList, ComplianceListItem, CompliancePage},
-    cursor::AgentCursor,
     error::Error,
     lens::Row,
     lineage::{self, Children, Fetched, LineageNode, MAX_CHILDREN, Member, Relative},
     page::{AgentPage, Page},
-    read_api::MAX_AGENTS,
     response::Document,
     revenue::RevenueAggregate,
     route::Endpoint,
@@ -28,9 +23,6 @@ use crate::{
     stats::{DetailedStats, RECENT_REGISTRATIONS, RecentRegistration, Stats},
     timestamp::Timestamp,
 };
-
-/// Rows of a long list that are in memory at once.
-const ROWS: u64 = 1_000;
 
 /// Whether an endpoint's answer can be made from an index.
 pub const fn covers(endpoint: &Endpoint) -> bool {
@@ -263,80 +255,6 @@ impl<'a, S: Store> Index<'a, S> {
         }
         let unreadable = self.flawed(flaw::RECORD)?;
         Ok(AgentPage { unreadable, ..AgentPage::of(page, U256::from(total), data) })
-    }
-
-    fn compliance(&self, page: Option<CompliancePage>, now: Timestamp) -> Result<ComplianceList, IndexError> {
-        if page.is_none() && self.state.total > MAX_AGENTS {
-            // It is made in memory: beyond that it would end the host, and all that others ask of it.
-            return Err(Error::TooManyAgents(U256::from(self.state.total)).into());
-        }
-        self.check_statuses()?;
-        let limit = page.map_or(u64::MAX, |page| page.limit);
-        let mut after = page.and_then(|page| page.cursor).unwrap_or(AgentCursor { attested: Some(0), id: 0 });
-        // All at once for the whole list; one by one for the few agents of a page.
-        let counts = if page.is_none() { Some(self.child_counts()?) } else { None };
-        let (mut data, mut next) = (Vec::new(), None);
-        'list: loop {
-            // One more than is shown, to know whether there is one.
-            let rows = self.stalest_after(after, limit.saturating_add(1).min(ROWS))?;
-            if rows.is_empty() {
-                break;
-            }
-            for (id, entry) in rows {
-                if data.len() as u64 == limit {
-                    next = Some(after);
-                    break 'list;
-                }
-                let Row { creator, last_attestation, .. } = entry.row;
-                after = AgentCursor { attested: Some(last_attestation), id };
-                let children = match &counts {
-                    Some(counts) => counts.get(&id).copied().unwrap_or_default(),
-                    None => self.children_of(id)?,
-                };
-                let status = entry.known_status(id).map_err(Error::from)?;
-                let compliance = Compliance::judge(
-                    status,
-                    Timestamp::from_seconds(last_attestation),
-                    U256::from(children),
-                    self.state.grace_seconds,
-                    now,
-                );
-                data.push(ComplianceListItem { agent_id: id.into(), creator, status, compliance });
-            }
-        }
-        let total = usize::try_from(self.state.total).unwrap_or(usize::MAX);
-        let limit = page.map(|page| page.limit);
-        Ok(ComplianceList { total, limit, data, next, unreadable: self.flawed(flaw::RECORD)? })
-    }
-
-    /// Readable agents, the stalest attestation first, from behind that one on.
-    fn stalest_after(&self, after: AgentCursor, most: u64) -> Result<Vec<(u64, Entry)>, StoreError> {
-        let statement = "SELECT id, record FROM agents INDEXED BY agents_by_attestation \
-                         WHERE (attested, id) > (?1, ?2) AND flaws & ?3 = 0 ORDER BY attested, id LIMIT ?4";
-        let AgentCursor { attested, id } = after;
-        let parameters =
-            [ordered(attested.unwrap_or(0)), id.into(), Value::Integer(flaw::RECORD), most.into()];
-        self.entries(statement, &parameters)
-    }
-
-    /// How many readable children each parent has.
-    fn child_counts(&self) -> Result<BTreeMap<u64, u64>, StoreError> {
-        let statement = "SELECT parent, count(*) FROM agents WHERE parent > ?1 AND flaws & ?2 = 0 \
-                         GROUP BY parent ORDER BY parent LIMIT ?3";
-        let (mut counts, mut after) = (BTreeMap::new(), 0);
-        loop {
-            let rows = self
-                .store
-                .execute(statement, &[ordered(after), Value::Integer(flaw::RECORD), ROWS.into()])?;
-            if rows.is_empty() {
-                return Ok(counts);
-            }
-            for row in rows {
-                let mut row = Columns::of(row);
-                after = u64::from_be_bytes(row.array()?);
-                counts.insert(after, row.number()?);
-            }
-        }
     }
 
     /// How many children an agent has; an unreadable record names no parent.

@@ -18,6 +18,7 @@
 //! | `tables` | rows in, with the sums kept along |
 //! | `changes` | changes of verdicts, in the order in which they were seen |
 //! | `documents` | answers |
+//! | `compliance_list` | the list of `/agents/compliance`: pages, the whole, and one of any size, piece by piece |
 //! | `listing` | pages of agents, filtered, searched and sorted |
 //! | `words` | what of a scope is searched |
 //! | `liable` | the answer about a person |
@@ -41,6 +42,7 @@
 //! ```
 
 mod changes;
+mod compliance_list;
 mod documents;
 mod entry;
 mod event_log;
@@ -58,6 +60,7 @@ mod words;
 mod work;
 
 use crate::{error::Error, run::RunError};
+pub use compliance_list::{ListCursor, Piece};
 pub use documents::{Index, covers, is_only_source};
 pub use excerpt::Excerpt;
 pub use history::History;

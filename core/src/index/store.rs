@@ -1,6 +1,8 @@
 //! Where an index keeps its rows: SQLite, behind one function. All statements are this crate's, so that a test over SQLite in memory
 //! runs the very statements that a Durable Object runs.
 
+use alloy_primitives::hex;
+
 /// A value of a row or a parameter. Hosts in JavaScript hold integers as doubles: what may exceed 2^53 is a blob here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
@@ -43,8 +45,9 @@ pub trait Store {
 }
 
 /// The tables. A record is packed as [`Entry`](super::entry::Entry) has it; numbers that are compared are in big-endian blobs. An
-/// unreadable record has no `person`. The scopes are an index only, of the [`words`](super::words) of the texts in the records.
-const SCHEMA: [&str; 21] = [
+/// unreadable record has no `person`. The scopes are an index only, of the [`words`](super::words) of the texts in the records. The
+/// former agents are [`compliance_list`](super::compliance_list)'s.
+const SCHEMA: [&str; 23] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
      attested BLOB NOT NULL, parent BLOB NOT NULL, person BLOB, creator BLOB, generation INTEGER, \
@@ -72,14 +75,29 @@ const SCHEMA: [&str; 21] = [
      was INTEGER, is_now INTEGER, block INTEGER NOT NULL, seconds INTEGER NOT NULL, noted INTEGER NOT NULL)",
     "CREATE INDEX IF NOT EXISTS changes_by_time ON changes (noted)",
     "CREATE TABLE IF NOT EXISTS ends (id INTEGER PRIMARY KEY, seconds INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS lists (number INTEGER PRIMARY KEY, used INTEGER NOT NULL, total INTEGER NOT NULL, \
+     grace BLOB NOT NULL, seconds INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS former_agents (id INTEGER, list INTEGER, attested BLOB NOT NULL, parent BLOB NOT NULL, \
+     flaws INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY (id, list)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS checkpoints (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, seconds INTEGER NOT NULL)",
 ];
 
 /// The tables' names.
-const TABLES: [&str; 9] =
-    ["meta", "scopes", "agents", "revenue", "revenue_totals", "counts", "changes", "ends", "checkpoints"];
+const TABLES: [&str; 11] = [
+    "meta",
+    "scopes",
+    "agents",
+    "revenue",
+    "revenue_totals",
+    "counts",
+    "changes",
+    "ends",
+    "lists",
+    "former_agents",
+    "checkpoints",
+];
 /// To be counted up with each change of the tables: an index made by other code is filled anew.
-const VERSION: &str = "4";
+const VERSION: &str = "5";
 
 /// Makes the tables where there are none, or other ones; to be called once before anything else is done with a store.
 ///
@@ -147,18 +165,21 @@ impl Columns {
     }
 }
 
-/// Parameters of a statement at most: what SQLite takes in a Durable Object.
-const PARAMETERS: usize = 100;
+/// Bytes from which on a text of rows ends: a parameter has 2 MB at most in a Durable Object.
+const TEXT_BYTES: usize = 128 * 1024;
+/// Ids of a statement at most, for the same reason.
+const IDS: usize = 10_000;
 
-/// Writes rows by a statement that ends in `VALUES` but for `then`, with as few of it as their parameters allow; the rows that it
-/// answers with.
+/// Writes rows by a statement that reads them from `json_each(?1)`: each is an array of its values there, with blobs in hexadecimal
+/// digits. The rows that it answers with.
+///
+/// What is bound to a statement is an object in JavaScript, a blob is three: as one text, thousands of rows are one.
 pub(super) fn insert<const N: usize>(
     store: &impl Store,
     statement: &str,
     rows: &[[Value; N]],
-    then: &str,
 ) -> Result<Vec<Vec<Value>>, StoreError> {
-    insert_values(store, statement, N, rows.as_flattened(), then)
+    insert_values(store, statement, N, rows.as_flattened())
 }
 
 /// The same with rows end to end, of so many values each: compiled once, whatever the number.
@@ -167,33 +188,51 @@ fn insert_values(
     statement: &str,
     width: usize,
     rows: &[Value],
-    then: &str,
 ) -> Result<Vec<Vec<Value>>, StoreError> {
-    let row = format!("({})", vec!["?"; width].join(", "));
-    let mut answered = Vec::new();
-    for rows in rows.chunks(PARAMETERS / width * width) {
-        let places = vec![row.as_str(); rows.len() / width].join(", ");
-        answered.extend(store.execute(&format!("{statement} {places} {then}"), rows)?);
+    let (mut answered, mut text) = (Vec::new(), String::new());
+    let mut rows = rows.chunks(width).peekable();
+    while let Some(row) = rows.next() {
+        text.push(if text.is_empty() { '[' } else { ',' });
+        for (column, value) in row.iter().enumerate() {
+            text.push(if column == 0 { '[' } else { ',' });
+            match value {
+                Value::Null => text.push_str("null"),
+                Value::Integer(number) => text.push_str(&number.to_string()),
+                // A string: serialization has nothing to fail on.
+                Value::Text(value) => text.push_str(&serde_json::to_string(value).unwrap_or_default()),
+                Value::Blob(bytes) => text.extend(["\"", &hex::encode(bytes), "\""]),
+            }
+        }
+        text.push(']');
+        if text.len() >= TEXT_BYTES || rows.peek().is_none() {
+            text.push(']');
+            answered.extend(store.execute(statement, &[Value::Text(core::mem::take(&mut text))])?);
+        }
     }
     Ok(answered)
 }
 
-/// Carries out a statement for these ids that ends before `IN`, with as few of it as their parameters allow; `given` are those
-/// before them. The rows that it answers with, each statement's in its own order.
+/// Carries out a statement for these ids that ends before `IN`; `given` are the parameters before them. The rows that it answers
+/// with.
 pub(super) fn of_ids(
     store: &impl Store,
     statement: &str,
     given: &[Value],
     ids: &[u64],
 ) -> Result<Vec<Vec<Value>>, StoreError> {
+    let statement = format!("{statement} IN (SELECT value FROM json_each(?))");
     let mut answered = Vec::new();
-    for ids in ids.chunks(PARAMETERS - given.len()) {
-        let places = vec!["?"; ids.len()].join(", ");
-        let parameters: Vec<Value> =
-            given.iter().cloned().chain(ids.iter().map(|id| Value::from(*id))).collect();
-        answered.extend(store.execute(&format!("{statement} IN ({places})"), &parameters)?);
+    for ids in ids.chunks(IDS) {
+        let parameters = [given, &[ids_as_json(ids)]].concat();
+        answered.extend(store.execute(&statement, &parameters)?);
     }
     Ok(answered)
+}
+
+/// Ids as a JSON array.
+pub(super) fn ids_as_json(ids: &[u64]) -> Value {
+    let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
+    Value::Text(format!("[{}]", ids.join(",")))
 }
 
 /// The one number that a statement answers with; `None` where it is NULL or there is no row.

@@ -7,6 +7,7 @@ use alloy_primitives::Address;
 
 use super::{
     changes::{Comparison, Noted},
+    compliance_list,
     entry::Entry,
     hint::Moment,
     store::{Columns, Store, StoreError, Value, insert, of_ids},
@@ -60,8 +61,10 @@ pub(super) struct Changes<'a, S> {
     noted: Vec<Noted>,
     /// Agents that are as they were, and were looked at.
     touched: Vec<u64>,
+    /// Agents that are another row now, or none.
+    replaced: Vec<u64>,
     agents: Vec<[Value; 11]>,
-    scopes_out: Vec<[Value; 3]>,
+    scopes_out: Vec<[Value; 2]>,
     scopes_in: Vec<[Value; 2]>,
     /// Agents whose revenue is another one, or none.
     revenue_out: Vec<u64>,
@@ -92,6 +95,7 @@ impl<'a, S: Store> Changes<'a, S> {
             moments,
             noted: Vec::new(),
             touched: Vec::new(),
+            replaced: Vec::new(),
             agents: Vec::new(),
             scopes_out: Vec::new(),
             scopes_in: Vec::new(),
@@ -137,6 +141,7 @@ impl<'a, S: Store> Changes<'a, S> {
             self.take_scope_out(id, scope_before);
             self.put_scope_in(id, &entry.full.scope);
         }
+        self.replaced.push(id);
         self.agents.push(entry.columns(id, self.number));
     }
 
@@ -151,6 +156,7 @@ impl<'a, S: Store> Changes<'a, S> {
             self.take_sums_out(id, &before);
             self.take_scope_out(id, &before.full.scope);
         }
+        compliance_list::keep(self.store, &ids)?;
         of_ids(self.store, "DELETE FROM agents WHERE id", &[], &ids).map(drop)
     }
 
@@ -187,7 +193,7 @@ impl<'a, S: Store> Changes<'a, S> {
     fn take_scope_out(&mut self, id: u64, scope: &str) {
         let words = words(scope);
         if !words.is_empty() {
-            self.scopes_out.push([Value::Text("delete".to_owned()), id.into(), Value::Text(words)]);
+            self.scopes_out.push([id.into(), Value::Text(words)]);
         }
     }
 
@@ -214,18 +220,32 @@ impl<'a, S: Store> Changes<'a, S> {
     /// Writes the rows and the sums; the changes of verdicts.
     pub(super) fn finish(self) -> Result<Vec<Noted>, StoreError> {
         let store = self.store;
+        compliance_list::keep(store, &self.replaced)?;
         of_ids(store, "UPDATE agents SET changed_at = ? WHERE id", &[self.number.into()], &self.touched)?;
         insert(
             store,
             "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, creator, generation, flaws, \
-             changed_at, record) VALUES",
+             changed_at, record) SELECT value->>0, unhex(value->>1), value->>2, unhex(value->>3), unhex(value->>4), \
+             unhex(value->>5), unhex(value->>6), value->>7, value->>8, value->>9, unhex(value->>10) FROM json_each(?1)",
             &self.agents,
-            "",
         )?;
-        insert(store, "INSERT INTO scopes (scopes, rowid, scope) VALUES", &self.scopes_out, "")?;
-        insert(store, "INSERT INTO scopes (rowid, scope) VALUES", &self.scopes_in, "")?;
+        insert(
+            store,
+            "INSERT INTO scopes (scopes, rowid, scope) SELECT 'delete', value->>0, value->>1 FROM json_each(?1)",
+            &self.scopes_out,
+        )?;
+        insert(
+            store,
+            "INSERT INTO scopes (rowid, scope) SELECT value->>0, value->>1 FROM json_each(?1)",
+            &self.scopes_in,
+        )?;
         of_ids(store, "DELETE FROM revenue WHERE id", &[], &self.revenue_out)?;
-        insert(store, "INSERT INTO revenue (id, is_category, text, amount) VALUES", &self.revenue_in, "")?;
+        insert(
+            store,
+            "INSERT INTO revenue (id, is_category, text, amount) \
+             SELECT value->>0, value->>1, unhex(value->>2), unhex(value->>3) FROM json_each(?1)",
+            &self.revenue_in,
+        )?;
 
         let counts: Vec<[Value; 3]> = self
             .counts
@@ -233,11 +253,13 @@ impl<'a, S: Store> Changes<'a, S> {
             .filter(|(_, by)| *by != 0)
             .map(|((kind, key), by)| [kind.into(), Value::Blob(key), Value::Integer(by)])
             .collect();
+        // Without a WHERE, ON would be read as a join's.
         let counted = insert(
             store,
-            "INSERT INTO counts (kind, key, agents) VALUES",
+            "INSERT INTO counts (kind, key, agents) SELECT value->>0, unhex(value->>1), value->>2 FROM json_each(?1) \
+             WHERE true ON CONFLICT (kind, key) DO UPDATE SET agents = agents + excluded.agents \
+             RETURNING agents, kind, key",
             &counts,
-            "ON CONFLICT (kind, key) DO UPDATE SET agents = agents + excluded.agents RETURNING agents, kind, key",
         )?;
         // Looking for those that are 0 would read all of them, and there are some for each person.
         for row in counted {

@@ -7,7 +7,8 @@
 //! 4. What a refresh costs follows what has changed.
 //! 5. What a person is liable for is what plain lists say.
 //! 6. What events tell of an agent is told once, in order and of one chain, or what is missing is said.
-//! 7. The changes of verdicts, played back, come to the verdicts.
+//! 7. A list that is told in pieces is of the block of its first, whatever comes between.
+//! 8. The changes of verdicts, played back, come to the verdicts.
 //!
 //! `INDEX_HISTORIES` sets how many histories there are; the suite runs 60.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -16,6 +17,7 @@ mod agent_history;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;
+mod compliance_list;
 mod database;
 mod history;
 mod liable;
@@ -297,6 +299,7 @@ fn live(seed: u64) -> Result<(), String> {
     let mut index = Indexed::new(node, slice, sweep);
     let logs = index.node.quirks.logs;
     let untrue = matches!(logs, Logs::Empty | Logs::From(_));
+    let mut lists = compliance_list::Lists::default();
     let fail = |index: &Indexed, what: &str, history: &History| {
         Err(format!(
             "seed {seed}: {what}\nquirks {:?}\nlies {} silent {}\n{:?}",
@@ -335,6 +338,9 @@ fn live(seed: u64) -> Result<(), String> {
             }
         }
         index.dies_after = None;
+        if let Err(difference) = lists.go_on(&index, &mut chance) {
+            return fail(&index, &difference, &history);
+        }
         let state = index.state();
         // A registry in several slices that is read again and again is of no one block.
         let of_one_block = state.basis == Basis::Events || slice == 1_000;
@@ -344,6 +350,9 @@ fn live(seed: u64) -> Result<(), String> {
             let now = block.seconds + chance.below(700_000);
             if let Err(difference) = index.is_like(&registry, now) {
                 return fail(&index, &format!("block {}: {difference}", block.number), &history);
+            }
+            if chance.once_in(2) {
+                lists.open(&index, now);
             }
             if state.phase == Phase::Complete
                 && let Err(difference) = index.tells(&registry)

@@ -91,6 +91,32 @@ fn a_refresh_and_the_counts_after_it_take_as_much_work_at_any_size() {
     }
 }
 
+/// What two pieces of the whole list take, of as many agents each, after a refresh that found a hundred changes in between.
+fn steps_of_pieces(agents: u64) -> Steps {
+    let (mut index, mut history) = large(agents);
+    let at = Timestamp::from_seconds(index.now);
+    let open = |index: &Indexed| {
+        Index::new(&index.database, &index.state(), REGISTRY, CHAIN).open_list(at, index.now * 1_000, 300)
+    };
+    let first = open(&index).unwrap();
+    change(&mut history, 301, 100);
+    show(&mut index, &history);
+    index.work().unwrap();
+    index.database.steps.take();
+    open(&index).unwrap();
+    let state = index.state();
+    let answers = Index::new(&index.database, &state, REGISTRY, CHAIN);
+    answers.next_piece(first.next.unwrap(), index.now * 1_000, 300).unwrap();
+    index.database.steps.take()
+}
+
+#[test]
+fn a_piece_of_the_whole_list_takes_as_much_work_at_any_size() {
+    let (few, many) = (steps_of_pieces(1_000), steps_of_pieces(20_000));
+    let sum = |steps: &Steps| steps.values().sum::<u64>();
+    assert!(sum(&many) < sum(&few) * 3 / 2, "{few:#?}\nand of 20,000 agents: {many:#?}");
+}
+
 #[test]
 fn a_whole_list_that_would_end_the_host_is_refused_and_its_pages_are_not() {
     let (index, history) = large(30);

@@ -32,7 +32,7 @@ use self::registry::Scanned;
 use crate::{
     chain,
     http::Content,
-    index::{self, Indexed},
+    index::{self, Told},
     log::{Record, unix_millis},
     settings::Settings,
 };
@@ -276,7 +276,8 @@ async fn from_elsewhere(
         Key::Answer(Request::Events(since)) => {
             let objects = asker.objects.as_ref().ok_or(Error::IndexRequired)?;
             hold(settings.rpc_deadline_seconds.saturating_mul(4_000));
-            let (document, read_at, calls) = index::events(objects, settings, *since).await?;
+            let Told { document, read_at, rpc_calls: calls, .. } =
+                index::tell(objects, settings, &index::events(*since)).await?;
             *rpc_calls += calls;
             return Ok(Value::Content(Rc::new(Content::of(document, settings.follow_seconds(), read_at))));
         }
@@ -285,8 +286,8 @@ async fn from_elsewhere(
             // As long as the object may work before it answers.
             hold(settings.rpc_deadline_seconds.saturating_mul(4_000));
             return Ok(match index::ask(objects, settings, endpoint).await? {
-                Indexed::Unknown => Value::Unindexed,
-                Indexed::Answer { document, read_at, block, rpc_calls: calls } => {
+                None => Value::Unindexed,
+                Some(Told { document, read_at, block, rpc_calls: calls }) => {
                     *rpc_calls += calls;
                     let time_to_live = settings.time_to_live(endpoint.cache_scope());
                     let content = Content::of(document, time_to_live, read_at).with_block(block);

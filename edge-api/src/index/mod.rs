@@ -46,6 +46,9 @@ pub(crate) const BINDING: &str = "REGISTRY_INDEX";
 const TICK: &str = "tick";
 /// What a stream asks an object: this word, and a question about changes.
 const EVENTS: &str = "events";
+/// What the whole list of `/agents/compliance` is asked for by, where it is too long for one answer: this word, and where the next
+/// piece begins.
+const LIST: &str = "list";
 /// What `/readyz` asks an object instead of a question.
 const PROGRESS: &str = "progress";
 /// What a verdict asks an object: this word, and the wallets.
@@ -69,13 +72,16 @@ pub(crate) enum Scheme {
     DurableObject,
 }
 
-/// What an object has to say to a question.
-#[derive(Debug)]
-pub(crate) enum Indexed {
-    /// The answer, when the chain was asked for it, the block it is as of, and how many RPC requests it took just now.
-    Answer { document: Document, read_at: Timestamp, block: u64, rpc_calls: u32 },
-    /// Only the chain can tell.
-    Unknown,
+/// An object's answer.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) document: Document,
+    /// When the chain was asked for it.
+    pub(crate) read_at: Timestamp,
+    /// The block it is as of.
+    pub(crate) block: u64,
+    /// How many RPC requests it took just now.
+    pub(crate) rpc_calls: u32,
 }
 
 /// The objects, where the settings and the bindings provide them.
@@ -91,7 +97,7 @@ pub(crate) fn covers(endpoint: &Endpoint) -> bool {
     registry_core::index::covers(endpoint)
 }
 
-/// Asks the object of this chain and registry.
+/// Asks the object of this chain and registry; `None` where only the chain can tell.
 ///
 /// # Errors
 ///
@@ -101,39 +107,47 @@ pub(crate) async fn ask(
     objects: &ObjectNamespace,
     settings: &Settings,
     endpoint: &Endpoint,
-) -> core::result::Result<Indexed, Error> {
+) -> core::result::Result<Option<Told>, Error> {
     let is_only_source = is_only_source(endpoint);
     match post(objects, settings, &endpoint.canonical()).await.unwrap_or(Reply::Other) {
-        Reply::Found(indexed) => Ok(indexed),
+        Reply::Found(told) => Ok(Some(told)),
         Reply::Filling { percent, total } if total > MAX_AGENTS || is_only_source => {
             Err(Error::Indexing { percent })
         }
         Reply::Failed(error) => Err(error),
         // Where the object fails, the chain answers, or says why not.
-        Reply::Filling { .. } | Reply::Other if !is_only_source => Ok(Indexed::Unknown),
+        Reply::Filling { .. } | Reply::Other if !is_only_source => Ok(None),
         Reply::Filling { .. } | Reply::Other => Err(Error::IndexUnavailable),
     }
 }
 
-/// Changes from there on, as a stream tells them.
+/// Asks it what nobody else could answer: [`events`], [`list`].
 ///
 /// # Errors
 ///
 /// Those of [`ask`].
-pub(crate) async fn events(
+pub(crate) async fn tell(
     objects: &ObjectNamespace,
     settings: &Settings,
-    since: Since,
-) -> core::result::Result<(Document, Timestamp, u32), Error> {
-    let question = Endpoint::Changes { since, limit: CHANGES_LIMIT_MAX }.canonical();
-    match post(objects, settings, &format!("{EVENTS} {question}")).await.unwrap_or(Reply::Other) {
-        Reply::Found(Indexed::Answer { document, read_at, rpc_calls, .. }) => {
-            Ok((document, read_at, rpc_calls))
-        }
+    question: &str,
+) -> core::result::Result<Told, Error> {
+    match post(objects, settings, question).await.unwrap_or(Reply::Other) {
+        Reply::Found(told) => Ok(told),
         Reply::Filling { percent, .. } => Err(Error::Indexing { percent }),
         Reply::Failed(error) => Err(error),
-        _ => Err(Error::IndexUnavailable),
+        Reply::Other => Err(Error::IndexUnavailable),
     }
+}
+
+/// The question for changes from there on, as a stream tells them.
+pub(crate) fn events(since: Since) -> String {
+    format!("{EVENTS} {}", Endpoint::Changes { since, limit: CHANGES_LIMIT_MAX }.canonical())
+}
+
+/// The question for a piece of the whole list of `/agents/compliance`; its first where `begin` is empty. Where the next one begins is in
+/// the answer's links.
+pub(crate) fn list(begin: &str) -> String {
+    format!("{LIST} {begin}")
 }
 
 /// What the object of this chain and registry says of itself, `None` where it does not answer.
@@ -163,7 +177,7 @@ pub(crate) async fn excerpt(
 }
 
 enum Reply {
-    Found(Indexed),
+    Found(Told),
     Filling { percent: u8, total: u64 },
     Failed(Error),
     Other,
@@ -196,7 +210,7 @@ async fn post(objects: &ObjectNamespace, settings: &Settings, target: &str) -> R
     Ok(reply.unwrap_or(Reply::Other))
 }
 
-fn found(headers: &Headers, body: String) -> Option<Indexed> {
+fn found(headers: &Headers, body: String) -> Option<Told> {
     let header = |name| headers.get(name).ok().flatten();
     let read_at = Timestamp::from_millis(header(header::READ_AT)?.parse().ok()?);
     let block = header(header::BLOCK)?.parse().ok()?;
@@ -204,5 +218,5 @@ fn found(headers: &Headers, body: String) -> Option<Indexed> {
     // Events have no entity tag.
     let etag = header("ETag").unwrap_or_default();
     let document = Document { body, etag, valid_until: None, links: header("Link"), is_final: false };
-    Some(Indexed::Answer { document, read_at, block, rpc_calls })
+    Some(Told { document, read_at, block, rpc_calls })
 }

@@ -16,8 +16,8 @@ use registry_core::{
     error::{Code, Error},
     history::HistoryCursor,
     index::{
-        Config, Excerpt, History, Index, IndexError, Phase, Progress, State, Step, Store, Value, Work,
-        is_only_source, prepare,
+        Config, Excerpt, History, Index, IndexError, ListCursor, Phase, Piece, Progress, State, Step, Store,
+        Value, Work, is_only_source, prepare,
     },
     read_api::MAX_AGENTS,
     response::Document,
@@ -39,10 +39,10 @@ use worker::{
     wasm_bindgen,
 };
 
-use super::{EVENTS, PAST, PAST_NOW, PROGRESS, TICK, header, name, sql::Sql};
+use super::{EVENTS, LIST, PAST, PAST_NOW, PROGRESS, TICK, header, name, sql::Sql};
 use crate::{chain, log::unix_millis, settings::Settings};
 
-/// Agents of a slice of the fill: what is read and written at once, and with it what the fill takes of memory.
+/// Agents of a slice of the fill, and of a piece of a list: what is read and written at once, and with it what that takes of memory.
 const SLICE: u64 = 2_500;
 /// Agents that the sweep looks at in each refresh.
 const SWEEP: u64 = 500;
@@ -116,15 +116,23 @@ impl DurableObject for RegistryIndex {
         if let Some((word @ (PAST | PAST_NOW), wallets)) = target.split_once(' ') {
             return self.excerpt(&sql, &settings, wallets, word == PAST_NOW).await;
         }
-        let (seconds, target, as_events) = match target.split_once(' ') {
-            Some((EVENTS, target)) => (Some(settings.follow_seconds()), target, true),
-            _ => (None, target, false),
+        let (form, target) = match target.split_once(' ') {
+            Some((EVENTS, target)) => (Form::Events, target),
+            Some((LIST, begin)) => (Form::Piece(ListCursor::parse(begin)), WHOLE_LIST),
+            _ => (Form::Document, target),
         };
         let endpoint = Endpoint::parse(target).map_err(|error| error.to_string())?;
         let mut rpc_calls = 0;
-        let seconds = seconds.unwrap_or_else(|| settings.time_to_live(endpoint.cache_scope()));
+        let seconds = match form {
+            Form::Events => settings.follow_seconds(),
+            _ => settings.time_to_live(endpoint.cache_scope()),
+        };
         let keep_for = u64::from(seconds) * 1_000;
-        let ready = self.ready(&sql, &settings, keep_for, &mut rpc_calls).await;
+        let ready = match form {
+            // Of the block of its first piece, whatever the index has come to.
+            Form::Piece(Some(_)) => State::load(&sql).map_err(IndexError::from),
+            _ => self.ready(&sql, &settings, keep_for, &mut rpc_calls).await,
+        };
         self.arm(&sql, &settings, ready.is_ok()).await?;
         let made = match (ready, &endpoint) {
             (Ok(state), Endpoint::History { id, limit, cursor }) => {
@@ -136,7 +144,7 @@ impl DurableObject for RegistryIndex {
         };
         match made {
             Ok((state, Some(document))) => found(&state, document, rpc_calls),
-            Ok((state, None)) => answer(&sql, &settings, &state, (&endpoint, as_events), rpc_calls),
+            Ok((state, None)) => answer(&sql, &settings, &state, (&endpoint, form), rpc_calls),
             Err(IndexError::Incomplete { .. }) => progress(&State::load(&sql).map_err(failed)?, 503),
             Err(IndexError::Answer(error @ Error::AgentNotFound(_))) => failure(error, &settings),
             Err(error) => refusal(error, &endpoint, &State::load(&sql).map_err(failed)?, &settings),
@@ -366,6 +374,19 @@ impl RegistryIndex {
     }
 }
 
+/// In which form an answer is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Document,
+    /// Changes, as a stream tells them.
+    Events,
+    /// A piece of the whole list of `/agents/compliance`: the first, or the one that begins there.
+    Piece(Option<ListCursor>),
+}
+
+/// The list that is told in pieces.
+const WHOLE_LIST: &str = "/api/v1/agents/compliance";
+
 /// What the index reads, and how, at a time in unix milliseconds.
 fn config(settings: &Settings, now: u64) -> Config {
     Config {
@@ -395,17 +416,28 @@ fn answer(
     sql: &Sql,
     settings: &Settings,
     state: &State,
-    (endpoint, as_events): (&Endpoint, bool),
+    (endpoint, form): (&Endpoint, Form),
     rpc_calls: u32,
 ) -> Result<Response> {
     let index = Index::new(sql, state, settings.registry, &settings.public_rpc);
     // As of when the chain was asked, as the answers from a scan are.
-    let made = match endpoint {
-        Endpoint::Changes { since, limit } if as_events => {
+    let now = Timestamp::from_millis(state.read_at);
+    let made = match (form, endpoint) {
+        (Form::Events, Endpoint::Changes { since, limit }) => {
             let events = index.changes(*since, *limit).map(|list| list.events());
             events.map(|body| Document { body, ..Document::default() })
         }
-        _ => index.document(endpoint, Timestamp::from_millis(state.read_at)),
+        (Form::Piece(cursor), _) => {
+            let piece = match cursor {
+                None => index.open_list(now, unix_millis(), SLICE),
+                Some(cursor) => index.next_piece(cursor, unix_millis(), SLICE),
+            };
+            piece.map(|Piece { text, next }| {
+                let links = next.map(|next| next.to_string());
+                Document { body: text, links, ..Document::default() }
+            })
+        }
+        _ => index.document(endpoint, now),
     };
     let document = match made {
         Ok(document) => document,

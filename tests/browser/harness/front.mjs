@@ -99,9 +99,11 @@ export class Front {
     }
     const upstream = httpRequest(`${this.#upstream}${request.url}`, { agent: ONCE, method: request.method, headers });
     upstream.on("error", () => request.socket.destroy());
-    // A stream that nobody listens to any more would go on to its end.
-    response.on("close", () => upstream.destroy());
     upstream.on("response", async (answer) => {
+      // A stream that nobody listens to any more would go on to its end. Not before its headers have come: where a client leaves without
+      // them, wrangler's own proxy sometimes takes it for a fault of its Worker's, and ends (cloudflare/workers-sdk#15451).
+      response.on("close", () => upstream.destroy());
+      if (response.destroyed) upstream.destroy();
       if (!rewrite) {
         response.writeHead(answer.statusCode, answer.rawHeaders);
         answer.pipe(response);

@@ -26,11 +26,10 @@ use registry_core::{
 };
 use worker::{
     Delay, Result,
-    js_sys::Uint8Array,
-    wasm_bindgen_futures::{JsFuture, spawn_local},
-    web_sys::{ReadableStream, TransformStream, WritableStreamDefaultWriter},
+    web_sys::{ReadableStream, WritableStreamDefaultWriter},
 };
 
+use super::write;
 use crate::{
     cache::{self, Asker, Request},
     http::{Content, EVENTS_TYPE},
@@ -63,39 +62,32 @@ pub(crate) fn begin(last_event_id: Option<&str>, since: Since) -> core::result::
 
 /// The stream, which begins with that piece.
 pub(crate) fn open(asker: Asker, first: Rc<Content>, record: Record) -> Result<ReadableStream> {
-    let stream = TransformStream::new()?;
-    let writer = stream.writable().get_writer()?;
-    // The open response keeps the request alive. `waitUntil` must not: on the platform, unlike locally, it ends the request with what
-    // it waits for after 30 seconds.
-    spawn_local(async move {
-        // A client that has gone is no failure.
-        let _ = write_all(&writer, &asker, first, record).await;
-        let _ = JsFuture::from(writer.close()).await;
-    });
-    Ok(stream.readable())
+    let (writer, stream) = super::open()?;
+    super::spawn(writer.clone(), Box::pin(write_all(writer, asker, first, record)));
+    Ok(stream)
 }
 
 async fn write_all(
-    writer: &WritableStreamDefaultWriter,
-    asker: &Asker,
+    writer: WritableStreamDefaultWriter,
+    asker: Asker,
     first: Rc<Content>,
     mut record: Record,
 ) -> Result<()> {
     let until = unix_millis() + u64::from(asker.settings.stream_seconds) * 1_000;
     let interval = Duration::from_secs(asker.settings.follow_seconds().into());
-    write(writer, BEGIN).await?;
+    write(&writer, BEGIN).await?;
     let (mut piece, mut next) = (Ok(first), None);
     loop {
         let mut is_newest = true;
         match &piece {
             Ok(content) => {
-                write(writer, &content.body).await?;
+                write(&writer, &content.body).await?;
                 if let Some(end) = core::str::from_utf8(&content.body).ok().and_then(EventsEnd::of) {
                     (next, is_newest) = (Some(end.next), end.is_newest);
                 }
             }
             Err(error) => {
-                write(writer, failure(error).as_bytes()).await?;
+                write(&writer, failure(error).as_bytes()).await?;
                 // It will not pass: the client has to begin anew.
                 if error.status() < 500 {
                     return Ok(());
@@ -106,13 +98,8 @@ async fn write_all(
             Delay::from(interval).await;
         }
         let Some(next) = next.filter(|_| unix_millis() < until) else { return Ok(()) };
-        piece = cache::answer(asker, Request::Events(Since::Cursor(next)), &mut record).await;
+        piece = cache::answer(&asker, Request::Events(Since::Cursor(next)), &mut record).await;
     }
-}
-
-async fn write(writer: &WritableStreamDefaultWriter, bytes: &[u8]) -> Result<()> {
-    JsFuture::from(writer.write_with_chunk(&Uint8Array::from(bytes))).await?;
-    Ok(())
 }
 
 fn failure(error: &Error) -> String {

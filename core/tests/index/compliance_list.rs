@@ -1,0 +1,172 @@
+//! The whole list in pieces, while the index moves on.
+
+use registry_core::{
+    error::{Code, Error},
+    index::{Index, IndexError, ListCursor, Piece, Store as _, Value},
+    route::Endpoint,
+    timestamp::Timestamp,
+};
+
+use crate::{
+    CHAIN, Indexed, REGISTRY,
+    common::{NOW, Node, Registry, record},
+    history::{Chance, History},
+    promises::show,
+};
+
+/// Seconds for which a list stays open without a question.
+const FORGOTTEN: u64 = 60;
+
+/// A list of which a part was told.
+struct Told {
+    /// The list in one piece, as it was when this one was opened.
+    whole: String,
+    text: String,
+    next: ListCursor,
+    /// When it was last asked for.
+    used: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Lists(Vec<Told>);
+
+impl Indexed {
+    fn whole_list(&self, now: u64) -> String {
+        let state = self.state();
+        let endpoint = Endpoint::parse("/api/v1/agents/compliance").unwrap();
+        let index = Index::new(&self.database, &state, REGISTRY, CHAIN);
+        index.document(&endpoint, Timestamp::from_seconds(now)).unwrap().body
+    }
+
+    fn open_list(&self, now: u64, most: u64) -> Result<Piece, IndexError> {
+        let state = self.state();
+        let index = Index::new(&self.database, &state, REGISTRY, CHAIN);
+        index.open_list(Timestamp::from_seconds(now), self.now * 1_000, most)
+    }
+
+    fn next_piece(&self, cursor: ListCursor, most: u64) -> Result<Piece, IndexError> {
+        let state = self.state();
+        Index::new(&self.database, &state, REGISTRY, CHAIN).next_piece(cursor, self.now * 1_000, most)
+    }
+}
+
+/// How many lists are open, and what is kept for them.
+fn kept(index: &Indexed) -> [i64; 2] {
+    ["lists", "former_agents"].map(|table| {
+        let rows = index.database.execute(&format!("SELECT count(*) FROM {table}"), &[]).unwrap();
+        let Value::Integer(count) = rows[0][0] else { panic!("{rows:?}") };
+        count
+    })
+}
+
+impl Lists {
+    /// Opens another list, as of `now`, if it is not one too many.
+    pub(crate) fn open(&mut self, index: &Indexed, now: u64) {
+        if self.0.len() > 2 {
+            return;
+        }
+        let (whole, piece) = (index.whole_list(now), index.open_list(now, 2).unwrap());
+        match piece.next {
+            Some(next) => self.0.push(Told { whole, text: piece.text, next, used: index.now }),
+            None => assert_eq!(piece.text, whole),
+        }
+    }
+
+    /// Goes on with some of them.
+    pub(crate) fn go_on(&mut self, index: &Indexed, chance: &mut Chance) -> Result<(), String> {
+        for mut told in std::mem::take(&mut self.0) {
+            let mut next = Some(told.next);
+            for _ in 0..chance.below(3) {
+                let Some(cursor) = next else { break };
+                // What goes between the two Workers is text.
+                let cursor = ListCursor::parse(&cursor.to_string()).unwrap();
+                match index.next_piece(cursor, 1 + chance.below(3)) {
+                    Ok(piece) => {
+                        told.text.push_str(&piece.text);
+                        (next, told.used) = (piece.next, index.now);
+                    }
+                    Err(IndexError::Answer(Error::CursorExpired)) if index.now > told.used + FORGOTTEN => {
+                        (next, told.text) = (None, told.whole.clone());
+                    }
+                    Err(error) => return Err(format!("{cursor}: {error}")),
+                }
+            }
+            match next {
+                Some(next) => self.0.push(Told { next, ..told }),
+                None if told.text == told.whole => {}
+                None => return Err(format!("a list in pieces: {}\nnot {}", told.text, told.whole)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An index of so many agents, complete.
+fn index_of(agents: u64) -> (Indexed, History) {
+    let registry = Registry {
+        agents: (1..=agents).map(|id| record(id, id / 2)).collect(),
+        grace_seconds: Some(604_800),
+        ..Registry::default()
+    };
+    let mut history = History::new(0, &mut Chance(1));
+    history.push(2, NOW - 100_000, registry, Vec::new());
+    let mut index = Indexed::new(Node::new(Registry::default()), 1_000, 2);
+    show(&mut index, &history);
+    index.work().unwrap();
+    (index, history)
+}
+
+/// A block in which all these agents are suspended, or active again.
+fn toggle(index: &mut Indexed, history: &mut History, ids: &[u64]) {
+    let newest = &history.blocks[&history.newest()];
+    let (mut registry, seconds) = ((*newest.registry).clone(), newest.seconds + 12);
+    for id in ids {
+        let status = &mut registry.agents[usize::try_from(id - 1).unwrap()].status;
+        *status = u8::from(*status == 0);
+    }
+    history.push(history.newest() + 1, seconds, registry, ids.to_vec());
+    show(index, history);
+    index.work().unwrap();
+}
+
+#[test]
+fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
+    let (mut index, mut history) = index_of(9);
+    let whole = index.whole_list(NOW);
+    let first = index.open_list(NOW, 2).unwrap();
+    let second = index.open_list(NOW, 2).unwrap();
+    toggle(&mut index, &mut history, &[7, 8, 9]);
+    let later = index.whole_list(NOW);
+    assert_ne!(later, whole);
+    // The second comes to its end; then the same agents change again.
+    let rest = index.next_piece(second.next.unwrap(), 1_000).unwrap();
+    assert_eq!((second.text + &rest.text, rest.next), (whole.clone(), None));
+    toggle(&mut index, &mut history, &[7, 8]);
+    toggle(&mut index, &mut history, &[7]);
+    let third = index.open_list(NOW, 2).unwrap();
+    let as_of_third = index.whole_list(NOW);
+    toggle(&mut index, &mut history, &[7]);
+    let rest = index.next_piece(first.next.unwrap(), 1_000).unwrap();
+    assert_eq!((first.text + &rest.text, rest.next), (whole, None));
+    let rest = index.next_piece(third.next.unwrap(), 1_000).unwrap();
+    assert_eq!((third.text + &rest.text, rest.next), (as_of_third, None));
+    assert_eq!(kept(&index), [0, 0]);
+}
+
+#[test]
+fn a_list_that_nobody_goes_on_with_is_closed_and_costs_nothing_any_more() {
+    let (mut index, mut history) = index_of(9);
+    let opened: Vec<Piece> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
+    let refused = index.open_list(NOW, 2).unwrap_err();
+    assert!(matches!(&refused, IndexError::Answer(error) if error.code() == Code::Indexing), "{refused}");
+    toggle(&mut index, &mut history, &[7, 8]);
+    assert_eq!(kept(&index), [4, 2], "once for all of them");
+    index.now += FORGOTTEN + 1;
+    toggle(&mut index, &mut history, &[9]);
+    assert_eq!(kept(&index), [0, 0]);
+    for piece in opened {
+        let expired = index.next_piece(piece.next.unwrap(), 2).unwrap_err();
+        assert!(matches!(expired, IndexError::Answer(Error::CursorExpired)), "{expired}");
+    }
+    assert!(index.open_list(NOW, 2).is_ok());
+}
