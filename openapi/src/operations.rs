@@ -8,6 +8,7 @@ use registry_core::{
     index,
     kya::Kya,
     page::{AgentList, AgentPage},
+    read_api::MAX_AGENTS,
     route::{
         AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX, Endpoint,
         HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX,
@@ -157,7 +158,8 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
         Question {
             description: format!(
                 "All agents, the stalest attestation first; equally stale ones by id. With `limit` or `cursor` a page of them: the answer \
-                 has its `limit`, and the `next` page's cursor. A `limit` above {AGENTS_LIMIT_MAX} is cut."
+                 has its `limit`, and the `next` page's cursor. A `limit` above {AGENTS_LIMIT_MAX} is cut. The whole list of more than {MAX_AGENTS} \
+                 agents is streamed, without an `ETag`, where the service keeps an index."
             ),
             parameters: vec![
                 // No default: without it the list is whole.

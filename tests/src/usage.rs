@@ -55,11 +55,15 @@ impl Usage {
             // proc(5): 5 resets the peak resident set size.
             fs::write(format!("/proc/{pid}/clear_refs"), "5")?;
         }
-        Ok(Memory {
-            usage: self.clone(),
-            resident: self.status("VmRSS:")?,
-            of_files: self.status("RssFile:")?,
-        })
+        Ok(Memory { usage: self.clone(), resident: self.resident()?, of_files: self.status("RssFile:")? })
+    }
+
+    /// What is resident, in bytes.
+    ///
+    /// # Errors
+    /// When one of them has ended.
+    pub fn resident(&self) -> Result<u64> {
+        self.status("VmRSS:")
     }
 
     fn status(&self, field: &str) -> Result<u64> {

@@ -19,7 +19,7 @@ use super::{
     entry::Entry,
     hint::Moment,
     state::Checkpoint,
-    store::{Columns, Store, StoreError, Value, insert, of_ids, one_number, ordered},
+    store::{Columns, Store, StoreError, Value, of_ids, one_number, ordered, write},
 };
 use crate::{
     agent::{AgentId, Status},
@@ -162,7 +162,7 @@ impl<S: Store> Log<'_, S> {
                 ends.insert(id, Some(seconds));
             }
         }
-        insert(
+        write(
             self.store,
             "INSERT INTO changes (number, agent, wallet, was, is_now, block, seconds, noted) \
              SELECT value->>0, value->>1, unhex(value->>2), value->>3, value->>4, value->>5, value->>6, value->>7 \
@@ -174,7 +174,7 @@ impl<S: Store> Log<'_, S> {
         let known = |(id, seconds): (u64, Option<u64>)| Some([id.into(), seconds?.into()]);
         let ends: Vec<[Value; 2]> = ends.into_iter().filter_map(known).collect();
         let statement = "INSERT INTO ends (id, seconds) SELECT value->>0, value->>1 FROM json_each(?1)";
-        insert(self.store, statement, &ends).map(drop)
+        write(self.store, statement, &ends).map(drop)
     }
 
     /// Moves the moment as of which records are compared to now: attestations lapse, or hold again where the grace period was made longer.

@@ -171,25 +171,20 @@ const TEXT_BYTES: usize = 128 * 1024;
 const IDS: usize = 10_000;
 
 /// Writes rows by a statement that reads them from `json_each(?1)`: each is an array of its values there, with blobs in hexadecimal
-/// digits. The rows that it answers with.
+/// digits.
 ///
 /// What is bound to a statement is an object in JavaScript, a blob is three: as one text, thousands of rows are one.
-pub(super) fn insert<const N: usize>(
+pub(super) fn write<const N: usize>(
     store: &impl Store,
     statement: &str,
     rows: &[[Value; N]],
-) -> Result<Vec<Vec<Value>>, StoreError> {
-    insert_values(store, statement, N, rows.as_flattened())
+) -> Result<(), StoreError> {
+    write_values(store, statement, N, rows.as_flattened())
 }
 
 /// The same with rows end to end, of so many values each: compiled once, whatever the number.
-fn insert_values(
-    store: &impl Store,
-    statement: &str,
-    width: usize,
-    rows: &[Value],
-) -> Result<Vec<Vec<Value>>, StoreError> {
-    let (mut answered, mut text) = (Vec::new(), String::new());
+fn write_values(store: &impl Store, statement: &str, width: usize, rows: &[Value]) -> Result<(), StoreError> {
+    let mut text = String::new();
     let mut rows = rows.chunks(width).peekable();
     while let Some(row) = rows.next() {
         text.push(if text.is_empty() { '[' } else { ',' });
@@ -206,10 +201,10 @@ fn insert_values(
         text.push(']');
         if text.len() >= TEXT_BYTES || rows.peek().is_none() {
             text.push(']');
-            answered.extend(store.execute(statement, &[Value::Text(core::mem::take(&mut text))])?);
+            store.execute(statement, &[Value::Text(core::mem::take(&mut text))])?;
         }
     }
-    Ok(answered)
+    Ok(())
 }
 
 /// Carries out a statement for these ids that ends before `IN`; `given` are the parameters before them. The rows that it answers

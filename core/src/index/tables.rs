@@ -10,7 +10,7 @@ use super::{
     compliance_list,
     entry::Entry,
     hint::Moment,
-    store::{Columns, Store, StoreError, Value, insert, of_ids},
+    store::{Columns, Store, StoreError, Value, of_ids, write},
     words::words,
 };
 use crate::{agent::Status, lens::Sum, revenue::Total};
@@ -222,25 +222,25 @@ impl<'a, S: Store> Changes<'a, S> {
         let store = self.store;
         compliance_list::keep(store, &self.replaced)?;
         of_ids(store, "UPDATE agents SET changed_at = ? WHERE id", &[self.number.into()], &self.touched)?;
-        insert(
+        write(
             store,
             "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, creator, generation, flaws, \
              changed_at, record) SELECT value->>0, unhex(value->>1), value->>2, unhex(value->>3), unhex(value->>4), \
              unhex(value->>5), unhex(value->>6), value->>7, value->>8, value->>9, unhex(value->>10) FROM json_each(?1)",
             &self.agents,
         )?;
-        insert(
+        write(
             store,
             "INSERT INTO scopes (scopes, rowid, scope) SELECT 'delete', value->>0, value->>1 FROM json_each(?1)",
             &self.scopes_out,
         )?;
-        insert(
+        write(
             store,
             "INSERT INTO scopes (rowid, scope) SELECT value->>0, value->>1 FROM json_each(?1)",
             &self.scopes_in,
         )?;
         of_ids(store, "DELETE FROM revenue WHERE id", &[], &self.revenue_out)?;
-        insert(
+        write(
             store,
             "INSERT INTO revenue (id, is_category, text, amount) \
              SELECT value->>0, value->>1, unhex(value->>2), unhex(value->>3) FROM json_each(?1)",
@@ -254,19 +254,18 @@ impl<'a, S: Store> Changes<'a, S> {
             .map(|((kind, key), by)| [kind.into(), Value::Blob(key), Value::Integer(by)])
             .collect();
         // Without a WHERE, ON would be read as a join's.
-        let counted = insert(
+        write(
             store,
             "INSERT INTO counts (kind, key, agents) SELECT value->>0, unhex(value->>1), value->>2 FROM json_each(?1) \
-             WHERE true ON CONFLICT (kind, key) DO UPDATE SET agents = agents + excluded.agents \
-             RETURNING agents, kind, key",
+             WHERE true ON CONFLICT (kind, key) DO UPDATE SET agents = agents + excluded.agents",
             &counts,
         )?;
         // Looking for those that are 0 would read all of them, and there are some for each person.
-        for row in counted {
-            if let [Value::Integer(0), key @ ..] = row.as_slice() {
-                store.execute("DELETE FROM counts WHERE kind = ?1 AND key = ?2", key)?;
-            }
-        }
+        let fewer = |[kind, key, by]: [Value; 3]| matches!(by, Value::Integer(..0)).then_some([kind, key]);
+        let fewer: Vec<[Value; 2]> = counts.into_iter().filter_map(fewer).collect();
+        let statement = "DELETE FROM counts WHERE agents = 0 AND (kind, key) IN \
+                         (SELECT value->>0, unhex(value->>1) FROM json_each(?1))";
+        write(store, statement, &fewer)?;
         for ((is_category, text), change) in self.totals {
             let key = [u64::from(is_category).into(), bytes(&text)];
             let statement = "SELECT amount, agents FROM revenue_totals WHERE is_category = ?1 AND text = ?2";

@@ -10,6 +10,7 @@ use std::{
 };
 
 use alloy_primitives::Address;
+use futures_util::FutureExt as _;
 use registry_core::{
     agent::AgentId,
     cache::due_for_renewal,
@@ -114,7 +115,7 @@ impl DurableObject for RegistryIndex {
         }
         self.note_question(&sql)?;
         if let Some((word @ (PAST | PAST_NOW), wallets)) = target.split_once(' ') {
-            return self.excerpt(&sql, &settings, wallets, word == PAST_NOW).await;
+            return self.excerpt(&sql, &settings, wallets, word == PAST_NOW).boxed_local().await;
         }
         let (form, target) = match target.split_once(' ') {
             Some((EVENTS, target)) => (Form::Events, target),
@@ -137,7 +138,7 @@ impl DurableObject for RegistryIndex {
         let made = match (ready, &endpoint) {
             (Ok(state), Endpoint::History { id, limit, cursor }) => {
                 let asked = (*id, *limit, *cursor);
-                let told = self.history(&sql, &settings, state, asked, &mut rpc_calls).await;
+                let told = self.history(&sql, &settings, state, asked, &mut rpc_calls).boxed_local().await;
                 told.map(|(state, document)| (state, Some(document)))
             }
             (ready, _) => ready.map(|state| (state, None)),

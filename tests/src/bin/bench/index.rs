@@ -147,6 +147,7 @@ impl Scene<'_> {
         let is_ready = self.client.get("/readyz").await;
         ensure!(is_ready.status == 200, "/readyz: {} {}", is_ready.status, is_ready.text);
         self.client.get("/api/v1/agent/1").await;
+        self.settle().await?;
         self.proxy.reset();
         let (memory, cpu, began) =
             (self.server.usage.memory_from_here()?, self.server.usage.cpu()?, Instant::now());
@@ -169,6 +170,19 @@ impl Scene<'_> {
             format!("{:.1}", (self.server.usage.cpu()? - cpu).as_secs_f64()),
             mib(memory.grown()?),
         ])
+    }
+
+    /// Waits until workerd takes no more memory by itself: it compiles in the background what was called.
+    async fn settle(&self) -> Result<()> {
+        let mut resident = 0;
+        loop {
+            let now = self.server.usage.resident()?;
+            if now == resident {
+                return Ok(());
+            }
+            resident = now;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
     }
 
     async fn refresh(&self) -> Result<[String; 4]> {
