@@ -2,7 +2,7 @@
 
 use registry_core::error::Error;
 use worker::{
-    js_sys::{Function, Promise, Reflect, Uint8Array},
+    js_sys::{Function, JSON, Promise, Reflect, Uint8Array},
     wasm_bindgen::{JsCast, JsValue},
     wasm_bindgen_futures::JsFuture,
     web_sys,
@@ -40,24 +40,38 @@ async fn stream(request: &web_sys::Request, max_bytes: usize) -> Result<Option<V
     if stream.is_null() {
         return Ok(Some(Vec::new()));
     }
-    let get_reader: Function = Reflect::get(&stream, &"getReader".into())?.unchecked_into();
-    collect(&get_reader.call0(&stream)?, max_bytes).await
+    collect(&stream, max_bytes).await
 }
 
-/// What the reader of a `ReadableStream` gives until its end; `None` where that is more than `max_bytes`.
-pub(crate) async fn collect(reader: &JsValue, max_bytes: usize) -> Result<Option<Vec<u8>>, JsValue> {
-    let read: Function = Reflect::get(reader, &"read".into())?.unchecked_into();
+/// Bytes that are read of a stream at once at most.
+const PIECE_BYTES: u32 = 32 * 1024;
+
+/// What a `ReadableStream` of bytes has until its end; `None` where that is more than `max_bytes`. It is read into one buffer, which goes
+/// there and back: otherwise each 4 KiB would come in a buffer of their own.
+pub(crate) async fn collect(stream: &JsValue, max_bytes: usize) -> Result<Option<Vec<u8>>, JsValue> {
+    let method = |object: &JsValue, name: &str| -> Result<Function, JsValue> {
+        Ok(Reflect::get(object, &name.into())?.unchecked_into())
+    };
+    let reader = method(stream, "getReader")?.call1(stream, &JSON::parse(r#"{"mode":"byob"}"#)?)?;
+    let read = method(&reader, "read")?;
+    let (value, done) = (JsValue::from("value"), JsValue::from("done"));
+    let mut buffer = Uint8Array::new_with_length(PIECE_BYTES);
     let mut body = Vec::new();
     loop {
-        let piece = JsFuture::from(Promise::from(read.call0(reader)?)).await?;
-        if Reflect::get(&piece, &"done".into())?.is_truthy() {
+        let read = JsFuture::from(Promise::from(read.call1(&reader, &buffer)?)).await?;
+        if Reflect::get(&read, &done)?.is_truthy() {
             return Ok(Some(body));
         }
-        let piece = Uint8Array::new(&Reflect::get(&piece, &"value".into())?);
-        if body.len().saturating_add(piece.length() as usize) > max_bytes {
+        let piece: Uint8Array = Reflect::get(&read, &value)?.unchecked_into();
+        let (begin, length) = (body.len(), piece.length() as usize);
+        if begin.saturating_add(length) > max_bytes {
             return Ok(None);
         }
-        body.extend(piece.to_vec());
+        body.resize(begin + length, 0);
+        if let Some(end) = body.get_mut(begin..) {
+            piece.copy_to(end);
+        }
+        buffer = Uint8Array::new(&piece.buffer());
     }
 }
 
