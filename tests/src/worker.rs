@@ -13,6 +13,9 @@ use crate::repo;
 /// How long wrangler may take to serve, a build of the Worker included.
 const START: Duration = Duration::from_secs(300);
 
+/// What keeps wrangler from ending where one request fails.
+const GOES_ON: &str = "tests/wrangler-goes-on.cjs";
+
 /// What to start.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerOptions {
@@ -83,6 +86,7 @@ impl Worker {
             .args(["--port", &options.port.to_string()])
             .args(["--persist-to".as_ref(), state.as_os_str()])
             .env("CI", "true")
+            .env("NODE_OPTIONS", format!("--require \"{}\"", repo::root().join(GOES_ON).display()))
             .env("WRANGLER_SEND_METRICS", "false")
             .env("WRANGLER_LOG_PATH", scratch.join("logs"))
             .env("WRANGLER_REGISTRY_PATH", registry);

@@ -90,7 +90,8 @@ export class Front {
     }
   }
 
-  #forward(request, response, { rewrite, headers: instead = {} }) {
+  #forward(request, response, rule, retries = 3) {
+    const { rewrite, headers: instead = {} } = rule;
     const headers = { ...request.headers, ...instead, "cf-connecting-ip": this.client ?? somebody() };
     // A body that is to be changed has to be readable, and whole.
     if (rewrite) {
@@ -99,11 +100,16 @@ export class Front {
     }
     const upstream = httpRequest(`${this.#upstream}${request.url}`, { agent: ONCE, method: request.method, headers });
     upstream.on("error", () => request.socket.destroy());
+    // A stream that nobody listens to any more would go on to its end.
+    response.on("close", () => upstream.destroy());
     upstream.on("response", async (answer) => {
-      // A stream that nobody listens to any more would go on to its end. Not before its headers have come: where a client leaves without
-      // them, wrangler's own proxy sometimes takes it for a fault of its Worker's, and ends (cloudflare/workers-sdk#15451).
-      response.on("close", () => upstream.destroy());
-      if (response.destroyed) upstream.destroy();
+      // Without the Worker's id it is of wrangler's proxy, which has lost its connection: `tests/wrangler-goes-on.cjs`.
+      const isLost = answer.statusCode === 500 && !answer.headers["x-request-id"];
+      if (isLost && request.method === "GET" && retries > 0) {
+        answer.resume();
+        this.#forward(request, response, rule, retries - 1);
+        return;
+      }
       if (!rewrite) {
         response.writeHead(answer.statusCode, answer.rawHeaders);
         answer.pipe(response);
@@ -113,6 +119,7 @@ export class Front {
       const { "content-length": _length, "transfer-encoding": _encoding, etag: _etag, ...kept } = answer.headers;
       response.writeHead(answer.statusCode, { ...kept, "cache-control": "no-store" }).end(body);
     });
-    request.pipe(upstream);
+    if (request.method === "GET") upstream.end();
+    else request.pipe(upstream);
   }
 }
