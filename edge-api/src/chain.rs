@@ -131,6 +131,6 @@ async fn exchange(
     let response = Fetch::Request(request).send_with_signal(signal).await?;
     let status = response.status_code();
     let ResponseBody::Stream(stream) = response.body() else { return Ok(Some((status, Vec::new()))) };
-    let body = body::collect(&stream, max_bytes).await?;
+    let body = body::collect(stream, max_bytes).await?;
     Ok(body.map(|body| (status, body)))
 }
