@@ -8,11 +8,13 @@ use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::Chain;
 use e2e::client::{Answer, Client};
 use e2e::fault::{Fault, Rule};
+use e2e::http;
 use e2e::process::eventually;
 use e2e::proxy::{Post, Proxy, sequential};
 use e2e::server::{Bundles, Kind, Server};
 use e2e::synthetic::Synthetic;
 use e2e::worker::WorkerOptions;
+use registry_core::read_api::MAX_AGENTS;
 
 use crate::step;
 use crate::table::{Table, median, mib, millis};
@@ -56,6 +58,7 @@ struct Costs {
     refresh: [String; 4],
     day: [String; 2],
     answers: [String; 3],
+    list: [String; 5],
 }
 
 /// The section of `BENCHMARKS.md`.
@@ -70,6 +73,7 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
     let mut days = Table::new(&["agents", "lists asked for all the time", "changes followed"]);
     let mut answers =
         Table::new(&["agents", "list page ms", "lineage ms", "`/stats/detailed` with a refresh ms"]);
+    let mut lists = Table::new(&["agents", "seconds", "first byte ms", "MiB", "CPU s", "memory MiB"]);
     for agents in sizes {
         let costs = step(&format!("{agents} agents"), measure(&bundles, &chain, &proxy, *agents)).await?;
         let row = |cells: &[String]| -> Vec<String> { [&[agents.to_string()], cells].concat() };
@@ -77,6 +81,7 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
         refreshes.row(&row(&costs.refresh));
         days.row(&row(&costs.day));
         answers.row(&row(&costs.answers));
+        lists.row(&row(&costs.list));
     }
     Ok(format!(
         "## Index\n\n\
@@ -91,12 +96,16 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
          time, {LOOKS_A_DAY} where somebody follows `/changes`. Medians of {SAMPLES} refreshes that find as many changes as these do, times their number.\n\n{}\n\
          ### Answers\n\n\
          Medians of {SAMPLES}, each asked for the first time; RPC answers without delay. Pages and lineages are made from an index that is fresh, \
-         `/stats/detailed` after a refresh that finds nothing new. Goals: 10, 15 and 25 ms.\n\n{}",
+         `/stats/detailed` after a refresh that finds nothing new. Goals: 10, 15 and 25 ms.\n\n{}\n\
+         ### The whole list\n\n\
+         `/agents/compliance` once, read as fast as it comes: made in memory up to {MAX_AGENTS} agents, streamed above. Memory is both \
+         Workers' peak above their size before.\n\n{}",
         CALL.as_millis(),
         fills.finish(),
         refreshes.finish(),
         days.finish(),
-        answers.finish()
+        answers.finish(),
+        lists.finish()
     ))
 }
 
@@ -132,7 +141,8 @@ async fn measure(bundles: &Bundles, chain: &Chain, proxy: &Proxy, agents: u64) -
         .answers(|sample| format!("/api/v1/agents?status=Active&limit=100&page={}", 1 + sample * page / 2));
     let pages = pages.await?;
     let lineages = scene.answers(|sample| format!("/api/v1/agent/{}/lineage", agents / 2 + sample)).await?;
-    Ok(Costs { fill, refresh, day, answers: [pages, lineages, detailed] })
+    let list = scene.list().await?;
+    Ok(Costs { fill, refresh, day, answers: [pages, lineages, detailed], list })
 }
 
 impl Scene<'_> {
@@ -250,6 +260,30 @@ impl Scene<'_> {
             times.push(began.elapsed());
         }
         Ok(median(&times).map(millis).unwrap_or_default())
+    }
+
+    /// What the whole list takes.
+    async fn list(&self) -> Result<[String; 5]> {
+        let url = format!("{}/api/v1/agents/compliance", self.server.url());
+        let (memory, cpu, began) =
+            (self.server.usage.memory_from_here()?, self.server.usage.cpu()?, Instant::now());
+        let mut response = http::client(FILL).get(url).send().await?.error_for_status()?;
+        let (mut first, mut bytes, mut end) = (Duration::ZERO, 0, 0);
+        while let Some(chunk) = response.chunk().await? {
+            if bytes == 0 {
+                first = began.elapsed();
+            }
+            bytes += chunk.len() as u64;
+            end = chunk.last().copied().unwrap_or(end);
+        }
+        ensure!(end == b'}', "the list has no end after {bytes} bytes");
+        Ok([
+            format!("{:.1}", began.elapsed().as_secs_f64()),
+            millis(first),
+            mib(bytes),
+            format!("{:.1}", (self.server.usage.cpu()? - cpu).as_secs_f64()),
+            mib(memory.grown()?),
+        ])
     }
 
     async fn ask(&self, path: &str) -> Result<Answer> {
