@@ -13,7 +13,7 @@ use worker::{Context, Env, event, web_sys};
 use crate::{
     body,
     cache::{self, Asker, Request},
-    http::{self, Content, Delivery, Target},
+    http::{self, Content, Delivery, EVENTS_TYPE, JSON_TYPE, Target},
     index::{self, Told},
     limiter,
     log::{self, Record, unix_millis},
@@ -42,15 +42,23 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
                 http::success(&content, record.cache == "HIT", known.as_deref(), &delivery)?
             }
             Ok(Answer::Events(asker, first)) => {
+                let head = Content::unkept(EVENTS_TYPE, "", delivery.now).varying_by_accept();
                 let stream = match record.method.as_str() {
                     "HEAD" => None,
                     _ => Some(stream::events::open(asker, first, record.clone())?),
                 };
-                (200, http::events(stream.as_ref(), &delivery)?)
+                (200, http::stream(&head, stream.as_ref(), &delivery)?)
             }
-            Ok(Answer::List(asker, Told { document, block, .. })) => {
-                let begin = Content::unkept("", delivery.now).with_block(block);
-                (200, http::stream(&begin, &stream::list::open(asker, document)?, &delivery)?)
+            Ok(Answer::List(asker, first)) => {
+                let mut head = Content::unkept(JSON_TYPE, "", delivery.now);
+                let stream = match first {
+                    None => None,
+                    Some(Told { document, block, .. }) => {
+                        head = head.with_block(block);
+                        Some(stream::list::open(asker, document)?)
+                    }
+                };
+                (200, http::stream(&head, stream.as_ref(), &delivery)?)
             }
             Err(error) => {
                 let status = status(&error, record.route);
@@ -109,8 +117,8 @@ enum Answer {
     Content(Rc<Content>),
     /// A stream of changes that begins with these.
     Events(Asker, Rc<Content>),
-    /// A list that is too long to be held; it begins with this piece.
-    List(Asker, Told),
+    /// A list that is too long to be held; it begins with this piece, or is not wanted.
+    List(Asker, Option<Told>),
 }
 
 impl From<Rc<Content>> for Answer {
@@ -198,7 +206,9 @@ async fn answer(
     let counted = match parsed {
         // What works however the settings are.
         Ok((target, Route::Page(page))) => return (Ok(Rc::new(page.content(&target, now)).into()), None),
-        Ok((_, Route::Live)) => return (Ok(Rc::new(Content::unkept(r#"{"live":true}"#, now)).into()), None),
+        Ok((_, Route::Live)) => {
+            return (Ok(Rc::new(Content::unkept(JSON_TYPE, r#"{"live":true}"#, now)).into()), None);
+        }
         Ok((target, Route::Counted(counted))) => followed(request, counted).map(|counted| (target, counted)),
         Err(error) => Err(error),
     };
@@ -224,8 +234,8 @@ async fn answer(
         (Ok(first), _) if is_stream => Ok(Answer::Events(asker, first)),
         (Err(error), Some(objects)) if is_whole_list && error.code() == Code::TooLarge => {
             let first = match record.method.as_str() {
-                "HEAD" => Ok(Told::default()),
-                _ => index::tell(&objects, &asker.settings, &index::list("")).await,
+                "HEAD" => Ok(None),
+                _ => index::tell(&objects, &asker.settings, &index::list("")).await.map(Some),
             };
             first.map(|first| Answer::List(asker, first))
         }

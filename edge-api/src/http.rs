@@ -134,8 +134,8 @@ impl Content {
     }
 
     /// A body that is true now and says nothing about later.
-    pub(crate) fn unkept(body: &str, now: Timestamp) -> Self {
-        Self::new(JSON_TYPE, body.into(), String::new(), None, now, 0)
+    pub(crate) fn unkept(media_type: &str, body: &str, now: Timestamp) -> Self {
+        Self::new(media_type, body.into(), String::new(), None, now, 0)
     }
 
     /// Seconds since it was made, a part of one counting as one: a cache downstream must not keep it too long.
@@ -268,32 +268,13 @@ pub(crate) fn success(
     Ok((status, head.response(status, body)?))
 }
 
-/// A stream of events, or its headers alone.
-pub(crate) fn events(
-    stream: Option<&web_sys::ReadableStream>,
-    delivery: &Delivery<'_>,
-) -> Result<web_sys::Response> {
-    let mut head = Head::common();
-    head.set("Content-Type", EVENTS_TYPE);
-    head.set("Cache-Control", "no-store");
-    head.set("Vary", "Accept");
-    streamed(head, stream, delivery)
-}
-
-/// A stream with the headers of this content.
+/// A stream with the headers of this content, or these alone.
 pub(crate) fn stream(
     content: &Content,
-    stream: &web_sys::ReadableStream,
-    delivery: &Delivery<'_>,
-) -> Result<web_sys::Response> {
-    streamed(content.head.clone(), Some(stream), delivery)
-}
-
-fn streamed(
-    mut head: Head,
     stream: Option<&web_sys::ReadableStream>,
     delivery: &Delivery<'_>,
 ) -> Result<web_sys::Response> {
+    let mut head = content.head.clone();
     head.deliver(delivery);
     Ok(web_sys::Response::new_with_opt_readable_stream_and_init(stream, &head.init(200)?)?)
 }

@@ -130,20 +130,28 @@ fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_moves_o
         let before = eventually("filled", WAIT, detailed).await.unwrap();
 
         let path = "/api/v1/agents/compliance";
-        let request = http::builder().build().unwrap().get(format!("{}{path}", stage.worker.url()));
-        let mut response = request.send().await.unwrap();
+        let url = format!("{}{path}", stage.worker.url());
+        let open = async || http::builder().build().unwrap().get(&url).send().await.unwrap();
+        let mut response = open().await;
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "application/json");
         assert_eq!(response.headers()["cache-control"], "no-store");
         let block = response.headers()["x-as-of-block"].clone();
         let mut text = response.chunk().await.unwrap().unwrap().to_vec();
+        let others = [open().await, open().await, open().await];
+        let one_too_many = stage.client.get(path).await;
+        one_too_many.error(503);
+        assert_eq!(
+            (&one_too_many.json()["code"], one_too_many.header("retry-after")),
+            (&json!("INDEXING"), "10")
+        );
         // Nobody reads on while a thousand agents are suspended or active again, and the index learns of it.
         registry.toggle(&stage.chain, 40_001, 1_000).await.unwrap();
         let changed = async || detailed().await.filter(|statuses| *statuses != before);
         let after = eventually("refreshed", WAIT, changed).await.unwrap();
         let kept = stored(&stage, "former_agents");
         let count: i64 = kept.query_row("SELECT count(*) FROM former_agents", [], |row| row.get(0)).unwrap();
-        assert_eq!(count, 950, "the list is still open, and 5 of 100 agents have ended");
+        assert_eq!(count, 950, "the lists are still open, and 5 of 100 agents have ended");
         while let Some(chunk) = response.chunk().await.unwrap() {
             text.extend(chunk);
         }
@@ -161,10 +169,15 @@ fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_moves_o
         let children: u64 = items.iter().map(|item| number(&item["compliance"]["childCount"])).sum();
         assert_eq!(children, total / 2 - 8);
 
+        for other in others {
+            let list: Value = serde_json::from_str(&other.text().await.unwrap()).unwrap();
+            assert_eq!(json!(statuses(&list)), before);
+        }
         let next = stage.client.get(path).await;
         assert_eq!(json!(statuses(&next.ok())), after, "the next list is as of now");
         let head = stage.client.send(Method::HEAD, path).await;
         assert_eq!((head.status, head.header("content-type"), &*head.text), (200, "application/json", ""));
+        assert_eq!(head.header("x-as-of-block"), "", "of none that was asked for");
     });
 }
 

@@ -174,7 +174,7 @@ impl<S: Store> Log<'_, S> {
         let known = |(id, seconds): (u64, Option<u64>)| Some([id.into(), seconds?.into()]);
         let ends: Vec<[Value; 2]> = ends.into_iter().filter_map(known).collect();
         let statement = "INSERT INTO ends (id, seconds) SELECT value->>0, value->>1 FROM json_each(?1)";
-        write(self.store, statement, &ends).map(drop)
+        write(self.store, statement, &ends)
     }
 
     /// Moves the moment as of which records are compared to now: attestations lapse, or hold again where the grace period was made longer.

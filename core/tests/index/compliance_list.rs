@@ -9,9 +9,9 @@ use registry_core::{
 
 use crate::{
     CHAIN, Indexed, REGISTRY,
-    common::{NOW, Node, Registry, record},
+    common::NOW,
     history::{Chance, History},
-    promises::show,
+    promises::{filled, mine, show},
 };
 
 /// Seconds for which a list stays open without a question.
@@ -101,37 +101,23 @@ impl Lists {
     }
 }
 
-/// An index of so many agents, complete.
-fn index_of(agents: u64) -> (Indexed, History) {
-    let registry = Registry {
-        agents: (1..=agents).map(|id| record(id, id / 2)).collect(),
-        grace_seconds: Some(604_800),
-        ..Registry::default()
-    };
-    let mut history = History::new(0, &mut Chance(1));
-    history.push(2, NOW - 100_000, registry, Vec::new());
-    let mut index = Indexed::new(Node::new(Registry::default()), 1_000, 2);
-    show(&mut index, &history);
-    index.work().unwrap();
-    (index, history)
-}
-
 /// A block in which all these agents are suspended, or active again.
 fn toggle(index: &mut Indexed, history: &mut History, ids: &[u64]) {
-    let newest = &history.blocks[&history.newest()];
-    let (mut registry, seconds) = ((*newest.registry).clone(), newest.seconds + 12);
-    for id in ids {
-        let status = &mut registry.agents[usize::try_from(id - 1).unwrap()].status;
-        *status = u8::from(*status == 0);
-    }
-    history.push(history.newest() + 1, seconds, registry, ids.to_vec());
+    mine(history, &mut Chance(1), |registry| {
+        for id in ids {
+            let status = &mut registry.agents[usize::try_from(id - 1).unwrap()].status;
+            *status = u8::from(*status == 0);
+        }
+    });
+    let newest = history.newest();
+    history.blocks.get_mut(&newest).unwrap().events = ids.to_vec();
     show(index, history);
     index.work().unwrap();
 }
 
 #[test]
 fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
-    let (mut index, mut history) = index_of(9);
+    let (mut index, mut history, _) = filled(9, 2);
     let whole = index.whole_list(NOW);
     let first = index.open_list(NOW, 2).unwrap();
     let second = index.open_list(NOW, 2).unwrap();
@@ -155,7 +141,7 @@ fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
 
 #[test]
 fn a_list_that_nobody_goes_on_with_is_closed_and_costs_nothing_any_more() {
-    let (mut index, mut history) = index_of(9);
+    let (mut index, mut history, _) = filled(9, 2);
     let opened: Vec<Piece> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
     let refused = index.open_list(NOW, 2).unwrap_err();
     assert!(matches!(&refused, IndexError::Answer(error) if error.code() == Code::Indexing), "{refused}");

@@ -20,6 +20,8 @@
 //! before it: an answer is read once for each instance and cache time.
 
 #[cfg(feature = "index-object")]
+mod answer;
+#[cfg(feature = "index-object")]
 mod object;
 #[cfg(feature = "index-object")]
 mod sql;
@@ -73,7 +75,7 @@ pub(crate) enum Scheme {
 }
 
 /// An object's answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) document: Document,
     /// When the chain was asked for it.

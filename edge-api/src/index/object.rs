@@ -14,13 +14,11 @@ use futures_util::FutureExt as _;
 use registry_core::{
     agent::AgentId,
     cache::due_for_renewal,
-    error::{Code, Error},
+    error::Error,
     history::HistoryCursor,
     index::{
-        Config, Excerpt, History, Index, IndexError, ListCursor, Phase, Piece, Progress, State, Step, Store,
-        Value, Work, is_only_source, prepare,
+        Config, Excerpt, History, IndexError, ListCursor, Phase, State, Step, Store, Value, Work, prepare,
     },
-    read_api::MAX_AGENTS,
     response::Document,
     route::{CacheScope, Endpoint},
     run::{Endpoints, Reply, RunError},
@@ -30,7 +28,6 @@ use worker::{
     Delay,
     DurableObject,
     Env,
-    Headers,
     Request,
     Response,
     Result,
@@ -40,10 +37,15 @@ use worker::{
     wasm_bindgen,
 };
 
-use super::{EVENTS, LIST, PAST, PAST_NOW, PROGRESS, TICK, header, name, sql::Sql};
+use super::{
+    EVENTS, LIST, PAST, PAST_NOW, PROGRESS, TICK,
+    answer::{Form, WHOLE_LIST, answer, failure, found, progress, refusal, warn},
+    name,
+    sql::Sql,
+};
 use crate::{chain, log::unix_millis, settings::Settings};
 
-/// Agents of a slice of the fill, and of a piece of a list: what is read and written at once, and with it what that takes of memory.
+/// Agents of a slice of the fill: what is read and written at once, and with it what the fill takes of memory.
 const SLICE: u64 = 2_500;
 /// Agents that the sweep looks at in each refresh.
 const SWEEP: u64 = 500;
@@ -114,12 +116,17 @@ impl DurableObject for RegistryIndex {
             _ => {}
         }
         self.note_question(&sql)?;
+        // What is boxed here and below is no part of this function, which V8 would else optimize as one of 32 KB, again and again polled.
         if let Some((word @ (PAST | PAST_NOW), wallets)) = target.split_once(' ') {
             return self.excerpt(&sql, &settings, wallets, word == PAST_NOW).boxed_local().await;
         }
         let (form, target) = match target.split_once(' ') {
             Some((EVENTS, target)) => (Form::Events, target),
-            Some((LIST, begin)) => (Form::Piece(ListCursor::parse(begin)), WHOLE_LIST),
+            Some((LIST, "")) => (Form::Piece(None), WHOLE_LIST),
+            Some((LIST, begin)) => {
+                let cursor = ListCursor::parse(begin).ok_or("not a place in a list")?;
+                (Form::Piece(Some(cursor)), WHOLE_LIST)
+            }
             _ => (Form::Document, target),
         };
         let endpoint = Endpoint::parse(target).map_err(|error| error.to_string())?;
@@ -375,19 +382,6 @@ impl RegistryIndex {
     }
 }
 
-/// In which form an answer is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Document,
-    /// Changes, as a stream tells them.
-    Events,
-    /// A piece of the whole list of `/agents/compliance`: the first, or the one that begins there.
-    Piece(Option<ListCursor>),
-}
-
-/// The list that is told in pieces.
-const WHOLE_LIST: &str = "/api/v1/agents/compliance";
-
 /// What the index reads, and how, at a time in unix milliseconds.
 fn config(settings: &Settings, now: u64) -> Config {
     Config {
@@ -411,91 +405,6 @@ fn refresh_at(state: &State, settings: &Settings) -> u64 {
 
 fn is_due(state: &State, settings: &Settings) -> bool {
     cache_millis(settings) == 0 || refresh_at(state, settings) <= unix_millis()
-}
-
-fn answer(
-    sql: &Sql,
-    settings: &Settings,
-    state: &State,
-    (endpoint, form): (&Endpoint, Form),
-    rpc_calls: u32,
-) -> Result<Response> {
-    let index = Index::new(sql, state, settings.registry, &settings.public_rpc);
-    // As of when the chain was asked, as the answers from a scan are.
-    let now = Timestamp::from_millis(state.read_at);
-    let made = match (form, endpoint) {
-        (Form::Events, Endpoint::Changes { since, limit }) => {
-            let events = index.changes(*since, *limit).map(|list| list.events());
-            events.map(|body| Document { body, ..Document::default() })
-        }
-        (Form::Piece(cursor), _) => {
-            let piece = match cursor {
-                None => index.open_list(now, unix_millis(), SLICE),
-                Some(cursor) => index.next_piece(cursor, unix_millis(), SLICE),
-            };
-            piece.map(|Piece { text, next }| {
-                let links = next.map(|next| next.to_string());
-                Document { body: text, links, ..Document::default() }
-            })
-        }
-        _ => index.document(endpoint, now),
-    };
-    let document = match made {
-        Ok(document) => document,
-        Err(IndexError::Incomplete { .. }) => return progress(state, 503),
-        // Nobody else could say more.
-        Err(IndexError::Answer(error)) if is_only_source(endpoint) => return failure(error, settings),
-        Err(_) => return Response::error("not covered", 404),
-    };
-    found(state, document, rpc_calls)
-}
-
-/// An answer, and what the Worker that asked has to know of it.
-fn found(state: &State, document: Document, rpc_calls: u32) -> Result<Response> {
-    let headers = Headers::new();
-    headers.set("Content-Type", "application/json")?;
-    if !document.etag.is_empty() {
-        headers.set("ETag", &document.etag)?;
-    }
-    if let Some(links) = &document.links {
-        headers.set("Link", links)?;
-    }
-    headers.set(header::READ_AT, &state.read_at.to_string())?;
-    let block = state.as_of().map_or(0, |block| block.number);
-    headers.set(header::BLOCK, &block.to_string())?;
-    headers.set(header::RPC_CALLS, &rpc_calls.to_string())?;
-    Ok(Response::from_bytes(document.body.into_bytes())?.with_headers(headers))
-}
-
-/// What the index says of itself.
-fn progress(state: &State, status: u16) -> Result<Response> {
-    Ok(Response::from_json(&Progress::from(state))?.with_status(status))
-}
-
-/// Why there is no answer. That the chain cannot be reached is an answer; of anything else a scan may know more, if the registry is
-/// not too large for one.
-fn refusal(error: IndexError, endpoint: &Endpoint, state: &State, settings: &Settings) -> Result<Response> {
-    warn(&error, settings);
-    let IndexError::Answer(error) = error else { return Response::error("not kept up", 502) };
-    let a_scan_may = state.total <= MAX_AGENTS && !is_only_source(endpoint);
-    if error.code() != Code::RpcUnavailable && a_scan_may {
-        return Response::error("not kept up", 502);
-    }
-    failure(error, settings)
-}
-
-fn failure(error: Error, settings: &Settings) -> Result<Response> {
-    let (status, body) = (error.status(), error.redacted(&settings.redactor).body());
-    Ok(Response::from_bytes(body.into_bytes())?.with_status(status))
-}
-
-fn warn(error: &IndexError, settings: &Settings) {
-    match error {
-        IndexError::Answer(error) => {
-            console_warn!("index not kept up: {}", error.clone().redacted(&settings.redactor));
-        }
-        other => console_warn!("index not kept up: {other}"),
-    }
 }
 
 fn failed(error: impl core::fmt::Display) -> worker::Error {
