@@ -22,6 +22,9 @@ use super::{LIMIT, PATH, at_once, ip, limited, with_time_left};
 const REQUESTS: usize = 300;
 const PACED: Duration = Duration::from_secs(20);
 
+/// How long it may take to list what lies in the store.
+const LISTED: Duration = Duration::from_secs(60);
+
 /// Two Workers and where their store lies.
 struct Pair {
     workers: [Worker; 2],
@@ -47,8 +50,16 @@ async fn pair() -> &'static Pair {
     .await
 }
 
-/// What lies in the store: `window:client:instance`, and how many requests.
+/// What lies in the store: `window:client:instance`, and how many requests. It is asked again where one of the Workers has its file locked.
 async fn counts(state: &Path) -> BTreeMap<String, u64> {
+    let keys = eventually("listed", LISTED, async || list(state).await).await.unwrap();
+    keys.iter()
+        .map(|key| (key["name"].as_str().unwrap().to_owned(), key["metadata"].as_u64().unwrap()))
+        .collect()
+}
+
+/// The keys of the store, as wrangler lists them; `None` where it fails.
+async fn list(state: &Path) -> Option<Vec<serde_json::Value>> {
     let mut list = Spawn::new("wrangler kv", repo::node_tool("wrangler").unwrap());
     let logs = list.scratch().join("logs");
     list = list
@@ -59,13 +70,13 @@ async fn counts(state: &Path) -> BTreeMap<String, u64> {
         .env("WRANGLER_SEND_METRICS", "false")
         .env("WRANGLER_LOG_PATH", logs);
     let mut list = list.start().unwrap();
-    assert!(list.exited(Duration::from_secs(60)).await.unwrap().success(), "{}", list.log_tail());
+    if !list.exited(LISTED).await.unwrap().success() {
+        println!("{}", list.log_tail());
+        return None;
+    }
     let log = list.log();
     let keys = log.find('[').map_or("[]", |start| &log[start..]);
-    let keys: Vec<serde_json::Value> = serde_json::from_str(keys).unwrap_or_else(|_| panic!("{log}"));
-    keys.iter()
-        .map(|key| (key["name"].as_str().unwrap().to_owned(), key["metadata"].as_u64().unwrap()))
-        .collect()
+    Some(serde_json::from_str(keys).unwrap_or_else(|_| panic!("{log}")))
 }
 
 /// The counts of one client, by whichever instance.
