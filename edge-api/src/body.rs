@@ -43,11 +43,12 @@ async fn stream(request: &web_sys::Request, max_bytes: usize) -> Result<Option<V
     collect(&stream, max_bytes).await
 }
 
-/// Bytes that are read of a stream at once at most.
-const PIECE_BYTES: u32 = 32 * 1024;
+/// Bytes that are read of a stream at once, first and at most.
+const PIECE_BYTES: [u32; 2] = [32 * 1024, 512 * 1024];
 
 /// What a `ReadableStream` of bytes has until its end; `None` where that is more than `max_bytes`. It is read into one buffer, which goes
-/// there and back: otherwise each 4 KiB would come in a buffer of their own.
+/// there and back, and is exchanged for a larger one while there is more: each read leaves kilobytes of objects behind until V8
+/// collects all.
 pub(crate) async fn collect(stream: &JsValue, max_bytes: usize) -> Result<Option<Vec<u8>>, JsValue> {
     let method = |object: &JsValue, name: &str| -> Result<Function, JsValue> {
         Ok(Reflect::get(object, &name.into())?.unchecked_into())
@@ -55,10 +56,13 @@ pub(crate) async fn collect(stream: &JsValue, max_bytes: usize) -> Result<Option
     let reader = method(stream, "getReader")?.call1(stream, &JSON::parse(r#"{"mode":"byob"}"#)?)?;
     let read = method(&reader, "read")?;
     let (value, done) = (JsValue::from("value"), JsValue::from("done"));
-    let mut buffer = Uint8Array::new_with_length(PIECE_BYTES);
+    let [mut size, most] = PIECE_BYTES;
+    let mut buffer = Uint8Array::new_with_length(size);
+    // Whatever is there: what is too large by then need not be waited for.
+    let mut options = JSON::parse(r#"{"min":1}"#)?;
     let mut body = Vec::new();
     loop {
-        let read = JsFuture::from(Promise::from(read.call1(&reader, &buffer)?)).await?;
+        let read = JsFuture::from(Promise::from(read.call2(&reader, &buffer, &options)?)).await?;
         if Reflect::get(&read, &done)?.is_truthy() {
             return Ok(Some(body));
         }
@@ -71,7 +75,13 @@ pub(crate) async fn collect(stream: &JsValue, max_bytes: usize) -> Result<Option
         if let Some(end) = body.get_mut(begin..) {
             piece.copy_to(end);
         }
-        buffer = Uint8Array::new(&piece.buffer());
+        if size < most && body.len() >= size as usize {
+            size *= 4;
+            buffer = Uint8Array::new_with_length(size);
+            options = JSON::parse(&format!(r#"{{"min":{size}}}"#))?;
+        } else {
+            buffer = Uint8Array::new(&piece.buffer());
+        }
     }
 }
 

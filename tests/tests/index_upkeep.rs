@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 const WAIT: Duration = Duration::from_secs(120);
 /// Four slices of the fill.
-const MANY: u64 = 10_000;
+const MANY: u64 = 20_000;
 /// Answered by the index, at once or after a refresh.
 const DETAILED: &str = "/api/v1/stats/detailed";
 

@@ -20,6 +20,9 @@ use crate::{
     run::RunError,
 };
 
+/// Agents whose rows are made and written at once: those of a whole slice would take more memory than all else.
+const AT_ONCE: usize = 1_250;
+
 impl Work {
     pub(super) fn read_slice(&mut self, first: u64) {
         let run = self.run(What::Slice { first, most: self.config.slice });
@@ -36,12 +39,18 @@ impl Work {
         let last = next.saturating_add(reading.entries.len() as u64).saturating_sub(1);
         let is_last = last >= reading.total;
         let is_whole = is_last && next == 1;
-        let mut changes = Changes::new(store, checkpoint.number, self.comparison(), BTreeMap::new());
-        changes.put(&reading.entries, !is_whole)?;
-        if is_last {
-            changes.end_at(reading.total)?;
+        let changes = || Changes::new(store, checkpoint.number, self.comparison(), BTreeMap::new());
+        let mut noted = Vec::new();
+        for entries in reading.entries.chunks(AT_ONCE) {
+            let mut changes = changes();
+            changes.put(entries, !is_whole)?;
+            noted.extend(changes.finish()?);
         }
-        let noted = changes.finish()?;
+        if is_last {
+            let mut changes = changes();
+            changes.end_at(reading.total)?;
+            noted.extend(changes.finish()?);
+        }
         self.log(store, checkpoint).write(noted)?;
         let state = &mut self.state;
         (state.total, state.grace_seconds) = (reading.total, reading.grace_seconds);
