@@ -436,7 +436,7 @@ fn is_beyond(block: &Value, newest: u64) -> bool {
     block.as_str().is_some_and(|text| text.starts_with("0x") && text.len() < 66 && number_of(text) > newest)
 }
 
-fn number_of(text: &str) -> u64 {
+pub(crate) fn number_of(text: &str) -> u64 {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }
 

@@ -19,6 +19,7 @@ mod changes;
 mod common;
 mod compliance_list;
 mod database;
+mod event_node;
 mod history;
 mod liable;
 mod listing;
