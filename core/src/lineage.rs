@@ -127,12 +127,12 @@ pub fn grow<E>(
     mut fetch: impl FnMut(&[U256]) -> Result<Vec<Fetched>, E>,
 ) -> Result<LineageNode, E> {
     let root_id = root.agent.agent_id.0;
-    let mut tree = Tree {
-        members: BTreeMap::from([(root_id, root.clone())]),
-        first_shown_by: BTreeMap::new(),
-        unreadable: BTreeSet::new(),
-    };
-    let mut seen = BTreeSet::from([root_id]);
+    let mut tree =
+        Tree { members: BTreeMap::new(), first_shown_by: BTreeMap::new(), unreadable: BTreeSet::new() };
+    // Not `from`: a kilobyte of sorting for each type of one.
+    let mut seen = BTreeSet::new();
+    tree.members.insert(root_id, root.clone());
+    seen.insert(root_id);
     let mut level = Vec::from([root_id]);
     for _ in 1..MAX_LEVELS {
         let mut next = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use futures_util::FutureExt as _;
 use registry_core::{
     error::{Code, Error},
     route::{Endpoint, KYA_BODY_BYTES_MAX},
@@ -187,13 +188,25 @@ fn status(error: &Error, route: &str) -> u16 {
     }
 }
 
-/// The answer to anything but a preflight, and where the client stands with the limiter.
-async fn answer(
+/// An answer, and where the client stands with the limiter.
+type Judged = (Result<Answer, Error>, Option<Verdict>);
+
+/// The answer to anything but a preflight.
+async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mut Record) -> Judged {
+    // Boxed, each is a function of its own: V8 takes megabytes to optimize a long one that is polled again and again.
+    match admit(request, env, context, record).boxed_local().await {
+        Ok((asker, counted, verdict)) => (tell(asker, counted, record).boxed_local().await, verdict),
+        Err(judged) => judged,
+    }
+}
+
+/// What is to be answered, and for whom; or what there is to say without asking anybody.
+async fn admit(
     request: &Incoming<'_>,
     env: &Env,
     context: Context,
     record: &mut Record,
-) -> (Result<Answer, Error>, Option<Verdict>) {
+) -> Result<(Asker, Request, Option<Verdict>), Judged> {
     let now = Timestamp::from_millis(record.started_at);
     let parsed = match Target::parse(request.url()) {
         Ok(target) => Route::parse(request, &record.method, &target).await.map(|route| (target, route)),
@@ -205,43 +218,50 @@ async fn answer(
     }
     let counted = match parsed {
         // What works however the settings are.
-        Ok((target, Route::Page(page))) => return (Ok(Rc::new(page.content(&target, now)).into()), None),
+        Ok((target, Route::Page(page))) => {
+            let page = page.content(env, &target, now).await;
+            return Err((page.map(|page| Rc::new(page).into()), None));
+        }
         Ok((_, Route::Live)) => {
-            return (Ok(Rc::new(Content::unkept(JSON_TYPE, r#"{"live":true}"#, now)).into()), None);
+            return Err((Ok(Rc::new(Content::unkept(JSON_TYPE, r#"{"live":true}"#, now)).into()), None));
         }
         Ok((target, Route::Counted(counted))) => followed(request, counted).map(|counted| (target, counted)),
         Err(error) => Err(error),
     };
     let settings = match Settings::of(env) {
         Ok(settings) => settings,
-        Err(error) => return (Err(error), None),
+        Err(error) => return Err((Err(error), None)),
     };
     let client = request.client();
     let (target, counted) = match counted {
         Ok(counted) => counted,
         // What can be refused before it costs anything is not charged.
-        Err(error) => return (Err(error), limiter::peek(&settings.limits, &client, now)),
+        Err(error) => return Err((Err(error), limiter::peek(&settings.limits, &client, now))),
     };
     let verdict = limiter::charge(&settings, env, &context, &client, now, cost).await;
     if verdict.is_some_and(|verdict| !verdict.admitted) {
-        return (Err(Error::RateLimited), verdict);
+        return Err((Err(Error::RateLimited), verdict));
     }
     let objects = index::objects(&settings, env).map(Rc::new);
     let asker = Asker { settings, context: Rc::new(context), origin: target.origin().into(), objects };
+    Ok((asker, counted, verdict))
+}
+
+/// The answer to what counts: a document, or a stream and how it begins.
+async fn tell(asker: Asker, counted: Request, record: &mut Record) -> Result<Answer, Error> {
     let is_stream = matches!(counted, Request::Events(_));
     let is_whole_list = matches!(counted, Request::Api(Endpoint::Compliance(None)));
-    let answer = match (cache::answer(&asker, counted, record).await, asker.objects.clone()) {
+    match (cache::answer(&asker, counted, record).await, asker.objects.clone()) {
         (Ok(first), _) if is_stream => Ok(Answer::Events(asker, first)),
         (Err(error), Some(objects)) if is_whole_list && error.code() == Code::TooLarge => {
             let first = match record.method.as_str() {
-                "HEAD" => Ok(None),
-                _ => index::tell(&objects, &asker.settings, &index::list("")).await.map(Some),
+                "HEAD" => None,
+                _ => Some(index::tell(&objects, &asker.settings, &index::list("")).await?),
             };
-            first.map(|first| Answer::List(asker, first))
+            Ok(Answer::List(asker, first))
         }
         (answer, _) => answer.map(Answer::from),
-    };
-    (answer, verdict)
+    }
 }
 
 /// The request, as a stream where it is for changes and the client takes events.

@@ -10,6 +10,7 @@
 
 #[cfg(not(feature = "index-object"))]
 mod api;
+mod binding;
 mod body;
 #[cfg(not(feature = "index-object"))]
 mod cache;

@@ -5,10 +5,9 @@ use registry_core::{
     agent::Status,
     evidence::Evidence,
     filter::{NUMBERED_MAX, TEXT_MAX},
-    index,
+    index::{self, LIST_IN_MEMORY_MAX},
     kya::Kya,
     page::{AgentList, AgentPage},
-    read_api::MAX_AGENTS,
     route::{
         AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX, Endpoint,
         HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX,
@@ -158,7 +157,7 @@ fn questions(schemas: &mut Schemas) -> Vec<Question> {
         Question {
             description: format!(
                 "All agents, the stalest attestation first; equally stale ones by id. With `limit` or `cursor` a page of them: the answer \
-                 has its `limit`, and the `next` page's cursor. A `limit` above {AGENTS_LIMIT_MAX} is cut. The whole list of more than {MAX_AGENTS} \
+                 has its `limit`, and the `next` page's cursor. A `limit` above {AGENTS_LIMIT_MAX} is cut. The whole list of more than {LIST_IN_MEMORY_MAX} \
                  agents is streamed, without an `ETag`, where the service keeps an index."
             ),
             parameters: vec![

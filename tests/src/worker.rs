@@ -80,13 +80,15 @@ impl Worker {
         let scratch = spawn.scratch().to_owned();
         let state = options.state.clone().unwrap_or_else(|| scratch.join("state"));
         let registry = options.registry.clone().unwrap_or_else(|| scratch.join("registry"));
+        let own = std::env::var("NODE_OPTIONS").unwrap_or_default();
+        let goes_on = format!("--require \"{}\"", repo::root().join(GOES_ON).display());
         spawn = spawn
             .dir(repo::root())
             .args(["dev", "--ip", "127.0.0.1", "--inspector-port", "0"])
             .args(["--port", &options.port.to_string()])
             .args(["--persist-to".as_ref(), state.as_os_str()])
             .env("CI", "true")
-            .env("NODE_OPTIONS", format!("--require \"{}\"", repo::root().join(GOES_ON).display()))
+            .env("NODE_OPTIONS", [own.as_str(), &goes_on].join(" ").trim())
             .env("WRANGLER_SEND_METRICS", "false")
             .env("WRANGLER_LOG_PATH", scratch.join("logs"))
             .env("WRANGLER_REGISTRY_PATH", registry);

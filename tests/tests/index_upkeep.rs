@@ -122,7 +122,7 @@ fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_moves_o
                 .var("RPC_TIMEOUT_SECONDS", 20)
                 .var("RPC_DEADLINE_SECONDS", 60)
         };
-        let stage = Stage::indexed(chain, options).await.unwrap();
+        let mut stage = Stage::indexed(chain, options).await.unwrap();
         let detailed = async || {
             let answer = stage.client.get(DETAILED).await;
             (answer.status == 200).then(|| answer.ok()["statusDistribution"].clone())
@@ -178,6 +178,17 @@ fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_moves_o
         let head = stage.client.send(Method::HEAD, path).await;
         assert_eq!((head.status, head.header("content-type"), &*head.text), (200, "application/json", ""));
         assert_eq!(head.header("x-as-of-block"), "", "of none that was asked for");
+
+        let mut cut_off = open().await;
+        cut_off.chunk().await.unwrap().unwrap();
+        stage.kill_index();
+        let end = loop {
+            match cut_off.chunk().await {
+                Ok(Some(_)) => {}
+                end => break end,
+            }
+        };
+        assert!(end.is_err(), "a part passes for the whole");
     });
 }
 

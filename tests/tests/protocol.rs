@@ -313,7 +313,15 @@ fn the_page_is_at_the_root_under_a_strict_policy() {
 fn the_page_hides_nothing_of_the_api() {
     run(async {
         let (stage, _) = scene().await;
-        for path in ["/assets", "/assets/", "/assets/main.js", "/_headers", "/settings", "/agents"] {
+        for path in [
+            "/assets",
+            "/assets/",
+            "/assets/main.js",
+            "/_headers",
+            "/api-catalog.json",
+            "/settings",
+            "/agents",
+        ] {
             assert_eq!(stage.client.get(path).await.error(404), "Not found", "{path}");
         }
         for path in ["/health", "/livez", "/openapi.json", "/api/v1/stats"] {

@@ -1,5 +1,5 @@
-//! The explorer page: bundled, and laid out as the static files that the Worker's assets binding serves; its types and its
-//! tests.
+//! The explorer page: bundled, and laid out as the static files that the Worker's assets binding serves, among them the texts of the
+//! Worker's own pages; its types and its tests.
 //!
 //! File names carry a hash of their content, so that browsers may keep them for good; `index.html` alone is asked for again.
 
@@ -15,6 +15,9 @@ use crate::run::{command, node_tool, root, run};
 
 /// The most that scripts and styles may be together, gzipped; the core's wasm has a limit of its own.
 const SIZE_LIMIT: usize = 150 * 1024;
+
+/// The texts of the Worker's own pages.
+const PAGES: &str = "edge-api/src/pages";
 
 /// What `index.html` names, and the bundler writes with a hash in between.
 const NAMED: [(&str, &str); 3] = [("main", "css"), ("main", "js"), ("theme", "js")];
@@ -40,8 +43,9 @@ pub(crate) fn build() -> Result<()> {
         ["index.html", "openapi-types.mjs", "src", "static", "styles", "tsconfig.json"]
             .map(|path| explorer.join(path))
             .into();
-    inputs
-        .extend(["browser/pkg", "package-lock.json", "xtask/src/explorer.rs"].map(|path| root().join(path)));
+    inputs.extend(
+        ["browser/pkg", "package-lock.json", PAGES, "xtask/src/explorer.rs"].map(|path| root().join(path)),
+    );
     let stamp = Stamp::of(root().join("target/xtask/explorer.stamp"), &inputs)?;
     if !stamp.is_current() || !dist.join("index.html").is_file() {
         bundle(&explorer, &dist)?;
@@ -77,7 +81,7 @@ fn types() -> Result<()> {
     fs::create_dir_all(&generated)?;
     run(command("node")
         .arg(explorer().join("openapi-types.mjs"))
-        .arg(root().join("edge-api/src/pages/openapi.json"))
+        .arg(root().join(PAGES).join("openapi.json"))
         .arg(generated.join("openapi.ts")))
 }
 
@@ -122,12 +126,25 @@ fn bundle(explorer: &Path, dist: &Path) -> Result<()> {
     fs::write(fresh.join("index.html"), page)?;
     fs::write(fresh.join("licences.txt"), licences(&fs::read_to_string(metafile)?)?)?;
     copy(&explorer.join("static"), &fresh)?;
+    write_pages(&fresh)?;
 
     // What the page names is there before the page is, and goes after it.
     copy(&assets, &dist.join("assets"))?;
     copy(&fresh, dist)?;
     remove_others(&assets, &dist.join("assets"))?;
     remove_others(&fresh, dist)
+}
+
+/// Writes the texts of the Worker's own pages; the API's description without the spaces that people read it by, which are half of it.
+fn write_pages(directory: &Path) -> Result<()> {
+    let pages = root().join(PAGES);
+    for name in ["api-catalog.json", "llms.txt"] {
+        fs::copy(pages.join(name), directory.join(name))?;
+    }
+    // No string of it goes over two lines: JSON writes line ends as `\n`.
+    let description = fs::read_to_string(pages.join("openapi.json"))?;
+    let compact: String = description.lines().map(str::trim_start).collect();
+    Ok(fs::write(directory.join("openapi.json"), compact)?)
 }
 
 /// The name the bundler gave to an entry point.

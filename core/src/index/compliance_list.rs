@@ -29,11 +29,12 @@ use crate::{
     error::Error,
     filter::SortKey,
     lens::Row,
-    read_api::MAX_AGENTS,
     response::{Shape as _, json},
     timestamp::Timestamp,
 };
 
+/// Agents up to which the whole list is made in memory, 5 MB of JSON, of which the host has several copies: up to ten times that.
+pub const LIST_IN_MEMORY_MAX: u64 = 25_000;
 /// Lists that are open at once at most: each takes as much of the host's time as it gets.
 const OPEN_LISTS: u64 = 4;
 /// Rows that are read at once, where the whole is made in memory.
@@ -107,8 +108,8 @@ impl<S: Store> Index<'_, S> {
         now: Timestamp,
     ) -> Result<ComplianceList, IndexError> {
         let (total, grace_seconds) = (self.state.total, self.state.grace_seconds);
-        if page.is_none() && total > MAX_AGENTS {
-            // It is made in memory: beyond that it would end the host, and all that others ask of it.
+        if page.is_none() && total > LIST_IN_MEMORY_MAX {
+            // Beyond that it would end the host, and all that others ask of it: it is told in pieces.
             return Err(Error::TooManyAgents(U256::from(total)).into());
         }
         self.check_statuses()?;

@@ -60,7 +60,7 @@ mod words;
 mod work;
 
 use crate::{error::Error, run::RunError};
-pub use compliance_list::{ListCursor, Piece};
+pub use compliance_list::{LIST_IN_MEMORY_MAX, ListCursor, Piece};
 pub use documents::{Index, covers, is_only_source};
 pub use excerpt::Excerpt;
 pub use history::History;

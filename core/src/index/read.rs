@@ -92,6 +92,7 @@ fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, Ent
 }
 
 /// Agents by id: through the getters, many in a call; who needs more gas than that through the lens, alone.
+#[inline(never)]
 fn agents(registry: &Registry<'_>, ids: &[u64]) -> Result<Vec<(u64, Entry)>, Halt> {
     let id = |id: &u64| U256::from(*id);
     let records = ids.iter().map(|agent| getAgentCall { agentId: id(agent) });

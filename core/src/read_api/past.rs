@@ -160,7 +160,9 @@ impl<'a> Pasts<'a> {
         if total > 0 {
             rows.push(registry.rows(first, Detail::Rows, Some(total))?);
         }
-        self.told_by(&Known::of(excerpt, rows, &BTreeSet::from([wallet])), registry, wallet, agent)
+        let mut wallets = BTreeSet::new();
+        wallets.insert(wallet);
+        self.told_by(&Known::of(excerpt, rows, &wallets), registry, wallet, agent)
     }
 
     fn told_by(

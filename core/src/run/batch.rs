@@ -209,6 +209,7 @@ impl Flight {
     }
 
     /// The batch's JSON; `block` is where the calls read.
+    #[inline(never)]
     pub(super) fn body(&self, multicall3: Address, block: &str) -> String {
         let headers = (0..).zip(&self.headers).map(|(id, header)| {
             let (method, block) = match header {

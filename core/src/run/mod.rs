@@ -162,6 +162,9 @@ impl Run {
     /// # Errors
     ///
     /// The error the question is answered with, or [`RunError`] where it cannot be answered, or only beyond the [`Limits`].
+    // Nothing large becomes a part of the host's function, which is polled again and again: V8 takes megabytes to optimize a long one.
+    // So it is with all of this module that is never inlined.
+    #[inline(never)]
     pub fn step(&mut self) -> Result<Step, Error> {
         // A batch the host never answered counts as lost: its work is done again.
         if let Some(flight) = self.flight.take() {
@@ -235,6 +238,7 @@ impl Run {
     /// # Errors
     ///
     /// [`RunError`] where the reply ends the run. What may pass is kept, and asked again by the next step.
+    #[inline(never)]
     pub fn feed(&mut self, reply: Reply<'_>) -> Result<(), Error> {
         let Some(flight) = self.flight.take() else { return Ok(()) };
         if reply.body.len() > self.limits.max_reply_bytes {
@@ -389,6 +393,7 @@ impl Run {
 
     /// Keeps the answers that belong to this run's block, and asks the others again. True where that block is no more
     /// under its number. `by_hash`: they were asked for at the pinned hash; `pinned`: the pin came in with them.
+    #[inline(never)]
     fn accept(&mut self, fresh: Vec<Fresh>, markers: &[Marker], by_hash: bool, pinned: bool) -> bool {
         let expected = self.block.parent().or_else(|| fresh.iter().find_map(|fresh| fresh.parent));
         let unpinned = self.block.is_open();

@@ -53,6 +53,7 @@ impl Run {
     }
 
     /// Queues what the query has missed.
+    #[inline(never)]
     pub(super) fn queue_missing(&mut self) -> Result<(), RunError> {
         let missing = self.view.missing();
         if let Some(key) = missing.proof.filter(|_| missing.calls.is_empty()) {
@@ -85,6 +86,7 @@ impl Run {
     }
 
     /// Packs what is waiting into a flight; what does not fit waits for the next one.
+    #[inline(never)]
     pub(super) fn pack(&mut self) -> Flight {
         let Traits { by_number, method, requests_per_batch } = self.rotation.traits();
         let most = self.requests_per_batch.min(requests_per_batch).max(1);

@@ -116,6 +116,7 @@ impl Wanted {
 
 impl Run {
     /// Takes the reply to a batch that asked for what `ids` say of a proof.
+    #[inline(never)]
     pub(super) fn feed_proof(&mut self, ids: &[u64], by_hash: bool, reply: Reply<'_>) -> Result<(), Error> {
         let outcomes = match rpc::decode(reply.body, ids) {
             Ok(outcomes) => outcomes,

@@ -91,6 +91,7 @@ impl Findings {
     /// # Errors
     ///
     /// [`RunError`] where this endpoint will not answer, however often it is asked; the flight comes back with it.
+    #[inline(never)]
     pub(super) fn of(
         mut flight: Flight,
         reply: Reply<'_>,

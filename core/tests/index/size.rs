@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use alloy_primitives::Address;
 use registry_core::{
     error::Error,
-    index::{Basis, Index, IndexError},
-    read_api::MAX_AGENTS,
+    index::{Basis, Index, IndexError, LIST_IN_MEMORY_MAX},
     route::Endpoint,
     run::Limits,
     timestamp::Timestamp,
@@ -128,8 +127,8 @@ fn a_whole_list_that_would_end_the_host_is_refused_and_its_pages_are_not() {
         let endpoint = Endpoint::parse(target).unwrap();
         Index::new(&index.database, &state, REGISTRY, CHAIN).document(&endpoint, now)
     };
-    assert!(ask("/api/v1/agents/compliance", MAX_AGENTS).is_ok());
-    let refused = ask("/api/v1/agents/compliance", MAX_AGENTS + 1).unwrap_err();
+    assert!(ask("/api/v1/agents/compliance", LIST_IN_MEMORY_MAX).is_ok());
+    let refused = ask("/api/v1/agents/compliance", LIST_IN_MEMORY_MAX + 1).unwrap_err();
     assert!(matches!(refused, IndexError::Answer(Error::TooManyAgents(_))), "{refused}");
-    assert!(ask("/api/v1/agents/compliance?limit=100", MAX_AGENTS + 1).is_ok());
+    assert!(ask("/api/v1/agents/compliance?limit=100", LIST_IN_MEMORY_MAX + 1).is_ok());
 }

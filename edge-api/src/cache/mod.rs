@@ -196,7 +196,13 @@ async fn renew(asker: Asker, key: Key, lease: Lease, record: Record) {
 /// Reads something for all who ask for it; with it the number of RPC requests it took.
 async fn read(asker: Asker, key: Key, lease: Lease, is_renewal: bool) -> (Result<Value, Error>, u32) {
     let mut rpc_calls = 0;
-    let value = from_elsewhere(&asker, &key, &lease, is_renewal, &mut rpc_calls).await;
+    // Each a function of its own, and the one that waits longest is short.
+    let value = match &key {
+        Key::Indexed(endpoint) => {
+            from_index(&asker, &key, endpoint, &lease, &mut rpc_calls).boxed_local().await
+        }
+        _ => from_elsewhere(&asker, &key, &lease, is_renewal, &mut rpc_calls).boxed_local().await,
+    };
     let outcome = match &value {
         Ok(Value::Content(content)) => Outcome::Value {
             bytes: content.size(),
@@ -232,6 +238,34 @@ const fn longest(key: &Key, time_to_live: u32) -> u32 {
     }
 }
 
+/// Keeps the lease for so many milliseconds more, and what the runtime takes.
+fn hold(key: &Key, lease: &Lease, millis: u32) {
+    let until = unix_millis().saturating_add(u64::from(millis)).saturating_add(LEASE_MARGIN_MILLIS);
+    MEMORY.with_borrow_mut(|memory| memory.extend(key, lease, until));
+}
+
+/// From the object that keeps the index.
+async fn from_index(
+    asker: &Asker,
+    key: &Key,
+    endpoint: &Endpoint,
+    lease: &Lease,
+    rpc_calls: &mut u32,
+) -> Result<Value, Error> {
+    let settings = &*asker.settings;
+    let Some(objects) = &asker.objects else { return Ok(Value::Unindexed) };
+    // As long as the object may work before it answers.
+    hold(key, lease, settings.rpc_deadline_seconds.saturating_mul(4_000));
+    let Some(told) = index::ask(objects, settings, endpoint).await? else { return Ok(Value::Unindexed) };
+    *rpc_calls += told.rpc_calls;
+    let time_to_live = settings.time_to_live(endpoint.cache_scope());
+    let content = Content::of(told.document, time_to_live, told.read_at).with_block(told.block);
+    // What is answered to another `Accept` is a stream.
+    let varies = matches!(endpoint, Endpoint::Changes { .. });
+    Ok(Value::Content(Rc::new(if varies { content.varying_by_accept() } else { content })))
+}
+
+/// From the data centre's cache, or the chain.
 async fn from_elsewhere(
     asker: &Asker,
     key: &Key,
@@ -258,10 +292,7 @@ async fn from_elsewhere(
     {
         return Ok(Value::Content(Rc::new(content)));
     }
-    let hold = |millis: u32| {
-        let until = unix_millis().saturating_add(u64::from(millis)).saturating_add(LEASE_MARGIN_MILLIS);
-        MEMORY.with_borrow_mut(|memory| memory.extend(key, lease, until));
-    };
+    let hold = |millis: u32| hold(key, lease, millis);
     let (registry, multicall3) = (settings.registry, settings.multicall3);
     let endpoint = match key {
         Key::Answer(Request::Ready) => {
@@ -281,22 +312,8 @@ async fn from_elsewhere(
             *rpc_calls += calls;
             return Ok(Value::Content(Rc::new(Content::of(document, settings.follow_seconds(), read_at))));
         }
-        Key::Indexed(endpoint) => {
-            let Some(objects) = &asker.objects else { return Ok(Value::Unindexed) };
-            // As long as the object may work before it answers.
-            hold(settings.rpc_deadline_seconds.saturating_mul(4_000));
-            return Ok(match index::ask(objects, settings, endpoint).await? {
-                None => Value::Unindexed,
-                Some(Told { document, read_at, block, rpc_calls: calls }) => {
-                    *rpc_calls += calls;
-                    let time_to_live = settings.time_to_live(endpoint.cache_scope());
-                    let content = Content::of(document, time_to_live, read_at).with_block(block);
-                    // What is answered to another `Accept` is a stream.
-                    let varies = matches!(endpoint, Endpoint::Changes { .. });
-                    Value::Content(Rc::new(if varies { content.varying_by_accept() } else { content }))
-                }
-            });
-        }
+        // Asked elsewhere: `from_index`.
+        Key::Indexed(_) => return Ok(Value::Unindexed),
         Key::Registry | Key::OfRegistry(..) => &registry::READ,
         Key::Answer(Request::Api(endpoint)) => endpoint,
     };

@@ -60,8 +60,10 @@ pub(super) fn answer(
     let document = match made {
         Ok(document) => document,
         Err(IndexError::Incomplete { .. }) => return progress(state, 503),
-        // Nobody else could say more.
-        Err(IndexError::Answer(error)) if form != Form::Document || is_only_source(endpoint) => {
+        // Nobody else could say more; what is too large here is asked for in pieces.
+        Err(IndexError::Answer(error))
+            if form != Form::Document || is_only_source(endpoint) || error.code() == Code::TooLarge =>
+        {
             return failure(error, settings);
         }
         Err(_) => return Response::error("not covered", 404),

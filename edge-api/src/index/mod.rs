@@ -28,7 +28,10 @@ mod sql;
 #[cfg(feature = "index-object")]
 mod worker;
 
-use ::worker::{Env, Headers, Method, ObjectNamespace, Request, RequestInit, Response, Result};
+use ::worker::{
+    Env, ObjectNamespace, Result,
+    web_sys::{Headers, Response},
+};
 use registry_core::{
     changes::Since,
     error::Error,
@@ -39,7 +42,7 @@ use registry_core::{
     timestamp::Timestamp,
 };
 
-use crate::settings::Settings;
+use crate::{binding, settings::Settings};
 
 /// The binding of the objects' class.
 pub(crate) const BINDING: &str = "REGISTRY_INDEX";
@@ -154,8 +157,8 @@ pub(crate) fn list(begin: &str) -> String {
 
 /// What the object of this chain and registry says of itself, `None` where it does not answer.
 pub(crate) async fn progress(objects: &ObjectNamespace, settings: &Settings) -> Option<Progress> {
-    let mut response = send(objects, settings, PROGRESS).await.ok()?;
-    serde_json::from_str(&response.text().await.ok()?).ok()
+    let response = send(objects, settings, PROGRESS).await.ok()?;
+    serde_json::from_str(&binding::text(&response).await.ok()?).ok()
 }
 
 /// What the object of this chain and registry knows of the wallets that an endpoint asks about; `None` where that is nothing that it
@@ -171,11 +174,11 @@ pub(crate) async fn excerpt(
         return None;
     }
     let body = wallets.iter().fold(word.to_owned(), |body, wallet| format!("{body} {wallet:#x}"));
-    let mut response = send(objects, settings, &body).await.ok()?;
-    if response.status_code() != 200 {
+    let response = send(objects, settings, &body).await.ok()?;
+    if response.status() != 200 {
         return None;
     }
-    Excerpt::decode(&response.text().await.ok()?)
+    Excerpt::decode(&binding::text(&response).await.ok()?)
 }
 
 enum Reply {
@@ -192,18 +195,14 @@ fn name(settings: &Settings) -> String {
 
 async fn send(objects: &ObjectNamespace, settings: &Settings, question: &str) -> Result<Response> {
     let name = name(settings);
-    let mut init = RequestInit::new();
-    init.with_method(Method::Post).with_body(Some(format!("{name}\n{question}").into()));
-    // The object knows what it indexes: the URL only has to be one.
-    objects.get_by_name(&name)?.fetch_with_request(Request::new_with_init("https://index/", &init)?).await
+    binding::ask(objects.get_by_name(&name)?, &format!("{name}\n{question}")).await
 }
 
 async fn post(objects: &ObjectNamespace, settings: &Settings, target: &str) -> Result<Reply> {
-    let mut response = send(objects, settings, target).await?;
-    let (status, headers) = (response.status_code(), response.headers().clone());
-    let body = response.text().await?;
-    let reply = match status {
-        200 => found(&headers, body).map(Reply::Found),
+    let response = send(objects, settings, target).await?;
+    let body = binding::text(&response).await?;
+    let reply = match response.status() {
+        200 => found(&response.headers(), body).map(Reply::Found),
         503 => serde_json::from_str(&body)
             .ok()
             .map(|Progress { percent, total, .. }| Reply::Filling { percent, total }),

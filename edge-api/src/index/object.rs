@@ -33,6 +33,7 @@ use worker::{
     Result,
     console_warn,
     durable_object,
+    js_sys::{Object, Reflect, WebAssembly},
     // What `durable_object` expands to names this crate.
     wasm_bindgen,
 };
@@ -45,11 +46,13 @@ use super::{
 };
 use crate::{chain, log::unix_millis, settings::Settings};
 
-/// Agents of a slice of the fill: what is read at once. Each slice leaves some 60 KB of objects behind, which the runtime frees when V8
-/// collects all; a larger one takes more memory while it is read.
+/// Agents of a slice of the fill: what is read at once. A larger one takes more memory while it is read.
 const SLICE: u64 = 5_000;
 /// Agents that the sweep looks at in each refresh.
 const SWEEP: u64 = 500;
+/// Pages of 64 KiB of the memory that V8 is made to collect by. It does so once they are some 64 MiB since it last did, every other
+/// slice.
+const UNTOUCHED_PAGES: u32 = 256;
 /// Milliseconds until somebody who waits for another's work looks again.
 const PAUSE_MILLIS: u64 = 25;
 /// Milliseconds that a question waits for the fill: enough for some slices.
@@ -117,46 +120,15 @@ impl DurableObject for RegistryIndex {
             _ => {}
         }
         self.note_question(&sql)?;
-        // What is boxed here and below is no part of this function, which V8 would else optimize as one of 32 KB, again and again polled.
-        if let Some((word @ (PAST | PAST_NOW), wallets)) = target.split_once(' ') {
-            return self.excerpt(&sql, &settings, wallets, word == PAST_NOW).boxed_local().await;
-        }
-        let (form, target) = match target.split_once(' ') {
-            Some((EVENTS, target)) => (Form::Events, target),
-            Some((LIST, "")) => (Form::Piece(None), WHOLE_LIST),
-            Some((LIST, begin)) => {
-                let cursor = ListCursor::parse(begin).ok_or("not a place in a list")?;
-                (Form::Piece(Some(cursor)), WHOLE_LIST)
+        // What is boxed here and below is a function of its own: V8 takes megabytes to optimize a long one that is polled again and again.
+        match target.split_once(' ') {
+            Some((word @ (PAST | PAST_NOW), wallets)) => {
+                self.excerpt(&sql, &settings, wallets, word == PAST_NOW).boxed_local().await
             }
-            _ => (Form::Document, target),
-        };
-        let endpoint = Endpoint::parse(target).map_err(|error| error.to_string())?;
-        let mut rpc_calls = 0;
-        let seconds = match form {
-            Form::Events => settings.follow_seconds(),
-            _ => settings.time_to_live(endpoint.cache_scope()),
-        };
-        let keep_for = u64::from(seconds) * 1_000;
-        let ready = match form {
-            // Of the block of its first piece, whatever the index has come to.
-            Form::Piece(Some(_)) => State::load(&sql).map_err(IndexError::from),
-            _ => self.ready(&sql, &settings, keep_for, &mut rpc_calls).await,
-        };
-        self.arm(&sql, &settings, ready.is_ok()).await?;
-        let made = match (ready, &endpoint) {
-            (Ok(state), Endpoint::History { id, limit, cursor }) => {
-                let asked = (*id, *limit, *cursor);
-                let told = self.history(&sql, &settings, state, asked, &mut rpc_calls).boxed_local().await;
-                told.map(|(state, document)| (state, Some(document)))
+            _ => {
+                let (form, endpoint) = question(target)?;
+                self.tell(&sql, &settings, form, endpoint).boxed_local().await
             }
-            (ready, _) => ready.map(|state| (state, None)),
-        };
-        match made {
-            Ok((state, Some(document))) => found(&state, document, rpc_calls),
-            Ok((state, None)) => answer(&sql, &settings, &state, (&endpoint, form), rpc_calls),
-            Err(IndexError::Incomplete { .. }) => progress(&State::load(&sql).map_err(failed)?, 503),
-            Err(IndexError::Answer(error @ Error::AgentNotFound(_))) => failure(error, &settings),
-            Err(error) => refusal(error, &endpoint, &State::load(&sql).map_err(failed)?, &settings),
         }
     }
 
@@ -167,7 +139,7 @@ impl DurableObject for RegistryIndex {
         let mut worked = Ok(());
         // One piece of work for each alarm: together they might take more CPU time than a request may.
         if self.is_asked(&sql, &settings)? && (state.phase != Phase::Complete || is_due(&state, &settings)) {
-            worked = self.work(&sql, &settings, &mut 0).await;
+            worked = self.work(&sql, &settings, &mut 0).boxed_local().await;
         }
         self.arm(&sql, &settings, worked.is_ok()).await?;
         if let Err(error) = &worked {
@@ -185,6 +157,31 @@ impl RegistryIndex {
             self.is_prepared.set(true);
         }
         Ok(sql)
+    }
+
+    /// The answer to a question, from an index that is as new as that has to be.
+    async fn tell(&self, sql: &Sql, settings: &Settings, form: Form, endpoint: Endpoint) -> Result<Response> {
+        let mut rpc_calls = 0;
+        let seconds = match form {
+            Form::Events => settings.follow_seconds(),
+            _ => settings.time_to_live(endpoint.cache_scope()),
+        };
+        let keep_for = u64::from(seconds) * 1_000;
+        let ready = match form {
+            // Of the block of its first piece, whatever the index has come to.
+            Form::Piece(Some(_)) => State::load(sql).map_err(IndexError::from),
+            _ => self.ready(sql, settings, keep_for, &mut rpc_calls).await,
+        };
+        self.arm(sql, settings, ready.is_ok()).await?;
+        let made = match (ready, &endpoint) {
+            (Ok(state), Endpoint::History { id, limit, cursor }) => {
+                let asked = (*id, *limit, *cursor);
+                let told = self.history(sql, settings, state, asked, &mut rpc_calls).boxed_local().await;
+                told.map(|(state, document)| (state, Some(document)))
+            }
+            (ready, _) => ready.map(|state| (state, None)),
+        };
+        respond(sql, settings, (&endpoint, form), made, rpc_calls)
     }
 
     /// What the index knows of these wallets. A verdict reads on from there, so that this need not be as of now; where it is too
@@ -232,7 +229,7 @@ impl RegistryIndex {
             if unix_millis() > began + patience {
                 return Err(IndexError::Incomplete { percent: state.percent() });
             }
-            self.work(sql, settings, rpc_calls).await?;
+            self.work(sql, settings, rpc_calls).boxed_local().await?;
         }
     }
 
@@ -282,6 +279,7 @@ impl RegistryIndex {
             let millis = u64::from(batch.delay_ms) + u64::from(batch.timeout_ms);
             self.lease.set(Lease { number, until: unix_millis() + millis + LEASE_MARGIN_MILLIS });
             let reply = chain::post(&settings.rpc, &batch).await;
+            let_v8_collect();
             if self.lease.get().number != number {
                 return Ok(());
             }
@@ -381,6 +379,49 @@ impl RegistryIndex {
         let offset = Duration::from_millis(at.saturating_sub(now));
         storage.set_alarm(offset).await
     }
+}
+
+/// What is asked, and in which form.
+#[inline(never)]
+fn question(target: &str) -> Result<(Form, Endpoint)> {
+    let (form, target) = match target.split_once(' ') {
+        Some((EVENTS, target)) => (Form::Events, target),
+        Some((LIST, "")) => (Form::Piece(None), WHOLE_LIST),
+        Some((LIST, begin)) => {
+            let cursor = ListCursor::parse(begin).ok_or("not a place in a list")?;
+            (Form::Piece(Some(cursor)), WHOLE_LIST)
+        }
+        _ => (Form::Document, target),
+    };
+    Ok((form, Endpoint::parse(target).map_err(|error| error.to_string())?))
+}
+
+/// The response, from the state of an index that is ready, and a document where it has been made.
+#[inline(never)]
+fn respond(
+    sql: &Sql,
+    settings: &Settings,
+    (endpoint, form): (&Endpoint, Form),
+    made: core::result::Result<(State, Option<Document>), IndexError>,
+    rpc_calls: u32,
+) -> Result<Response> {
+    match made {
+        Ok((state, Some(document))) => found(&state, document, rpc_calls),
+        Ok((state, None)) => answer(sql, settings, &state, (endpoint, form), rpc_calls),
+        Err(IndexError::Incomplete { .. }) => progress(&State::load(sql).map_err(failed)?, 503),
+        Err(IndexError::Answer(error @ Error::AgentNotFound(_))) => failure(error, settings),
+        Err(error) => refusal(error, endpoint, &State::load(sql).map_err(failed)?, settings),
+    }
+}
+
+/// Has V8 collect now and then what exchanges leave behind. Behind each object of the runtime that JavaScript has seen (a response, a
+/// stream, a promise) there are kilobytes that V8 does not know of; by what it does know of, it would collect nothing for a whole
+/// fill. It knows the size of this, of which no page is ever there, as none is touched.
+fn let_v8_collect() {
+    let descriptor = Object::new();
+    // Where it cannot be made, V8 has collected.
+    let _ = Reflect::set(&descriptor, &"initial".into(), &UNTOUCHED_PAGES.into());
+    let _ = WebAssembly::Memory::new(&descriptor);
 }
 
 /// What the index reads, and how, at a time in unix milliseconds.

@@ -24,9 +24,7 @@ use serde::{Deserialize, Serialize};
 use worker::{
     DurableObject,
     Env,
-    Method,
     Request,
-    RequestInit,
     Response,
     Result,
     State,
@@ -37,7 +35,7 @@ use worker::{
 };
 
 use super::tallies;
-use crate::{log::unix_millis, settings::Settings};
+use crate::{binding, log::unix_millis, settings::Settings};
 
 /// The binding of the objects' class.
 pub(crate) const BINDING: &str = "CLIENT_LIMITS";
@@ -77,12 +75,9 @@ struct Charge {
 
 async fn ask(env: &Env, client: &Client, charge: &Charge) -> Result<Verdict> {
     let object = env.durable_object(BINDING)?.get_by_name(&client.to_string())?;
-    let mut init = RequestInit::new();
-    init.with_method(Method::Post).with_body(Some(serde_json::to_string(charge)?.into()));
-    // The object knows whom it counts and has one thing to do: the URL only has to be one.
-    let mut response = object.fetch_with_request(Request::new_with_init("https://limit/", &init)?).await?;
-    match response.status_code() {
-        200 => response.json().await,
+    let response = binding::ask(object, &serde_json::to_string(charge)?).await?;
+    match response.status() {
+        200 => Ok(serde_json::from_str(&binding::text(&response).await?)?),
         status => Err(format!("status {status}").into()),
     }
 }

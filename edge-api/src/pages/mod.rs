@@ -1,50 +1,42 @@
 //! Pages that are the same for everybody: the API's description, where to find it, and an introduction for language models.
 //! They need neither settings nor a chain, so they are there on the worst of days, and cost a client nothing.
+//!
+//! Their texts are assets beside the explorer's, not parts of the Worker, which would take longer to start with them.
 
-use std::sync::OnceLock;
+use registry_core::{error::Error, response::entity_tag, timestamp::Timestamp};
+use worker::{Env, Result as WorkerResult, js_sys::Reflect};
 
-use registry_core::{response::entity_tag, timestamp::Timestamp};
-
-use crate::http::{Content, Target};
+use crate::{
+    binding,
+    http::{Content, Target},
+};
 
 /// How long a page may be kept, in seconds: they change with deployments alone.
 const KEEP_FOR: u32 = 3_600;
+
+/// The binding of the assets in `wrangler.toml`, which also names those that are asked for through the Worker alone.
+const BINDING: &str = "ASSETS";
 
 /// A page, and where it is.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) path: &'static str,
     media_type: &'static str,
-    /// `{origin}` stands for the scheme and host it is asked at.
-    text: &'static str,
+    /// Its text, in which `{origin}` stands for the scheme and host it is asked at.
+    asset: &'static str,
     /// The `Link` header.
     links: Option<&'static str>,
-    /// The entity tag, once somebody asked.
-    tag: OnceLock<String>,
 }
 
 static PAGES: [Page; 3] = [
-    Page {
-        path: "/openapi.json",
-        media_type: "application/json",
-        text: include_str!(concat!(env!("OUT_DIR"), "/openapi.json")),
-        links: None,
-        tag: OnceLock::new(),
-    },
+    Page { path: "/openapi.json", media_type: "application/json", asset: "/openapi.json", links: None },
     Page {
         path: "/.well-known/api-catalog",
         media_type: "application/linkset+json; profile=\"https://www.rfc-editor.org/info/rfc9727\"",
-        text: include_str!("api-catalog.json"),
+        asset: "/api-catalog.json",
         links: Some("</.well-known/api-catalog>; rel=\"api-catalog\", </openapi.json>; rel=\"service-desc\""),
-        tag: OnceLock::new(),
     },
-    Page {
-        path: "/llms.txt",
-        media_type: "text/plain; charset=utf-8",
-        text: include_str!("llms.txt"),
-        links: None,
-        tag: OnceLock::new(),
-    },
+    Page { path: "/llms.txt", media_type: "text/plain; charset=utf-8", asset: "/llms.txt", links: None },
 ];
 
 /// The page at this path.
@@ -54,9 +46,27 @@ pub(crate) fn find(path: &str) -> Option<&'static Page> {
 
 impl Page {
     /// The page, as asked for at this origin.
-    pub(crate) fn content(&self, target: &Target, now: Timestamp) -> Content {
-        let body = self.text.replace("{origin}", target.origin()).into_bytes();
-        let etag = self.tag.get_or_init(|| entity_tag(self.text)).clone();
-        Content::new(self.media_type, body, etag, self.links.map(str::to_owned), now, KEEP_FOR)
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misconfigured`] where the Worker was deployed without it.
+    pub(crate) async fn content(&self, env: &Env, target: &Target, now: Timestamp) -> Result<Content, Error> {
+        let text = match read(env, target.origin(), self.asset).await {
+            Ok(Some(text)) => text,
+            _ => return Err(Error::Misconfigured(format!("{BINDING} has no {}", self.asset))),
+        };
+        let etag = entity_tag(&text);
+        let body = text.replace("{origin}", target.origin()).into_bytes();
+        Ok(Content::new(self.media_type, body, etag, self.links.map(str::to_owned), now, KEEP_FOR))
+    }
+}
+
+/// An asset's text; `None` where there is no such asset.
+async fn read(env: &Env, origin: &str, asset: &str) -> WorkerResult<Option<String>> {
+    let assets = Reflect::get(env, &BINDING.into())?;
+    let response = binding::fetch(&assets, &format!("{origin}{asset}"), None).await?;
+    match response.ok() {
+        true => binding::text(&response).await.map(Some),
+        false => Ok(None),
     }
 }

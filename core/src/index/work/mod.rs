@@ -82,6 +82,8 @@ impl Work {
     /// # Errors
     ///
     /// [`IndexError::Store`].
+    // As in `Run`, nothing large becomes a part of the host's function.
+    #[inline(never)]
     pub fn begin(
         store: &impl Store,
         config: Config,
@@ -186,6 +188,7 @@ impl Work {
         &self.state
     }
 
+    #[inline(never)]
     fn take(&mut self, store: &impl Store, taken: Taken) -> Result<(), IndexError> {
         let stage = std::mem::replace(&mut self.stage, Stage::Done);
         match (stage, taken) {

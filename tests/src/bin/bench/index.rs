@@ -14,7 +14,7 @@ use e2e::proxy::{Post, Proxy, sequential};
 use e2e::server::{Bundles, Kind, Server};
 use e2e::synthetic::Synthetic;
 use e2e::worker::WorkerOptions;
-use registry_core::read_api::MAX_AGENTS;
+use registry_core::index::LIST_IN_MEMORY_MAX;
 
 use crate::step;
 use crate::table::{Table, median, mib, millis};
@@ -98,7 +98,7 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
          Medians of {SAMPLES}, each asked for the first time; RPC answers without delay. Pages and lineages are made from an index that is fresh, \
          `/stats/detailed` after a refresh that finds nothing new. Goals: 10, 15 and 25 ms.\n\n{}\n\
          ### The whole list\n\n\
-         `/agents/compliance` once, read as fast as it comes: made in memory up to {MAX_AGENTS} agents, streamed above. Memory is both \
+         `/agents/compliance` once, read as fast as it comes: made in memory up to {LIST_IN_MEMORY_MAX} agents, streamed above. Memory is both \
          Workers' peak above their size before.\n\n{}",
         CALL.as_millis(),
         fills.finish(),
