@@ -160,6 +160,7 @@ impl<'a> Pasts<'a> {
         if total > 0 {
             rows.push(registry.rows(first, Detail::Rows, Some(total))?);
         }
+        // Not `from`, as in `lineage::grow`.
         let mut wallets = BTreeSet::new();
         wallets.insert(wallet);
         self.told_by(&Known::of(excerpt, rows, &wallets), registry, wallet, agent)
