@@ -17,7 +17,8 @@ fn open() -> Result<(WritableStreamDefaultWriter, ReadableStream)> {
     Ok((stream.writable().get_writer()?, stream.readable()))
 }
 
-/// Lets `writing` go on until it is done; where it fails, the client sees that this was not all.
+/// Lets `writing` go on until it is done; where it fails, the stream is aborted. What is written has to show its end by itself: workerd
+/// ends the response as if it were whole (<https://github.com/cloudflare/workerd/issues/6818>).
 fn spawn(writer: WritableStreamDefaultWriter, writing: LocalBoxFuture<'static, Result<()>>) {
     // The open response keeps the request alive. `waitUntil` must not: on the platform, unlike locally, it ends the request with what
     // it waits for after 30 seconds.
