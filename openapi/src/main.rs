@@ -4,6 +4,7 @@
 mod examples;
 mod headers;
 mod operations;
+mod parameters;
 mod read_api;
 
 use std::fs;
