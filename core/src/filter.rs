@@ -171,14 +171,13 @@ fn sort(query: &str) -> Result<Sort, Error> {
 }
 
 fn start(query: &str, key: SortKey) -> Result<Start, Error> {
-    let cursor = parameter(query, "cursor")?;
     let page = count(query, "page", 1..=u64::MAX, 1)?;
-    let Some(cursor) = cursor else { return Ok(Start::Page(page)) };
-    let invalid = |rule| Error::InvalidParameter { field: "cursor", rule };
+    let Some(cursor) = route::cursor(query, key)? else { return Ok(Start::Page(page)) };
     if parameter(query, "page")?.is_some() {
-        return Err(invalid("must not be given together with page"));
+        let rule = "must not be given together with page";
+        return Err(Error::InvalidParameter { field: "cursor", rule });
     }
-    AgentCursor::parse(&cursor, key).map(Start::Cursor).ok_or(invalid(AgentCursor::RULE))
+    Ok(Start::Cursor(cursor))
 }
 
 fn wallet(query: &str, field: &'static str) -> Result<Option<Address>, Error> {

@@ -21,7 +21,7 @@ use crate::{
     page::Page,
 };
 pub(crate) use canonical::QueryText;
-pub(crate) use query::{agents_limit, count, parameter, status};
+pub(crate) use query::{agents_limit, count, cursor, parameter, status};
 
 /// Largest page of `/agents` (`service.md` section 8).
 pub const AGENTS_LIMIT_MAX: u64 = 100;

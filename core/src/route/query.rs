@@ -76,7 +76,7 @@ pub(crate) fn agents_limit(query: &str) -> Result<u64, Error> {
 }
 
 /// Where to go on in a list that is sorted so.
-pub(super) fn cursor(query: &str, key: SortKey) -> Result<Option<AgentCursor>, Error> {
+pub(crate) fn cursor(query: &str, key: SortKey) -> Result<Option<AgentCursor>, Error> {
     optional(query, "cursor", AgentCursor::RULE, |text| AgentCursor::parse(text, key))
 }
 
