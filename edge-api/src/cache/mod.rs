@@ -32,7 +32,7 @@ use self::registry::Scanned;
 use crate::{
     chain,
     http::Content,
-    index::{self, Told},
+    index,
     log::{Record, unix_millis},
     settings::Settings,
 };
@@ -201,7 +201,16 @@ async fn read(asker: Asker, key: Key, lease: Lease, is_renewal: bool) -> (Result
         Key::Indexed(endpoint) => {
             from_index(&asker, &key, endpoint, &lease, &mut rpc_calls).boxed_local().await
         }
-        _ => from_elsewhere(&asker, &key, &lease, is_renewal, &mut rpc_calls).boxed_local().await,
+        Key::Answer(Request::Events(since)) => {
+            events(&asker, &key, *since, &lease, &mut rpc_calls).boxed_local().await
+        }
+        Key::Answer(Request::Ready) => readiness(&asker, &key, &lease, &mut rpc_calls).boxed_local().await,
+        Key::Answer(Request::Api(endpoint)) => {
+            from_chain(&asker, &key, endpoint, &lease, is_renewal, &mut rpc_calls).boxed_local().await
+        }
+        Key::Registry | Key::OfRegistry(..) => {
+            from_chain(&asker, &key, &registry::READ, &lease, is_renewal, &mut rpc_calls).boxed_local().await
+        }
     };
     let outcome = match &value {
         Ok(Value::Content(content)) => Outcome::Value {
@@ -265,10 +274,40 @@ async fn from_index(
     Ok(Value::Content(Rc::new(if varies { content.varying_by_accept() } else { content })))
 }
 
-/// From the data centre's cache, or the chain.
-async fn from_elsewhere(
+/// Changes, from the object that keeps the index.
+async fn events(
     asker: &Asker,
     key: &Key,
+    since: Since,
+    lease: &Lease,
+    rpc_calls: &mut u32,
+) -> Result<Value, Error> {
+    let settings = &*asker.settings;
+    let objects = asker.objects.as_ref().ok_or(Error::IndexRequired)?;
+    hold(key, lease, settings.rpc_deadline_seconds.saturating_mul(4_000));
+    let told = index::tell(objects, settings, &index::events(since)).await?;
+    *rpc_calls += told.rpc_calls;
+    Ok(Value::Content(Rc::new(Content::of(told.document, settings.follow_seconds(), told.read_at))))
+}
+
+/// Whether a question could be answered, by the chain and the index.
+async fn readiness(asker: &Asker, key: &Key, lease: &Lease, rpc_calls: &mut u32) -> Result<Value, Error> {
+    let settings = &*asker.settings;
+    let index = match &asker.objects {
+        Some(objects) => index::progress(objects, settings).await,
+        None => None,
+    };
+    let now = Timestamp::from_millis(unix_millis());
+    let question = Readiness { registry: settings.registry, multicall3: settings.multicall3, now, index };
+    let answer = chain::ask(question, now, settings, rpc_calls, &|millis| hold(key, lease, millis)).await?;
+    Ok(Value::Content(Rc::new(Content::of(answer.document, 0, now))))
+}
+
+/// From the data centre's cache, or the chain.
+async fn from_chain(
+    asker: &Asker,
+    key: &Key,
+    endpoint: &Endpoint,
     lease: &Lease,
     is_renewal: bool,
     rpc_calls: &mut u32,
@@ -292,31 +331,6 @@ async fn from_elsewhere(
     {
         return Ok(Value::Content(Rc::new(content)));
     }
-    let hold = |millis: u32| hold(key, lease, millis);
-    let (registry, multicall3) = (settings.registry, settings.multicall3);
-    let endpoint = match key {
-        Key::Answer(Request::Ready) => {
-            let index = match &asker.objects {
-                Some(objects) => index::progress(objects, settings).await,
-                None => None,
-            };
-            let question = Readiness { registry, multicall3, now, index };
-            let answer = chain::ask(question, now, settings, rpc_calls, &hold).await?;
-            return Ok(Value::Content(Rc::new(Content::of(answer.document, 0, now))));
-        }
-        Key::Answer(Request::Events(since)) => {
-            let objects = asker.objects.as_ref().ok_or(Error::IndexRequired)?;
-            hold(settings.rpc_deadline_seconds.saturating_mul(4_000));
-            let Told { document, read_at, rpc_calls: calls, .. } =
-                index::tell(objects, settings, &index::events(*since)).await?;
-            *rpc_calls += calls;
-            return Ok(Value::Content(Rc::new(Content::of(document, settings.follow_seconds(), read_at))));
-        }
-        // Asked elsewhere: `from_index`.
-        Key::Indexed(_) => return Ok(Value::Unindexed),
-        Key::Registry | Key::OfRegistry(..) => &registry::READ,
-        Key::Answer(Request::Api(endpoint)) => endpoint,
-    };
     // A verdict tells a wallet's past by the index, or else by the scan that is here anyway.
     let excerpt = match &asker.objects {
         Some(objects) if endpoint.is_about_wallets() => index::excerpt(objects, settings, endpoint).await,
@@ -324,9 +338,10 @@ async fn from_elsewhere(
     };
     let scan = if endpoint.is_about_wallets() { registry::at_hand() } else { None };
     let chain = settings.public_rpc.clone();
-    let question = Question { endpoint: endpoint.clone(), registry, chain, now, scan, excerpt };
+    let question =
+        Question { endpoint: endpoint.clone(), registry: settings.registry, chain, now, scan, excerpt };
     let question = WithEvidence { question, layout: settings.layout };
-    let answer = chain::ask(question, now, settings, rpc_calls, &hold).await?;
+    let answer = chain::ask(question, now, settings, rpc_calls, &|millis| hold(key, lease, millis)).await?;
     if let (Key::Registry, Some(scan)) = (key, answer.scan) {
         return Ok(Value::Scan(Rc::new(Scanned::new(scan, now, settings))));
     }
