@@ -15,8 +15,11 @@ sol! {
     function toggle(uint256 first, uint256 count) external;
 }
 
-/// What the contract makes wallets of, together with the id: `WALLETS` there.
+/// What the contract makes addresses of: `WALLETS` together with an id, `CREATORS` and `PERSONS` with one of `PEOPLE` numbers.
 const WALLETS: u32 = 0x5ca1_ab1e;
+const CREATORS: u32 = 0x0c4e_a704;
+const PERSONS: u32 = 0x009e_450a;
+const PEOPLE: u64 = 997;
 
 /// A registry beside the chain's own.
 #[derive(Debug, Clone, Copy)]
@@ -51,5 +54,19 @@ impl Synthetic {
 
 /// The wallet of the agent with this id.
 pub fn wallet(id: u64) -> Address {
-    Address::from((U160::from(WALLETS) << 128) | U160::from(id))
+    address(WALLETS, id)
+}
+
+/// Who has registered the agent with this id.
+pub fn creator(id: u64) -> Address {
+    address(CREATORS, id % PEOPLE)
+}
+
+/// Who is liable for the agent with this id.
+pub fn person(id: u64) -> Address {
+    address(PERSONS, id / 7 % PEOPLE)
+}
+
+fn address(group: u32, number: u64) -> Address {
+    Address::from((U160::from(group) << 128) | U160::from(number))
 }

@@ -38,7 +38,7 @@ use crate::{
 pub struct Bounds {
     /// Agents that are held against the filters.
     pub candidates: u64,
-    /// Agents whose scope is searched one by one.
+    /// Agents whose scope is searched one by one, or which are found by their scope and held against other filters.
     pub searched: u64,
 }
 
@@ -276,7 +276,9 @@ impl<S: Store> Index<'_, S> {
     /// The last candidate that is read for a page; `None` where there are so few that all are.
     fn last_candidate(&self, reading: &Reading<'_>) -> Result<Option<AgentCursor>, StoreError> {
         let Bounds { candidates, searched } = self.bounds;
-        let most = if reading.searched.is_some() { searched } else { candidates };
+        // What is found by its words lies anywhere among the agents: to hold it against other filters is to read as many of their pages.
+        let is_found = reading.source.covers.contains(&About::Text) && !reading.others.is_empty();
+        let most = if reading.searched.is_some() || is_found { searched } else { candidates };
         let mut statement = Statement::default();
         let (columns, from) = match reading.sort.key {
             SortKey::Id => (reading.source.id, reading.source.ids_from),

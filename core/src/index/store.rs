@@ -61,8 +61,8 @@ const SCHEMA: [&str; 23] = [
     "CREATE INDEX IF NOT EXISTS agents_by_creator ON agents (creator)",
     "CREATE INDEX IF NOT EXISTS agents_by_generation ON agents (generation)",
     "CREATE INDEX IF NOT EXISTS active_agents_by_attestation ON agents (attested) WHERE status = 0",
-    "CREATE VIRTUAL TABLE IF NOT EXISTS scopes USING fts5(scope, content='', columnsize=0, prefix='1 2 3 4 5 6', \
-     tokenize='ascii')",
+    "CREATE VIRTUAL TABLE IF NOT EXISTS scopes USING fts5(scope, content='', columnsize=0, \
+     prefix='1 2 3 4 5 6 7 8 9 10 11 12', tokenize='ascii')",
     "CREATE INDEX IF NOT EXISTS agents_by_change ON agents (changed_at)",
     "CREATE INDEX IF NOT EXISTS agents_with_flaws ON agents (flaws) WHERE flaws > 0",
     "CREATE TABLE IF NOT EXISTS revenue (id INTEGER, is_category INTEGER, text BLOB, amount BLOB NOT NULL, \
@@ -97,7 +97,7 @@ const TABLES: [&str; 11] = [
     "checkpoints",
 ];
 /// To be counted up with each change of the tables: an index made by other code is filled anew.
-const VERSION: &str = "5";
+const VERSION: &str = "6";
 
 /// Makes the tables where there are none, or other ones; to be called once before anything else is done with a store.
 ///

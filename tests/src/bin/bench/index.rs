@@ -12,7 +12,7 @@ use e2e::http;
 use e2e::process::eventually;
 use e2e::proxy::{Post, Proxy, sequential};
 use e2e::server::{Bundles, Kind, Server};
-use e2e::synthetic::Synthetic;
+use e2e::synthetic::{Synthetic, creator, person};
 use e2e::worker::WorkerOptions;
 use registry_core::index::LIST_IN_MEMORY_MAX;
 
@@ -57,7 +57,7 @@ struct Costs {
     fill: [String; 5],
     refresh: [String; 4],
     day: [String; 2],
-    answers: [String; 3],
+    answers: [String; 6],
     list: [String; 5],
 }
 
@@ -71,8 +71,15 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
         Table::new(&["agents", "seconds", "RPC bytes an agent", "`eth_call`s", "CPU s", "memory MiB"]);
     let mut refreshes = Table::new(&["agents", "sequential round trips", "RPC calls", "CPU ms", "p50 ms"]);
     let mut days = Table::new(&["agents", "lists asked for all the time", "changes followed"]);
-    let mut answers =
-        Table::new(&["agents", "list page ms", "lineage ms", "`/stats/detailed` with a refresh ms"]);
+    let mut answers = Table::new(&[
+        "agents",
+        "list page ms",
+        "filtered and sorted ms",
+        "searched ms",
+        "`/liable/:wallet` ms",
+        "lineage ms",
+        "`/stats/detailed` with a refresh ms",
+    ]);
     let mut lists = Table::new(&["agents", "seconds", "first byte ms", "MiB", "CPU s", "memory MiB"]);
     for agents in sizes {
         let costs = step(&format!("{agents} agents"), measure(&bundles, &chain, &proxy, *agents)).await?;
@@ -95,8 +102,11 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
          RPC calls of a day with {CHANGES_A_DAY} changes, as providers bill them, each of a batch: {LISTS_A_DAY} refreshes where lists are asked for all the \
          time, {LOOKS_A_DAY} where somebody follows `/changes`. Medians of {SAMPLES} refreshes that find as many changes as these do, times their number.\n\n{}\n\
          ### Answers\n\n\
-         Medians of {SAMPLES}, each asked for the first time; RPC answers without delay. Pages and lineages are made from an index that is fresh, \
-         `/stats/detailed` after a refresh that finds nothing new. Goals: 10, 15 and 25 ms.\n\n{}\n\
+         Medians of {SAMPLES}, each asked for the first time; RPC answers without delay. All but `/stats/detailed`, which \
+         comes after a refresh that finds nothing new, are made from an index that is fresh. A list page is \
+         `?status=Active`, up to the middle of the list; filtered, the compliant agents of a creator, the last attested first; \
+         searched, the compliant agents with a word whose first 2 to 10 letters are given, which a third of all have or more. Pages have 100 agents. \
+         Goals: 10, 15 and 25 ms.\n\n{}\n\
          ### The whole list\n\n\
          `/agents/compliance` once, read as fast as it comes: made in memory up to {LIST_IN_MEMORY_MAX} agents, streamed above. Memory is both \
          Workers' peak above their size before.\n\n{}",
@@ -140,9 +150,19 @@ async fn measure(bundles: &Bundles, chain: &Chain, proxy: &Proxy, agents: u64) -
     let pages = scene
         .answers(|sample| format!("/api/v1/agents?status=Active&limit=100&page={}", 1 + sample * page / 2));
     let pages = pages.await?;
+    let filtered = scene.answers(|sample| {
+        format!("/api/v1/agents?creator={}&compliant=true&sort=-attestation&limit=100", creator(1 + sample))
+    });
+    let filtered = filtered.await?;
+    let searched = scene.answers(|sample| {
+        let beginning: String = "translation".chars().take(2 + sample as usize).collect();
+        format!("/api/v1/agents?q={beginning}&compliant=true&limit=100")
+    });
+    let searched = searched.await?;
+    let people = scene.answers(|sample| format!("/api/v1/liable/{}?limit=100", person(7 * sample))).await?;
     let lineages = scene.answers(|sample| format!("/api/v1/agent/{}/lineage", agents / 2 + sample)).await?;
     let list = scene.list().await?;
-    Ok(Costs { fill, refresh, day, answers: [pages, lineages, detailed], list })
+    Ok(Costs { fill, refresh, day, answers: [pages, filtered, searched, people, lineages, detailed], list })
 }
 
 impl Scene<'_> {
