@@ -1,6 +1,6 @@
 //! Pages of agents that are filtered, searched or sorted: `/agents` with more parameters than a status.
 //!
-//! What a page takes does not grow with the registry. A page is read from one source: the SQL index of one of its filters, the full-text
+//! How much is read for a page does not grow with the registry. A page is read from one source: the SQL index of one of its filters, the full-text
 //! index, the agents by id, or those by attestation. Its candidates are held against the other filters.
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //!
 //! So a page may hold fewer agents than its limit, where filters that many agents pass are passed by few together. A numbered page's
 //! `total` is a lower bound then, and says so. Where another filter is the source, the scopes of its candidates are read and searched one
-//! by one; that takes longer, and is done for fewer candidates.
+//! by one; that takes longer, and is done for fewer candidates. So are those that the full-text index finds held against other filters.
 
 use alloy_primitives::Address;
 
