@@ -1,6 +1,6 @@
 //! Pages of agents that are filtered, searched or sorted: `/agents` with more parameters than a status.
 //!
-//! How much is read for a page does not grow with the registry. A page is read from one source: the SQL index of one of its filters, the full-text
+//! What a page takes does not grow with the registry. A page is read from one source: the SQL index of one of its filters, the full-text
 //! index, the agents by id, or those by attestation. Its candidates are held against the other filters.
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //!
 //! So a page may hold fewer agents than its limit, where filters that many agents pass are passed by few together. A numbered page's
 //! `total` is a lower bound then, and says so. Where another filter is the source, the scopes of its candidates are read and searched one
-//! by one; that takes longer, and is done for fewer candidates. So are those that the full-text index finds held against other filters.
+//! by one; that takes longer, and is done for fewer candidates.
 
 use alloy_primitives::Address;
 
@@ -38,7 +38,7 @@ use crate::{
 pub struct Bounds {
     /// Agents that are held against the filters.
     pub candidates: u64,
-    /// Agents whose scope is searched one by one, or which are found by their scope and held against other filters.
+    /// Agents whose scope is searched one by one.
     pub searched: u64,
 }
 
@@ -276,9 +276,7 @@ impl<S: Store> Index<'_, S> {
     /// The last candidate that is read for a page; `None` where there are so few that all are.
     fn last_candidate(&self, reading: &Reading<'_>) -> Result<Option<AgentCursor>, StoreError> {
         let Bounds { candidates, searched } = self.bounds;
-        // What is found by its words lies anywhere among the agents: to hold it against other filters is to read as many of their pages.
-        let is_found = reading.source.covers.contains(&About::Text) && !reading.others.is_empty();
-        let most = if reading.searched.is_some() || is_found { searched } else { candidates };
+        let most = if reading.searched.is_some() { searched } else { candidates };
         let mut statement = Statement::default();
         let (columns, from) = match reading.sort.key {
             SortKey::Id => (reading.source.id, reading.source.ids_from),
@@ -401,7 +399,10 @@ impl Reading<'_> {
             let Some(AgentCursor { attested, id }) = cursor else { continue };
             match self.sort.key {
                 SortKey::Id => {
-                    statement.push(&format!(" AND {} {comparison} ?", self.source.id), [id.into()]);
+                    // The full-text index takes only integers for bounds of its ids, and reads on to its end where there is none. A store in
+                    // JavaScript has but floating-point numbers.
+                    let bound = format!(" AND {} {comparison} CAST(? AS INTEGER)", self.source.id);
+                    statement.push(&bound, [id.into()]);
                 }
                 SortKey::Attestation => {
                     let values = [ordered(attested.unwrap_or(0)), id.into()];

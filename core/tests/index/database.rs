@@ -1,4 +1,4 @@
-//! The store of an index over SQLite in memory.
+//! The store of an index over SQLite in memory, which has all numbers as JavaScript has them, like the one in a Durable Object.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -31,9 +31,8 @@ impl Store for Database {
         let parameters = parameters.iter().map(|value| match value {
             Value::Null => types::Value::Null,
             Value::Integer(number) => {
-                // A double in JavaScript.
                 assert!(number.unsigned_abs() <= 1 << 53, "{number}: {statement}");
-                types::Value::Integer(*number)
+                types::Value::Real(*number as f64)
             }
             Value::Text(text) => types::Value::Text(text.clone()),
             Value::Blob(bytes) => types::Value::Blob(bytes.clone()),
@@ -46,7 +45,10 @@ impl Store for Database {
             let value = |column| match row.get_unwrap::<_, types::Value>(column) {
                 types::Value::Null => Value::Null,
                 types::Value::Integer(number) => Value::Integer(number),
-                types::Value::Real(number) => panic!("{number}: {statement}"),
+                types::Value::Real(number) => {
+                    assert!(number.fract() == 0.0, "{number}: {statement}");
+                    Value::Integer(number as i64)
+                }
                 types::Value::Text(text) => Value::Text(text),
                 types::Value::Blob(bytes) => Value::Blob(bytes),
             };
