@@ -54,7 +54,11 @@ impl Document {
     pub(crate) fn unlinked<T: Shape>(mut shape: T) -> Self {
         let body = json(&shape, shape.size_hint());
         let valid_until = shape.valid_until();
-        let etag = if shape.mask_clock_fields() { Tagger::tag(&shape) } else { entity_tag(&body) };
+        let etag = match shape.as_of() {
+            Some(as_of) => entity_tag_without(&body, &as_of),
+            None if shape.mask_clock_fields() => Tagger::tag(&shape),
+            None => entity_tag(&body),
+        };
         Self { body, etag, valid_until, links: None, is_final: false }
     }
 
@@ -80,6 +84,12 @@ pub(crate) trait Shape: Serialize {
     /// Sets the fields that change with the clock alone to the same value in every answer, for the entity tag; false where there are none.
     fn mask_clock_fields(&mut self) -> bool {
         false
+    }
+
+    /// Its field `asOf`, where nothing else changes with the clock alone and no other is of that name: then the entity tag is made of the
+    /// JSON without it, and nothing is serialized twice.
+    fn as_of(&self) -> Option<IndexedAt> {
+        None
     }
 
     /// See [`Document::valid_until`].
@@ -156,23 +166,28 @@ impl Shape for AgentHistory {
         256 + self.data.len() * 320
     }
 
-    fn mask_clock_fields(&mut self) -> bool {
-        self.as_of = IndexedAt::default();
-        true
+    fn as_of(&self) -> Option<IndexedAt> {
+        Some(self.as_of)
     }
 }
 
 impl Shape for AgentList {
-    fn mask_clock_fields(&mut self) -> bool {
-        self.as_of = IndexedAt::default();
-        true
+    fn size_hint(&self) -> usize {
+        512 + self.data.len() * 512
+    }
+
+    fn as_of(&self) -> Option<IndexedAt> {
+        Some(self.as_of)
     }
 }
 
 impl Shape for Liable {
-    fn mask_clock_fields(&mut self) -> bool {
-        self.as_of = IndexedAt::default();
-        true
+    fn size_hint(&self) -> usize {
+        512 + self.data.len() * 512
+    }
+
+    fn as_of(&self) -> Option<IndexedAt> {
+        Some(self.as_of)
     }
 }
 
@@ -181,9 +196,8 @@ impl Shape for ChangeList {
         256 + self.data.len() * 320
     }
 
-    fn mask_clock_fields(&mut self) -> bool {
-        self.as_of = IndexedAt::default();
-        true
+    fn as_of(&self) -> Option<IndexedAt> {
+        Some(self.as_of)
     }
 }
 
@@ -227,6 +241,15 @@ pub fn entity_tag(text: &str) -> String {
     tagger.finish()
 }
 
+/// The tag of a JSON text without its field `asOf`.
+fn entity_tag_without(text: &str, as_of: &IndexedAt) -> String {
+    // Within a text the quotes would be escaped.
+    let field = ["\"asOf\":", &json(as_of, 128)].concat();
+    let mut tagger = Tagger::default();
+    text.split(&field).for_each(|part| tagger.0.update(part));
+    tagger.finish()
+}
+
 /// Makes the tag of a text that is never held as a whole.
 #[derive(Default)]
 struct Tagger(Keccak256);
@@ -263,7 +286,7 @@ impl Write for Tagger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{agent::Status, fixture::agent};
+    use crate::{agent::Status, changes, filter::AgentQuery, fixture::agent};
     use alloy_primitives::Address;
 
     const GRACE: u64 = 604_800;
@@ -300,6 +323,37 @@ mod tests {
         assert_ne!(first.etag, kya(1_000, Status::Suspended, 1_500).etag);
         assert_ne!(first.etag, kya(1_000, Status::Active, 1_001 + GRACE).etag, "the grace period is over");
         assert!(first.etag.starts_with("W/\"") && first.etag.ends_with('"') && first.etag.len() == 20);
+    }
+
+    #[test]
+    fn the_tag_of_a_list_is_the_same_as_of_another_block_and_of_no_other_list() {
+        fn tags<T: Shape>(list: impl Fn(u64, IndexedAt) -> T) {
+            let at = |limit, block_number| {
+                let seconds = Timestamp::from_seconds(block_number);
+                Document::unlinked(list(limit, IndexedAt { block_number, block_timestamp: seconds }))
+            };
+            let [first, later, other] = [at(1, 8), at(1, 9), at(2, 8)];
+            assert!(first.body != later.body && first.etag == later.etag, "{} {}", first.body, later.body);
+            assert_ne!(first.etag, other.etag, "{} {}", first.body, other.body);
+        }
+        let Ok(Endpoint::Listing(query)) = Endpoint::parse("/api/v1/agents?q=carbon") else { unreachable!() };
+        tags(|limit, as_of| {
+            let query = AgentQuery { limit, ..*query.clone() };
+            AgentList::of(&query, (0, false), Vec::new(), None, as_of)
+        });
+        tags(|limit, as_of| Liable::of_nobody(Address::ZERO, limit, as_of));
+        let next = changes::Cursor { began: 1, number: 1 };
+        tags(|limit, as_of| ChangeList { limit, data: Vec::new(), next, has_more: false, as_of });
+        tags(|limit, as_of| AgentHistory {
+            agent_id: 1.into(),
+            complete: true,
+            incomplete_because: None,
+            from_block: Some(1),
+            limit,
+            data: Vec::new(),
+            next: None,
+            as_of,
+        });
     }
 
     #[test]
