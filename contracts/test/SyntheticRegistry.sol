@@ -15,7 +15,7 @@ contract SyntheticRegistry {
     uint160 private constant CREATORS = 0xc4ea704 << 128;
     uint160 private constant PERSONS = 0x9e450a << 128;
     /// How many creators and liable persons there are.
-    uint256 private constant PEOPLE = 997;
+    uint256 private constant PEOPLE = 673;
     /// Registrations are spread over so many seconds before the deployment; later ones count as of its second.
     uint256 private constant HISTORY = 40 days;
     /// Attestations are up to this old at the deployment.

@@ -19,7 +19,7 @@ sol! {
 const WALLETS: u32 = 0x5ca1_ab1e;
 const CREATORS: u32 = 0x0c4e_a704;
 const PERSONS: u32 = 0x009e_450a;
-const PEOPLE: u64 = 997;
+const PEOPLE: u64 = 673;
 
 /// A registry beside the chain's own.
 #[derive(Debug, Clone, Copy)]

@@ -116,7 +116,7 @@ impl Entry {
             Value::Blob(self.row.wallet.to_vec()),
             Value::Integer(self.row.status.into()),
             ordered(self.row.last_attestation),
-            ordered(self.row.parent),
+            if readable { ordered(self.row.parent) } else { Value::Null },
             if readable { Value::Blob(self.full.haftungsperson.to_vec()) } else { Value::Null },
             if readable { Value::Blob(self.row.creator.to_vec()) } else { Value::Null },
             if readable { Value::from(self.row.generation) } else { Value::Null },

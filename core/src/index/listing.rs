@@ -14,13 +14,15 @@
 //! `total` is a lower bound then, and says so. Where another filter is the source, the scopes of its candidates are read and searched one
 //! by one; that takes longer, and is done for fewer candidates.
 
+use std::collections::BTreeMap;
+
 use alloy_primitives::Address;
 
 use super::{
     IndexError,
     documents::Index,
-    entry::flaw,
-    store::{Columns, Store, StoreError, Value, one_number, ordered},
+    entry::{Entry, flaw},
+    store::{Columns, Store, StoreError, Value, ids_as_json, one_number, ordered},
     tables::Kind,
     words::{expression, has_words, words},
 };
@@ -36,7 +38,9 @@ use crate::{
 /// How much is read for one page at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Agents that are held against the filters.
+    /// Agents that are counted by the source alone.
+    pub counted: u64,
+    /// Agents that are held against other filters: where they lie all over the registry, each is a page of the file.
     pub candidates: u64,
     /// Agents whose scope is searched one by one.
     pub searched: u64,
@@ -44,7 +48,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// What keeps a page within milliseconds.
-    pub const DEFAULT: Self = Self { candidates: NUMBERED_MAX, searched: 1_000 };
+    pub const DEFAULT: Self = Self { counted: NUMBERED_MAX, candidates: 1_500, searched: 1_000 };
 }
 
 /// What a condition is about.
@@ -79,7 +83,7 @@ struct Source {
     clause: Clause,
     /// The order in which they are read without sorting them.
     order: Option<SortKey>,
-    /// The conditions that it stands for.
+    /// The conditions that it stands for; an agent that meets any has a readable record.
     covers: &'static [About],
 }
 
@@ -116,7 +120,6 @@ struct Reading<'a> {
     after: Option<AgentCursor>,
     /// Up to this, that included.
     until: Option<AgentCursor>,
-    query: &'a AgentQuery,
 }
 
 impl<S: Store> Index<'_, S> {
@@ -124,30 +127,37 @@ impl<S: Store> Index<'_, S> {
     pub(super) fn listing(&self, query: &AgentQuery, now: Timestamp) -> Result<AgentList, IndexError> {
         self.check_statuses()?;
         let as_of = self.state.as_of().map(IndexedAt::from).unwrap_or_default();
+        let unreadable = self.flawed(flaw::RECORD)?;
         let Some(filter) = settled(&query.filter) else {
-            return Ok(AgentList::of(query, (0, false), Vec::new(), None, as_of));
+            let none = AgentList::of(query, (0, false), Vec::new(), None, as_of);
+            return Ok(AgentList { unreadable, ..none });
         };
-        let conditions = self.conditions(&filter, now);
         let (source, is_small) = self.source(&filter, query.sort.key, now)?;
         let searched = filter.text.as_deref().filter(|_| !source.covers.contains(&About::Text));
-        let others = conditions.into_iter().filter(|(about, _)| !source.covers.contains(about));
-        let after = match query.start {
-            Start::Page(_) => None,
-            Start::Cursor(cursor) => Some(cursor),
+        let others =
+            self.conditions(&filter, now).into_iter().filter(|(about, _)| !source.covers.contains(about));
+        let mut others: Vec<Clause> = others.map(|(_, clause)| clause).collect();
+        if source.covers.is_empty() {
+            others.push(Clause { sql: "agents.flaws & ? = 0", values: vec![Value::Integer(flaw::RECORD)] });
+        }
+        let (after, skipped) = match query.start {
+            Start::Page(number) => (None, number.saturating_sub(1).saturating_mul(query.limit)),
+            Start::Cursor(cursor) => (Some(cursor), 0),
         };
-        let others = others.map(|(_, clause)| clause).collect();
-        let mut reading = Reading { source, others, searched, sort: query.sort, after, until: None, query };
-        if searched.is_some() || !is_small {
+        let mut reading = Reading { source, others, searched, sort: query.sort, after, until: None };
+        if searched.is_some() || !(is_small || reading.others.is_empty()) {
             reading.until = self.last_candidate(&reading)?;
         }
-        let (agents, next, found) = self.page(&reading, now)?;
-        let total = match (query.start, searched) {
-            (Start::Cursor(_), _) => (0, false),
-            (Start::Page(_), Some(_)) => (found, reading.until.is_some()),
-            (Start::Page(_), None) => self.total_of(&filter, &reading, now)?,
+        let known = match query.start {
+            Start::Page(_) => self.total(&filter, &reading, now)?,
+            Start::Cursor(_) => Some((0, false)),
         };
+        // One more than is shown, to know whether there is one.
+        let (ids, found) = self.passing(&reading, skipped, query.limit + 1, known.is_none())?;
+        let total = known.unwrap_or((found, reading.until.is_some()));
+        let (agents, next) = self.page(&reading, &ids, query.limit, now)?;
         let list = AgentList::of(query, total, agents, next, as_of);
-        Ok(AgentList { unreadable: self.flawed(flaw::RECORD)?, ..list })
+        Ok(AgentList { unreadable, ..list })
     }
 
     fn conditions(&self, filter: &AgentFilter, now: Timestamp) -> Vec<(About, Clause)> {
@@ -224,10 +234,10 @@ impl<S: Store> Index<'_, S> {
                 sources.push(active("agents.status = 0 AND agents.attested < ?", vec![oldest], both));
             }
             (None, Some(false)) => sources.push(Source {
-                from: "(SELECT id AS candidate FROM agents INDEXED BY agents_by_status WHERE status > 0 UNION ALL \
+                from: "(SELECT id AS candidate FROM agents INDEXED BY agents_by_status WHERE status BETWEEN 1 AND 3 UNION ALL \
                        SELECT id FROM agents INDEXED BY active_agents_by_attestation WHERE status = 0 AND attested < ?) \
                        CROSS JOIN agents ON agents.id = candidate",
-                ids_from: "(SELECT id AS candidate FROM agents INDEXED BY agents_by_status WHERE status > 0 UNION ALL \
+                ids_from: "(SELECT id AS candidate FROM agents INDEXED BY agents_by_status WHERE status BETWEEN 1 AND 3 UNION ALL \
                            SELECT id FROM agents INDEXED BY active_agents_by_attestation WHERE status = 0 AND attested < ?)",
                 id: "candidate",
                 clause: clause("TRUE", oldest),
@@ -275,14 +285,14 @@ impl<S: Store> Index<'_, S> {
 
     /// The last candidate that is read for a page; `None` where there are so few that all are.
     fn last_candidate(&self, reading: &Reading<'_>) -> Result<Option<AgentCursor>, StoreError> {
-        let Bounds { candidates, searched } = self.bounds;
+        let Bounds { candidates, searched, .. } = self.bounds;
         let most = if reading.searched.is_some() { searched } else { candidates };
         let mut statement = Statement::default();
-        let (columns, from) = match reading.sort.key {
-            SortKey::Id => (reading.source.id, reading.source.ids_from),
-            SortKey::Attestation => ("agents.id, agents.attested", reading.source.from),
+        let columns = match reading.sort.key {
+            SortKey::Id => reading.source.id,
+            SortKey::Attestation => "agents.id, agents.attested",
         };
-        statement.push("SELECT ", []).push(columns, []).push(" FROM ", []).push(from, []);
+        statement.push("SELECT ", []).push(columns, []).push(" FROM ", []).push(reading.from(), []);
         reading.bound(&mut statement, false);
         reading.order(&mut statement);
         statement.push(" LIMIT 1 OFFSET ?", [most.saturating_sub(1).into()]);
@@ -298,61 +308,91 @@ impl<S: Store> Index<'_, S> {
         Ok(Some(AgentCursor { attested, id }))
     }
 
-    /// The agents of a page, where the next one begins, and, where scopes are searched, how many were found.
+    /// Of the agents that pass all filters, `most` behind the first `skipped` ones, in the list's order; and, if that is to be counted,
+    /// how many pass.
+    fn passing(
+        &self,
+        reading: &Reading<'_>,
+        skipped: u64,
+        most: u64,
+        is_counted: bool,
+    ) -> Result<(Vec<u64>, u64), StoreError> {
+        let (id, searched) = (reading.source.id, reading.searched);
+        let from = match (searched, reading.others.as_slice()) {
+            (None, []) => reading.from(),
+            _ => reading.source.from,
+        };
+        let columns = match (searched, is_counted) {
+            (Some(_), _) => "agents.id, agents.record".to_owned(),
+            (None, true) => format!("{id}, count(*) OVER ()"),
+            (None, false) => format!("{id}, 0"),
+        };
+        let mut statement = Statement::default();
+        statement.push("SELECT ", []).push(&columns, []).push(" FROM ", []).push(from, []);
+        reading.bound(&mut statement, true);
+        reading.order(&mut statement);
+        if let Some(wanted) = searched {
+            let mut found = self.entries(&statement.sql, &statement.values)?;
+            found.retain(|(_, entry)| has_words(&entry.full.scope, wanted));
+            let [first, most] = [skipped, most].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+            let ids = found.iter().map(|(id, _)| *id).skip(first).take(most).collect();
+            return Ok((ids, found.len() as u64));
+        }
+        statement.push(" LIMIT ? OFFSET ?", [most.into(), skipped.into()]);
+        let (mut ids, mut count) = (Vec::new(), 0);
+        for row in self.store.execute(&statement.sql, &statement.values)? {
+            let mut row = Columns::of(row);
+            ids.push(row.number()?);
+            count = row.number()?;
+        }
+        if is_counted && ids.is_empty() && skipped > 0 {
+            // A page behind the last one: the first agent tells how many there are.
+            (_, count) = self.passing(reading, 0, 1, true)?;
+        }
+        Ok((ids, count))
+    }
+
+    /// The agents of a page, of which `ids` has one more where there is one, and where the next page begins.
     fn page(
         &self,
         reading: &Reading<'_>,
+        ids: &[u64],
+        limit: u64,
         now: Timestamp,
-    ) -> Result<(Vec<AgentSummary>, Option<AgentCursor>, u64), IndexError> {
-        let limit = reading.query.limit;
-        let skipped = match reading.query.start {
-            Start::Page(number) => number.saturating_sub(1).saturating_mul(limit),
-            Start::Cursor(_) => 0,
+    ) -> Result<(Vec<AgentSummary>, Option<AgentCursor>), IndexError> {
+        let (shown, has_more) = match ids.split_at_checked(usize::try_from(limit).unwrap_or(usize::MAX)) {
+            Some((shown, more)) => (shown, !more.is_empty()),
+            None => (ids, false),
         };
-        let mut statement = Statement::default();
-        statement.push("SELECT agents.id, agents.record FROM ", []).push(reading.source.from, []);
-        reading.bound(&mut statement, true);
-        reading.order(&mut statement);
-        if reading.searched.is_none() {
-            // One more than is shown, to know whether there is one.
-            statement.push(" LIMIT ? OFFSET ?", [(limit + 1).into(), skipped.into()]);
-        }
-        let mut found = self.entries(&statement.sql, &statement.values)?;
-        let mut count = 0;
-        if let Some(wanted) = reading.searched {
-            found.retain(|(_, entry)| has_words(&entry.full.scope, wanted));
-            count = found.len() as u64;
-            found.drain(..found.len().min(usize::try_from(skipped).unwrap_or(usize::MAX)));
-        }
-        let (mut agents, mut next) = (Vec::new(), reading.until);
-        let mut last = None;
-        for (id, entry) in found {
-            if agents.len() as u64 == limit {
-                next = last;
-                break;
-            }
+        let statement = "SELECT id, record FROM agents WHERE id IN (SELECT value FROM json_each(?1))";
+        let entries: BTreeMap<u64, Entry> =
+            self.entries(statement, &[ids_as_json(shown)])?.into_iter().collect();
+        let (mut agents, mut last) = (Vec::new(), None);
+        for id in shown {
+            let entry = entries.get(id).ok_or_else(StoreError::corrupt)?;
             let attested = (reading.sort.key == SortKey::Attestation).then_some(entry.row.last_attestation);
-            last = Some(AgentCursor { attested, id });
-            agents.push(self.summary(id, &entry, now)?);
+            last = Some(AgentCursor { attested, id: *id });
+            agents.push(self.summary(*id, entry, now)?);
         }
-        Ok((agents, next, count))
+        Ok((agents, if has_more { last } else { reading.until }))
     }
 
-    /// How many agents the list has, and whether there may be more.
-    fn total_of(
+    /// How many agents the list has, and whether there may be more; `None` where those that are found have to be counted.
+    fn total(
         &self,
         filter: &AgentFilter,
         reading: &Reading<'_>,
         now: Timestamp,
-    ) -> Result<(u64, bool), IndexError> {
+    ) -> Result<Option<(u64, bool)>, StoreError> {
         if let Some(total) = self.kept_total(filter, now)? {
-            return Ok((total, false));
+            return Ok(Some((total, false)));
         }
-        let mut statement = Statement::default();
-        statement.push("SELECT count(*) FROM ", []).push(reading.source.from, []);
-        reading.bound(&mut statement, true);
-        let total = one_number(self.store, &statement.sql, &statement.values)?;
-        Ok((total.unwrap_or(0), reading.until.is_some()))
+        if reading.searched.is_some() || !reading.others.is_empty() {
+            return Ok(None);
+        }
+        let most = self.bounds.counted;
+        let count = self.count(&reading.source, most + 1)?;
+        Ok(Some((count.min(most), count > most)))
     }
 
     /// The total of a list whose agents are counted as they change.
@@ -391,6 +431,14 @@ impl<S: Store> Index<'_, S> {
 }
 
 impl Reading<'_> {
+    /// Where the ids come from in the list's order.
+    const fn from(&self) -> &'static str {
+        match self.sort.key {
+            SortKey::Id => self.source.ids_from,
+            SortKey::Attestation => self.source.from,
+        }
+    }
+
     /// Pushes the conditions; all of them, or only the source's and where the page begins.
     fn bound(&self, statement: &mut Statement, whole: bool) {
         statement.push(" WHERE ", []).push(self.source.clause.sql, self.source.clause.values.clone());
@@ -411,7 +459,6 @@ impl Reading<'_> {
             }
         }
         if whole {
-            statement.push(" AND agents.flaws & ? = 0", [Value::Integer(flaw::RECORD)]);
             for clause in &self.others {
                 statement.push(" AND ", []).push(clause.sql, clause.values.clone());
             }

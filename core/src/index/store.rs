@@ -45,12 +45,12 @@ pub trait Store {
 }
 
 /// The tables. A record is packed as [`Entry`](super::entry::Entry) has it; numbers that are compared are in big-endian blobs. An
-/// unreadable record has no `person`. The scopes are an index only, of the [`words`](super::words) of the texts in the records. The
-/// former agents are [`compliance_list`](super::compliance_list)'s.
+/// unreadable record has neither `parent` nor `person`, `creator`, `generation`. The scopes are an index only, of the
+/// [`words`](super::words) of the texts in the records. The former agents are [`compliance_list`](super::compliance_list)'s.
 const SCHEMA: [&str; 23] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
-     attested BLOB NOT NULL, parent BLOB NOT NULL, person BLOB, creator BLOB, generation INTEGER, \
+     attested BLOB NOT NULL, parent BLOB, person BLOB, creator BLOB, generation INTEGER, \
      flaws INTEGER NOT NULL, changed_at INTEGER NOT NULL, record BLOB NOT NULL)",
     "CREATE INDEX IF NOT EXISTS agents_by_wallet ON agents (wallet)",
     "CREATE INDEX IF NOT EXISTS agents_by_status ON agents (status)",
@@ -77,7 +77,7 @@ const SCHEMA: [&str; 23] = [
     "CREATE TABLE IF NOT EXISTS ends (id INTEGER PRIMARY KEY, seconds INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS lists (number INTEGER PRIMARY KEY, used INTEGER NOT NULL, total INTEGER NOT NULL, \
      grace BLOB NOT NULL, seconds INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS former_agents (id INTEGER, list INTEGER, attested BLOB NOT NULL, parent BLOB NOT NULL, \
+    "CREATE TABLE IF NOT EXISTS former_agents (id INTEGER, list INTEGER, attested BLOB NOT NULL, parent BLOB, \
      flaws INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY (id, list)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS checkpoints (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, seconds INTEGER NOT NULL)",
 ];
@@ -97,7 +97,7 @@ const TABLES: [&str; 11] = [
     "checkpoints",
 ];
 /// To be counted up with each change of the tables: an index made by other code is filled anew.
-const VERSION: &str = "6";
+const VERSION: &str = "7";
 
 /// Makes the tables where there are none, or other ones; to be called once before anything else is done with a store.
 ///

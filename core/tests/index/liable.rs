@@ -164,7 +164,7 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
         "/api/v1/agents?q=rights+carb&sort=attestation".to_owned(),
         "/api/v1/agents?q=nobody&parent=0&status=Active".to_owned(),
     ];
-    let bounds = Bounds { candidates: 80, searched: 40 };
+    let bounds = Bounds { counted: 80, candidates: 80, searched: 40 };
     let work = |agents: u64| -> Vec<u64> {
         let mut registry = Registry { grace_seconds: Some(604_800), ..Registry::default() };
         for id in 1..=agents {

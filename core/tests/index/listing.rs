@@ -9,7 +9,13 @@ use registry_core::{
 };
 use serde_json::{Value, json};
 
-use crate::{CHAIN, REGISTRY, liable::item, promises::filled};
+use crate::{
+    CHAIN, REGISTRY,
+    common::NOW,
+    history::{Chance, History},
+    liable::{ask, item},
+    promises::{filled, filled_with},
+};
 
 /// What is searched for, and the words it comes to, the last of which may be the beginning of one.
 const SEARCHES: [(&str, &[&str]); 17] = [
@@ -96,7 +102,7 @@ fn pages_laid_end_to_end_are_what_a_plain_filter_finds() {
             agents.reverse();
         }
         let limit = 1 + chance.below(30);
-        let bounds = chance.pick(&[Bounds::DEFAULT, Bounds { candidates: 7, searched: 3 }]);
+        let bounds = chance.pick(&[Bounds::DEFAULT, Bounds { counted: 9, candidates: 7, searched: 3 }]);
         let expected: Vec<Value> = agents.into_iter().map(|agent| item(agent, grace, now)).collect();
         let first = format!("/api/v1/agents?limit={limit}&sort={sort}{query}");
         let state = index.state();
@@ -140,5 +146,34 @@ fn pages_laid_end_to_end_are_what_a_plain_filter_finds() {
             assert!(links.ends_with(&format!("<{link}>; rel=\"next\"")), "{target}: {links}");
         }
         assert_eq!(found, expected, "round {round}: {first}");
+    }
+}
+
+#[test]
+fn an_agent_whose_record_cannot_be_read_is_in_no_list_and_named_by_each() {
+    let mut chance = Chance(7);
+    let mut history = History::new(40, &mut chance);
+    let mut registry = (*history.blocks[&1].registry).clone();
+    let unreadable = registry.agents[6].clone();
+    registry.agents[6].status = 255;
+    history.push(2, NOW - 100_000, registry, Vec::new());
+    let index = filled_with(&history, 0);
+    let AgentRecord { haftungsperson, creator, parentAgentId, generation, .. } = unreadable;
+    for filter in [
+        format!("haftungsperson={haftungsperson}"),
+        format!("creator={creator}"),
+        format!("parent={parentAgentId}"),
+        format!("generation={generation}"),
+        "compliant=true".to_owned(),
+        "compliant=false".to_owned(),
+        "compliant=true&status=Revoked".to_owned(),
+        "sort=-id".to_owned(),
+        "sort=attestation".to_owned(),
+    ] {
+        let (list, _) = ask(&index, &format!("/api/v1/agents?limit=100&{filter}"), NOW);
+        let data = list["data"].as_array().unwrap();
+        assert_eq!(list["total"], data.len(), "{filter}");
+        assert!(data.iter().all(|agent| agent["agentId"] != 7), "{filter}: {list}");
+        assert_eq!(list["unreadable"], json!([7]), "{filter}");
     }
 }

@@ -20,12 +20,17 @@ use crate::{
 pub(crate) fn filled(agents: u64, sweep: u64) -> (Indexed, History, Chance) {
     let mut chance = Chance(7);
     let history = History::new(agents, &mut chance);
+    (filled_with(&history, sweep), history, chance)
+}
+
+/// An index of the newest block.
+pub(crate) fn filled_with(history: &History, sweep: u64) -> Indexed {
     let mut index = Indexed::new(Node::new(Registry::default()), 10_000, sweep);
     index.config.limits = Limits::default();
-    show(&mut index, &history);
+    show(&mut index, history);
     index.work().unwrap();
     assert_eq!(index.state().phase, Phase::Complete);
-    (index, history, chance)
+    index
 }
 
 /// The node sees the chain as it is now.
