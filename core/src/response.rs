@@ -116,6 +116,10 @@ impl Shape for LineageNode {}
 impl Shape for RevenueAggregate {}
 
 impl Shape for AgentPage {
+    fn size_hint(&self) -> usize {
+        256 + self.data.len() * 160
+    }
+
     fn total(&self) -> Option<U256> {
         Some(self.total)
     }

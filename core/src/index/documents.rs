@@ -242,8 +242,11 @@ impl<'a, S: Store> Index<'a, S> {
         let total = counts.iter().find(|(key, _)| *key == [status as u8]).map_or(0, |(_, agents)| *agents);
         let mut data = Vec::new();
         if let Some(skipped) = u64::try_from(page.skipped()).ok().filter(|skipped| *skipped < total) {
-            let statement = "SELECT id, record FROM agents WHERE status = ?1 ORDER BY id LIMIT ?2 OFFSET ?3";
-            let parameters = [Value::Integer(status as i64), page.limit.into(), skipped.into()];
+            let (first, before) = self.range_of(status, skipped)?;
+            let statement = "SELECT id, record FROM agents INDEXED BY agents_by_status \
+                             WHERE status = ?1 AND id >= ?2 ORDER BY id LIMIT ?3 OFFSET ?4";
+            let skipped = skipped.saturating_sub(before).into();
+            let parameters = [Value::Integer(status as i64), first.into(), page.limit.into(), skipped];
             for (id, entry) in self.entries(statement, &parameters)? {
                 data.push(AgentListItem {
                     agent_id: id.into(),
@@ -255,6 +258,24 @@ impl<'a, S: Store> Index<'a, S> {
         }
         let unreadable = self.flawed(flaw::RECORD)?;
         Ok(AgentPage { unreadable, ..AgentPage::of(page, U256::from(total), data) })
+    }
+
+    /// The range of ids in which the agent of that status is that has so many before it: its first id, and how many agents of the status
+    /// come before the range.
+    fn range_of(&self, status: Status, skipped: u64) -> Result<(u64, u64), StoreError> {
+        let statement = "SELECT key, before FROM \
+                         (SELECT key, sum(agents) OVER (ORDER BY key) - agents AS before FROM counts \
+                         WHERE kind = ?1 AND key BETWEEN ?2 AND ?3) \
+                         WHERE before <= ?4 ORDER BY key DESC LIMIT 1";
+        let [first, last] = [0, u64::MAX].map(|id| Value::Blob(tables::status_range(status as u8, id)));
+        let parameters = [Kind::StatusRange.into(), first, last, skipped.into()];
+        let Some(row) = self.store.execute(statement, &parameters)?.into_iter().next() else {
+            return Ok((0, 0));
+        };
+        let mut row = Columns::of(row);
+        let (key, before) = (row.array::<9>()?, row.number()?);
+        let [_, range @ ..] = key;
+        Ok((u64::from_be_bytes(range) * tables::RANGE, before))
     }
 
     /// How many children an agent has; an unreadable record names no parent.

@@ -97,7 +97,7 @@ const TABLES: [&str; 11] = [
     "checkpoints",
 ];
 /// To be counted up with each change of the tables: an index made by other code is filled anew.
-const VERSION: &str = "7";
+const VERSION: &str = "8";
 
 /// Makes the tables where there are none, or other ones; to be called once before anything else is done with a store.
 ///

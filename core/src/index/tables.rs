@@ -28,6 +28,8 @@ pub(super) enum Kind {
     Person,
     /// A person's Active agents, by the hour of their last attestation.
     PersonHour,
+    /// By status and by range of ids: where a page begins that lies deep in a list.
+    StatusRange,
 }
 
 impl From<Kind> for Value {
@@ -38,6 +40,14 @@ impl From<Kind> for Value {
 
 /// Seconds of an [`Kind::AttestationHour`].
 pub(super) const HOUR: u64 = 3_600;
+
+/// Ids of a [`Kind::StatusRange`].
+pub(super) const RANGE: u64 = 1_024;
+
+/// A key of [`Kind::StatusRange`].
+pub(super) fn status_range(status: u8, id: u64) -> Vec<u8> {
+    [&[status][..], &(id / RANGE).to_be_bytes()].concat()
+}
 
 /// A key of [`Kind::Person`].
 pub(super) fn person_status(person: Address, status: u8) -> Vec<u8> {
@@ -127,12 +137,12 @@ impl<'a, S: Store> Changes<'a, S> {
         self.compare(id, before, Some(entry));
         let same_sums = before.is_some_and(|before| before.full.sums == entry.full.sums);
         if let Some(before) = before {
-            self.count(before, -1);
+            self.count(id, before, -1);
             if !same_sums {
                 self.take_sums_out(id, before);
             }
         }
-        self.count(entry, 1);
+        self.count(id, entry, 1);
         if !same_sums {
             self.put_sums_in(id, &entry.full.sums);
         }
@@ -152,7 +162,7 @@ impl<'a, S: Store> Changes<'a, S> {
             rows.into_iter().map(|row| Columns::of(row).number()).collect::<Result<_, _>>()?;
         for (id, before) in find_all(self.store, &ids)? {
             self.compare(id, Some(&before), None);
-            self.count(&before, -1);
+            self.count(id, &before, -1);
             self.take_sums_out(id, &before);
             self.take_scope_out(id, &before.full.scope);
         }
@@ -166,10 +176,11 @@ impl<'a, S: Store> Changes<'a, S> {
         }
     }
 
-    fn count(&mut self, entry: &Entry, by: i64) {
+    fn count(&mut self, id: u64, entry: &Entry, by: i64) {
         let mut add = |kind, key: Vec<u8>, by| *self.counts.entry((kind, key)).or_default() += by;
         if let Some(status) = entry.status() {
             add(Kind::Status, vec![status as u8], by);
+            add(Kind::StatusRange, status_range(status as u8, id), by);
             add(Kind::Generation, entry.row.generation.to_be_bytes().into(), by);
             let person = entry.full.haftungsperson;
             add(Kind::Person, person_status(person, status as u8), by);

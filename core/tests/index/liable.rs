@@ -164,6 +164,8 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
         "/api/v1/agents?q=rights+carb&sort=attestation".to_owned(),
         "/api/v1/agents?q=nobody&parent=0&status=Active".to_owned(),
     ];
+    // The end of a list, of what a quarter of all agents are.
+    let deepest = |agents: u64| format!("/api/v1/agents?status=Active&limit=50&page={}", agents / 200);
     let bounds = Bounds { counted: 80, candidates: 80, searched: 40 };
     let work = |agents: u64| -> Vec<u64> {
         let mut registry = Registry { grace_seconds: Some(604_800), ..Registry::default() };
@@ -188,10 +190,10 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
             ask_within(&index, target, 1_700_777_600, bounds);
             index.database.steps.take().values().sum()
         };
-        targets.iter().map(steps).collect()
+        targets.iter().chain([&deepest(agents)]).map(steps).collect()
     };
     let (few, many) = (work(300), work(10_000));
-    for ((target, few), many) in targets.iter().zip(few).zip(many) {
+    for ((target, few), many) in targets.iter().chain([&deepest(10_000)]).zip(few).zip(many) {
         // The agents of the one hour in which attestations lapse now are counted one by one.
         assert!(many < few * 3, "{target}: {few} steps of SQLite's machine, and {many} for 10,000 agents");
     }

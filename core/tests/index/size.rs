@@ -15,6 +15,7 @@ use crate::{
     CHAIN, Indexed, REGISTRY,
     common::{NOW, Node, Registry, record, report},
     history::{Chance, History},
+    liable::ask,
     promises::show,
 };
 
@@ -87,6 +88,30 @@ fn a_refresh_and_the_counts_after_it_take_as_much_work_at_any_size() {
     for ((what, few), (_, many)) in steps(1_000).into_iter().zip(steps(20_000)) {
         let sum = |steps: &Steps| steps.values().sum::<u64>();
         assert!(sum(&many) < sum(&few) * 3 / 2, "{what}: {few:#?}\nand of 20,000 agents: {many:#?}");
+    }
+}
+
+#[test]
+fn pages_anywhere_in_a_list_of_a_status_are_what_a_plain_filter_finds() {
+    let (mut index, mut history) = large(5_000);
+    change(&mut history, 900, 300);
+    show(&mut index, &history);
+    index.work().unwrap();
+    let agents = &history.blocks[&history.newest()].registry.agents;
+    for (status, name) in ["Active", "Suspended", "Revoked", "Terminated"].into_iter().enumerate() {
+        let of_status = agents.iter().filter(|agent| usize::from(agent.status) == status);
+        let expected: Vec<u64> = of_status.map(|agent| agent.agentId.to()).collect();
+        for (page, ids) in expected.chunks(100).chain([&[][..]]).enumerate() {
+            let target = format!("/api/v1/agents?status={name}&limit=100&page={}", page + 1);
+            let (list, _) = ask(&index, &target, NOW);
+            let found: Vec<u64> = list["data"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|agent| agent["agentId"].as_u64().unwrap())
+                .collect();
+            assert_eq!(found, ids, "{target}");
+        }
     }
 }
 
