@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     agent::AgentDetail,
     ancestors::Ancestors,
-    as_of::{AsOf, IndexedAt},
+    as_of::AsOf,
     changes::ChangeList,
     compliance::{Compliance, ComplianceList},
     cursor::AgentCursor,
@@ -55,7 +55,8 @@ impl Document {
         let body = json(&shape, shape.size_hint());
         let valid_until = shape.valid_until();
         let etag = match shape.as_of() {
-            Some(as_of) => entity_tag_without(&body, &as_of),
+            // Within a text the quotes would be escaped.
+            Some(as_of) => tag_of(body.split(&["\"asOf\":", &as_of].concat())),
             None if shape.mask_clock_fields() => Tagger::tag(&shape),
             None => entity_tag(&body),
         };
@@ -86,9 +87,9 @@ pub(crate) trait Shape: Serialize {
         false
     }
 
-    /// Its field `asOf`, where nothing else changes with the clock alone and no other is of that name: then the entity tag is made of the
+    /// The JSON of its field `asOf`, where nothing else changes with the clock alone and no other is of that name: then the entity tag is made of the
     /// JSON without it, and nothing is serialized twice.
-    fn as_of(&self) -> Option<IndexedAt> {
+    fn as_of(&self) -> Option<String> {
         None
     }
 
@@ -159,9 +160,8 @@ impl Shape for KyaList {
 }
 
 impl Shape for Ancestors {
-    fn mask_clock_fields(&mut self) -> bool {
-        self.as_of = AsOf::default();
-        true
+    fn as_of(&self) -> Option<String> {
+        Some(json(&self.as_of, 128))
     }
 }
 
@@ -170,8 +170,8 @@ impl Shape for AgentHistory {
         256 + self.data.len() * 320
     }
 
-    fn as_of(&self) -> Option<IndexedAt> {
-        Some(self.as_of)
+    fn as_of(&self) -> Option<String> {
+        Some(json(&self.as_of, 128))
     }
 }
 
@@ -180,8 +180,8 @@ impl Shape for AgentList {
         512 + self.data.len() * 512
     }
 
-    fn as_of(&self) -> Option<IndexedAt> {
-        Some(self.as_of)
+    fn as_of(&self) -> Option<String> {
+        Some(json(&self.as_of, 128))
     }
 }
 
@@ -190,8 +190,8 @@ impl Shape for Liable {
         512 + self.data.len() * 512
     }
 
-    fn as_of(&self) -> Option<IndexedAt> {
-        Some(self.as_of)
+    fn as_of(&self) -> Option<String> {
+        Some(json(&self.as_of, 128))
     }
 }
 
@@ -200,8 +200,8 @@ impl Shape for ChangeList {
         256 + self.data.len() * 320
     }
 
-    fn as_of(&self) -> Option<IndexedAt> {
-        Some(self.as_of)
+    fn as_of(&self) -> Option<String> {
+        Some(json(&self.as_of, 128))
     }
 }
 
@@ -240,17 +240,12 @@ pub(crate) fn json(shape: &impl Serialize, size_hint: usize) -> String {
 /// A weak entity tag for this text (RFC 9110 section 8.8.3), `W/` and quotes included: the bytes on the wire may differ, where
 /// somebody on the way compresses them.
 pub fn entity_tag(text: &str) -> String {
-    let mut tagger = Tagger::default();
-    tagger.0.update(text);
-    tagger.finish()
+    tag_of([text])
 }
 
-/// The tag of a JSON text without its field `asOf`.
-fn entity_tag_without(text: &str, as_of: &IndexedAt) -> String {
-    // Within a text the quotes would be escaped.
-    let field = ["\"asOf\":", &json(as_of, 128)].concat();
+fn tag_of<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     let mut tagger = Tagger::default();
-    text.split(&field).for_each(|part| tagger.0.update(part));
+    parts.into_iter().for_each(|part| tagger.0.update(part));
     tagger.finish()
 }
 
@@ -290,7 +285,7 @@ impl Write for Tagger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{agent::Status, changes, filter::AgentQuery, fixture::agent};
+    use crate::{agent::Status, as_of::IndexedAt, changes, filter::AgentQuery, fixture::agent};
     use alloy_primitives::Address;
 
     const GRACE: u64 = 604_800;
@@ -348,6 +343,12 @@ mod tests {
         tags(|limit, as_of| Liable::of_nobody(Address::ZERO, limit, as_of));
         let next = changes::Cursor { began: 1, number: 1 };
         tags(|limit, as_of| ChangeList { limit, data: Vec::new(), next, has_more: false, as_of });
+        tags(|number, IndexedAt { block_number, block_timestamp }| Ancestors {
+            agent_id: number.into(),
+            ancestors: Vec::new(),
+            note: None,
+            as_of: AsOf { block_number, block_timestamp, ..AsOf::default() },
+        });
         tags(|limit, as_of| AgentHistory {
             agent_id: 1.into(),
             complete: true,

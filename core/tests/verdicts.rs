@@ -4,7 +4,7 @@
 mod common;
 
 use alloy_primitives::{Address, U256};
-use common::{NOW, Node, REGISTRY, Registry, pinned, record};
+use common::{NOW, Node, REGISTRY, Registry, ids_in, pinned, record};
 use registry_core::{
     abi::AgentRecord,
     agent::Agent,
@@ -233,13 +233,7 @@ fn ancestors_are_read_up_to_the_root() {
     registry.agents[0].status = 1;
     let mut node = Node::new(registry);
     let answer = ask(&mut node, "/api/v1/agent/4/ancestors", None);
-    let ids: Vec<u64> = answer["ancestors"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|item| item["agentId"].as_u64().unwrap())
-        .collect();
-    assert_eq!(ids, [3, 2, 1]);
+    assert_eq!(ids_in(&answer["ancestors"]), [3, 2, 1]);
     assert_eq!(answer["ancestors"][2]["status"], "Suspended");
     assert_eq!(answer["ancestors"][2]["haftungsperson"], Address::repeat_byte(2).to_string());
     assert_eq!(node.round_trips(), 4);

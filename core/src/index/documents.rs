@@ -269,13 +269,10 @@ impl<'a, S: Store> Index<'a, S> {
                          WHERE before <= ?4 ORDER BY key DESC LIMIT 1";
         let [first, last] = [0, u64::MAX].map(|id| Value::Blob(tables::status_range(status as u8, id)));
         let parameters = [Kind::StatusRange.into(), first, last, skipped.into()];
-        let Some(row) = self.store.execute(statement, &parameters)?.into_iter().next() else {
-            return Ok((0, 0));
-        };
-        let mut row = Columns::of(row);
-        let (key, before) = (row.array::<9>()?, row.number()?);
-        let [_, range @ ..] = key;
-        Ok((u64::from_be_bytes(range) * tables::RANGE, before))
+        let row = self.store.execute(statement, &parameters)?.into_iter().next();
+        let mut row = Columns::of(row.ok_or_else(StoreError::corrupt)?);
+        let [_, range @ ..] = row.array::<9>()?;
+        Ok((u64::from_be_bytes(range) * tables::RANGE, row.number()?))
     }
 
     /// How many children an agent has; an unreadable record names no parent.

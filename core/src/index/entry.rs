@@ -110,16 +110,16 @@ impl Entry {
 
     /// The row of the agent with that id, as of the block of that height: the table's columns, in their order.
     pub(super) fn columns(&self, id: u64, height: u64) -> [Value; 11] {
-        let readable = self.row.record_is_readable();
+        let of_record = |value| if self.row.record_is_readable() { value } else { Value::Null };
         [
             id.into(),
             Value::Blob(self.row.wallet.to_vec()),
             Value::Integer(self.row.status.into()),
             ordered(self.row.last_attestation),
-            if readable { ordered(self.row.parent) } else { Value::Null },
-            if readable { Value::Blob(self.full.haftungsperson.to_vec()) } else { Value::Null },
-            if readable { Value::Blob(self.row.creator.to_vec()) } else { Value::Null },
-            if readable { Value::from(self.row.generation) } else { Value::Null },
+            of_record(ordered(self.row.parent)),
+            of_record(Value::Blob(self.full.haftungsperson.to_vec())),
+            of_record(Value::Blob(self.row.creator.to_vec())),
+            of_record(self.row.generation.into()),
             Value::Integer(self.flaws()),
             height.into(),
             Value::Blob([&self.pack(), self.full.scope.as_bytes()].concat()),

@@ -14,16 +14,14 @@
 //! `total` is a lower bound then, and says so. Where another filter is the source, the scopes of its candidates are read and searched one
 //! by one; that takes longer, and is done for fewer candidates.
 
-use std::collections::BTreeMap;
-
 use alloy_primitives::Address;
 
 use super::{
     IndexError,
     documents::Index,
-    entry::{Entry, flaw},
-    store::{Columns, Store, StoreError, Value, ids_as_json, one_number, ordered},
-    tables::Kind,
+    entry::flaw,
+    store::{Columns, Store, StoreError, Value, one_number, ordered},
+    tables::{Kind, records},
     words::{expression, has_words, words},
 };
 use crate::{
@@ -73,10 +71,10 @@ struct Clause {
 /// Where candidates are read from.
 #[derive(Clone, Debug)]
 struct Source {
-    /// The tables, and the SQL index that has to be used.
+    /// The table of their ids, and the SQL index that has to be used.
     from: &'static str,
-    /// The same, of which only ids are read.
-    ids_from: &'static str,
+    /// What adds the agents' rows to it.
+    join: &'static str,
     /// Their ids.
     id: &'static str,
     /// What all candidates meet.
@@ -89,7 +87,7 @@ struct Source {
 
 impl Source {
     const fn of_agents(from: &'static str, clause: Clause, order: SortKey, covers: &'static [About]) -> Self {
-        Self { from, ids_from: from, id: "agents.id", clause, order: Some(order), covers }
+        Self { from, join: "", id: "agents.id", clause, order: Some(order), covers }
     }
 }
 
@@ -116,6 +114,8 @@ struct Reading<'a> {
     /// The words that each candidate's scope is searched for.
     searched: Option<&'a str>,
     sort: Sort,
+    /// How many candidates there are; `None` where there are so many that not all may be read.
+    size: Option<u64>,
     /// Behind this.
     after: Option<AgentCursor>,
     /// Up to this, that included.
@@ -132,7 +132,7 @@ impl<S: Store> Index<'_, S> {
             let none = AgentList::of(query, (0, false), Vec::new(), None, as_of);
             return Ok(AgentList { unreadable, ..none });
         };
-        let (source, is_small) = self.source(&filter, query.sort.key, now)?;
+        let (source, size) = self.source(&filter, query.sort.key, now)?;
         let searched = filter.text.as_deref().filter(|_| !source.covers.contains(&About::Text));
         let others =
             self.conditions(&filter, now).into_iter().filter(|(about, _)| !source.covers.contains(about));
@@ -144,8 +144,8 @@ impl<S: Store> Index<'_, S> {
             Start::Page(number) => (None, number.saturating_sub(1).saturating_mul(query.limit)),
             Start::Cursor(cursor) => (Some(cursor), 0),
         };
-        let mut reading = Reading { source, others, searched, sort: query.sort, after, until: None };
-        if searched.is_some() || !(is_small || reading.others.is_empty()) {
+        let mut reading = Reading { source, others, searched, sort: query.sort, size, after, until: None };
+        if searched.is_some() || (size.is_none() && reading.has_others()) {
             reading.until = self.last_candidate(&reading)?;
         }
         let known = match query.start {
@@ -183,20 +183,20 @@ impl<S: Store> Index<'_, S> {
         conditions.into_iter().filter_map(set).collect()
     }
 
-    /// The source for a page, and whether all of it may be read.
+    /// The source for a page, and how many candidates it has, if all of them may be read.
     fn source(
         &self,
         filter: &AgentFilter,
         key: SortKey,
         now: Timestamp,
-    ) -> Result<(Source, bool), StoreError> {
+    ) -> Result<(Source, Option<u64>), StoreError> {
         let clause = |sql, value| Clause { sql, values: vec![value] };
         let address = |address: &Address| Value::Blob(address.to_vec());
         let of = |from, sql, value, covers| Source::of_agents(from, clause(sql, value), SortKey::Id, covers);
         let mut sources = Vec::new();
         sources.extend(filter.text.as_deref().map(|text| Source {
-            from: "scopes CROSS JOIN agents ON agents.id = scopes.rowid",
-            ids_from: "scopes",
+            from: "scopes",
+            join: " CROSS JOIN agents ON agents.id = scopes.rowid",
             id: "scopes.rowid",
             clause: clause("scopes MATCH ?", Value::Text(expression(text))),
             order: Some(SortKey::Id),
@@ -235,10 +235,8 @@ impl<S: Store> Index<'_, S> {
             }
             (None, Some(false)) => sources.push(Source {
                 from: "(SELECT id AS candidate FROM agents INDEXED BY agents_by_status WHERE status BETWEEN 1 AND 3 UNION ALL \
-                       SELECT id FROM agents INDEXED BY active_agents_by_attestation WHERE status = 0 AND attested < ?) \
-                       CROSS JOIN agents ON agents.id = candidate",
-                ids_from: "(SELECT id AS candidate FROM agents INDEXED BY agents_by_status WHERE status BETWEEN 1 AND 3 UNION ALL \
-                           SELECT id FROM agents INDEXED BY active_agents_by_attestation WHERE status = 0 AND attested < ?)",
+                       SELECT id FROM agents INDEXED BY active_agents_by_attestation WHERE status = 0 AND attested < ?)",
+                join: " CROSS JOIN agents ON agents.id = candidate",
                 id: "candidate",
                 clause: clause("TRUE", oldest),
                 order: None,
@@ -269,15 +267,15 @@ impl<S: Store> Index<'_, S> {
             }
         }
         Ok(match smallest {
-            Some((_, source)) => (source.clone(), true),
-            None => (sources.into_iter().find(|source| source.order == Some(key)).unwrap_or(whole), false),
+            Some((size, source)) => (source.clone(), Some(size)),
+            None => (sources.into_iter().find(|source| source.order == Some(key)).unwrap_or(whole), None),
         })
     }
 
     /// How many candidates a source has; `most` of them are counted.
     fn count(&self, source: &Source, most: u64) -> Result<u64, StoreError> {
         let mut statement = Statement::default();
-        statement.push("SELECT count(*) FROM (SELECT 1 FROM ", []).push(source.ids_from, []);
+        statement.push("SELECT count(*) FROM (SELECT 1 FROM ", []).push(source.from, []);
         statement.push(" WHERE ", []).push(source.clause.sql, source.clause.values.clone());
         statement.push(" LIMIT ?)", [most.into()]);
         Ok(one_number(self.store, &statement.sql, &statement.values)?.unwrap_or(0))
@@ -287,14 +285,11 @@ impl<S: Store> Index<'_, S> {
     fn last_candidate(&self, reading: &Reading<'_>) -> Result<Option<AgentCursor>, StoreError> {
         let Bounds { candidates, searched, .. } = self.bounds;
         let most = if reading.searched.is_some() { searched } else { candidates };
-        let mut statement = Statement::default();
         let columns = match reading.sort.key {
             SortKey::Id => reading.source.id,
             SortKey::Attestation => "agents.id, agents.attested",
         };
-        statement.push("SELECT ", []).push(columns, []).push(" FROM ", []).push(reading.from(), []);
-        reading.bound(&mut statement, false);
-        reading.order(&mut statement);
+        let mut statement = reading.select(columns, false);
         statement.push(" LIMIT 1 OFFSET ?", [most.saturating_sub(1).into()]);
         let Some(row) = self.store.execute(&statement.sql, &statement.values)?.into_iter().next() else {
             return Ok(None);
@@ -317,27 +312,16 @@ impl<S: Store> Index<'_, S> {
         most: u64,
         is_counted: bool,
     ) -> Result<(Vec<u64>, u64), StoreError> {
-        let (id, searched) = (reading.source.id, reading.searched);
-        let from = match (searched, reading.others.as_slice()) {
-            (None, []) => reading.from(),
-            _ => reading.source.from,
-        };
-        let columns = match (searched, is_counted) {
-            (Some(_), _) => "agents.id, agents.record".to_owned(),
-            (None, true) => format!("{id}, count(*) OVER ()"),
-            (None, false) => format!("{id}, 0"),
-        };
-        let mut statement = Statement::default();
-        statement.push("SELECT ", []).push(&columns, []).push(" FROM ", []).push(from, []);
-        reading.bound(&mut statement, true);
-        reading.order(&mut statement);
-        if let Some(wanted) = searched {
+        if let Some(wanted) = reading.searched {
+            let statement = reading.select("agents.id, agents.record", true);
             let mut found = self.entries(&statement.sql, &statement.values)?;
             found.retain(|(_, entry)| has_words(&entry.full.scope, wanted));
             let [first, most] = [skipped, most].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
             let ids = found.iter().map(|(id, _)| *id).skip(first).take(most).collect();
             return Ok((ids, found.len() as u64));
         }
+        let count = if is_counted { "count(*) OVER ()" } else { "0" };
+        let mut statement = reading.select(&format!("{}, {count}", reading.source.id), true);
         statement.push(" LIMIT ? OFFSET ?", [most.into(), skipped.into()]);
         let (mut ids, mut count) = (Vec::new(), 0);
         for row in self.store.execute(&statement.sql, &statement.values)? {
@@ -364,9 +348,7 @@ impl<S: Store> Index<'_, S> {
             Some((shown, more)) => (shown, !more.is_empty()),
             None => (ids, false),
         };
-        let statement = "SELECT id, record FROM agents WHERE id IN (SELECT value FROM json_each(?1))";
-        let entries: BTreeMap<u64, Entry> =
-            self.entries(statement, &[ids_as_json(shown)])?.into_iter().collect();
+        let entries = records(self.store, shown)?;
         let (mut agents, mut last) = (Vec::new(), None);
         for id in shown {
             let entry = entries.get(id).ok_or_else(StoreError::corrupt)?;
@@ -387,8 +369,11 @@ impl<S: Store> Index<'_, S> {
         if let Some(total) = self.kept_total(filter, now)? {
             return Ok(Some((total, false)));
         }
-        if reading.searched.is_some() || !reading.others.is_empty() {
+        if reading.has_others() {
             return Ok(None);
+        }
+        if let Some(size) = reading.size {
+            return Ok(Some((size, false)));
         }
         let most = self.bounds.counted;
         let count = self.count(&reading.source, most + 1)?;
@@ -431,12 +416,20 @@ impl<S: Store> Index<'_, S> {
 }
 
 impl Reading<'_> {
-    /// Where the ids come from in the list's order.
-    const fn from(&self) -> &'static str {
-        match self.sort.key {
-            SortKey::Id => self.source.ids_from,
-            SortKey::Attestation => self.source.from,
-        }
+    /// Whether candidates are held against anything.
+    fn has_others(&self) -> bool {
+        self.searched.is_some() || !self.others.is_empty()
+    }
+
+    /// Reads candidates in the list's order, all conditions met or only the source's.
+    fn select(&self, columns: &str, whole: bool) -> Statement {
+        let needs_rows = self.sort.key == SortKey::Attestation || (whole && self.has_others());
+        let join = if needs_rows { self.source.join } else { "" };
+        let mut statement = Statement::default();
+        statement.push(&format!("SELECT {columns} FROM {}{join}", self.source.from), []);
+        self.bound(&mut statement, whole);
+        self.order(&mut statement);
+        statement
     }
 
     /// Pushes the conditions; all of them, or only the source's and where the page begins.

@@ -309,13 +309,18 @@ pub(super) fn find(store: &impl Store, id: u64) -> Result<Option<Entry>, StoreEr
     Ok(find_all(store, &[id])?.remove(&id))
 }
 
-/// The entries of those of these agents that there are, with their sums.
-fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, Entry>, StoreError> {
-    let mut entries = BTreeMap::new();
-    for row in of_ids(store, "SELECT id, record FROM agents WHERE id", &[], ids)? {
+/// The entries of those of these agents that there are, without their sums.
+pub(super) fn records(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, Entry>, StoreError> {
+    let read = |row| {
         let mut row = Columns::of(row);
-        entries.insert(row.number()?, Entry::unpack(&row.blob()?)?);
-    }
+        Ok((row.number()?, Entry::unpack(&row.blob()?)?))
+    };
+    of_ids(store, "SELECT id, record FROM agents WHERE id", &[], ids)?.into_iter().map(read).collect()
+}
+
+/// The same with their sums.
+fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, Entry>, StoreError> {
+    let mut entries = records(store, ids)?;
     let reporting: Vec<u64> =
         entries.iter().filter(|(_, entry)| entry.full.reports > 0).map(|(id, _)| *id).collect();
     let statement = "SELECT id, is_category, text, amount FROM revenue WHERE id";

@@ -14,6 +14,12 @@ pub(crate) use quirks::{Logs, Quirks, Undeployed};
 pub(crate) use registry::{Registry, record, report};
 
 use alloy_primitives::Address;
+use serde_json::Value;
 
 pub(crate) const REGISTRY: Address = Address::repeat_byte(0x42);
 pub(crate) const NOW: u64 = 1_800_000_000;
+
+/// The ids of the agents in a list of an answer.
+pub(crate) fn ids_in(list: &Value) -> Vec<u64> {
+    list.as_array().unwrap().iter().map(|agent| agent["agentId"].as_u64().unwrap()).collect()
+}

@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 use crate::{
     CHAIN, Indexed, REGISTRY,
-    common::{Node, Registry, record},
+    common::{Node, Registry, ids_in, record},
     history::{Chance, History},
     promises::{filled, show},
 };
 
-const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
+pub(crate) const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
 
 /// The answer to a path, by an index that has one.
 pub(crate) fn ask(index: &Indexed, target: &str, now: u64) -> (Value, Option<String>) {
@@ -137,11 +137,8 @@ fn a_page_of_a_persons_agents_stays_where_it_is_while_the_registry_grows() {
     }
     show(&mut index, &history);
     index.work().unwrap();
-    let ids = |page: &Value| -> Vec<Value> {
-        page["data"].as_array().unwrap().iter().map(|agent| agent["agentId"].clone()).collect()
-    };
     let (after, _) = ask(&index, &second, now);
-    assert_eq!(ids(&before), ids(&after));
+    assert_eq!(ids_in(&before["data"]), ids_in(&after["data"]));
     assert!(after["total"].as_u64() > before["total"].as_u64());
 }
 
@@ -164,8 +161,11 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
         "/api/v1/agents?q=rights+carb&sort=attestation".to_owned(),
         "/api/v1/agents?q=nobody&parent=0&status=Active".to_owned(),
     ];
-    // The end of a list, of what a quarter of all agents are.
-    let deepest = |agents: u64| format!("/api/v1/agents?status=Active&limit=50&page={}", agents / 200);
+    // Beside these the end of a list, of what a quarter of all agents are.
+    let targets = |agents: u64| {
+        let end = format!("/api/v1/agents?status=Active&limit=50&page={}", agents / 200);
+        targets.iter().cloned().chain([end])
+    };
     let bounds = Bounds { counted: 80, candidates: 80, searched: 40 };
     let work = |agents: u64| -> Vec<u64> {
         let mut registry = Registry { grace_seconds: Some(604_800), ..Registry::default() };
@@ -185,15 +185,15 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
         index.config.limits = Limits::default();
         show(&mut index, &history);
         index.work().unwrap();
-        let steps = |target: &String| {
+        let steps = |target: String| {
             index.database.steps.take();
-            ask_within(&index, target, 1_700_777_600, bounds);
+            ask_within(&index, &target, 1_700_777_600, bounds);
             index.database.steps.take().values().sum()
         };
-        targets.iter().chain([&deepest(agents)]).map(steps).collect()
+        targets(agents).map(steps).collect()
     };
     let (few, many) = (work(300), work(10_000));
-    for ((target, few), many) in targets.iter().chain([&deepest(10_000)]).zip(few).zip(many) {
+    for ((target, few), many) in targets(10_000).zip(few).zip(many) {
         // The agents of the one hour in which attestations lapse now are counted one by one.
         assert!(many < few * 3, "{target}: {few} steps of SQLite's machine, and {many} for 10,000 agents");
     }

@@ -13,9 +13,9 @@ use registry_core::{
 
 use crate::{
     CHAIN, Indexed, REGISTRY,
-    common::{NOW, Node, Registry, record, report},
+    common::{NOW, Node, Registry, ids_in, record, report},
     history::{Chance, History},
-    liable::ask,
+    liable::{STATUSES, ask},
     promises::show,
 };
 
@@ -98,19 +98,13 @@ fn pages_anywhere_in_a_list_of_a_status_are_what_a_plain_filter_finds() {
     show(&mut index, &history);
     index.work().unwrap();
     let agents = &history.blocks[&history.newest()].registry.agents;
-    for (status, name) in ["Active", "Suspended", "Revoked", "Terminated"].into_iter().enumerate() {
+    for (status, name) in STATUSES.into_iter().enumerate() {
         let of_status = agents.iter().filter(|agent| usize::from(agent.status) == status);
         let expected: Vec<u64> = of_status.map(|agent| agent.agentId.to()).collect();
         for (page, ids) in expected.chunks(100).chain([&[][..]]).enumerate() {
             let target = format!("/api/v1/agents?status={name}&limit=100&page={}", page + 1);
             let (list, _) = ask(&index, &target, NOW);
-            let found: Vec<u64> = list["data"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|agent| agent["agentId"].as_u64().unwrap())
-                .collect();
-            assert_eq!(found, ids, "{target}");
+            assert_eq!(ids_in(&list["data"]), ids, "{target}");
         }
     }
 }
