@@ -1,17 +1,20 @@
-//! The examples: a registry of three agents, and what the core makes of it. Nothing here is written as JSON, so
-//! an example cannot show what the API would not answer.
+//! The examples: a registry of three agents, and what the core makes of it. The core's types write them, so an example cannot
+//! show what the API would not answer.
 
 use core::convert::Infallible;
+use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, B256, U256, address, b256};
+use openapi::{Schemas, body};
 use registry_core::{
     abi::RevenueReport,
     agent::{Agent, AgentDetail, AgentId, AgentListItem, AgentSummary, Status},
     ancestors::Ancestors,
     as_of::{AsOf, IndexedAt},
     changes::{Change, ChangeList, Cursor, Standing},
-    compliance::{Compliance, ComplianceList, DEFAULT_GRACE_SECONDS},
+    compliance::{Compliance, DEFAULT_GRACE_SECONDS},
     cursor::AgentCursor,
+    evidence::Evidence,
     filter::{AgentFilter, AgentQuery, Sort, Start},
     health::{Health, Ready},
     history::{AgentHistory, Event, HistoryEvent},
@@ -22,9 +25,45 @@ use registry_core::{
     revenue::{RevenueAggregate, RevenueHistory},
     route::{CHANGES_LIMIT_DEFAULT, HISTORY_LIMIT_DEFAULT},
     scan::Scan,
-    stats::{DetailedStats, Stats},
+    stats::Stats,
     timestamp::Timestamp,
 };
+use serde_json::{Value, json};
+
+/// The content of each operation's 200, by the operation's id.
+pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
+    let verdict = json!({ "anyOf": [schemas.of::<Kya>(), schemas.of::<Evidence>()] });
+    let agents = json!({ "anyOf": [schemas.of::<AgentPage>(), schemas.of::<AgentList>()] });
+    let agents = json!({ "application/json": { "schema": agents, "examples": {
+        "page": { "value": page() },
+        "from an index": { "value": list() },
+    } } });
+    BTreeMap::from([
+        ("checkWallet", body(&verdict, &kya(WALLET))),
+        ("checkWallets", schemas.answer(&kya_list())),
+        ("getAgent", schemas.answer(&agent())),
+        ("listAgents", agents),
+        ("listCompliance", schemas.answer(&in_full(scan().compliance(None, now())))),
+        ("getLiable", schemas.answer(&liable())),
+        ("getLineage", schemas.answer(&lineage())),
+        ("getAncestors", schemas.answer(&ancestors())),
+        ("getHistory", schemas.answer(&history())),
+        ("listRevenue", schemas.answer(&RevenueHistory::of(&reports(), 0, 100))),
+        ("getTotalRevenue", schemas.answer(&RevenueAggregate::of(&reports()))),
+        ("listChanges", schemas.answer(&changes())),
+        (
+            "getStats",
+            schemas.answer(&Stats {
+                total_agents: U256::from(3),
+                registry_address: REGISTRY,
+                chain: CHAIN.into(),
+            }),
+        ),
+        ("getDetailedStats", schemas.answer(&in_full(scan().detailed_stats(now())))),
+        ("getHealth", schemas.answer(&Health { status: "ok", registry: REGISTRY, rpc: CHAIN.into() })),
+        ("isReady", schemas.answer(&ready())),
+    ])
+}
 
 /// The registry's address.
 const REGISTRY: Address = address!("2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23");
@@ -43,21 +82,15 @@ const CONSTITUTION: B256 = b256!("b8a3c3ecbfcc7d6c1b6dd0aa0d9f7ce2c7f4b3a2a8b7a5
 const PARENT: B256 = b256!("5d0a6d3b3e5c1c1f0f7b8a54d2b9e86c4a7f2e31c0d98b6a5f4e3d2c1b0a9f8e");
 const CAPABILITIES: B256 = b256!("1f0d6c9eb5a1a7a5f1d96bd8cbb6a0c3df6a1c4ffb9a9a83a4d0e61b2c5d7e80");
 
-fn now() -> Timestamp {
-    Timestamp::from_seconds(NOW)
-}
-
 /// The newest block.
-fn as_of() -> AsOf {
-    AsOf { block_number: 38_114_205, block_timestamp: Timestamp::from_seconds(NOW - 2), parent_hash: PARENT }
-}
+const AS_OF: AsOf =
+    AsOf { block_number: 38_114_205, block_timestamp: Timestamp::from_seconds(NOW - 2), parent_hash: PARENT };
+const INDEXED_AT: IndexedAt =
+    IndexedAt { block_number: AS_OF.block_number, block_timestamp: AS_OF.block_timestamp };
+const GRACE: U256 = U256::from_limbs([DEFAULT_GRACE_SECONDS, 0, 0, 0]);
 
-fn indexed_at() -> IndexedAt {
-    IndexedAt { block_number: as_of().block_number, block_timestamp: as_of().block_timestamp }
-}
-
-fn grace() -> U256 {
-    U256::from(DEFAULT_GRACE_SECONDS)
+fn now() -> Timestamp {
+    ago(0)
 }
 
 fn ago(days: u64) -> Timestamp {
@@ -123,24 +156,24 @@ fn reports() -> [RevenueReport; 2] {
     [report(98_050, "research", 10), report(101_999, "licences", 2)]
 }
 
-pub(crate) fn kya(wallet: Address) -> Kya {
+fn kya(wallet: Address) -> Kya {
     let agent = agents().into_iter().find(|agent| agent.agent_wallet == wallet);
-    Kya::of(wallet, agent, grace(), now(), as_of())
+    Kya::of(wallet, agent, GRACE, now(), AS_OF)
 }
 
-pub(crate) fn kya_list() -> KyaList {
+fn kya_list() -> KyaList {
     let verdict = |wallet| KyaItem::Verdict(Box::new(kya(wallet)));
     vec![verdict(WALLET), verdict(STRANGER)].into()
 }
 
-pub(crate) fn ancestors() -> Ancestors {
+fn ancestors() -> Ancestors {
     let [parent, agent, _] = agents();
-    Ancestors { agent_id: agent.agent_id, ancestors: vec![(&parent).into()], note: None, as_of: as_of() }
+    Ancestors { agent_id: agent.agent_id, ancestors: vec![(&parent).into()], note: None, as_of: AS_OF }
 }
 
-pub(crate) fn agent() -> AgentDetail {
+fn agent() -> AgentDetail {
     let [agent, child, _] = agents();
-    let compliance = Compliance::of(&agent, U256::from(1), grace(), now());
+    let compliance = Compliance::of(&agent, U256::from(1), GRACE, now());
     AgentDetail {
         agent,
         children: vec![child.agent_id.0],
@@ -151,14 +184,14 @@ pub(crate) fn agent() -> AgentDetail {
     }
 }
 
-pub(crate) fn page() -> AgentPage {
+fn page() -> AgentPage {
     let agents = agents().each_ref().map(AgentListItem::from);
     let page = Page { number: 1, limit: 2 };
     AgentPage::of(page, U256::from(agents.len()), page.slice(&agents).to_vec())
 }
 
 /// The first page of a person's agents.
-pub(crate) fn list() -> AgentList {
+fn list() -> AgentList {
     let query = AgentQuery {
         filter: AgentFilter { haftungsperson: Some(agents()[0].haftungsperson), ..AgentFilter::default() },
         sort: Sort::default(),
@@ -166,30 +199,30 @@ pub(crate) fn list() -> AgentList {
         limit: 2,
     };
     let shown = agents().iter().take(2).map(summary).collect();
-    AgentList::of(&query, (agents().len() as u64, false), shown, Some(AgentCursor::after(2)), indexed_at())
+    AgentList::of(&query, (agents().len() as u64, false), shown, Some(AgentCursor::after(2)), INDEXED_AT)
 }
 
-pub(crate) fn liable() -> Liable {
+fn liable() -> Liable {
     let agents = agents();
-    let summaries: Vec<AgentSummary> = agents.iter().map(summary).collect();
-    let mut liable = Liable::of_nobody(agents[0].haftungsperson, 20, indexed_at());
-    liable.total = summaries.len() as u64;
-    for summary in &summaries {
+    let mut liable = Liable {
+        total: agents.len() as u64,
+        data: agents.iter().map(summary).collect(),
+        ..Liable::of_nobody(agents[0].haftungsperson, 20, INDEXED_AT)
+    };
+    for summary in &liable.data {
         *liable.status_distribution.entry(summary.status).or_default() += 1;
-        liable.compliant_count += u64::from(summary.is_compliant);
-        liable.expired_count += u64::from(summary.status == Status::Active && !summary.is_compliant);
+        if summary.is_compliant {
+            liable.compliant_count += 1;
+            let lapses = summary.last_attestation.seconds() + DEFAULT_GRACE_SECONDS;
+            liable.next_lapses.push(Lapse {
+                agent_id: summary.agent_id,
+                agent_wallet: summary.agent_wallet,
+                compliant_until: Timestamp::from_seconds(lapses),
+            });
+        } else if summary.status == Status::Active {
+            liable.expired_count += 1;
+        }
     }
-    let compliant = summaries.iter().filter(|summary| summary.is_compliant);
-    liable.next_lapses = compliant
-        .map(|summary| Lapse {
-            agent_id: summary.agent_id,
-            agent_wallet: summary.agent_wallet,
-            compliant_until: Timestamp::from_seconds(
-                summary.last_attestation.seconds() + DEFAULT_GRACE_SECONDS,
-            ),
-        })
-        .collect();
-    liable.data = summaries;
     liable
 }
 
@@ -205,39 +238,25 @@ fn summary(agent: &Agent) -> AgentSummary {
         registered_at: agent.registered_at,
         last_attestation: agent.last_attestation,
         status: agent.status,
-        is_compliant: Compliance::of(agent, U256::ZERO, grace(), now()).is_compliant(),
+        is_compliant: Compliance::of(agent, U256::ZERO, GRACE, now()).is_compliant(),
     }
 }
 
-pub(crate) fn compliance() -> ComplianceList {
-    scan().compliance(None, now()).unwrap_or_else(|error| unreachable!("{error}"))
-}
-
-pub(crate) fn lineage() -> LineageNode {
+fn lineage() -> LineageNode {
     let [root, child, _] = agents();
     let root = Member { agent: (&root).into(), children: vec![child.agent_id.0].into() };
     let child = Member { agent: (&child).into(), children: Vec::new().into() };
-    let tree = lineage::grow(root, |_| Ok::<_, Infallible>(vec![Fetched::Member(Box::new(child.clone()))]));
-    match tree {
-        Ok(tree) => tree,
-        Err(never) => match never {},
-    }
-}
-
-pub(crate) fn revenue() -> RevenueHistory {
-    RevenueHistory::of(&reports(), 0, 100)
-}
-
-pub(crate) fn aggregate() -> RevenueAggregate {
-    RevenueAggregate::of(&reports())
+    let Ok(tree) =
+        lineage::grow(root, |_| Ok::<_, Infallible>(vec![Fetched::Member(Box::new(child.clone()))]));
+    tree
 }
 
 /// A suspended agent's: its registration, a renewed attestation, the suspension.
-pub(crate) fn history() -> AgentHistory {
+fn history() -> AgentHistory {
     let [_, _, agent] = agents();
-    let told = |event, seconds, log_index, transaction: u8| HistoryEvent {
+    let event = |event, seconds, log_index, transaction: u8| HistoryEvent {
         event,
-        block_number: as_of().block_number - (NOW - seconds) / 2,
+        block_number: AS_OF.block_number - (NOW - seconds) / 2,
         time: Timestamp::from_seconds(seconds),
         transaction_hash: B256::repeat_byte(transaction),
         log_index,
@@ -251,9 +270,9 @@ pub(crate) fn history() -> AgentHistory {
     };
     let reason = "Operator under investigation".to_owned();
     let data = vec![
-        told(registered, agent.registered_at.seconds(), 3, 0xa1),
-        told(Event::Attested { by: agent.agent_wallet }, agent.last_attestation.seconds(), 0, 0xb2),
-        told(Event::Suspended { by: OPERATOR, reason }, NOW - 400, 12, 0xc3),
+        event(registered, agent.registered_at.seconds(), 3, 0xa1),
+        event(Event::Attested { by: agent.agent_wallet }, agent.last_attestation.seconds(), 0, 0xb2),
+        event(Event::Suspended { by: OPERATOR, reason }, NOW - 400, 12, 0xc3),
     ];
     AgentHistory {
         agent_id: agent.agent_id,
@@ -263,12 +282,12 @@ pub(crate) fn history() -> AgentHistory {
         limit: HISTORY_LIMIT_DEFAULT,
         data,
         next: None,
-        as_of: IndexedAt { block_number: as_of().block_number, block_timestamp: as_of().block_timestamp },
+        as_of: INDEXED_AT,
     }
 }
 
 /// A registration, and a suspension an hour later.
-pub(crate) fn changes() -> ChangeList {
+fn changes() -> ChangeList {
     let [agent, _, suspended] = agents();
     let change = |number, agent: Agent, from, to, seconds| Change {
         cursor: cursor(number),
@@ -276,7 +295,7 @@ pub(crate) fn changes() -> ChangeList {
         wallet: agent.agent_wallet,
         from,
         to,
-        block_number: as_of().block_number - (NOW - seconds) / 2,
+        block_number: AS_OF.block_number - (NOW - seconds) / 2,
         time: Timestamp::from_seconds(seconds),
     };
     let active = Some(Standing::new(Status::Active, true));
@@ -289,7 +308,7 @@ pub(crate) fn changes() -> ChangeList {
         ],
         next: cursor(1_202),
         has_more: false,
-        as_of: indexed_at(),
+        as_of: INDEXED_AT,
     }
 }
 
@@ -297,22 +316,15 @@ fn cursor(number: u64) -> Cursor {
     Cursor { began: (NOW - 40 * DAY) * 1_000, number }
 }
 
-pub(crate) fn stats() -> Stats {
-    Stats { total_agents: U256::from(agents().len()), registry_address: REGISTRY, chain: CHAIN.to_owned() }
-}
-
-pub(crate) fn health() -> Health {
-    Health { status: "ok", registry: REGISTRY, rpc: CHAIN.to_owned() }
-}
-
-pub(crate) fn ready() -> Ready {
+fn ready() -> Ready {
     Ready { ready: true, chain_id: U256::from(84_532), head_age_seconds: 2, registry: REGISTRY, index: None }
 }
 
-pub(crate) fn detailed_stats() -> DetailedStats {
-    scan().detailed_stats(now()).unwrap_or_else(|error| unreachable!("{error}"))
+/// A document of a scan, which the few agents of the examples cannot make fail.
+fn in_full<T>(document: Result<T, registry_core::error::Error>) -> T {
+    document.unwrap_or_else(|error| unreachable!("{error}"))
 }
 
 fn scan() -> Scan {
-    Scan::of_agents(REGISTRY, CHAIN.to_owned(), grace(), &agents(), &reports())
+    Scan::of_agents(REGISTRY, CHAIN.to_owned(), GRACE, &agents(), &reports())
 }

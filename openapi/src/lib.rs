@@ -37,6 +37,11 @@ impl Schemas {
         self.0.subschema_for::<T>().to_value()
     }
 
+    /// A JSON body of the example's type.
+    pub fn answer<T: JsonSchema + Serialize>(&mut self, example: &T) -> Value {
+        body(&self.of::<T>(), example)
+    }
+
     /// `components/schemas`.
     pub fn into_components(mut self) -> Map<String, Value> {
         self.0.take_definitions(true)
