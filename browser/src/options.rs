@@ -1,18 +1,17 @@
-//! What a page says about a registry: where it is, and how to reach its chain.
+//! The options of a `Registry`: its address, and how its chain is reached.
 
 use std::ops::RangeInclusive;
 
 use alloy_primitives::Address;
-use js_sys::Function;
 use registry_browser_values::value::text_of;
 use registry_core::{address, error::Error, multicall, rpc::endpoint::parse_list};
 use wasm_bindgen::prelude::*;
 
 use crate::transport::{Provider, Transport};
 
-/// How long an answer may take where the page does not say.
+/// The timeout where the page sets none.
 const DEFAULT_TIMEOUT_SECONDS: u32 = 15;
-/// What it may say; a browser's timer for more than 24 days would fire at once.
+/// The timeouts that a page may set; a browser's timer for more than 24 days would fire at once.
 const TIMEOUT_SECONDS: RangeInclusive<f64> = 1.0..=3600.0;
 
 #[wasm_bindgen]
@@ -33,22 +32,19 @@ extern "C" {
     fn timeout_seconds(this: &Options) -> JsValue;
     #[wasm_bindgen(method, getter)]
     fn fetch(this: &Options) -> JsValue;
-
-    #[wasm_bindgen(thread_local_v2, js_name = fetch)]
-    static FETCH: Function;
 }
 
 /// The options, checked.
-pub(crate) struct Settings {
+pub(crate) struct ClientOptions {
     pub(crate) transport: Transport,
-    /// The chain it has to be.
+    /// The chain that every endpoint has to be on; any if not given.
     pub(crate) chain_id: Option<u64>,
     pub(crate) timeout_seconds: u32,
     pub(crate) registry: Address,
     pub(crate) multicall3: Address,
 }
 
-impl Settings {
+impl ClientOptions {
     /// Reads the options. An error names the option and its rule.
     pub(crate) fn of(options: &Options) -> Result<Self, Error> {
         if !options.is_object() {
@@ -84,7 +80,7 @@ fn transport(options: &Options) -> Result<Transport, Error> {
     };
     let list = parse_list(&urls).map_err(|_| error)?;
     let fetch = options.fetch();
-    let fetch = if fetch.is_undefined() { FETCH.with(Function::clone) } else { fetch.unchecked_into() };
+    let fetch = if fetch.is_undefined() { registry_fetch::global() } else { fetch.unchecked_into() };
     if fetch.is_function() {
         Ok(Transport::Endpoints { list, fetch })
     } else {

@@ -1,5 +1,5 @@
-//! The examples: a registry of three agents, and what the core makes of it. The core's types write them, so an example cannot
-//! show what the API would not answer.
+//! The examples: a registry of three agents, and what the core makes of it. The core's types write them, so
+//! an example cannot show what the API would not answer.
 
 use core::convert::Infallible;
 use std::collections::BTreeMap;
@@ -67,14 +67,14 @@ pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
 
 /// The registry's address.
 const REGISTRY: Address = address!("2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23");
-/// The RPC endpoint, as clients see it.
+/// The RPC endpoint as answers name it.
 const CHAIN: &str = "https://sepolia.base.org";
 /// The wallet of a compliant agent.
 pub(crate) const WALLET: Address = address!("F8BAF884A2a20d918e118b6de84D1B1bB02f5eb1");
 /// A wallet without an agent.
 pub(crate) const STRANGER: Address = address!("5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed");
 
-/// When the examples' questions are asked: the first of March 2026, noon.
+/// The time of the examples: noon on the first of March 2026.
 const NOW: u64 = 1_772_366_400;
 const DAY: u64 = 86_400;
 const OPERATOR: Address = address!("9965507D1a55bcC2695C58ba16FB37d819B0A4dc");
@@ -97,7 +97,7 @@ fn ago(days: u64) -> Timestamp {
     Timestamp::from_seconds(NOW - days * DAY)
 }
 
-/// A root that does well, its child whose attestation is too old, and one that a regulator stopped.
+/// A compliant root, its child with an expired attestation, and an agent that a regulator suspended.
 fn agents() -> [Agent; 3] {
     let first = Agent {
         agent_id: id(1),
@@ -251,7 +251,7 @@ fn lineage() -> LineageNode {
     tree
 }
 
-/// A suspended agent's: its registration, a renewed attestation, the suspension.
+/// The history of a suspended agent: its registration, a renewed attestation, the suspension.
 fn history() -> AgentHistory {
     let [_, _, agent] = agents();
     let event = |event, seconds, log_index, transaction: u8| HistoryEvent {

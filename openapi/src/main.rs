@@ -1,5 +1,6 @@
-//! `cargo run -p openapi` writes the read API's description, `edge-api/src/pages/openapi.json`, which the Worker serves as
-//! it is. Run it after a change to anything that clients see; a test says so when it was forgotten.
+//! `cargo run -p openapi` writes the read API's description, `edge-api/src/pages/openapi.json`, which the
+//! Worker serves as it is. Run it after a change to anything that clients see; a test fails where the file is
+//! out of date.
 
 mod examples;
 mod operations;
@@ -9,7 +10,7 @@ use std::fs;
 
 use anyhow::Context as _;
 
-/// Where the Worker finds it.
+/// The file that the Worker serves.
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../edge-api/src/pages/openapi.json");
 
 fn main() -> anyhow::Result<()> {

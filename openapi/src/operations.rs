@@ -44,8 +44,8 @@ struct Good {
 }
 
 impl Operation {
-    /// Writes out its parameters and its 200, which has this content. What the core answers has its caching and its failures,
-    /// too; for the other operations `read_api.json` has them.
+    /// Writes out its parameters and its 200, which has this content. What the core answers has its caching
+    /// and its failures, too; for the other operations `read_api.json` has them.
     pub(crate) fn complete(
         &mut self,
         path: &str,

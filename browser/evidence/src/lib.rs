@@ -1,7 +1,7 @@
 //! Verifying evidence in web pages and Node, without a network.
 //!
-//! A wasm module of its own beside the package's other one, `agent-registry/evidence`: most pages never verify a document, and who verifies documents asks no
-//! chain. Neither should wait for the code of the other.
+//! A wasm module of its own beside the package's other one, `agent-registry/evidence`. Most pages never
+//! verify a document, and verifying one needs no chain: neither use loads the code of the other.
 
 use alloy_primitives::{Address, B256};
 use js_sys::Reflect;
@@ -20,10 +20,12 @@ use wasm_bindgen::prelude::*;
 #[wasm_bindgen(typescript_custom_section)]
 const TYPES: &str = include_str!("types.d.ts");
 
-/// Verifies a document of `/api/v1/kya/:wallet?evidence=1`, as an object or as text, against the hash of its block. Gives the verdict as it was found
-/// from the proofs. It is proved as far as that hash is: whoever quotes it vouches for the chain.
+/// Verifies a document of `/api/v1/kya/:wallet?evidence=1`, as an object or as text, against the hash of its
+/// block. Gives the verdict that follows from the proofs. The caller must trust the source of the block hash:
+/// everything rests on it.
 ///
-/// @throws RegistryError with the code INVALID_EVIDENCE and the reason; INVALID_PARAMETER for an option that breaks its rule
+/// @throws RegistryError with the code INVALID_EVIDENCE and the reason; INVALID_PARAMETER for an option that
+/// breaks its rule
 #[wasm_bindgen(js_name = verifyEvidence, unchecked_return_type = "VerifiedEvidence")]
 pub fn verify_evidence(
     #[wasm_bindgen(unchecked_param_type = "Evidence | string")] document: &JsValue,

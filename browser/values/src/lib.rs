@@ -1,4 +1,5 @@
-//! What the two wasm modules of the browser package share: what is thrown ([`error`]), and how values come and go ([`value`]).
+//! What the two wasm modules of the browser package share: errors ([`error`]) and the conversion of values
+//! ([`value`]).
 
 pub mod error;
 pub mod value;
