@@ -9,7 +9,7 @@ const SCHEMAS = "#/components/schemas/";
 const INTEGER = { $ref: "#/definitions/Integer" };
 const INTEGER_DESCRIPTION = "A whole number of any size: a BigInt where a double would round it.";
 
-/** Schemas whose names would collide in a package with other declarations, or say too little. */
+/** New names for schemas: theirs would collide with other declarations of the package, or say too little. */
 const RENAMED = {
   Error: "ErrorBody",
   Known: "FormerAgents",

@@ -122,25 +122,20 @@ fn failures() -> Value {
             Error::CursorExpired,
             &[],
         ),
-        (
-            "BodyTooLarge",
-            "The body is larger than any good one.",
-            Error::BodyTooLarge(KYA_BODY_BYTES_MAX),
-            &[],
-        ),
+        ("BodyTooLarge", "The body is larger than the limit.", Error::BodyTooLarge(KYA_BODY_BYTES_MAX), &[]),
         ("UnsupportedMediaType", "The body is not said to be JSON.", Error::UnsupportedMediaType, &[]),
         ("RateLimited", "Too many requests.", Error::RateLimited, wait),
         ("Failed", "The chain, the registry or the service failed.", unreachable.clone(), wait),
         (
             "IndexRequired",
-            "Only an index of the registry can tell, and the service keeps none.",
+            "Only an index of the registry can answer this, and the service has none.",
             Error::IndexRequired,
             &[],
         ),
         (
             "Indexing",
-            "Only the registry's index can tell, as the registry is too large to be read for one answer or the question is \
-             one for an index; and the index is not filled yet, or does not answer.",
+            "Only the registry's index can answer this, by its nature or because the registry is too large to be read for one \
+             answer; and the index is not filled yet, or does not answer.",
             Error::Indexing { percent: 40 },
             wait,
         ),
