@@ -1,13 +1,13 @@
 //! The registry as a page asks it: the questions of the read API, each answered straight from the chain.
 
-use js_sys::{Array, Date, Reflect, encode_uri_component};
+use js_sys::{Array, Date, encode_uri_component};
 use registry_browser_values::{
     error::RegistryError,
+    member::{invalid, member},
     value::{parse, text_of},
 };
 use registry_core::{
     as_of::BlockId,
-    error::Error,
     kya::Asked,
     read_api::Question,
     route::Endpoint,
@@ -16,7 +16,7 @@ use registry_core::{
 };
 use wasm_bindgen::prelude::*;
 
-use crate::options::{ClientOptions, Options};
+use crate::options::ClientOptions;
 
 /// The agent registry, read straight from its chain. Each answer is of one block, the newest; nothing is
 /// cached between them.
@@ -31,7 +31,9 @@ impl Registry {
     ///
     /// @throws RegistryError with the code INVALID_PARAMETER, naming the option and its rule
     #[wasm_bindgen(constructor)]
-    pub fn new(options: &Options) -> Result<Self, RegistryError> {
+    pub fn new(
+        #[wasm_bindgen(unchecked_param_type = "RegistryOptions")] options: &JsValue,
+    ) -> Result<Self, RegistryError> {
         Ok(Self { options: ClientOptions::of(options)? })
     }
 
@@ -66,16 +68,12 @@ impl Registry {
         #[wasm_bindgen(unchecked_param_type = "string[]")] wallets: JsValue,
         #[wasm_bindgen(unchecked_optional_param_type = "BlockQuery")] query: JsValue,
     ) -> Result<JsValue, RegistryError> {
-        let rule = "must be a list of 1 to 100 wallets";
-        let wallets =
-            wallets.dyn_into::<Array>().map_err(|_| Error::InvalidParameter { field: "wallets", rule })?;
+        let wallets = wallets.dyn_into::<Array>();
+        let wallets = wallets.map_err(|_| invalid("wallets", "must be a list of 1 to 100 wallets"))?;
         let wallets = wallets.iter().map(|wallet| Asked::parse(&text_of(&wallet))).collect();
-        let block = Reflect::get(&query, &"block".into()).unwrap_or(JsValue::UNDEFINED);
-        let error = Error::InvalidParameter { field: "block", rule: BlockId::RULE };
-        let block = match block.is_undefined() {
-            true => None,
-            false => Some(BlockId::parse(&text_of(&block)).ok_or(error)?),
-        };
+        let block = member(&query, "block")
+            .map(|block| BlockId::parse(&text_of(&block)).ok_or(invalid("block", BlockId::RULE)))
+            .transpose()?;
         parse(&self.answer(Endpoint::kya_list(wallets, block)?).await?)
     }
 }
@@ -209,12 +207,8 @@ fn with_query(path: String, query: &JsValue, names: &[&str]) -> String {
     let mut target = path;
     let mut separator = '?';
     for name in names {
-        let value = Reflect::get(query, &(*name).into()).unwrap_or(JsValue::UNDEFINED);
-        if !value.is_undefined() {
-            target.push(separator);
-            target.push_str(name);
-            target.push('=');
-            target.push_str(&segment(&value));
+        if let Some(value) = member(query, name) {
+            target += &format!("{separator}{name}={}", segment(&value));
             separator = '&';
         }
     }

@@ -2,8 +2,8 @@
 //! wallet's provider (EIP-1193).
 
 use futures_util::future::join_all;
-use js_sys::{Function, JSON, Promise, Reflect};
-use registry_browser_values::value::text_of;
+use js_sys::{Function, JSON, Promise};
+use registry_browser_values::{member::member, value::text_of};
 use registry_core::{
     redact::Redactor,
     rpc::{
@@ -109,8 +109,7 @@ fn headers(endpoint: &RpcEndpoint) -> Result<Headers, JsValue> {
 impl Provider {
     /// The value as a provider, if it is one.
     pub(crate) fn of(value: JsValue) -> Option<Self> {
-        let request = Reflect::get(&value, &"request".into()).ok()?;
-        request.is_function().then(|| value.unchecked_into())
+        member(&value, "request")?.is_function().then(|| value.unchecked_into())
     }
 }
 
@@ -140,7 +139,7 @@ async fn outcome(provider: &Provider, call: &Call<'_>) -> Result<String, JsValue
 
 /// A wallet's error as a node's, as JSON text: both have code, message and data (EIP-1193, EIP-1474).
 fn error_object(error: &JsValue) -> String {
-    let field = |name: &str| Reflect::get(error, &name.into()).unwrap_or(JsValue::UNDEFINED);
+    let field = |name| member(error, name).unwrap_or(JsValue::UNDEFINED);
     // Saturates; a code that is no number is none.
     let code = field("code").as_f64().unwrap_or_default() as i64;
     let message = field("message").as_string().unwrap_or_else(|| text_of(error));

@@ -1,5 +1,6 @@
-//! What the two wasm modules of the browser package share: errors ([`error`]) and the conversion of values
-//! ([`value`]).
+//! What the two wasm modules of the browser package share: errors ([`error`]), the conversion of values ([`value`]),
+//! and reading options ([`member`]).
 
 pub mod error;
+pub mod member;
 pub mod value;
