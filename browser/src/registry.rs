@@ -79,7 +79,8 @@ impl Registry {
 }
 
 /// Methods that each answer with one document. A row names the method, its argument, its query's type and
-/// members, the document's type as the API's description has it, and the path.
+/// members, the document's type as the API's description has it, and the path. Its doc is an attribute, because
+/// wasm-bindgen copies a doc comment among a macro's arguments as a raw string, `r"` included.
 macro_rules! documents {
     ($(
         $(#[$doc:meta])*
@@ -107,39 +108,39 @@ macro_rules! documents {
 }
 
 documents! {
-    /// Whether chain and registry answer.
+    #[doc = "Whether chain and registry answer."]
     fn health() -> "Health" = "/health";
 
-    /// How many agents there are.
+    #[doc = "How many agents there are."]
     fn stats() -> "Stats" = "/api/v1/stats";
 
-    /// Distributions, compliance rate, revenue and the last ten registrations, over the whole registry.
+    #[doc = "Distributions, compliance rate, revenue and the last ten registrations, over the whole registry."]
     fn detailed_stats as detailedStats() -> "DetailedStats" = "/api/v1/stats/detailed";
 
-    /// An agent's record, its children's ids and its compliance.
+    #[doc = "An agent's record, its children's ids and its compliance."]
     fn agent(id: "Integer | string"; "BlockQuery" { block }) -> "AgentDetail" = "/api/v1/agent/{id}";
 
-    /// The agents above an agent, its parent first: who else is liable.
+    #[doc = "The agents above an agent, its parent first: who else is liable."]
     fn ancestors(id: "Integer | string") -> "Ancestors" = "/api/v1/agent/{id}/ancestors";
 
-    /// A page of agents.
+    #[doc = "A page of agents."]
     fn agents(; "AgentsQuery" { page, limit, status }) -> "AgentPage" = "/api/v1/agents";
 
-    /// All agents with their compliance, the stalest attestation first; with a query a page of them.
+    #[doc = "All agents with their compliance, the stalest attestation first; with a query a page of them."]
     fn compliance(; "ComplianceQuery" { limit, cursor }) -> "ComplianceList" =
         "/api/v1/agents/compliance";
 
-    /// The tree below an agent.
+    #[doc = "The tree below an agent."]
     fn lineage(id: "Integer | string") -> "LineageNode" = "/api/v1/agent/{id}/lineage";
 
-    /// An agent's revenue reports.
+    #[doc = "An agent's revenue reports."]
     fn revenue(id: "Integer | string"; "RevenueQuery" { limit, offset }) -> "RevenueHistory" =
         "/api/v1/agent/{id}/revenue";
 
-    /// Revenue of the whole registry, by currency and category.
+    #[doc = "Revenue of the whole registry, by currency and category."]
     fn revenue_aggregate as revenueAggregate() -> "RevenueAggregate" = "/api/v1/revenue/aggregate";
 
-    /// The verdict on a wallet: what to do, why, until when, and who is liable.
+    #[doc = "The verdict on a wallet: what to do, why, until when, and who is liable."]
     fn kya(wallet: "string"; "KyaQuery" { block, history }) -> "Kya" = "/api/v1/kya/{wallet}";
 }
 
