@@ -19,8 +19,8 @@ const RENAMED = {
   RevenueRecord: "RevenueReport",
 };
 
-/** Integers that echo a parameter of any size. All other unnamed integers are counts, which a double holds. */
-const ECHOED = ["page", "offset", "chainId"];
+/** Integers of any size that the description does not call so: most echo a parameter. All others are counts, which a double holds. */
+const LARGE = ["AgentList.page", "AgentPage.page", "Evidence.chainId", "RevenueHistory.offset"];
 
 const renamed = (name) => RENAMED[name] ?? name;
 
@@ -28,7 +28,7 @@ const renamed = (name) => RENAMED[name] ?? name;
  * A schema as the generator reads it best. Only annotations stand beside a `$ref`, integers are those that `parse` makes, and an
  * optional property is absent rather than null.
  */
-function prepared(schema, name) {
+function prepared(schema, path) {
   if (Array.isArray(schema)) return schema.map((item) => prepared(item));
   if (typeof schema !== "object" || schema === null) return schema;
   const { $ref, description, properties, required = [], type } = schema;
@@ -37,10 +37,10 @@ function prepared(schema, name) {
     return description === undefined ? target : { description, allOf: [target] };
   }
   if (type === "integer")
-    return ECHOED.includes(name) ? { description, allOf: [INTEGER] } : { description, type: "number" };
+    return LARGE.includes(path) ? { description, allOf: [INTEGER] } : { description, type: "number" };
   const entries = Object.entries(schema).map(([key, value]) => [key, prepared(value)]);
   const members = Object.entries(properties ?? {}).map(([name, member]) => {
-    return [name, prepared(required.includes(name) ? member : withoutNull(member), name)];
+    return [name, prepared(required.includes(name) ? member : withoutNull(member), `${path}.${name}`)];
   });
   return { ...Object.fromEntries(entries), ...(properties && { properties: Object.fromEntries(members) }) };
 }
@@ -55,8 +55,13 @@ function withoutNull({ type, anyOf, ...rest }) {
 
 const [description, output] = process.argv.slice(2);
 const { schemas } = JSON.parse(readFileSync(description, "utf8")).components;
+const unknown = [...Object.keys(RENAMED), ...LARGE].filter((path) => {
+  const [schema, member] = path.split(".");
+  return (member === undefined ? schemas[schema] : schemas[schema]?.properties[member]) === undefined;
+});
+if (unknown.length > 0) throw new Error(`the description has no ${unknown.join(", ")}`);
 const definitions = Object.fromEntries(
-  Object.entries(schemas).map(([name, schema]) => [renamed(name), prepared(schema)]),
+  Object.entries(schemas).map(([name, schema]) => [renamed(name), prepared(schema, name)]),
 );
 definitions.AgentId = { description: schemas.AgentId.description, allOf: [INTEGER] };
 definitions.Integer = { description: INTEGER_DESCRIPTION, tsType: "number | bigint" };

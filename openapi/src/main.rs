@@ -28,6 +28,13 @@ mod tests {
     }
 
     #[test]
+    fn every_limit_is_written_out() {
+        let text = openapi::text(&read_api::description().unwrap());
+        let left = text.split('{').find(|rest| rest.starts_with(|next: char| next.is_ascii_uppercase()));
+        assert_eq!(left, None);
+    }
+
+    #[test]
     fn the_file_the_worker_serves_is_what_the_types_say() {
         let served = fs::read_to_string(PATH).unwrap();
         assert!(

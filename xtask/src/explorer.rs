@@ -68,6 +68,7 @@ pub(crate) fn check() -> Result<()> {
     run(command(node_tool("prettier")).args([
         "--check",
         "browser/*.mjs",
+        "openapi/src/*.json",
         "browser/explorer/{src,tests}/**/*.{ts,tsx,js}",
     ]))?;
     run(command(node_tool("tsc")).arg("--project").arg(explorer()))
