@@ -38,6 +38,8 @@ pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
         "page": { "value": page() },
         "from an index": { "value": list() },
     } } });
+    let stats = Stats { total_agents: U256::from(3), registry_address: REGISTRY, chain: CHAIN.to_owned() };
+    let health = Health { status: "ok", registry: REGISTRY, rpc: CHAIN.to_owned() };
     BTreeMap::from([
         ("checkWallet", body(&verdict, &kya(WALLET))),
         ("checkWallets", schemas.answer(&kya_list())),
@@ -51,16 +53,9 @@ pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
         ("listRevenue", schemas.answer(&RevenueHistory::of(&reports(), 0, 100))),
         ("getTotalRevenue", schemas.answer(&RevenueAggregate::of(&reports()))),
         ("listChanges", schemas.answer(&changes())),
-        (
-            "getStats",
-            schemas.answer(&Stats {
-                total_agents: U256::from(3),
-                registry_address: REGISTRY,
-                chain: CHAIN.into(),
-            }),
-        ),
+        ("getStats", schemas.answer(&stats)),
         ("getDetailedStats", schemas.answer(&in_full(scan().detailed_stats(now())))),
-        ("getHealth", schemas.answer(&Health { status: "ok", registry: REGISTRY, rpc: CHAIN.into() })),
+        ("getHealth", schemas.answer(&health)),
         ("isReady", schemas.answer(&ready())),
     ])
 }
@@ -99,44 +94,30 @@ fn ago(days: u64) -> Timestamp {
 
 /// A compliant root, its child with an expired attestation, and an agent that a regulator suspended.
 fn agents() -> [Agent; 3] {
-    let first = Agent {
-        agent_id: id(1),
+    let agent = |number, agent_wallet, scope: &str, attested| Agent {
+        agent_id: id(number),
         creator: OPERATOR,
         haftungsperson: address!("7A9E6c203243de271b3253a77B526bDf96caD70B"),
-        agent_wallet: WALLET,
+        agent_wallet,
         constitution_hash: CONSTITUTION,
         capability_hash: CAPABILITIES,
-        operational_scope: "Research: reads papers, writes summaries, buys nothing".to_owned(),
+        operational_scope: scope.to_owned(),
         parent_agent_id: id(0),
         generation: U256::ZERO,
         self_modifying: false,
         registered_at: ago(30),
-        last_attestation: ago(2),
-        last_revenue_report: ago(2),
+        last_attestation: ago(attested),
+        last_revenue_report: Timestamp::default(),
         status: Status::Active,
     };
-    let second = Agent {
-        agent_id: id(2),
-        agent_wallet: address!("15d34AAf54267DB7D7c367839AAf71A00a2C6A65"),
-        operational_scope: "Gathers papers".to_owned(),
-        parent_agent_id: id(1),
-        generation: U256::from(1),
-        self_modifying: true,
-        last_attestation: ago(9),
-        last_revenue_report: Timestamp::default(),
-        ..first.clone()
-    };
-    let third = Agent {
-        agent_id: id(3),
-        agent_wallet: address!("976EA74026E726554dB657fA54763abd0C3a0aa9"),
-        operational_scope: "Trades energy".to_owned(),
-        registered_at: ago(20),
-        last_attestation: ago(3),
-        status: Status::Suspended,
-        last_revenue_report: Timestamp::default(),
-        ..first.clone()
-    };
-    [first, second, third]
+    let root = agent(1, WALLET, "Research: reads papers, writes summaries, buys nothing", 2);
+    let child = agent(2, address!("15d34AAf54267DB7D7c367839AAf71A00a2C6A65"), "Gathers papers", 9);
+    let stopped = agent(3, address!("976EA74026E726554dB657fA54763abd0C3a0aa9"), "Trades energy", 3);
+    [
+        Agent { last_revenue_report: ago(2), ..root },
+        Agent { parent_agent_id: id(1), generation: U256::from(1), self_modifying: true, ..child },
+        Agent { registered_at: ago(20), status: Status::Suspended, ..stopped },
+    ]
 }
 
 fn id(number: u64) -> AgentId {
@@ -174,14 +155,8 @@ fn ancestors() -> Ancestors {
 fn agent() -> AgentDetail {
     let [agent, child, _] = agents();
     let compliance = Compliance::of(&agent, U256::from(1), GRACE, now());
-    AgentDetail {
-        agent,
-        children: vec![child.agent_id.0],
-        compliance,
-        truncated: false,
-        note: None,
-        as_of: None,
-    }
+    let children = vec![child.agent_id.0];
+    AgentDetail { agent, children, compliance, truncated: false, note: None, as_of: None }
 }
 
 fn page() -> AgentPage {
