@@ -1,5 +1,5 @@
-//! Having a call relayed: the calldata, the typed data to sign, and the relayer's own checks before anything
-//! is posted.
+//! Gasless calls: the calldata, the typed data to sign, and the relayer's own checks before a request is
+//! posted.
 
 use alloy_primitives::{Bytes, keccak256};
 use alloy_sol_types::SolCall;

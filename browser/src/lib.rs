@@ -1,5 +1,5 @@
 //! The core for web pages and Node: the read API answered straight from a chain, by a JSON-RPC endpoint or a
-//! wallet's provider, and what it takes to have a call relayed.
+//! wallet's provider, and gasless calls through the relayer.
 //!
 //! Bindings and nothing else: `registry-core` makes all decisions, as in the Worker and the relayer. Here are
 //! a page's network ([`transport`]) and its clock. Errors and values are in `registry-browser-values`. `cargo

@@ -79,8 +79,8 @@ impl Registry {
 }
 
 /// Methods that each answer with one document. A row names the method, its argument, its query's type and
-/// members, the document's type as the API's description has it, and the path. Its doc is an attribute, because
-/// wasm-bindgen copies a doc comment among a macro's arguments as a raw string, `r"` included.
+/// members, the document's type as the API's description has it, and the path. Its doc is an attribute,
+/// because wasm-bindgen copies a doc comment among a macro's arguments as a raw string, `r"` included.
 macro_rules! documents {
     ($(
         $(#[$doc:meta])*

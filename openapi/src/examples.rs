@@ -67,7 +67,7 @@ const CHAIN: &str = "https://sepolia.base.org";
 /// The wallet of a compliant agent.
 pub(crate) const WALLET: Address = address!("F8BAF884A2a20d918e118b6de84D1B1bB02f5eb1");
 /// A wallet without an agent.
-pub(crate) const STRANGER: Address = address!("5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed");
+pub(crate) const UNREGISTERED: Address = address!("5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed");
 
 /// The time of the examples: noon on the first of March 2026.
 const NOW: u64 = 1_772_366_400;
@@ -144,7 +144,7 @@ fn kya(wallet: Address) -> Kya {
 
 fn kya_list() -> KyaList {
     let verdict = |wallet| KyaItem::Verdict(Box::new(kya(wallet)));
-    vec![verdict(WALLET), verdict(STRANGER)].into()
+    vec![verdict(WALLET), verdict(UNREGISTERED)].into()
 }
 
 fn ancestors() -> Ancestors {

@@ -1,4 +1,4 @@
-//! Operations of the read API: what follows from an operation's path, its parameters and the core's rules.
+//! Operations of the read API: the parts that follow from the path, the parameters and the core's rules.
 
 use anyhow::Context as _;
 use openapi::response;
@@ -8,15 +8,15 @@ use serde_json::{Map, Value, json};
 
 use crate::examples;
 
-/// Headers of every answer.
-pub(crate) const EVERY: &[&str] = &["X-Request-Id", "Cache-Control"];
-/// Headers of answers that a limiter counts: the client's standing with it.
-pub(crate) const STANDING: &[&str] =
+/// Headers of all answers.
+pub(crate) const COMMON_HEADERS: &[&str] = &["X-Request-Id", "Cache-Control"];
+/// Headers of answers that count against the rate limit.
+pub(crate) const RATE_LIMIT_HEADERS: &[&str] =
     &["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "RateLimit", "RateLimit-Policy"];
 /// Headers of answers that may be cached.
-pub(crate) const KEPT: &[&str] = &["ETag", "Age", "X-Cache"];
+pub(crate) const CACHE_HEADERS: &[&str] = &["ETag", "Age", "X-Cache"];
 
-/// An operation as `read_api.json` has it; once completed, as the description has it.
+/// An operation of `read_api.json`, and once completed of the description.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Operation {
@@ -33,10 +33,10 @@ pub(crate) struct Operation {
     responses: Map<String, Value>,
 }
 
-/// What `read_api.json` says of a 200.
+/// The response 200 in `read_api.json`, which has only what cannot be derived.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Good {
+struct OkResponse {
     description: Option<String>,
     headers: Vec<String>,
     content: Value,
@@ -44,8 +44,8 @@ struct Good {
 }
 
 impl Operation {
-    /// Writes out its parameters and its 200, which has this content. What the core answers has its caching
-    /// and its failures, too; for the other operations `read_api.json` has them.
+    /// Writes out the parameters, and the 200 with this content. Operations that the core answers get their
+    /// caching and failures from its rules; all others have them in `read_api.json`.
     pub(crate) fn complete(
         &mut self,
         path: &str,
@@ -57,25 +57,26 @@ impl Operation {
                 *parameter = shared.get(name).with_context(|| format!("no parameter {name}"))?.clone();
             }
         }
-        let good: Good = self.responses.remove("200").map_or(Ok(Good::default()), serde_json::from_value)?;
-        let mut headers: Vec<&str> = good.headers.iter().map(String::as_str).collect();
+        let ok: OkResponse =
+            self.responses.remove("200").map_or(Ok(OkResponse::default()), serde_json::from_value)?;
+        let mut headers: Vec<&str> = ok.headers.iter().map(String::as_str).collect();
         if let Some(endpoint) = self.endpoint(path) {
             let ttl = endpoint.cache_scope().default_seconds();
             let (is_indexed, needs_index) = (is_indexed(&target(path)), needs_index(&target(path)));
             self.responses.extend(self.failures(ttl > 0, is_indexed, needs_index));
-            headers.extend([EVERY, STANDING].concat());
+            headers.extend([COMMON_HEADERS, RATE_LIMIT_HEADERS].concat());
             headers.extend(self.has("limit").then_some("Link"));
             let parameters = self.parameters.get_or_insert_default();
             if ttl > 0 {
-                headers.extend(KEPT);
+                headers.extend(CACHE_HEADERS);
                 headers.extend(is_indexed.then_some("X-As-Of-Block"));
                 parameters.push(json!({ "$ref": "#/components/parameters/If-None-Match" }));
                 *self.description.get_or_insert_default() += &format!(" Kept for up to {ttl} seconds.");
             }
         }
-        let description = good.description.as_ref().unwrap_or(&self.summary);
-        let mut answer = response(description, &headers, &content.unwrap_or(good.content));
-        if let (Some(links), Some(answer)) = (good.links, answer.as_object_mut()) {
+        let description = ok.description.as_ref().unwrap_or(&self.summary);
+        let mut answer = response(description, &headers, &content.unwrap_or(ok.content));
+        if let (Some(links), Some(answer)) = (ok.links, answer.as_object_mut()) {
             answer.insert("links".to_owned(), links);
         }
         self.responses.insert("200".to_owned(), answer);
@@ -87,18 +88,18 @@ impl Operation {
         parameters.any(|parameter| parameter.get("name").is_some_and(|known| known == name))
     }
 
-    /// The core's name for it; `None` where the core does not answer it.
+    /// The question that the operation asks the core; `None` for an operation of the host.
     fn endpoint(&self, path: &str) -> Option<Endpoint> {
         let Some(body) = &self.request_body else { return Endpoint::parse(&target(path)).ok() };
         let example = body.pointer("/content/application~1json/example")?.to_string();
         Endpoint::parse_post(path, example.as_bytes()).ok()
     }
 
-    /// The responses of the core beside a 200, by status.
-    fn failures(&self, is_kept: bool, is_indexed: bool, needs_index: bool) -> Vec<(String, Value)> {
+    /// The responses beside the 200 of an operation that the core answers, by status.
+    fn failures(&self, is_cached: bool, is_indexed: bool, needs_index: bool) -> Vec<(String, Value)> {
         let is_post = self.request_body.is_some();
         let responses = [
-            ("304", "NotModified", is_kept),
+            ("304", "NotModified", is_cached),
             ("400", "BadRequest", is_post || self.parameters.is_some()),
             ("404", "NotFound", self.has("id") || self.has("block")),
             ("410", "CursorExpired", self.has("since")),
@@ -115,7 +116,7 @@ impl Operation {
     }
 }
 
-/// A target of this path.
+/// An example of a request target of this path.
 fn target(path: &str) -> String {
     path.replace("{id}", "1").replace("{wallet}", &examples::WALLET.to_string())
 }
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn every_question_the_router_knows_is_described() {
         let mut known = Vec::new();
-        for (path, item) in read_api::written().unwrap().paths {
+        for (path, item) in read_api::source().unwrap().paths {
             let operation = item.into_values().next().unwrap();
             let Some(endpoint) = operation.endpoint(&path) else { continue };
             if operation.request_body.is_none() {

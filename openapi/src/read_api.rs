@@ -1,9 +1,9 @@
-//! The read API's description: `read_api.json`, completed with what the core's types tell.
+//! The read API's description: `read_api.json`, completed from the core's types.
 //!
 //! `read_api.json` is OpenAPI, but for three abbreviations:
 //!
 //! - `{NAME}` is one of [`limits`], as a number where it is the whole value.
-//! - A string in a list of parameters names one of `components/parameters`, which is written in its place.
+//! - A string in a list of parameters stands for that parameter of `components/parameters`.
 //! - A list under `headers` names headers of `components/headers`.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     examples,
-    operations::{EVERY, KEPT, Operation, STANDING},
+    operations::{CACHE_HEADERS, COMMON_HEADERS, Operation, RATE_LIMIT_HEADERS},
 };
 
 /// Names constants of the core, each with its value.
@@ -56,7 +56,7 @@ fn limits() -> impl IntoIterator<Item = (&'static str, String)> {
     ]
 }
 
-/// `read_api.json`.
+/// The parts of `read_api.json` that are completed.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Description {
     pub(crate) paths: BTreeMap<String, BTreeMap<String, Operation>>,
@@ -73,8 +73,8 @@ struct Components {
     others: Map<String, Value>,
 }
 
-/// `read_api.json`, its limits written out.
-pub(crate) fn written() -> serde_json::Result<Description> {
+/// `read_api.json` with its limits written out.
+pub(crate) fn source() -> serde_json::Result<Description> {
     let text = limits().into_iter().fold(include_str!("read_api.json").to_owned(), |text, (name, value)| {
         text.replace(&format!("\"{{{name}}}\""), &value).replace(&format!("{{{name}}}"), &value)
     });
@@ -87,7 +87,7 @@ pub(crate) fn description() -> anyhow::Result<Value> {
     let mut answers = examples::answers(&mut schemas);
     // Responses name the shape of errors only by reference.
     schemas.of::<ErrorBody>();
-    let Description { mut paths, mut components, mut info, others } = written()?;
+    let Description { mut paths, mut components, mut info, others } = source()?;
     for (path, item) in &mut paths {
         for operation in item.values_mut() {
             let answer = answers.remove(operation.operation_id.as_str());
@@ -103,7 +103,7 @@ pub(crate) fn description() -> anyhow::Result<Value> {
     Ok(serde_json::to_value(Description { paths, components, info, others })?)
 }
 
-/// The responses without an answer, by name.
+/// The responses of `components/responses`: failures, and 304.
 fn failures() -> Value {
     let invalid = Error::InvalidParameter { field: "page", rule: "must be a whole number of at least 1" };
     let unreachable = Error::Chain(RunError::Unreachable);
@@ -141,9 +141,16 @@ fn failures() -> Value {
         ),
         ("NotReady", "No question could be answered now.", unreachable, wait),
     ];
-    let kept = response("What you have is current.", &[EVERY, STANDING, KEPT].concat(), &Value::Null);
+    let kept = response(
+        "What you have is current.",
+        &[COMMON_HEADERS, RATE_LIMIT_HEADERS, CACHE_HEADERS].concat(),
+        &Value::Null,
+    );
     let failures = failures.into_iter().map(|(name, description, example, more)| {
-        (name.to_owned(), response(description, &[EVERY, STANDING, more].concat(), &body_of(&example)))
+        (
+            name.to_owned(),
+            response(description, &[COMMON_HEADERS, RATE_LIMIT_HEADERS, more].concat(), &body_of(&example)),
+        )
     });
     failures.chain([("NotModified".to_owned(), kept)]).collect::<Map<_, _>>().into()
 }

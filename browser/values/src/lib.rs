@@ -1,5 +1,5 @@
-//! What the two wasm modules of the browser package share: errors ([`error`]), the conversion of values ([`value`]),
-//! and reading options ([`member`]).
+//! What the two wasm modules of the browser package share: errors ([`error`]), the conversion of values
+//! ([`value`]), and reading options ([`member`]).
 
 pub mod error;
 pub mod member;
