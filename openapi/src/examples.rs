@@ -14,6 +14,7 @@ use registry_core::{
     changes::{Change, ChangeList, Cursor, Standing},
     compliance::{Compliance, DEFAULT_GRACE_SECONDS},
     cursor::AgentCursor,
+    error::Error,
     evidence::Evidence,
     filter::{AgentFilter, AgentQuery, Sort, Start},
     health::{Health, Ready},
@@ -23,7 +24,8 @@ use registry_core::{
     lineage::{self, Fetched, LineageNode, Member},
     page::{AgentList, AgentPage, Page},
     revenue::{RevenueAggregate, RevenueHistory},
-    route::{CHANGES_LIMIT_DEFAULT, HISTORY_LIMIT_DEFAULT},
+    route::{CHANGES_LIMIT_DEFAULT, HISTORY_LIMIT_DEFAULT, KYA_BODY_BYTES_MAX},
+    run::RunError,
     scan::Scan,
     stats::Stats,
     timestamp::Timestamp,
@@ -57,6 +59,23 @@ pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
         ("getDetailedStats", schemas.answer(&in_full(scan().detailed_stats(now())))),
         ("getHealth", schemas.answer(&health)),
         ("isReady", schemas.answer(&ready())),
+    ])
+}
+
+/// The errors of failures, by the name of the response.
+pub(crate) fn failures() -> BTreeMap<&'static str, Error> {
+    let invalid = Error::InvalidParameter { field: "page", rule: "must be a whole number of at least 1" };
+    BTreeMap::from([
+        ("BadRequest", invalid),
+        ("NotFound", Error::AgentNotFound(id(4))),
+        ("CursorExpired", Error::CursorExpired),
+        ("BodyTooLarge", Error::BodyTooLarge(KYA_BODY_BYTES_MAX)),
+        ("UnsupportedMediaType", Error::UnsupportedMediaType),
+        ("RateLimited", Error::RateLimited),
+        ("Failed", Error::Chain(RunError::Unreachable)),
+        ("IndexRequired", Error::IndexRequired),
+        ("Indexing", Error::Indexing { percent: 40 }),
+        ("NotReady", Error::Chain(RunError::Unreachable)),
     ])
 }
 
@@ -296,7 +315,7 @@ fn ready() -> Ready {
 }
 
 /// A document of a scan, which the few agents of the examples cannot make fail.
-fn in_full<T>(document: Result<T, registry_core::error::Error>) -> T {
+fn in_full<T>(document: Result<T, Error>) -> T {
     document.unwrap_or_else(|error| unreachable!("{error}"))
 }
 

@@ -14,7 +14,7 @@ pub(crate) const COMMON_HEADERS: &[&str] = &["X-Request-Id", "Cache-Control"];
 pub(crate) const RATE_LIMIT_HEADERS: &[&str] =
     &["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "RateLimit", "RateLimit-Policy"];
 /// Headers of answers that may be cached.
-pub(crate) const CACHE_HEADERS: &[&str] = &["ETag", "Age", "X-Cache"];
+const CACHE_HEADERS: &[&str] = &["ETag", "Age", "X-Cache"];
 
 /// An operation of `read_api.json`, and once completed of the description.
 #[derive(Debug, Deserialize, Serialize)]
@@ -33,14 +33,27 @@ pub(crate) struct Operation {
     responses: Map<String, Value>,
 }
 
-/// The response 200 in `read_api.json`, which has only what cannot be derived.
+/// A response of `read_api.json`, which has only what cannot be derived.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct OkResponse {
-    description: Option<String>,
+pub(crate) struct ResponseSource {
+    description: String,
     headers: Vec<String>,
     content: Value,
     links: Option<Value>,
+}
+
+impl ResponseSource {
+    /// The whole response, with these headers beside its own, and this content in place of its own.
+    pub(crate) fn complete(self, headers: &[&str], content: Option<Value>) -> Value {
+        let own = self.headers.iter().map(String::as_str);
+        let headers: Vec<&str> = headers.iter().copied().chain(own).collect();
+        let mut complete = response(&self.description, &headers, &content.unwrap_or(self.content));
+        if let (Some(links), Some(complete)) = (self.links, complete.as_object_mut()) {
+            complete.insert("links".to_owned(), links);
+        }
+        complete
+    }
 }
 
 impl Operation {
@@ -57,9 +70,12 @@ impl Operation {
                 *parameter = shared.get(name).with_context(|| format!("no parameter {name}"))?.clone();
             }
         }
-        let ok: OkResponse =
-            self.responses.remove("200").map_or(Ok(OkResponse::default()), serde_json::from_value)?;
-        let mut headers: Vec<&str> = ok.headers.iter().map(String::as_str).collect();
+        let source = self.responses.remove("200").unwrap_or_else(|| json!({}));
+        let mut source: ResponseSource = serde_json::from_value(source)?;
+        if source.description.is_empty() {
+            source.description.clone_from(&self.summary);
+        }
+        let mut headers = Vec::new();
         if let Some(endpoint) = self.endpoint(path) {
             let ttl = endpoint.cache_scope().default_seconds();
             let (is_indexed, needs_index) = (is_indexed(&target(path)), needs_index(&target(path)));
@@ -74,12 +90,7 @@ impl Operation {
                 *self.description.get_or_insert_default() += &format!(" Kept for up to {ttl} seconds.");
             }
         }
-        let description = ok.description.as_ref().unwrap_or(&self.summary);
-        let mut answer = response(description, &headers, &content.unwrap_or(ok.content));
-        if let (Some(links), Some(answer)) = (ok.links, answer.as_object_mut()) {
-            answer.insert("links".to_owned(), links);
-        }
-        self.responses.insert("200".to_owned(), answer);
+        self.responses.insert("200".to_owned(), source.complete(&headers, content));
         Ok(())
     }
 

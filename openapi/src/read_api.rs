@@ -4,15 +4,15 @@
 //!
 //! - `{NAME}` is one of [`limits`], as a number where it is the whole value.
 //! - A string in a list of parameters stands for that parameter of `components/parameters`.
-//! - A list under `headers` names headers of `components/headers`.
+//! - A list under `headers` names headers of `components/headers`. Those that all answers carry are added.
+//!
+//! The content of answers and errors comes from [`examples`], by the name of the operation or the response.
 
 use std::collections::BTreeMap;
 
-use alloy_primitives::U256;
 use anyhow::ensure;
-use openapi::{Schemas, error, response};
+use openapi::{Schemas, error};
 use registry_core::{
-    agent::AgentId,
     error::{Code, Error, ErrorBody},
     filter::{NUMBERED_MAX, TEXT_MAX},
     index::LIST_IN_MEMORY_MAX,
@@ -21,14 +21,13 @@ use registry_core::{
         HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX,
         REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX,
     },
-    run::RunError,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
     examples,
-    operations::{CACHE_HEADERS, COMMON_HEADERS, Operation, RATE_LIMIT_HEADERS},
+    operations::{COMMON_HEADERS, Operation, RATE_LIMIT_HEADERS, ResponseSource},
 };
 
 /// Names constants of the core, each with its value.
@@ -69,6 +68,7 @@ pub(crate) struct Description {
 #[derive(Debug, Deserialize, Serialize)]
 struct Components {
     parameters: Map<String, Value>,
+    responses: Map<String, Value>,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
@@ -98,61 +98,23 @@ pub(crate) fn description() -> anyhow::Result<Value> {
     // The others are written out where they are named.
     components.parameters.retain(|name, _| name == "If-None-Match");
     components.others.insert("schemas".to_owned(), schemas.into_components().into());
-    components.others.insert("responses".to_owned(), failures());
+    components.responses = failures(components.responses)?;
     info.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
     Ok(serde_json::to_value(Description { paths, components, info, others })?)
 }
 
-/// The responses of `components/responses`: failures, and 304.
-fn failures() -> Value {
-    let invalid = Error::InvalidParameter { field: "page", rule: "must be a whole number of at least 1" };
-    let unreachable = Error::Chain(RunError::Unreachable);
-    let wait = &["Retry-After"][..];
-    let failures = [
-        ("BadRequest", "A parameter breaks its rule; the message names both.", invalid, &[][..]),
-        (
-            "NotFound",
-            "The registry has no such agent, or the chain no such block.",
-            Error::AgentNotFound(AgentId(U256::from(4))),
-            &[],
-        ),
-        (
-            "CursorExpired",
-            "The changes since this cursor are no longer kept, or the list that it is of was lost.",
-            Error::CursorExpired,
-            &[],
-        ),
-        ("BodyTooLarge", "The body is larger than the limit.", Error::BodyTooLarge(KYA_BODY_BYTES_MAX), &[]),
-        ("UnsupportedMediaType", "The body is not said to be JSON.", Error::UnsupportedMediaType, &[]),
-        ("RateLimited", "Too many requests.", Error::RateLimited, wait),
-        ("Failed", "The chain, the registry or the service failed.", unreachable.clone(), wait),
-        (
-            "IndexRequired",
-            "Only an index of the registry can answer this, and the service has none.",
-            Error::IndexRequired,
-            &[],
-        ),
-        (
-            "Indexing",
-            "Only the registry's index can answer this, by its nature or because the registry is too large to be read for one \
-             answer; and the index is not filled yet, or does not answer.",
-            Error::Indexing { percent: 40 },
-            wait,
-        ),
-        ("NotReady", "No question could be answered now.", unreachable, wait),
-    ];
-    let kept = response(
-        "What you have is current.",
-        &[COMMON_HEADERS, RATE_LIMIT_HEADERS, CACHE_HEADERS].concat(),
-        &Value::Null,
-    );
-    let failures = failures.into_iter().map(|(name, description, example, more)| {
-        (
-            name.to_owned(),
-            response(description, &[COMMON_HEADERS, RATE_LIMIT_HEADERS, more].concat(), &body_of(&example)),
-        )
-    });
-    failures.chain([("NotModified".to_owned(), kept)]).collect::<Map<_, _>>().into()
+/// The responses of `components/responses`, with the bodies of those that are errors.
+fn failures(sources: Map<String, Value>) -> anyhow::Result<Map<String, Value>> {
+    let mut examples = examples::failures();
+    let headers = [COMMON_HEADERS, RATE_LIMIT_HEADERS].concat();
+    let complete = |(name, source): (String, Value)| {
+        let content = examples.remove(name.as_str()).map(|example| body_of(&example));
+        let source: ResponseSource = serde_json::from_value(source)?;
+        Ok((name, source.complete(&headers, content)))
+    };
+    let failures = sources.into_iter().map(complete).collect();
+    ensure!(examples.is_empty(), "no response has the examples {:?}", examples.keys());
+    failures
 }
 
 /// The body of errors with the status of this one.
