@@ -1,7 +1,8 @@
-//! The explorer page: bundled, and laid out as the static files that the Worker's assets binding serves, among them the texts of the
-//! Worker's own pages; its types and its tests.
+//! The explorer page: the bundle, the static files that the Worker's assets binding serves, the type checks
+//! and the tests.
 //!
-//! File names carry a hash of their content, so that browsers may keep them for good; `index.html` alone is asked for again.
+//! File names carry a hash of their content, so that browsers may keep them for good; `index.html` alone is
+//! asked for again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +23,7 @@ const PAGES: &str = "edge-api/src/pages";
 /// What `index.html` names, and the bundler writes with a hash in between.
 const NAMED: [(&str, &str); 3] = [("main", "css"), ("main", "js"), ("theme", "js")];
 
-/// What sets markup, in Preact or in the DOM: text from the chain is anybody's.
+/// What sets markup, in Preact or in the DOM. Text from the chain is untrusted.
 const SETS_MARKUP: [&str; 8] = [
     "dangerouslySetInnerHTML",
     "innerHTML",
@@ -34,15 +35,13 @@ const SETS_MARKUP: [&str; 8] = [
     "srcdoc",
 ];
 
-/// Bundles the page into `browser/explorer/dist` if anything changed, and prints the size of its scripts and styles. The
-/// browser package has to be built.
+/// Bundles the page into `browser/explorer/dist` if anything changed, and prints the size of its scripts and
+/// styles. The browser package has to be built.
 pub(crate) fn build() -> Result<()> {
     let _turn = lock("explorer")?;
     let (explorer, dist) = (explorer(), explorer().join("dist"));
     let mut inputs: Vec<PathBuf> =
-        ["index.html", "openapi-types.mjs", "src", "static", "styles", "tsconfig.json"]
-            .map(|path| explorer.join(path))
-            .into();
+        ["index.html", "src", "static", "styles", "tsconfig.json"].map(|path| explorer.join(path)).into();
     inputs.extend(
         ["browser/pkg", "package-lock.json", PAGES, "xtask/src/explorer.rs"].map(|path| root().join(path)),
     );
@@ -56,10 +55,9 @@ pub(crate) fn build() -> Result<()> {
     print_size("Explorer: scripts and styles", &counted, SIZE_LIMIT)
 }
 
-/// Checks that the page's code sets no markup, how it is formatted, and its types. The browser package has to be built: the page
-/// is written against its declarations, and against types made from the API's description.
+/// Checks that the page's code sets no markup, how it is formatted, and its types. The browser package has to
+/// be built: the page is written against its declarations.
 pub(crate) fn check() -> Result<()> {
-    types()?;
     for directory in ["src", "src/parts", "src/views"] {
         for file in files(&explorer().join(directory))? {
             if let Some(name) = sets_markup(&fs::read_to_string(&file)?) {
@@ -69,20 +67,11 @@ pub(crate) fn check() -> Result<()> {
     }
     run(command(node_tool("prettier")).args([
         "--check",
-        "browser/explorer/*.mjs",
+        "browser/*.mjs",
+        "openapi/src/*.json",
         "browser/explorer/{src,tests}/**/*.{ts,tsx,js}",
     ]))?;
     run(command(node_tool("tsc")).arg("--project").arg(explorer()))
-}
-
-/// Makes the types of the API's answers from its description.
-fn types() -> Result<()> {
-    let generated = explorer().join("generated");
-    fs::create_dir_all(&generated)?;
-    run(command("node")
-        .arg(explorer().join("openapi-types.mjs"))
-        .arg(root().join(PAGES).join("openapi.json"))
-        .arg(generated.join("openapi.ts")))
 }
 
 /// The first thing that a source names and that sets markup.
@@ -103,7 +92,6 @@ pub(crate) fn test() -> Result<()> {
 }
 
 fn bundle(explorer: &Path, dist: &Path) -> Result<()> {
-    types()?;
     // Put together aside, so that what fails leaves the last page as it is.
     let fresh = emptied("target/xtask/explorer")?;
     let (assets, metafile) = (fresh.join("assets"), root().join("target/xtask/explorer.json"));
@@ -135,7 +123,8 @@ fn bundle(explorer: &Path, dist: &Path) -> Result<()> {
     remove_others(&fresh, dist)
 }
 
-/// Writes the texts of the Worker's own pages; the API's description without the spaces that people read it by, which are half of it.
+/// Writes the texts of the Worker's own pages; the API's description without its indentation, which is half
+/// of it.
 fn write_pages(directory: &Path) -> Result<()> {
     let pages = root().join(PAGES);
     for name in ["api-catalog.json", "llms.txt"] {
@@ -171,7 +160,8 @@ fn bundled(metafile: &str) -> BTreeSet<&str> {
     metafile.split("node_modules/").skip(1).filter_map(|rest| rest.split('/').next()).collect()
 }
 
-/// Copies the files of one directory into another. Not the directory itself: a Worker that runs meanwhile watches it.
+/// Copies the files of one directory into another. Not the directory itself: a Worker that runs meanwhile
+/// watches it.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for file in files(from)? {

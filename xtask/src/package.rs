@@ -1,4 +1,5 @@
-//! The browser package: `browser/` and `browser/evidence/` compiled, bound for `--target web`, made small, and laid out as npm wants it.
+//! The browser package: `browser/` and `browser/evidence/` compiled, bound for `--target web`, made small,
+//! and laid out as npm wants it.
 
 use std::fs;
 use std::path::Path;
@@ -43,6 +44,9 @@ impl Module {
     }
 }
 
+/// The read API's description, which the types of its answers are generated from.
+const DESCRIPTION: &str = "edge-api/src/pages/openapi.json";
+
 /// The cargo profile: smaller than the Worker's, for what visitors wait for.
 const PROFILE: &str = "browser";
 
@@ -51,8 +55,9 @@ pub(crate) fn build() -> Result<()> {
     let _turn = lock("package")?;
     let (browser, package) = (root().join("browser"), root().join("browser/pkg"));
     let mut inputs = core_inputs();
-    inputs.push(root().join("xtask/src/package.rs"));
-    inputs.extend(["Cargo.toml", "src", "npm", "evidence", "values"].map(|path| browser.join(path)));
+    inputs.extend(["xtask/src/package.rs", DESCRIPTION].map(|path| root().join(path)));
+    let own = ["Cargo.toml", "openapi-types.mjs", "src", "npm", "evidence", "fetch", "values"];
+    inputs.extend(own.map(|path| browser.join(path)));
     let stamp = Stamp::of(root().join("target/xtask/package.stamp"), &inputs)?;
     if !stamp.is_current() || !MODULES.iter().all(|module| package.join(module.file()).is_file()) {
         // Put together aside, so that what fails leaves the last package as it is.
@@ -62,6 +67,7 @@ pub(crate) fn build() -> Result<()> {
         }
         MODULES.iter().try_for_each(|module| compile(module, &fresh))?;
         lay_out(&browser, &fresh)?;
+        declare_documents(&browser, &fresh)?;
         if package.exists() {
             fs::remove_dir_all(&package)?;
         }
@@ -89,6 +95,14 @@ fn compile(module: &Module, package: &Path) -> Result<()> {
     let wasm = package.join(module.file());
     run(command(node_tool("wasm-opt")).args(["-Oz", "--debuginfo"]).arg(&wasm).arg("-o").arg(&wasm))?;
     strip(&wasm, module.name)
+}
+
+/// Adds the types of the API's answers to the declarations, as the API's description has them.
+fn declare_documents(browser: &Path, package: &Path) -> Result<()> {
+    run(command("node")
+        .arg(browser.join("openapi-types.mjs"))
+        .arg(root().join(DESCRIPTION))
+        .arg(package.join("registry.d.ts")))
 }
 
 /// Adds the files that are written by hand.

@@ -10,7 +10,7 @@ import { Contract, JsonRpcProvider } from "ethers";
  * @property {string} relayer the relayer's address
  * @property {string} rpc the chain's node
  * @property {string} otherRpc a node of another chain
- * @property {string} silentRpc an address where nobody listens
+ * @property {string} silentRpc an address without a listener
  * @property {string} registry the registry's address
  * @property {Record<string, Agent>} agents the showcase's agents by their names in the story
  *
