@@ -1,5 +1,4 @@
-//! `cargo xtask build`: the contracts, the browser package, the explorer page and the Worker, each only where its inputs
-//! changed.
+//! `cargo xtask build`: the browser package, the explorer page and the Workers, each only where its inputs changed.
 //!
 //! `wrangler` runs this before every start and after every change, several at once in the tests: so it takes turns, and
 //! is quick when there is nothing to do.
@@ -8,22 +7,26 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 use flate2::{Compression, write::GzEncoder};
 
 use crate::fingerprint::{Stamp, lock};
 use crate::run::{command, node_tool, root, run};
-use crate::{explorer, package, setup, wasm};
+use crate::setup::{WASM_BINDGEN, WORKER_BUILD};
+use crate::{explorer, package};
 
 /// Builds what changed and prints the sizes of what is downloaded.
 pub(crate) fn build() -> Result<()> {
-    contracts()?;
     package::build()?;
     explorer::build()?;
     let _turn = lock("worker")?;
     WORKERS.iter().try_for_each(worker)?;
-    WORKERS.iter().try_for_each(|worker| print_size(worker.name, &[worker.wasm()], worker.size_limit))
+    WORKERS.iter().try_for_each(|worker| print_size(worker.name, &[worker.wasm()], WORKER_SIZE_LIMIT))
 }
+
+/// The most that the wasm of each Worker may be, gzipped. An instance compiles it before its first answer: `tests/tests/warm_answers.rs`
+/// guards the time of that.
+const WORKER_SIZE_LIMIT: usize = 512 * 1024;
 
 /// A Worker that is made of `edge-api`.
 struct Worker {
@@ -35,25 +38,16 @@ struct Worker {
     features: &'static [&'static str],
     /// What its files in `target/xtask` are called after.
     stem: &'static str,
-    /// The most that its wasm may be, gzipped.
-    size_limit: usize,
 }
 
 /// The one that answers requests, and the one that keeps the index.
 const WORKERS: [Worker; 2] = [
-    Worker {
-        name: "Worker: wasm",
-        directory: "build",
-        features: &[],
-        stem: "worker",
-        size_limit: 300 * 1024,
-    },
+    Worker { name: "Worker: wasm", directory: "build", features: &[], stem: "worker" },
     Worker {
         name: "Worker of the index: wasm",
         directory: "build-index",
         features: &["--features", "index-object"],
         stem: "index-worker",
-        size_limit: 300 * 1024,
     },
 ];
 
@@ -67,19 +61,6 @@ impl Worker {
     }
 }
 
-/// Compiles the contracts alone, without their tests.
-pub(crate) fn contracts() -> Result<()> {
-    let _turn = lock("contracts")?;
-    let contracts = root().join("contracts");
-    let inputs = [contracts.join("src"), contracts.join("foundry.toml"), root().join("package-lock.json")];
-    let stamp = Stamp::of(root().join("target/xtask/contracts.stamp"), &inputs)?;
-    if stamp.is_current() && contracts.join("out/AgentRegistry.sol/AgentRegistry.json").is_file() {
-        return Ok(());
-    }
-    run(command(node_tool("forge")).args(["build", "--skip", "test"]).current_dir(&contracts))?;
-    stamp.set()
-}
-
 /// Compiles one of the Workers.
 fn worker(worker: &Worker) -> Result<()> {
     let edge = root().join("edge-api");
@@ -90,12 +71,11 @@ fn worker(worker: &Worker) -> Result<()> {
     if stamp.is_current() && worker.wasm().is_file() && worker.directory().join("index.js").is_file() {
         return Ok(());
     }
-    let tools = setup::tools()?;
-    run(command(tools.worker_build)
+    run(command(WORKER_BUILD.path()?)
         .args(["--release", "--out-dir", worker.directory])
         .args(worker.features)
         .current_dir(&edge)
-        .env("WASM_BINDGEN_BIN", tools.wasm_bindgen)
+        .env("WASM_BINDGEN_BIN", WASM_BINDGEN.path()?)
         .env("WASM_OPT_BIN", node_tool("wasm-opt"))
         .env("ESBUILD_BIN", node_tool("esbuild")))?;
 
@@ -106,9 +86,9 @@ fn worker(worker: &Worker) -> Result<()> {
 
 /// Removes the function names from a module; with them it stays in `target/xtask`, under this stem, to read a stack trace by.
 pub(crate) fn strip(module: &Path, stem: &str) -> Result<()> {
-    let named = fs::read(module)?;
-    fs::write(root().join(format!("target/xtask/{stem}-with-names.wasm")), &named)?;
-    Ok(fs::write(module, wasm::without_names(&named)?)?)
+    let named = root().join(format!("target/xtask/{stem}-with-names.wasm"));
+    fs::copy(module, &named)?;
+    run(command(node_tool("wasm-opt")).arg("--strip-debug").arg(named).arg("-o").arg(module))
 }
 
 /// Prints how large these files are together; fails if that is above `limit` bytes, each of them gzipped.
@@ -123,9 +103,7 @@ pub(crate) fn print_size(name: &str, files: &[PathBuf], limit: usize) -> Result<
     }
     let kib = |bytes: usize| format!("{}.{} KiB", bytes / 1024, bytes % 1024 * 10 / 1024);
     println!("{name}: {}, {} gzipped (limit {})", kib(raw), kib(gzipped), kib(limit));
-    if gzipped > limit {
-        bail!("{name}: {gzipped} bytes gzipped, above the limit of {limit}");
-    }
+    ensure!(gzipped <= limit, "{name}: {gzipped} bytes gzipped, above the limit of {limit}");
     Ok(())
 }
 

@@ -15,6 +15,5 @@ pub(crate) fn dev(arguments: &[String]) -> Result<()> {
 /// Deploys to the chain behind `--rpc-url`.
 pub(crate) fn deploy_contracts(arguments: &[String]) -> Result<()> {
     setup::setup()?;
-    build::contracts()?;
     become_program("devnet", &[&["deploy-contracts".to_owned()], arguments].concat())
 }

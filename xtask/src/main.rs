@@ -5,18 +5,15 @@
 
 mod bench;
 mod build;
-mod chromium;
 mod debian;
 mod devnet;
 mod explorer;
 mod fingerprint;
 mod package;
-mod purity;
 mod run;
 mod setup;
 mod suite;
 mod summary;
-mod wasm;
 
 use std::process::ExitCode;
 
@@ -26,7 +23,7 @@ const USAGE: &str = "\
 cargo xtask <command>
 
   setup                          install what is missing: the wasm target, the Node tools, wasm-bindgen, worker-build
-  build                          setup; compile contracts, browser package, explorer and Worker, where changed; print the sizes
+  build                          setup; compile browser package, explorer and Workers, where changed; print the sizes
   dev                            a local chain with agents to look at, the Worker on port 3000, the relayer on 3001
   test [WORD...]                 everything that is checked, with a summary at the end; with words, the steps named so
   bench [api]                    measure the Worker beside its peers and write the figures to BENCHMARKS.md; with

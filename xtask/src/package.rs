@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use crate::build::{core_inputs, print_size, strip};
 use crate::fingerprint::{Stamp, lock};
 use crate::run::{cargo, command, node_tool, root, run, target_dir};
-use crate::setup::{self, WASM_TARGET};
+use crate::setup::{WASM_BINDGEN, WASM_TARGET};
 
 /// A wasm module of the package, which pages load by itself.
 struct Module {
@@ -74,7 +74,6 @@ pub(crate) fn build() -> Result<()> {
 }
 
 fn compile(module: &Module, package: &Path) -> Result<()> {
-    let tools = setup::tools()?;
     run(cargo().args(["build", "--package", module.crate_name]).args([
         "--target",
         WASM_TARGET,
@@ -82,7 +81,7 @@ fn compile(module: &Module, package: &Path) -> Result<()> {
         PROFILE,
     ]))?;
     let compiled = format!("{}.wasm", module.crate_name.replace('-', "_"));
-    run(command(tools.wasm_bindgen)
+    run(command(WASM_BINDGEN.path()?)
         .args(["--target", "web", "--out-name", module.name, "--out-dir"])
         .arg(package)
         .arg(target_dir().join(WASM_TARGET).join(PROFILE).join(compiled)))?;

@@ -7,16 +7,22 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::run::{cargo, command, node_tool, root, run};
+use crate::run::{cargo, command, node_tool, root, run, target_dir};
 use crate::setup::WASM_TARGET;
 use crate::summary::{Summary, Tally, count};
-use crate::{bench, build, chromium, explorer, purity, setup};
+use crate::{build, debian, explorer, setup};
 
 /// What the steps of end-to-end test programs are called, before the program's name.
 const END_TO_END: &str = "end to end: ";
 
-/// The end-to-end tests that drive a browser.
-const IN_A_BROWSER: [&str; 2] = ["explorer", "package"];
+/// What end-to-end tests need of Debian.
+const NEEDED: [(&str, &debian::Package); 5] = [
+    ("explorer", &debian::CHROMIUM),
+    ("package", &debian::CHROMIUM),
+    ("deployment", &debian::NGINX),
+    ("deployment", &debian::SYSTEMD),
+    (UNDER_LOAD, &debian::WRK),
+];
 
 /// The end-to-end tests that put load on the Worker and compare what answers cost: they have the machine for themselves.
 const UNDER_LOAD: &str = "warm_answers";
@@ -41,7 +47,7 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     setup::setup()?;
     let mut summary = Summary::new(only);
     summary.step("formatting", || check(cargo().args(["fmt", "--all", "--check"])));
-    summary.step("clippy", || check(cargo().args(["clippy", "--all-targets", "--", "-D", "warnings"])));
+    summary.step("clippy", || check(cargo().args(["all-clippy", "--all-targets", "--", "-D", "warnings"])));
     for (name, package, features) in [
         ("clippy, Worker", "edge-api", ""),
         ("clippy, Worker of the index", "edge-api", "index-object"),
@@ -54,7 +60,7 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
             check(cargo().arg("clippy").args(arguments).args(["--", "-D", "warnings"]))
         });
     }
-    summary.step("purity of the core", || purity::check().map(|()| Tally::CHECK));
+    summary.step("purity of the core", purity);
     summary.step("build, and sizes", || build::build().map(|()| Tally::CHECK));
     summary.step("formatting and types of the explorer", || explorer::check().map(|()| Tally::CHECK));
     summary.step("unit tests of the explorer", || explorer::test().map(|()| Tally::CHECK));
@@ -62,12 +68,16 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     summary.step("contracts", || {
         count(command(node_tool("forge")).args(["test"]).current_dir(root().join("contracts")), &mut stdout())
     });
+    // After forge has compiled them.
+    summary.step("artifacts of the contracts", || {
+        check(command("node").args(["contracts/artifacts.mjs", "--check"]))
+    });
+    summary.step("packages to publish", packages);
 
-    // One selection of packages throughout: another one would have other features, and compile everything again.
-    summary.step("compiling the tests", || check(cargo().args(["test", "--no-run"])));
+    summary.step("compiling the tests", || check(cargo().args(["all-test", "--no-run"])));
     summary.step("unit and property tests", || {
         let mut tests = cargo();
-        tests.args(["test", "--no-fail-fast", "--lib", "--bins"]);
+        tests.args(["all-test", "--no-fail-fast", "--lib", "--bins"]);
         for name in &fast {
             tests.args(["--test", name]);
         }
@@ -77,7 +87,8 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     summary.step("unit tests of the Worker", || {
         count(cargo().args(["test", "--no-fail-fast", "-p", "edge-api", "--lib"]), &mut stdout())
     });
-    summary.step("examples in the documentation", || count(cargo().args(["test", "--doc"]), &mut stdout()));
+    summary
+        .step("examples in the documentation", || count(cargo().args(["all-test", "--doc"]), &mut stdout()));
     let (alone, mut together): (Vec<_>, Vec<_>) = end_to_end
         .iter()
         .map(|name| format!("{END_TO_END}{name}"))
@@ -91,14 +102,11 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
 /// Runs the end-to-end test program that a step is called after.
 fn end_to_end_tests(step: &str, output: &mut dyn Write) -> Result<Tally> {
     let name = step.trim_start_matches(END_TO_END);
-    if IN_A_BROWSER.contains(&name) {
-        chromium::install()?;
-    }
-    if name == UNDER_LOAD {
-        bench::load_generator()?;
+    for (_, package) in NEEDED.iter().filter(|(test, _)| *test == name) {
+        debian::install(package)?;
     }
     let mut tests = cargo();
-    tests.args(["test", "--no-fail-fast", "--test", name]);
+    tests.args(["all-test", "--no-fail-fast", "--test", name]);
     if name == "relayer" {
         // Each has a chain of its own and waits for it more than it works.
         tests.env("RUST_TEST_THREADS", "6");
@@ -108,6 +116,29 @@ fn end_to_end_tests(step: &str, output: &mut dyn Write) -> Result<Tally> {
 
 fn check(program: &mut std::process::Command) -> Result<Tally> {
     run(program).map(|()| Tally::CHECK)
+}
+
+/// A module that drives all of the core imports nothing.
+fn purity() -> Result<Tally> {
+    let build = ["build", "--quiet", "--release", "--package", "core-probe", "--target", WASM_TARGET];
+    run(cargo().args(build))?;
+    let module = target_dir().join(WASM_TARGET).join("release/core_probe.wasm");
+    check(command("node").arg("tests/purity/imports.mjs").arg(module))
+}
+
+/// What a release would publish: the crates, and the package that `build` has left in `browser/pkg`.
+fn packages() -> Result<Tally> {
+    run(cargo().args([
+        "package",
+        "--quiet",
+        "--no-verify",
+        "--allow-dirty",
+        "-p",
+        "registry-core",
+        "-p",
+        "evidence",
+    ]))?;
+    check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
 }
 
 /// What a deployment would upload, without an account: on its own, and to the published registry's chain.

@@ -18,14 +18,13 @@ mod database;
 mod layout;
 mod model;
 
-use alloy_primitives::{Address, U256, hex};
+use alloy_primitives::{Address, U256};
 use chain::{Chain, Undeployed};
 use model::{Model, Op, WALLETS};
 use proptest::prelude::*;
 use registry_core::{
     error::Error,
     index,
-    lens::{DEPLOYLESS_CODE, LENS_CODE},
     multicall::CANONICAL_ADDRESS,
     read_api::Question,
     route::Endpoint,
@@ -126,12 +125,6 @@ proptest! {
             }
         }
     }
-}
-
-#[test]
-fn the_lens_is_what_the_compiler_makes_of_its_source() {
-    assert_eq!(LENS_CODE, hex::encode(chain::artifact("RegistryLens", "deployedBytecode")));
-    assert_eq!(DEPLOYLESS_CODE, hex::encode(chain::artifact("Deployless", "bytecode")));
 }
 
 #[test]

@@ -1,0 +1,17 @@
+// The proof that the core is pure: a WebAssembly module that drives all of it imports nothing. No clock, no randomness, no host.
+//
+//     node tests/purity/imports.mjs core_probe.wasm
+
+import { readFileSync } from "node:fs";
+
+/** What the probe exports; each drives a part of the core. Without them the linker would leave nothing to look at. */
+const EXPORTS = ["read_api", "forward", "window"];
+
+const bytes = readFileSync(process.argv[2]);
+const module = new WebAssembly.Module(bytes);
+const exported = WebAssembly.Module.exports(module).map(({ name }) => name);
+const missing = EXPORTS.filter((name) => !exported.includes(name));
+if (missing.length > 0) throw new Error(`the probe does not export ${missing}: ${exported}`);
+const imports = WebAssembly.Module.imports(module).map(({ module, name }) => `${module}.${name}`);
+if (imports.length > 0) throw new Error(`registry-core imports ${imports}`);
+console.log(`registry-core: ${Math.floor(bytes.length / 1024)} KiB of wasm, no imports`);
