@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::build::{core_inputs, print_size, strip};
 use crate::fingerprint::{Stamp, lock};
@@ -43,6 +43,9 @@ impl Module {
     }
 }
 
+/// What npm lists as the package's licence.
+const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
+
 /// The cargo profile: smaller than the Worker's, for what visitors wait for.
 const PROFILE: &str = "browser";
 
@@ -61,7 +64,13 @@ pub(crate) fn build() -> Result<()> {
             fs::remove_dir_all(&fresh)?;
         }
         MODULES.iter().try_for_each(|module| compile(module, &fresh))?;
-        lay_out(&browser, &fresh)?;
+        for entry in fs::read_dir(browser.join("npm"))? {
+            let file = entry?;
+            fs::copy(file.path(), fresh.join(file.file_name()))?;
+        }
+        for licence in LICENCES {
+            fs::copy(root().join(licence), fresh.join(licence))?;
+        }
         if package.exists() {
             fs::remove_dir_all(&package)?;
         }
@@ -88,14 +97,4 @@ fn compile(module: &Module, package: &Path) -> Result<()> {
     let wasm = package.join(module.file());
     run(command(node_tool("wasm-opt")).args(["-Oz", "--debuginfo"]).arg(&wasm).arg("-o").arg(&wasm))?;
     strip(&wasm, module.name)
-}
-
-/// Adds the files that are written by hand.
-fn lay_out(browser: &Path, package: &Path) -> Result<()> {
-    for entry in fs::read_dir(browser.join("npm"))? {
-        let path = entry?.path();
-        let name = path.file_name().context("an entry has a name")?;
-        fs::copy(&path, package.join(name))?;
-    }
-    Ok(())
 }

@@ -128,16 +128,8 @@ fn purity() -> Result<Tally> {
 
 /// What a release would publish: the crates, and the package that `build` has left in `browser/pkg`.
 fn packages() -> Result<Tally> {
-    run(cargo().args([
-        "package",
-        "--quiet",
-        "--no-verify",
-        "--allow-dirty",
-        "-p",
-        "registry-core",
-        "-p",
-        "evidence",
-    ]))?;
+    let crates = ["-p", "registry-core", "-p", "registry-evidence"];
+    run(cargo().args(["package", "--quiet", "--no-verify", "--allow-dirty"]).args(crates))?;
     check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
 }
 
