@@ -1,5 +1,5 @@
-// Keeps what tests and tools need of forge's output in the repository, so that they run without Node and forge:
-// `contracts/artifacts/<Contract>.json`, and the lens in `core/src/lens`.
+// Copies the parts of forge's output that tests and tools need into the repository, so that they need no
+// forge: `contracts/artifacts/<Contract>.json`, and the lens in `core/src/lens`.
 //
 //     node artifacts.mjs            writes the files anew; run `forge build` before it
 //     node artifacts.mjs --check    fails if one of them is not what the compiler makes
@@ -24,7 +24,7 @@ const PARTS = {
 process.chdir(new URL(".", import.meta.url).pathname);
 const compiled = (contract) => JSON.parse(readFileSync(`out/${contract}.sol/${contract}.json`, "utf8"));
 
-/** Drops the syntax tree's numbers: they change with any source that is compiled along. */
+/** Drops the ids of the syntax tree: they change with any other source of the same compilation. */
 function withoutIds(layout) {
   const text = JSON.stringify(layout, (key, value) => (key === "astId" ? undefined : value));
   return JSON.parse(text.replaceAll(/\)\d+/g, ")"));

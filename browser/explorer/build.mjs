@@ -1,6 +1,6 @@
-// Bundles the page, and lays it out in `dist` as the static files that the Worker's assets binding serves, among them the texts of the
-// Worker's own pages. File names carry a hash of their content, so that browsers may keep them for good; `index.html` alone is asked
-// for again.
+// Bundles the page, and writes the static files of the Worker's assets binding to `dist`, the Worker's own
+// pages among them. File names carry a hash of their content, so browsers may cache them forever; only
+// `index.html` is revalidated.
 
 import { copyFileSync, cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename } from "node:path";
@@ -9,7 +9,7 @@ import { build } from "esbuild";
 
 import { packagesOf, replaceFiles } from "./files.mjs";
 
-/** What `index.html` names, and the bundler writes with a hash in between. */
+/** The files that `index.html` names; the bundler adds a hash to their names. */
 const NAMED = [
   ["main", "css"],
   ["main", "js"],
@@ -18,7 +18,7 @@ const NAMED = [
 
 process.chdir(new URL(".", import.meta.url).pathname);
 const PAGES = "../../edge-api/src/pages";
-// Put together aside, so that what fails leaves the last page as it is.
+// Assembled aside, so that a failure leaves the last page as it is.
 const fresh = "../../target/xtask/explorer";
 rmSync(fresh, { recursive: true, force: true });
 
@@ -50,7 +50,7 @@ for (const [stem, extension] of NAMED) {
 }
 writeFileSync(`${fresh}/index.html`, page);
 
-// As the licences of the libraries ask for.
+// The licences of the libraries require their texts.
 let licences = "Libraries in this page, and their licences.\n";
 for (const library of packagesOf(metafile)) {
   licences += `\n${library}\n\n${readFileSync(`../../node_modules/${library}/LICENSE`, "utf8")}`;
@@ -59,7 +59,7 @@ writeFileSync(`${fresh}/licences.txt`, licences);
 
 cpSync("static", fresh, { recursive: true });
 for (const text of ["api-catalog.json", "llms.txt"]) copyFileSync(`${PAGES}/${text}`, `${fresh}/${text}`);
-// The API's description without the spaces that people read it by, which are half of it. No string goes over two lines.
+// The API's description without indentation, which is half of it. No JSON string spans two lines.
 const description = readFileSync(`${PAGES}/openapi.json`, "utf8").split("\n");
 writeFileSync(`${fresh}/openapi.json`, description.map((line) => line.trimStart()).join(""));
 

@@ -1,4 +1,4 @@
-// What the build of the page does with files.
+// File handling of the page's build.
 
 import { cpSync, readdirSync, existsSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -15,8 +15,8 @@ export function packagesOf(metafile) {
 }
 
 /**
- * Makes the files of a directory those of another, one by one: a Worker that runs meanwhile watches the directory. What `assets` holds
- * is there before the page that names it, and goes after it.
+ * Replaces the files of a directory with those of another, one by one: a running Worker watches the
+ * directory. New assets arrive before the page that names them, and old ones go after it.
  *
  * @param {string} from the directory with the new files
  * @param {string} to the directory to change

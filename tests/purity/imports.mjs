@@ -1,10 +1,11 @@
-// The proof that the core is pure: a WebAssembly module that drives all of it imports nothing. No clock, no randomness, no host.
+// Proves that the core is pure: a module that drives all of it imports nothing. No clock, no randomness, no
+// host.
 //
 //     node tests/purity/imports.mjs core_probe.wasm
 
 import { readFileSync } from "node:fs";
 
-/** What the probe exports; each drives a part of the core. Without them the linker would leave nothing to look at. */
+/** The probe's exports, each of which drives a part of the core. Without them the linker would drop the core. */
 const EXPORTS = ["read_api", "forward", "window"];
 
 const bytes = readFileSync(process.argv[2]);

@@ -28,7 +28,7 @@ pub fn node_tool(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// One compiled contract. A part that nothing here needs is left out of its file, and empty.
+/// One compiled contract. Parts that no test needs are left out of its file, and empty here.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Artifact {

@@ -1,7 +1,8 @@
 //! The relayer as its README and its unit file deploy it.
 //!
-//! 1. Behind the README's nginx each client is limited by its own address, whatever it writes into `X-Forwarded-For`.
-//! 2. That nginx passes relays on, answers large bodies with 413, and keeps the metrics to the machine itself.
+//! 1. Behind the README's nginx each client is limited by its own address, even if it forges
+//!    `X-Forwarded-For`.
+//! 2. That nginx forwards relays, answers large bodies with 413, and keeps the metrics private.
 //! 3. systemd accepts every line of the unit file.
 
 use std::net::Ipv4Addr;
@@ -17,17 +18,17 @@ use e2e::relay::{Desk, RelayClient, attest};
 use e2e::repo;
 use e2e::seed::wallet;
 
-/// nginx, as Debian installs it: outside the PATH of most users.
+/// The directory of Debian's nginx, which is on the PATH of root only.
 const NGINX_PATH: &str = "/usr/sbin";
 
-/// How long nginx may take to listen.
+/// The timeout of nginx's start.
 const START: Duration = Duration::from_secs(20);
 
-/// A daemon behind an nginx, which is the one proxy that it trusts.
+/// A daemon behind nginx, the only proxy that it trusts.
 struct Deployed {
     desk: Desk,
     daemon: Daemon,
-    /// A client that asks nginx.
+    /// A client of nginx.
     client: RelayClient,
     _nginx: Process,
     _chain: Chain,
@@ -44,7 +45,7 @@ impl Deployed {
     }
 }
 
-/// Starts nginx with the README's locations before the daemon at `url`; nginx's own address.
+/// Starts nginx with the README's locations in front of the daemon at `url`; returns nginx's address.
 async fn nginx(url: &str) -> (Process, String) {
     let readme = fs::read_to_string(repo::root().join("relayer-daemon/README.md")).unwrap();
     let (_, locations) = readme.split_once("```nginx\n").expect("the README shows a configuration");
@@ -55,7 +56,8 @@ async fn nginx(url: &str) -> (Process, String) {
     let port = free_port().unwrap();
     let spawn = Spawn::new("nginx", "nginx");
     let directory = spawn.scratch().to_owned();
-    // Without a master nginx needs no rights and changes no user. Each directory is Debian's unless it is named.
+    // Without a master process nginx needs no rights. Directories default to Debian's, which only root can
+    // write.
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {};", directory.join(name).display()));
     let configuration = directory.join("nginx.conf");
@@ -81,7 +83,7 @@ async fn nginx(url: &str) -> (Process, String) {
 }
 
 #[tokio::test]
-async fn behind_nginx_a_client_is_limited_by_its_own_address_whatever_it_writes_into_the_header() {
+async fn behind_nginx_a_forged_header_does_not_change_the_address_that_is_limited() {
     let deployed = Deployed::new().await;
     let signer = wallet("cheap");
     let mut request = deployed.desk.draft(&signer, 0, &attest(1));
@@ -101,7 +103,7 @@ async fn behind_nginx_a_client_is_limited_by_its_own_address_whatever_it_writes_
 }
 
 #[tokio::test]
-async fn nginx_passes_relays_on_and_keeps_large_bodies_and_the_metrics_back() {
+async fn nginx_forwards_relays_and_refuses_large_bodies_and_the_metrics() {
     let Deployed { desk, daemon, client, .. } = &Deployed::new().await;
     let answer = client.relay(&desk.registration(&wallet("new"), 0)).await.ok();
     assert_eq!((&answer["success"], &answer["agentId"]), (&true.into(), &1.into()), "{answer}");
@@ -122,11 +124,11 @@ fn systemd_accepts_every_line_of_the_unit_file() {
     let directory = tempfile::tempdir().unwrap();
     let verify = |unit: &str| {
         let path = directory.path().join("relayer-daemon.service");
-        // systemd looks for the program, which is not installed here.
+        // systemd checks that the program exists.
         let program = env::current_exe().unwrap();
         fs::write(&path, unit.replace("/usr/local/bin/relayer-daemon", program.to_str().unwrap())).unwrap();
         let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(path).output().unwrap();
-        // A line that systemd does not understand is a warning. Units of this machine may have warnings of their own.
+        // systemd only warns of a line that it does not understand. Other units may cause warnings too.
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.success(), said.lines().any(|line| line.contains("relayer-daemon.service")), said)
     };

@@ -1,4 +1,5 @@
-//! What an answer from the cache costs, in ratios that a busy machine keeps: the light version of `cargo xtask bench`.
+//! What an answer from the cache costs, in ratios that a busy machine keeps: the light version of `cargo
+//! xtask bench`.
 //!
 //! 1. A warm answer takes little more of the machine than `/livez`, which reads nothing.
 //! 2. It takes less than the same answer of a Worker in JavaScript.
@@ -26,8 +27,8 @@ const SECONDS: u32 = 1;
 /// How often two paths take turns under load before they are compared.
 const TURNS: usize = 2;
 
-/// How often they are compared, if need be: what else the machine does can spoil a ratio, and nothing can make a slow answer
-/// quick.
+/// How often they are compared, if need be: what else the machine does can spoil a ratio, and nothing can
+/// make a slow answer quick.
 const ROUNDS: usize = 4;
 
 /// The least part of `/livez`'s requests a second. On a quiet machine it is above 0.7.
@@ -36,10 +37,11 @@ const LEAST_RATE: f64 = 0.5;
 /// The most processor time, as a multiple of `/livez`'s. On a quiet machine it is below 1.7.
 const MOST_CPU: f64 = 2.5;
 
-/// The most time from the first request to a new instance until its answer. On a quiet machine it is below 40 ms.
+/// The most time from the first request to a new instance until its answer. On a quiet machine it is below 40
+/// ms.
 const FIRST_ANSWER: Duration = Duration::from_millis(60);
 
-/// How many instances are started until one answers in time.
+/// The most instances that are started until one answers in time.
 const STARTS: usize = 8;
 
 /// Says that the Worker runs.
@@ -199,7 +201,7 @@ fn a_new_instance_gives_its_first_answer_within_60_milliseconds() {
     run(async {
         let (_turn, setup) = setup().await;
         let mut seen = Vec::new();
-        // As with ratios, load can spoil a time, and nothing can make a slow start quick.
+        // Load on the machine can delay an answer, but nothing makes a slow start quick.
         while seen.len() < STARTS && !seen.last().is_some_and(|time| *time <= FIRST_ANSWER) {
             let server = Server::start(Kind::Worker, &setup.bundles, &setup.options).await.unwrap();
             let client = server.client();
@@ -212,7 +214,8 @@ fn a_new_instance_gives_its_first_answer_within_60_milliseconds() {
     });
 }
 
-/// A document without what moves by the clock alone, and without the block and the wallet's past, of which the peers know nothing.
+/// A document without what moves by the clock alone, and without the block and the wallet's past, of which
+/// the peers know nothing.
 fn without_clocks(mut document: Value) -> Value {
     if let Some(fields) = document.as_object_mut() {
         for field in ["asOf", "registration", "formerAgents", "ancestorsNotActive", "unknownBecause"] {

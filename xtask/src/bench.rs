@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: prepares what is measured and what measures, then becomes the `bench` program.
+//! `cargo xtask bench`: installs the load generator, builds the Workers, then executes the `bench` program.
 
 use anyhow::Result;
 

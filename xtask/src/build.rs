@@ -1,7 +1,8 @@
-//! `cargo xtask build`: the browser package, the explorer page and the Workers, each only where its inputs changed.
+//! `cargo xtask build`: the browser package, the explorer page and the Workers, each only if its inputs
+//! changed.
 //!
-//! `wrangler` runs this before every start and after every change, several at once in the tests: so it takes turns, and
-//! is quick when there is nothing to do.
+//! `wrangler` runs this before every start and after every change, and tests start several at once. Therefore
+//! a lock serialises the builds, and a build without changes is quick.
 
 use std::fs;
 use std::io::Write as _;
@@ -15,7 +16,7 @@ use crate::run::{command, node_tool, root, run};
 use crate::setup::{WASM_BINDGEN, WORKER_BUILD};
 use crate::{explorer, package};
 
-/// Builds what changed and prints the sizes of what is downloaded.
+/// Builds what changed and prints the download sizes.
 pub(crate) fn build() -> Result<()> {
     package::build()?;
     explorer::build()?;
@@ -24,23 +25,23 @@ pub(crate) fn build() -> Result<()> {
     WORKERS.iter().try_for_each(|worker| print_size(worker.name, &[worker.wasm()], WORKER_SIZE_LIMIT))
 }
 
-/// The most that the wasm of each Worker may be, gzipped. An instance compiles it before its first answer: `tests/tests/warm_answers.rs`
-/// guards the time of that.
+/// The size limit of each Worker's wasm in bytes, gzipped. `tests/tests/warm_answers.rs` guards the time to
+/// the first answer, 60 ms.
 const WORKER_SIZE_LIMIT: usize = 512 * 1024;
 
-/// A Worker that is made of `edge-api`.
+/// A Worker built from `edge-api`.
 struct Worker {
-    /// What its size is printed as.
+    /// The label of its printed size.
     name: &'static str,
-    /// Where it comes to, in `edge-api`.
+    /// The output directory in `edge-api`.
     directory: &'static str,
     /// Arguments for cargo.
     features: &'static [&'static str],
-    /// What its files in `target/xtask` are called after.
+    /// The stem of its files in `target/xtask`.
     stem: &'static str,
 }
 
-/// The one that answers requests, and the one that keeps the index.
+/// The Worker that answers requests, and the Worker that keeps the index.
 const WORKERS: [Worker; 2] = [
     Worker { name: "Worker: wasm", directory: "build", features: &[], stem: "worker" },
     Worker {
@@ -79,19 +80,20 @@ fn worker(worker: &Worker) -> Result<()> {
         .env("WASM_OPT_BIN", node_tool("wasm-opt"))
         .env("ESBUILD_BIN", node_tool("esbuild")))?;
 
-    // worker-build keeps the function names, a third of the size.
+    // worker-build keeps the function names, which are a third of the size.
     strip(&worker.wasm(), worker.stem)?;
     stamp.set()
 }
 
-/// Removes the function names from a module; with them it stays in `target/xtask`, under this stem, to read a stack trace by.
+/// Removes the function names from a module. A copy with names stays in `target/xtask`, to read stack traces
+/// with.
 pub(crate) fn strip(module: &Path, stem: &str) -> Result<()> {
     let named = root().join(format!("target/xtask/{stem}-with-names.wasm"));
     fs::copy(module, &named)?;
     run(command(node_tool("wasm-opt")).arg("--strip-debug").arg(named).arg("-o").arg(module))
 }
 
-/// Prints how large these files are together; fails if that is above `limit` bytes, each of them gzipped.
+/// Prints the total size of these files. Fails if the total of the gzipped files is above `limit` bytes.
 pub(crate) fn print_size(name: &str, files: &[PathBuf], limit: usize) -> Result<()> {
     let (mut raw, mut gzipped) = (0, 0);
     for file in files {
@@ -107,7 +109,7 @@ pub(crate) fn print_size(name: &str, files: &[PathBuf], limit: usize) -> Result<
     Ok(())
 }
 
-/// What everything depends on that the core is compiled into.
+/// The inputs of everything that the core is compiled into.
 pub(crate) fn core_inputs() -> Vec<PathBuf> {
     let paths = [
         "Cargo.toml",

@@ -1,4 +1,5 @@
-//! Debian's packages, for the programs that only tests and measurements need: neither `build` nor `dev` asks for them.
+//! Debian's packages of the programs that only tests and measurements need; `build` and `dev` need none of
+//! them.
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -8,9 +9,9 @@ use crate::run::{command, output_of, run};
 /// A program, and Debian's package of it.
 pub(crate) struct Package {
     name: &'static str,
-    /// A command that succeeds where the program is there.
+    /// A command that succeeds if the program is installed.
     probe: &'static [&'static str],
-    /// What else the reader can do where the package cannot be installed.
+    /// What else helps where the package cannot be installed.
     otherwise: &'static str,
 }
 
@@ -18,25 +19,25 @@ pub(crate) struct Package {
 pub(crate) const WRK: Package =
     Package { name: "wrk", probe: &["sh", "-c", "command -v wrk"], otherwise: "" };
 
-/// The reverse proxy of the relayer's README. Its directory is not on everyone's PATH.
+/// The reverse proxy of the relayer's README. Its directory is on the PATH of root only.
 pub(crate) const NGINX: Package =
     Package { name: "nginx-light", probe: &["sh", "-c", "PATH=$PATH:/usr/sbin nginx -v"], otherwise: "" };
 
-/// What verifies the relayer's unit file.
+/// The verifier of the relayer's unit file.
 pub(crate) const SYSTEMD: Package =
     Package { name: "systemd", probe: &["systemd-analyze", "--version"], otherwise: "" };
 
-/// The browser of the browser tests. They say where it is looked for.
+/// The browser of the browser tests, which define where they look for it.
 pub(crate) const CHROMIUM: Package = Package {
     name: "chromium",
     probe: &["node", "tests/browser/harness/chromium.mjs"],
     otherwise: "; where CHROMIUM_BIN is set, it has to name one that starts",
 };
 
-/// Installs a package where its program is not there and this process may.
+/// Installs a package if its program is missing.
 ///
 /// # Errors
-/// When it may not, or the program is not there afterwards.
+/// When this process has no rights to install it, or the program is still missing afterwards.
 pub(crate) fn install(Package { name, probe, otherwise }: &Package) -> Result<()> {
     let _turn = lock("debian")?;
     let is_there = || {
@@ -60,6 +61,6 @@ pub(crate) fn install(Package { name, probe, otherwise }: &Package) -> Result<()
     apt(&["update"])?;
     apt(&["install", "-y", "--no-install-recommends", name])
         .with_context(|| format!("{name} does not install"))?;
-    ensure!(is_there(), "{name} was installed, but is not there{otherwise}");
+    ensure!(is_there(), "{name} was installed, but does not run{otherwise}");
     Ok(())
 }

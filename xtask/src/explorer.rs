@@ -15,7 +15,7 @@ const SIZE_LIMIT: usize = 150 * 1024;
 /// The texts of the Worker's own pages.
 const PAGES: &str = "edge-api/src/pages";
 
-/// What the page is made of. The browser package has to be built.
+/// The inputs of the page. The browser package has to be built.
 const INPUTS: [&str; 11] = [
     "browser/explorer/build.mjs",
     "browser/explorer/files.mjs",
@@ -45,8 +45,8 @@ pub(crate) fn build() -> Result<()> {
     print_size("Explorer: scripts and styles", &counted, SIZE_LIMIT)
 }
 
-/// Checks how the page's code is formatted, and its types. The browser package has to be built: the page is written against its
-/// declarations, and against types made from the API's description.
+/// Checks formatting and types of the page's code. The types come from the API's description, and from the
+/// browser package, which has to be built.
 pub(crate) fn check() -> Result<()> {
     types()?;
     run(command(node_tool("prettier")).args([
@@ -57,7 +57,7 @@ pub(crate) fn check() -> Result<()> {
     run(command(node_tool("tsc")).arg("--project").arg(explorer()))
 }
 
-/// Makes the types of the API's answers from its description.
+/// Generates the types of the API's answers from its description.
 fn types() -> Result<()> {
     let generated = explorer().join("generated");
     fs::create_dir_all(&generated)?;
@@ -67,7 +67,7 @@ fn types() -> Result<()> {
         .arg(generated.join("openapi.ts")))
 }
 
-/// Runs the tests of what needs no browser, in Node.
+/// Runs the tests that need no browser, in Node.
 pub(crate) fn test() -> Result<()> {
     let bundles = root().join("target/xtask/explorer-tests");
     if bundles.exists() {

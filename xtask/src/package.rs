@@ -1,4 +1,5 @@
-//! The browser package: `browser/` and `browser/evidence/` compiled, bound for `--target web`, made small, and laid out as npm wants it.
+//! The browser package: `browser/` and `browser/evidence/` compiled, bound with wasm-bindgen, optimised for
+//! size, and laid out for npm.
 
 use std::fs;
 use std::path::Path;
@@ -10,15 +11,15 @@ use crate::fingerprint::{Stamp, lock};
 use crate::run::{cargo, command, node_tool, root, run, target_dir};
 use crate::setup::{WASM_BINDGEN, WASM_TARGET};
 
-/// A wasm module of the package, which pages load by itself.
+/// A wasm module of the package. Pages load each one separately.
 struct Module {
-    /// What it is called where its size is printed.
+    /// The label of its printed size.
     title: &'static str,
-    /// The crate it is compiled from.
+    /// The crate.
     crate_name: &'static str,
-    /// What the generated files are called after.
+    /// The stem of the generated files.
     name: &'static str,
-    /// The most that its wasm may be, in bytes, gzipped.
+    /// The size limit of its wasm in bytes, gzipped.
     size_limit: usize,
 }
 
@@ -43,13 +44,13 @@ impl Module {
     }
 }
 
-/// What npm lists as the package's licence.
+/// The licence texts that npm's users get.
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// The cargo profile: smaller than the Worker's, for what visitors wait for.
+/// The cargo profile. It optimises for size more than the Worker's: visitors wait for the download.
 const PROFILE: &str = "browser";
 
-/// Builds `browser/pkg`, where anything changed, and prints its size.
+/// Builds `browser/pkg` if anything changed, and prints its size.
 pub(crate) fn build() -> Result<()> {
     let _turn = lock("package")?;
     let (browser, package) = (root().join("browser"), root().join("browser/pkg"));
@@ -58,7 +59,7 @@ pub(crate) fn build() -> Result<()> {
     inputs.extend(["Cargo.toml", "src", "npm", "evidence", "values"].map(|path| browser.join(path)));
     let stamp = Stamp::of(root().join("target/xtask/package.stamp"), &inputs)?;
     if !stamp.is_current() || !MODULES.iter().all(|module| package.join(module.file()).is_file()) {
-        // Put together aside, so that what fails leaves the last package as it is.
+        // Assembled aside, so that a failure leaves the last package as it is.
         let fresh = root().join("target/xtask/package");
         if fresh.exists() {
             fs::remove_dir_all(&fresh)?;

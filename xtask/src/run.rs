@@ -1,4 +1,4 @@
-//! Starting other programs from the repository's root, and saying which one failed.
+//! Starts other programs in the repository's root, with errors that name the command.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
@@ -23,8 +23,8 @@ pub(crate) fn node_tool(name: &str) -> PathBuf {
     root().join("node_modules/.bin").join(name)
 }
 
-/// What `cargo run` says of this package. A build script that looks at one of these takes it for a change: every switch between
-/// `cargo xtask` and plain cargo would compile anew what depends on it.
+/// The variables that `cargo run` sets for this package. A build script that reads one would see a change at
+/// every switch between `cargo xtask` and plain cargo, and its dependents would be compiled again.
 const OF_THIS_PACKAGE: [&str; 5] =
     ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
 
@@ -40,21 +40,21 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Cargo, the one that started this process where one did.
+/// Cargo: the one that started this process, if one did.
 pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Runs to the end with its output on ours.
+/// Runs a command to the end; its output goes to this process's.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", line(command)))?;
     ensure!(status.success(), "{} failed ({status})", line(command));
     Ok(())
 }
 
-/// Compiles a program of the `e2e` crate and becomes it; returns only where that fails.
+/// Compiles a program of the `e2e` crate and replaces this process with it; returns only on failure.
 ///
-/// Becoming it, instead of starting it, leaves one process that Ctrl-C reaches and that decides how everything ends.
+/// `exec` leaves one process for Ctrl-C, and that process decides how everything ends.
 pub(crate) fn become_program(name: &str, arguments: &[String]) -> Result<()> {
     eprintln!("compiling {name}");
     run(cargo().args(["all-build", "--quiet", "--bin", name]))?;
@@ -62,7 +62,7 @@ pub(crate) fn become_program(name: &str, arguments: &[String]) -> Result<()> {
     Err(error).with_context(|| format!("cannot start {name}"))
 }
 
-/// Runs to the end and gives what it printed; `None` when it cannot be started or fails.
+/// Runs a command to the end and returns its output; `None` if it cannot be started or fails.
 pub(crate) fn output_of(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: everything a build needs that cargo does not fetch by itself. What is there is left alone.
+//! `cargo xtask setup`: installs what a build needs and cargo does not fetch, where it is missing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,11 +17,11 @@ pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 /// A tool of the wasm builds.
 pub(crate) struct Tool {
-    /// The program, which cargo installs.
+    /// The program's name.
     name: &'static str,
-    /// The package that it comes from.
+    /// The package that contains it.
     package: &'static str,
-    /// The package in Cargo.lock whose version the tool's has to be.
+    /// The tool's version has to be that of this package in Cargo.lock.
     library: &'static str,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Tool {
 pub(crate) const WASM_BINDGEN: Tool =
     Tool { name: "wasm-bindgen", package: "wasm-bindgen-cli", library: "wasm-bindgen" };
 
-/// The build of a Worker.
+/// The build tool of Workers.
 pub(crate) const WORKER_BUILD: Tool =
     Tool { name: "worker-build", package: "worker-build", library: "worker" };
 
@@ -49,7 +49,8 @@ pub(crate) fn setup() -> Result<()> {
     node_modules()?;
     WASM_BINDGEN.install()?;
     WORKER_BUILD.install()?;
-    // The two share most of their dependencies; with both there, what they were compiled in is only in the way.
+    // Both tools are compiled in one directory, for they share most dependencies; it is not needed
+    // afterwards.
     let _ = fs::remove_dir_all(tools_dir().join("build"));
     Ok(())
 }
@@ -74,7 +75,7 @@ fn tools_dir() -> PathBuf {
 }
 
 impl Tool {
-    /// Where the tool is, in setup's directory or on the PATH.
+    /// The tool's path, in setup's directory or on the PATH.
     pub(crate) fn path(&self) -> Result<PathBuf> {
         let version = self.version()?;
         let installed = tools_dir().join("bin").join(self.name);
@@ -106,14 +107,16 @@ impl Tool {
                 install.arg("--no-default-features");
             }
             if locked {
-                // It may fail, and its reasons would only be in the way.
+                // A failure is expected; the attempt without `--locked` prints its errors.
                 install.arg("--locked").stderr(Stdio::null());
             }
             run(&mut install)
         };
-        // A published lock file can name versions a registry mirror does not have yet; the tool is exact either way.
+        // A published lock file can name versions that a registry mirror lacks; the tool's version is exact
+        // either way.
         install(true).or_else(|_| install(false)).with_context(|| {
-            format!("{package} does not install. worker-build needs OpenSSL's headers (Debian: apt install pkg-config libssl-dev)")
+            let headers = "worker-build needs OpenSSL's headers (Debian: apt install pkg-config libssl-dev)";
+            format!("{package} does not install; {headers}")
         })?;
         self.path().map(drop)
     }

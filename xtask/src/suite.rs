@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all that is checked, in the order in which it is cheap to fail.
+//! `cargo xtask test`: every check, the cheap ones first.
 
 use std::fs;
 use std::io::{Write, stdout};
@@ -12,10 +12,10 @@ use crate::setup::WASM_TARGET;
 use crate::summary::{Summary, Tally, count};
 use crate::{build, debian, explorer, setup};
 
-/// What the steps of end-to-end test programs are called, before the program's name.
+/// The prefix of the names of end-to-end steps; the test program's name follows.
 const END_TO_END: &str = "end to end: ";
 
-/// What end-to-end tests need of Debian.
+/// The Debian packages that end-to-end tests need.
 const NEEDED: [(&str, &debian::Package); 5] = [
     ("explorer", &debian::CHROMIUM),
     ("package", &debian::CHROMIUM),
@@ -24,24 +24,26 @@ const NEEDED: [(&str, &debian::Package); 5] = [
     (UNDER_LOAD, &debian::WRK),
 ];
 
-/// The end-to-end tests that put load on the Worker and compare what answers cost: they have the machine for themselves.
+/// The end-to-end tests that put load on the Worker and compare the cost of answers: no other test runs
+/// beside them.
 const UNDER_LOAD: &str = "warm_answers";
 
-/// The longest end-to-end tests: begun first, for one begun last would have the end for itself.
+/// The longest end-to-end tests. They start first: one that started last would run alone at the end.
 const LONGEST: [&str; 2] = ["explorer", "relayer"];
 
-/// How many end-to-end test programs run at a time. Each waits most of the time: for blocks, for time-outs, for a Worker to start.
+/// How many end-to-end test programs run at a time. Each mostly waits: for blocks, timeouts, a Worker's
+/// start.
 const LANES: usize = 2;
 
 /// Runs everything, or the steps whose names contain one of the words; fails if anything did.
 pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     let mut fast = Vec::new();
-    for package in ["core", "evidence", "relayer-daemon", "xtask"] {
+    for package in ["core", "evidence", "openapi", "relayer-daemon", "xtask"] {
         fast.extend(integration_tests(&root().join(package))?);
     }
     let end_to_end = integration_tests(&root().join("tests"))?;
     if let Some(name) = end_to_end.iter().find(|name| fast.contains(name)) {
-        bail!("two test programs are called {name}: cargo runs both wherever one is asked for");
+        bail!("two test programs are called {name}: `cargo test --test {name}` runs both");
     }
 
     setup::setup()?;
@@ -54,7 +56,7 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
         ("clippy, browser package", "registry-browser", ""),
         ("clippy, browser package: evidence", "registry-browser-evidence", ""),
     ] {
-        // One by one: together they would have one another's features.
+        // One by one: a common build would unify their features.
         summary.step(name, || {
             let arguments = ["-p", package, "--features", features, "--target", WASM_TARGET];
             check(cargo().arg("clippy").args(arguments).args(["--", "-D", "warnings"]))
@@ -68,7 +70,7 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     summary.step("contracts", || {
         count(command(node_tool("forge")).args(["test"]).current_dir(root().join("contracts")), &mut stdout())
     });
-    // After forge has compiled them.
+    // After `forge test`, which compiles the contracts.
     summary.step("artifacts of the contracts", || {
         check(command("node").args(["contracts/artifacts.mjs", "--check"]))
     });
@@ -83,7 +85,7 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
         }
         count(&mut tests, &mut stdout())
     });
-    // For itself, as it is built: with the others it would have their features, and they those of its libraries.
+    // Alone, as the Worker is built: a common build would unify its features with the other packages'.
     summary.step("unit tests of the Worker", || {
         count(cargo().args(["test", "--no-fail-fast", "-p", "edge-api", "--lib"]), &mut stdout())
     });
@@ -99,7 +101,7 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     Ok(summary.finish())
 }
 
-/// Runs the end-to-end test program that a step is called after.
+/// Runs the end-to-end test program that the step is named after.
 fn end_to_end_tests(step: &str, output: &mut dyn Write) -> Result<Tally> {
     let name = step.trim_start_matches(END_TO_END);
     for (_, package) in NEEDED.iter().filter(|(test, _)| *test == name) {
@@ -108,7 +110,7 @@ fn end_to_end_tests(step: &str, output: &mut dyn Write) -> Result<Tally> {
     let mut tests = cargo();
     tests.args(["all-test", "--no-fail-fast", "--test", name]);
     if name == "relayer" {
-        // Each has a chain of its own and waits for it more than it works.
+        // Each test has a chain of its own, and mostly waits for it.
         tests.env("RUST_TEST_THREADS", "6");
     }
     count(&mut tests, output)
@@ -126,14 +128,14 @@ fn purity() -> Result<Tally> {
     check(command("node").arg("tests/purity/imports.mjs").arg(module))
 }
 
-/// What a release would publish: the crates, and the package that `build` has left in `browser/pkg`.
+/// Packs what a release publishes: the crates, and the npm package that `build` has left in `browser/pkg`.
 fn packages() -> Result<Tally> {
     let crates = ["-p", "registry-core", "-p", "registry-evidence"];
     run(cargo().args(["package", "--quiet", "--no-verify", "--allow-dirty"]).args(crates))?;
     check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
 }
 
-/// What a deployment would upload, without an account: on its own, and to the published registry's chain.
+/// Bundles what a deployment uploads, for each configuration and environment. Needs no account.
 fn dry_run() -> Result<Tally> {
     let outdir = root().join("target/xtask/dry-run");
     let configs = ["wrangler.toml", "wrangler.index.toml"];

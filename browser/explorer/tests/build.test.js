@@ -1,4 +1,4 @@
-// The build of the page: what it takes for a library, how it renews the files, and that no source sets markup.
+// The build of the page: the libraries it lists, how it replaces files, and that no source sets markup.
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import { test } from "node:test";
 
 import { packagesOf, replaceFiles } from "../files.mjs";
 
-/** What sets markup, in Preact or in the DOM: text from the chain may come from any attacker. */
+/** Sets markup, in Preact or in the DOM. Text from the chain may come from an attacker. */
 const SETS_MARKUP =
   /dangerouslySetInnerHTML|innerHTML|outerHTML|insertAdjacentHTML|setHTMLUnsafe|createContextualFragment|document\.write|srcdoc/i;
 
