@@ -24,6 +24,7 @@ rmSync(fresh, { recursive: true, force: true });
 
 const name = "[name]-[hash]";
 const { metafile } = await build({
+  absWorkingDir: process.cwd(),
   entryPoints: ["src/main.tsx", "src/theme.ts"],
   outdir: `${fresh}/assets`,
   entryNames: name,

@@ -7,8 +7,6 @@
 //! 3. An index that is filled from them answers the same.
 //! 4. No agent spoils the answer about the others.
 //! 5. Evidence knows the registry's code and storage as the compiler laid them out.
-//!
-//! Needs the compiled contracts: `cargo xtask build`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod chain;
