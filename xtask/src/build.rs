@@ -90,7 +90,10 @@ fn worker(worker: &Worker) -> Result<()> {
 pub(crate) fn strip(module: &Path, stem: &str) -> Result<()> {
     let named = root().join(format!("target/xtask/{stem}-with-names.wasm"));
     fs::copy(module, &named)?;
-    run(command(node_tool("wasm-opt")).arg("--strip-debug").arg(named).arg("-o").arg(module))
+    // Without stack IR, which only `-O` implies, the module would grow by 2 KiB.
+    run(command(node_tool("wasm-opt"))
+        .args(["--strip-debug", "--generate-stack-ir", "--optimize-stack-ir", "--shrink-level=2"])
+        .args(["-o".as_ref(), module.as_os_str(), named.as_os_str()]))
 }
 
 /// Prints the total size of these files. Fails if the total of the gzipped files is above `limit` bytes.
