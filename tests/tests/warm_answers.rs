@@ -37,8 +37,7 @@ const LEAST_RATE: f64 = 0.5;
 /// The most processor time, as a multiple of `/livez`'s. On a quiet machine it is below 1.7.
 const MOST_CPU: f64 = 2.5;
 
-/// The most time from the first request to a new instance until its answer. On a quiet machine it is below 40
-/// ms.
+/// The most time that a new instance may take for its first answer. On a quiet machine it is about 12 ms.
 const FIRST_ANSWER: Duration = Duration::from_millis(60);
 
 /// The most instances that are started until one answers in time.

@@ -70,8 +70,8 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     summary.step("contracts", || {
         count(command(node_tool("forge")).args(["test"]).current_dir(root().join("contracts")), &mut stdout())
     });
-    // After `forge test`, which compiles the contracts.
     summary.step("artifacts of the contracts", || {
+        run(command(node_tool("forge")).arg("build").current_dir(root().join("contracts")))?;
         check(command("node").args(["contracts/artifacts.mjs", "--check"]))
     });
     summary.step("packages to publish", packages);
