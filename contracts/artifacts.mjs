@@ -1,5 +1,5 @@
 // Copies the parts of forge's output that tests and tools need into the repository, so that they need no
-// forge: `contracts/artifacts/<Contract>.json`, and the lens in `core/src/lens`.
+// forge: `contracts/artifacts/<Contract>.json`, and the lens in `core/src/chain/lens`.
 //
 //     node artifacts.mjs            writes the files anew; run `forge build` before it
 //     node artifacts.mjs --check    fails if one of them is not what the compiler makes
@@ -35,8 +35,8 @@ const files = Object.entries(NEEDED).map(([contract, parts]) => {
   const lines = parts.map((part) => `"${part}": ${JSON.stringify(PARTS[part](output))}`);
   return [`artifacts/${contract}.json`, `{\n${lines.join(",\n")}\n}\n`];
 });
-files.push(["../core/src/lens/registry_lens.hex", compiled("RegistryLens").deployedBytecode.object.slice(2)]);
-files.push(["../core/src/lens/deployless.hex", compiled("Deployless").bytecode.object.slice(2)]);
+files.push(["../core/src/chain/lens/registry_lens.hex", compiled("RegistryLens").deployedBytecode.object.slice(2)]);
+files.push(["../core/src/chain/lens/deployless.hex", compiled("Deployless").bytecode.object.slice(2)]);
 
 
 for (const [path, content] of files) {

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use alloy_primitives::Address;
 use js_sys::Function;
 use registry_browser_values::value::text_of;
-use registry_core::{address, error::Error, multicall, rpc::endpoint::parse_list};
+use registry_core::{api::error::Error, eth::address, eth::multicall, eth::rpc::endpoint::parse_list};
 use wasm_bindgen::prelude::*;
 
 use crate::transport::{Provider, Transport};

@@ -6,13 +6,13 @@ use registry_browser_values::{
     value::{parse, text_of},
 };
 use registry_core::{
-    as_of::BlockId,
-    error::Error,
-    kya::Asked,
-    read_api::Question,
-    route::Endpoint,
-    run::{Endpoints, Limits, Reply, Run, Step},
-    timestamp::Timestamp,
+    api::error::Error,
+    api::question::Question,
+    api::route::Route,
+    chain::{Endpoints, Limits, Reply, Run, Step},
+    eth::as_of::BlockId,
+    eth::timestamp::Timestamp,
+    registry::kya::Asked,
 };
 use wasm_bindgen::prelude::*;
 
@@ -167,7 +167,7 @@ impl Registry {
             true => None,
             false => Some(BlockId::parse(&text_of(&block)).ok_or(error)?),
         };
-        parse(&self.answer(Endpoint::kya_list(wallets, block)?).await?)
+        parse(&self.answer(Route::kya_list(wallets, block)?).await?)
     }
 }
 
@@ -178,11 +178,11 @@ impl Registry {
 
     /// The body of the answer to a target.
     async fn body(&self, target: &str) -> Result<String, RegistryError> {
-        self.answer(Endpoint::parse(target)?).await
+        self.answer(Route::parse(target)?).await
     }
 
     /// The body of the answer: drives the question to its end.
-    async fn answer(&self, endpoint: Endpoint) -> Result<String, RegistryError> {
+    async fn answer(&self, endpoint: Route) -> Result<String, RegistryError> {
         let Settings { transport, registry, chain_id, timeout_seconds, multicall3 } = &self.settings;
         let began = Date::now();
         let question = Question {
@@ -219,7 +219,7 @@ impl Registry {
             }
         };
         match outcome {
-            Ok(answer) => Ok(answer.document.body),
+            Ok(answer) => Ok(answer.body),
             Err(error) => Err(RegistryError::caused(error.redacted(&transport.redactor()), &thrown)),
         }
     }

@@ -8,12 +8,12 @@ use gloo_timers::future::TimeoutFuture;
 use js_sys::{Function, JSON, Promise, Reflect, Uint8Array};
 use registry_browser_values::value::text_of;
 use registry_core::{
-    redact::Redactor,
-    rpc::{
+    chain::{Batch, Failure},
+    eth::redact::Redactor,
+    eth::rpc::{
         endpoint::RpcEndpoint,
         provider::{Call, calls, reply},
     },
-    run::{Batch, Failure},
 };
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
@@ -58,7 +58,7 @@ pub(crate) enum Transport {
     Wallet(Provider),
 }
 
-/// What came back, as [`Reply`](registry_core::run::Reply) wants it.
+/// What came back, as [`Reply`](registry_core::chain::Reply) wants it.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,

@@ -1,46 +1,28 @@
 //! The agent registry's rules: everything that can be decided without a network, and nothing else.
 //!
-//! No I/O, no clock, no async, no global state; native and wasm32. A host parses a request with
-//! [`route`], puts the resulting [`read_api::Question`] into a [`run::Run`], moves the run's bytes to an RPC
-//! endpoint and back, and sends the [`response::Document`] that comes out. Errors say whose fault they are and carry their
-//! status and body ([`error`]); rate limits are arithmetic over counts the host keeps ([`window`]).
+//! No I/O, no clock, no async, no global state; native and wasm32. A host parses a request with [`api::route`], puts the
+//! resulting [`api::question::Question`] into a [`chain::Run`], moves the run's bytes to an RPC endpoint and back, and
+//! sends the [`api::document::Document`] that comes out. Errors carry their status and body ([`api::error`]); rate limits
+//! are arithmetic over counts that the host keeps ([`host::rate_limit`]).
+//!
+//! The modules are layers: each imports only from those above it in this list. `tests/layers.rs` holds them to it.
+//!
+//! | layer | what it holds |
+//! |---|---|
+//! | [`eth`] | Ethereum: ABI, addresses, blocks, JSON-RPC messages, reverts, Multicall3, redaction, timestamps |
+//! | [`forward`] | forward requests (ERC-2771): parsing, the EIP-712 digest, the relayer's rules |
+//! | [`registry`] | agents, compliance, lineage, KYA, revenue, lists and cursors: pure functions over records |
+//! | [`chain`] | the RPC engine, the lens, and the registry read through them |
+//! | [`evidence`] | Merkle proofs of verdicts, and the documents made of them |
+//! | [`index`] | the whole registry in SQL, and its upkeep |
+//! | [`api`] | the read API: routes, errors, documents, questions, scans, health |
+//! | [`host`] | what hosts keep between requests: rate-limit windows, shared reads |
 
-pub mod abi;
-pub mod address;
-pub mod agent;
-pub mod ancestors;
-pub mod as_of;
-pub mod cache;
-pub mod changes;
-pub mod compliance;
-pub mod cursor;
-pub mod error;
+pub mod api;
+pub mod chain;
+pub mod eth;
 pub mod evidence;
-pub mod filter;
-#[cfg(test)]
-mod fixture;
 pub mod forward;
-pub mod health;
-pub mod history;
+pub mod host;
 pub mod index;
-pub mod json;
-pub mod kya;
-pub mod lens;
-pub mod liable;
-pub mod lineage;
-mod links;
-pub mod multicall;
-pub mod page;
-pub mod read_api;
-pub mod redact;
-pub mod response;
-pub mod revenue;
-pub mod route;
-pub mod rpc;
-pub mod run;
-pub mod scan;
-#[cfg(feature = "schema")]
-mod schema;
-pub mod stats;
-pub mod timestamp;
-pub mod window;
+pub mod registry;

@@ -5,7 +5,7 @@
 use alloy_primitives::{U256, address, aliases::U48, bytes};
 use proptest::prelude::*;
 use registry_core::{
-    address::AddressError,
+    eth::address::AddressError,
     forward::{ForwardRequest, ParseError, Problem, SignedRequest},
 };
 use serde_json::{Map, Value, json};

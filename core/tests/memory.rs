@@ -12,17 +12,19 @@ use alloy_primitives::{Address, B256, U256, hex};
 use alloy_sol_types::{SolCall, SolInterface, SolValue};
 use peak_alloc::PeakAlloc;
 use registry_core::{
-    abi::{
+    api::error::Error,
+    api::question::Question,
+    api::route::Route,
+    chain::MAX_AGENTS,
+    chain::lens::LENS_ADDRESS,
+    chain::{Batch, Limits, Reply, Run, Step},
+    eth::abi::{
         IMulticall3::{self, IMulticall3Calls},
         IRegistryLens::walkCall,
     },
-    error::{Code, Error},
-    lens::LENS_ADDRESS,
-    multicall::CANONICAL_ADDRESS,
-    read_api::{MAX_AGENTS, Question},
-    route::Endpoint,
-    run::{Batch, Limits, Reply, Run, Step},
-    timestamp::Timestamp,
+    eth::multicall::CANONICAL_ADDRESS,
+    eth::timestamp::Timestamp,
+    registry::error_code::Code,
 };
 use serde_json::Value;
 
@@ -41,9 +43,9 @@ fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (value, ALLOCATED.peak_usage() - before)
 }
 
-fn run(target: &str) -> Run {
+fn run(target: &str) -> Run<Question> {
     let question = Question {
-        endpoint: Endpoint::parse(target).unwrap(),
+        endpoint: Route::parse(target).unwrap(),
         registry: Address::repeat_byte(0x42),
         chain: "http://node".into(),
         now: Timestamp::from_seconds(1_800_000_000),
@@ -174,7 +176,7 @@ fn no_reply_of_a_megabyte_makes_the_core_hold_sixteen() {
                 for _ in 0..2 {
                     match run.step() {
                         Ok(Step::Send(_)) => {}
-                        Ok(Step::Done(answer)) => return answer.document.body.len(),
+                        Ok(Step::Done(answer)) => return answer.body.len(),
                         Err(error) => return error.body().len(),
                     }
                     let body = reply.clone().into_bytes();
@@ -183,7 +185,7 @@ fn no_reply_of_a_megabyte_makes_the_core_hold_sixteen() {
                     }
                 }
                 match run.step() {
-                    Ok(Step::Done(answer)) => answer.document.body.len(),
+                    Ok(Step::Done(answer)) => answer.body.len(),
                     _ => 0,
                 }
             });
@@ -261,7 +263,7 @@ fn ask(target: &str, agents: u64) -> (Result<String, Error>, usize, usize) {
         let (mut run, mut trips) = (run(target), 0);
         let answer = loop {
             match run.step() {
-                Ok(Step::Done(answer)) => break Ok(answer.document.body),
+                Ok(Step::Done(answer)) => break Ok(answer.body),
                 Ok(Step::Send(batch)) => {
                     trips += 1;
                     let body = large_node(&batch, agents);

@@ -8,9 +8,9 @@ mod common;
 
 use common::{NOW, Node, Registry, question, split_mix};
 use registry_core::{
+    chain::{Limits, Reply, Run, Step},
+    eth::multicall::CANONICAL_ADDRESS,
     forward::{Rules, SignedRequest, domain},
-    multicall::CANONICAL_ADDRESS,
-    run::{Limits, Reply, Run, Step},
 };
 use serde_json::Value;
 
@@ -95,7 +95,7 @@ fn no_mutated_reply_makes_the_core_panic() {
     let replies = TARGETS.map(|target| {
         let mut replies = Vec::new();
         let run = Run::new(question(target), CANONICAL_ADDRESS, Limits::default());
-        let answer = registry_core::run::drive(run, |batch| {
+        let answer = registry_core::chain::drive(run, |batch| {
             let reply = node.post(batch);
             replies.push(reply.1.clone());
             reply
@@ -141,7 +141,7 @@ fn no_mutated_reply_makes_the_core_panic() {
 fn no_mutated_return_value_makes_the_core_panic() {
     use alloy_primitives::hex;
     use alloy_sol_types::SolCall;
-    use registry_core::abi::{
+    use registry_core::eth::abi::{
         self,
         IAgentRegistry::{getAgentCall, getChildrenCall, getRevenueHistoryCall},
         IMulticall3::aggregate3Call,

@@ -17,10 +17,10 @@ use common::{
 };
 use proptest::prelude::*;
 use registry_core::{
-    error::Code,
-    multicall::CANONICAL_ADDRESS,
-    run::{Batch, Endpoints, Failure, Freshness, Limits, Reply, Run, RunError, Step},
-    timestamp::Timestamp,
+    chain::{Batch, Endpoints, Failure, Freshness, Limits, Reply, Run, RunError, Step},
+    eth::multicall::CANONICAL_ADDRESS,
+    eth::timestamp::Timestamp,
+    registry::error_code::Code,
 };
 
 const ONE_ROUND: &str = "/api/v1/agents?limit=100";
@@ -320,7 +320,7 @@ fn a_switch_that_was_undone_is_not_made_again_by_the_run_that_made_it() {
     assert_eq!(known.preferred(), 0, "the first run tells of its switch once");
 }
 
-fn next_batch(run: &mut Run) -> Batch {
+fn next_batch(run: &mut Run<registry_core::api::question::Question>) -> Batch {
     match run.step() {
         Ok(Step::Send(batch)) => batch,
         other => panic!("{other:?}"),

@@ -6,15 +6,9 @@ mod common;
 use alloy_primitives::{Address, U256};
 use common::{NOW, Node, REGISTRY, Registry, ids_in, pinned, record};
 use registry_core::{
-    abi::AgentRecord,
-    agent::Agent,
-    as_of::BlockId,
-    error::{Code, Error},
-    response::FINAL_SECONDS,
-    route::Endpoint,
-    run::Limits,
-    scan::Scan,
-    timestamp::Timestamp,
+    api::document::FINAL_SECONDS, api::error::Error, api::route::Route, api::scan::Scan, chain::Limits,
+    chain::QueryError, eth::abi::AgentRecord, eth::as_of::BlockId, eth::timestamp::Timestamp,
+    registry::agent::Agent, registry::error_code::Code,
 };
 use serde_json::{Value, json};
 
@@ -38,7 +32,7 @@ fn scan_of(registry: &Registry) -> Scan {
 }
 
 fn ask(node: &mut Node, target: &str, scan: Option<Scan>) -> Value {
-    let endpoint = Endpoint::parse(target).unwrap();
+    let endpoint = Route::parse(target).unwrap();
     let document = node.document(endpoint, scan, Limits::default()).unwrap();
     serde_json::from_str(&document.body).unwrap()
 }
@@ -165,7 +159,7 @@ fn a_verdict_at_a_block_is_read_there_and_judged_at_its_time() {
 fn what_is_final_is_kept_for_long_and_what_is_not_for_the_usual_time() {
     let mut node = expiring();
     for (block, keep_for) in [("90", FINAL_SECONDS), ("91", 60), ("100", 60)] {
-        let endpoint = Endpoint::parse(&format!("{}?block={block}", kya(1))).unwrap();
+        let endpoint = Route::parse(&format!("{}?block={block}", kya(1))).unwrap();
         let document = node.document(endpoint, None, Limits::default()).unwrap();
         assert_eq!(document.keep_for(60, Timestamp::from_seconds(NOW)), keep_for, "block {block}");
         assert_eq!(document.keep_for(0, Timestamp::from_seconds(NOW)), 0);
@@ -180,7 +174,11 @@ fn a_block_without_state_is_not_available_and_says_so() {
         for path in [kya(1), "/api/v1/agent/1".to_owned()] {
             node.log.clear();
             let error = node.ask(&format!("{path}?block={block}")).unwrap_err();
-            assert_eq!(error, Error::BlockNotAvailable(BlockId::parse(block).unwrap()), "{path}");
+            assert_eq!(
+                error,
+                Error::Query(QueryError::BlockNotAvailable(BlockId::parse(block).unwrap())),
+                "{path}"
+            );
             assert_eq!((error.code(), error.status()), (Code::BlockNotAvailable, 404));
             assert!(node.round_trips() <= 3, "{:?}", node.log);
         }
@@ -201,7 +199,7 @@ fn a_hundred_wallets_are_one_round_trip_at_one_block_in_order() {
     let mut node = Node::new(Registry::with_agents(60));
     let wallets: Vec<String> = (1..=100).rev().map(|id| wallet(id).to_string()).collect();
     let body = json!({"wallets": wallets}).to_string();
-    let endpoint = Endpoint::parse_post("/api/v1/kya", body.as_bytes()).unwrap();
+    let endpoint = Route::parse_post("/api/v1/kya", body.as_bytes()).unwrap();
     let document = node.document(endpoint, None, Limits::default()).unwrap();
     assert_eq!(node.round_trips(), 1);
     let list: Value = serde_json::from_str(&document.body).unwrap();
@@ -220,7 +218,7 @@ fn what_is_no_wallet_is_reported_in_its_place() {
     let error = "Invalid wallet: must be 0x followed by 40 hexadecimal digits";
     assert_eq!(data[1], json!({"wallet": "me", "error": error, "code": "INVALID_PARAMETER"}));
     node.log.clear();
-    let endpoint = Endpoint::parse_post("/api/v1/kya", br#"{"wallets": ["me", ""]}"#).unwrap();
+    let endpoint = Route::parse_post("/api/v1/kya", br#"{"wallets": ["me", ""]}"#).unwrap();
     let document = node.document(endpoint, None, Limits::default()).unwrap();
     assert_eq!(node.round_trips(), 0, "a list without a wallet asks the chain nothing");
     assert_eq!(serde_json::from_str::<Value>(&document.body).unwrap()["total"], 2);
@@ -237,5 +235,5 @@ fn ancestors_are_read_up_to_the_root() {
     assert_eq!(answer["ancestors"][2]["status"], "Suspended");
     assert_eq!(answer["ancestors"][2]["haftungsperson"], Address::repeat_byte(2).to_string());
     assert_eq!(node.round_trips(), 4);
-    assert!(matches!(node.ask("/api/v1/agent/9/ancestors"), Err(Error::AgentNotFound(_))));
+    assert!(matches!(node.ask("/api/v1/agent/9/ancestors"), Err(Error::Query(QueryError::AgentNotFound(_)))));
 }

@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use futures_util::FutureExt as _;
 use registry_core::{
-    error::{Code, Error},
-    route::{Endpoint, KYA_BODY_BYTES_MAX},
-    timestamp::Timestamp,
-    window::{Client, Verdict},
+    api::error::Error,
+    api::route::{KYA_BODY_BYTES_MAX, Route},
+    eth::timestamp::Timestamp,
+    host::rate_limit::{Client, Verdict},
+    registry::error_code::Code,
 };
 use worker::{Context, Env, event, web_sys};
 
@@ -31,7 +32,7 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
     let mut record = Record::begin(id, request.method(), unix_millis());
     let (status, response) = if record.method == "OPTIONS" {
         let takes_post = Target::parse(request.url())
-            .is_ok_and(|target| Endpoint::check_post(target.path_and_query()).is_ok());
+            .is_ok_and(|target| Route::check_post(target.path_and_query()).is_ok());
         (204, http::preflight(&record.id, takes_post)?)
     } else {
         let (answer, verdict) = answer(&request, &env, context, &mut record).await;
@@ -104,7 +105,7 @@ impl<'a> Incoming<'a> {
 }
 
 /// What a request can be for.
-enum Route {
+enum Resource {
     /// One of the pages that are the same for everybody.
     Page(&'static Page),
     /// Whether this code runs at all.
@@ -131,18 +132,18 @@ impl From<Rc<Content>> for Answer {
 /// `/readyz`, where whatever is wrong means that the service is not ready.
 const READY: &str = "/readyz";
 
-impl Route {
+impl Resource {
     /// The route of a request. A body is only read where the path takes one.
     async fn parse(request: &Incoming<'_>, method: &str, target: &Target) -> Result<Self, Error> {
         match method {
             "GET" | "HEAD" => Self::parse_get(target),
             "POST" => {
                 let target = target.path_and_query();
-                Endpoint::check_post(target)?;
+                Route::check_post(target)?;
                 let body = body::read(request.request, KYA_BODY_BYTES_MAX).await?;
-                Endpoint::parse_post(target, &body).map(|endpoint| Self::Counted(Request::Api(endpoint)))
+                Route::parse_post(target, &body).map(|endpoint| Self::Counted(Request::Api(endpoint)))
             }
-            _ => Err(Endpoint::check_post(target.path_and_query()).err().unwrap_or(Error::PostOnly)),
+            _ => Err(Route::check_post(target.path_and_query()).err().unwrap_or(Error::PostOnly)),
         }
     }
 
@@ -154,9 +155,7 @@ impl Route {
         match path {
             "/livez" => Ok(Self::Live),
             READY => Ok(Self::Counted(Request::Ready)),
-            _ => {
-                Endpoint::parse(target.path_and_query()).map(|endpoint| Self::Counted(Request::Api(endpoint)))
-            }
+            _ => Route::parse(target.path_and_query()).map(|endpoint| Self::Counted(Request::Api(endpoint))),
         }
     }
 
@@ -209,7 +208,7 @@ async fn admit(
 ) -> Result<(Asker, Request, Option<Verdict>), Judged> {
     let now = Timestamp::from_millis(record.started_at);
     let parsed = match Target::parse(request.url()) {
-        Ok(target) => Route::parse(request, &record.method, &target).await.map(|route| (target, route)),
+        Ok(target) => Resource::parse(request, &record.method, &target).await.map(|route| (target, route)),
         Err(error) => Err(error),
     };
     let cost = parsed.as_ref().map_or(1, |(_, route)| route.cost());
@@ -218,14 +217,16 @@ async fn admit(
     }
     let counted = match parsed {
         // What works however the settings are.
-        Ok((target, Route::Page(page))) => {
+        Ok((target, Resource::Page(page))) => {
             let page = page.content(env, &target, now).await;
             return Err((page.map(|page| Rc::new(page).into()), None));
         }
-        Ok((_, Route::Live)) => {
+        Ok((_, Resource::Live)) => {
             return Err((Ok(Rc::new(Content::unkept(JSON_TYPE, r#"{"live":true}"#, now)).into()), None));
         }
-        Ok((target, Route::Counted(counted))) => followed(request, counted).map(|counted| (target, counted)),
+        Ok((target, Resource::Counted(counted))) => {
+            followed(request, counted).map(|counted| (target, counted))
+        }
         Err(error) => Err(error),
     };
     let settings = match Settings::of(env) {
@@ -250,7 +251,7 @@ async fn admit(
 /// The answer to what counts: a document, or a stream and how it begins.
 async fn tell(asker: Asker, counted: Request, record: &mut Record) -> Result<Answer, Error> {
     let is_stream = matches!(counted, Request::Events(_));
-    let is_whole_list = matches!(counted, Request::Api(Endpoint::Compliance(None)));
+    let is_whole_list = matches!(counted, Request::Api(Route::Compliance(None)));
     match (cache::answer(&asker, counted, record).await, asker.objects.clone()) {
         (Ok(first), _) if is_stream => Ok(Answer::Events(asker, first)),
         (Err(error), Some(objects)) if is_whole_list && error.code() == Code::TooLarge => {
@@ -267,7 +268,7 @@ async fn tell(asker: Asker, counted: Request, record: &mut Record) -> Result<Ans
 /// The request, as a stream where it is for changes and the client takes events.
 fn followed(request: &Incoming<'_>, counted: Request) -> Result<Request, Error> {
     match counted {
-        Request::Api(Endpoint::Changes { since, .. })
+        Request::Api(Route::Changes { since, .. })
             if request.header("Accept").is_some_and(|accept| stream::events::is_wanted(&accept)) =>
         {
             stream::events::begin(request.header("Last-Event-ID").as_deref(), since).map(Request::Events)

@@ -1,6 +1,6 @@
 //! Bodies, of which no more is read than is of use: a client's, which are few and small, and those of replies.
 
-use registry_core::error::Error;
+use registry_core::api::error::Error;
 use worker::{
     js_sys::{Function, JSON, Promise, Reflect, Uint8Array},
     wasm_bindgen::{JsCast, JsValue},

@@ -8,11 +8,10 @@ use futures_util::{
     pin_mut,
 };
 use registry_core::{
-    error::Error,
-    read_api::Answer,
-    rpc::endpoint::RpcEndpoint,
-    run::{Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step},
-    timestamp::Timestamp,
+    api::error::Error,
+    chain::{Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step},
+    eth::rpc::endpoint::RpcEndpoint,
+    eth::timestamp::Timestamp,
 };
 use worker::{
     Delay,
@@ -31,15 +30,20 @@ thread_local! {
 
 /// The answer, in as few round trips as it needs; `rpc_calls` counts them, and `hold` is called before each with the
 /// milliseconds it may take. `now` is what the age of a block is measured by.
-pub(crate) async fn ask(
-    query: impl Query + 'static,
+pub(crate) async fn ask<Q: Query>(
+    query: Q,
     now: Timestamp,
     settings: &Settings,
     rpc_calls: &mut u32,
     hold: &dyn Fn(u32),
-) -> Result<Answer, Error> {
+) -> Result<Q::Output, Error>
+where
+    Error: From<Q::Error>,
+{
     let run = Run::new(query, settings.multicall3, limits(settings, now));
-    drive(run, settings, rpc_calls, hold).await.map_err(|error| error.redacted(&settings.redactor))
+    drive(run, settings, rpc_calls, hold)
+        .await
+        .map_err(|error| Error::from(error).redacted(&settings.redactor))
 }
 
 /// How far a run may go.
@@ -54,12 +58,12 @@ pub(crate) fn limits(settings: &Settings, now: Timestamp) -> Limits {
     }
 }
 
-async fn drive(
-    run: Run,
+async fn drive<Q: Query>(
+    run: Run<Q>,
     settings: &Settings,
     rpc_calls: &mut u32,
     hold: &dyn Fn(u32),
-) -> Result<Answer, Error> {
+) -> Result<Q::Output, Q::Error> {
     let endpoints = ENDPOINTS.with_borrow_mut(|known| {
         known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
     });

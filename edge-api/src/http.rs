@@ -6,7 +6,8 @@
 use core::fmt::{Display, Write};
 
 use registry_core::{
-    cache::due_for_renewal, error::Error, response::Document, timestamp::Timestamp, window::Verdict,
+    api::document::Document, api::error::Error, eth::timestamp::Timestamp, host::rate_limit::Verdict,
+    host::shared_reads::due_for_renewal,
 };
 use worker::{
     Result,

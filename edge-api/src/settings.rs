@@ -5,14 +5,14 @@ use std::{cell::OnceCell, rc::Rc};
 
 use alloy_primitives::{Address, hex, keccak256};
 use registry_core::{
-    address,
-    error::Error,
+    api::error::Error,
+    api::route::CacheScope,
+    eth::address,
+    eth::multicall,
+    eth::redact::Redactor,
+    eth::rpc::endpoint::{RpcEndpoint, parse_list},
     evidence::Layout,
-    multicall,
-    redact::Redactor,
-    route::CacheScope,
-    rpc::endpoint::{RpcEndpoint, parse_list},
-    window::Limit,
+    host::rate_limit::Limit,
 };
 use worker::Env;
 

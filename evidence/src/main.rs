@@ -11,7 +11,7 @@ use std::{
 use alloy_primitives::{Address, B256};
 use clap::{Parser, Subcommand};
 use registry_core::{
-    address,
+    eth::address,
     evidence::{self, Expected, Layout, Verified},
 };
 

@@ -2,17 +2,18 @@
 
 use openapi::{Schemas, body, linked, response};
 use registry_core::{
-    agent::Status,
-    evidence::Evidence,
-    filter::{NUMBERED_MAX, TEXT_MAX},
-    index::{self, LIST_IN_MEMORY_MAX},
-    kya::Kya,
-    page::{AgentList, AgentPage},
-    route::{
-        AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX, Endpoint,
+    api::index_documents,
+    api::route::{
+        AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX,
         HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX,
-        REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX,
+        REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX, Route,
     },
+    evidence::Evidence,
+    index::LIST_IN_MEMORY_MAX,
+    registry::agent::Status,
+    registry::agent_query::{NUMBERED_MAX, TEXT_MAX},
+    registry::kya::Kya,
+    registry::page::{AgentList, AgentPage},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -340,23 +341,23 @@ impl Question {
 
     /// How long its answers are kept, in seconds; 0 is not at all.
     fn time_to_live(&self) -> u32 {
-        Endpoint::parse(&self.target()).map_or(0, |endpoint| endpoint.cache_scope().default_seconds())
+        Route::parse(&self.target()).map_or(0, |endpoint| endpoint.cache_scope().default_seconds())
     }
 
     /// Whether its answers may come from the index.
     fn is_indexed(&self) -> bool {
         let target = self.target();
-        self.asks(&[target.clone(), format!("{target}?status=Active")], index::covers)
+        self.asks(&[target.clone(), format!("{target}?status=Active")], index_documents::covers)
     }
 
     /// Whether only an index can answer.
     fn needs_index(&self) -> bool {
         let target = self.target();
-        self.asks(&[target.clone(), format!("{target}?sort=-id")], index::is_only_source)
+        self.asks(&[target.clone(), format!("{target}?sort=-id")], index_documents::is_only_source)
     }
 
-    fn asks(&self, targets: &[String], is_so: impl Fn(&Endpoint) -> bool) -> bool {
-        targets.iter().any(|target| Endpoint::parse(target).is_ok_and(|endpoint| is_so(&endpoint)))
+    fn asks(&self, targets: &[String], is_so: impl Fn(&Route) -> bool) -> bool {
+        targets.iter().any(|target| Route::parse(target).is_ok_and(|endpoint| is_so(&endpoint)))
     }
 
     /// The path item.
@@ -439,32 +440,32 @@ mod tests {
     fn every_question_the_router_knows_is_described() {
         let described = questions(&mut Schemas::default());
         for question in described.iter().filter(|question| question.body.is_null()) {
-            let endpoint = Endpoint::parse(&question.target()).unwrap();
+            let endpoint = Route::parse(&question.target()).unwrap();
             assert_eq!(endpoint.canonical(), question.target());
         }
         // An endpoint more needs an arm here, and a question above.
         let posted = described.iter().filter(|question| !question.body.is_null()).map(|question| {
             let body = question.body["content"]["application/json"]["example"].to_string();
-            Endpoint::parse_post(question.path, body.as_bytes()).unwrap()
+            Route::parse_post(question.path, body.as_bytes()).unwrap()
         });
         let asked = described.iter().filter(|question| question.body.is_null());
-        let asked = asked.map(|question| Endpoint::parse(&question.target()).unwrap());
+        let asked = asked.map(|question| Route::parse(&question.target()).unwrap());
         let known = asked.chain(posted).map(|endpoint| match endpoint {
-            Endpoint::Health => 0,
-            Endpoint::Stats => 1,
-            Endpoint::DetailedStats => 2,
-            Endpoint::Agent { .. } => 3,
-            Endpoint::Agents { .. } | Endpoint::Listing(_) => 4,
-            Endpoint::Compliance(_) => 5,
-            Endpoint::Lineage(_) => 6,
-            Endpoint::Revenue { .. } => 7,
-            Endpoint::RevenueAggregate => 8,
-            Endpoint::Kya { .. } | Endpoint::Evidence(_) => 9,
-            Endpoint::KyaList { .. } => 10,
-            Endpoint::Ancestors(_) => 11,
-            Endpoint::Liable { .. } => 12,
-            Endpoint::Changes { .. } => 13,
-            Endpoint::History { .. } => 14,
+            Route::Health => 0,
+            Route::Stats => 1,
+            Route::DetailedStats => 2,
+            Route::Agent { .. } => 3,
+            Route::Agents { .. } | Route::Listing(_) => 4,
+            Route::Compliance(_) => 5,
+            Route::Lineage(_) => 6,
+            Route::Revenue { .. } => 7,
+            Route::RevenueAggregate => 8,
+            Route::Kya { .. } | Route::Evidence(_) => 9,
+            Route::KyaList { .. } => 10,
+            Route::Ancestors(_) => 11,
+            Route::Liable { .. } => 12,
+            Route::Changes { .. } => 13,
+            Route::History { .. } => 14,
         });
         let mut known: Vec<u8> = known.collect();
         known.sort_unstable();

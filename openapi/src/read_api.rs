@@ -3,11 +3,12 @@
 use alloy_primitives::U256;
 use openapi::{Schemas, body, error, response};
 use registry_core::{
-    agent::AgentId,
-    error::{Code, Error, ErrorBody},
-    health::Ready,
-    route::KYA_BODY_BYTES_MAX,
-    run::RunError,
+    api::error::{Error, ErrorBody},
+    api::health::Ready,
+    api::route::KYA_BODY_BYTES_MAX,
+    chain::{QueryError, RunError},
+    registry::agent::AgentId,
+    registry::error_code::Code,
 };
 use serde_json::{Map, Value, json};
 
@@ -72,8 +73,8 @@ fn failures() -> Value {
     let refused = [EVERY, STANDING].concat();
     let with_wait = [refused.as_slice(), &["Retry-After"]].concat();
     let invalid = Error::InvalidParameter { field: "page", rule: "must be a whole number of at least 1" };
-    let unknown = Error::AgentNotFound(AgentId(U256::from(4)));
-    let silent = Error::Chain(RunError::Unreachable);
+    let unknown = Error::from(QueryError::AgentNotFound(AgentId(U256::from(4))));
+    let silent = Error::from(RunError::Unreachable);
     let kept = [EVERY, STANDING, KEPT].concat();
     json!({
         "NotModified": response("What you have is current.", &kept, &Value::Null),
@@ -112,7 +113,7 @@ fn failures() -> Value {
 
 /// The body of errors with this status of their own.
 fn of(status: u16, example: &Error) -> Value {
-    let codes = Code::ALL.into_iter().filter(|code| code.status() == status);
+    let codes = Code::all().filter(|code| code.status() == status);
     let example = ErrorBody { error: example.to_string(), code: example.code().name() };
     error(&codes.map(Code::name).collect::<Vec<_>>(), &example)
 }

@@ -19,7 +19,7 @@ use alloy::{
 };
 use anyhow::{Context, bail};
 use registry_core::{
-    abi::IAgentRegistry::{attestComplianceCall, registerAgentCall},
+    eth::abi::IAgentRegistry::{attestComplianceCall, registerAgentCall},
     forward::{ForwardRequest, SignedRequest, domain},
 };
 use reqwest::{Client, Response};

@@ -15,7 +15,7 @@ use alloy::{
     signers::{SignerSync, local::PrivateKeySigner},
 };
 use registry_core::{
-    abi::IForwarder,
+    eth::abi::IForwarder,
     forward::{ForwardRequest, SignedRequest, domain},
 };
 

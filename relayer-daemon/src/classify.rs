@@ -2,9 +2,9 @@
 //!
 //! Codes are used too freely to trust, so the message decides. A revert is recognised before any phrase: a
 //! contract's reason that quotes "nonce too low" stays a revert. Reads have a table of their own
-//! (`registry_core::rpc::classify`).
+//! (`registry_core::eth::rpc::read_error`).
 
-use registry_core::rpc::{ErrorObject, revert::Revert};
+use registry_core::eth::rpc::{ErrorObject, revert::Revert};
 
 /// What became of a raw transaction, as far as one answer tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,7 +10,7 @@ use std::fmt;
 
 use alloy::sol_types::SolCall;
 use clap::ValueEnum;
-use registry_core::abi::IAgentRegistry;
+use registry_core::eth::abi::IAgentRegistry;
 
 use crate::{error_code::ErrorCode, outcome::Failure};
 

@@ -18,7 +18,7 @@ use alloy::{
     signers::local::PrivateKeySigner,
     sol_types::SolCall as _,
 };
-use registry_core::abi::{ForwardRequest, IForwarder};
+use registry_core::eth::abi::{ForwardRequest, IForwarder};
 use relayer_daemon::{
     budget_share::{Allowance, Shares},
     fees::Fees,

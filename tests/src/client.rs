@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use registry_core::error::Code;
+use registry_core::registry::error_code::Code;
 use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -116,7 +116,7 @@ impl Answer {
         let body = self.json();
         let fields = body.as_object().unwrap_or_else(|| panic!("{body}"));
         assert_eq!(fields.len(), 2, "an error body has two fields: {body}");
-        let code = Code::ALL.into_iter().find(|code| body["code"] == code.name());
+        let code = Code::all().find(|code| body["code"] == code.name());
         assert_eq!(code.map(Code::status), Some(status), "a documented code of this status: {body}");
         fields["error"].as_str().unwrap_or_else(|| panic!("{body}")).to_owned()
     }

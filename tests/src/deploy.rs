@@ -11,7 +11,7 @@ use alloy::rpc::types::TransactionRequest;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{SolCall as _, SolValue as _};
 use anyhow::{Context as _, Result, bail};
-use registry_core::abi::IAgentRegistry;
+use registry_core::eth::abi::IAgentRegistry;
 
 use crate::http;
 use crate::process::eventually;

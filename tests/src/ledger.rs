@@ -6,7 +6,7 @@ use alloy::primitives::{Address, B256, U256};
 use alloy::rpc::types::Log;
 use alloy::sol_types::SolEvent as _;
 use anyhow::{Context as _, Result};
-use registry_core::abi::IForwarder::RequestExecuted;
+use registry_core::eth::abi::IForwarder::RequestExecuted;
 use serde_json::{Value, json};
 
 use crate::chain::Chain;

@@ -9,7 +9,7 @@ use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
 use alloy::signers::SignerSync as _;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{Eip712Domain, SolCall};
-use registry_core::abi::{ForwardRequest, IAgentRegistry};
+use registry_core::eth::abi::{ForwardRequest, IAgentRegistry};
 use registry_core::forward::{SignedRequest, domain};
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use alloy::primitives::{Address, B256, U256, keccak256};
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Result, ensure};
-use registry_core::abi::IAgentRegistry;
+use registry_core::eth::abi::IAgentRegistry;
 
 use crate::anvil::{dev_account, wall_clock};
 use crate::chain::{Chain, Write};

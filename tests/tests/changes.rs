@@ -21,8 +21,8 @@ use e2e::seed;
 use e2e::stage::{Stage, run};
 use e2e::story::DAY;
 use e2e::worker::{Worker, WorkerOptions};
-use registry_core::abi::IAgentRegistry;
-use registry_core::timestamp::Timestamp;
+use registry_core::eth::abi::IAgentRegistry;
+use registry_core::eth::timestamp::Timestamp;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 

@@ -20,7 +20,7 @@ use e2e::documents::{Documents, status, time, unix_millis};
 use e2e::seed::{self, Showcase};
 use e2e::stage::{Stage, run};
 use e2e::story::{BUSY, BUSY_CHILDREN, DAY, STORY};
-use registry_core::abi::IAgentRegistry;
+use registry_core::eth::abi::IAgentRegistry;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 

@@ -13,13 +13,15 @@ use e2e::http;
 use e2e::proxy::Proxy;
 use e2e::seed::{self, Showcase, wallet};
 use e2e::stage::{Stage, run};
-use registry_core::error::{Code, Error};
+use registry_core::api::error::Error;
+use registry_core::api::question::{Question, WithEvidence};
+use registry_core::api::route::Route;
+use registry_core::chain::QueryError;
+use registry_core::chain::{Endpoints, Limits, Reply, Run, Step};
+use registry_core::eth::multicall::CANONICAL_ADDRESS;
+use registry_core::eth::timestamp::Timestamp;
 use registry_core::evidence::{self, Expected, Layout};
-use registry_core::multicall::CANONICAL_ADDRESS;
-use registry_core::read_api::{Question, WithEvidence};
-use registry_core::route::Endpoint;
-use registry_core::run::{Endpoints, Limits, Reply, Run, Step};
-use registry_core::timestamp::Timestamp;
+use registry_core::registry::error_code::Code;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::OnceCell;
@@ -102,7 +104,7 @@ async fn ask(
     layout: Option<Layout>,
 ) -> Result<String, Error> {
     let question = Question {
-        endpoint: Endpoint::Evidence(wallet),
+        endpoint: Route::Evidence(wallet),
         registry,
         chain: "http://node".into(),
         now: Timestamp::from_seconds(e2e::anvil::wall_clock()),
@@ -115,7 +117,7 @@ async fn ask(
     let client = http::client(Duration::from_secs(10));
     loop {
         match run.step()? {
-            Step::Done(answer) => return Ok(answer.document.body),
+            Step::Done(answer) => return Ok(answer.body),
             Step::Send(batch) => {
                 let request = client.post(rpc[batch.endpoint]).header("content-type", "application/json");
                 let response = request.body(batch.body).send().await.unwrap();
@@ -190,7 +192,10 @@ fn what_a_node_gets_wrong_is_an_error_or_asked_again() {
             proxy.inject(Rule::on(method, Fault::Result(result)));
             let error = asked().await.unwrap_err();
             println!("{method}: {error}");
-            assert!(matches!(error, Error::Evidence(_) | Error::Chain(_)), "{method}: {error}");
+            assert!(
+                matches!(error, Error::Evidence(_) | Error::Query(QueryError::Run(_))),
+                "{method}: {error}"
+            );
             proxy.heal();
         }
         asked().await.unwrap();

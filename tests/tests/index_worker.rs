@@ -23,7 +23,7 @@ use e2e::seed;
 use e2e::stage::{Stage, run};
 use e2e::story::DAY;
 use e2e::worker::WorkerOptions;
-use registry_core::abi::IAgentRegistry;
+use registry_core::eth::abi::IAgentRegistry;
 use serde_json::{Value, json};
 
 const AGENTS: u64 = 30;

@@ -12,7 +12,7 @@ use alloy::primitives::{Address, U256};
 use e2e::seed::{self, Showcase};
 use e2e::stage::{Stage, run};
 use e2e::story::DAY;
-use registry_core::abi::IAgentRegistry;
+use registry_core::eth::abi::IAgentRegistry;
 use serde_json::{Value, json};
 
 const JSON: &str = "application/json";

@@ -14,7 +14,7 @@ use e2e::process::eventually;
 use e2e::seed::{self, Showcase};
 use e2e::stage::{Stage, run};
 use e2e::story::BUSY;
-use registry_core::abi::IAgentRegistry;
+use registry_core::eth::abi::IAgentRegistry;
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 

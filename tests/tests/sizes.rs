@@ -16,8 +16,8 @@ use e2e::stage::{Stage, run};
 use e2e::story::DAY;
 use e2e::synthetic::Synthetic;
 use e2e::worker::WorkerOptions;
-use registry_core::abi::IAgentRegistry;
-use registry_core::read_api::MAX_AGENTS;
+use registry_core::chain::MAX_AGENTS;
+use registry_core::eth::abi::IAgentRegistry;
 use serde_json::{Value, json};
 
 fn uncached(options: WorkerOptions) -> WorkerOptions {

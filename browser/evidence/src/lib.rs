@@ -10,8 +10,8 @@ use registry_browser_values::{
     value::{json_text, parse, text_of},
 };
 use registry_core::{
-    address,
-    error::Error,
+    api::error::Error,
+    eth::address,
     evidence::{self, Expected, Layout},
 };
 use wasm_bindgen::prelude::*;

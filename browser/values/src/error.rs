@@ -1,7 +1,7 @@
 //! What is thrown: a `RegistryError`, with the message, code and status that the API or the relayer would have answered.
 
 use registry_core::{
-    error::Error,
+    api::error::Error,
     evidence::EvidenceError,
     forward::{ParseError, Refusal},
 };

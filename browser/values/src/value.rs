@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use js_sys::{BigInt, JSON, JsString, Reflect};
-use registry_core::error::Error;
+use registry_core::api::error::Error;
 use serde_json::value::RawValue;
 use wasm_bindgen::prelude::*;
 

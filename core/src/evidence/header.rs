@@ -11,7 +11,7 @@ use super::{
     rlp,
     wire::Spelled,
 };
-use crate::{as_of::AsOf, timestamp::Timestamp};
+use crate::{eth::as_of::AsOf, eth::timestamp::Timestamp};
 
 /// The fields that every header has (Yellow Paper, section 4.4).
 const FIELDS: usize = 15;

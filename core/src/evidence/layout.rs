@@ -29,17 +29,17 @@ pub const FORWARDER_PLACES: [usize; 3] = [640, 718, 6_793];
 pub struct Layout {
     /// The hash of other code, for which its operator vouches. Absent for this project's.
     #[serde(default, serialize_with = "wire::optional", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Hash"))]
     pub code_hash: Option<B256>,
     /// The slot of `mapping(address wallet => uint256 agentId)`, which is 0 for a wallet without a live agent.
     #[serde(serialize_with = "wire::text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Quantity"))]
     pub wallet_to_agent: U256,
     /// The grace period in seconds.
     pub attestation_grace_period: GracePeriod,
     /// The slot of `mapping(uint256 agentId => record)`.
     #[serde(serialize_with = "wire::text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Quantity"))]
     pub agents: U256,
     /// Where the fields of a record are.
     pub record: RecordLayout,
@@ -53,7 +53,7 @@ pub enum GracePeriod {
     /// In a slot of its own, as a `uint256`.
     Slot(
         #[serde(serialize_with = "wire::text")]
-        #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
+        #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Quantity"))]
         U256,
     ),
     /// In the code: it is always the same.

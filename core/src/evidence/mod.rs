@@ -29,7 +29,7 @@ mod wire;
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 use serde_json::value::RawValue;
 
-use crate::{agent::Agent, kya::Kya};
+use crate::{registry::agent::Agent, registry::kya::Kya};
 pub use error::EvidenceError;
 pub use header::Header;
 pub use layout::{AGENT_REGISTRY_CODE_HASH, FORWARDER_PLACES, Field, GracePeriod, Layout, RecordLayout};
@@ -55,33 +55,33 @@ pub struct Evidence {
     /// The version of this shape, and of the verdict's: 1.
     pub version: u32,
     /// The wallet that the verdict is about.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Checksummed"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Checksummed"))]
     pub wallet: Address,
     /// The registry, whose account and storage are proved.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Checksummed"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Checksummed"))]
     pub registry: Address,
     /// The chain's id. No header holds it: it is the word of whoever made the document.
     pub chain_id: u64,
     /// The block at whose end all this was so.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Hash"))]
     pub block_hash: B256,
     /// The block's header, RLP.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Data"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Data"))]
     pub header: Bytes,
     /// The trie nodes from the header's state root to the registry's account.
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::schema::Data>"))]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::eth::schema::Data>"))]
     pub account_proof: Vec<Bytes>,
     /// The registry's balance in wei.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Quantity"))]
     pub balance: U256,
     /// The hash of the registry's code.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Hash"))]
     pub code_hash: B256,
     /// The registry's nonce.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Quantity"))]
     pub nonce: u64,
     /// The root of the registry's storage.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Hash"))]
     pub storage_hash: B256,
     /// The slots that the verdict rests on: the wallet's agent id, the grace period, the record's slots in ascending order, and those
     /// of an operational scope of more than 31 bytes. Without an agent, the first two.
@@ -89,7 +89,7 @@ pub struct Evidence {
     /// The registry's code, by which it is known as this project's `AgentRegistry`. Absent for other code.
     #[cfg_attr(
         feature = "schema",
-        schemars(skip_serializing_if = "Option::is_none", with = "crate::schema::Data")
+        schemars(skip_serializing_if = "Option::is_none", with = "crate::eth::schema::Data")
     )]
     pub code: Option<Bytes>,
     /// Which slot is what.
@@ -104,13 +104,13 @@ pub struct Evidence {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct StorageProof {
     /// The slot.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::json::Hash"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Hash"))]
     pub key: B256,
     /// What it holds.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::Quantity"))]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Quantity"))]
     pub value: U256,
     /// The trie nodes from `storageHash` to the slot, or to where it would be.
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::schema::Data>"))]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::eth::schema::Data>"))]
     pub proof: Vec<Bytes>,
 }
 

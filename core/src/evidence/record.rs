@@ -7,8 +7,8 @@ use super::{
     layout::{Field, GracePeriod},
 };
 use crate::{
-    agent::{Agent, AgentId, Status},
-    timestamp::Timestamp,
+    eth::timestamp::Timestamp,
+    registry::agent::{Agent, AgentId, Status},
 };
 
 /// What slots hold, in the order in which a verdict rests on them. Reading one that is not there says which is missing.

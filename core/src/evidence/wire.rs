@@ -4,7 +4,7 @@
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
 use serde::Serializer;
 
-use crate::address;
+use crate::eth::address;
 
 /// A type with one spelling.
 pub(super) trait Spelled: Default {

@@ -8,7 +8,7 @@ use alloy_primitives::{Address, U256};
 use alloy_sol_types::{Eip712Domain, SolStruct};
 use serde::Serialize;
 
-use crate::{abi::ForwardRequest, json};
+use crate::{eth::abi::ForwardRequest, eth::json};
 
 /// The second parameter of `eth_signTypedData_v4` (EIP-712). All of it survives `JSON.stringify`: integers that may be
 /// larger than a double holds are decimal strings.

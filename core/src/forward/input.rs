@@ -11,7 +11,7 @@ use super::{
     parse::{address, field, hash, object, string},
     signature::domain,
 };
-use crate::abi::IAgentRegistry::{attestComplianceCall, registerAgentCall};
+use crate::eth::abi::IAgentRegistry::{attestComplianceCall, registerAgentCall};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -19,4 +19,4 @@ pub use parse::{ParseError, Problem, SignedRequest, request_from_json};
 pub use rules::{Refusal, Rules, is_expired};
 pub use signature::{DOMAIN_NAME, DOMAIN_VERSION, SIGNATURE_LENGTH, SignatureError, domain, recover};
 
-pub use crate::abi::ForwardRequest;
+pub use crate::eth::abi::ForwardRequest;

@@ -13,8 +13,8 @@ use thiserror::Error;
 
 use super::number;
 use crate::{
-    abi::ForwardRequest,
-    address::{self, AddressError},
+    eth::abi::ForwardRequest,
+    eth::address::{self, AddressError},
 };
 
 /// A request together with the signature that claims to be its `from`'s. Nothing is verified yet.

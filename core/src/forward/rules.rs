@@ -9,7 +9,7 @@ use alloy_sol_types::Eip712Domain;
 use thiserror::Error;
 
 use super::{SignatureError, SignedRequest};
-use crate::abi::ForwardRequest;
+use crate::eth::abi::ForwardRequest;
 
 /// The rules of one relayer.
 #[derive(Debug, Clone, PartialEq, Eq)]

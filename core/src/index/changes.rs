@@ -22,11 +22,10 @@ use super::{
     store::{Columns, Store, StoreError, Value, of_ids, one_number, ordered, write},
 };
 use crate::{
-    agent::{AgentId, Status},
-    changes::{Change, ChangeList, Cursor, KEPT_SECONDS, Since, Standing},
-    error::Error,
-    kya::Decision,
-    timestamp::Timestamp,
+    eth::timestamp::Timestamp,
+    registry::agent::{AgentId, Status},
+    registry::changes::{Change, ChangeList, Cursor, KEPT_SECONDS, Since, Standing},
+    registry::kya::Decision,
 };
 
 /// Lapses that are in memory at once.
@@ -244,7 +243,7 @@ pub(super) fn list(
         Since::Newest => state.changes.saturating_sub(limit).max(oldest),
         Since::Cursor(cursor) => {
             if cursor.began != began || !(oldest..=state.changes).contains(&cursor.number) {
-                return Err(Error::CursorExpired.into());
+                return Err(IndexError::CursorExpired);
             }
             cursor.number
         }

@@ -23,14 +23,14 @@ use super::{
     store::{Columns, Store, StoreError, Value, ids_as_json, of_ids, one_number, ordered},
 };
 use crate::{
-    agent::AgentId,
-    compliance::{Compliance, ComplianceList, ComplianceListItem, CompliancePage},
-    cursor::{AgentCursor, number},
-    error::Error,
-    filter::SortKey,
-    lens::Row,
-    response::{Shape as _, json},
-    timestamp::Timestamp,
+    chain::QueryError,
+    eth::json,
+    eth::timestamp::Timestamp,
+    registry::agent::AgentId,
+    registry::compliance::{Compliance, ComplianceList, ComplianceListItem, CompliancePage},
+    registry::cursor::SortKey,
+    registry::cursor::{AgentCursor, number},
+    registry::row::Row,
 };
 
 /// Agents up to which the whole list is made in memory, 5 MB of JSON, of which the host has several copies: up to ten times that.
@@ -102,7 +102,7 @@ const BEGIN: AgentCursor = AgentCursor { attested: Some(0), id: 0 };
 
 impl<S: Store> Index<'_, S> {
     /// The list as it is now: a page of it, or as a whole.
-    pub(super) fn compliance(
+    pub(crate) fn compliance(
         &self,
         page: Option<CompliancePage>,
         now: Timestamp,
@@ -110,7 +110,7 @@ impl<S: Store> Index<'_, S> {
         let (total, grace_seconds) = (self.state.total, self.state.grace_seconds);
         if page.is_none() && total > LIST_IN_MEMORY_MAX {
             // Beyond that it would end the host, and all that others ask of it: it is told in pieces.
-            return Err(Error::TooManyAgents(U256::from(total)).into());
+            return Err(QueryError::TooManyAgents(U256::from(total)).into());
         }
         self.check_statuses()?;
         // Newer than any: nothing is kept for it.
@@ -170,7 +170,7 @@ impl<S: Store> Index<'_, S> {
         }
         let item = |(id, entry): (u64, Entry)| {
             let Row { creator, last_attestation, .. } = entry.row;
-            let status = entry.known_status(id).map_err(Error::from)?;
+            let status = entry.known_status(id).map_err(QueryError::from)?;
             let compliance = Compliance::judge(
                 status,
                 Timestamp::from_seconds(last_attestation),
@@ -188,7 +188,7 @@ impl<S: Store> Index<'_, S> {
     ///
     /// # Errors
     ///
-    /// [`IndexError::Incomplete`] where the rows are of no one block, [`Error::IndexUnavailable`] where too many lists are open, and
+    /// [`IndexError::Incomplete`] where the rows are of no one block, [`IndexError::Busy`] where too many lists are open, and
     /// the errors that the list in one piece would be.
     pub fn open_list(&self, now: Timestamp, clock: u64, most: u64) -> Result<Piece, IndexError> {
         if self.state.as_of().is_none() {
@@ -197,7 +197,7 @@ impl<S: Store> Index<'_, S> {
         self.check_statuses()?;
         close_forgotten(self.store, clock / 1_000)?;
         if one_number(self.store, "SELECT count(*) FROM lists", &[])?.unwrap_or(0) >= OPEN_LISTS {
-            return Err(Error::IndexUnavailable.into());
+            return Err(IndexError::Busy);
         }
         // By the clock, so that no list of a store that was lost has the number of a later one.
         let statement = format!(
@@ -216,12 +216,12 @@ impl<S: Store> Index<'_, S> {
     ///
     /// # Errors
     ///
-    /// [`Error::CursorExpired`] where the list has been closed, [`IndexError::Store`].
+    /// [`IndexError::CursorExpired`] where the list has been closed, [`IndexError::Store`].
     pub fn next_piece(&self, cursor: ListCursor, clock: u64, most: u64) -> Result<Piece, IndexError> {
         let statement = "UPDATE lists SET used = ?2 WHERE number = ?1 RETURNING total, grace, seconds";
         let parameters = [cursor.list.into(), (clock / 1_000).into()];
         let Some(row) = self.store.execute(statement, &parameters)?.into_iter().next() else {
-            return Err(Error::CursorExpired.into());
+            return Err(IndexError::CursorExpired);
         };
         let mut row = Columns::of(row);
         let list = List {
@@ -258,7 +258,7 @@ impl<S: Store> Index<'_, S> {
 /// The JSON of a list without its beginning where its agents are not the first, and without its end where they are not the last.
 fn cut(list: &ComplianceList, is_first: bool, is_last: bool) -> String {
     const DATA: &str = "\"data\":[";
-    let mut text = json(list, list.size_hint());
+    let mut text = json::text(list, list.size_hint());
     if !is_last {
         text.truncate(text.len().saturating_sub("]}".len()));
     }

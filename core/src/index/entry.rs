@@ -4,8 +4,8 @@ use alloy_primitives::Address;
 
 use super::store::{StoreError, Value, ordered};
 use crate::{
-    agent::{AgentId, Status, UnknownStatus},
-    lens::{Full, Row},
+    registry::agent::{AgentId, Status, UnknownStatus},
+    registry::row::{Full, Row},
 };
 
 /// Bytes of an entry's packed form without the scope.

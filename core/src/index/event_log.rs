@@ -7,12 +7,12 @@ use serde::Deserialize;
 
 use super::hint::quantity;
 use crate::{
-    abi::IAgentRegistry::{
+    eth::abi::IAgentRegistry::{
         AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, AgentTerminated, ComplianceAttested,
         RevenueReported,
     },
-    agent::AgentId,
-    history::Event,
+    registry::agent::AgentId,
+    registry::history::Event,
 };
 
 /// Which events.

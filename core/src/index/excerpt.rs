@@ -1,5 +1,5 @@
 //! What an index knows of some wallets: who has or had them, and the agents above. A verdict tells a wallet's past by it, as by a
-//! [scan](crate::scan), and does not have to read the registry for that.
+//! [scan](crate::api::scan), and does not have to read the registry for that.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,9 @@ use super::{
     entry::{Entry, PACKED_BYTES, flaw},
     store::{Columns, Store, Value, one_number},
 };
-use crate::{agent::Status, kya::FORMER_SHOWN, lens::Row, lineage::MAX_LEVELS};
+use crate::{
+    registry::agent::Status, registry::kya::FORMER_SHOWN, registry::lineage::MAX_LEVELS, registry::row::Row,
+};
 
 /// Agents of one wallet that are told: those that a verdict shows, one more to know that there are more, and the live one.
 const OF_A_WALLET: u64 = FORMER_SHOWN as u64 + 2;

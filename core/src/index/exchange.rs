@@ -14,11 +14,11 @@ use super::{
     hint::{EVENTS, Log, Moment},
 };
 use crate::{
-    rpc::{
+    chain::{Batch, Failure, Header, Limits, Reply, RunError},
+    eth::rpc::{
         self, BadReply, ErrorObject, Request,
-        classify::{Action, classify},
+        read_error::{Action, classify},
     },
-    run::{Batch, Failure, Header, Limits, Reply, RunError},
 };
 
 /// Requests of a batch: nodes that cap batches take as many, or say so.

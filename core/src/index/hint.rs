@@ -5,7 +5,7 @@ use alloy_primitives::{B256, U256};
 use alloy_sol_types::SolEvent;
 use serde::Deserialize;
 
-use crate::abi::IAgentRegistry::{
+use crate::eth::abi::IAgentRegistry::{
     AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, AgentTerminated, ComplianceAttested,
     RevenueReported,
 };

@@ -37,14 +37,12 @@ use super::{
     work::{Config, Step},
 };
 use crate::{
-    abi::IAgentRegistry::AgentRegistered,
-    agent::AgentId,
-    error::Error,
-    history::{AgentHistory, Event, HistoryCursor, HistoryEvent, IncompleteBecause},
-    response::Document,
-    route::Endpoint,
-    run::{Endpoints, Failure, Header, Limits, Reply},
-    timestamp::Timestamp,
+    chain::QueryError,
+    chain::{Endpoints, Failure, Header, Limits, Reply},
+    eth::abi::IAgentRegistry::AgentRegistered,
+    eth::timestamp::Timestamp,
+    registry::agent::AgentId,
+    registry::history::{AgentHistory, Event, HistoryCursor, HistoryEvent, IncompleteBecause},
 };
 
 /// `eth_getLogs` calls for the agent's own events: five batches.
@@ -116,7 +114,7 @@ impl History {
     ///
     /// # Errors
     ///
-    /// [`Error::AgentNotFound`], [`IndexError::Incomplete`], [`IndexError::Store`].
+    /// [`QueryError::AgentNotFound`], [`IndexError::Incomplete`], [`IndexError::Store`].
     pub fn begin(
         store: &impl Store,
         state: &State,
@@ -128,7 +126,7 @@ impl History {
         let number = u64::try_from(id.0).ok();
         let entry = number.map(|id| tables::find(store, id)).transpose()?.flatten();
         let (Some(number), Some(entry)) = (number, entry) else {
-            return Err(Error::AgentNotFound(id).into());
+            return Err(QueryError::AgentNotFound(id).into());
         };
         let statement = "SELECT id FROM agents WHERE parent = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
         let told = cursor.map_or(0, |cursor| cursor.child);
@@ -204,15 +202,8 @@ impl History {
     }
 
     /// The answer, once there is nothing more to do; `None` where the index's block is no more canonical: begin again after a refresh.
-    pub fn document(self) -> Option<Document> {
-        let answer = self.answer?;
-        let limit = u64::try_from(self.limit).unwrap_or(u64::MAX);
-        let at = |cursor| Endpoint::History { id: answer.agent_id, limit, cursor }.canonical();
-        let mut links = format!("<{}>; rel=\"first\"", at(None));
-        if answer.next.is_some() {
-            links += &format!(", <{}>; rel=\"next\"", at(answer.next));
-        }
-        Some(Document { links: Some(links), ..Document::unlinked(answer) })
+    pub fn answer(self) -> Option<AgentHistory> {
+        self.answer
     }
 
     fn exchange(&self) -> Exchange {

@@ -5,22 +5,22 @@ use alloy_primitives::Address;
 
 use super::{
     IndexError,
-    documents::Index,
+    answers::Index,
     entry::{Entry, flaw},
     store::{Columns, Store, StoreError, Value, one_number, ordered},
     tables::{HOUR, Kind, person_hour, person_status},
 };
 use crate::{
-    agent::Status,
-    as_of::IndexedAt,
-    cursor::AgentCursor,
-    liable::{Lapse, Liable, NEXT_LAPSES},
-    timestamp::Timestamp,
+    eth::as_of::IndexedAt,
+    eth::timestamp::Timestamp,
+    registry::agent::Status,
+    registry::cursor::AgentCursor,
+    registry::liable::{Lapse, Liable, NEXT_LAPSES},
 };
 
 impl<S: Store> Index<'_, S> {
     /// What a person is liable for, as of `now`: a page of at most `limit` agents behind the cursor.
-    pub(super) fn liable(
+    pub(crate) fn liable(
         &self,
         person: Address,
         limit: u64,

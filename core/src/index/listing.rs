@@ -18,19 +18,20 @@ use alloy_primitives::Address;
 
 use super::{
     IndexError,
-    documents::Index,
+    answers::Index,
     entry::flaw,
     store::{Columns, Store, StoreError, Value, one_number, ordered},
     tables::{Kind, records},
     words::{expression, has_words, words},
 };
 use crate::{
-    agent::{AgentSummary, Status},
-    as_of::IndexedAt,
-    cursor::AgentCursor,
-    filter::{AgentFilter, AgentQuery, NUMBERED_MAX, Sort, SortKey, Start},
-    page::AgentList,
-    timestamp::Timestamp,
+    eth::as_of::IndexedAt,
+    eth::timestamp::Timestamp,
+    registry::agent::{AgentSummary, Status},
+    registry::agent_query::{AgentFilter, AgentQuery, NUMBERED_MAX, Sort, Start},
+    registry::cursor::AgentCursor,
+    registry::cursor::SortKey,
+    registry::page::AgentList,
 };
 
 /// How much is read for one page at most.
@@ -124,7 +125,7 @@ struct Reading<'a> {
 
 impl<S: Store> Index<'_, S> {
     /// A page of agents, as of `now`.
-    pub(super) fn listing(&self, query: &AgentQuery, now: Timestamp) -> Result<AgentList, IndexError> {
+    pub(crate) fn listing(&self, query: &AgentQuery, now: Timestamp) -> Result<AgentList, IndexError> {
         self.check_statuses()?;
         let as_of = self.state.as_of().map(IndexedAt::from).unwrap_or_default();
         let unreadable = self.flawed(flaw::RECORD)?;

@@ -17,7 +17,7 @@
 //! | `event_log` | the events of an agent, decoded |
 //! | `tables` | rows in, with the sums kept along |
 //! | `changes` | changes of verdicts, in the order in which they were seen |
-//! | `documents` | answers |
+//! | `answers` | answers about the registry |
 //! | `compliance_list` | the list of `/agents/compliance`: pages, the whole, and one of any size, piece by piece |
 //! | `listing` | pages of agents, filtered, searched and sorted |
 //! | `words` | what of a scope is searched |
@@ -25,7 +25,7 @@
 //! | `history` | the answer about what happened to an agent, read from its events |
 //! | `excerpt` | what verdicts tell of wallets' pasts by |
 //!
-//! A host drives it as it drives a [`Run`](crate::run::Run), lending the store to each step:
+//! A host drives it as it drives a [`Run`](crate::chain::Run), lending the store to each step:
 //!
 //! ```text
 //! prepare(&store)?;                                    // once
@@ -41,9 +41,9 @@
 //! }
 //! ```
 
+mod answers;
 mod changes;
 mod compliance_list;
-mod documents;
 mod entry;
 mod event_log;
 mod excerpt;
@@ -59,9 +59,9 @@ mod tables;
 mod words;
 mod work;
 
-use crate::{error::Error, run::RunError};
+use crate::chain::{QueryError, RunError};
+pub use answers::Index;
 pub use compliance_list::{LIST_IN_MEMORY_MAX, ListCursor, Piece};
-pub use documents::{Index, covers, is_only_source};
 pub use excerpt::Excerpt;
 pub use history::History;
 pub use listing::Bounds;
@@ -85,13 +85,19 @@ pub enum IndexError {
     /// It does not hold what the answer takes.
     #[error("the index does not cover this question")]
     Uncovered,
-    /// What the question, or reading the registry, comes to.
+    /// The changes since the cursor are no longer kept, or the list of the cursor was lost.
+    #[error("the changes since this cursor are no longer kept")]
+    CursorExpired,
+    /// As many long lists are open as the index takes at once.
+    #[error("too many lists are open")]
+    Busy,
+    /// What reading the registry ended with.
     #[error(transparent)]
-    Answer(#[from] Error),
+    Query(#[from] QueryError),
 }
 
 impl From<RunError> for IndexError {
     fn from(error: RunError) -> Self {
-        Self::Answer(error.into())
+        Self::Query(error.into())
     }
 }

@@ -6,13 +6,9 @@ use alloy_primitives::{Address, U256};
 
 use super::entry::Entry;
 use crate::{
-    abi::IAgentRegistry::{getAgentCall, getRevenueHistoryCall},
-    error::Error,
-    lens::{Detail, Full, Row},
-    read_api::{Answer, Registry},
-    response::Document,
-    run::{Halt, Header, Query, RunError, View},
-    scan::Rows,
+    chain::{Halt, Header, Query, QueryError, RunError, View, lens::Detail, reader::Registry, rows::Rows},
+    eth::abi::IAgentRegistry::{getAgentCall, getRevenueHistoryCall},
+    registry::row::{Full, Row},
 };
 
 /// What an index has read, all of one block.
@@ -46,7 +42,10 @@ pub(super) struct Reader {
 }
 
 impl Query for Reader {
-    fn resolve(&self, view: &View) -> Result<Answer, Halt> {
+    type Output = Reading;
+    type Error = QueryError;
+
+    fn resolve(&self, view: &View) -> Result<Reading, Halt> {
         let registry = Registry { view, address: self.registry };
         let (total, grace, header) = (registry.total(), registry.grace_period(), view.header());
         // Until the counter is known, whoever is asked for is taken to exist: so all comes in one round trip.
@@ -71,10 +70,9 @@ impl Query for Reader {
             }
         };
         let (total, grace_seconds) = (total?, grace?);
-        let total = u64::try_from(total).map_err(|_| Error::TooManyAgents(total))?;
+        let total = u64::try_from(total).map_err(|_| QueryError::TooManyAgents(total))?;
         let (entries, swept) = (entries?, swept?);
-        let reading = Reading { header: header?, total, grace_seconds, entries, swept };
-        Ok(Answer { document: Document::default(), scan: None, reading: Some(Box::new(reading)) })
+        Ok(Reading { header: header?, total, grace_seconds, entries, swept })
     }
 }
 
@@ -86,7 +84,7 @@ fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, Ent
     let rows: &Arc<Rows> = registry.rows(first, Detail::Full, Some(last))?;
     let entries: Vec<_> = rows.full().map(|(id, row, full)| (id, Entry::new(row, full))).collect();
     if entries.len() as u64 != last - first + 1 || entries.iter().any(|(_, entry)| entry.row.is_unread()) {
-        return Err(Error::from(RunError::Malformed).into());
+        return Err(RunError::Malformed.into());
     }
     Ok(entries)
 }

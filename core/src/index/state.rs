@@ -15,7 +15,7 @@ use alloy_primitives::{B256, U256, hex};
 use serde::{Deserialize, Serialize};
 
 use super::store::{Columns, Store, StoreError, Value};
-use crate::{as_of::IndexedAt, run::Header, timestamp::Timestamp};
+use crate::{chain::Header, eth::as_of::IndexedAt, eth::timestamp::Timestamp};
 
 /// A block that an index was read at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use super::{
     store::{Columns, Store, StoreError, Value, of_ids, write},
     words::words,
 };
-use crate::{agent::Status, lens::Sum, revenue::Total};
+use crate::{registry::agent::Status, registry::revenue::Total, registry::row::Sum};
 
 /// What agents are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, VecDeque};
 
 use alloy_primitives::Address;
 use registry_core::{
-    error::Error,
-    multicall::CANONICAL_ADDRESS,
-    read_api::Answer,
-    run::{Batch, Endpoints, Failure, Limits, Reply, Run, RunError, Step},
+    api::document::Document,
+    api::error::Error,
+    chain::{Batch, Endpoints, Failure, Limits, QueryError, Reply, Run, RunError, Step},
+    eth::multicall::CANONICAL_ADDRESS,
 };
 use serde_json::Value;
 
@@ -155,13 +155,13 @@ impl Host {
     }
 }
 
-pub(crate) fn read(answer: Answer) -> Value {
-    serde_json::from_str(&answer.document.body).unwrap()
+pub(crate) fn read(answer: Document) -> Value {
+    serde_json::from_str(&answer.body).unwrap()
 }
 
 pub(crate) fn run_error(error: Error) -> RunError {
     match error {
-        Error::Chain(error) => error,
+        Error::Query(QueryError::Run(error)) => error,
         other => panic!("{other}"),
     }
 }

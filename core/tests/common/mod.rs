@@ -9,7 +9,7 @@ mod quirks;
 mod registry;
 pub(crate) mod split_mix;
 
-pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, question, signature};
+pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, question, scan_query, signature};
 pub(crate) use quirks::{Logs, Quirks, Undeployed};
 pub(crate) use registry::{Registry, record, report};
 

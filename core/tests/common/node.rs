@@ -5,21 +5,22 @@ use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 use alloy_primitives::{Address, B256, Bytes, U256, hex, keccak256};
 use alloy_sol_types::{SolCall, SolInterface, SolValue};
 use registry_core::{
-    abi::{
+    api::document::Document,
+    api::error::Error,
+    api::question::Question,
+    api::route::Route,
+    api::scan::Scan,
+    api::scan::ScanQuery,
+    chain::lens::{DEPLOYLESS_CODE, LENS_ADDRESS, LENS_CODE},
+    chain::{Batch, Limits, Run, drive},
+    eth::abi::{
         AgentRecord,
         IMulticall3::{self, IMulticall3Calls},
         IRegistryLens::walkCall,
         RevenueReport,
     },
-    error::Error,
-    lens::{DEPLOYLESS_CODE, LENS_ADDRESS, LENS_CODE},
-    multicall::CANONICAL_ADDRESS,
-    read_api::Question,
-    response::Document,
-    route::Endpoint,
-    run::{self, Batch, Limits, Run},
-    scan::Scan,
-    timestamp::Timestamp,
+    eth::multicall::CANONICAL_ADDRESS,
+    eth::timestamp::Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -67,10 +68,14 @@ pub(crate) struct Node {
 
 /// What a path asks of the registry.
 pub(crate) fn question(target: &str) -> Question {
-    question_about(Endpoint::parse(target).unwrap())
+    question_about(Route::parse(target).unwrap())
 }
 
-fn question_about(endpoint: Endpoint) -> Question {
+pub(crate) fn scan_query() -> ScanQuery {
+    ScanQuery { registry: REGISTRY, chain: "http://node".to_owned() }
+}
+
+fn question_about(endpoint: Route) -> Question {
     let now = Timestamp::from_seconds(NOW);
     Question { endpoint, registry: REGISTRY, chain: "http://node".into(), now, scan: None, excerpt: None }
 }
@@ -98,20 +103,19 @@ impl Node {
     }
 
     pub(crate) fn ask_within(&mut self, target: &str, limits: Limits) -> Result<Value, Error> {
-        let document = self.document(Endpoint::parse(target).unwrap(), None, limits)?;
+        let document = self.document(Route::parse(target).unwrap(), None, limits)?;
         Ok(serde_json::from_str(&document.body).unwrap())
     }
 
     /// The answer of an endpoint to a host that has this scan at hand.
     pub(crate) fn document(
         &mut self,
-        endpoint: Endpoint,
+        endpoint: Route,
         scan: Option<Scan>,
         limits: Limits,
     ) -> Result<Document, Error> {
         let question = Question { scan, ..question_about(endpoint) };
-        let answer = run::drive(Run::new(question, CANONICAL_ADDRESS, limits), |batch| self.post(batch))?;
-        Ok(answer.document)
+        drive(Run::new(question, CANONICAL_ADDRESS, limits), |batch| self.post(batch))
     }
 
     /// How many replies the last questions took.

@@ -2,7 +2,7 @@
 
 use alloy_primitives::{Address, B256, U256};
 use alloy_sol_types::{Revert, SolError, SolInterface, SolValue};
-use registry_core::abi::{AgentRecord, IAgentRegistry::IAgentRegistryCalls, RevenueReport};
+use registry_core::eth::abi::{AgentRecord, IAgentRegistry::IAgentRegistryCalls, RevenueReport};
 
 use super::NOW;
 

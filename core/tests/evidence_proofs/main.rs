@@ -15,8 +15,8 @@ mod split_mix;
 
 use alloy_primitives::{Address, B256};
 use registry_core::{
-    agent::Status,
     evidence::{self, Evidence, EvidenceError, Expected, FORWARDER_PLACES, Layout, Material, Verified},
+    registry::agent::Status,
 };
 use serde_json::{Value, json};
 

@@ -3,13 +3,13 @@
 use alloy_primitives::{Address, B256, Bytes, TxKind, U256, hex, keccak256};
 use alloy_sol_types::{Revert, SolCall, SolError};
 use registry_core::{
-    abi::IAgentRegistry::{
+    chain::Batch,
+    chain::lens::LENS_ADDRESS,
+    eth::abi::IAgentRegistry::{
         attestComplianceCall, reactivateAgentCall, registerAgentCall, reportRevenueCall, revokeAgentCall,
         suspendAgentCall, terminateSelfCall,
     },
-    lens::LENS_ADDRESS,
-    multicall::CANONICAL_ADDRESS,
-    run::Batch,
+    eth::multicall::CANONICAL_ADDRESS,
 };
 use revm::{
     Context, ExecuteCommitEvm, ExecuteEvm, MainBuilder, MainContext, MainnetEvm,

@@ -1,7 +1,8 @@
 //! What one agent can grow, and what it must not cost the others: histories and lists of children beyond the gas of a call.
 
 use alloy_primitives::hex;
-use registry_core::error::Error;
+use registry_core::api::error::Error;
+use registry_core::chain::QueryError;
 use serde_json::{Value, json};
 
 use crate::{
@@ -81,7 +82,7 @@ fn a_history_beyond_the_nodes_gas_is_an_error_of_its_own_kind() {
     register(&mut chain, 1, 0);
     report(&mut chain, 1, 1_000);
     let error = ask(&mut chain, "/api/v1/agent/1/revenue").unwrap_err();
-    assert_eq!(error, Error::TooHeavy { function: "getRevenueHistory(uint256)" });
+    assert_eq!(error, Error::Query(QueryError::TooHeavy { function: "getRevenueHistory(uint256)" }));
     ask(&mut chain, "/api/v1/agent/1").unwrap();
 }
 
@@ -156,10 +157,13 @@ fn gas_that_ran_out_is_not_taken_for_a_revert_without_a_reason() {
     let (registry, reverting, spinning) = (chain.registry, hex!("5f5ffd"), hex!("5b5f56"));
     chain.registry = chain.put_code(reverting.to_vec());
     let error = ask(&mut chain, "/api/v1/stats").unwrap_err();
-    assert!(matches!(&error, Error::Reverted { revert, .. } if revert.message.is_none()), "{error:?}");
+    assert!(
+        matches!(&error, Error::Query(QueryError::Reverted { revert, .. }) if revert.message.is_none()),
+        "{error:?}"
+    );
     chain.registry = chain.put_code(spinning.to_vec());
     let error = ask(&mut chain, "/api/v1/stats").unwrap_err();
-    assert_eq!(error, Error::TooHeavy { function: "nextAgentId()" });
+    assert_eq!(error, Error::Query(QueryError::TooHeavy { function: "nextAgentId()" }));
     chain.registry = registry;
     assert_eq!(ask(&mut chain, "/api/v1/stats").unwrap()["totalAgents"], 1);
 }

@@ -21,13 +21,14 @@ use chain::{Chain, Undeployed};
 use model::{Model, Op, WALLETS};
 use proptest::prelude::*;
 use registry_core::{
-    error::Error,
+    api::error::Error,
+    api::question::Question,
+    api::route::Route,
+    chain::QueryError,
+    chain::{Endpoints, Limits, Reply, Run},
+    eth::multicall::CANONICAL_ADDRESS,
+    eth::timestamp::Timestamp,
     index,
-    multicall::CANONICAL_ADDRESS,
-    read_api::Question,
-    route::Endpoint,
-    run::{self, Endpoints, Limits, Reply, Run},
-    timestamp::Timestamp,
 };
 use serde_json::Value;
 
@@ -51,7 +52,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn ask(chain: &mut Chain, target: &str) -> Result<Value, Error> {
     let question = Question {
-        endpoint: Endpoint::parse(target).unwrap(),
+        endpoint: Route::parse(target).unwrap(),
         registry: chain.registry,
         chain: "http://evm".into(),
         now: Timestamp::from_seconds(chain.now),
@@ -59,8 +60,8 @@ fn ask(chain: &mut Chain, target: &str) -> Result<Value, Error> {
         excerpt: None,
     };
     let run = Run::new(question, CANONICAL_ADDRESS, Limits::default());
-    let answer = run::drive(run, |batch| chain.post(batch))?;
-    Ok(serde_json::from_str(&answer.document.body).unwrap())
+    let answer = registry_core::chain::drive(run, |batch| chain.post(batch))?;
+    Ok(serde_json::from_str(&answer.body).unwrap())
 }
 
 /// The answer of an index that is filled now; `None` where it does not cover the question.
@@ -81,7 +82,7 @@ fn ask_index(chain: &mut Chain, targets: &[String]) -> Vec<Option<Result<Value, 
     }
     let index = index::Index::new(&database, work.state(), chain.registry, "http://evm");
     let answer = |target: &String| match index
-        .document(&Endpoint::parse(target).unwrap(), Timestamp::from_seconds(chain.now))
+        .document(&Route::parse(target).unwrap(), Timestamp::from_seconds(chain.now))
     {
         Err(index::IndexError::Uncovered) => None,
         Ok(document) => Some(Ok(serde_json::from_str(&document.body).unwrap())),
@@ -118,7 +119,7 @@ proptest! {
             }
             match (answer, expected) {
                 (Ok(answer), Some(expected)) => prop_assert_eq!(model::plain_times(answer), expected, "{}", target),
-                (Err(Error::AgentNotFound(_)), None) => {}
+                (Err(Error::Query(QueryError::AgentNotFound(_))), None) => {}
                 (answer, expected) => prop_assert!(false, "{target}: {answer:?}, not {expected:?}"),
             }
         }
@@ -128,7 +129,7 @@ proptest! {
 #[test]
 fn the_contracts_own_compliance_agrees_to_the_second() {
     use alloy_sol_types::SolCall;
-    use registry_core::abi::IAgentRegistry::{complianceStatusCall, isRegisteredAndCompliantCall};
+    use registry_core::eth::abi::IAgentRegistry::{complianceStatusCall, isRegisteredAndCompliantCall};
     let (mut chain, mut model) = (Chain::deploy(), Model::default());
     let register = Op::Register { by: 1, wallet: 0, parent: 0, self_modifying: false, scope: String::new() };
     assert_eq!(chain.apply(&register), model.apply(&register, chain.now));

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use alloy_primitives::{Address, B256, U256, keccak256};
 use registry_core::{
-    abi::IAgentRegistry::{
+    api::document::Document,
+    api::route::Route,
+    chain::{Endpoints, Limits, Reply},
+    eth::abi::IAgentRegistry::{
         AgentReactivated, AgentRegistered, AgentSuspended, AgentTerminated, ComplianceAttested,
         RevenueReported,
     },
+    eth::multicall::CANONICAL_ADDRESS,
+    eth::timestamp::Timestamp,
     index::{self, IndexError, Step, Store as _, Value as StoreValue},
-    multicall::CANONICAL_ADDRESS,
-    response::Document,
-    route::Endpoint,
-    run::{Endpoints, Limits, Reply},
-    timestamp::Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -96,14 +96,16 @@ fn life() -> (Indexed, EventNode) {
 
 /// A page, or `None` where the block is no more canonical.
 fn try_page(indexed: &Indexed, node: &mut EventNode, target: &str) -> Result<Option<Document>, IndexError> {
-    let Ok(Endpoint::History { id, limit, cursor }) = Endpoint::parse(target) else { panic!("{target}") };
+    let Ok(Route::History { id, limit, cursor }) = Route::parse(target) else { panic!("{target}") };
     let endpoints = Endpoints::new(1, None);
     let config =
         index::Config { registry: REGISTRY, multicall3: CANONICAL_ADDRESS, ..indexed.config.clone() };
     let asked = (id, limit, cursor);
     let mut history = index::History::begin(&indexed.database, &indexed.state(), &config, &endpoints, asked)?;
     for _ in 0..200 {
-        let Step::Send(batch) = history.step() else { return Ok(history.document()) };
+        let Step::Send(batch) = history.step() else {
+            return Ok(history.answer().map(registry_core::api::index_documents::history));
+        };
         match node.post(&batch) {
             Ok(body) => history.feed(Reply { status: 200, body: &body })?,
             Err(failure) => history.fail(failure)?,
@@ -412,7 +414,7 @@ fn what_was_not_asked_for_is_no_part_of_an_answer() {
         let (indexed, mut node) = life();
         node.lies = Some(lie);
         let refused = try_page(&indexed, &mut node, "/api/v1/agent/1/history");
-        assert!(matches!(refused, Err(IndexError::Answer(_))), "{number}: {refused:?}");
+        assert!(matches!(refused, Err(IndexError::Query(_))), "{number}: {refused:?}");
     }
 }
 

@@ -1,13 +1,12 @@
 //! What the list of changes promises, one by one.
 
 use alloy_primitives::Address;
-use registry_core::abi::AgentRecord;
-use registry_core::agent::Status;
-use registry_core::changes::{Change, Cursor, KEPT_SECONDS, Since, Standing};
-use registry_core::error::Error;
+use registry_core::eth::abi::AgentRecord;
+use registry_core::eth::timestamp::Timestamp;
 use registry_core::index::{IndexError, Store as _, Value};
-use registry_core::kya::Decision;
-use registry_core::timestamp::Timestamp;
+use registry_core::registry::agent::Status;
+use registry_core::registry::changes::{Change, Cursor, KEPT_SECONDS, Since, Standing};
+use registry_core::registry::kya::Decision;
 use serde_json::json;
 
 use crate::{
@@ -145,7 +144,7 @@ fn changes_are_kept_for_thirty_days_and_an_older_cursor_is_refused() {
     let ahead = Cursor { number: now(&index).number + 1, ..since };
     for expired in [since, another, ahead] {
         let refused = index.changes(Since::Cursor(expired), 10);
-        assert_eq!(refused, Err(IndexError::Answer(Error::CursorExpired)), "{expired}");
+        assert_eq!(refused, Err(IndexError::CursorExpired), "{expired}");
     }
 }
 

@@ -1,10 +1,9 @@
 //! The whole list in pieces, while the index moves on.
 
 use registry_core::{
-    error::{Code, Error},
+    api::route::Route,
+    eth::timestamp::Timestamp,
     index::{Index, IndexError, ListCursor, Piece, Store as _, Value},
-    route::Endpoint,
-    timestamp::Timestamp,
 };
 
 use crate::{
@@ -33,7 +32,7 @@ pub(crate) struct Lists(Vec<Told>);
 impl Indexed {
     fn whole_list(&self, now: u64) -> String {
         let state = self.state();
-        let endpoint = Endpoint::parse("/api/v1/agents/compliance").unwrap();
+        let endpoint = Route::parse("/api/v1/agents/compliance").unwrap();
         let index = Index::new(&self.database, &state, REGISTRY, CHAIN);
         index.document(&endpoint, Timestamp::from_seconds(now)).unwrap().body
     }
@@ -85,7 +84,7 @@ impl Lists {
                         told.text.push_str(&piece.text);
                         (next, told.used) = (piece.next, index.now);
                     }
-                    Err(IndexError::Answer(Error::CursorExpired)) if index.now > told.used + FORGOTTEN => {
+                    Err(IndexError::CursorExpired) if index.now > told.used + FORGOTTEN => {
                         (next, told.text) = (None, told.whole.clone());
                     }
                     Err(error) => return Err(format!("{cursor}: {error}")),
@@ -144,7 +143,7 @@ fn a_list_that_nobody_goes_on_with_is_closed_and_costs_nothing_any_more() {
     let (mut index, mut history, _) = filled(9, 2);
     let opened: Vec<Piece> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
     let refused = index.open_list(NOW, 2).unwrap_err();
-    assert!(matches!(&refused, IndexError::Answer(error) if error.code() == Code::Indexing), "{refused}");
+    assert!(matches!(&refused, IndexError::Busy), "{refused}");
     toggle(&mut index, &mut history, &[7, 8]);
     assert_eq!(kept(&index), [4, 2], "once for all of them");
     index.now += FORGOTTEN + 1;
@@ -152,7 +151,7 @@ fn a_list_that_nobody_goes_on_with_is_closed_and_costs_nothing_any_more() {
     assert_eq!(kept(&index), [0, 0]);
     for piece in opened {
         let expired = index.next_piece(piece.next.unwrap(), 2).unwrap_err();
-        assert!(matches!(expired, IndexError::Answer(Error::CursorExpired)), "{expired}");
+        assert!(matches!(expired, IndexError::CursorExpired), "{expired}");
     }
     assert!(index.open_list(NOW, 2).is_ok());
 }

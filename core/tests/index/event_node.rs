@@ -2,7 +2,7 @@
 
 use alloy_primitives::{B256, keccak256};
 use alloy_sol_types::SolEvent;
-use registry_core::run::{Batch, Failure};
+use registry_core::chain::{Batch, Failure};
 use serde_json::{Value, json};
 
 use crate::{REGISTRY, common::number_of};

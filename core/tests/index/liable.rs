@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use alloy_primitives::Address;
 use registry_core::{
-    abi::AgentRecord,
+    api::route::Route,
+    chain::Limits,
+    eth::abi::AgentRecord,
+    eth::timestamp::Timestamp,
     index::{Bounds, Index},
-    route::Endpoint,
-    run::Limits,
-    timestamp::Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ pub(crate) fn ask(index: &Indexed, target: &str, now: u64) -> (Value, Option<Str
 fn ask_within(index: &Indexed, target: &str, now: u64, bounds: Bounds) -> (Value, Option<String>) {
     let state = index.state();
     let of = Index::new(&index.database, &state, REGISTRY, CHAIN).within(bounds);
-    let document = of.document(&Endpoint::parse(target).unwrap(), Timestamp::from_seconds(now)).unwrap();
+    let document = of.document(&Route::parse(target).unwrap(), Timestamp::from_seconds(now)).unwrap();
     (serde_json::from_str(&document.body).unwrap(), document.links)
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn is_like(index: &Indexed, registry: &Registry, now: u64) -> Result<
                         "/api/v1/liable/{person}?limit={limit}&cursor={}",
                         next.as_str().unwrap()
                     ));
-                    let next = Endpoint::parse(path.as_ref().unwrap()).unwrap().canonical();
+                    let next = Route::parse(path.as_ref().unwrap()).unwrap().canonical();
                     assert!(links.unwrap().ends_with(&format!(", <{next}>; rel=\"next\"")));
                 }
                 if found != document {

@@ -2,10 +2,10 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use registry_core::{
-    abi::AgentRecord,
+    api::route::Route,
+    eth::abi::AgentRecord,
+    eth::timestamp::Timestamp,
     index::{Bounds, Index},
-    route::Endpoint,
-    timestamp::Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ fn pages_laid_end_to_end_are_what_a_plain_filter_finds() {
         let first = format!("/api/v1/agents?limit={limit}&sort={sort}{query}");
         let state = index.state();
         let page = |target: &str, bounds| -> (Value, String) {
-            let endpoint = Endpoint::parse(target).unwrap();
+            let endpoint = Route::parse(target).unwrap();
             let of = Index::new(&index.database, &state, REGISTRY, CHAIN).within(bounds);
             let document = of.document(&endpoint, Timestamp::from_seconds(now)).unwrap();
             (serde_json::from_str(&document.body).unwrap(), document.links.unwrap())
@@ -141,7 +141,7 @@ fn pages_laid_end_to_end_are_what_a_plain_filter_finds() {
             found.extend(data.iter().cloned());
             let Some(next) = page["next"].as_str() else { break };
             target = format!("{first}&cursor={next}");
-            let link = Endpoint::parse(&target).unwrap().canonical();
+            let link = Route::parse(&target).unwrap().canonical();
             assert!(links.ends_with(&format!("<{link}>; rel=\"next\"")), "{target}: {links}");
         }
         assert_eq!(found, expected, "round {round}: {first}");

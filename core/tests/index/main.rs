@@ -33,17 +33,17 @@ use common::{Logs, Node, REGISTRY, Registry, Undeployed};
 use database::Database;
 use history::{Chance, History};
 use registry_core::{
-    abi::AgentRecord,
-    agent::{Agent, AgentId, Status},
-    changes::{ChangeList, Cursor, Since, Standing},
+    api::route::Route,
+    api::scan::Scan,
+    chain::{Endpoints, Limits, Reply},
+    eth::abi::AgentRecord,
+    eth::multicall::CANONICAL_ADDRESS,
+    eth::timestamp::Timestamp,
     index::{Basis, Config, Index, IndexError, Phase, State, Step, Work, prepare},
-    kya::Decision,
-    lineage::{self, Fetched, Member},
-    multicall::CANONICAL_ADDRESS,
-    route::Endpoint,
-    run::{Endpoints, Limits, Reply},
-    scan::Scan,
-    timestamp::Timestamp,
+    registry::agent::{Agent, AgentId, Status},
+    registry::changes::{ChangeList, Cursor, Since, Standing},
+    registry::kya::Decision,
+    registry::lineage::{self, Fetched, Member},
 };
 
 const CHAIN: &str = "http://node";
@@ -187,7 +187,7 @@ impl Indexed {
         let state = self.state();
         let index = Index::new(&self.database, &state, REGISTRY, CHAIN);
         let now = Timestamp::from_seconds(now);
-        let document = |target: &str| index.document(&Endpoint::parse(target).unwrap(), now);
+        let document = |target: &str| index.document(&Route::parse(target).unwrap(), now);
         let targets = [
             "stats/detailed",
             "agents/compliance",
@@ -202,7 +202,7 @@ impl Indexed {
             "agents?status=Terminated&page=9",
         ];
         for target in targets.map(|path| format!("/api/v1/{path}")) {
-            let endpoint = Endpoint::parse(&target).unwrap();
+            let endpoint = Route::parse(&target).unwrap();
             let expected = scan.document(&endpoint, now).unwrap();
             let found = document(&target).unwrap();
             if found != expected {
@@ -231,7 +231,7 @@ impl Indexed {
         let state = self.state();
         let index = Index::new(&self.database, &state, REGISTRY, CHAIN);
         let read = |target: &str| -> Result<serde_json::Value, String> {
-            let endpoint = Endpoint::parse(target).unwrap();
+            let endpoint = Route::parse(target).unwrap();
             let (expected, found) =
                 (scan.document(&endpoint, now).unwrap(), index.document(&endpoint, now).unwrap());
             if found != expected {

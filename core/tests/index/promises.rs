@@ -1,13 +1,13 @@
 //! What the index promises, one by one.
 
-use registry_core::abi::AgentRecord;
+use registry_core::api::question::Question;
+use registry_core::api::route::Route;
+use registry_core::chain::{Endpoints, Failure, Limits, Reply, Run, drive};
+use registry_core::eth::abi::AgentRecord;
+use registry_core::eth::multicall::CANONICAL_ADDRESS;
 use registry_core::index::{
     Basis, Excerpt, IndexError, Phase, State, Step, Store as _, Value as StoreValue, Work, prepare,
 };
-use registry_core::multicall::CANONICAL_ADDRESS;
-use registry_core::read_api::Question;
-use registry_core::route::Endpoint;
-use registry_core::run::{Endpoints, Failure, Limits, Reply, Run, drive};
 use serde_json::{Value, json};
 
 use crate::{
@@ -237,9 +237,9 @@ fn an_index_that_is_being_filled_says_how_far_it_is() {
     show(&mut index, &history);
     for percent in [0, 25, 50, 75] {
         let state = index.state();
-        let endpoint = registry_core::route::Endpoint::parse("/api/v1/revenue/aggregate").unwrap();
+        let endpoint = registry_core::api::route::Route::parse("/api/v1/revenue/aggregate").unwrap();
         let of = registry_core::index::Index::new(&index.database, &state, crate::REGISTRY, CHAIN);
-        let document = of.document(&endpoint, registry_core::timestamp::Timestamp::from_seconds(0));
+        let document = of.document(&endpoint, registry_core::eth::timestamp::Timestamp::from_seconds(0));
         assert_eq!(document, Err(IndexError::Incomplete { percent }));
         index.work().unwrap();
     }
@@ -249,7 +249,7 @@ fn an_index_that_is_being_filled_says_how_far_it_is() {
 
 /// The verdict on an agent's wallet, with what the index knows of it, and how many round trips it took.
 pub(crate) fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
-    let endpoint = Endpoint::parse(&format!("/api/v1/kya/{}", of.agentWallet)).unwrap();
+    let endpoint = Route::parse(&format!("/api/v1/kya/{}", of.agentWallet)).unwrap();
     let excerpt = Excerpt::of(&index.database, &index.state(), &endpoint.wallets()).unwrap();
     assert_eq!(Excerpt::decode(&excerpt.encode()).as_ref(), Some(&excerpt));
     index.node.log.clear();
@@ -257,7 +257,7 @@ pub(crate) fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
     let node = &mut index.node;
     let run = Run::new(question, CANONICAL_ADDRESS, Limits::default());
     let answer = drive(run, |batch| node.post(batch)).unwrap();
-    (serde_json::from_str(&answer.document.body).unwrap(), index.node.round_trips())
+    (serde_json::from_str(&answer.body).unwrap(), index.node.round_trips())
 }
 
 /// A block in which the registry is changed like this.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use alloy_primitives::Address;
 use registry_core::{
-    error::Error,
+    api::route::Route,
+    chain::Limits,
+    chain::QueryError,
+    eth::timestamp::Timestamp,
     index::{Basis, Index, IndexError, LIST_IN_MEMORY_MAX},
-    route::Endpoint,
-    run::Limits,
-    timestamp::Timestamp,
 };
 
 use crate::{
@@ -77,7 +77,7 @@ fn steps(agents: u64) -> [(&'static str, Steps); 2] {
     }
     let (refresh, state) = (index.database.steps.take(), index.state());
     assert_eq!((state.basis, state.without_events), (Basis::Events, 0));
-    let endpoint = Endpoint::parse("/api/v1/stats/detailed").unwrap();
+    let endpoint = Route::parse("/api/v1/stats/detailed").unwrap();
     let answers = Index::new(&index.database, &state, REGISTRY, CHAIN);
     answers.document(&endpoint, Timestamp::from_seconds(index.now)).unwrap();
     [("a refresh", refresh), ("/stats/detailed", index.database.steps.take())]
@@ -143,11 +143,11 @@ fn a_whole_list_that_would_end_the_host_is_refused_and_its_pages_are_not() {
         let mut state = index.state();
         state.total = total;
         let now = Timestamp::from_seconds(history.blocks[&history.newest()].seconds);
-        let endpoint = Endpoint::parse(target).unwrap();
+        let endpoint = Route::parse(target).unwrap();
         Index::new(&index.database, &state, REGISTRY, CHAIN).document(&endpoint, now)
     };
     assert!(ask("/api/v1/agents/compliance", LIST_IN_MEMORY_MAX).is_ok());
     let refused = ask("/api/v1/agents/compliance", LIST_IN_MEMORY_MAX + 1).unwrap_err();
-    assert!(matches!(refused, IndexError::Answer(Error::TooManyAgents(_))), "{refused}");
+    assert!(matches!(refused, IndexError::Query(QueryError::TooManyAgents(_))), "{refused}");
     assert!(ask("/api/v1/agents/compliance?limit=100", LIST_IN_MEMORY_MAX + 1).is_ok());
 }

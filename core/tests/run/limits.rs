@@ -3,14 +3,15 @@
 use alloy_primitives::U256;
 use alloy_sol_types::SolCall;
 use registry_core::{
-    abi::IAgentRegistry::{attestationGracePeriodCall, getAgentCall},
-    error::{Code, Error},
-    multicall::CANONICAL_ADDRESS,
-    run::{Endpoints, Failure, Limits, Reply, Run, Step},
+    api::error::Error,
+    chain::{Endpoints, Failure, Limits, QueryError, Reply, Run, Step},
+    eth::abi::IAgentRegistry::{attestationGracePeriodCall, getAgentCall},
+    eth::multicall::CANONICAL_ADDRESS,
+    registry::error_code::Code,
 };
 use serde_json::json;
 
-use crate::common::{self, question};
+use crate::common::{self, question, scan_query};
 use crate::{ONE_ROUND, TWO_ROUNDS, node};
 
 #[test]
@@ -28,19 +29,19 @@ fn a_reply_that_is_too_large_is_asked_for_in_halves() {
     }
     let limits = Limits { max_reply_bytes: 300, rounds: 1_000, ..Limits::default() };
     let error = node(1).ask_within("/api/v1/agent/1", limits).unwrap_err();
-    assert!(matches!(error, Error::TooHeavy { .. }), "{error:?}");
+    assert!(matches!(error, Error::Query(QueryError::TooHeavy { .. })), "{error:?}");
 }
 
 #[test]
 fn a_time_out_of_a_large_batch_halves_it_and_counts_against_nobody() {
     let mut node = node(3_000);
     node.quirks.gas_for_calls = Some(60);
-    let mut run = Run::new(question("/api/v1/agents/compliance"), CANONICAL_ADDRESS, Limits::default())
+    let mut run = Run::new(scan_query(), CANONICAL_ADDRESS, Limits::default())
         .over(Endpoints::new(2, Some(common::CHAIN_ID)));
     let (mut sizes, mut time_outs) = (Vec::new(), 0);
     loop {
         match run.step().unwrap() {
-            Step::Done(answer) => break assert_eq!(answer.scan.unwrap().size_bytes() / 80 / 3_000, 1),
+            Step::Done(scan) => break assert_eq!(scan.size_bytes() / 80 / 3_000, 1),
             Step::Send(batch) => {
                 assert_eq!(batch.endpoint, 0, "nobody was asked in its place");
                 let requests = batch.body.matches("\"method\"").count();
@@ -99,7 +100,7 @@ fn a_call_too_heavy_even_alone_is_an_answer_of_its_own_kind() {
     let mut node = node(3);
     node.quirks.gas_for_calls = Some(0);
     let error = node.ask("/api/v1/stats").unwrap_err();
-    assert_eq!(error, Error::TooHeavy { function: "nextAgentId()" });
+    assert_eq!(error, Error::Query(QueryError::TooHeavy { function: "nextAgentId()" }));
 }
 
 #[test]
@@ -108,7 +109,11 @@ fn a_grace_period_beyond_the_nodes_gas_is_not_taken_for_seven_days() {
     node.quirks.heavy = vec![attestationGracePeriodCall {}.abi_encode()];
     for target in ["/api/v1/agent/1", ONE_ROUND[5], "/api/v1/stats/detailed"] {
         let error = node.ask(target).unwrap_err();
-        assert_eq!(error, Error::TooHeavy { function: "attestationGracePeriod()" }, "{target}");
+        assert_eq!(
+            error,
+            Error::Query(QueryError::TooHeavy { function: "attestationGracePeriod()" }),
+            "{target}"
+        );
     }
 }
 
@@ -122,7 +127,7 @@ fn a_record_beyond_the_nodes_gas_is_named_and_not_left_out_silently() {
     assert_eq!((&page["unreadable"], page["data"].as_array().unwrap().len()), (&json!([3]), 2), "{page}");
     assert_eq!(page["total"], 3);
     let error = node.ask("/api/v1/agent/3").unwrap_err();
-    assert_eq!(error, Error::TooHeavy { function: "getAgent(uint256)" });
+    assert_eq!(error, Error::Query(QueryError::TooHeavy { function: "getAgent(uint256)" }));
 }
 
 #[test]
@@ -145,7 +150,7 @@ fn gas_that_runs_out_does_not_count_against_the_endpoint() {
                 }
             }
         };
-        assert_eq!(error, Error::TooHeavy { function: "attestationGracePeriod()" });
+        assert_eq!(error, Error::Query(QueryError::TooHeavy { function: "attestationGracePeriod()" }));
         known.merge(&run.update());
         assert_eq!(known.preferred(), 0);
     }

@@ -9,16 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::{Address, hex};
 use alloy_sol_types::SolCall;
-use common::{NOW, Node, Registry, Undeployed, pinned, question, record};
+use common::{NOW, Node, Registry, Undeployed, pinned, question, record, scan_query};
 use proptest::prelude::*;
 use registry_core::{
-    abi::IAgentRegistry::getAgentCall,
-    agent::Agent,
-    error::Error,
-    multicall::CANONICAL_ADDRESS,
-    route::Endpoint,
-    run::{self, Endpoints, Limits, Reply, Run, RunError, Step},
-    timestamp::Timestamp,
+    api::error::Error,
+    api::route::Route,
+    chain::{Endpoints, Limits, QueryError, Reply, Run, RunError, Step, drive},
+    eth::abi::IAgentRegistry::getAgentCall,
+    eth::multicall::CANONICAL_ADDRESS,
+    eth::timestamp::Timestamp,
+    registry::agent::Agent,
 };
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
@@ -211,7 +211,7 @@ fn a_node_without_state_overrides_is_asked_another_way_and_remembered() {
                     }
                 }
             };
-            let mut answer: Value = serde_json::from_str(&answer.document.body).unwrap();
+            let mut answer: Value = serde_json::from_str(&answer.body).unwrap();
             answer["chain"] = expected["chain"].clone();
             assert_eq!(answer, expected, "{undeployed:?}");
             node.round_trips() - before
@@ -226,10 +226,10 @@ fn a_node_without_state_overrides_is_asked_another_way_and_remembered() {
 fn one_scan_answers_all_questions_about_the_whole_registry() {
     let mut node = node(30);
     node.registry.reports = (1..=9).map(|id| common::report(id, id)).collect();
-    let run = Run::new(question(TWO_ROUNDS[0]), CANONICAL_ADDRESS, Limits::default());
-    let scan = run::drive(run, |batch| node.post(batch)).unwrap().scan.unwrap();
+    let run = Run::new(scan_query(), CANONICAL_ADDRESS, Limits::default());
+    let scan = drive(run, |batch| node.post(batch)).unwrap();
     for target in &TWO_ROUNDS[..4] {
-        let endpoint = Endpoint::parse(target).unwrap();
+        let endpoint = Route::parse(target).unwrap();
         let document = scan.document(&endpoint, Timestamp::from_seconds(NOW)).unwrap();
         let mut kept: Value = serde_json::from_str(&document.body).unwrap();
         let asked = node.ask(target).unwrap();
@@ -281,7 +281,7 @@ fn without_multicall3_or_registry_the_error_names_the_address() {
     elsewhere.registry = Address::ZERO;
     let mut node = node(0);
     let run = Run::new(elsewhere, CANONICAL_ADDRESS, Limits::default());
-    let error = run::drive(run, |batch| node.post(batch)).unwrap_err();
+    let error = drive(run, |batch| node.post(batch)).unwrap_err();
     assert_eq!(error, RunError::NoContract(Address::ZERO).into());
 }
 
@@ -292,7 +292,7 @@ fn an_unknown_status_is_an_error_and_not_a_guess() {
     for target in
         ["/api/v1/agent/2", "/api/v1/agents", "/api/v1/agents/compliance", "/api/v1/agent/1/lineage"]
     {
-        assert!(matches!(node.ask(target), Err(Error::UnknownStatus(_))), "{target}");
+        assert!(matches!(node.ask(target), Err(Error::Query(QueryError::UnknownStatus(_)))), "{target}");
     }
 }
 
@@ -342,7 +342,7 @@ proptest! {
         let mut replies = replies.iter().cycle();
         let mut sent = 0;
         let run = Run::new(question(all().nth(which).unwrap()), CANONICAL_ADDRESS, Limits::default());
-        let outcome = run::drive(run, |_| {
+        let outcome = drive(run, |_| {
             sent += 1;
             replies.next().cloned().unwrap()
         });

@@ -4,7 +4,7 @@
 //! of one question share an entry and none of the request's headers come along. A broken cache is a slow
 //! cache, never an error: what fails here is answered from the chain.
 
-use registry_core::{route::Endpoint, timestamp::Timestamp};
+use registry_core::{api::route::Route, eth::timestamp::Timestamp};
 use worker::{Cache, Headers, Response, Result};
 
 use crate::{
@@ -19,7 +19,7 @@ const KEEP_FOR: &str = "X-Keep-For";
 
 /// The key of an endpoint's answer. Chain, endpoints and registry are part of it: answers from before a change of settings
 /// are never served after it.
-pub(super) fn key(origin: &str, settings: &Settings, endpoint: &Endpoint) -> String {
+pub(super) fn key(origin: &str, settings: &Settings, endpoint: &Route) -> String {
     format!("{origin}/{}/{}{}", settings.upstream, settings.registry, endpoint.canonical())
 }
 

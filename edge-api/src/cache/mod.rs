@@ -1,7 +1,7 @@
 //! Answers, from the nearest place that has them: this instance's memory, the data centre's cache ([`colo`]), the chain.
 //!
 //! Those who ask an instance for the same thing at once share one reading of it. A future of one request must not be
-//! awaited by another, for the runtime cancels whoever does; so what they share is plain data ([`registry_core::cache`]):
+//! awaited by another, for the runtime cancels whoever does; so what they share is plain data ([`registry_core::host::shared_reads`]):
 //! one holds a lease and reads, the others look again, each by a timer of its own. The reading outlives its request, so
 //! that a client that goes away takes nothing from the others.
 //!
@@ -15,16 +15,16 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use futures_util::FutureExt;
 use registry_core::{
-    cache::{Cache, Lease, Lookup, Outcome},
-    changes::Since,
-    error::{Code, Error},
-    health::Readiness,
-    read_api::{Question, WithEvidence},
-    response::FINAL_SECONDS,
-    route::Endpoint,
-    run::RunError,
-    scan::Scan,
-    timestamp::Timestamp,
+    api::document::FINAL_SECONDS,
+    api::error::Error,
+    api::health::Readiness,
+    api::question::{Question, WithEvidence},
+    api::route::Route,
+    api::scan::{Scan, ScanQuery},
+    chain::{QueryError, RunError},
+    eth::timestamp::Timestamp,
+    host::shared_reads::{Cache, Lease, Lookup, Outcome},
+    registry::{changes::Since, error_code::Code},
 };
 use worker::{Context, Delay, ObjectNamespace};
 
@@ -55,7 +55,7 @@ pub(crate) enum Request {
     /// Whether a question could be answered.
     Ready,
     /// A question of the read API.
-    Api(Endpoint),
+    Api(Route),
     /// Changes from there on, for a stream.
     Events(Since),
 }
@@ -68,9 +68,9 @@ enum Key {
     /// The scan that answers about the whole registry are made from.
     Registry,
     /// The same answers, or a lineage, from the index.
-    Indexed(Endpoint),
+    Indexed(Route),
     /// One of these answers, from the scan made at that unix millisecond.
-    OfRegistry(Endpoint, u64),
+    OfRegistry(Route, u64),
 }
 
 /// What is kept under a key.
@@ -208,9 +208,7 @@ async fn read(asker: Asker, key: Key, lease: Lease, is_renewal: bool) -> (Result
         Key::Answer(Request::Api(endpoint)) => {
             from_chain(&asker, &key, endpoint, &lease, is_renewal, &mut rpc_calls).boxed_local().await
         }
-        Key::Registry | Key::OfRegistry(..) => {
-            from_chain(&asker, &key, &registry::READ, &lease, is_renewal, &mut rpc_calls).boxed_local().await
-        }
+        Key::Registry | Key::OfRegistry(..) => scan(&asker, &key, &lease, &mut rpc_calls).boxed_local().await,
     };
     let outcome = match &value {
         Ok(Value::Content(content)) => Outcome::Value {
@@ -225,7 +223,9 @@ async fn read(asker: Asker, key: Key, lease: Lease, is_renewal: bool) -> (Result
         },
         Ok(Value::Unindexed) => Outcome::Value { bytes: 0, made_at: unix_millis(), millis: UNINDEXED_MILLIS },
         // These are true of a block, as answers are: whoever came after it has to look at a newer one.
-        Err(Error::AgentNotFound(_)) => Outcome::Value { bytes: 0, made_at: unix_millis(), millis: 0 },
+        Err(Error::Query(QueryError::AgentNotFound(_))) => {
+            Outcome::Value { bytes: 0, made_at: unix_millis(), millis: 0 }
+        }
         Err(error) => Outcome::Failure {
             millis: match error.code() {
                 Code::TooLarge | Code::RegistryError => LASTING_ERROR_MILLIS,
@@ -257,7 +257,7 @@ fn hold(key: &Key, lease: &Lease, millis: u32) {
 async fn from_index(
     asker: &Asker,
     key: &Key,
-    endpoint: &Endpoint,
+    endpoint: &Route,
     lease: &Lease,
     rpc_calls: &mut u32,
 ) -> Result<Value, Error> {
@@ -270,7 +270,7 @@ async fn from_index(
     let time_to_live = settings.time_to_live(endpoint.cache_scope());
     let content = Content::of(told.document, time_to_live, told.read_at).with_block(told.block);
     // What is answered to another `Accept` is a stream.
-    let varies = matches!(endpoint, Endpoint::Changes { .. });
+    let varies = matches!(endpoint, Route::Changes { .. });
     Ok(Value::Content(Rc::new(if varies { content.varying_by_accept() } else { content })))
 }
 
@@ -299,15 +299,24 @@ async fn readiness(asker: &Asker, key: &Key, lease: &Lease, rpc_calls: &mut u32)
     };
     let now = Timestamp::from_millis(unix_millis());
     let question = Readiness { registry: settings.registry, multicall3: settings.multicall3, now, index };
-    let answer = chain::ask(question, now, settings, rpc_calls, &|millis| hold(key, lease, millis)).await?;
-    Ok(Value::Content(Rc::new(Content::of(answer.document, 0, now))))
+    let document = chain::ask(question, now, settings, rpc_calls, &|millis| hold(key, lease, millis)).await?;
+    Ok(Value::Content(Rc::new(Content::of(document, 0, now))))
+}
+
+/// The whole registry, from the chain.
+async fn scan(asker: &Asker, key: &Key, lease: &Lease, rpc_calls: &mut u32) -> Result<Value, Error> {
+    let settings = &*asker.settings;
+    let now = Timestamp::from_millis(unix_millis());
+    let query = ScanQuery { registry: settings.registry, chain: settings.public_rpc.clone() };
+    let scan = chain::ask(query, now, settings, rpc_calls, &|millis| hold(key, lease, millis)).await?;
+    Ok(Value::Scan(Rc::new(Scanned::new(scan, now, settings))))
 }
 
 /// From the data centre's cache, or the chain.
 async fn from_chain(
     asker: &Asker,
     key: &Key,
-    endpoint: &Endpoint,
+    endpoint: &Route,
     lease: &Lease,
     is_renewal: bool,
     rpc_calls: &mut u32,
@@ -341,11 +350,8 @@ async fn from_chain(
     let question =
         Question { endpoint: endpoint.clone(), registry: settings.registry, chain, now, scan, excerpt };
     let question = WithEvidence { question, layout: settings.layout };
-    let answer = chain::ask(question, now, settings, rpc_calls, &|millis| hold(key, lease, millis)).await?;
-    if let (Key::Registry, Some(scan)) = (key, answer.scan) {
-        return Ok(Value::Scan(Rc::new(Scanned::new(scan, now, settings))));
-    }
-    let content = Rc::new(Content::of(answer.document, time_to_live, now));
+    let document = chain::ask(question, now, settings, rpc_calls, &|millis| hold(key, lease, millis)).await?;
+    let content = Rc::new(Content::of(document, time_to_live, now));
     if let Some(colo_key) = colo_key
         && content.keep_for > 0
     {

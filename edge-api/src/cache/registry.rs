@@ -1,7 +1,7 @@
 //! Answers about the whole registry: all of them are made from one scan of it, which is what is read, kept and renewed.
 //!
 //! A verdict uses the scan, too, for a wallet's past: whichever is here anyway, or with `history=1` one that is made for it and
-//! then shared like any other. The core argues when ([`registry_core::kya`]).
+//! then shared like any other. The core argues when ([`registry_core::registry::kya`]).
 //!
 //! They agree with one another, and as many pages as there are cost no more than one of them. Each is made as of when the scan
 //! was, and is kept beside it until the scan's end.
@@ -9,11 +9,12 @@
 use std::rc::Rc;
 
 use registry_core::{
-    cache::{Lookup, Outcome},
-    error::{Code, Error},
-    route::{CacheScope, Endpoint},
-    scan::Scan,
-    timestamp::Timestamp,
+    api::error::Error,
+    api::route::{CacheScope, Route},
+    api::scan::Scan,
+    eth::timestamp::Timestamp,
+    host::shared_reads::{Lookup, Outcome},
+    registry::error_code::Code,
 };
 
 use super::{Answer, Asker, Key, MEMORY, Request, Value, share};
@@ -22,9 +23,6 @@ use crate::{
     log::{Record, unix_millis},
     settings::Settings,
 };
-
-/// The question a scan is read by: of all that are answered from one, the one whose answer is the least work.
-pub(super) const READ: Endpoint = Endpoint::RevenueAggregate;
 
 /// A scan, and for how long it may be used.
 #[derive(Debug)]
@@ -61,7 +59,7 @@ pub(super) fn at_hand() -> Option<Scan> {
 /// Has a scan made for a question that asks for a wallet's past, unless its answer is in memory already; how many RPC requests
 /// that took. A registry too large for a scan is no error: the verdict says that its past is unknown.
 pub(super) async fn prepare(asker: &Asker, key: &Key, record: &mut Record) -> Result<u32, Error> {
-    let wants_history = matches!(key, Key::Answer(Request::Api(Endpoint::Kya { history: true, .. })));
+    let wants_history = matches!(key, Key::Answer(Request::Api(Route::Kya { history: true, .. })));
     if !wants_history || MEMORY.with_borrow(|memory| memory.peek(key, unix_millis())).is_some() {
         return Ok(0);
     }
@@ -72,7 +70,7 @@ pub(super) async fn prepare(asker: &Asker, key: &Key, record: &mut Record) -> Re
 }
 
 /// The answer to a question that a scan covers.
-pub(super) async fn answer(asker: &Asker, endpoint: Endpoint, record: &mut Record) -> Answer {
+pub(super) async fn answer(asker: &Asker, endpoint: Route, record: &mut Record) -> Answer {
     let Value::Scan(scanned) = share(asker, Key::Registry, record).await? else {
         return Err(Error::NotFound);
     };

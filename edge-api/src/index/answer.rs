@@ -1,12 +1,14 @@
 //! What the object answers with: a document, events, or a piece of a list, and what goes with it to the Worker that asked.
 
 use registry_core::{
-    error::{Code, Error},
-    index::{Index, IndexError, ListCursor, Piece, Progress, State, is_only_source},
-    read_api::MAX_AGENTS,
-    response::Document,
-    route::Endpoint,
-    timestamp::Timestamp,
+    api::document::Document,
+    api::error::Error,
+    api::index_documents::is_only_source,
+    api::route::Route,
+    chain::MAX_AGENTS,
+    eth::timestamp::Timestamp,
+    index::{Index, IndexError, ListCursor, Piece, Progress, State},
+    registry::error_code::Code,
 };
 use worker::{Headers, Response, Result, console_warn};
 
@@ -34,14 +36,14 @@ pub(super) fn answer(
     sql: &Sql,
     settings: &Settings,
     state: &State,
-    (endpoint, form): (&Endpoint, Form),
+    (endpoint, form): (&Route, Form),
     rpc_calls: u32,
 ) -> Result<Response> {
     let index = Index::new(sql, state, settings.registry, &settings.public_rpc);
     // As of when the chain was asked, as the answers from a scan are.
     let now = Timestamp::from_millis(state.read_at);
     let made = match (form, endpoint) {
-        (Form::Events, Endpoint::Changes { since, limit }) => {
+        (Form::Events, Route::Changes { since, limit }) => {
             let events = index.changes(*since, *limit).map(|list| list.events());
             events.map(|body| Document { body, ..Document::default() })
         }
@@ -61,12 +63,14 @@ pub(super) fn answer(
         Ok(document) => document,
         Err(IndexError::Incomplete { .. }) => return progress(state, 503),
         // Nobody else could say more; what is too large here is asked for in pieces.
-        Err(IndexError::Answer(error))
-            if form != Form::Document || is_only_source(endpoint) || error.code() == Code::TooLarge =>
-        {
-            return failure(error, settings);
-        }
-        Err(_) => return Response::error("not covered", 404),
+        Err(error) => match Error::try_from(error) {
+            Ok(error)
+                if form != Form::Document || is_only_source(endpoint) || error.code() == Code::TooLarge =>
+            {
+                return failure(error, settings);
+            }
+            _ => return Response::error("not covered", 404),
+        },
     };
     found(state, document, rpc_calls)
 }
@@ -97,12 +101,12 @@ pub(super) fn progress(state: &State, status: u16) -> Result<Response> {
 /// not too large for one.
 pub(super) fn refusal(
     error: IndexError,
-    endpoint: &Endpoint,
+    endpoint: &Route,
     state: &State,
     settings: &Settings,
 ) -> Result<Response> {
     warn(&error, settings);
-    let IndexError::Answer(error) = error else { return Response::error("not kept up", 502) };
+    let Ok(error) = Error::try_from(error) else { return Response::error("not kept up", 502) };
     let a_scan_may = state.total <= MAX_AGENTS && !is_only_source(endpoint);
     if error.code() != Code::RpcUnavailable && a_scan_may {
         return Response::error("not kept up", 502);
@@ -118,10 +122,8 @@ pub(super) fn failure(error: Error, settings: &Settings) -> Result<Response> {
 
 /// Leaves in the log why the index is not kept up.
 pub(super) fn warn(error: &IndexError, settings: &Settings) {
-    match error {
-        IndexError::Answer(error) => {
-            console_warn!("index not kept up: {}", error.clone().redacted(&settings.redactor));
-        }
-        other => console_warn!("index not kept up: {other}"),
+    match Error::try_from(error.clone()) {
+        Ok(error) => console_warn!("index not kept up: {}", error.redacted(&settings.redactor)),
+        Err(other) => console_warn!("index not kept up: {other}"),
     }
 }

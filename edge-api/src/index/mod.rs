@@ -33,13 +33,14 @@ use ::worker::{
     web_sys::{Headers, Response},
 };
 use registry_core::{
-    changes::Since,
-    error::Error,
-    index::{Excerpt, Progress, is_only_source},
-    read_api::MAX_AGENTS,
-    response::Document,
-    route::{CHANGES_LIMIT_MAX, Endpoint},
-    timestamp::Timestamp,
+    api::document::Document,
+    api::error::Error,
+    api::index_documents::{covers as is_covered, is_only_source},
+    api::route::{CHANGES_LIMIT_MAX, Route},
+    chain::MAX_AGENTS,
+    eth::timestamp::Timestamp,
+    index::{Excerpt, Progress},
+    registry::changes::Since,
 };
 
 use crate::{binding, settings::Settings};
@@ -98,8 +99,8 @@ pub(crate) fn objects(settings: &Settings, env: &Env) -> Option<ObjectNamespace>
 }
 
 /// Whether the index answers a question, as a rule.
-pub(crate) fn covers(endpoint: &Endpoint) -> bool {
-    registry_core::index::covers(endpoint)
+pub(crate) fn covers(endpoint: &Route) -> bool {
+    is_covered(endpoint)
 }
 
 /// Asks the object of this chain and registry; `None` where only the chain can tell.
@@ -111,7 +112,7 @@ pub(crate) fn covers(endpoint: &Endpoint) -> bool {
 pub(crate) async fn ask(
     objects: &ObjectNamespace,
     settings: &Settings,
-    endpoint: &Endpoint,
+    endpoint: &Route,
 ) -> core::result::Result<Option<Told>, Error> {
     let is_only_source = is_only_source(endpoint);
     match post(objects, settings, &endpoint.canonical()).await.unwrap_or(Reply::Other) {
@@ -146,7 +147,7 @@ pub(crate) async fn tell(
 
 /// The question for changes from there on, as a stream tells them.
 pub(crate) fn events(since: Since) -> String {
-    format!("{EVENTS} {}", Endpoint::Changes { since, limit: CHANGES_LIMIT_MAX }.canonical())
+    format!("{EVENTS} {}", Route::Changes { since, limit: CHANGES_LIMIT_MAX }.canonical())
 }
 
 /// The question for a piece of the whole list of `/agents/compliance`; its first where `begin` is empty. Where the next one begins is in
@@ -166,9 +167,9 @@ pub(crate) async fn progress(objects: &ObjectNamespace, settings: &Settings) -> 
 pub(crate) async fn excerpt(
     objects: &ObjectNamespace,
     settings: &Settings,
-    endpoint: &Endpoint,
+    endpoint: &Route,
 ) -> Option<Excerpt> {
-    let word = if matches!(endpoint, Endpoint::Kya { history: true, .. }) { PAST_NOW } else { PAST };
+    let word = if matches!(endpoint, Route::Kya { history: true, .. }) { PAST_NOW } else { PAST };
     let wallets = endpoint.wallets();
     if wallets.is_empty() || endpoint.block().is_some() {
         return None;

@@ -12,17 +12,16 @@ use std::{
 use alloy_primitives::Address;
 use futures_util::FutureExt as _;
 use registry_core::{
-    agent::AgentId,
-    cache::due_for_renewal,
-    error::Error,
-    history::HistoryCursor,
+    api::document::Document,
+    api::route::{CacheScope, Route},
+    chain::{Endpoints, QueryError, Reply, RunError},
+    eth::timestamp::Timestamp,
+    host::shared_reads::due_for_renewal,
     index::{
         Config, Excerpt, History, IndexError, ListCursor, Phase, State, Step, Store, Value, Work, prepare,
     },
-    response::Document,
-    route::{CacheScope, Endpoint},
-    run::{Endpoints, Reply, RunError},
-    timestamp::Timestamp,
+    registry::agent::AgentId,
+    registry::history::HistoryCursor,
 };
 use worker::{
     Delay,
@@ -160,7 +159,7 @@ impl RegistryIndex {
     }
 
     /// The answer to a question, from an index that is as new as that has to be.
-    async fn tell(&self, sql: &Sql, settings: &Settings, form: Form, endpoint: Endpoint) -> Result<Response> {
+    async fn tell(&self, sql: &Sql, settings: &Settings, form: Form, endpoint: Route) -> Result<Response> {
         let mut rpc_calls = 0;
         let seconds = match form {
             Form::Events => settings.follow_seconds(),
@@ -174,7 +173,7 @@ impl RegistryIndex {
         };
         self.arm(sql, settings, ready.is_ok()).await?;
         let made = match (ready, &endpoint) {
-            (Ok(state), Endpoint::History { id, limit, cursor }) => {
+            (Ok(state), Route::History { id, limit, cursor }) => {
                 let asked = (*id, *limit, *cursor);
                 let told = self.history(sql, settings, state, asked, &mut rpc_calls).boxed_local().await;
                 told.map(|(state, document)| (state, Some(document)))
@@ -318,7 +317,7 @@ impl RegistryIndex {
                     Err(failure) => history.fail(failure)?,
                 }
             }
-            if let Some(document) = history.document() {
+            if let Some(document) = history.answer().map(registry_core::api::index_documents::history) {
                 return Ok((state, document));
             }
             // Read anew, whatever may be kept: this block is no more.
@@ -383,7 +382,7 @@ impl RegistryIndex {
 
 /// What is asked, and in which form.
 #[inline(never)]
-fn question(target: &str) -> Result<(Form, Endpoint)> {
+fn question(target: &str) -> Result<(Form, Route)> {
     let (form, target) = match target.split_once(' ') {
         Some((EVENTS, target)) => (Form::Events, target),
         Some((LIST, "")) => (Form::Piece(None), WHOLE_LIST),
@@ -393,7 +392,7 @@ fn question(target: &str) -> Result<(Form, Endpoint)> {
         }
         _ => (Form::Document, target),
     };
-    Ok((form, Endpoint::parse(target).map_err(|error| error.to_string())?))
+    Ok((form, Route::parse(target).map_err(|error| error.to_string())?))
 }
 
 /// The response, from the state of an index that is ready, and a document where it has been made.
@@ -401,7 +400,7 @@ fn question(target: &str) -> Result<(Form, Endpoint)> {
 fn respond(
     sql: &Sql,
     settings: &Settings,
-    (endpoint, form): (&Endpoint, Form),
+    (endpoint, form): (&Route, Form),
     made: core::result::Result<(State, Option<Document>), IndexError>,
     rpc_calls: u32,
 ) -> Result<Response> {
@@ -409,7 +408,7 @@ fn respond(
         Ok((state, Some(document))) => found(&state, document, rpc_calls),
         Ok((state, None)) => answer(sql, settings, &state, (endpoint, form), rpc_calls),
         Err(IndexError::Incomplete { .. }) => progress(&State::load(sql).map_err(failed)?, 503),
-        Err(IndexError::Answer(error @ Error::AgentNotFound(_))) => failure(error, settings),
+        Err(IndexError::Query(error @ QueryError::AgentNotFound(_))) => failure(error.into(), settings),
         Err(error) => refusal(error, endpoint, &State::load(sql).map_err(failed)?, settings),
     }
 }

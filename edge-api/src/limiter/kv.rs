@@ -19,8 +19,8 @@
 use std::{cell::OnceCell, time::Duration};
 
 use registry_core::{
-    timestamp::Timestamp,
-    window::{
+    eth::timestamp::Timestamp,
+    host::rate_limit::{
         Client, Limit, Verdict,
         sharing::{Sharing, SyncTask},
     },

@@ -17,8 +17,8 @@ mod object;
 mod tallies;
 
 use registry_core::{
-    timestamp::Timestamp,
-    window::{Client, Verdict},
+    eth::timestamp::Timestamp,
+    host::rate_limit::{Client, Verdict},
 };
 use worker::{Context, Env};
 
@@ -82,7 +82,7 @@ fn nearer(one: Option<Verdict>, other: Option<Verdict>) -> Option<Verdict> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use registry_core::window::{Limit, Tally};
+    use registry_core::host::rate_limit::{Limit, Tally};
 
     fn verdict(requests: u32) -> Option<Verdict> {
         Limit { requests, window_seconds: 60 }.peek(&Tally::default(), 0)

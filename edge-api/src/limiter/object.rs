@@ -17,8 +17,8 @@
 use std::cell::Cell;
 
 use registry_core::{
-    timestamp::Timestamp,
-    window::{Client, Limit, Tally, Verdict},
+    eth::timestamp::Timestamp,
+    host::rate_limit::{Client, Limit, Tally, Verdict},
 };
 use serde::{Deserialize, Serialize};
 use worker::{

@@ -3,8 +3,8 @@
 use std::{cell::RefCell, collections::HashMap};
 
 use registry_core::{
-    timestamp::Timestamp,
-    window::{Client, Limit, Tally, Verdict},
+    eth::timestamp::Timestamp,
+    host::rate_limit::{Client, Limit, Tally, Verdict},
 };
 
 /// Clients counted at once. Beyond it the quiet ones are forgotten, so that memory stays bounded.

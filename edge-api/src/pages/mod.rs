@@ -3,7 +3,7 @@
 //!
 //! Their texts are assets beside the explorer's, not parts of the Worker, which would take longer to start with them.
 
-use registry_core::{error::Error, response::entity_tag, timestamp::Timestamp};
+use registry_core::{api::document::entity_tag, api::error::Error, eth::timestamp::Timestamp};
 use worker::{Env, Result as WorkerResult, js_sys::Reflect};
 
 use crate::{

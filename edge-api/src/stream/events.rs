@@ -21,8 +21,8 @@ use core::time::Duration;
 use std::{fmt::Write as _, rc::Rc};
 
 use registry_core::{
-    changes::{EventsEnd, Since},
-    error::Error,
+    api::error::Error,
+    registry::changes::{EventsEnd, Since},
 };
 use worker::{
     Delay, Result,
@@ -111,7 +111,7 @@ fn failure(error: &Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use registry_core::changes::Cursor;
+    use registry_core::registry::changes::Cursor;
 
     use super::*;
 

@@ -8,7 +8,7 @@
 //!
 //! Each piece is asked for when the one before it has been taken: a slow client takes no memory, and one that has gone no more pieces.
 
-use registry_core::response::Document;
+use registry_core::api::document::Document;
 use worker::{
     Result,
     web_sys::{ReadableStream, WritableStreamDefaultWriter},

@@ -17,8 +17,8 @@ use alloy::{
 };
 use futures_util::StreamExt as _;
 use registry_core::{
-    abi::{IAgentRegistry, IForwarder},
-    rpc::{
+    eth::abi::{IAgentRegistry, IForwarder},
+    eth::rpc::{
         ErrorObject,
         classify::{Action, classify},
     },

@@ -3,7 +3,7 @@
 use std::{future::Future, time::Duration};
 
 use alloy::primitives::{Address, B256, Bytes, U256};
-use registry_core::abi::IForwarder;
+use registry_core::eth::abi::IForwarder;
 
 use super::{Receipt, RpcError};
 use crate::{classify::Verdict, fees::Market};

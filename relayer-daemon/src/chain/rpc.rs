@@ -20,8 +20,8 @@ use alloy::{
 };
 use futures_util::{Stream, future::join_all, stream::FuturesUnordered};
 use registry_core::{
-    redact::{Redactor, public_origin},
-    rpc::{
+    eth::redact::{Redactor, public_origin},
+    eth::rpc::{
         ErrorObject,
         classify::{Action, classify},
     },

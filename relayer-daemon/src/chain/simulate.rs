@@ -9,7 +9,7 @@ use alloy::{
     primitives::{Bytes, U64},
     sol_types::SolCall,
 };
-use registry_core::{abi::IForwarder, rpc::ErrorObject};
+use registry_core::{eth::abi::IForwarder, eth::rpc::ErrorObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

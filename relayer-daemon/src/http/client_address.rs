@@ -9,7 +9,7 @@
 use std::{net::IpAddr, net::SocketAddr, num::NonZeroUsize};
 
 use ipnet::IpNet;
-use registry_core::window::network;
+use registry_core::host::rate_limit::network;
 
 /// The proxies that are believed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

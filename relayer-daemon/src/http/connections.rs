@@ -23,7 +23,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulConnection, GracefulShutdown},
 };
-use registry_core::window::network;
+use registry_core::host::rate_limit::network;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     sync::Semaphore,

@@ -9,7 +9,7 @@ use alloy::{
 };
 use openapi::{Schemas, body, error, header, linked, response};
 use registry_core::{
-    abi::IAgentRegistry::attestComplianceCall,
+    eth::abi::IAgentRegistry::attestComplianceCall,
     forward::{DOMAIN_NAME, DOMAIN_VERSION, ParseError, Refusal},
 };
 use serde_json::{Map, Value, json};

@@ -13,8 +13,8 @@ use alloy::primitives::{Address, B256, utils::format_ether};
 use bytes::Buf;
 use futures_util::{Stream, StreamExt};
 use registry_core::{
+    eth::timestamp::Timestamp,
     forward::{DOMAIN_NAME, DOMAIN_VERSION},
-    timestamp::Timestamp,
 };
 use serde::Serialize;
 use serde_json::json;

@@ -2,7 +2,7 @@
 //! checksummed, wei are decimal strings, everything else that is a number is a JSON number.
 
 use alloy::primitives::{Address, B256, U256};
-use registry_core::{agent::AgentId, json, timestamp::Timestamp};
+use registry_core::{eth::json, eth::timestamp::Timestamp, registry::agent::AgentId};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -2,12 +2,12 @@
 
 use alloy::{primitives::Bytes, sol_types::SolCall};
 use registry_core::{
-    abi::IForwarder::executeCall,
-    forward::Refusal,
-    rpc::{
+    eth::abi::IForwarder::executeCall,
+    eth::rpc::{
         classify::{Action, classify},
         revert::Revert,
     },
+    forward::Refusal,
 };
 
 use super::{MINIMUM_BALANCE_WEI, Relayer, queue::QueuePosition, store_failed};

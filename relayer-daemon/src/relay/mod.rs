@@ -17,7 +17,7 @@ use alloy::{
     sol_types::{Eip712Domain, SolCall},
 };
 use registry_core::{
-    abi::IForwarder::executeCall,
+    eth::abi::IForwarder::executeCall,
     forward::{Rules, SignedRequest},
 };
 use tokio::sync::{Semaphore, mpsc};

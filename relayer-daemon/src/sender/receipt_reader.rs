@@ -8,8 +8,8 @@ use alloy::{
     sol_types::SolEvent,
 };
 use registry_core::{
-    abi::{IAgentRegistry::AgentRegistered, IForwarder::RequestExecuted},
-    rpc::revert::Revert,
+    eth::abi::{IAgentRegistry::AgentRegistered, IForwarder::RequestExecuted},
+    eth::rpc::revert::Revert,
 };
 
 use crate::{

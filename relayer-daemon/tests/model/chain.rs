@@ -15,7 +15,7 @@ use alloy::{
     rpc::types::Log,
     sol_types::SolEvent,
 };
-use registry_core::abi::IForwarder::RequestExecuted;
+use registry_core::eth::abi::IForwarder::RequestExecuted;
 use relayer_daemon::{chain::Receipt, classify::Verdict, fees::Market};
 use tokio::time::Instant;
 

@@ -22,7 +22,7 @@ use alloy::{
 };
 use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
 use registry_core::{
-    abi::{ForwardRequest, IAgentRegistry},
+    eth::abi::{ForwardRequest, IAgentRegistry},
     forward::{Rules, SignedRequest, domain},
 };
 use relayer_daemon::{

@@ -15,7 +15,7 @@ use alloy::{
     primitives::{Address, B256, Bytes, U256},
     sol_types::SolCall,
 };
-use registry_core::abi::IForwarder::{self, executeCall};
+use registry_core::eth::abi::IForwarder::{self, executeCall};
 use relayer_daemon::{
     chain::{AccountView, Node, Receipt, ReceiptLookup, RpcError, Simulation},
     classify::Verdict,

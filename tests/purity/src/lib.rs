@@ -8,13 +8,13 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use alloy_primitives::Address;
+use registry_core::api::question::Question;
+use registry_core::api::route::Route;
+use registry_core::chain::{Endpoints, Failure, Limits, Reply, Run, Step};
+use registry_core::eth::rpc::endpoint::parse_list;
+use registry_core::eth::timestamp::Timestamp;
 use registry_core::forward::{Rules, SignedRequest, domain};
-use registry_core::read_api::Question;
-use registry_core::route::Endpoint;
-use registry_core::rpc::endpoint::parse_list;
-use registry_core::run::{Endpoints, Failure, Limits, Reply, Run, Step};
-use registry_core::timestamp::Timestamp;
-use registry_core::window::{Limit, Tally};
+use registry_core::host::rate_limit::{Limit, Tally};
 
 const SIZE: usize = 64 * 1024;
 
@@ -40,7 +40,7 @@ pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
     let input = input(length);
     let mut parts = input.split(|byte| *byte == 0);
     let target = str::from_utf8(parts.next().unwrap_or_default()).unwrap_or_default();
-    let endpoint = match Endpoint::parse(target) {
+    let endpoint = match Route::parse(target) {
         Ok(endpoint) => endpoint,
         Err(error) => return error.body().len() + usize::from(error.status()),
     };

@@ -12,7 +12,7 @@ use e2e::proxy::Proxy;
 use e2e::seed;
 use e2e::stage::{Stage, run};
 use e2e::worker::{Worker, WorkerOptions};
-use registry_core::abi::IAgentRegistry;
+use registry_core::eth::abi::IAgentRegistry;
 use tempfile::TempDir;
 
 use crate::{documented, kya};

@@ -10,7 +10,7 @@ use e2e::proxy::Proxy;
 use e2e::seed;
 use e2e::stage::run;
 use e2e::worker::{Worker, WorkerOptions};
-use registry_core::abi::IAgentRegistry;
+use registry_core::eth::abi::IAgentRegistry;
 
 use crate::{documented, kya};
 

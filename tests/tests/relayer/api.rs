@@ -14,7 +14,7 @@ use e2e::anvil::dev_account;
 use e2e::daemon::Daemon;
 use e2e::process::eventually;
 use e2e::relay::{attest, register};
-use registry_core::abi::{IAgentRegistry, IForwarder};
+use registry_core::eth::abi::{IAgentRegistry, IForwarder};
 use reqwest::Method;
 use serde_json::json;
 

@@ -14,7 +14,7 @@ use alloy::primitives::{B256, U256};
 use e2e::fault::{Fault, Rule};
 use e2e::process::eventually;
 use e2e::proxy::Proxy;
-use registry_core::abi::IForwarder;
+use registry_core::eth::abi::IForwarder;
 use serde_json::{Value, json};
 
 use crate::audit::{PATIENCE, Stage, agent, relayer};

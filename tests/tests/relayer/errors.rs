@@ -21,7 +21,7 @@ use e2e::anvil::wall_clock;
 use e2e::daemon::Daemon;
 use e2e::fault::{Fault, Rule};
 use e2e::relay::{Desk, attest, register};
-use registry_core::abi::{IAgentRegistry, IForwarder};
+use registry_core::eth::abi::{IAgentRegistry, IForwarder};
 use registry_core::forward::domain;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

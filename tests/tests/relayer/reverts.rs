@@ -11,7 +11,7 @@ use e2e::anvil::dev_account;
 use e2e::chain::Write;
 use e2e::daemon::Daemon;
 use e2e::relay::{RelayClient, attest, register};
-use registry_core::abi::{IAgentRegistry, IForwarder};
+use registry_core::eth::abi::{IAgentRegistry, IForwarder};
 use serde_json::json;
 
 use crate::audit::{Stage, agent};

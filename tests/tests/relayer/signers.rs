@@ -8,7 +8,7 @@ use alloy::primitives::U256;
 use alloy::sol_types::SolCall as _;
 use e2e::relay::{REQUEST_GAS, attest, register};
 use e2e::signers::ForeignClient;
-use registry_core::abi::IAgentRegistry;
+use registry_core::eth::abi::IAgentRegistry;
 use serde_json::json;
 
 use crate::audit::{Stage, agent};

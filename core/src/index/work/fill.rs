@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use super::{Stage, Work};
 use crate::{
+    chain::RunError,
     index::{
         IndexError,
         read::{Reading, What},
@@ -17,7 +18,6 @@ use crate::{
         store::Store,
         tables::Changes,
     },
-    run::RunError,
 };
 
 /// Agents whose rows are made and written at once: those of a whole slice would take more memory than all else.

@@ -25,7 +25,7 @@ use super::{
     state::{Basis, Checkpoint, Phase, State},
     store::Store,
 };
-use crate::run::{Batch, Endpoints, Failure, Limits, Reply, Run, RunError, Step as RunStep, Update};
+use crate::chain::{Batch, Endpoints, Failure, Limits, Reply, Run, Step as RunStep, Update};
 
 /// What an index reads, and how.
 #[derive(Clone, Debug)]
@@ -53,10 +53,10 @@ pub enum Step {
 
 #[derive(Debug)]
 enum Stage {
-    Slice(Box<Run>),
-    Newest(Box<Run>),
+    Slice(Box<Run<Reader>>),
+    Newest(Box<Run<Reader>>),
     Blocks(Reading, Box<Exchange>, Sought),
-    Agents(Reading, Box<Run>, Box<Plan>),
+    Agents(Reading, Box<Run<Reader>>, Box<Plan>),
     /// The agents were read at an older block than the newest: whether that is canonical.
     Vouching(Box<Exchange>, Box<Plan>),
     Done,
@@ -136,7 +136,7 @@ impl Work {
                 Stage::Done => return Ok(Step::Done),
                 Stage::Slice(run) | Stage::Newest(run) | Stage::Agents(_, run, _) => match run.step()? {
                     RunStep::Send(batch) => return Ok(Step::Send(batch)),
-                    RunStep::Done(answer) => Taken::Reading(answer.reading.ok_or(RunError::Malformed)?),
+                    RunStep::Done(answer) => Taken::Reading(Box::new(answer)),
                 },
                 Stage::Blocks(_, exchange, _) | Stage::Vouching(exchange, _) => match exchange.end() {
                     None => return Ok(Step::Send(exchange.batch())),
@@ -207,7 +207,7 @@ impl Work {
         }
     }
 
-    fn run(&mut self, what: What) -> Run {
+    fn run(&mut self, what: What) -> Run<Reader> {
         self.run_began_ms = self.elapsed_ms;
         let Config { registry, multicall3, limits, .. } = self.config;
         Run::new(Reader { registry, what }, multicall3, limits).over(self.endpoints.clone())

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Stage, Work};
 use crate::{
+    chain::RunError,
     index::{
         IndexError,
         entry::Entry,
@@ -25,7 +26,6 @@ use crate::{
         store::{Columns, Store, one_number},
         tables::Changes,
     },
-    run::RunError,
 };
 
 /// Agents by id in one run.

@@ -6,7 +6,7 @@ use std::thread::available_parallelism;
 use anyhow::{Context as _, Result};
 use e2e::anvil::wall_clock;
 use e2e::repo;
-use registry_core::timestamp::Timestamp;
+use registry_core::eth::timestamp::Timestamp;
 
 const TITLE: &str = "# Benchmarks\n\nEach section is written by the command it names, and by nothing else.\n";
 

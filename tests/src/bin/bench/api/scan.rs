@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use e2e::proxy::{Post, sequential};
 use e2e::server::{Kind, Server};
 use e2e::synthetic::Synthetic;
-use registry_core::read_api::MAX_AGENTS;
+use registry_core::chain::MAX_AGENTS;
 
 use super::{MANY, Setup};
 use crate::table::{Table, median, mib, millis};

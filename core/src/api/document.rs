@@ -1,0 +1,385 @@
+//! A good answer: its JSON body, and what a cache and a client need to know of it.
+
+use std::io::{self, BufWriter, Write};
+
+use alloy_primitives::{Keccak256, U256, hex};
+use serde::Serialize;
+
+use crate::{
+    api::health::{Health, Ready},
+    api::route::Route,
+    eth::timestamp::Timestamp,
+    eth::{as_of::AsOf, json},
+    registry::agent_detail::AgentDetail,
+    registry::ancestors::Ancestors,
+    registry::changes::ChangeList,
+    registry::compliance::{Compliance, ComplianceList},
+    registry::cursor::AgentCursor,
+    registry::history::AgentHistory,
+    registry::kya::{Kya, KyaItem, KyaList},
+    registry::liable::Liable,
+    registry::lineage::LineageNode,
+    registry::page::{AgentList, AgentPage},
+    registry::revenue::{RevenueAggregate, RevenueHistory},
+    registry::stats::{DetailedStats, Stats},
+};
+
+/// For how many seconds an answer of a final block is kept: a day. It stays true, but its shape may gain fields.
+pub const FINAL_SECONDS: u32 = 86_400;
+
+/// An answer of the read API, whole and ready to send.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Document {
+    /// The JSON text.
+    pub body: String,
+    /// A weak entity tag (RFC 9110 section 8.8.3), `W/` and quotes included: equal for answers that differ only in when they
+    /// were given, and in nothing that a reader would decide by.
+    pub etag: String,
+    /// The moment from which the verdict in it is no longer true, if time alone can make it so.
+    pub valid_until: Option<Timestamp>,
+    /// For one page of a list: the `Link` header (RFC 8288) to the others.
+    pub links: Option<String>,
+    /// It is of a block that the node calls final: it stays as it is.
+    pub is_final: bool,
+}
+
+impl Document {
+    /// The document that says `shape`.
+    pub(crate) fn of<T: Shape>(shape: T, endpoint: &Route) -> Self {
+        let links = shape.total().and_then(|total| endpoint.links(total));
+        Self { links, ..Self::unlinked(shape) }
+    }
+
+    /// The same for what is no list.
+    pub(crate) fn unlinked<T: Shape>(mut shape: T) -> Self {
+        let body = json::text(&shape, shape.size_hint());
+        let valid_until = shape.valid_until();
+        let etag = match shape.as_of() {
+            // Within a text the quotes would be escaped.
+            Some(as_of) => tag_of(body.split(&["\"asOf\":", &as_of].concat())),
+            None if shape.mask_clock_fields() => Tagger::tag(&shape),
+            None => entity_tag(&body),
+        };
+        Self { body, etag, valid_until, links: None, is_final: false }
+    }
+
+    /// The document that says `shape`, a page of a list that goes on behind the cursor.
+    pub(crate) fn with_next<T: Shape>(shape: T, endpoint: &Route, next: Option<AgentCursor>) -> Self {
+        Self { links: endpoint.cursor_links(next), ..Self::unlinked(shape) }
+    }
+
+    /// For how many seconds from `now` on the document may be kept, of at most `time_to_live`: never into the second in which
+    /// its verdict lapses, and [`FINAL_SECONDS`] where it is final. A time to live of 0 stays 0.
+    pub fn keep_for(&self, time_to_live: u32, now: Timestamp) -> u32 {
+        if self.is_final && time_to_live > 0 {
+            return time_to_live.max(FINAL_SECONDS);
+        }
+        let Some(valid_until) = self.valid_until else { return time_to_live };
+        let left = valid_until.seconds().saturating_sub(now.seconds_rounded_up());
+        time_to_live.min(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+}
+
+/// What an endpoint answers with, as a [`Document`] sees it.
+pub(crate) trait Shape: Serialize {
+    /// Sets the fields that change with the clock alone to the same value in every answer, for the entity tag; false where there are none.
+    fn mask_clock_fields(&mut self) -> bool {
+        false
+    }
+
+    /// The JSON of its field `asOf`, where nothing else changes with the clock alone and no other is of that name: then the entity tag is made of the
+    /// JSON without it, and nothing is serialized twice.
+    fn as_of(&self) -> Option<String> {
+        None
+    }
+
+    /// See [`Document::valid_until`].
+    fn valid_until(&self) -> Option<Timestamp> {
+        None
+    }
+
+    /// Bytes of its JSON, roughly, where that is a lot: a text that grows by doubling takes three times its size.
+    fn size_hint(&self) -> usize {
+        128
+    }
+
+    /// For one page of a list: how many items the list has.
+    fn total(&self) -> Option<U256> {
+        None
+    }
+}
+
+impl Shape for Health {}
+impl Shape for Ready {}
+impl Shape for Stats {}
+impl Shape for DetailedStats {}
+impl Shape for LineageNode {}
+impl Shape for RevenueAggregate {}
+
+impl Shape for AgentPage {
+    fn size_hint(&self) -> usize {
+        256 + self.data.len() * 160
+    }
+
+    fn total(&self) -> Option<U256> {
+        Some(self.total)
+    }
+}
+
+impl Shape for RevenueHistory {
+    fn total(&self) -> Option<U256> {
+        Some(U256::from(self.total))
+    }
+}
+
+impl Shape for Kya {
+    fn mask_clock_fields(&mut self) -> bool {
+        self.checked_at = Timestamp::default();
+        self.as_of = AsOf::default();
+        true
+    }
+
+    fn valid_until(&self) -> Option<Timestamp> {
+        self.valid_until
+    }
+}
+
+impl Shape for KyaList {
+    fn size_hint(&self) -> usize {
+        128 + self.data.len() * 900
+    }
+
+    fn mask_clock_fields(&mut self) -> bool {
+        for item in &mut self.data {
+            if let KyaItem::Verdict(kya) = item {
+                kya.mask_clock_fields();
+            }
+        }
+        true
+    }
+}
+
+impl Shape for Ancestors {
+    fn as_of(&self) -> Option<String> {
+        Some(json::text(&self.as_of, 128))
+    }
+}
+
+impl Shape for AgentHistory {
+    fn size_hint(&self) -> usize {
+        256 + self.data.len() * 320
+    }
+
+    fn as_of(&self) -> Option<String> {
+        Some(json::text(&self.as_of, 128))
+    }
+}
+
+impl Shape for AgentList {
+    fn size_hint(&self) -> usize {
+        512 + self.data.len() * 512
+    }
+
+    fn as_of(&self) -> Option<String> {
+        Some(json::text(&self.as_of, 128))
+    }
+}
+
+impl Shape for Liable {
+    fn size_hint(&self) -> usize {
+        512 + self.data.len() * 512
+    }
+
+    fn as_of(&self) -> Option<String> {
+        Some(json::text(&self.as_of, 128))
+    }
+}
+
+impl Shape for ChangeList {
+    fn size_hint(&self) -> usize {
+        256 + self.data.len() * 320
+    }
+
+    fn as_of(&self) -> Option<String> {
+        Some(json::text(&self.as_of, 128))
+    }
+}
+
+impl Shape for AgentDetail {
+    fn mask_clock_fields(&mut self) -> bool {
+        self.compliance.mask_clock_fields();
+        true
+    }
+}
+
+impl Shape for ComplianceList {
+    fn size_hint(&self) -> usize {
+        ComplianceList::size_hint(self)
+    }
+
+    fn mask_clock_fields(&mut self) -> bool {
+        self.data.iter_mut().for_each(|item| item.compliance.mask_clock_fields());
+        true
+    }
+}
+
+impl Compliance {
+    /// The attestation's age moves; whether it is current, which follows from it, is what readers decide by.
+    const fn mask_clock_fields(&mut self) {
+        self.seconds_since_attestation = 0;
+    }
+}
+
+/// A weak entity tag for this text (RFC 9110 section 8.8.3), `W/` and quotes included: the bytes on the wire may differ, where
+/// somebody on the way compresses them.
+pub fn entity_tag(text: &str) -> String {
+    tag_of([text])
+}
+
+fn tag_of<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut tagger = Tagger::default();
+    parts.into_iter().for_each(|part| tagger.0.update(part));
+    tagger.finish()
+}
+
+/// Makes the tag of a text that is never held as a whole.
+#[derive(Default)]
+struct Tagger(Keccak256);
+
+impl Tagger {
+    /// The tag of the JSON of `shape`.
+    fn tag(shape: &impl Serialize) -> String {
+        // The hash takes few bytes at a time as readily as many, but each time costs.
+        let mut writer = BufWriter::with_capacity(8 * 1024, Self::default());
+        let written = serde_json::to_writer(&mut writer, shape);
+        let tagger = written.ok().and_then(|()| writer.into_inner().ok());
+        tagger.map(Self::finish).unwrap_or_default()
+    }
+
+    fn finish(self) -> String {
+        const LENGTH: usize = 8;
+        let digest = self.0.finalize();
+        let digest = digest.get(..LENGTH).map(hex::encode).unwrap_or_default();
+        ["W/\"", &digest, "\""].concat()
+    }
+}
+
+impl Write for Tagger {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        eth::as_of::IndexedAt, registry::agent::Status, registry::agent_query::AgentQuery, registry::changes,
+        registry::fixture::agent,
+    };
+    use alloy_primitives::Address;
+
+    const GRACE: u64 = 604_800;
+
+    fn kya(attested: u64, status: Status, now: u64) -> Document {
+        kya_at(AsOf::default(), attested, status, now)
+    }
+
+    fn kya_at(as_of: AsOf, attested: u64, status: Status, now: u64) -> Document {
+        let mut agent = agent(1);
+        agent.status = status;
+        agent.last_attestation = Timestamp::from_seconds(attested);
+        Document::unlinked(Kya::of(
+            Address::ZERO,
+            Some(agent),
+            U256::from(GRACE),
+            Timestamp::from_seconds(now),
+            as_of,
+        ))
+    }
+
+    #[test]
+    fn the_tag_of_a_verdict_changes_with_the_verdict_and_not_with_the_clock() {
+        let first = kya(1_000, Status::Active, 1_500);
+        let later = kya(1_000, Status::Active, 1_501);
+        assert_ne!(first.body, later.body);
+        assert_eq!(first.etag, later.etag);
+        let next_block = AsOf { block_number: 9, ..AsOf::default() };
+        let elsewhere = kya_at(next_block, 1_000, Status::Active, 1_500);
+        assert!(
+            elsewhere.body != first.body && elsewhere.etag == first.etag,
+            "the block alone changes nothing"
+        );
+        assert_ne!(first.etag, kya(1_000, Status::Suspended, 1_500).etag);
+        assert_ne!(first.etag, kya(1_000, Status::Active, 1_001 + GRACE).etag, "the grace period is over");
+        assert!(first.etag.starts_with("W/\"") && first.etag.ends_with('"') && first.etag.len() == 20);
+    }
+
+    #[test]
+    fn the_tag_of_a_list_is_the_same_as_of_another_block_and_of_no_other_list() {
+        fn tags<T: Shape>(list: impl Fn(u64, IndexedAt) -> T) {
+            let at = |limit, block_number| {
+                let seconds = Timestamp::from_seconds(block_number);
+                Document::unlinked(list(limit, IndexedAt { block_number, block_timestamp: seconds }))
+            };
+            let [first, later, other] = [at(1, 8), at(1, 9), at(2, 8)];
+            assert!(first.body != later.body && first.etag == later.etag, "{} {}", first.body, later.body);
+            assert_ne!(first.etag, other.etag, "{} {}", first.body, other.body);
+        }
+        let Ok(Route::Listing(query)) = Route::parse("/api/v1/agents?q=carbon") else { unreachable!() };
+        tags(|limit, as_of| {
+            let query = AgentQuery { limit, ..*query.clone() };
+            AgentList::of(&query, (0, false), Vec::new(), None, as_of)
+        });
+        tags(|limit, as_of| Liable::of_nobody(Address::ZERO, limit, as_of));
+        let next = changes::Cursor { began: 1, number: 1 };
+        tags(|limit, as_of| ChangeList { limit, data: Vec::new(), next, has_more: false, as_of });
+        tags(|number, IndexedAt { block_number, block_timestamp }| Ancestors {
+            agent_id: number.into(),
+            ancestors: Vec::new(),
+            note: None,
+            as_of: AsOf { block_number, block_timestamp, ..AsOf::default() },
+        });
+        tags(|limit, as_of| AgentHistory {
+            agent_id: 1.into(),
+            complete: true,
+            incomplete_because: None,
+            from_block: Some(1),
+            limit,
+            data: Vec::new(),
+            next: None,
+            as_of,
+        });
+    }
+
+    #[test]
+    fn a_compliant_verdict_ends_with_the_grace_period_and_the_others_last() {
+        let lapse = 1_001 + GRACE;
+        assert_eq!(kya(1_000, Status::Active, 1_500).valid_until, Some(Timestamp::from_seconds(lapse)));
+        let at = |now| kya(1_000, Status::Active, now).body.contains("\"isCompliant\":true");
+        assert!(at(lapse - 1) && !at(lapse), "it is the moment at which the verdict flips");
+        assert_eq!(kya(1_000, Status::Active, lapse).valid_until, None);
+        assert_eq!(kya(1_000, Status::Suspended, 1_500).valid_until, None);
+        assert_eq!(kya(u64::MAX, Status::Active, 1_500).valid_until, None);
+    }
+
+    #[test]
+    fn a_verdict_is_not_kept_beyond_its_end() {
+        let lapse = 1_001 + GRACE;
+        let kept = |now: Timestamp| kya(1_000, Status::Active, now.seconds()).keep_for(60, now);
+        assert_eq!(kept(Timestamp::from_seconds(lapse - 61)), 60);
+        assert_eq!(kept(Timestamp::from_seconds(lapse - 20)), 20);
+        assert_eq!(kept(Timestamp::from_millis((lapse - 20) * 1_000 + 1)), 19);
+        assert_eq!(kept(Timestamp::from_millis((lapse - 1) * 1_000 + 999)), 0);
+        assert_eq!(
+            kept(Timestamp::from_seconds(lapse)),
+            60,
+            "from then on it is another verdict, which stays"
+        );
+    }
+}

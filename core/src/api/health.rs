@@ -1,0 +1,91 @@
+//! Health: whether the service answers, for people (`/health`), and whether it could answer a question right now, for load
+//! balancers and monitors (`/readyz`).
+
+use alloy_primitives::{Address, U256};
+use serde::Serialize;
+
+use crate::{
+    api::document::Document,
+    chain::{Halt, Query, QueryError, View},
+    eth::abi::{
+        IAgentRegistry::nextAgentIdCall,
+        IMulticall3::{getChainIdCall, getCurrentBlockTimestampCall},
+    },
+    eth::json,
+    eth::timestamp::Timestamp,
+    index::Progress,
+};
+
+/// The answer of `/health`, given only where the chain and the registry answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Health {
+    /// Always `ok`.
+    pub status: &'static str,
+    /// The registry's address.
+    #[serde(with = "json::Checksummed")]
+    pub registry: Address,
+    /// The RPC endpoint, scheme and host only.
+    pub rpc: String,
+}
+
+/// Asks the chain for its id and the age of its head, and the registry for a sign of life, in one round trip. Its output is
+/// the body of a 200, or why the service is not ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// The registry's address.
+    pub registry: Address,
+    /// Multicall3's address.
+    pub multicall3: Address,
+    /// The host's clock.
+    pub now: Timestamp,
+    /// What the registry's index says of itself, where there is one.
+    pub index: Option<Progress>,
+}
+
+/// The answer of `/readyz`, where the service is ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Ready {
+    /// Always true.
+    pub ready: bool,
+    /// The chain's id (EIP-155).
+    #[serde(with = "json::Integer")]
+    pub chain_id: U256,
+    /// How old the newest block is by the host's clock; 0 where that is behind the chain's.
+    pub head_age_seconds: u64,
+    /// The registry, which has code and answers.
+    #[serde(with = "json::Checksummed")]
+    pub registry: Address,
+    /// What the registry's index says of itself; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<Progress>,
+}
+
+impl Query for Readiness {
+    type Output = Document;
+    type Error = QueryError;
+
+    fn resolve(&self, view: &View) -> Result<Document, Halt> {
+        let registry = view.call(self.registry, &nextAgentIdCall {});
+        let chain_id = view.call(self.multicall3, &getChainIdCall {});
+        let head = view.call(self.multicall3, &getCurrentBlockTimestampCall {});
+        registry?;
+        let (chain_id, head) = (chain_id?, head?);
+        let head_age = U256::from(self.now.seconds()).saturating_sub(head);
+        let head_age_seconds = u64::try_from(head_age).unwrap_or(u64::MAX);
+        let ready = Ready {
+            ready: true,
+            chain_id,
+            head_age_seconds,
+            registry: self.registry,
+            index: self.index.clone(),
+        };
+        Ok(Document::unlinked(ready))
+    }
+
+    fn is_one_round(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,10 @@
+//! The read API of `service.md`: routes in, documents or errors out.
+
+pub mod document;
+pub mod error;
+pub mod health;
+pub mod index_documents;
+mod links;
+pub mod question;
+pub mod route;
+pub mod scan;

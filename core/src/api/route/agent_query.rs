@@ -1,0 +1,140 @@
+//! The parameters of `/agents` that only an index of the registry can answer, read and written.
+
+use alloy_primitives::Address;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::{
+    AGENTS_LIMIT_DEFAULT,
+    canonical::QueryText,
+    query::{count, parameter},
+};
+use crate::{
+    api::error::Error,
+    eth::address,
+    registry::{
+        agent::Status,
+        agent_query::{AgentFilter, AgentQuery, NUMBERED_MAX, Sort, Start, TEXT_MAX},
+        cursor::SortKey,
+    },
+};
+
+/// Above any agent's id or generation, and an integer to a store in JavaScript.
+const NUMBER_MAX: u64 = (1 << 53) - 1;
+
+impl AgentQuery {
+    /// Reads a query string; `None` where nothing in it takes an index.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidParameter`] for a parameter that breaks its rule.
+    pub(crate) fn parse(query: &str) -> Result<Option<Self>, Error> {
+        let filter = AgentFilter {
+            haftungsperson: wallet(query, "haftungsperson")?,
+            creator: wallet(query, "creator")?,
+            parent: number(query, "parent")?,
+            generation: number(query, "generation")?,
+            status: super::query::status(query)?,
+            compliant: compliant(query)?,
+            text: text(query)?,
+        };
+        let sort = sort(query)?;
+        let start = start(query, sort.key)?;
+        let limit = super::query::agents_limit(query)?;
+        let by_status = AgentFilter { status: filter.status, ..AgentFilter::default() };
+        if let (Start::Page(_), true, true) = (start, filter == by_status, sort == Sort::default()) {
+            return Ok(None);
+        }
+        if matches!(start, Start::Page(number) if number.saturating_mul(limit) > NUMBERED_MAX) {
+            let rule = "must end within the first 5000 agents where a list is filtered or sorted; a cursor goes further";
+            return Err(Error::InvalidParameter { field: "page", rule });
+        }
+        Ok(Some(Self { filter, sort, start, limit }))
+    }
+
+    /// The query string that is read as the same, for a path without one.
+    pub(crate) fn write(&self, query: &mut QueryText) {
+        let AgentFilter { haftungsperson, creator, parent, generation, status, compliant, text } =
+            &self.filter;
+        if let Start::Page(number) = self.start {
+            query.push("page", number, 1);
+        }
+        query.push("limit", self.limit, AGENTS_LIMIT_DEFAULT);
+        let status = status.map(Status::name);
+        let text = text.as_ref().map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
+        query.push_some("status", &status);
+        query.push_some("haftungsperson", haftungsperson);
+        query.push_some("creator", creator);
+        query.push_some("parent", parent);
+        query.push_some("generation", generation);
+        query.push_some("compliant", compliant);
+        query.push_some("q", &text);
+        query.push("sort", self.sort.name(), Sort::default().name());
+        if let Start::Cursor(cursor) = self.start {
+            query.push_some("cursor", &Some(cursor));
+        }
+    }
+}
+
+fn sort(query: &str) -> Result<Sort, Error> {
+    let Some(text) = parameter(query, "sort")? else { return Ok(Sort::default()) };
+    let (is_descending, key) = text.strip_prefix('-').map_or((false, &*text), |key| (true, key));
+    let key = match key {
+        // The registry counts ids up as it registers.
+        "id" | "registration" => SortKey::Id,
+        "attestation" => SortKey::Attestation,
+        _ => {
+            let rule =
+                "must be id, registration or attestation, with a minus sign before it for the highest first";
+            return Err(Error::InvalidParameter { field: "sort", rule });
+        }
+    };
+    Ok(Sort { key, is_descending })
+}
+
+fn start(query: &str, key: SortKey) -> Result<Start, Error> {
+    let page = count(query, "page", 1..=u64::MAX, 1)?;
+    let Some(cursor) = super::query::cursor(query, key)? else { return Ok(Start::Page(page)) };
+    if parameter(query, "page")?.is_some() {
+        let rule = "must not be given together with page";
+        return Err(Error::InvalidParameter { field: "cursor", rule });
+    }
+    Ok(Start::Cursor(cursor))
+}
+
+fn wallet(query: &str, field: &'static str) -> Result<Option<Address>, Error> {
+    let Some(text) = parameter(query, field)? else { return Ok(None) };
+    let parsed = address::parse(&text).map_err(|error| Error::InvalidParameter { field, rule: error.rule() });
+    parsed.map(Some)
+}
+
+/// A whole number; what is larger than any agent's is cut, and no agent's all the same.
+fn number(query: &str, field: &'static str) -> Result<Option<u64>, Error> {
+    match parameter(query, field)? {
+        Some(_) => count(query, field, 0..=NUMBER_MAX, 0).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn compliant(query: &str) -> Result<Option<bool>, Error> {
+    match parameter(query, "compliant")?.as_deref() {
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(_) => Err(Error::InvalidParameter { field: "compliant", rule: "must be true or false" }),
+    }
+}
+
+/// Words to search for, separated by single spaces; what is none is left out.
+fn text(query: &str) -> Result<Option<String>, Error> {
+    let Some(text) = parameter(query, "q")? else { return Ok(None) };
+    // Forms write spaces as plus signs, which are part of no word.
+    let is_separator = |character: char| character == ' ' || character.is_ascii_control() || character == '+';
+    let has_letter = |word: &&str| word.bytes().any(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii());
+    let words: Vec<&str> = text.split(is_separator).filter(has_letter).collect();
+    if words.is_empty() || text.chars().count() > TEXT_MAX {
+        let rule = "must hold a word, in at most 200 characters";
+        return Err(Error::InvalidParameter { field: "q", rule });
+    }
+    // Spellings that find the same share an answer.
+    Ok(Some(words.join(" ").to_ascii_lowercase()))
+}

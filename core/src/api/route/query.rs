@@ -1,0 +1,213 @@
+//! Query parameters: text to what an endpoint takes, each by its rule.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+use super::{AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX};
+use crate::{
+    api::error::Error, eth::as_of::BlockId, registry::agent::Status, registry::changes::Since,
+    registry::compliance::CompliancePage, registry::cursor::AgentCursor, registry::cursor::SortKey,
+    registry::history::HistoryCursor,
+};
+
+/// The value of a query parameter, decoded; `None` where it is absent.
+pub(crate) fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Option<Cow<'a, str>>, Error> {
+    let mut found = None;
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if percent_decode_str(name).decode_utf8().is_ok_and(|name| name == field) {
+            if found.is_some() {
+                return Err(Error::InvalidParameter { field, rule: "must be given once" });
+            }
+            let value = percent_decode_str(value).decode_utf8();
+            found = Some(value.map_err(|_| Error::InvalidParameter { field, rule: "must be UTF-8 text" })?);
+        }
+    }
+    Ok(found)
+}
+
+/// A parameter that is read so; `None` where it is absent.
+fn optional<T>(
+    query: &str,
+    field: &'static str,
+    rule: &'static str,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, Error> {
+    let Some(text) = parameter(query, field)? else { return Ok(None) };
+    read(&text).map(Some).ok_or(Error::InvalidParameter { field, rule })
+}
+
+pub(super) fn block(query: &str) -> Result<Option<BlockId>, Error> {
+    optional(query, "block", BlockId::RULE, BlockId::parse)
+}
+
+/// A parameter that is 1 for yes; 0 and absence are no.
+pub(super) fn flag(query: &str, field: &'static str) -> Result<bool, Error> {
+    match parameter(query, field)?.as_deref() {
+        None | Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(_) => Err(Error::InvalidParameter { field, rule: "must be 0 or 1" }),
+    }
+}
+
+/// A counting parameter: below the range is refused, above it cut.
+pub(crate) fn count(
+    query: &str,
+    field: &'static str,
+    range: std::ops::RangeInclusive<u64>,
+    default: u64,
+) -> Result<u64, Error> {
+    let Some(value) = parameter(query, field)? else { return Ok(default) };
+    let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    // All digits and yet no u64: larger than any u64, so the range's end is what it is cut to.
+    let number = digits.then(|| value.parse::<u64>().unwrap_or(u64::MAX));
+    match number {
+        Some(number) if number >= *range.start() => Ok(number.min(*range.end())),
+        _ if *range.start() == 0 => {
+            Err(Error::InvalidParameter { field, rule: "must be a whole number of at least 0" })
+        }
+        _ => Err(Error::InvalidParameter { field, rule: "must be a whole number of at least 1" }),
+    }
+}
+
+/// The size of a page of agents.
+pub(crate) fn agents_limit(query: &str) -> Result<u64, Error> {
+    count(query, "limit", 1..=AGENTS_LIMIT_MAX, AGENTS_LIMIT_DEFAULT)
+}
+
+/// Where to go on in a list that is sorted so.
+pub(crate) fn cursor(query: &str, key: SortKey) -> Result<Option<AgentCursor>, Error> {
+    optional(query, "cursor", AgentCursor::RULE, |text| AgentCursor::parse(text, key))
+}
+
+pub(super) fn history_cursor(query: &str) -> Result<Option<HistoryCursor>, Error> {
+    optional(query, "cursor", AgentCursor::RULE, HistoryCursor::parse)
+}
+
+/// A page of the compliance list, where one is asked for.
+pub(super) fn compliance_page(query: &str) -> Result<Option<CompliancePage>, Error> {
+    let page = CompliancePage { limit: agents_limit(query)?, cursor: cursor(query, SortKey::Attestation)? };
+    let is_asked_for = page.cursor.is_some() || parameter(query, "limit")?.is_some();
+    Ok(is_asked_for.then_some(page))
+}
+
+pub(super) fn since(query: &str) -> Result<Since, Error> {
+    Ok(optional(query, "since", Since::RULE, Since::parse)?.unwrap_or(Since::Oldest))
+}
+
+pub(crate) fn status(query: &str) -> Result<Option<Status>, Error> {
+    optional(query, "status", "must be one of Active, Suspended, Revoked, Terminated", Status::from_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::route::Route;
+
+    fn rule(target: &str) -> String {
+        match Route::parse(target) {
+            Err(error @ Error::InvalidParameter { .. }) => error.to_string(),
+            other => panic!("{target}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_breaks_its_rule_is_named_with_the_rule() {
+        for bad in ["0", "-1", "", "x", "1.5", "1e3", "0x1", "+1", "%20", "NaN"] {
+            for target in ["agents?page", "agents?limit", "agent/1/revenue?limit"] {
+                let message = rule(&format!("/api/v1/{target}={bad}"));
+                assert!(message.ends_with("must be a whole number of at least 1"), "{message}");
+            }
+        }
+        assert!(rule("/api/v1/agent/1/revenue?offset=-1").starts_with("Invalid offset: "));
+        assert_eq!(
+            rule("/api/v1/agents?status=active"),
+            "Invalid status: must be one of Active, Suspended, Revoked, Terminated"
+        );
+        assert_eq!(rule("/api/v1/agents?page=1&page=2"), "Invalid page: must be given once");
+        assert_eq!(rule("/api/v1/agents?page=%ff"), "Invalid page: must be UTF-8 text");
+    }
+
+    #[test]
+    fn changes_are_asked_for_since_a_cursor_or_from_now_on() {
+        for (query, canonical) in [
+            ("?limit=100&since=now", "?since=now"),
+            ("?limit=20&since=newest", "?since=newest&limit=20"),
+            ("?limit=5&x=y&since=1800000000123-42", "?since=1800000000123-42&limit=5"),
+            ("?limit=501", "?limit=500"),
+        ] {
+            let endpoint = Route::parse(&format!("/api/v1/changes{query}")).unwrap();
+            assert_eq!(endpoint.canonical(), format!("/api/v1/changes{canonical}"));
+            assert_eq!(Route::parse(&endpoint.canonical()), Ok(endpoint));
+        }
+        for bad in ["", "NOW", "7", "1-", "-1", "1-2-3", "9007199254740992-1", "latest", "1800000000123%2d"] {
+            let message = rule(&format!("/api/v1/changes?since={bad}"));
+            assert_eq!(
+                message, "Invalid since: must be the `next` of an earlier answer, now or newest",
+                "{bad}"
+            );
+        }
+        assert_eq!(rule("/api/v1/changes?since=now&since=now"), "Invalid since: must be given once");
+        assert_eq!(rule("/api/v1/changes?limit=0"), "Invalid limit: must be a whole number of at least 1");
+    }
+
+    #[test]
+    fn a_history_goes_on_at_its_cursor() {
+        for (query, canonical) in [
+            ("?limit=50&cursor=5-9-0-3", "?cursor=5-9-0-3"),
+            ("?limit=101&x=y&cursor=0-9-7-0", "?limit=100&cursor=0-9-7-0"),
+        ] {
+            let endpoint = Route::parse(&format!("/api/v1/agent/7/history{query}")).unwrap();
+            assert_eq!(endpoint.canonical(), format!("/api/v1/agent/7/history{canonical}"));
+            assert_eq!(Route::parse(&endpoint.canonical()), Ok(endpoint));
+        }
+        for bad in ["", "7", "1-2-3", "1-2-3-4-5", "1-2-3-x"] {
+            let message = rule(&format!("/api/v1/agent/7/history?cursor={bad}"));
+            assert_eq!(
+                message, "Invalid cursor: must be the `next` of an earlier answer to the same question",
+                "{bad}"
+            );
+        }
+        assert!(rule("/api/v1/agent/x/history").starts_with("Invalid id: "));
+    }
+
+    #[test]
+    fn the_compliance_list_is_whole_unless_a_page_is_asked_for() {
+        for (query, canonical) in [
+            ("?x=1", ""),
+            ("?limit=500", "?limit=100"),
+            ("?cursor=0-0", "?limit=20&cursor=0-0"),
+            ("?cursor=1800000000-7&limit=3", "?limit=3&cursor=1800000000-7"),
+        ] {
+            let endpoint = Route::parse(&format!("/api/v1/agents/compliance{query}")).unwrap();
+            assert_eq!(endpoint.canonical(), format!("/api/v1/agents/compliance{canonical}"));
+            assert_eq!(Route::parse(&endpoint.canonical()), Ok(endpoint));
+        }
+        for bad in ["", "7", "-7", "1-", "1-2-3"] {
+            let message = rule(&format!("/api/v1/agents/compliance?cursor={bad}"));
+            assert_eq!(message, format!("Invalid cursor: {}", AgentCursor::RULE));
+        }
+        assert!(rule("/api/v1/agents/compliance?limit=0").starts_with("Invalid limit: "));
+    }
+
+    #[test]
+    fn a_block_is_part_of_the_question() {
+        let hash = format!("0x{}", "ab".repeat(32));
+        for block in ["0", "18446744073709551615", &hash] {
+            for path in ["/api/v1/agent/7", "/api/v1/kya/0x1111111111111111111111111111111111111111"] {
+                let endpoint = Route::parse(&format!("{path}?x=1&block={block}")).unwrap();
+                assert_eq!(endpoint.block(), BlockId::parse(block));
+                assert_eq!(endpoint.canonical(), format!("{path}?block={block}"));
+                assert_ne!(Route::parse(path), Ok(endpoint));
+            }
+        }
+        for bad in ["", "latest", "-1", "0x10", "1e3", &hash[2..]] {
+            assert!(
+                rule(&format!("/api/v1/agent/7?block={bad}"))
+                    .starts_with("Invalid block: must be a block's number"),
+                "{bad}"
+            );
+        }
+    }
+}

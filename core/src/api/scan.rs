@@ -1,0 +1,372 @@
+//! The whole registry at one block, as compactly as the answers about all of it allow. A host that keeps one answers
+//! all of them from it: `/stats/detailed`, `/agents` with a status, `/agents/compliance` and `/revenue/aggregate`.
+
+use std::sync::Arc;
+
+use alloy_primitives::{Address, U256};
+
+use crate::{
+    api::{document::Document, error::Error, route::Route},
+    chain::{
+        Halt, MAX_AGENTS, Query, QueryError, RunError, View,
+        lens::{Detail, Slice},
+        reader::Registry,
+        rows::Rows,
+    },
+    eth::{abi::RevenueReport, timestamp::Timestamp},
+    registry::{
+        agent::{Agent, AgentId, AgentListItem, Status, UnknownStatus},
+        compliance::{Compliance, ComplianceList, ComplianceListItem, CompliancePage},
+        cursor::AgentCursor,
+        page::{AgentPage, Page},
+        revenue::RevenueAggregate,
+        row::Row,
+        stats::{DetailedStats, RECENT_REGISTRATIONS, RecentRegistration, Stats},
+    },
+};
+
+/// The whole registry at one block. Plain data, and cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    pub(crate) registry: Address,
+    /// The RPC endpoint as shown to clients.
+    pub(crate) chain: String,
+    pub(crate) grace_seconds: U256,
+    /// The last registered agents that are readable, newest first.
+    pub(crate) recent: Vec<RecentRegistration>,
+    /// All agents, by ascending id from 1.
+    rows: Arc<Rows>,
+}
+
+/// Reads the whole registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanQuery {
+    /// The registry's address.
+    pub registry: Address,
+    /// The RPC endpoint as shown to clients.
+    pub chain: String,
+}
+
+impl Query for ScanQuery {
+    type Output = Scan;
+    type Error = Error;
+
+    fn resolve(&self, view: &View) -> Result<Scan, Halt<Error>> {
+        let registry = Registry { view, address: self.registry };
+        // The first rows come along with the count.
+        let first = registry.rows(1, Detail::Revenue, None);
+        let (total, grace) = (registry.total(), registry.grace_period());
+        let (total, grace) = (total?, grace?);
+        let total = u64::try_from(total)
+            .ok()
+            .filter(|total| *total <= MAX_AGENTS)
+            .ok_or(Halt::Error(QueryError::TooManyAgents(total)))?;
+        first?;
+        let (rows, recent) =
+            (registry.rows(1, Detail::Revenue, Some(total)), registry.records(&recent_ids(total)));
+        let (rows, recent) = (rows?, recent?);
+        let recent = recent
+            .into_iter()
+            // Who is unreadable is named by the rows.
+            .filter_map(|record| record.ok().map(|agent| RecentRegistration::from(&agent)))
+            .collect();
+        Ok(Scan::of((self.registry, self.chain.clone()), total, grace, recent, rows).map_err(Halt::Error)?)
+    }
+}
+
+/// An agent whose record is readable.
+struct Member<'a> {
+    id: AgentId,
+    status: Status,
+    row: &'a Row,
+}
+
+impl Member<'_> {
+    /// Its place in a list by attestation.
+    fn place(&self) -> AgentCursor {
+        AgentCursor { attested: Some(self.row.last_attestation), id: self.id.0.saturating_to() }
+    }
+}
+
+impl Scan {
+    /// A scan of `total` agents; an error where the node has not answered for all of them.
+    pub(crate) fn of(
+        (registry, chain): (Address, String),
+        total: u64,
+        grace_seconds: U256,
+        recent: Vec<RecentRegistration>,
+        rows: &Arc<Rows>,
+    ) -> Result<Self, QueryError> {
+        if rows.len() as u64 != total || rows.iter().any(|(_, row)| row.is_unread()) {
+            return Err(RunError::Malformed.into());
+        }
+        Ok(Self { registry, chain, grace_seconds, recent, rows: Arc::clone(rows) })
+    }
+
+    /// A scan of these agents, by ascending id from 1, and what they reported.
+    pub fn of_agents<'a>(
+        registry: Address,
+        chain: String,
+        grace_seconds: U256,
+        agents: &[Agent],
+        reports: impl IntoIterator<Item = &'a RevenueReport>,
+    ) -> Self {
+        let recent = agents.iter().rev().take(RECENT_REGISTRATIONS).map(RecentRegistration::from).collect();
+        let mut slice = Slice { rows: agents.iter().map(Row::from).collect(), ..Slice::default() };
+        slice.take_sums(RevenueAggregate::of(reports));
+        let mut rows = Rows::starting_at(1);
+        rows.fold(1, slice);
+        Self { registry, chain, grace_seconds, recent, rows: Arc::new(rows) }
+    }
+
+    /// Whether an endpoint's answer is made from a scan.
+    pub const fn covers(endpoint: &Route) -> bool {
+        matches!(
+            endpoint,
+            Route::DetailedStats
+                | Route::Agents { status: Some(_), .. }
+                | Route::Compliance(_)
+                | Route::RevenueAggregate
+        )
+    }
+
+    /// The answer of an endpoint that is [covered](Self::covers), as of `now`.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::UnknownStatus`] where the registry gave one, [`Error::NotFound`] for another endpoint.
+    pub fn document(&self, endpoint: &Route, now: Timestamp) -> Result<Document, Error> {
+        match endpoint {
+            Route::DetailedStats => Ok(Document::of(self.detailed_stats(now)?, endpoint)),
+            Route::Agents { page, status: Some(status) } => {
+                Ok(Document::of(self.agents_of(*page, *status)?, endpoint))
+            }
+            Route::Compliance(page) => {
+                let list = self.compliance(*page, now)?;
+                let next = list.next;
+                Ok(Document::with_next(list, endpoint, next))
+            }
+            Route::RevenueAggregate => Ok(Document::of(self.revenue(), endpoint)),
+            _ => Err(Error::NotFound),
+        }
+    }
+
+    /// All agents, by ascending id from 1.
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Bytes of memory it takes, nearly.
+    pub fn size_bytes(&self) -> usize {
+        self.rows.size_bytes() + size_of::<Self>() + self.recent.len() * size_of::<RecentRegistration>()
+    }
+
+    fn members(&self) -> impl DoubleEndedIterator<Item = Result<Member<'_>, UnknownStatus>> + Clone {
+        self.rows.iter().filter(|(_, row)| row.record_is_readable()).map(|(id, row)| {
+            let (agent_id, number) = (U256::from(id), row.status);
+            let status = Status::from_number(number).ok_or(UnknownStatus { agent_id, number })?;
+            Ok(Member { id: AgentId(agent_id), status, row })
+        })
+    }
+
+    fn unreadable(&self, is_unreadable: impl Fn(&Row) -> bool) -> Vec<AgentId> {
+        let rows = self.rows.iter().filter(|(_, row)| is_unreadable(row));
+        rows.map(|(id, _)| AgentId(U256::from(id))).collect()
+    }
+
+    /// The answer of `/stats/detailed`.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::UnknownStatus`] where the registry gave one.
+    pub fn detailed_stats(&self, now: Timestamp) -> Result<DetailedStats, Error> {
+        let stats = Stats {
+            total_agents: U256::from(self.rows.len()),
+            registry_address: self.registry,
+            chain: self.chain.clone(),
+        };
+        let mut stats = DetailedStats::empty(stats);
+        for member in self.members() {
+            let Member { status, row, .. } = member.map_err(QueryError::from)?;
+            stats.count(status, U256::from(row.generation), self.judge(status, row, 0, now).is_compliant());
+        }
+        stats.rate();
+        stats.total_revenue.clone_from(&self.rows.revenue.by_currency);
+        stats.recent_registrations.clone_from(&self.recent);
+        stats.unreadable = self.unreadable(|row| !row.record_is_readable() || !row.history_is_readable);
+        Ok(stats)
+    }
+
+    fn agents_of(&self, page: Page, status: Status) -> Result<AgentPage, Error> {
+        let (mut total, mut data) = (0_u64, Vec::new());
+        for member in self.members() {
+            let Member { id, status: found, row } = member.map_err(QueryError::from)?;
+            if found == status {
+                let on_page = u128::from(total) >= page.skipped() && (data.len() as u64) < page.limit;
+                if on_page {
+                    data.push(AgentListItem {
+                        agent_id: id,
+                        creator: row.creator,
+                        status,
+                        registered_at: Timestamp::from_seconds(row.registered_at),
+                    });
+                }
+                total += 1;
+            }
+        }
+        let unreadable = self.unreadable(|row| !row.record_is_readable());
+        Ok(AgentPage { unreadable, ..AgentPage::of(page, U256::from(total), data) })
+    }
+
+    /// The answer of `/agents/compliance`: all agents, or a page of them.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::UnknownStatus`] where the registry gave one.
+    pub fn compliance(&self, page: Option<CompliancePage>, now: Timestamp) -> Result<ComplianceList, Error> {
+        // By id, from 0 on: parents are rows themselves, if the registry keeps its word.
+        let mut children = vec![0_u32; self.rows.len() + 1];
+        let mut stalest_first = Vec::with_capacity(self.rows.len());
+        for member in self.members() {
+            let member = member.map_err(QueryError::from)?;
+            let parent = usize::try_from(member.row.parent).unwrap_or(usize::MAX);
+            if let Some(count) = children.get_mut(parent) {
+                *count += 1;
+            }
+            stalest_first.push(member);
+        }
+        stalest_first.sort_by_key(Member::place);
+        let mut next = None;
+        if let Some(CompliancePage { limit, cursor }) = page {
+            let behind = stalest_first.partition_point(|member| Some(member.place()) <= cursor);
+            stalest_first.drain(..behind);
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            if stalest_first.len() > limit {
+                stalest_first.truncate(limit);
+                next = stalest_first.last().map(Member::place);
+            }
+        }
+        let item = |Member { id, status, row }| {
+            let index = usize::try_from(id.0).unwrap_or(usize::MAX);
+            let child_count = children.get(index).copied().unwrap_or_default();
+            ComplianceListItem {
+                agent_id: id,
+                creator: row.creator,
+                status,
+                compliance: self.judge(status, row, child_count, now),
+            }
+        };
+        let data = stalest_first.into_iter().map(item).collect();
+        let unreadable = self.unreadable(|row| !row.record_is_readable());
+        let limit = page.map(|page| page.limit);
+        Ok(ComplianceList { total: self.rows.len(), limit, data, next, unreadable })
+    }
+
+    fn revenue(&self) -> RevenueAggregate {
+        let unreadable = self.unreadable(|row| !row.history_is_readable);
+        RevenueAggregate { unreadable, ..self.rows.revenue.clone() }
+    }
+
+    fn judge(&self, status: Status, row: &Row, children: u32, now: Timestamp) -> Compliance {
+        let attested = Timestamp::from_seconds(row.last_attestation);
+        Compliance::judge(status, attested, U256::from(children), self.grace_seconds, now)
+    }
+}
+
+/// The ids that `recentRegistrations` shows, newest first.
+pub(crate) fn recent_ids(total: u64) -> Vec<U256> {
+    (1..=total).rev().take(RECENT_REGISTRATIONS).map(U256::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{registry::compliance::ComplianceListItem, registry::fixture::agent};
+    use proptest::prelude::*;
+    use std::cmp::Reverse;
+
+    fn scan(agents: &[Agent]) -> Scan {
+        Scan::of_agents(Address::ZERO, String::new(), U256::from(604_800), agents, [])
+    }
+
+    #[test]
+    fn the_last_ten_come_newest_first() {
+        let agents: Vec<_> = (1..=13).map(agent).collect();
+        let stats = scan(&agents).detailed_stats(Timestamp::from_seconds(0)).unwrap();
+        let ids: Vec<u64> =
+            stats.recent_registrations.iter().map(|recent| recent.agent_id.0.to::<u64>()).collect();
+        assert_eq!(ids, (4..=13).rev().collect::<Vec<_>>());
+        assert_eq!(stats.status_distribution[&Status::Active], 13);
+        assert_eq!(stats.status_distribution.len(), 4);
+    }
+
+    #[test]
+    fn who_is_unreadable_is_named_where_it_matters() {
+        let mut scan = scan(&(1..=3).map(agent).collect::<Vec<_>>());
+        let heavy = Row { history_is_readable: false, ..Row::from(&agent(2)) };
+        let slice = Slice { rows: vec![heavy, Row::UNREADABLE], ..Slice::default() };
+        Arc::make_mut(&mut scan.rows).fold(2, slice);
+        let body = |target: &str| {
+            let endpoint = Route::parse(target).unwrap();
+            let document = scan.document(&endpoint, Timestamp::from_seconds(9)).unwrap();
+            serde_json::from_str::<serde_json::Value>(&document.body).unwrap()
+        };
+        for (target, unreadable) in [
+            ("/api/v1/stats/detailed", "[2,3]"),
+            ("/api/v1/revenue/aggregate", "[2,3]"),
+            ("/api/v1/agents?status=Active", "[3]"),
+            ("/api/v1/agents/compliance", "[3]"),
+        ] {
+            assert_eq!(body(target)["unreadable"].to_string(), unreadable, "{target}");
+        }
+        assert_eq!(body("/api/v1/agents/compliance")["total"], 3);
+        assert_eq!(body("/api/v1/agents?status=Active")["total"], 2);
+        assert_eq!(body("/api/v1/stats/detailed")["complianceRate"], "100.0");
+    }
+
+    proptest! {
+        #[test]
+        fn the_list_is_whole_and_stalest_first(stamps in prop::collection::vec(0u64..50, 0..40)) {
+            let agents: Vec<_> = stamps.iter().zip(1..).map(|(stamp, id)| {
+                let mut agent = agent(id);
+                agent.last_attestation = Timestamp::from_seconds(*stamp);
+                agent
+            }).collect();
+            let list = scan(&agents).compliance(None, Timestamp::from_seconds(60)).unwrap();
+            prop_assert_eq!(list.data.len(), agents.len());
+            for pair in list.data.windows(2) {
+                let key = |item: &ComplianceListItem| (Reverse(item.compliance.seconds_since_attestation), item.agent_id);
+                prop_assert!(key(&pair[0]) < key(&pair[1]));
+            }
+        }
+
+        #[test]
+        fn pages_of_it_stay_where_they_are_while_the_registry_grows(
+            stamps in prop::collection::vec(0u64..50, 1..40),
+            limit in 1u64..9,
+        ) {
+            let mut agents: Vec<_> = stamps.iter().zip(1..).map(|(stamp, id)| {
+                let mut agent = agent(id);
+                agent.last_attestation = Timestamp::from_seconds(*stamp);
+                agent
+            }).collect();
+            let (now, mut cursor, mut shown) = (Timestamp::from_seconds(60), None, Vec::new());
+            let whole = scan(&agents).compliance(None, now).unwrap();
+            loop {
+                let page = scan(&agents).compliance(Some(CompliancePage { limit, cursor }), now).unwrap();
+                prop_assert_eq!((page.limit, page.total), (Some(limit), agents.len()));
+                shown.extend(page.data);
+                if shown.len() >= whole.data.len() || page.next.is_none() {
+                    break;
+                }
+                cursor = page.next;
+                // Whoever registers has just attested.
+                let mut newcomer = agent(agents.len() as u64 + 1);
+                newcomer.last_attestation = Timestamp::from_seconds(50);
+                agents.push(newcomer);
+            }
+            shown.truncate(whole.data.len());
+            prop_assert_eq!(shown, whole.data);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a run still has to ask, and what of it goes into the next batch.
+
+use super::Engine;
+use crate::{
+    chain::{
+        batch::{self, Flight, Job, Pending},
+        block::Block,
+        endpoints::Traits,
+        error::{QueryError, RunError},
+        lens::{Detail, Method},
+        proof::Wanted,
+        view::Outcome,
+        walk::Walk,
+    },
+    eth::as_of::BlockId,
+};
+
+impl Engine {
+    /// Puts work back that was not done.
+    pub(in crate::chain) fn take_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
+        for job in jobs {
+            match job {
+                Job::Calls(calls) => self.queue.extend(calls),
+                Job::Suspect(pending) | Job::Direct(pending) => self.queue.push(pending),
+                Job::Walk(key, span) => {
+                    if let Some(walk) = self.view.walks.get_mut(&key) {
+                        walk.give_back(span);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The answer to a job is too large: smaller pieces, or nobody can read it.
+    pub(in crate::chain) fn cut(&mut self, job: Job) {
+        match job {
+            Job::Calls(calls) if calls.len() > 1 => {
+                let count = calls.len();
+                self.queue.extend(calls.into_iter().map(|pending| pending.split(count)));
+            }
+            Job::Calls(calls) => {
+                let heavy = calls.into_iter().map(|pending| (pending.call, Outcome::TooHeavy));
+                self.view.answers.extend(heavy);
+            }
+            Job::Suspect(pending) | Job::Direct(pending) => {
+                self.view.answers.insert(pending.call, Outcome::TooHeavy);
+            }
+            Job::Walk(key, span) => {
+                if let Some(walk) = self.view.walks.get_mut(&key) {
+                    walk.refuse(span);
+                }
+            }
+        }
+    }
+
+    /// Queues what the query has missed.
+    #[inline(never)]
+    pub(in crate::chain) fn queue_missing(&mut self) -> Result<(), QueryError> {
+        let missing = self.view.missing();
+        if let Some(key) = missing.proof.filter(|_| missing.calls.is_empty()) {
+            self.view.wanted_proof = Some(Wanted::new(key));
+            return Ok(());
+        }
+        if missing.calls.is_empty() && missing.walks.is_empty() {
+            self.wants_header = missing.as_of || missing.header;
+            return if self.wants_header { Ok(()) } else { Err(RunError::Stalled.into()) };
+        }
+        self.calls += missing.calls.len();
+        if self.calls > self.limits.calls {
+            return Err(RunError::TooManyCalls.into());
+        }
+        let peers = self.limits.calls_per_chunk;
+        let pending = missing.calls.into_iter().map(|call| Pending { call, peers, suspect: false });
+        self.queue.extend(pending);
+        for (key, last) in missing.walks {
+            let agents = self.limits.agents_per_call;
+            let walk = self.view.walks.entry(key).or_insert_with(|| Walk::new(key.first, agents));
+            if let Some(last) = last {
+                walk.extend_to(last);
+            }
+            // Complete, and still missed: the pieces have been answered with nothing.
+            if walk.is_idle() && walk.rows(last).is_none() {
+                return Err(RunError::Malformed.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Packs what is waiting into a flight; what does not fit waits for the next one.
+    #[inline(never)]
+    pub(in crate::chain) fn pack(&mut self) -> Flight {
+        let Traits { by_number, method, requests_per_batch } = self.rotation.traits();
+        let most = self.requests_per_batch.min(requests_per_batch).max(1);
+        let asked_for = std::mem::take(&mut self.wants_header);
+        let wants_header = match self.block {
+            Block::Newest { .. } => asked_for || self.rounds > 1 || !self.is_one_round,
+            Block::Pinned(_) => false,
+            Block::Asked(_) | Block::SteppingBack { .. } => true,
+        };
+        let headers = if wants_header { self.block.headers(most) } else { Vec::new() };
+        // Where a batch may hold one request only, the header goes alone, and all calls are pinned to it.
+        let room = match self.block {
+            Block::SteppingBack { .. } => 0,
+            _ => most - headers.len().min(most),
+        };
+        let (mut jobs, rest) = batch::jobs(std::mem::take(&mut self.queue), &self.limits, room, most > 1);
+        self.queue = rest;
+        let left = room.saturating_sub(jobs.iter().map(Job::requests).sum());
+        jobs.extend(self.take_spans(method, left));
+        let has_hash = matches!(self.block, Block::Pinned(_) | Block::Asked(BlockId::Hash(_)));
+        let by_hash = has_hash && !by_number;
+        let marked = !by_hash || self.block.pin().is_none_or(|pin| !pin.checked);
+        let jobs = Flight::post(jobs, headers.len());
+        Flight { headers, jobs, marked, by_hash, method, proof: Vec::new(), timeout_ms: 0 }
+    }
+
+    /// Pieces of walks, as many as `room` and the size of a reply allow.
+    fn take_spans(&mut self, method: Method, room: usize) -> Vec<Job> {
+        // How many agents a call may hold.
+        let most = match method {
+            Method::Override => self.limits.agents_per_call,
+            Method::Create => 350,
+            Method::Multicall => (self.limits.calls_per_chunk as u64 / 2).max(1),
+        };
+        let mut bytes_left = (self.limits.max_reply_bytes / 4 * 3) as u64;
+        let mut jobs = Vec::new();
+        for (key, walk) in &mut self.view.walks {
+            while jobs.len() < room && (bytes_left > 0 || jobs.is_empty()) {
+                let Some(span) = walk.take(most) else { break };
+                // Bytes of JSON for an agent, its scope an ordinary one; a reply of long ones may be too large, and is asked for in halves.
+                let agent_bytes = match (method, key.detail) {
+                    (Method::Multicall, _) => 4_500,
+                    (_, Detail::Full) => 300,
+                    _ => 136,
+                };
+                bytes_left = bytes_left.saturating_sub(span.count.saturating_mul(agent_bytes));
+                jobs.push(Job::Walk(*key, span));
+            }
+        }
+        jobs
+    }
+}

@@ -1,0 +1,150 @@
+//! The lens's answer taken apart: rows and sums of consecutive agents.
+
+use alloy_primitives::{Address, B256};
+
+use super::Detail;
+use crate::{
+    chain::marker::Marker,
+    registry::{
+        revenue::{RevenueAggregate, Total},
+        row::{Full, Row, Sum, scope, sums},
+    },
+};
+
+const VERSION: u8 = 1;
+/// The kind of an entry that is a scope, where others are sums.
+const SCOPE: u8 = 2;
+
+/// What one call read: the rows of consecutive agents, and the sums of their readable histories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Slice {
+    pub(crate) marker: Marker,
+    /// Of the first agents asked for: the rest did not fit the call's gas, or does not exist.
+    pub(crate) rows: Vec<Row>,
+    /// In full detail: the rest of each row, with the agent's own sums.
+    pub(crate) full: Vec<Full>,
+    pub(crate) reports: u64,
+    pub(crate) sums: Vec<Sum>,
+}
+
+impl Slice {
+    /// Adds what reports come to that were not added up by the lens.
+    pub(crate) fn take_sums(&mut self, revenue: RevenueAggregate) {
+        self.reports += revenue.total_reports;
+        self.sums.extend(sums(revenue));
+    }
+
+    /// Reads an answer of `walk` from the agent `first` on; `None` where it is none.
+    pub(crate) fn decode(data: &[u8], first: u64, detail: Detail) -> Option<Self> {
+        let mut input = Input(data);
+        let [version] = input.take()?;
+        if version != VERSION {
+            return None;
+        }
+        let parent = B256::from(input.take::<32>()?);
+        let (chain_id, seconds) = (input.u64()?, input.u64()?);
+        let marker =
+            Marker { parent: Some(parent), chain_id: Some(chain_id), seconds: Some(seconds), number: None };
+        let count = u32::from_be_bytes(input.take()?);
+        let reports = input.u64()?;
+        let (mut rows, mut full) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let [status, flags] = input.take()?;
+            let row = Row {
+                status,
+                history_is_readable: flags & 1 == 0,
+                creator: Address::from(input.take::<20>()?),
+                registered_at: input.u64()?,
+                last_attestation: input.number::<5>()?,
+                parent: input.number::<5>()?,
+                generation: input.number::<2>()?,
+                wallet: Address::from(input.take::<20>()?),
+            };
+            rows.push(row);
+            if detail == Detail::Full {
+                full.push(Full {
+                    wallet: row.wallet,
+                    haftungsperson: Address::from(input.take::<20>()?),
+                    reports: u32::from_be_bytes(input.take()?),
+                    ..Full::default()
+                });
+            }
+        }
+        let mut sums = Vec::new();
+        // Scopes come in the order of the readable rows.
+        let readable = |(place, row): (usize, &Row)| row.record_is_readable().then_some(place);
+        let mut unscoped = rows.iter().enumerate().filter_map(readable);
+        while !input.0.is_empty() {
+            let [kind] = input.take()?;
+            let length = u32::from_be_bytes(input.take()?);
+            if kind == SCOPE {
+                let text = String::from_utf8_lossy(input.bytes(usize::try_from(length).ok()?)?);
+                full.get_mut(unscoped.next()?)?.scope = scope(&text);
+                continue;
+            }
+            let amount = Total::from_be_bytes(input.take::<40>()?);
+            let mut text = Input(input.bytes(usize::try_from(length).ok()?)?);
+            let owner = if detail == Detail::Full { Some(text.u64()?) } else { None };
+            // A contract's strings are bytes of any kind; they are read as the ABI decoder reads them.
+            let text = String::from_utf8_lossy(text.0).into_owned();
+            let sum = Sum { is_category: kind != 0, text, amount };
+            match owner {
+                Some(id) => {
+                    let place = usize::try_from(id.checked_sub(first)?).ok()?;
+                    full.get_mut(place)?.add(sum);
+                }
+                None => sums.push(sum),
+            }
+        }
+        if detail == Detail::Full && unscoped.next().is_some() {
+            return None;
+        }
+        Some(Self { marker, rows, full, reports, sums })
+    }
+}
+
+/// What is left to read.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.number::<8>()
+    }
+
+    /// A number of at most 8 bytes.
+    fn number<const N: usize>(&mut self) -> Option<u64> {
+        Some(self.take::<N>()?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(mut data: Vec<u8>, first: u64) {
+            for detail in [Detail::Revenue, Detail::Full] {
+                Slice::decode(&data, first, detail);
+                data.insert(0, VERSION);
+                Slice::decode(&data, first, detail);
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_is_as_small_as_a_scan_needs() {
+        assert!(size_of::<Row>() <= 80);
+    }
+}

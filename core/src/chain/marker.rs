@@ -1,0 +1,64 @@
+//! What a reply says of the block it was read in: which block, which chain, how old. An `aggregate3` chunk asks Multicall3
+//! at its head; the lens writes it at the head of its answer. It costs no request of its own.
+
+use alloy_primitives::{Address, B256, U256};
+use alloy_sol_types::SolCall;
+
+use crate::{
+    eth::abi::IMulticall3::{
+        getBlockNumberCall, getChainIdCall, getCurrentBlockTimestampCall, getLastBlockHashCall,
+    },
+    eth::as_of::AsOf,
+    eth::multicall::{Call, CallOutcome},
+    eth::timestamp::Timestamp,
+};
+
+/// What a reply says of its block; `None` is what Multicall3 gave no answer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marker {
+    /// The hash of the block before: blocks with one parent are one block, as far as a single endpoint is concerned.
+    pub(crate) parent: Option<B256>,
+    pub(crate) chain_id: Option<u64>,
+    /// The block's timestamp, unix seconds.
+    pub(crate) seconds: Option<u64>,
+    /// The block's number; the lens does not tell it.
+    pub(crate) number: Option<u64>,
+}
+
+impl Marker {
+    /// The calls to put before a chunk's own.
+    pub(super) fn calls(multicall3: Address) -> [Call; 4] {
+        [
+            getLastBlockHashCall {}.abi_encode(),
+            getChainIdCall {}.abi_encode(),
+            getCurrentBlockTimestampCall {}.abi_encode(),
+            getBlockNumberCall {}.abi_encode(),
+        ]
+        .map(|data| Call { target: multicall3, data: data.into() })
+    }
+
+    /// Takes the outcomes of [`calls`](Self::calls) off the head of a chunk's.
+    pub(super) fn take(outcomes: &mut impl Iterator<Item = CallOutcome>) -> Self {
+        let mut word = || match outcomes.next() {
+            Some(CallOutcome::Returned(word)) => B256::try_from(word.as_ref()).ok(),
+            _ => None,
+        };
+        let (parent, chain_id, seconds, block) = (word(), word(), word(), word());
+        let number = |word: B256| u64::try_from(U256::from_be_bytes(word.0)).ok();
+        Self {
+            parent,
+            chain_id: chain_id.and_then(number),
+            seconds: seconds.and_then(number),
+            number: block.and_then(number),
+        }
+    }
+
+    /// The block, where all of it was told.
+    pub(super) fn as_of(&self) -> Option<AsOf> {
+        Some(AsOf {
+            block_number: self.number?,
+            block_timestamp: Timestamp::from_seconds(self.seconds?),
+            parent_hash: self.parent?,
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! The registry read through a view: one function per contract read, and what its reverts mean.
+
+use std::sync::Arc;
+
+use alloy_primitives::{Address, U256};
+use alloy_sol_types::SolCall;
+
+use super::{
+    error::QueryError,
+    lens::Detail,
+    rows::Rows,
+    view::{Halt, Need, View},
+    walk::WalkKey,
+};
+use crate::{
+    eth::{
+        abi::IAgentRegistry::{
+            attestationGracePeriodCall, complianceStatusCall, getAgentByWalletCall, getAgentCall,
+            getChildrenCall, nextAgentIdCall,
+        },
+        rpc::revert::Revert,
+    },
+    registry::{
+        agent::{Agent, AgentId, Status, UnknownStatus},
+        compliance::DEFAULT_GRACE_SECONDS,
+        lineage::Children,
+    },
+};
+
+/// The contract's words for an id or wallet it does not have (`service.md` section 7).
+const AGENT_NOT_FOUND: &str = "Agent not found";
+const WALLET_NOT_REGISTERED: &str = "No agent registered for this wallet";
+
+/// The registry, read through a view: one function per contract read.
+pub(crate) struct Registry<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) address: Address,
+}
+
+impl<'a> Registry<'a> {
+    pub(crate) fn call<C: SolCall>(&self, call: &C) -> Result<C::Return, Halt> {
+        self.view.call(self.address, call)
+    }
+
+    /// How many agents there are: ids count from 1.
+    pub(crate) fn total(&self) -> Result<U256, Halt> {
+        Ok(self.call(&nextAgentIdCall {})?.saturating_sub(U256::from(1)))
+    }
+
+    /// The grace period in seconds; the documented one where the contract has no such function.
+    pub(crate) fn grace_period(&self) -> Result<U256, Halt> {
+        match self.call(&attestationGracePeriodCall {}) {
+            Err(Halt::Error(QueryError::Reverted { revert: Revert { message: None }, .. })) => {
+                Ok(U256::from(DEFAULT_GRACE_SECONDS))
+            }
+            grace => grace,
+        }
+    }
+
+    /// The agent the registry has for a wallet.
+    pub(crate) fn agent_of(&self, wallet: Address) -> Result<Option<Agent>, Halt> {
+        match self.call(&getAgentByWalletCall { wallet }) {
+            Err(halt) if says(&halt, WALLET_NOT_REGISTERED) => Ok(None),
+            record => Ok(Some(Agent::try_from(record?).map_err(QueryError::from)?)),
+        }
+    }
+
+    pub(crate) fn agent(&self, id: AgentId) -> Result<Agent, Halt> {
+        match self.call(&getAgentCall { agentId: id.0 }) {
+            Err(halt) if says(&halt, AGENT_NOT_FOUND) => Err(QueryError::AgentNotFound(id).into()),
+            record => Ok(Agent::try_from(record?).map_err(QueryError::from)?),
+        }
+    }
+
+    /// An agent's status, and nothing that it can make long.
+    pub(crate) fn status(&self, id: u64) -> Result<Status, Halt> {
+        let agent_id = U256::from(id);
+        let number = self.call(&complianceStatusCall { agentId: agent_id })?.status;
+        let unknown = QueryError::UnknownStatus(UnknownStatus { agent_id, number });
+        Ok(Status::from_number(number).ok_or(unknown)?)
+    }
+
+    /// An agent's children. Where they are too many for the node's gas, they are counted, and looked for among the agents
+    /// that were registered after it: as many of those as one call holds.
+    pub(crate) fn children(&self, id: U256) -> Result<Children, Halt> {
+        match self.call(&getChildrenCall { agentId: id }) {
+            Err(Halt::Error(error @ QueryError::TooHeavy { .. })) => {
+                let parent = u64::try_from(id).ok().filter(|id| *id < u64::MAX).ok_or(error)?;
+                let compliance = self.call(&complianceStatusCall { agentId: id });
+                let rows = self.rows(parent + 1, Detail::Rows, None);
+                let (compliance, rows) = (compliance?, rows?);
+                let found = rows.iter().filter(|(_, row)| row.record_is_readable() && row.parent == parent);
+                let ids = found.map(|(id, _)| U256::from(id)).collect();
+                Ok(Children { ids, total: compliance.childCount })
+            }
+            Err(halt) if says(&halt, AGENT_NOT_FOUND) => Err(QueryError::AgentNotFound(AgentId(id)).into()),
+            children => Ok(Children::from(children?)),
+        }
+    }
+
+    pub(crate) fn records(&self, ids: &[U256]) -> Result<Vec<Result<Agent, QueryError>>, Need> {
+        let records = self.view.calls(self.address, ids.iter().map(|id| getAgentCall { agentId: *id }))?;
+        Ok(records.into_iter().map(|record| Ok(record?.try_into()?)).collect())
+    }
+
+    pub(crate) fn rows(&self, first: u64, detail: Detail, last: Option<u64>) -> Result<&'a Arc<Rows>, Need> {
+        self.view.rows(WalkKey { registry: self.address, first, detail }, last)
+    }
+}
+
+/// Whether a call was reverted with just these words.
+fn says(halt: &Halt, reason: &str) -> bool {
+    matches!(halt, Halt::Error(QueryError::Reverted { revert, .. }) if revert.message.as_deref() == Some(reason))
+}

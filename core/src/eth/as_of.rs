@@ -1,0 +1,86 @@
+//! Which block an answer is of, and which one a question is about.
+
+use core::fmt;
+
+use alloy_primitives::B256;
+use serde::Serialize;
+
+use crate::{eth::json, eth::timestamp::Timestamp};
+
+/// The block an answer was read at. A block does not know its own hash inside a call, so its parent's hash stands for it:
+/// whoever has the header of `blockNumber` compares its `parentHash`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AsOf {
+    /// The block's number.
+    pub block_number: u64,
+    /// The block's timestamp.
+    pub block_timestamp: Timestamp,
+    /// The hash of the block before it.
+    #[serde(with = "json::Hash")]
+    pub parent_hash: B256,
+}
+
+/// The block that an answer from the registry's index is as of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct IndexedAt {
+    /// The block's number.
+    pub block_number: u64,
+    /// The block's timestamp.
+    pub block_timestamp: Timestamp,
+}
+
+/// A block that a question names; without one it is about the newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockId {
+    /// By its number: whatever block the chain has there.
+    Number(u64),
+    /// By its hash (EIP-1898), as long as it is on the chain.
+    Hash(B256),
+}
+
+impl BlockId {
+    /// The rule that [`parse`](Self::parse) holds texts to.
+    pub const RULE: &str = "must be a block's number, or its hash: 0x followed by 64 hexadecimal digits";
+
+    /// Reads decimal digits, or `0x` and 64 hexadecimal digits; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some(digits) = text.strip_prefix("0x") {
+            let is_hash = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+            return text.parse().ok().filter(|_| is_hash).map(Self::Hash);
+        }
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| is_number).map(Self::Number)
+    }
+}
+
+impl fmt::Display for BlockId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Hash(hash) => write!(f, "{hash:#x}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_read_by_number_or_whole_hash() {
+        let hash = format!("0x{}", "Ab".repeat(32));
+        assert_eq!(BlockId::parse("0"), Some(BlockId::Number(0)));
+        assert_eq!(BlockId::parse("18446744073709551615"), Some(BlockId::Number(u64::MAX)));
+        assert_eq!(BlockId::parse(&hash), Some(BlockId::Hash(B256::repeat_byte(0xab))));
+        assert_eq!(BlockId::parse(&hash).unwrap().to_string(), hash.to_lowercase());
+        for bad in
+            ["", "-1", "+1", "1.0", "0x", "0x10", "latest", "18446744073709551616", &hash[..65], &hash[2..]]
+        {
+            assert_eq!(BlockId::parse(bad), None, "{bad}");
+        }
+    }
+}

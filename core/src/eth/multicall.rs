@@ -1,0 +1,85 @@
+//! Multicall3: many calls in one `eth_call`, so that they see one block and cost one round trip.
+
+use alloy_primitives::{Address, Bytes};
+use alloy_sol_types::SolCall;
+
+use crate::{eth::abi::IMulticall3, eth::rpc::revert::Revert};
+
+/// Where Multicall3 stands on almost every chain.
+pub const CANONICAL_ADDRESS: Address =
+    alloy_primitives::address!("0xcA11bde05977b3631167028862bE2a173976CA11");
+
+/// One contract read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Call {
+    /// The contract.
+    pub target: Address,
+    /// Selector and arguments.
+    pub data: Bytes,
+}
+
+impl Call {
+    /// The bytes this call takes up in `aggregate3`'s calldata: its offset, four words of frame, its padded data.
+    pub fn packed_size(&self) -> usize {
+        32 * 5 + self.data.len().next_multiple_of(32)
+    }
+}
+
+/// What one call inside a chunk came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallOutcome {
+    /// It returned this. Empty means that there is no code at the target.
+    Returned(Bytes),
+    /// It reverted, with something to say.
+    Reverted(Revert),
+    /// It failed without data: out of gas, or a revert without a reason. Only a call of its own tells which.
+    Ambiguous,
+}
+
+/// Calldata of `aggregate3` for `calls`, each allowed to fail.
+pub fn pack<'a>(calls: impl IntoIterator<Item = &'a Call>) -> Bytes {
+    let calls = calls
+        .into_iter()
+        .map(|call| IMulticall3::Call3 {
+            target: call.target,
+            allowFailure: true,
+            callData: call.data.clone(),
+        })
+        .collect();
+    IMulticall3::aggregate3Call { calls }.abi_encode().into()
+}
+
+/// The outcomes in `aggregate3`'s return data, in the order of the calls; `None` where it is no such data.
+pub fn unpack(data: &[u8]) -> Option<Vec<CallOutcome>> {
+    let results = IMulticall3::aggregate3Call::abi_decode_returns(data).ok()?;
+    let outcome = |result: IMulticall3::Result| match (result.success, result.returnData) {
+        (true, data) => CallOutcome::Returned(data),
+        (false, data) if data.is_empty() => CallOutcome::Ambiguous,
+        (false, data) => CallOutcome::Reverted(Revert::from_data(&data)),
+    };
+    Some(results.into_iter().map(outcome).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn packed_size_is_what_packing_takes(lengths in prop::collection::vec(0usize..200, 0..20)) {
+            let calls: Vec<Call> = lengths
+                .iter()
+                .map(|length| Call { target: Address::ZERO, data: vec![7; *length].into() })
+                .collect();
+            let frame = pack(&[]).len();
+            let size: usize = calls.iter().map(Call::packed_size).sum();
+            prop_assert_eq!(pack(&calls).len(), frame + size);
+        }
+
+        #[test]
+        fn any_bytes_are_survived(data: Vec<u8>) {
+            unpack(&data);
+        }
+    }
+}

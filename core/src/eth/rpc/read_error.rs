@@ -1,0 +1,228 @@
+//! What to do about a node's error while reading: one table, most specific first. The texts are the nodes'
+//! own; each row names who says so.
+
+use super::{ErrorObject, revert::Revert};
+
+/// What an error of a read calls for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The contract said no: an answer like any other.
+    Revert,
+    /// Too many requests in one batch: send fewer at once.
+    SmallerBatch,
+    /// Too much work in one request: ask in smaller parts.
+    Split,
+    /// The node does not know the pinned block (yet): ask once more, then pin a little further back.
+    Repin,
+    /// The node does not take a block hash as parameter (EIP-1898): pin by number.
+    PinByNumber,
+    /// It may pass, or another endpoint may do better: ask again.
+    Retry,
+    /// It will not pass.
+    GiveUp,
+}
+
+/// Phrases in lower case. "proxyd" stands before the nodes of OP-stack chains, `sepolia.base.org` among them;
+/// jsonrpsee is the server in reth and anvil's kin.
+const TABLE: &[(&str, Action)] = &[
+    // Who asks is not let in.
+    ("not whitelisted", Action::GiveUp), // proxyd, -32001, of a method
+    ("unauthorized", Action::GiveUp),    // Ankr, NodeReal, -32000; Goldsky, -32016
+    // EIP-1898 refused.
+    ("cannot unmarshal object", Action::PinByNumber), // geth family before 1.9.16, many proxies
+    ("invalid type: map", Action::PinByNumber),       // nodes written in Rust, on an unexpected object
+    ("invalid block number or tag", Action::PinByNumber), // proxies that validate parameters
+    // The pinned block, or its state, is not there.
+    ("header not found", Action::Repin), // geth, op-geth behind a load balancer
+    ("header for hash not found", Action::Repin), // geth, EIP-1898
+    ("block not found", Action::Repin),  // reth, erigon, besu
+    ("unknown block", Action::Repin),    // geth, EIP-1474
+    ("could not be found", Action::Repin), // nethermind, a number or hash it does not have
+    ("requested block yet", Action::Repin), // hosted load balancers: "upstream does not have the requested block yet"
+    ("blockoutofrange", Action::Repin),     // anvil
+    ("block out of range", Action::Repin),  // reth
+    ("after last accepted block", Action::Repin), // avalanche
+    ("not currently canonical", Action::Repin), // geth, requireCanonical
+    ("missing trie node", Action::Repin),   // geth, nethermind: state already pruned
+    ("historical state", Action::Repin),    // geth, path scheme and before
+    ("no state available", Action::Repin),  // nethermind, -32002
+    ("state not available", Action::Repin), // geth path scheme, erigon while it executes
+    ("state is not available", Action::Repin),
+    ("world state unavailable", Action::Repin), // besu
+    ("pruned history", Action::Repin),          // 4444, execution-apis
+    ("missing data", Action::Repin),            // -32014, goldsky and others
+    ("resource not found", Action::Repin),      // -32001 of EIP-1474
+    // Too many requests in one batch.
+    ("batch too large", Action::SmallerBatch), // geth, -32600, under the first request's id
+    ("response too large", Action::SmallerBatch), // geth, -32003, for what did not fit any more
+    ("batch request was too large", Action::SmallerBatch), // jsonrpsee, -32010
+    ("batch response was too large", Action::SmallerBatch), // jsonrpsee, -32011
+    ("request is too big", Action::SmallerBatch), // jsonrpsee, -32701
+    ("batched requests are not supported", Action::SmallerBatch), // jsonrpsee, -32005
+    ("batch requests are", Action::SmallerBatch), // Hedera, -32202, and Polygon's cdk-node: "disabled"; proxies: "not supported"
+    ("batch request amount", Action::SmallerBatch), // Hedera, -32203, "Batch request amount 142 exceeds max 100"
+    ("batch size", Action::SmallerBatch),           // besu and nethermind, -32005; NodeReal
+    ("batch limit", Action::SmallerBatch),          // erigon, "batch limit 100 exceeded"
+    ("batch of more than", Action::SmallerBatch),   // dRPC's free tier, code 31 and HTTP 500
+    ("calls in batch request", Action::SmallerBatch), // proxyd, -32014
+    ("requests in batch", Action::SmallerBatch),    // hosted endpoints
+    ("request entity too large", Action::SmallerBatch), // nginx's words for 413
+    // Too much work in one request.
+    ("out of gas", Action::Split),
+    ("outofgas", Action::Split),             // anvil, reth
+    ("gas required exceeds", Action::Split), // geth
+    ("gas uint64 overflow", Action::Split),
+    ("intrinsic gas too high", Action::Split), // calldata alone exceeds the cap
+    ("execution timeout", Action::Split),      // erigon
+    ("execution aborted", Action::Split),      // geth, --rpc.evmtimeout
+    ("enabled timeout", Action::Split),        // nethermind, -32016: "canceled due to enabled timeout"
+    ("response is too big", Action::Split),    // jsonrpsee, -32008
+    ("response size", Action::Split),          // hosted endpoints
+    // It may pass.
+    ("rate limit", Action::Retry), // Infura, -32005; proxyd, -32016; Blockvision, -32605
+    ("rate exceeded", Action::Retry), // Infura, "project ID request rate exceeded"
+    ("too many requests", Action::Retry), // Infura, 429; op-geth passing on its sequencer's
+    ("concurrent requests", Action::Retry), // hosted endpoints, "maximum number of concurrent requests"
+    ("compute units", Action::Retry), // Alchemy, 429; BlastAPI, without a code
+    ("capacity", Action::Retry),   // Alchemy, "Monthly capacity limit exceeded"; proxyd, -32012
+    ("limit exceeded", Action::Retry), // -32005 of EIP-1474
+    ("limit reached", Action::Retry), // QuickNode, -32007: "25/second request limit reached"
+    ("request limit", Action::Retry),
+    ("rps limit", Action::Retry),         // Chainstack, -32005
+    ("qps limit", Action::Retry),         // Unifra, 429
+    ("credits limited", Action::Retry),   // QuickNode, -32012
+    ("ran out of cu", Action::Retry),     // NodeReal, -32005
+    ("count exceeded", Action::Retry),    // Infura, "daily request count exceeded"
+    ("quota", Action::Retry),             // hosted endpoints
+    ("payment required", Action::Retry),  // Infura, 402: the day's credits are spent
+    ("free tier", Action::Retry),         // dRPC, Alchemy
+    ("too much load", Action::Retry),     // hosted endpoints
+    ("server is busy", Action::Retry),    // jsonrpsee, -32009
+    ("try again", Action::Retry),         // Chainstack, jsonrpsee and others
+    ("timeout", Action::Retry),           // proxyd, -32015; besu, "Timeout expired"; dRPC, code 30
+    ("timed out", Action::Retry),         // geth, -32002
+    ("deadline exceeded", Action::Retry), // nodes and proxies written in Go
+    ("connection re", Action::Retry),     // proxies: their node refused or reset the connection
+    ("temporarily", Action::Retry),
+    ("unavailable", Action::Retry),
+    ("overloaded", Action::Retry),
+    ("healthy to serve", Action::Retry),      // proxyd, -32011 and -32018
+    ("no backends available", Action::Retry), // proxyd, -32011
+    ("no server available", Action::Retry),   // hosted endpoints
+    ("backend offline", Action::Retry),       // proxyd, -32010
+    ("backend returned an invalid", Action::Retry), // proxyd, -32013
+    ("sync is still in progress", Action::Retry), // besu, -32008
+    ("cannot fulfill request", Action::Retry), // Cloudflare, -32046
+    ("internal error", Action::Retry),        // -32603, from almost everybody
+];
+
+/// Classifies by message first: codes are used too freely to trust. A revert is recognised before any
+/// phrase, so a contract's reason that quotes one stays a revert; gas running out is no revert.
+pub fn classify(error: &ErrorObject) -> Action {
+    if Revert::from_error(error).is_some() {
+        return Action::Revert;
+    }
+    let message = error.message.to_ascii_lowercase();
+    if let Some((_, action)) = TABLE.iter().find(|(phrase, _)| message.contains(phrase)) {
+        return *action;
+    }
+    match error.code {
+        -32001 => Action::Repin, // EIP-1474
+        // EIP-1474's limit; QuickNode's two; proxyd's, and eRPC's timeout; Cloudflare's two; HTTP's own.
+        -32005 | -32007 | -32009 | -32015 | -32016 | -32029 | -32046 | -32055 | -32097 | 402 | 429 => {
+            Action::Retry
+        }
+        -32603 => Action::Retry, // JSON-RPC's own internal error, whatever it says
+        _ => Action::GiveUp,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn action(code: i64, message: &str) -> Action {
+        classify(&ErrorObject { code, message: message.to_string(), data: None })
+    }
+
+    #[test]
+    fn each_error_calls_for_its_action() {
+        for (code, message, expected) in [
+            (-32000, "header not found", Action::Repin),
+            (-32001, "Resource not found.", Action::Repin),
+            (-32001, "block not found: hash 0x01", Action::Repin),
+            (-32000, "Block not found", Action::Repin),
+            (-32000, "4294967295 could not be found", Action::Repin),
+            (-32603, "upstream does not have the requested block yet", Action::Repin),
+            (-32002, "No state available for block 0xe7b1", Action::Repin),
+            (-32000, "World state unavailable", Action::Repin),
+            (-32000, "historical state 0x12 is not available", Action::Repin),
+            (4444, "Pruned history unavailable", Action::Repin),
+            (
+                -32602,
+                "invalid argument 1: json: cannot unmarshal object into Go value of type rpc.BlockNumber",
+                Action::PinByNumber,
+            ),
+            (-32600, "batch too large", Action::SmallerBatch),
+            (-32003, "response too large", Action::SmallerBatch),
+            (-32000, "batch limit 100 exceeded: 142 requests given", Action::SmallerBatch),
+            (-32005, "Number of requests exceeds max batch size", Action::SmallerBatch),
+            (-32005, "batch size exceed limit 500", Action::SmallerBatch),
+            (-32005, "Batched requests are not supported by this server", Action::SmallerBatch),
+            (-32010, "The batch request was too large", Action::SmallerBatch),
+            (-32600, "batch requests are not supported", Action::SmallerBatch),
+            (-32202, "Batch requests are disabled", Action::SmallerBatch),
+            (-32203, "Batch request amount 142 exceeds max 100", Action::SmallerBatch),
+            (-32014, "too many RPC calls in batch request", Action::SmallerBatch),
+            (31, "Batch of more than 3 requests are not allowed on free tier", Action::SmallerBatch),
+            (-32000, "out of gas", Action::Split),
+            (-32000, "execution aborted (timeout = 5s)", Action::Split),
+            (-32016, "eth_call request was canceled due to enabled timeout.", Action::Split),
+            (-32008, "Response is too big", Action::Split),
+            (-32005, "daily request count exceeded, request rate limited", Action::Retry),
+            (-32005, "project ID request rate exceeded", Action::Retry),
+            (-32005, "You've exceeded the RPS limit available on the current plan.", Action::Retry),
+            (-32005, "ran out of cu", Action::Retry),
+            (-32007, "25/second request limit reached - reduce calls per second", Action::Retry),
+            (-32012, "credits limited to 6000/sec", Action::Retry),
+            (-32012, "backend is over capacity", Action::Retry),
+            (-32011, "no backend is currently healthy to serve traffic", Action::Retry),
+            (-32013, "backend returned an invalid response", Action::Retry),
+            (-32016, "over rate limit", Action::Retry),
+            (-32000, r#"429 Too Many Requests: {"error":{"code":-32016}}"#, Action::Retry),
+            (429, "Your app has exceeded its compute units per second capacity.", Action::Retry),
+            (0, "Monthly capacity limit exceeded.", Action::Retry),
+            (30, "Request timeout on the free tier, please upgrade your tier to the paid one", Action::Retry),
+            (402, "Payment Required", Action::Retry),
+            (429, "slow down", Action::Retry),
+            (-32002, "request timed out", Action::Retry),
+            (-32008, "Initial sync is still in progress", Action::Retry),
+            (-32009, "Server is busy, try again later", Action::Retry),
+            (-32046, "Cannot fulfill request", Action::Retry),
+            (-32000, "context deadline exceeded", Action::Retry),
+            (-32603, "Internal error", Action::Retry),
+            (-32603, "something of the node's own", Action::Retry),
+            (-32601, "the method eth_call does not exist", Action::GiveUp),
+            (-32001, "rpc method is not whitelisted", Action::GiveUp),
+            (-32016, "Unauthorized", Action::GiveUp),
+            (-32000, "Unauthorized: You must authenticate your request with an API key", Action::GiveUp),
+            (3, "execution reverted", Action::Revert),
+            (-32603, "execution reverted", Action::Revert),
+            (-32000, "execution reverted: out of gas", Action::Revert),
+            (3, "execution reverted: header not found", Action::Revert),
+        ] {
+            assert_eq!(action(code, message), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn every_known_revert_is_a_revert() {
+        let vectors: Vec<serde_json::Map<String, Value>> =
+            serde_json::from_str(include_str!("../../../tests/vectors/revert_errors.json")).unwrap();
+        for vector in vectors {
+            let error = serde_json::from_str(&vector["error"].to_string()).unwrap();
+            assert_eq!(classify(&error), Action::Revert, "{}", vector["node"]);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Revert reasons, in every node's way of writing them.
+//!
+//! A revert's payload is `Error(string)` or `Panic(uint256)` ABI-encoded, but nodes put it into the error's
+//! `data`, into text with a prefix, into a nested object, or leave only a message.
+
+use std::fmt;
+
+use alloy_primitives::hex;
+use alloy_sol_types::{Panic, Revert as ErrorString, SolError};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::ErrorObject;
+
+/// A call's revert. `message` is the contract's reason, `panic 0x..` for a Solidity panic, `custom error
+/// 0x........` for an error this project's interfaces do not define; `None` where the revert carries nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Revert {
+    /// The reason.
+    pub message: Option<String>,
+}
+
+impl Revert {
+    /// From revert data as the EVM returns it.
+    pub fn from_data(data: &[u8]) -> Self {
+        Self { message: reason(data) }
+    }
+
+    /// From a node's error object; `None` where the error is not a revert. Nodes attach hex to errors of every
+    /// kind, so data that is no `Error(string)` or `Panic(uint256)` counts only where the error says "revert".
+    pub fn from_error(error: &ErrorObject) -> Option<Self> {
+        let in_data = error
+            .data
+            .as_deref()
+            .and_then(|data| from_value(data, DEEPEST))
+            .and_then(|revert| revert.message);
+        let in_text = from_text(&error.message);
+        let says_so = error.code == 3 || in_text.is_some();
+        let speaks_for_itself = in_data.as_ref().is_some_and(|message| !message.starts_with(CUSTOM_ERROR));
+        // A payload outranks the node's rendering of it.
+        (says_so || speaks_for_itself)
+            .then(|| Self { message: in_data.or_else(|| in_text.and_then(|revert| revert.message)) })
+    }
+}
+
+impl fmt::Display for Revert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message.as_deref().unwrap_or("no reason given"))
+    }
+}
+
+/// How a reason begins that this project's interfaces do not define.
+const CUSTOM_ERROR: &str = "custom error 0x";
+
+/// The reason in revert data, if it has any.
+fn reason(data: &[u8]) -> Option<String> {
+    if let Ok(error) = ErrorString::abi_decode(data) {
+        return Some(error.reason);
+    }
+    if let Ok(panic) = Panic::abi_decode(data) {
+        return Some(format!("panic {:#04x}", panic.code));
+    }
+    let selector = data.get(..4)?;
+    Some(format!("{CUSTOM_ERROR}{}", hex::encode(selector)))
+}
+
+/// The deepest that revert data is looked for, in objects within objects.
+const DEEPEST: u32 = 8;
+
+/// The members of an error's `data` that revert data is found in.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Members<'a> {
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    original_error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cause: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+}
+
+/// A revert in an error's `data`, as JSON text: hex, hex behind a word, text, or an object that holds one of these deeper.
+fn from_value(data: &str, deepest: u32) -> Option<Revert> {
+    if data.starts_with('{') {
+        let members: Members<'_> = serde_json::from_str(data).ok()?;
+        let deeper = |raw: &RawValue| from_value(raw.get(), deepest.checked_sub(1)?);
+        let message = || from_text(&serde_json::from_str::<String>(members.message?.get()).ok()?);
+        let nested = [members.data, members.original_error, members.error, members.cause];
+        return nested.into_iter().flatten().find_map(deeper).or_else(message);
+    }
+    let text: String = serde_json::from_str(data).ok()?;
+    let text = text.strip_prefix("Reverted ").unwrap_or(&text);
+    match text.strip_prefix("0x") {
+        Some(digits) => Some(Revert::from_data(&hex::decode(digits).ok()?)),
+        None => from_text(text),
+    }
+}
+
+/// A revert in a message such as `execution reverted: revert: Agent not found`.
+fn from_text(text: &str) -> Option<Revert> {
+    let start = text.to_ascii_lowercase();
+    let said =
+        ["execution reverted", "vm exception while processing transaction: revert", "reverted", "revert"]
+            .into_iter()
+            .find(|phrase| start.starts_with(phrase))?;
+    let mut rest = text.get(said.len()..)?;
+    for prefix in [":", " ", "revert:", " "] {
+        rest = rest.strip_prefix(prefix).unwrap_or(rest);
+    }
+    let rest = rest.trim().trim_start_matches("reverted with reason string ").trim_matches('\'');
+    let message = (!rest.is_empty() && !rest.starts_with("0x")).then(|| rest.to_owned());
+    Some(Revert { message: message.map(|message| panic_code(&message).unwrap_or(message)) })
+}
+
+/// `panic: arithmetic underflow or overflow (0x11)` as `panic 0x11`.
+fn panic_code(message: &str) -> Option<String> {
+    let (_, code) = message.strip_prefix("panic")?.rsplit_once("(0x")?;
+    Some(format!("panic 0x{}", code.strip_suffix(')')?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde::Deserialize;
+
+    #[derive(Deserialize)]
+    struct Vector {
+        node: String,
+        error: ErrorObject,
+        message: Option<String>,
+    }
+
+    #[test]
+    fn every_nodes_way_of_writing_a_revert_is_read() {
+        let vectors: Vec<Vector> =
+            serde_json::from_str(include_str!("../../../tests/vectors/revert_errors.json")).unwrap();
+        assert!(!vectors.is_empty());
+        for Vector { node, error, message } in vectors {
+            assert_eq!(Revert::from_error(&error), Some(Revert { message }), "{node}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_revert_is_not_taken_for_one() {
+        for (code, message, data) in [
+            (-32000, "header not found", None),
+            (-32000, "nonce too low", Some("0x")),
+            (-32005, "limit exceeded", Some("see docs")),
+            (-32603, "Internal error", None),
+        ] {
+            let data = data.map(|text| format!("{text:?}"));
+            let error = ErrorObject { code, message: message.to_string(), data };
+            assert_eq!(Revert::from_error(&error), None, "{message}");
+        }
+    }
+
+    #[test]
+    fn unknown_custom_errors_show_their_selector() {
+        let revert = Revert::from_data(&[0xde, 0xad, 0xbe, 0xef, 1]);
+        assert_eq!(revert.to_string(), "custom error 0xdeadbeef");
+        assert_eq!(Revert::from_data(&[1, 2]).message, None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_data_is_survived(data: Vec<u8>, message: String, code: i64) {
+            Revert::from_data(&data);
+            let error = ErrorObject { code, message: message.clone(), data: Some(format!("{message:?}")) };
+            Revert::from_error(&error);
+        }
+    }
+}

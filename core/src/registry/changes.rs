@@ -1,0 +1,248 @@
+//! Changes of verdicts, and places in their list: the answer of `/changes`. Who finds and keeps them is the registry's
+//! [index](crate::index).
+
+use core::fmt::{self, Write as _};
+
+use alloy_primitives::Address;
+use serde::{Serialize, Serializer};
+
+use crate::{
+    eth::as_of::IndexedAt,
+    eth::json,
+    eth::timestamp::Timestamp,
+    registry::agent::{AgentId, Status},
+    registry::cursor,
+    registry::kya::Decision,
+};
+
+/// For how long changes are kept, in seconds: 30 days.
+pub const KEPT_SECONDS: u64 = 30 * 86_400;
+
+/// A place in the list of changes: behind the change of that number. The list of an index that has been lost since began at another
+/// time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cursor {
+    /// When the list began, unix milliseconds.
+    pub began: u64,
+    /// How many changes came before, in all.
+    pub number: u64,
+}
+
+impl Cursor {
+    /// A cursor as [`Display`](fmt::Display) writes it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (began, number) = text.split_once('-')?;
+        Some(Self { began: cursor::number(began)?, number: cursor::number(number)? })
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.began, self.number)
+    }
+}
+
+impl Serialize for Cursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Where to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Since {
+    /// At the oldest change that is kept.
+    Oldest,
+    /// Behind the newest one.
+    Now,
+    /// At the newest ones, as many as are asked for.
+    Newest,
+    /// Behind that one.
+    Cursor(Cursor),
+}
+
+impl Since {
+    /// The rule that [`parse`](Self::parse) holds texts to.
+    pub const RULE: &str = "must be the `next` of an earlier answer, now or newest";
+
+    /// Reads a cursor, `now` or `newest`; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "now" => Some(Self::Now),
+            "newest" => Some(Self::Newest),
+            cursor => Cursor::parse(cursor).map(Self::Cursor),
+        }
+    }
+}
+
+/// As a parameter's value; nothing for [`Since::Oldest`], which is what its absence means.
+impl fmt::Display for Since {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Oldest => Ok(()),
+            Self::Now => f.write_str("now"),
+            Self::Newest => f.write_str("newest"),
+            Self::Cursor(cursor) => cursor.fmt(f),
+        }
+    }
+}
+
+/// What a verdict on an agent comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Standing {
+    /// The agent's status.
+    pub status: Status,
+    /// What a provider does about its wallet: `provision` while the agent is Active and its attestation current, `request_renewal` while
+    /// the attestation is not or the agent is Suspended, `deny` once it has ended.
+    pub decision: Decision,
+}
+
+impl Standing {
+    /// The standing of an agent with this status.
+    pub const fn new(status: Status, attestation_current: bool) -> Self {
+        // The wallet of an agent that has ended is registered no more.
+        let is_compliant = matches!(status, Status::Active) && attestation_current;
+        Self { status, decision: Decision::of(!status.has_ended(), is_compliant) }
+    }
+}
+
+/// One change of a verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// Go on from here with `since`, and this change is behind you.
+    pub cursor: Cursor,
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Its wallet.
+    #[serde(with = "json::Checksummed")]
+    pub wallet: Address,
+    /// What the verdict was; `null` where the wallet did not have this agent.
+    pub from: Option<Standing>,
+    /// What it is; `null` where the wallet does not have this agent any more, because its registration was undone.
+    pub to: Option<Standing>,
+    /// The block of the event that announced it, where the node says; else the one it was seen at.
+    pub block_number: u64,
+    /// When: a lapse at its second, a registration or an attestation at its own, the rest at its block's.
+    pub time: Timestamp,
+}
+
+/// The answer of `/changes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ChangeList {
+    /// How many changes an answer holds at most: what was asked for, cut to the maximum.
+    pub limit: u64,
+    /// Changes, oldest first.
+    pub data: Vec<Change>,
+    /// Ask with `since` this next time.
+    pub next: Cursor,
+    /// There are more changes already.
+    pub has_more: bool,
+    /// The block up to which changes are known.
+    pub as_of: IndexedAt,
+}
+
+impl ChangeList {
+    /// The list as server-sent events (HTML, section 9.2): one `change` for each, whose id is its cursor. Where nothing is left out, a comment that
+    /// names the block follows, and an id without an event: the client goes on there, even if nothing has changed yet.
+    pub fn events(&self) -> String {
+        let mut text = String::with_capacity(64 + self.data.len() * 360);
+        for change in &self.data {
+            // Strings and numbers: serialization has nothing to fail on, nor has writing to a String.
+            let json = serde_json::to_string(change).unwrap_or_default();
+            let _ = write!(text, "id: {}\nevent: change\ndata: {json}\n\n", change.cursor);
+        }
+        if !self.has_more {
+            let _ = write!(text, ": block {}\nid: {}\n\n", self.as_of.block_number, self.next);
+        }
+        text
+    }
+}
+
+/// Where [events](ChangeList::events) end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventsEnd {
+    /// Go on from here.
+    pub next: Cursor,
+    /// There is nothing more yet.
+    pub is_newest: bool,
+}
+
+impl EventsEnd {
+    /// The end of a text that [`ChangeList::events`] wrote; `None` for anything else.
+    pub fn of(events: &str) -> Option<Self> {
+        let (before, last) = events.rsplit_once("id: ")?;
+        let (id, _) = last.split_once('\n')?;
+        let is_newest = before.rsplit('\n').nth(1).is_some_and(|line| line.starts_with(": block "));
+        Some(Self { next: Cursor::parse(id)?, is_newest })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_say_where_to_go_on_and_whether_there_is_more() {
+        let cursor = |number| Cursor { began: 1_800_000_000_123, number };
+        let change = |number| Change {
+            cursor: cursor(number),
+            agent_id: AgentId::from(7),
+            wallet: Address::repeat_byte(0x11),
+            from: None,
+            to: Some(Standing::new(Status::Active, true)),
+            block_number: 9,
+            time: Timestamp::from_seconds(5),
+        };
+        for (numbers, has_more) in [(vec![], false), (vec![4], false), (vec![4, 5], true)] {
+            let data: Vec<Change> = numbers.into_iter().map(change).collect();
+            let next = data.last().map_or(cursor(3), |change| change.cursor);
+            let list = ChangeList {
+                limit: 2,
+                data,
+                next,
+                has_more,
+                as_of: IndexedAt { block_number: 12, ..IndexedAt::default() },
+            };
+            let events = list.events();
+            assert_eq!(EventsEnd::of(&events), Some(EventsEnd { next, is_newest: !has_more }), "{events}");
+            let blocks: Vec<&str> = events.strip_suffix("\n\n").unwrap().split("\n\n").collect();
+            assert_eq!(blocks.len(), list.data.len() + usize::from(!has_more));
+            for (block, change) in blocks.iter().zip(&list.data) {
+                let json = serde_json::to_string(change).unwrap();
+                assert_eq!(*block, format!("id: {}\nevent: change\ndata: {json}", change.cursor));
+            }
+            assert_eq!(events.contains(": block 12\n"), !has_more);
+        }
+        for bad in ["", "id: ", "id: 1\n\n", ": block 1\n\n"] {
+            assert_eq!(EventsEnd::of(bad), None);
+        }
+    }
+
+    #[test]
+    fn a_cursor_is_read_as_it_is_written() {
+        let cursor = Cursor { began: 1_800_000_000_123, number: 42 };
+        for since in [Since::Now, Since::Newest, Since::Cursor(cursor)] {
+            assert_eq!(Since::parse(&since.to_string()), Some(since));
+        }
+        for bad in [
+            "",
+            "-",
+            "1",
+            "1-",
+            "-1",
+            "1-2-3",
+            "+1-2",
+            "1-0x2",
+            "9007199254740992-1",
+            "1-9007199254740992",
+            "NOW",
+        ] {
+            assert_eq!(Since::parse(bad), None, "{bad}");
+        }
+    }
+}

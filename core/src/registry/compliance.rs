@@ -1,0 +1,169 @@
+//! Compliance: an agent is compliant while it is Active and its last attestation is within the grace period
+//! (`service.md` section 2).
+
+use alloy_primitives::{Address, U256};
+use serde::Serialize;
+
+use crate::{
+    eth::json,
+    eth::timestamp::Timestamp,
+    registry::agent::{Agent, AgentId, Status},
+    registry::cursor::AgentCursor,
+};
+
+/// How old an attestation may be, in seconds, where the registry does not say: 7 days (`service.md` section 8).
+pub const DEFAULT_GRACE_SECONDS: u64 = 604_800;
+
+/// Where an agent stands (`service.md` section 2). It is compliant while it is Active and its attestation current.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Compliance {
+    /// The status is Active.
+    pub is_active: bool,
+    /// The last attestation is at most the grace period old, to the second.
+    pub attestation_current: bool,
+    /// Seconds since the last attestation; 0 where the host's clock is behind the chain's.
+    pub seconds_since_attestation: u64,
+    /// How many direct children the agent has.
+    #[serde(with = "json::Integer")]
+    pub child_count: U256,
+    /// The agent's status.
+    pub status: Status,
+}
+
+impl Compliance {
+    /// Where `agent` stands at `now`, given the registry's grace period in seconds.
+    pub fn of(agent: &Agent, child_count: U256, grace_seconds: U256, now: Timestamp) -> Self {
+        Self::judge(agent.status, agent.last_attestation, child_count, grace_seconds, now)
+    }
+
+    /// The same of an agent of which no more is known.
+    pub(crate) fn judge(
+        status: Status,
+        last_attestation: Timestamp,
+        child_count: U256,
+        grace_seconds: U256,
+        now: Timestamp,
+    ) -> Self {
+        let age = now.seconds().saturating_sub(last_attestation.seconds());
+        Self {
+            is_active: status == Status::Active,
+            attestation_current: U256::from(age) <= grace_seconds,
+            seconds_since_attestation: age,
+            child_count,
+            status,
+        }
+    }
+
+    /// The verdict: Active, and attested in time.
+    pub const fn is_compliant(&self) -> bool {
+        self.is_active && self.attestation_current
+    }
+}
+
+/// The first second at which `agent`'s attestation is no longer current; `None` where that is beyond all clocks.
+pub fn lapses_at(agent: &Agent, grace_seconds: U256) -> Option<Timestamp> {
+    let grace = u64::try_from(grace_seconds).ok()?;
+    agent.last_attestation.seconds().checked_add(grace)?.checked_add(1).map(Timestamp::from_seconds)
+}
+
+/// An item of `/agents/compliance`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ComplianceListItem {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// The wallet that registered it.
+    #[serde(with = "json::Checksummed")]
+    pub creator: Address,
+    /// Its state.
+    pub status: Status,
+    /// Where it stands now.
+    pub compliance: Compliance,
+}
+
+/// Which part of `/agents/compliance` is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CompliancePage {
+    /// Agents to give at most.
+    pub limit: u64,
+    /// Where to go on.
+    pub cursor: Option<AgentCursor>,
+}
+
+/// The answer of `/agents/compliance`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ComplianceList {
+    /// How many agents there are.
+    pub total: usize,
+    /// The page size used: what was asked for, cut to the maximum. Absent where the whole list was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// All of them, or those of the page, the stalest attestation first; equally stale ones by id.
+    pub data: Vec<ComplianceListItem>,
+    /// The cursor of the next page; absent on the last, and where the whole list was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<AgentCursor>,
+    /// Agents that cannot be read, and are not in the list. Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<AgentId>,
+}
+
+impl ComplianceList {
+    /// Bytes of its JSON, roughly.
+    pub(crate) fn size_hint(&self) -> usize {
+        128 + self.data.len() * 225
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::fixture::agent;
+    use proptest::prelude::*;
+
+    const GRACE: U256 = U256::from_limbs([DEFAULT_GRACE_SECONDS, 0, 0, 0]);
+
+    fn compliant_after(age: u64, status: Status) -> bool {
+        let mut agent = agent(1);
+        agent.status = status;
+        agent.last_attestation = Timestamp::from_seconds(1_000);
+        Compliance::of(&agent, U256::ZERO, GRACE, Timestamp::from_seconds(1_000 + age)).is_compliant()
+    }
+
+    #[test]
+    fn the_grace_period_ends_after_its_last_second() {
+        assert!(compliant_after(DEFAULT_GRACE_SECONDS - 1, Status::Active));
+        assert!(compliant_after(DEFAULT_GRACE_SECONDS, Status::Active));
+        assert!(!compliant_after(DEFAULT_GRACE_SECONDS + 1, Status::Active));
+    }
+
+    #[test]
+    fn only_active_agents_are_compliant() {
+        for status in Status::ALL {
+            assert_eq!(compliant_after(0, status), status == Status::Active);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_clock_behind_the_chain_counts_as_no_age(now: u64, ahead in 0u64..1_000_000) {
+            let mut agent = agent(1);
+            agent.last_attestation = Timestamp::from_seconds(now.saturating_add(ahead));
+            let compliance = Compliance::of(&agent, U256::ZERO, GRACE, Timestamp::from_seconds(now));
+            prop_assert_eq!(compliance.seconds_since_attestation, 0);
+            prop_assert!(compliance.attestation_current);
+        }
+
+        #[test]
+        fn the_boundary_holds_for_any_grace_period(grace in 0u64..u64::MAX / 2, last in 0u64..u64::MAX / 4, over: bool) {
+            let mut agent = agent(1);
+            agent.last_attestation = Timestamp::from_seconds(last);
+            let now = Timestamp::from_seconds(last + grace + u64::from(over));
+            prop_assert_eq!(Compliance::of(&agent, U256::ZERO, U256::from(grace), now).attestation_current, !over);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What happened to one agent, and places in that list: the answer of `/agent/:id/history`. What finds it out is the registry's
+//! [index](crate::index).
+
+use core::fmt;
+
+use alloy_primitives::{Address, B256, U256};
+use serde::{Serialize, Serializer};
+
+use crate::{
+    eth::as_of::IndexedAt, eth::json, eth::timestamp::Timestamp, registry::agent::AgentId, registry::cursor,
+};
+
+/// A place in an agent's history: at the first event that has not been given yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HistoryCursor {
+    /// The block that the history begins at; 0 where the event of the registration was not found.
+    pub first: u64,
+    /// The block to go on at.
+    pub block: u64,
+    /// The position in that block to go on at.
+    pub log_index: u64,
+    /// The last child whose registration was given; 0 is none.
+    pub child: u64,
+}
+
+impl HistoryCursor {
+    /// Reads what [`Display`](fmt::Display) writes; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.splitn(4, '-').map(cursor::number);
+        let mut next = || numbers.next().flatten();
+        Some(Self { first: next()?, block: next()?, log_index: next()?, child: next()? })
+    }
+}
+
+impl fmt::Display for HistoryCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, block, log_index, child } = self;
+        write!(f, "{first}-{block}-{log_index}-{child}")
+    }
+}
+
+impl Serialize for HistoryCursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What the registry's events tell of an agent. `by` is the wallet that had it done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Event {
+    /// It was registered, which counts as the first attestation.
+    Registered {
+        /// The wallet that registered it.
+        #[serde(with = "json::Checksummed")]
+        creator: Address,
+        /// The liable person.
+        #[serde(with = "json::Checksummed")]
+        haftungsperson: Address,
+        /// The agent's own wallet.
+        #[serde(with = "json::Checksummed")]
+        agent_wallet: Address,
+        /// Its parent; 0 is none.
+        parent_agent_id: AgentId,
+        /// Its depth in the lineage.
+        #[serde(with = "json::Integer")]
+        generation: U256,
+    },
+    /// Its attestation was renewed.
+    Attested {
+        /// Who attested.
+        #[serde(with = "json::Checksummed")]
+        by: Address,
+    },
+    /// Revenue was reported.
+    RevenueReported {
+        /// Who reported it.
+        #[serde(with = "json::Checksummed")]
+        by: Address,
+        /// In cents.
+        #[serde(with = "json::Integer")]
+        amount: U256,
+        /// The currency.
+        currency: String,
+        /// The category.
+        category: String,
+    },
+    /// A regulator suspended it.
+    Suspended {
+        /// Which regulator.
+        #[serde(with = "json::Checksummed")]
+        by: Address,
+        /// Why, in the regulator's words.
+        reason: String,
+    },
+    /// A regulator reinstated it.
+    Reactivated {
+        /// Which regulator.
+        #[serde(with = "json::Checksummed")]
+        by: Address,
+    },
+    /// A regulator revoked it, for ever.
+    Revoked {
+        /// Which regulator.
+        #[serde(with = "json::Checksummed")]
+        by: Address,
+        /// Why, in the regulator's words.
+        reason: String,
+    },
+    /// Its own side terminated it, for ever.
+    Terminated {
+        /// Who terminated it.
+        #[serde(with = "json::Checksummed")]
+        by: Address,
+    },
+    /// A child of it was registered.
+    ChildRegistered {
+        /// The child.
+        child_agent_id: AgentId,
+        /// The wallet that registered the child.
+        #[serde(with = "json::Checksummed")]
+        creator: Address,
+        /// The child's own wallet.
+        #[serde(with = "json::Checksummed")]
+        agent_wallet: Address,
+    },
+}
+
+/// One event of an agent's history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryEvent {
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+    /// The block of the event.
+    pub block_number: u64,
+    /// The timestamp of the block.
+    pub time: Timestamp,
+    /// The transaction.
+    #[serde(with = "json::Hash")]
+    pub transaction_hash: B256,
+    /// The event's position in the block.
+    pub log_index: u64,
+}
+
+/// Why a history is not complete. A closed set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum IncompleteBecause {
+    /// The RPC endpoint serves no events.
+    NoLogs,
+    /// The RPC endpoint gives the events of so few blocks at once that only those from `fromBlock` on were asked for.
+    LogRange,
+    /// An event that there must have been, such as that of the registration, is not among those that the RPC endpoint has: it has
+    /// pruned them.
+    EventsMissing,
+}
+
+/// The answer of `/agent/:id/history`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentHistory {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Nothing is missing between the registration and the end of this page.
+    pub complete: bool,
+    /// Why it is not complete; absent where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incomplete_because: Option<IncompleteBecause>,
+    /// The block that the history begins at: that of the registration where it is complete. Absent where no events are served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_block: Option<u64>,
+    /// The page size used: what was asked for, cut to the maximum.
+    pub limit: u64,
+    /// Events, oldest first. There may be fewer than `limit`, even none, on a page that is not the last.
+    pub data: Vec<HistoryEvent>,
+    /// The cursor of the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<HistoryCursor>,
+    /// The block up to which events are known.
+    pub as_of: IndexedAt,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_is_written_and_nothing_else_is_one() {
+        let cursor = HistoryCursor { first: 7, block: (1 << 53) - 1, log_index: 0, child: 12 };
+        assert_eq!(HistoryCursor::parse(&cursor.to_string()), Some(cursor));
+        for bad in ["", "1", "1-2-3", "1-2-3-", "1-2-3-4-5", "+1-2-3-4", "1-2-3-9007199254740992", "a-b-c-d"]
+        {
+            assert_eq!(HistoryCursor::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_event_says_what_happened_beside_where_and_when() {
+        let event = HistoryEvent {
+            event: Event::RevenueReported {
+                by: Address::repeat_byte(0x11),
+                amount: U256::MAX,
+                currency: "EUR".into(),
+                category: "api".into(),
+            },
+            block_number: 9,
+            time: Timestamp::from_seconds(5),
+            transaction_hash: B256::repeat_byte(7),
+            log_index: 2,
+        };
+        let expected = format!(
+            r#"{{"event":"revenueReported","by":"0x1111111111111111111111111111111111111111","amount":{},"currency":"EUR","category":"api","blockNumber":9,"time":"1970-01-01T00:00:05.000Z","transactionHash":"0x{}","logIndex":2}}"#,
+            U256::MAX,
+            "07".repeat(32)
+        );
+        assert_eq!(serde_json::to_string(&event).unwrap(), expected);
+    }
+}

@@ -1,0 +1,398 @@
+//! Know your agent: the verdict on a wallet.
+
+mod list;
+mod past;
+
+use alloy_primitives::{Address, U256};
+use serde::Serialize;
+
+use crate::{
+    eth::as_of::AsOf,
+    eth::json::{self, is_false},
+    eth::timestamp::Timestamp,
+    registry::agent::{Agent, AgentId, Status},
+    registry::compliance::{Compliance, lapses_at},
+};
+pub use list::{Asked, KyaFailure, KyaItem, KyaList};
+pub use past::{
+    FORMER_SHOWN, FormerAgent, InactiveAncestor, Known, Past, Registration, Unknown, UnknownBecause,
+};
+
+/// The verdict on a wallet (`service.md` section 2), the answer of `/kya/:wallet`.
+///
+/// How to read it: compliant means provision; registered but not compliant means ask for an attestation; not
+/// registered means deny, or ask for registration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Kya {
+    /// The wallet asked about, checksummed.
+    #[serde(with = "json::Checksummed")]
+    pub wallet: Address,
+    /// A live agent has this wallet.
+    pub is_registered: bool,
+    /// That agent is Active and its attestation current.
+    pub is_compliant: bool,
+    /// The agent, in short; `null` where there is none.
+    pub agent: Option<KyaAgent>,
+    /// When the verdict was given, by the host's clock.
+    pub checked_at: Timestamp,
+    /// What to do: it follows from `isRegistered` and `isCompliant`, and from nothing else.
+    pub decision: Decision,
+    /// Why, most telling first.
+    pub reasons: Vec<Reason>,
+    /// The last second at which the attestation is current; `null` where the agent is not compliant, and where no time
+    /// ends it.
+    pub compliant_until: Option<Timestamp>,
+    /// The block the registry was read at.
+    pub as_of: AsOf,
+    /// Whether an agent has, or had, the wallet.
+    pub registration: Registration,
+    /// Agents that had the wallet before and have ended, newest first; or `unknown`.
+    pub former_agents: Known<Vec<FormerAgent>>,
+    /// Present and true where there are more of them than are shown.
+    #[serde(skip_serializing_if = "is_false")]
+    pub former_agents_truncated: bool,
+    /// The agent's ancestors that are not Active, the nearest first; or `unknown`.
+    pub ancestors_not_active: Known<Vec<InactiveAncestor>>,
+    /// Why something is unknown; absent where nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown_because: Option<UnknownBecause>,
+    /// The first second at which the attestation is no longer current; `None` where no time changes the verdict.
+    #[serde(skip)]
+    pub valid_until: Option<Timestamp>,
+}
+
+/// What a provider does about a wallet (`service.md` section 4, the intended use of `/kya/:wallet`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Serve it: registered and compliant.
+    Provision,
+    /// Ask it to renew its attestation: registered, but not compliant.
+    RequestRenewal,
+    /// Refuse it, or ask it to register: not registered.
+    Deny,
+}
+
+/// Why a decision is what it is. A closed set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Reason {
+    /// No live agent has the wallet. Decides.
+    NotRegistered,
+    /// A regulator has stopped the agent, which cannot attest until it is reactivated. Decides.
+    Suspended,
+    /// A regulator has ended the agent, and the registry still names it for the wallet. Decides.
+    Revoked,
+    /// Its own side has ended the agent, and the registry still names it for the wallet. Decides.
+    Terminated,
+    /// The last attestation is older than the grace period. Decides.
+    AttestationExpired,
+    /// A former agent of the wallet was revoked. A remark: it decides nothing.
+    FormerAgentRevoked,
+    /// A former agent of the wallet has terminated. A remark.
+    FormerAgentTerminated,
+    /// An ancestor of the agent is not Active. A remark.
+    AncestorNotActive,
+}
+
+/// An agent's record, reduced to what a verdict on its wallet needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct KyaAgent {
+    /// The agent's id.
+    pub agent_id: AgentId,
+    /// The wallet that registered it.
+    #[serde(with = "json::Checksummed")]
+    pub creator: Address,
+    /// The wallet of the person who is liable for it.
+    #[serde(with = "json::Checksummed")]
+    pub haftungsperson: Address,
+    /// The agent's own wallet: the one asked about.
+    #[serde(with = "json::Checksummed")]
+    pub agent_wallet: Address,
+    /// What it says it is for: free text by whoever registered it.
+    pub operational_scope: String,
+    /// Its state.
+    pub status: Status,
+    /// When it was registered.
+    pub registered_at: Timestamp,
+    /// When it last attested its compliance.
+    pub last_attestation: Timestamp,
+}
+
+impl Kya {
+    /// The verdict on `wallet` at `now`; `agent` is the live agent the registry has for it at the block `as_of`. Its past is unknown
+    /// yet: [`with_past`](Self::with_past).
+    pub fn of(
+        wallet: Address,
+        agent: Option<Agent>,
+        grace_seconds: U256,
+        now: Timestamp,
+        as_of: AsOf,
+    ) -> Self {
+        let compliance = agent.as_ref().map(|agent| Compliance::of(agent, U256::ZERO, grace_seconds, now));
+        let is_compliant = compliance.is_some_and(|compliance| compliance.is_compliant());
+        let valid_until =
+            agent.as_ref().filter(|_| is_compliant).and_then(|agent| lapses_at(agent, grace_seconds));
+        let is_root = agent.as_ref().is_none_or(|agent| agent.parent_agent_id.0.is_zero());
+        let ancestors = if is_root { Ok(Vec::new()) } else { Err(UnknownBecause::NotScanned) };
+        Self {
+            wallet,
+            is_registered: agent.is_some(),
+            is_compliant,
+            agent: agent.map(KyaAgent::from),
+            checked_at: now,
+            decision: Decision::of(compliance.is_some(), is_compliant),
+            reasons: Reason::of(compliance),
+            compliant_until: valid_until.map(|end| Timestamp::from_seconds(end.seconds().saturating_sub(1))),
+            as_of,
+            registration: if compliance.is_some() { Registration::Current } else { Registration::Unknown },
+            former_agents: Known::Unknown(Unknown::Unknown),
+            former_agents_truncated: false,
+            ancestors_not_active: ancestors.into(),
+            unknown_because: Some(UnknownBecause::NotScanned),
+            valid_until,
+        }
+    }
+
+    /// The same as far as evidence proves it: what the wallet was before, and what the agent's ancestors are, is not part of it.
+    #[must_use]
+    pub fn as_proved(mut self) -> Self {
+        if self.is_registered {
+            self.ancestors_not_active = Known::Unknown(Unknown::Unknown);
+        }
+        self.unknown_because = Some(UnknownBecause::NotProved);
+        self
+    }
+
+    /// The same with what is known of the wallet's past, which changes no decision.
+    #[must_use]
+    pub fn with_past(mut self, past: Past) -> Self {
+        let Past { former, ancestors } = past;
+        // A root has no ancestors, whatever else is known.
+        let ancestors = match self.ancestors_not_active {
+            Known::Known(none) => Ok(none),
+            Known::Unknown(_) => ancestors,
+        };
+        let ended = |status| former.iter().flatten().any(|agent: &FormerAgent| agent.status == status);
+        let is_below = ancestors.as_ref().is_ok_and(|ancestors| !ancestors.is_empty());
+        let remarks = [
+            (ended(Status::Revoked), Reason::FormerAgentRevoked),
+            (ended(Status::Terminated), Reason::FormerAgentTerminated),
+            (is_below, Reason::AncestorNotActive),
+        ];
+        self.reasons.extend(remarks.into_iter().filter_map(|(holds, remark)| holds.then_some(remark)));
+        self.registration = match &former {
+            _ if self.is_registered => Registration::Current,
+            Ok(former) if former.is_empty() => Registration::Never,
+            Ok(_) => Registration::Former,
+            Err(_) => Registration::Unknown,
+        };
+        self.unknown_because = former.as_ref().err().or(ancestors.as_ref().err()).copied();
+        self.former_agents_truncated = former.as_ref().is_ok_and(|former| former.len() > FORMER_SHOWN);
+        let shown = former.map(|mut former| {
+            former.truncate(FORMER_SHOWN);
+            former
+        });
+        self.former_agents = shown.into();
+        self.ancestors_not_active = ancestors.into();
+        self
+    }
+}
+
+impl Decision {
+    /// What comes of whether a wallet has an agent, and of whether that is compliant.
+    pub(crate) const fn of(is_registered: bool, is_compliant: bool) -> Self {
+        match (is_registered, is_compliant) {
+            (true, true) => Self::Provision,
+            (true, false) => Self::RequestRenewal,
+            (false, _) => Self::Deny,
+        }
+    }
+}
+
+impl Reason {
+    /// What keeps a wallet from being served; nothing where its agent is compliant.
+    fn of(agent: Option<Compliance>) -> Vec<Self> {
+        let Some(Compliance { status, attestation_current, .. }) = agent else {
+            return vec![Self::NotRegistered];
+        };
+        let of_status = match status {
+            Status::Active => None,
+            Status::Suspended => Some(Self::Suspended),
+            Status::Revoked => Some(Self::Revoked),
+            Status::Terminated => Some(Self::Terminated),
+        };
+        of_status.into_iter().chain((!attestation_current).then_some(Self::AttestationExpired)).collect()
+    }
+}
+
+impl From<Agent> for KyaAgent {
+    fn from(agent: Agent) -> Self {
+        Self {
+            agent_id: agent.agent_id,
+            creator: agent.creator,
+            haftungsperson: agent.haftungsperson,
+            agent_wallet: agent.agent_wallet,
+            operational_scope: agent.operational_scope,
+            status: agent.status,
+            registered_at: agent.registered_at,
+            last_attestation: agent.last_attestation,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::fixture::agent;
+    use Decision::{Deny, Provision, RequestRenewal};
+    use Reason::{AttestationExpired, NotRegistered, Revoked, Suspended, Terminated};
+
+    const GRACE: u64 = 604_800;
+
+    /// The verdict on an agent of this status, so many seconds after its attestation.
+    fn verdict(status: Status, age: u64) -> Kya {
+        let mut agent = agent(1);
+        agent.status = status;
+        agent.last_attestation = Timestamp::from_seconds(1_000);
+        let now = Timestamp::from_seconds(1_000 + age);
+        Kya::of(agent.agent_wallet, Some(agent), U256::from(GRACE), now, AsOf::default())
+    }
+
+    #[test]
+    fn every_decision_has_its_reasons() {
+        for (status, age, decision, reasons) in [
+            (Status::Active, 0, Provision, vec![]),
+            (Status::Active, GRACE, Provision, vec![]),
+            (Status::Active, GRACE + 1, RequestRenewal, vec![AttestationExpired]),
+            (Status::Suspended, 0, RequestRenewal, vec![Suspended]),
+            (Status::Suspended, GRACE + 1, RequestRenewal, vec![Suspended, AttestationExpired]),
+            (Status::Revoked, 0, RequestRenewal, vec![Revoked]),
+            (Status::Terminated, 0, RequestRenewal, vec![Terminated]),
+        ] {
+            let kya = verdict(status, age);
+            assert_eq!((kya.decision, kya.reasons), (decision, reasons), "{status:?} after {age} s");
+        }
+        let nobody = Kya::of(Address::ZERO, None, U256::from(GRACE), Timestamp::default(), AsOf::default());
+        assert_eq!((nobody.decision, nobody.reasons), (Deny, vec![NotRegistered]));
+        assert_eq!(nobody.compliant_until, None);
+    }
+
+    #[test]
+    fn compliant_until_names_the_last_second_of_the_grace_period() {
+        let until = verdict(Status::Active, 0).compliant_until.unwrap();
+        assert_eq!(until.seconds(), 1_000 + GRACE);
+        assert!(verdict(Status::Active, until.seconds() - 1_000).is_compliant);
+        assert!(!verdict(Status::Active, until.seconds() - 999).is_compliant);
+        assert_eq!(verdict(Status::Active, GRACE + 1).compliant_until, None);
+        assert_eq!(verdict(Status::Suspended, 0).compliant_until, None);
+    }
+
+    fn former(id: u64, status: Status) -> FormerAgent {
+        let registered_at = Timestamp::from_seconds(id);
+        FormerAgent { agent_id: AgentId(U256::from(id)), status, registered_at, ended_at: None }
+    }
+
+    fn past(former: Vec<FormerAgent>, ancestors: Vec<InactiveAncestor>) -> Past {
+        Past { former: Ok(former), ancestors: Ok(ancestors) }
+    }
+
+    fn nobody() -> Kya {
+        Kya::of(Address::ZERO, None, U256::from(GRACE), Timestamp::default(), AsOf::default())
+    }
+
+    #[test]
+    fn the_past_makes_remarks_and_no_decision() {
+        let suspended = InactiveAncestor { agent_id: AgentId(U256::from(1)), status: Status::Suspended };
+        let mut child = agent(5);
+        child.parent_agent_id = AgentId(U256::from(1));
+        child.last_attestation = Timestamp::from_seconds(1_000);
+        let child = Kya::of(
+            Address::ZERO,
+            Some(child),
+            U256::from(GRACE),
+            Timestamp::from_seconds(1_000),
+            AsOf::default(),
+        );
+        for (kya, past, registration, decision, reasons) in [
+            (nobody(), past(vec![], vec![]), Registration::Never, Deny, vec![NotRegistered]),
+            (
+                nobody(),
+                past(vec![former(3, Status::Revoked)], vec![]),
+                Registration::Former,
+                Deny,
+                vec![NotRegistered, Reason::FormerAgentRevoked],
+            ),
+            (
+                nobody(),
+                past(vec![former(3, Status::Terminated)], vec![]),
+                Registration::Former,
+                Deny,
+                vec![NotRegistered, Reason::FormerAgentTerminated],
+            ),
+            (
+                verdict(Status::Active, 0),
+                past(vec![former(3, Status::Terminated), former(2, Status::Revoked)], vec![]),
+                Registration::Current,
+                Provision,
+                vec![Reason::FormerAgentRevoked, Reason::FormerAgentTerminated],
+            ),
+            (
+                child,
+                past(vec![], vec![suspended]),
+                Registration::Current,
+                Provision,
+                vec![Reason::AncestorNotActive],
+            ),
+        ] {
+            let kya = kya.with_past(past);
+            assert_eq!((kya.registration, kya.decision, kya.reasons), (registration, decision, reasons));
+            assert_eq!(kya.unknown_because, None);
+        }
+    }
+
+    #[test]
+    fn what_nobody_can_tell_is_unknown_and_never_a_clean_record() {
+        let because = UnknownBecause::TooManyAgents;
+        let kya = nobody().with_past(Past::unknown(because));
+        assert_eq!((kya.registration, kya.unknown_because), (Registration::Unknown, Some(because)));
+        let json = serde_json::to_value(&kya).unwrap();
+        assert_eq!(
+            (&json["formerAgents"], &json["unknownBecause"]),
+            (&"unknown".into(), &"TOO_MANY_AGENTS".into())
+        );
+        assert_eq!(json["registration"], "unknown");
+        // Without any knowledge it is the same.
+        let json = serde_json::to_value(nobody()).unwrap();
+        assert_eq!(
+            (&json["formerAgents"], &json["unknownBecause"]),
+            (&"unknown".into(), &"NOT_SCANNED".into())
+        );
+        assert_eq!(json["ancestorsNotActive"].to_string(), "[]", "a root, or nobody, has none");
+    }
+
+    #[test]
+    fn a_wallet_registered_too_often_is_cut_and_says_so() {
+        let many = (1..=21).rev().map(|id| former(id, Status::Terminated)).collect();
+        let kya = nobody().with_past(past(many, vec![]));
+        let Known::Known(shown) = &kya.former_agents else { panic!("unknown") };
+        assert_eq!((shown.len(), shown[0].agent_id.0), (FORMER_SHOWN, U256::from(21)));
+        assert!(kya.former_agents_truncated);
+    }
+
+    #[test]
+    fn decisions_and_reasons_are_written_as_documented() {
+        let json = |kya: &Kya| serde_json::to_value(kya).unwrap();
+        let expired = json(&verdict(Status::Suspended, GRACE + 1));
+        assert_eq!(expired["decision"], "request_renewal");
+        assert_eq!(expired["reasons"].to_string(), r#"["SUSPENDED","ATTESTATION_EXPIRED"]"#);
+        assert_eq!(expired["compliantUntil"], serde_json::Value::Null);
+        assert_eq!(json(&verdict(Status::Active, 0))["decision"], "provision");
+    }
+}

@@ -1,0 +1,324 @@
+//! Lineage: the tree below an agent, grown level by level and cut at the documented bounds.
+//!
+//! The registry is not trusted to be a tree. An agent that turns up a second time is shown as a leaf, so
+//! that a cycle ends and no arrangement of children makes the answer larger than the registry.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use alloy_primitives::{Address, U256};
+use serde::Serialize;
+
+use crate::{
+    eth::json::{self, is_false},
+    registry::agent::{Agent, AgentId, Status},
+};
+
+/// Levels a tree shows at most, the root's included (`service.md` section 8).
+pub const MAX_LEVELS: usize = 15;
+/// Children a node shows at most.
+pub const MAX_CHILDREN: usize = 50;
+
+/// An agent in a lineage tree (`service.md` section 2); the answer of `/agent/:id/lineage` is the root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LineageNode {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Its own wallet.
+    #[serde(with = "json::Checksummed")]
+    pub wallet: Address,
+    /// Its generation, as registered.
+    #[serde(with = "json::Integer")]
+    pub generation: U256,
+    /// Its status.
+    pub status: Status,
+    /// Its children, in order of registration; empty for a leaf.
+    pub children: Vec<LineageNode>,
+    /// Present and true where children were cut.
+    #[serde(skip_serializing_if = "is_false")]
+    pub truncated: bool,
+    /// Why something is not shown; absent where all is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Children whose records cannot be read, and which are not shown. Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<AgentId>,
+}
+
+/// An agent and its direct children.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Who it is.
+    pub agent: Relative,
+    /// Its children.
+    pub children: Children,
+}
+
+/// As much of an agent as a tree shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relative {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Its own wallet.
+    pub wallet: Address,
+    /// Its generation, as registered.
+    pub generation: U256,
+    /// Its status.
+    pub status: Status,
+}
+
+impl From<&Agent> for Relative {
+    fn from(agent: &Agent) -> Self {
+        Self {
+            agent_id: agent.agent_id,
+            wallet: agent.agent_wallet,
+            generation: agent.generation,
+            status: agent.status,
+        }
+    }
+}
+
+/// An agent's direct children.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Children {
+    /// Their ids, in order of registration; not all of them where there are too many to read.
+    pub ids: Vec<U256>,
+    /// How many there are.
+    pub total: U256,
+}
+
+impl From<Vec<U256>> for Children {
+    fn from(ids: Vec<U256>) -> Self {
+        Self { total: U256::from(ids.len()), ids }
+    }
+}
+
+impl Children {
+    /// Whether there are more than those known.
+    pub fn is_cut(&self) -> bool {
+        self.total > U256::from(self.ids.len())
+    }
+
+    /// What to say where so many are shown; `None` where these are all.
+    pub fn note(&self, shown: usize) -> Option<String> {
+        (self.total > U256::from(shown)).then(|| format!("Showing {shown} of {} children", self.total))
+    }
+}
+
+/// What an id in a list of children turns out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// An agent.
+    Member(Box<Member>),
+    /// No agent of the registry; it is left out.
+    Absent,
+    /// An agent whose record cannot be read; it is named, and not shown.
+    Unreadable,
+}
+
+/// Grows the tree below `root`, asking `fetch` for all unknown agents of one level at a time.
+///
+/// # Errors
+///
+/// Whatever `fetch` fails with.
+pub fn grow<E>(
+    root: Member,
+    mut fetch: impl FnMut(&[U256]) -> Result<Vec<Fetched>, E>,
+) -> Result<LineageNode, E> {
+    let root_id = root.agent.agent_id.0;
+    let mut tree =
+        Tree { members: BTreeMap::new(), first_shown_by: BTreeMap::new(), unreadable: BTreeSet::new() };
+    // Not `from`: a kilobyte of sorting for each type of one.
+    let mut seen = BTreeSet::new();
+    tree.members.insert(root_id, root.clone());
+    seen.insert(root_id);
+    let mut level = Vec::from([root_id]);
+    for _ in 1..MAX_LEVELS {
+        let mut next = Vec::new();
+        for parent in level {
+            for child in tree.shown_children(parent) {
+                if seen.insert(child) {
+                    tree.first_shown_by.insert(child, parent);
+                    next.push(child);
+                }
+            }
+        }
+        if next.is_empty() {
+            break;
+        }
+        for (id, fetched) in next.iter().zip(fetch(&next)?) {
+            match fetched {
+                Fetched::Member(member) => {
+                    tree.members.insert(*id, *member);
+                }
+                Fetched::Unreadable => {
+                    tree.unreadable.insert(*id);
+                }
+                Fetched::Absent => {}
+            }
+        }
+        level = next;
+    }
+    Ok(tree.node(&root, 1))
+}
+
+struct Tree {
+    members: BTreeMap<U256, Member>,
+    /// The parent under which an agent is shown in full.
+    first_shown_by: BTreeMap<U256, U256>,
+    unreadable: BTreeSet<U256>,
+}
+
+impl Tree {
+    fn shown_children(&self, id: U256) -> Vec<U256> {
+        self.members
+            .get(&id)
+            .into_iter()
+            .flat_map(|member| member.children.ids.iter().take(MAX_CHILDREN))
+            .copied()
+            .collect()
+    }
+
+    /// The node of `member` on `level`; recursion is as deep as [`MAX_LEVELS`] at most.
+    fn node(&self, member: &Member, level: usize) -> LineageNode {
+        let Member { agent, children } = member;
+        let mut node = LineageNode::leaf(agent);
+        if children.total.is_zero() {
+            return node;
+        }
+        if level == MAX_LEVELS {
+            node.note = Some(format!("Depth limit of {MAX_LEVELS} levels reached"));
+            return node;
+        }
+        let id = agent.agent_id.0;
+        let mut shown = BTreeSet::new();
+        for child_id in children.ids.iter().take(MAX_CHILDREN) {
+            if self.unreadable.contains(child_id) {
+                node.unreadable.push(AgentId(*child_id));
+            }
+            let Some(child) = self.members.get(child_id) else { continue };
+            let in_full = self.first_shown_by.get(child_id) == Some(&id) && shown.insert(child_id);
+            node.children.push(if in_full {
+                self.node(child, level + 1)
+            } else {
+                LineageNode::repeated(&child.agent)
+            });
+        }
+        node.note = children.note(children.ids.len().min(MAX_CHILDREN));
+        node.truncated = node.note.is_some();
+        node
+    }
+}
+
+impl LineageNode {
+    fn leaf(agent: &Relative) -> Self {
+        Self {
+            agent_id: agent.agent_id,
+            wallet: agent.wallet,
+            generation: agent.generation,
+            status: agent.status,
+            children: Vec::new(),
+            truncated: false,
+            note: None,
+            unreadable: Vec::new(),
+        }
+    }
+
+    fn repeated(agent: &Relative) -> Self {
+        Self { note: Some("Shown elsewhere in this tree".to_string()), ..Self::leaf(agent) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::fixture::agent;
+    use proptest::prelude::*;
+    use std::convert::Infallible;
+
+    /// The tree below `root` in a registry given as id -> children, and how many levels were fetched.
+    fn tree(root: u64, registry: &BTreeMap<u64, Vec<u64>>) -> (LineageNode, usize) {
+        let member = |id: u64| {
+            let children: Vec<U256> = registry.get(&id)?.iter().copied().map(U256::from).collect();
+            Some(Member { agent: (&agent(id)).into(), children: children.into() })
+        };
+        let mut fetches = 0;
+        let node = grow(member(root).unwrap(), |ids| {
+            fetches += 1;
+            let fetched = |id: &U256| {
+                member(id.to::<u64>()).map_or(Fetched::Absent, |member| Fetched::Member(Box::new(member)))
+            };
+            Ok::<_, Infallible>(ids.iter().map(fetched).collect())
+        });
+        let Ok(node) = node;
+        (node, fetches)
+    }
+
+    fn size(node: &LineageNode) -> usize {
+        1 + node.children.iter().map(size).sum::<usize>()
+    }
+
+    fn depth(node: &LineageNode) -> usize {
+        1 + node.children.iter().map(depth).max().unwrap_or(0)
+    }
+
+    fn chain(len: u64) -> BTreeMap<u64, Vec<u64>> {
+        (1..=len).map(|id| (id, if id < len { vec![id + 1] } else { vec![] })).collect()
+    }
+
+    #[test]
+    fn sixty_children_are_cut_to_fifty_with_a_note() {
+        let mut registry: BTreeMap<u64, Vec<u64>> = (2..=61).map(|id| (id, vec![])).collect();
+        registry.insert(1, (2..=61).collect());
+        let (root, fetches) = tree(1, &registry);
+        assert_eq!((root.children.len(), fetches), (50, 1));
+        assert!(root.truncated);
+        assert_eq!(root.note.as_deref(), Some("Showing 50 of 60 children"));
+        assert_eq!(root.children[49].agent_id.0, U256::from(51));
+    }
+
+    #[test]
+    fn twelve_levels_are_shown_whole() {
+        let (root, fetches) = tree(1, &chain(12));
+        assert_eq!((depth(&root), size(&root), fetches), (12, 12, 11));
+        assert!(!serde_json::to_string(&root).unwrap().contains("note"));
+    }
+
+    #[test]
+    fn the_fifteenth_level_is_the_last_and_says_so_only_if_more_follow() {
+        let (root, fetches) = tree(1, &chain(16));
+        assert_eq!((depth(&root), fetches), (15, 14));
+        let json = serde_json::to_string(&root).unwrap();
+        assert_eq!(json.matches(r#""note":"Depth limit of 15 levels reached""#).count(), 1);
+        assert!(!serde_json::to_string(&tree(1, &chain(15)).0).unwrap().contains("note"));
+    }
+
+    #[test]
+    fn a_cycle_ends_at_its_first_repetition() {
+        let registry = BTreeMap::from([(1, vec![2]), (2, vec![1, 2, 3, 3]), (3, vec![])]);
+        let (root, _) = tree(1, &registry);
+        assert_eq!(size(&root), 6);
+        let notes: Vec<bool> = root.children[0].children.iter().map(|node| node.note.is_some()).collect();
+        assert_eq!(notes, [true, true, false, true]);
+    }
+
+    #[test]
+    fn children_the_registry_does_not_have_are_left_out() {
+        let (root, _) = tree(1, &BTreeMap::from([(1, vec![2, 9]), (2, vec![])]));
+        assert_eq!(size(&root), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn no_registry_makes_it_hang_or_grow_beyond_its_links(
+            links in prop::collection::vec(prop::collection::vec(1u64..40, 0..60), 1..40),
+        ) {
+            let registry: BTreeMap<u64, Vec<u64>> = (1..).zip(links.clone()).collect();
+            let (root, fetches) = tree(1, &registry);
+            prop_assert!(fetches < MAX_LEVELS);
+            prop_assert!(depth(&root) <= MAX_LEVELS);
+            prop_assert!(size(&root) <= 1 + links.iter().map(Vec::len).sum::<usize>());
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Pages of agents: which ids a page covers, and the documented shape of `/agents`.
+
+use alloy_primitives::U256;
+use serde::Serialize;
+
+use crate::{
+    eth::as_of::IndexedAt,
+    eth::json::{self, is_false},
+    registry::agent::{AgentId, AgentListItem, AgentSummary},
+    registry::agent_query::{AgentQuery, Start},
+    registry::cursor::AgentCursor,
+};
+
+/// Which page of a list is asked for: `number` counts from 1, `limit` items each. Neither is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Page {
+    /// Page number, from 1.
+    pub number: u64,
+    /// Items per page, from 1.
+    pub limit: u64,
+}
+
+impl Page {
+    /// How many items stand before this page; saturates, so a page beyond any list stays beyond it.
+    pub const fn skipped(self) -> u128 {
+        (self.number as u128).saturating_sub(1).saturating_mul(self.limit as u128)
+    }
+
+    /// How many pages `total` items fill.
+    pub fn count(self, total: U256) -> U256 {
+        // Limb by limb: the division of two `U256` is 8 KB of code.
+        let (limit, mut rest, mut limbs) = (u128::from(self.limit.max(1)), 0, total.into_limbs());
+        for limb in limbs.iter_mut().rev() {
+            let dividend = rest << 64 | u128::from(*limb);
+            // The rest is below the limit, so the quotient is one limb.
+            (*limb, rest) = ((dividend / limit) as u64, dividend % limit);
+        }
+        U256::from_limbs(limbs) + U256::from(rest > 0)
+    }
+
+    /// This page's part of `items`.
+    pub fn slice<T>(self, items: &[T]) -> &[T] {
+        slice(items, self.skipped(), self.limit)
+    }
+}
+
+/// At most `limit` of `items`, from the `offset`th on; empty beyond the end.
+pub fn slice<T>(items: &[T], offset: u128, limit: u64) -> &[T] {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(items.len());
+    let end = start.saturating_add(usize::try_from(limit).unwrap_or(usize::MAX)).min(items.len());
+    items.get(start..end).unwrap_or_default()
+}
+
+/// The answer of `/agents`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentPage {
+    /// How many agents there are after filtering.
+    #[serde(with = "json::Integer")]
+    pub total: U256,
+    /// The page given.
+    pub page: u64,
+    /// The page size used: what was asked for, cut to the maximum.
+    pub limit: u64,
+    /// How many pages there are.
+    #[serde(with = "json::Integer")]
+    pub total_pages: U256,
+    /// The agents, by ascending id.
+    pub data: Vec<AgentListItem>,
+    /// Agents that cannot be read, and are not in the list: without a filter those of this page, else all there are.
+    /// Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<AgentId>,
+}
+
+impl AgentPage {
+    /// The page with its already selected `data`.
+    pub fn of(page: Page, total: U256, data: Vec<AgentListItem>) -> Self {
+        let total_pages = page.count(total);
+        Self { total, page: page.number, limit: page.limit, total_pages, data, unreadable: Vec::new() }
+    }
+}
+
+/// The answer of `/agents` where an index gives it: filtered by more than a status, searched, sorted or with a cursor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentList {
+    /// How many agents there are after filtering; absent where a cursor was given, as are `page` and `totalPages`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// There may be more than `total`. Absent where there are not.
+    #[serde(skip_serializing_if = "is_false")]
+    pub total_is_lower_bound: bool,
+    /// The page given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<u64>,
+    /// The page size used: what was asked for, cut to the maximum.
+    pub limit: u64,
+    /// How many pages there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_pages: Option<u64>,
+    /// The agents.
+    pub data: Vec<AgentSummary>,
+    /// The cursor of the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<AgentCursor>,
+    /// The block that the answer is as of.
+    pub as_of: IndexedAt,
+    /// Agents of the registry that cannot be read, and are in no list. Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<AgentId>,
+}
+
+impl AgentList {
+    /// A page of what was asked for; `total` is how many agents there are, and whether there may be more.
+    pub fn of(
+        query: &AgentQuery,
+        (total, total_is_lower_bound): (u64, bool),
+        data: Vec<AgentSummary>,
+        next: Option<AgentCursor>,
+        as_of: IndexedAt,
+    ) -> Self {
+        let limit = query.limit;
+        let page = match query.start {
+            Start::Page(number) => Some(number),
+            Start::Cursor(_) => None,
+        };
+        let total = page.map(|_| total);
+        let total_pages = total.map(|total| total.div_ceil(limit.max(1)));
+        Self {
+            total,
+            total_is_lower_bound,
+            page,
+            limit,
+            total_pages,
+            data,
+            next,
+            as_of,
+            unreadable: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn pages_laid_end_to_end_are_the_list(len in 0usize..300, limit in 1u64..120) {
+            let items: Vec<usize> = (0..len).collect();
+            let pages = Page { number: 1, limit }.count(U256::from(len)).to::<u64>();
+            let joined: Vec<usize> =
+                (1..=pages).flat_map(|number| Page { number, limit }.slice(&items).to_vec()).collect();
+            prop_assert_eq!(&joined, &items);
+            let beyond = Page { number: pages + 1, limit };
+            prop_assert!(beyond.slice(&items).is_empty());
+        }
+
+        #[test]
+        fn any_list_has_as_many_pages_as_it_fills(limbs: [u64; 4], limbs_shown in 0usize..=4, limit in 1u64..) {
+            let total = U256::from_limbs(limbs).wrapping_shr(64 * (4 - limbs_shown));
+            prop_assert_eq!(Page { number: 1, limit }.count(total), total.div_ceil(U256::from(limit)));
+        }
+
+        #[test]
+        fn no_page_number_overflows(number in 1u64.., limit in 1u64.., offset: u128) {
+            let page = Page { number, limit };
+            prop_assert!(page.slice(&[1, 2, 3]).len() <= 3);
+            prop_assert!(slice(&[1, 2, 3], offset, limit).len() <= 3);
+            prop_assert!(page.count(U256::MAX) >= U256::from(1));
+        }
+    }
+}
