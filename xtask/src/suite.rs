@@ -79,7 +79,7 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     summary.step("compiling the tests", || check(cargo().args(["all-test", "--no-run"])));
     summary.step("unit and property tests", || {
         let mut tests = cargo();
-        tests.args(["all-test", "--no-fail-fast", "--lib", "--bins"]);
+        tests.args(["all-test", "--no-fail-fast", "--lib", "--bins", "--examples"]);
         for name in &fast {
             tests.args(["--test", name]);
         }
