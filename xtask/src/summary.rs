@@ -1,9 +1,9 @@
 //! The table at the end of `cargo xtask test`: each step, its result and its time.
 
 use std::io::{BufRead as _, BufReader, Write};
-use std::ops::AddAssign;
+use std::panic::resume_unwind;
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,14 +31,6 @@ impl Tally {
 
     fn failure(what: String) -> Self {
         Self { passed: 0, failed: 1, failures: vec![what] }
-    }
-}
-
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.failures.extend(other.failures);
     }
 }
 
@@ -80,24 +72,26 @@ impl Summary {
         step: impl Fn(&str, &mut dyn Write) -> Result<Tally> + Sync,
     ) {
         let wanted: Vec<&String> = names.iter().filter(|name| self.is_wanted(name)).collect();
-        let (waiting, ended) = (Mutex::new(wanted.iter().enumerate()), Mutex::new(Vec::new()));
-        // A closure of its own frees the lock before the step begins.
-        let next = || held(&waiting).next();
-        thread::scope(|scope| {
-            for _ in 0..lanes {
-                scope.spawn(|| {
-                    while let Some((place, name)) = next() {
-                        println!("=== {name}: started");
-                        let mut output = Vec::new();
-                        let row = row(name, &mut output, |output| step(name, output));
-                        let mut ended = held(&ended);
-                        println!("\n=== {name}\n{}", String::from_utf8_lossy(&output));
-                        ended.push((place, row));
-                    }
-                });
+        let next = AtomicUsize::new(0);
+        let lane = || {
+            let mut ended = Vec::new();
+            loop {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some(name) = wanted.get(place) else { return ended };
+                println!("=== {name}: started");
+                let mut output = Vec::new();
+                let row = row(name, &mut output, |output| step(name, output));
+                println!("\n=== {name}\n{}", String::from_utf8_lossy(&output));
+                ended.push((place, row));
             }
+        };
+        let mut ended: Vec<_> = thread::scope(|scope| {
+            let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
+            lanes
+                .into_iter()
+                .flat_map(|lane| lane.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect()
         });
-        let mut ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
         ended.sort_by_key(|(place, _)| *place);
         self.rows.extend(ended.into_iter().map(|(_, row)| row));
     }
@@ -140,10 +134,6 @@ fn row<O: Write>(name: &str, output: &mut O, step: impl FnOnce(&mut O) -> Result
     Row { name: name.to_owned(), tally, time: started.elapsed() }
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Runs a test program, passes its output on, and adds up the summary lines of cargo and forge. A program
 /// that fails without such a failure counts as one.
 pub(crate) fn count(command: &mut Command, output: &mut dyn Write) -> Result<Tally> {
@@ -159,8 +149,9 @@ pub(crate) fn count(command: &mut Command, output: &mut dyn Write) -> Result<Tal
         let line = String::from_utf8_lossy(&line?).into_owned();
         writeln!(output, "{line}")?;
         tells_of_failures |= opens_failures(&line);
-        if let Some(counts) = counts(&line) {
-            tally += counts;
+        if let Some((passed, failed)) = counts(&line) {
+            tally.passed += passed;
+            tally.failed += failed;
             tells_of_failures = false;
         } else if tells_of_failures && !is_of_backtrace(&line) {
             tally.failures.push(line);
@@ -168,7 +159,8 @@ pub(crate) fn count(command: &mut Command, output: &mut dyn Write) -> Result<Tal
     }
     if !child.wait()?.success() && tally.failed == 0 {
         writeln!(output, "{text} failed")?;
-        tally += Tally::failure(format!("{text} failed"));
+        tally.failed += 1;
+        tally.failures.push(format!("{text} failed"));
     }
     Ok(tally)
 }
@@ -190,7 +182,7 @@ fn is_of_backtrace(line: &str) -> bool {
 /// The counts in a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; ...` (cargo, per test
 /// program) or `Ran 9 test suites in 9s: 98 tests passed, 0 failed, 0 skipped (98 total tests)` (forge,
 /// once).
-fn counts(line: &str) -> Option<Tally> {
+fn counts(line: &str) -> Option<(usize, usize)> {
     let line = line.trim();
     let counts = match line.strip_prefix("test result: ") {
         Some(rest) => rest.split_once(". ")?.1,
@@ -204,7 +196,7 @@ fn counts(line: &str) -> Option<Tally> {
             words.any(|found| found == word).then_some(number)
         })
     };
-    Some(Tally { passed: of("passed")?, failed: of("failed")?, failures: Vec::new() })
+    Some((of("passed")?, of("failed")?))
 }
 
 #[cfg(test)]
@@ -219,18 +211,17 @@ mod tests {
 
     #[test]
     fn both_test_programs_are_counted() {
-        let of = |line| counts(line).map(|Tally { passed, failed, .. }| (passed, failed));
         let cargo = "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.01s";
-        assert_eq!(of(cargo), Some((12, 3)));
+        assert_eq!(counts(cargo), Some((12, 3)));
         let forge = "Ran 9 test suites in 9.33s (10.09s CPU time): 98 tests passed, 1 failed, 0 skipped (99 total tests)";
-        assert_eq!(of(forge), Some((98, 1)));
+        assert_eq!(counts(forge), Some((98, 1)));
         for other in [
             "test x ... ok",
             "Ran 5 tests for test/A.t.sol:ATest",
             "Suite result: ok. 5 passed; 0 failed",
             "",
         ] {
-            assert_eq!(of(other), None, "{other}");
+            assert_eq!(counts(other), None, "{other}");
         }
     }
 
