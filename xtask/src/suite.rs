@@ -35,7 +35,7 @@ const LONGEST: [&str; 2] = ["explorer", "relayer"];
 /// start.
 const LANES: usize = 2;
 
-/// Runs everything, or the steps whose names contain one of the words; fails if anything did.
+/// Runs all steps, or those with one of the words in their names. Fails if any step failed.
 pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     let mut fast = Vec::new();
     for package in ["core", "evidence", "openapi", "relayer-daemon", "xtask"] {

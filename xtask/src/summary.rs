@@ -43,7 +43,7 @@ struct Row {
 /// The steps so far.
 pub(crate) struct Summary {
     rows: Vec<Row>,
-    /// Only steps whose names contain one of these words run; all run if there is none.
+    /// Only steps with one of these words in their names run; all run if there is none.
     only: Vec<String>,
 }
 
