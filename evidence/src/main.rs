@@ -21,7 +21,7 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Verifies evidence of the agent registry's read API, without a network.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "evidence", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -241,13 +241,11 @@ fn block_hash(number: u64) -> B256 {
 
 /// A contract's code as the compiler wrote it.
 pub(crate) fn artifact(contract: &str, kind: &str) -> Bytes {
-    hex::decode(compiled(contract)[kind]["object"].as_str().unwrap()).unwrap().into()
+    hex::decode(compiled(contract)[kind].as_str().unwrap()).unwrap().into()
 }
 
-/// All that the compiler wrote of a contract.
+/// What the repository keeps of the compiler's output.
 pub(crate) fn compiled(contract: &str) -> Value {
-    let path = format!("{}/../contracts/out/{contract}.sol/{contract}.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{path}: {error}; compile the contracts first: cargo xtask build"));
-    serde_json::from_str(&text).unwrap()
+    let path = format!("{}/../contracts/artifacts/{contract}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }

@@ -7,8 +7,6 @@
 //! 3. An index that is filled from them answers the same.
 //! 4. No agent spoils the answer about the others.
 //! 5. Evidence knows the registry's code and storage as the compiler laid them out.
-//!
-//! Needs the compiled contracts: `cargo xtask build`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod chain;
@@ -18,7 +16,7 @@ mod database;
 mod layout;
 mod model;
 
-use alloy_primitives::{Address, U256, hex};
+use alloy_primitives::{Address, U256};
 use chain::{Chain, Undeployed};
 use model::{Model, Op, WALLETS};
 use proptest::prelude::*;
@@ -27,7 +25,6 @@ use registry_core::{
     api::question::Question,
     api::route::Route,
     chain::QueryError,
-    chain::lens::{DEPLOYLESS_CODE, LENS_CODE},
     chain::{Endpoints, Limits, Reply, Run},
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
@@ -127,12 +124,6 @@ proptest! {
             }
         }
     }
-}
-
-#[test]
-fn the_lens_is_what_the_compiler_makes_of_its_source() {
-    assert_eq!(LENS_CODE, hex::encode(chain::artifact("RegistryLens", "deployedBytecode")));
-    assert_eq!(DEPLOYLESS_CODE, hex::encode(chain::artifact("Deployless", "bytecode")));
 }
 
 #[test]
