@@ -4,10 +4,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use relayer_daemon::{
-    check::{self, Purpose},
-    clock, keys, lifecycle, logging,
+    daemon::{
+        check::{self, CheckMode},
+        lifecycle,
+        settings::Settings,
+    },
+    keys,
     metrics::Metrics,
-    settings::Settings,
+    process::{clock, logging},
 };
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -64,7 +68,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Drain(settings) => lifecycle::drain(settings, key).await?,
         Command::Check(settings) => {
             let (report, _) =
-                check::run(Purpose::Look, &settings, &key, &clock::shared(), &Metrics::new()?).await;
+                check::run(CheckMode::Look, &settings, &key, &clock::shared(), &Metrics::new()?).await;
             print!("{report}");
             if !report.is_good() {
                 return Ok(ExitCode::FAILURE);

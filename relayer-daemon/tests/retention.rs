@@ -20,13 +20,14 @@ use alloy::{
 };
 use registry_core::abi::{ForwardRequest, IForwarder};
 use relayer_daemon::{
-    budget_share::{Allowance, Shares},
-    fees::Fees,
-    outcome::{Failure, Mined, Outcome},
-    retention::Retention,
+    budget::share::{Allowance, Shares},
+    gas::fees::Fees,
+    outcome::{Failure, MinedTransaction, RelayOutcome},
     sender::signing::Wallet,
-    store::{Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, Settlement, SqliteStore, Store},
-    transaction::{Purpose, SignedTransaction},
+    store::{
+        Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
+        SignedTransaction, SqliteStore, Store, TransactionPurpose,
+    },
 };
 use rusqlite::Connection;
 
@@ -76,9 +77,10 @@ fn relay(index: u64, calldata: &Bytes) -> NewRelay {
     }
 }
 
-fn executed(index: u64) -> Outcome {
-    let mined = Mined { tx_hash: hash(index), block_number: 30_000_000 + index, gas_used: 277_676 };
-    Outcome::Executed { mined, agent_id: Some(U256::from(index)) }
+fn executed(index: u64) -> RelayOutcome {
+    let mined =
+        MinedTransaction { tx_hash: hash(index), block_number: 30_000_000 + index, gas_used: 277_676 };
+    RelayOutcome::Executed { mined, agent_id: Some(U256::from(index)) }
 }
 
 /// Accepts, reserves, signs, and settles one relay at `now`, as pipeline and sender do.
@@ -243,7 +245,7 @@ fn gaps_go_with_the_relays_of_their_time() {
     let real = real_transaction();
     for nonce in 0..3 {
         let transaction =
-            SignedTransaction { hash: hash(900 + nonce), purpose: Purpose::Gap, ..real.1.clone() };
+            SignedTransaction { hash: hash(900 + nonce), purpose: TransactionPurpose::Gap, ..real.1.clone() };
         store.record(ACCOUNT, &[NewTransaction { nonce, relay: None, transaction }], NOW).unwrap();
     }
     // The first was mined, the second lost; the third is open.
@@ -267,7 +269,7 @@ fn gaps_go_with_the_relays_of_their_time() {
 fn what_never_came_to_a_transaction_goes_after_a_day() {
     let store = SqliteStore::in_memory().unwrap();
     let real = real_transaction();
-    let dropped = Outcome::Dropped { failure: Failure::budget_exhausted(7) };
+    let dropped = RelayOutcome::Dropped { failure: Failure::budget_exhausted(7) };
     let many = 3 * STEP as u64;
     for index in 1_000..1_000 + many {
         store.accept(&relay(index, &real.0), NOW).unwrap();
@@ -300,7 +302,7 @@ fn an_archived_relay_that_was_dropped_may_be_sent_again_and_keeps_its_history() 
     };
     store.accept(&relay(0, &real.0), NOW).unwrap();
     sign(0, 700);
-    settle(0, 700, Outcome::Dropped { failure: Failure::nonce_mismatch() });
+    settle(0, 700, RelayOutcome::Dropped { failure: Failure::nonce_mismatch() });
     carry_out_in_order(&store, 1..NEWEST + 10, NOW);
     prune_all(&store, NOW + 31 * DAY);
     assert_eq!(store.accepted(id(0)).unwrap(), None);

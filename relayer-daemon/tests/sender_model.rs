@@ -21,7 +21,7 @@ mod model;
 
 use model::{Op, SIGNERS, Simulation, chain::GWEI, node::Lost, runtime};
 use proptest::prelude::*;
-use relayer_daemon::{outcome::Outcome, store::Store};
+use relayer_daemon::{outcome::RelayOutcome, store::Store};
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
@@ -234,7 +234,7 @@ fn a_relay_that_one_nonce_has_executed_is_not_in_flight_again_for_another_nonce_
         }
         let id = *simulation.requests.keys().next().unwrap();
         let executed = simulation.store.relay(id).unwrap().unwrap().outcome;
-        assert!(matches!(executed, Some(Outcome::Executed { .. })), "{executed:?}");
+        assert!(matches!(executed, Some(RelayOutcome::Executed { .. })), "{executed:?}");
 
         // Its first nonce was taken for lost, it got a second one, and then the first one's receipt turned up.
         simulation.kill();

@@ -18,7 +18,7 @@ const REST: Duration = Duration::from_secs(30);
 const SENDS: u32 = 64;
 
 /// An endpoint.
-pub(super) struct Endpoint {
+pub(super) struct RpcEndpoint {
     /// Asks it.
     pub(super) provider: RootProvider<Ethereum>,
     /// Its scheme and host: what may be shown of it.
@@ -27,14 +27,14 @@ pub(super) struct Endpoint {
     sends: Arc<Semaphore>,
 }
 
-impl std::fmt::Debug for Endpoint {
+impl std::fmt::Debug for RpcEndpoint {
     /// The label alone: the provider knows the URL.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Endpoint").field(&self.label).finish()
+        f.debug_tuple("RpcEndpoint").field(&self.label).finish()
     }
 }
 
-impl Endpoint {
+impl RpcEndpoint {
     pub(super) fn new(provider: RootProvider<Ethereum>, label: String) -> Self {
         let sends = Arc::new(Semaphore::new(SENDS as usize));
         Self { provider, label, rests_until: Mutex::default(), sends }

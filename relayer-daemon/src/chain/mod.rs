@@ -1,38 +1,40 @@
-//! The chain as the daemon needs it: typed reads over [`rpc`], and the [`Node`] trait that the pipeline and the sender
+//! The chain as the daemon needs it: typed reads over [`rpc`], and the [`ChainNode`] trait that the pipeline and the sender
 //! are driven through.
 
 mod broadcast;
+pub mod broadcast_verdict;
 mod connection_error;
 mod endpoint;
 mod node;
 mod receipt;
 pub mod rpc;
+pub(crate) mod rpc_error;
 mod simulate;
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use alloy::{
     primitives::{Address, B256, Bytes, U64, U256, address},
+    rpc::json_rpc::ErrorPayload,
     sol_types::SolCall,
 };
 use futures_util::StreamExt as _;
 use registry_core::{
     abi::{IAgentRegistry, IForwarder},
-    rpc::{
-        ErrorObject,
-        classify::{Action, classify},
-    },
+    rpc::classify::Action,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub use node::{AccountView, Node, ReceiptLookup, Simulation};
+pub use broadcast_verdict::BroadcastVerdict;
+pub use node::{AccountView, ChainNode, ReceiptLookup, Simulation};
 pub use receipt::Receipt;
 use receipt::ReceiptJson;
-pub use rpc::{Rpc, RpcError};
+pub use rpc::Rpc;
+pub use rpc_error::RpcError;
 
-use self::rpc::block_number;
-use crate::{classify::Verdict, fees::Market};
+use self::{rpc::block_number, rpc_error::action};
+use crate::gas::fees::Market;
 
 /// The OP stack's `GasPriceOracle` predeploy: it has code where the chain charges an L1 data fee.
 const GAS_PRICE_ORACLE: Address = address!("420000000000000000000000000000000000000F");
@@ -58,7 +60,7 @@ struct FeeHistoryJson {
 /// Number, hash, time and base fee of a block.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Header {
+pub struct BlockHeader {
     /// Its number; a pending block may have none.
     #[serde(default)]
     pub number: Option<U64>,
@@ -117,8 +119,9 @@ impl Chain {
     ///
     /// # Errors
     /// [`RpcError`].
-    pub async fn header(&self, block: &'static str) -> Result<Option<Header>, RpcError> {
-        let header: Option<Header> = self.rpc.read("eth_getBlockByNumber", json!([block, false])).await?;
+    pub async fn header(&self, block: &'static str) -> Result<Option<BlockHeader>, RpcError> {
+        let header: Option<BlockHeader> =
+            self.rpc.read("eth_getBlockByNumber", json!([block, false])).await?;
         match header.and_then(|header| header.number) {
             Some(number) if block_number(number).is_none() => {
                 Err(RpcError::Malformed("eth_getBlockByNumber"))
@@ -190,7 +193,7 @@ impl Chain {
     }
 }
 
-impl Node for Chain {
+impl ChainNode for Chain {
     async fn mined_nonce(&self) -> Result<u64, RpcError> {
         self.nonce_at(json!("latest")).await
     }
@@ -242,7 +245,7 @@ impl Node for Chain {
         let (Some(number), Some(hash)) = (header.number, header.hash) else { return Err(HEAD) };
         // By its hash, a machine that has another block of this number, or none, answers with an error.
         match self.account_at(json!({ "blockHash": hash }), number.to(), signer).await {
-            Err(RpcError::Node(error)) if classify(&error) == Action::PinByNumber => {
+            Err(RpcError::Node(error)) if action(&error) == Action::PinByNumber => {
                 self.account_at(json!(number), number.to(), signer).await
             }
             view => view,
@@ -266,7 +269,7 @@ impl Node for Chain {
         self.view(GAS_PRICE_ORACLE, &IGasPriceOracle::getL1FeeCall { data: raw }).await.map(wei)
     }
 
-    async fn broadcast(&self, raw: &[u8]) -> (Verdict, String) {
+    async fn broadcast(&self, raw: &[u8]) -> (BroadcastVerdict, String) {
         self.rpc.broadcast(raw).await
     }
 
@@ -277,7 +280,7 @@ impl Node for Chain {
 
 /// Whether a node says that it has pruned what it was asked for: with the code that geth, Nethermind and Besu have
 /// for it, or in words.
-fn is_pruned(error: &ErrorObject) -> bool {
+fn is_pruned(error: &ErrorPayload) -> bool {
     const PRUNED: i64 = 4_444;
     let message = error.message.to_lowercase();
     error.code == PRUNED || ["prune", "history", "not available"].iter().any(|word| message.contains(word))

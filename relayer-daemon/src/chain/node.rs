@@ -6,13 +6,13 @@ use alloy::primitives::{Address, B256, Bytes, U256};
 use registry_core::abi::IForwarder;
 
 use super::{Receipt, RpcError};
-use crate::{classify::Verdict, fees::Market};
+use crate::{chain::BroadcastVerdict, gas::fees::Market};
 
 /// The chain behind one or several endpoints, each of which may be many machines of different ages.
 ///
 /// Every answer may be old, and an error says nothing about what happened. Two answers may come from two machines:
 /// only what one answer says, or an [`AccountView`], belongs together.
-pub trait Node: Send + Sync + 'static {
+pub trait ChainNode: Send + Sync + 'static {
     /// How many transactions of the relayer's account are mined.
     fn mined_nonce(&self) -> impl Future<Output = Result<u64, RpcError>> + Send;
     /// The same with those in the mempool, as far as the node has them.
@@ -46,7 +46,7 @@ pub trait Node: Send + Sync + 'static {
     /// The L1 data fee of a transaction with these bytes, wei. Only on chains that have one.
     fn l1_fee(&self, raw: Bytes) -> impl Future<Output = Result<u128, RpcError>> + Send;
     /// Sends a signed transaction; the text is the node's, for the log.
-    fn broadcast(&self, raw: &[u8]) -> impl Future<Output = (Verdict, String)> + Send;
+    fn broadcast(&self, raw: &[u8]) -> impl Future<Output = (BroadcastVerdict, String)> + Send;
     /// Waits at most `within` for sends that go on in the background. Returns how many are cut off.
     fn finish_broadcasts(&self, within: Duration) -> impl Future<Output = usize> + Send;
 }

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 
 use alloy::{
     primitives::{Bytes, U64},
+    rpc::json_rpc::ErrorPayload,
     sol_types::SolCall,
 };
-use registry_core::{abi::IForwarder, rpc::ErrorObject};
+use registry_core::abi::IForwarder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -29,7 +30,7 @@ struct CallJson {
 }
 
 impl Chain {
-    /// See [`super::Node::simulate`].
+    /// See [`super::ChainNode::simulate`].
     pub(super) async fn simulate_execute(
         &self,
         calldata: &Bytes,
@@ -81,7 +82,7 @@ fn simulation(answer: &Bytes, gas_used: Option<u64>) -> Option<Simulation> {
 }
 
 /// Whether a node says that it has no such method: with JSON-RPC's own code, or in words.
-fn lacks_method(error: &ErrorObject) -> bool {
+fn lacks_method(error: &ErrorPayload) -> bool {
     const METHOD_NOT_FOUND: i64 = -32_601;
     const WORDS: [&str; 4] = ["method not found", "does not exist", "not supported", "not whitelisted"];
     let message = error.message.to_ascii_lowercase();

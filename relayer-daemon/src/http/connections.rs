@@ -34,7 +34,7 @@ use warp::{Filter, reply::Response};
 use super::{client_address::TrustedProxies, middleware};
 use crate::{
     metrics::Metrics,
-    stop::{Stop, stopped},
+    process::shutdown::{ShutdownSignal, stopped},
 };
 
 /// How long a client may take to send its headers; an idle connection is closed after the same time.
@@ -90,7 +90,7 @@ pub async fn serve<F>(
     metrics: Metrics,
     limits: ConnectionLimits,
     proxies: TrustedProxies,
-    mut stop: Stop,
+    mut stop: ShutdownSignal,
 ) where
     F: Filter<Extract = (Response,), Error = Infallible> + Clone + Send + Sync + 'static,
     F::Future: Send,

@@ -14,11 +14,10 @@ use registry_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::shapes::{Domain, ErrorBody, Executed, Nonce, Relay, Status};
+use super::shapes::{DomainBody, ExecutedBody, FailureBody, NonceBody, RelayBody, StatusBody};
 use crate::{
     chain::RpcError,
-    error_code::ErrorCode,
-    outcome::{Failure, Mined, Outcome},
+    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
     store::RelayRecord,
 };
 
@@ -38,7 +37,8 @@ const SIGNER: Address = address!("D9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0");
 const SIGNATURE: &str = "0xe260f85576c38b7430000b371d7de18fa0330bd01b84fdc9d66aa373719eab02\
     48f6d9ede5209d45e019d831ea7d7c77222393dd1b3b88748e149ad12e8c2f361b";
 const ID: B256 = b256!("9ef41553f467c3e349a8d2fc73eef147f80d232f785e634134ea087c449c6c8c");
-const MINED: Mined = Mined { tx_hash: B256::repeat_byte(0xc4), block_number: 4_711, gas_used: 277_676 };
+const MINED: MinedTransaction =
+    MinedTransaction { tx_hash: B256::repeat_byte(0xc4), block_number: 4_711, gas_used: 277_676 };
 
 /// What is particular about this relayer.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,7 @@ pub(crate) struct Particulars {
 pub(crate) fn text(relayer: Particulars) -> String {
     let mut schemas = Schemas::default();
     let paths = paths(&mut schemas, relayer);
-    schemas.of::<ErrorBody<'_>>();
+    schemas.of::<FailureBody<'_>>();
     let mut schemas = schemas.into_components();
     schemas.insert("SignedRequest".to_owned(), signed_request(relayer));
     openapi::text(&json!({
@@ -117,9 +117,9 @@ fn paths(schemas: &mut Schemas, relayer: Particulars) -> Value {
 }
 
 fn relay(schemas: &mut Schemas) -> Value {
-    let executed = body(&schemas.of::<Executed>(), &Executed::new(ID, &MINED, Some(U256::from(42))));
+    let executed = body(&schemas.of::<ExecutedBody>(), &ExecutedBody::new(ID, &MINED, Some(U256::from(42))));
     let pending = RelayRecord { outcome: None, hashes: vec![MINED.tx_hash] };
-    let pending = body(&schemas.of::<Relay<'_>>(), &Relay::new(ID, &pending));
+    let pending = body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &pending));
     let elsewhere = [
         ErrorCode::InvalidId,
         ErrorCode::InvalidAddress,
@@ -130,7 +130,7 @@ fn relay(schemas: &mut Schemas) -> Value {
         ErrorCode::SenderStalled,
     ];
     let failures: Vec<ErrorCode> =
-        ErrorCode::ALL.into_iter().filter(|code| !elsewhere.contains(code)).collect();
+        ErrorCode::ALL.iter().copied().filter(|code| !elsewhere.contains(code)).collect();
     let operation = Operation {
         id: "relay",
         tag: "Relaying",
@@ -155,9 +155,9 @@ fn relay(schemas: &mut Schemas) -> Value {
 }
 
 fn relay_state(schemas: &mut Schemas) -> Value {
-    let outcome = Outcome::Reverted { mined: MINED, failure: Failure::reverted("Agent not active") };
+    let outcome = RelayOutcome::Reverted { mined: MINED, failure: Failure::reverted("Agent not active") };
     let record = RelayRecord { outcome: Some(outcome), hashes: vec![MINED.tx_hash] };
-    let content = body(&schemas.of::<Relay<'_>>(), &Relay::new(ID, &record));
+    let content = body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &record));
     let operation = Operation {
         id: "getRelay",
         tag: "Relaying",
@@ -175,8 +175,8 @@ fn relay_state(schemas: &mut Schemas) -> Value {
 }
 
 fn nonce(schemas: &mut Schemas) -> Value {
-    let nonce = Nonce { address: SIGNER, nonce: U256::from(5), next: U256::from(6) };
-    let content = body(&schemas.of::<Nonce>(), &nonce);
+    let nonce = NonceBody { address: SIGNER, nonce: U256::from(5), next: U256::from(6) };
+    let content = body(&schemas.of::<NonceBody>(), &nonce);
     let operation = Operation {
         id: "getNonce",
         tag: "Relaying",
@@ -196,13 +196,13 @@ fn nonce(schemas: &mut Schemas) -> Value {
 }
 
 fn domain(schemas: &mut Schemas, relayer: Particulars) -> Value {
-    let domain = Domain {
+    let domain = DomainBody {
         name: DOMAIN_NAME,
         version: DOMAIN_VERSION,
         chain_id: relayer.chain_id,
         verifying_contract: relayer.forwarder,
     };
-    let content = body(&schemas.of::<Domain>(), &domain);
+    let content = body(&schemas.of::<DomainBody>(), &domain);
     let operation = Operation {
         id: "getDomain",
         tag: "Relaying",
@@ -214,7 +214,7 @@ fn domain(schemas: &mut Schemas, relayer: Particulars) -> Value {
 }
 
 fn status(schemas: &mut Schemas) -> Value {
-    let content = json!({ "application/json": { "schema": schemas.of::<Status>() } });
+    let content = json!({ "application/json": { "schema": schemas.of::<StatusBody>() } });
     let operation = Operation {
         id: "getStatus",
         summary: "Account, budget, limits and queue",
@@ -351,11 +351,11 @@ fn failure(status: u16, codes: &[ErrorCode]) -> Value {
         Failure::ip_limit(20, 180),
         Failure::reverted("Agent not active"),
         Failure::from(RpcError::Timeout),
-        Failure::journal(),
+        Failure::store(),
         Failure::balance_too_low(),
     ];
     let example = examples.iter().find(|failure| codes.contains(&failure.code));
-    let example = example.map(|failure| ErrorBody { error: failure.message(), code: failure.code });
+    let example = example.map(|failure| FailureBody { error: failure.message(), code: failure.code });
     let headers = if matches!(status, 429 | 503) { LATER } else { EVERY };
     response(description, headers, &error(&names, &json!(example)))
 }
@@ -453,7 +453,7 @@ mod tests {
         let paths = description["paths"].to_string();
         // What belongs to no documented path.
         let elsewhere = [ErrorCode::MethodNotAllowed];
-        for code in ErrorCode::ALL.into_iter().filter(|code| !elsewhere.contains(code)) {
+        for code in ErrorCode::ALL.iter().copied().filter(|code| !elsewhere.contains(code)) {
             assert!(paths.contains(&format!("\"{}\"", code.name())), "{code:?}");
         }
     }

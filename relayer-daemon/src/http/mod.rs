@@ -13,5 +13,6 @@ pub mod client_address;
 pub mod connections;
 mod description;
 mod middleware;
+pub mod readiness;
 pub mod routes;
 mod shapes;

@@ -1,27 +1,17 @@
 //! What is asked of the chain and of the budget before a relay is sent.
 
 use alloy::{primitives::Bytes, sol_types::SolCall};
-use registry_core::{
-    abi::IForwarder::executeCall,
-    forward::Refusal,
-    rpc::{
-        classify::{Action, classify},
-        revert::Revert,
-    },
-};
+use registry_core::{abi::IForwarder::executeCall, forward::Refusal, rpc::classify::Action};
 
 use super::{MINIMUM_BALANCE_WEI, Relayer, queue::QueuePosition, store_failed};
 use crate::{
-    budget::{Budget, WINDOW_SECONDS},
-    budget_share::Denial,
-    chain::{Node, RpcError, Simulation},
-    faults,
-    fees::Fees,
-    gas,
+    budget::{Budget, WINDOW_SECONDS, share::Denial},
+    chain::{ChainNode, RpcError, Simulation, rpc_error},
+    gas::{self, fees::Fees},
     outcome::Failure,
-    sender::{Job, receipt_reader::inner_reason},
-    store::{ExpectedCost, NewRelay, Reservation, Store, StoreError},
-    transaction::RelayTerms,
+    process::faults,
+    sender::{SendJob, receipt_reader::inner_reason},
+    store::{ExpectedCost, NewRelay, RelayTerms, Reservation, Store, StoreError},
 };
 
 /// Why a relay cannot be sent.
@@ -48,7 +38,7 @@ impl From<Refusal> for CheckError {
 impl From<StoreError> for CheckError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "journal failed");
-        Self::Unavailable(Failure::journal())
+        Self::Unavailable(Failure::store())
     }
 }
 
@@ -56,7 +46,7 @@ impl From<RpcError> for CheckError {
     fn from(error: RpcError) -> Self {
         let may_pass = match &error {
             RpcError::Unreachable(_) | RpcError::Timeout | RpcError::Malformed(_) => true,
-            RpcError::Node(error) => matches!(classify(error), Action::Retry | Action::Repin),
+            RpcError::Node(error) => matches!(rpc_error::action(error), Action::Retry | Action::Repin),
         };
         let failure = error.into();
         if may_pass { Self::Unavailable(failure) } else { Self::Refused(failure) }
@@ -71,11 +61,11 @@ struct Prices {
     balance_wei: u128,
 }
 
-impl<C: Node> Relayer<C> {
+impl<C: ChainNode> Relayer<C> {
     /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's next request;
     /// see [`super::queue`] for what it waits for.
-    pub(super) async fn check(&self, relay: &NewRelay) -> Result<Job, CheckError> {
-        let execute = executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::journal())?;
+    pub(super) async fn check(&self, relay: &NewRelay) -> Result<SendJob, CheckError> {
+        let execute = executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::store())?;
         let inner_gas = u64::try_from(execute.req.gas).unwrap_or(u64::MAX);
         let gas_limit = gas::limit(&relay.calldata, inner_gas);
         let mut position = QueuePosition::new();
@@ -98,7 +88,7 @@ impl<C: Node> Relayer<C> {
                     expected_gas: Some(gas),
                 };
                 let Prices { fees, head, .. } = prices;
-                return Ok(Job { relay: terms, calldata: relay.calldata.clone(), gas_limit, fees, head });
+                return Ok(SendJob { relay: terms, calldata: relay.calldata.clone(), gas_limit, fees, head });
             }
             drop(permit);
             let on_chain = self.chain.forwarder_nonce(relay.signer).await?;
@@ -180,7 +170,7 @@ impl<C: Node> Relayer<C> {
                 Ok(gas_used.map_or(gas_limit, |used| gas::expected(used, gas_limit)))
             }
             Ok(Simulation::InnerRevert(data)) => Err(Failure::reverted(inner_reason(&data)).into()),
-            Err(RpcError::Node(error)) => match Revert::from_error(&error) {
+            Err(RpcError::Node(error)) => match rpc_error::revert(&error) {
                 // Executed by somebody else since it was verified.
                 Some(revert) if revert.to_string().starts_with("Forwarder: invalid signature") => {
                     Err(Failure::nonce_mismatch().into())

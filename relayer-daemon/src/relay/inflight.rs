@@ -9,17 +9,17 @@ use std::{
 use alloy::primitives::{Address, B256, U256};
 use tokio::sync::watch;
 
-use crate::outcome::Outcome;
+use crate::outcome::RelayOutcome;
 
 /// Relays of one signer in flight at most: nobody needs more, and one signer cannot fill the queue.
 const PER_SIGNER: usize = 64;
 
 /// Where a relay's outcome will appear; `None` until then.
-pub type Waiting = watch::Receiver<Option<Outcome>>;
+pub type Waiting = watch::Receiver<Option<RelayOutcome>>;
 
 /// What became of an attempt to start a relay.
 #[derive(Debug)]
-pub enum Start {
+pub enum InflightStart {
     /// It is new: the caller runs it.
     New(Waiting),
     /// The same request is in flight: the caller only waits.
@@ -35,7 +35,7 @@ struct Entry {
     since: Instant,
     /// Since when it could not go on for a fault that may pass.
     blocked_since: Option<Instant>,
-    outcome: watch::Sender<Option<Outcome>>,
+    outcome: watch::Sender<Option<RelayOutcome>>,
 }
 
 #[derive(Debug, Default)]
@@ -62,22 +62,22 @@ impl Inflight {
     }
 
     /// Enters a relay, or joins it.
-    pub fn start(&self, id: B256, signer: Address, nonce: U256) -> Start {
+    pub fn start(&self, id: B256, signer: Address, nonce: U256) -> InflightStart {
         let mut inner = self.lock();
         if let Some(entry) = inner.relays.get(&id) {
-            return Start::Joined(entry.outcome.subscribe());
+            return InflightStart::Joined(entry.outcome.subscribe());
         }
         let of_signer =
             inner.signers.get(&signer).map(|nonces| nonces.values().map(Vec::len).sum()).unwrap_or(0);
         if inner.relays.len() >= self.limit || of_signer >= PER_SIGNER {
-            return Start::Full;
+            return InflightStart::Full;
         }
         let (outcome, waiting) = watch::channel(None);
         inner.relays.insert(id, Entry { signer, nonce, since: Instant::now(), blocked_since: None, outcome });
         inner.signers.entry(signer).or_default().entry(nonce).or_default().push(id);
         drop(inner);
         self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
-        Start::New(waiting)
+        InflightStart::New(waiting)
     }
 
     /// The signer of a relay in flight.
@@ -107,7 +107,7 @@ impl Inflight {
     }
 
     /// A relay has ended: everybody who waits for it learns how.
-    pub fn finish(&self, id: B256, outcome: Outcome) {
+    pub fn finish(&self, id: B256, outcome: RelayOutcome) {
         let mut inner = self.lock();
         let Some(entry) = inner.relays.remove(&id) else { return };
         if let Some(nonces) = inner.signers.get_mut(&entry.signer) {
@@ -191,20 +191,20 @@ mod tests {
         U256::from(nonce)
     }
 
-    fn dropped() -> Outcome {
-        Outcome::Dropped { failure: Failure::nonce_mismatch() }
+    fn dropped() -> RelayOutcome {
+        RelayOutcome::Dropped { failure: Failure::nonce_mismatch() }
     }
 
     #[test]
     fn a_copy_joins_and_learns_the_one_outcome() {
         let inflight = Inflight::new(10);
-        let Start::New(first) = inflight.start(id(1), ALICE, nonce(0)) else { panic!() };
-        let Start::Joined(copy) = inflight.start(id(1), ALICE, nonce(0)) else { panic!() };
+        let InflightStart::New(first) = inflight.start(id(1), ALICE, nonce(0)) else { panic!() };
+        let InflightStart::Joined(copy) = inflight.start(id(1), ALICE, nonce(0)) else { panic!() };
         inflight.finish(id(1), dropped());
         assert_eq!(*first.borrow(), Some(dropped()));
         assert_eq!(*copy.borrow(), Some(dropped()));
         assert!(inflight.is_empty());
-        assert!(matches!(inflight.start(id(1), ALICE, nonce(0)), Start::New(_)));
+        assert!(matches!(inflight.start(id(1), ALICE, nonce(0)), InflightStart::New(_)));
     }
 
     #[test]
@@ -261,13 +261,13 @@ mod tests {
     fn the_queue_is_bounded_in_all_and_per_signer() {
         let inflight = Inflight::new(2);
         let _kept: Vec<_> = (0..2).map(|byte| inflight.start(id(byte), ALICE, nonce(byte.into()))).collect();
-        assert!(matches!(inflight.start(id(9), Address::ZERO, nonce(0)), Start::Full));
+        assert!(matches!(inflight.start(id(9), Address::ZERO, nonce(0)), InflightStart::Full));
 
         let inflight = Inflight::new(1_000);
         for byte in 0..PER_SIGNER as u8 {
-            assert!(matches!(inflight.start(id(byte), ALICE, nonce(byte.into())), Start::New(_)));
+            assert!(matches!(inflight.start(id(byte), ALICE, nonce(byte.into())), InflightStart::New(_)));
         }
-        assert!(matches!(inflight.start(id(200), ALICE, nonce(200)), Start::Full));
-        assert!(matches!(inflight.start(id(201), Address::ZERO, nonce(0)), Start::New(_)));
+        assert!(matches!(inflight.start(id(200), ALICE, nonce(200)), InflightStart::Full));
+        assert!(matches!(inflight.start(id(201), Address::ZERO, nonce(0)), InflightStart::New(_)));
     }
 }

@@ -6,9 +6,11 @@
 
 mod brief_cache;
 mod checks;
+pub mod functions;
 pub mod gas_price;
 pub mod inflight;
 mod queue;
+pub mod rate_limits;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -26,20 +28,20 @@ use self::{
     brief_cache::BriefCache,
     checks::CheckError,
     gas_price::GasPrice,
-    inflight::{Inflight, Start, Waiting},
+    inflight::{Inflight, InflightStart, Waiting},
 };
 use crate::{
-    budget_share::Allowance,
-    chain::{Chain, Node, RpcError},
-    clock::SharedClock,
-    error_code::ErrorCode,
-    faults,
-    functions::RelayedFunctions,
-    limits::Limits,
+    budget::share::Allowance,
+    chain::{Chain, ChainNode},
     metrics::Metrics,
-    outcome::{Failure, Outcome},
-    sender::{Event, Job, Spending, signing::Wallet},
-    stop::{Stop, stopped},
+    outcome::{Failure, RelayOutcome},
+    process::{
+        clock::SharedClock,
+        faults,
+        shutdown::{ShutdownSignal, stopped},
+    },
+    relay::{functions::RelayedFunctions, rate_limits::RateLimits},
+    sender::{SendJob, SenderEvent, Spending, signing::Wallet},
     store::{Accepted, NewRelay, Store, StoreError},
 };
 
@@ -66,7 +68,7 @@ pub struct Relayer<C = Chain> {
     /// Which of the registry's functions.
     pub functions: RelayedFunctions,
     /// How often.
-    pub limits: Limits,
+    pub limits: RateLimits,
     /// How much may be spent.
     pub spending: Spending,
     /// And by whom.
@@ -86,15 +88,15 @@ pub struct Relayer<C = Chain> {
     /// The metrics.
     pub metrics: Metrics,
     /// Where jobs go.
-    pub jobs: mpsc::Sender<Job>,
+    pub jobs: mpsc::Sender<SendJob>,
     /// At most so many relays ask the chain at once.
     pub checks: Semaphore,
     /// How long an accepted relay waits for endpoints or a disk that fail.
     pub patience: Duration,
     /// Set when the daemon stops.
-    pub stopping: Stop,
+    pub stopping: ShutdownSignal,
     /// Set when the daemon accepts nothing new, and finishes what it has.
-    pub draining: Stop,
+    pub draining: ShutdownSignal,
 }
 
 /// Reads that many clients may ask for at once.
@@ -106,7 +108,7 @@ pub struct Reads {
 
 /// An accepted relay: what to wait for.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct AcceptedRelay {
     /// The relay's id.
     pub id: B256,
     /// Where its outcome appears.
@@ -121,12 +123,12 @@ impl Relayer {
     }
 }
 
-impl<C: Node> Relayer<C> {
+impl<C: ChainNode> Relayer<C> {
     /// The checks that need no network, in the documented order. What passes is journalled and under way.
     ///
     /// # Errors
     /// The [`Failure`] to answer with.
-    pub async fn accept(self: &Arc<Self>, body: &[u8], client: IpAddr) -> Result<Ticket, Failure> {
+    pub async fn accept(self: &Arc<Self>, body: &[u8], client: IpAddr) -> Result<AcceptedRelay, Failure> {
         let signed = SignedRequest::from_json(body)?;
         self.limits
             .per_ip
@@ -140,15 +142,15 @@ impl<C: Node> Relayer<C> {
             return Err(Failure::shutting_down());
         }
         match self.inflight.start(id, signed.request.from, signed.request.nonce) {
-            Start::Joined(waiting) => Ok(Ticket { id, waiting }),
-            Start::Full => Err(Failure::queue_full()),
-            Start::New(waiting) => {
+            InflightStart::Joined(waiting) => Ok(AcceptedRelay { id, waiting }),
+            InflightStart::Full => Err(Failure::queue_full()),
+            InflightStart::New(waiting) => {
                 // From here on others may have joined: whatever happens, they learn of it.
                 if let Err(failure) = self.admit(id, signed, client).await {
-                    self.inflight.finish(id, Outcome::Dropped { failure: failure.clone() });
+                    self.inflight.finish(id, RelayOutcome::Dropped { failure: failure.clone() });
                     return Err(failure);
                 }
-                Ok(Ticket { id, waiting })
+                Ok(AcceptedRelay { id, waiting })
             }
         }
     }
@@ -258,7 +260,7 @@ impl<C: Node> Relayer<C> {
             // It stays in the journal and is taken up at the next start.
             return;
         }
-        let outcome = Outcome::Dropped { failure };
+        let outcome = RelayOutcome::Dropped { failure };
         let mut pause = FIRST_PAUSE;
         loop {
             let (written, now) = (outcome.clone(), self.clock.now());
@@ -284,16 +286,16 @@ impl<C: Node> Relayer<C> {
     }
 
     /// Something the sender had to say.
-    pub async fn on_event(self: &Arc<Self>, event: Event) {
+    pub async fn on_event(self: &Arc<Self>, event: SenderEvent) {
         match event {
-            Event::Finished(id, outcome) => self.finished(id, outcome),
-            Event::Reopened(relay) => {
+            SenderEvent::Finished(id, outcome) => self.finished(id, outcome),
+            SenderEvent::Reopened(relay) => {
                 let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
             }
-            Event::Unsent(id, failure) => {
+            SenderEvent::Unsent(id, failure) => {
                 tokio::spawn(Arc::clone(self).unsent(id, failure));
             }
-            Event::Requeue(id) => {
+            SenderEvent::Requeue(id) => {
                 let relayer = Arc::clone(self);
                 tokio::spawn(async move {
                     if let Some(relay) = relayer.accepted(id).await {
@@ -304,20 +306,20 @@ impl<C: Node> Relayer<C> {
         }
     }
 
-    fn finished(&self, id: B256, outcome: Outcome) {
+    fn finished(&self, id: B256, outcome: RelayOutcome) {
         faults::point("before_answer");
         self.metrics.relays.with_label_values(&[outcome.state()]).inc();
         if let (Some(age), false) = (self.inflight.age(id), outcome.is_repeatable()) {
             self.metrics.relay_seconds.observe(age.as_secs_f64());
         }
         match &outcome {
-            Outcome::Executed { mined, .. } => {
+            RelayOutcome::Executed { mined, .. } => {
                 tracing::info!(relay = %id, tx = %mined.tx_hash, block = mined.block_number, "executed");
             }
-            Outcome::Reverted { failure, mined } => {
+            RelayOutcome::Reverted { failure, mined } => {
                 tracing::warn!(relay = %id, tx = %mined.tx_hash, reason = %failure.message(), "reverted");
             }
-            Outcome::Dropped { failure } => {
+            RelayOutcome::Dropped { failure } => {
                 tracing::info!(relay = %id, code = failure.code.name(), reason = %failure.message(), "dropped");
             }
         }
@@ -358,7 +360,11 @@ impl<C: Node> Relayer<C> {
 }
 
 /// Waits for a relay's outcome, at most `limit`, and not for long once the daemon stops.
-pub async fn outcome_within(mut waiting: Waiting, mut stopping: Stop, limit: Duration) -> Option<Outcome> {
+pub async fn outcome_within(
+    mut waiting: Waiting,
+    mut stopping: ShutdownSignal,
+    limit: Duration,
+) -> Option<RelayOutcome> {
     const LAST_MOMENTS: Duration = Duration::from_secs(2);
     let stop = async {
         stopped(&mut stopping).await;
@@ -376,14 +382,5 @@ pub async fn outcome_within(mut waiting: Waiting, mut stopping: Stop, limit: Dur
 
 fn store_failed(error: StoreError) -> Failure {
     tracing::error!(%error, "journal failed");
-    Failure::journal()
-}
-
-impl From<RpcError> for Failure {
-    fn from(error: RpcError) -> Self {
-        match error {
-            RpcError::Timeout => Self::new(ErrorCode::RpcTimeout, error.to_string()),
-            other => Self::rpc(other.to_string()),
-        }
-    }
+    Failure::store()
 }

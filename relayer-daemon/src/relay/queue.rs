@@ -9,7 +9,7 @@ use alloy::primitives::U256;
 use tokio::time::{Instant, timeout_at};
 
 use super::inflight::Inflight;
-use crate::{outcome::Outcome, store::NewRelay};
+use crate::{outcome::RelayOutcome, store::NewRelay};
 
 /// How long a request waits for one before it that has not arrived.
 const ARRIVAL: Duration = Duration::from_secs(3);
@@ -41,7 +41,8 @@ impl QueuePosition {
     pub(super) async fn wait_for_predecessor(&mut self, inflight: &Inflight, id: alloy::primitives::B256) {
         while let Some(mut before) = inflight.predecessor(id) {
             let ended = before.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-            self.orphaned = !matches!(ended, Some(Outcome::Executed { .. } | Outcome::Reverted { .. }));
+            self.orphaned =
+                !matches!(ended, Some(RelayOutcome::Executed { .. } | RelayOutcome::Reverted { .. }));
             self.followed = (!self.orphaned).then(Instant::now);
         }
     }

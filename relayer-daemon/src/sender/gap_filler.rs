@@ -7,12 +7,12 @@
 
 use super::{GROUP, Sender, SenderError};
 use crate::{
-    chain::Node,
-    fees::{Fees, Market},
-    transaction::{NonceAssignment, Purpose},
+    chain::ChainNode,
+    gas::fees::{Fees, Market},
+    store::{NonceAssignment, TransactionPurpose},
 };
 
-impl<N: Node> Sender<N> {
+impl<N: ChainNode> Sender<N> {
     /// Fills the gaps between what the chain has mined and the highest nonce in flight, a bounded number at a time.
     pub(super) async fn fill_gap(&mut self, mined: u64, market: &Market) -> Result<(), SenderError> {
         let Some(highest) = self.in_flight_nonces().last().copied() else { return Ok(()) };
@@ -42,7 +42,7 @@ impl<N: Node> Sender<N> {
         // The lowest first: those behind it wait for it.
         let mut filled = Vec::with_capacity(no_ops.len());
         for no_op in no_ops {
-            if !self.journal_gap(&no_op, no_op.expected_wei()).await? {
+            if !self.record_gap(&no_op, no_op.expected_wei()).await? {
                 tracing::warn!(nonce = no_op.nonce, "the budget does not allow a gap to be filled");
                 break;
             }
@@ -69,7 +69,7 @@ impl<N: Node> Sender<N> {
         };
         let mut transactions = before.transactions;
         if let Some(fees) = fees {
-            transactions.push(self.wallet.no_op(nonce, fees, Purpose::Gap)?);
+            transactions.push(self.wallet.no_op(nonce, fees, TransactionPurpose::Gap)?);
         }
         // At the cap what was signed once goes out again; where nothing was, the next round tries anew.
         Ok((!transactions.is_empty()).then_some(NonceAssignment { nonce, relay: None, transactions }))

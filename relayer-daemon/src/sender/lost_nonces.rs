@@ -12,16 +12,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    Event, GROUP, LONGEST_PATIENCE, PATIENCE, Sender,
+    GROUP, LONGEST_PATIENCE, PATIENCE, Sender, SenderEvent,
     nonce_state::NonceState,
     receipt_collection::{Collected, Lookup},
 };
-use crate::{chain::Node, transaction::RelayTerms};
+use crate::{chain::ChainNode, store::RelayTerms};
 
 /// After how long a lost nonce is no longer looked up.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl<N: Node> Sender<N> {
+impl<N: ChainNode> Sender<N> {
     /// Gives up nonces that somebody else's transaction has used. Their relays run through the pipeline again.
     pub(super) async fn give_up_lost(&mut self, collected: &Collected) {
         let due: Vec<(u64, Option<RelayTerms>, Duration)> = self
@@ -49,7 +49,7 @@ impl<N: Node> Sender<N> {
             tracing::error!(nonce, "a transaction that is not ours used this nonce: who else has the key?");
             self.change(nonce, |state| state.lost(Instant::now()));
             if let Some(relay) = relay {
-                self.publish(Event::Requeue(relay.id));
+                self.publish(SenderEvent::Requeue(relay.id));
             }
         }
     }

@@ -43,13 +43,12 @@ use self::{
     signing::Wallet,
 };
 use crate::{
-    chain::{Node, RpcError},
-    clock::SharedClock,
-    fees::Fees,
+    chain::{ChainNode, RpcError},
+    gas::fees::Fees,
     metrics::Metrics,
-    outcome::{Failure, Outcome},
-    store::{NewTransaction, Store, StoreError},
-    transaction::{NonceAssignment, RelayTerms},
+    outcome::{Failure, RelayOutcome},
+    process::clock::SharedClock,
+    store::{NewTransaction, NonceAssignment, RelayTerms, Store, StoreError},
 };
 
 /// How many nonces are looked after, looked up or sent at the same time: the lowest come first, the others wait for
@@ -62,7 +61,7 @@ const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
 
 /// A relay that is ready to be sent: verified, simulated, and paid for by a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
+pub struct SendJob {
     /// The relay.
     pub relay: RelayTerms,
     /// The call of `execute`.
@@ -77,9 +76,9 @@ pub struct Job {
 
 /// What the sender reports to the relay pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum SenderEvent {
     /// A relay has ended, or ended otherwise than reported before; the store knows.
-    Finished(B256, Outcome),
+    Finished(B256, RelayOutcome),
     /// A relay could not be given a nonce, for a fault that may pass: nothing of it is journalled or sent.
     Unsent(B256, Failure),
     /// A relay's nonce went to somebody else's transaction: it must run through the pipeline again.
@@ -121,7 +120,7 @@ pub struct Sender<N> {
     spending: Spending,
     clock: SharedClock,
     metrics: Metrics,
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedSender<SenderEvent>,
     /// Nonces in flight, those mined a short while ago, and lost ones.
     nonces: BTreeMap<u64, NonceState>,
     highest_mined: Option<u64>,
@@ -149,10 +148,10 @@ pub struct Parts<N> {
     /// The metrics.
     pub metrics: Metrics,
     /// Where events go.
-    pub events: mpsc::UnboundedSender<Event>,
+    pub events: mpsc::UnboundedSender<SenderEvent>,
 }
 
-impl<N: Node> Sender<N> {
+impl<N: ChainNode> Sender<N> {
     /// A sender that knows nothing yet: [`Sender::recover`] comes first.
     #[must_use]
     pub fn new(parts: Parts<N>) -> Self {
@@ -237,7 +236,7 @@ impl<N: Node> Sender<N> {
     }
 
     /// Writes the latest transaction of each nonce to the store.
-    async fn journal(&self, assignments: &[NonceAssignment]) -> Result<(), StoreError> {
+    async fn record(&self, assignments: &[NonceAssignment]) -> Result<(), StoreError> {
         let transactions: Vec<NewTransaction> = assignments.iter().filter_map(latest_transaction).collect();
         transactions.iter().for_each(|transaction| self.note_signed(transaction));
         let (account, now) = (self.account(), self.clock.now());
@@ -245,7 +244,7 @@ impl<N: Node> Sender<N> {
     }
 
     /// Writes the latest no-op of a gap to the store, if the budget allows `extra_wei` more. Returns whether it does.
-    async fn journal_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
+    async fn record_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
         let Some(no_op) = latest_transaction(gap) else { return Ok(false) };
         let (account, limit, now) = (self.account(), self.spending.daily_wei, self.clock.now());
         let recorded = no_op.clone();
@@ -271,7 +270,7 @@ impl<N: Node> Sender<N> {
     }
 
     /// Reports to the pipeline.
-    fn publish(&self, event: Event) {
+    fn publish(&self, event: SenderEvent) {
         // Nobody listens any more only while the daemon stops; the store knows all the same.
         let _ = self.events.send(event);
     }

@@ -4,17 +4,22 @@ use std::collections::BTreeSet;
 
 use alloy::primitives::B256;
 
-use super::{Event, Job, Sender, SenderError};
-use crate::{chain::Node, faults, outcome::Failure, store::Store, transaction::NonceAssignment};
+use super::{SendJob, Sender, SenderError, SenderEvent};
+use crate::{
+    chain::ChainNode,
+    outcome::Failure,
+    process::faults,
+    store::{NonceAssignment, Store},
+};
 
 /// How many transactions of somebody else with our key may be pending. If there are none, and the count was wrong, as
 /// many no-ops at most fill the gap.
 const FOREIGN_PENDING: u64 = 16;
 
-impl<N: Node> Sender<N> {
+impl<N: ChainNode> Sender<N> {
     /// Gives each job a nonce, journals its signed transaction, and sends it. What is journalled is looked after until
     /// its nonce is mined; what cannot be, since the chain or the store does not answer, goes back to the pipeline.
-    pub async fn submit(&mut self, mut jobs: Vec<Job>) {
+    pub async fn submit(&mut self, mut jobs: Vec<SendJob>) {
         // One request never has two nonces: what is in flight already (after a reorganisation) stays at its own.
         jobs.retain(|job| !self.is_in_flight(job.relay.id, None));
         if jobs.is_empty() {
@@ -31,9 +36,9 @@ impl<N: Node> Sender<N> {
                 tracing::error!(%error, relays = relays.len(), "not journalled, so not sent");
                 let failure = match error {
                     SenderError::Rpc(error) => error.into(),
-                    SenderError::Store(_) | SenderError::Signing(_) => Failure::journal(),
+                    SenderError::Store(_) | SenderError::Signing(_) => Failure::store(),
                 };
-                relays.into_iter().for_each(|id| self.publish(Event::Unsent(id, failure.clone())));
+                relays.into_iter().for_each(|id| self.publish(SenderEvent::Unsent(id, failure.clone())));
             }
         }
     }
@@ -57,7 +62,7 @@ impl<N: Node> Sender<N> {
     }
 
     /// Nonces, signatures, store; for all of the jobs or for none, so that no gap is left.
-    async fn assign(&mut self, mut jobs: Vec<Job>) -> Result<Vec<u64>, SenderError> {
+    async fn assign(&mut self, mut jobs: Vec<SendJob>) -> Result<Vec<u64>, SenderError> {
         let ended = self.ended(jobs.iter().map(|job| job.relay.id).collect()).await?;
         jobs.retain(|job| !ended.contains(&job.relay.id));
         if jobs.is_empty() {
@@ -75,7 +80,7 @@ impl<N: Node> Sender<N> {
             });
         }
         faults::point("after_sign");
-        self.journal(&assignments).await?;
+        self.record(&assignments).await?;
         faults::point("after_journal");
         let nonces = assignments.iter().map(|assignment| assignment.nonce).collect();
         self.open(assignments);

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{classify::Verdict, transaction::NonceAssignment};
+use crate::{chain::BroadcastVerdict, store::NonceAssignment};
 
 /// The first pause before a lost nonce is looked up again; each one is twice as long as the one before.
 const FIRST_LOST_LOOK: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ pub(super) struct InFlight {
     /// The nonce, its relay and what was signed for it.
     pub(super) assignment: NonceAssignment,
     /// The last verdict on its latest transaction.
-    pub(super) verdict: Verdict,
+    pub(super) verdict: BroadcastVerdict,
     /// When and at which block its latest transaction was last sent.
     pub(super) sent: (Instant, u64),
     /// When its latest transaction was signed, or taken over from the store.
@@ -50,7 +50,7 @@ impl InFlight {
         let now = Instant::now();
         Self {
             assignment,
-            verdict: Verdict::Unknown,
+            verdict: BroadcastVerdict::Unknown,
             sent: (now, head),
             signed_at: now,
             forwarder_asked_at: None,

@@ -5,22 +5,20 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::{Event, GROUP, Sender, nonce_state::NonceState};
+use super::{GROUP, Sender, SenderEvent, nonce_state::NonceState};
 use crate::{
-    chain::{Node, Receipt, ReceiptLookup},
-    classify::Verdict,
-    faults,
+    chain::{BroadcastVerdict, ChainNode, Receipt, ReceiptLookup},
     metrics::gauge_value,
-    outcome::Outcome,
-    store::{Inclusion, Settlement, Store, StoreError},
-    transaction::{NonceAssignment, Purpose},
+    outcome::RelayOutcome,
+    process::faults,
+    store::{Inclusion, NonceAssignment, Settlement, Store, StoreError, TransactionPurpose},
 };
 
 /// What looking up all transactions of a nonce has shown.
 #[derive(Debug)]
 pub(super) enum Lookup {
     /// One of them was mined.
-    Found(Purpose, Receipt),
+    Found(TransactionPurpose, Receipt),
     /// Every endpoint was asked for every hash, and has none.
     Absent,
     /// None was found, but somebody did not answer or was not asked.
@@ -36,7 +34,7 @@ pub(super) struct Collected {
     pub(super) absent: BTreeSet<u64>,
 }
 
-impl<N: Node> Sender<N> {
+impl<N: ChainNode> Sender<N> {
     /// Looks up the receipts of every nonce that the chain counts as used, and of those a node called too low. One
     /// that cannot be read, or not be written down, does not hold up the others.
     pub(super) async fn collect_receipts(&mut self, mined: u64) -> Collected {
@@ -46,7 +44,7 @@ impl<N: Node> Sender<N> {
             self.change(nonce, |state| state.counted(nonce < mined, now));
             match self.nonces.get(&nonce) {
                 Some(NonceState::Unconfirmed(_, since)) => due.push((nonce, *since < now)),
-                Some(NonceState::Open(in_flight)) if in_flight.verdict == Verdict::NonceTooLow => {
+                Some(NonceState::Open(in_flight)) if in_flight.verdict == BroadcastVerdict::NonceTooLow => {
                     due.push((nonce, false));
                 }
                 _ => {}
@@ -80,7 +78,7 @@ impl<N: Node> Sender<N> {
     }
 
     /// A settlement was written, or not: then the nonce stays as it is, and the next round tries again.
-    pub(super) fn settled(&mut self, nonce: u64, written: Result<Option<Event>, StoreError>) -> bool {
+    pub(super) fn settled(&mut self, nonce: u64, written: Result<Option<SenderEvent>, StoreError>) -> bool {
         match written {
             Ok(event) => {
                 faults::point("after_settle");
@@ -125,9 +123,9 @@ impl<N: Node> Sender<N> {
     pub(super) async fn settle(
         &self,
         assignment: &NonceAssignment,
-        purpose: Purpose,
+        purpose: TransactionPurpose,
         receipt: &Receipt,
-    ) -> Result<Option<Event>, StoreError> {
+    ) -> Result<Option<SenderEvent>, StoreError> {
         let (nonce, now, account) = (assignment.nonce, self.clock.now(), self.account());
         let relay = assignment.relay;
         let mut settlement = Settlement {
@@ -159,25 +157,30 @@ impl<N: Node> Sender<N> {
             paid_wei = receipt.paid_wei,
             "mined"
         );
-        Ok(relay.zip(outcome).map(|(relay, outcome)| Event::Finished(relay.id, outcome)))
+        Ok(relay.zip(outcome).map(|(relay, outcome)| SenderEvent::Finished(relay.id, outcome)))
     }
 }
 
 /// Whether a relay's outcome by one nonce takes the place of what is known. Only a relay that had several nonces,
 /// because the first was taken for lost, has several outcomes: what executed it counts, whichever comes first.
-fn replaces(outcome: &Outcome, known: Option<&Outcome>, goes_on: bool, nonce: &NonceAssignment) -> bool {
-    const fn weight(outcome: &Outcome) -> u8 {
+fn replaces(
+    outcome: &RelayOutcome,
+    known: Option<&RelayOutcome>,
+    goes_on: bool,
+    nonce: &NonceAssignment,
+) -> bool {
+    const fn weight(outcome: &RelayOutcome) -> u8 {
         match outcome {
-            Outcome::Dropped { .. } => 0,
-            Outcome::Reverted { .. } => 1,
-            Outcome::Executed { .. } => 2,
+            RelayOutcome::Dropped { .. } => 0,
+            RelayOutcome::Reverted { .. } => 1,
+            RelayOutcome::Executed { .. } => 2,
         }
     }
-    if goes_on && !matches!(outcome, Outcome::Executed { .. }) {
+    if goes_on && !matches!(outcome, RelayOutcome::Executed { .. }) {
         return false;
     }
     match known {
-        Some(Outcome::Executed { mined, .. } | Outcome::Reverted { mined, .. })
+        Some(RelayOutcome::Executed { mined, .. } | RelayOutcome::Reverted { mined, .. })
             if nonce.transactions.iter().all(|own| own.hash != mined.tx_hash) =>
         {
             known.is_some_and(|known| weight(outcome) > weight(known))

@@ -4,12 +4,11 @@ use tokio::time::Instant;
 
 use super::{GROUP, Sender, SenderError, nonce_state::NonceState, reorganisation::REORGANISATION_SECONDS};
 use crate::{
-    chain::Node,
-    store::Store,
-    transaction::{NonceAssignment, RelayTerms},
+    chain::ChainNode,
+    store::{NonceAssignment, RelayTerms, Store},
 };
 
-impl<N: Node> Sender<N> {
+impl<N: ChainNode> Sender<N> {
     /// Takes over the store's open nonces: settles what was mined meanwhile, sends the rest again (a node that has a
     /// transaction says so, so sending is the look-up), and fills gaps. Returns the relays that are still in flight:
     /// one that has ended by another nonce of its own, since the first was taken for lost, is not among them.

@@ -13,15 +13,14 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::{
-    Event, GROUP, LONGEST_PATIENCE, PATIENCE, Sender, SenderError,
+    GROUP, LONGEST_PATIENCE, PATIENCE, Sender, SenderError, SenderEvent,
     nonce_state::{InFlight, NonceState},
     receipt_collection::Lookup,
 };
 use crate::{
-    chain::{AccountView, Node, Receipt},
-    outcome::Outcome,
-    store::{MinedNonce, Store},
-    transaction::Purpose,
+    chain::{AccountView, ChainNode, Receipt},
+    outcome::RelayOutcome,
+    store::{MinedNonce, Store, TransactionPurpose},
 };
 
 /// After how long a receipt is looked up once more: what is undone is undone within seconds.
@@ -34,14 +33,14 @@ enum Standing {
     /// It still is, in the same block.
     Stands,
     /// It is, but in another block or by another transaction of ours.
-    Moved(Purpose, Receipt),
+    Moved(TransactionPurpose, Receipt),
     /// It is not.
     Undone,
     /// Answers are missing, old, or disagree.
     Unknown,
 }
 
-impl<N: Node> Sender<N> {
+impl<N: ChainNode> Sender<N> {
     /// Asks how many of our transactions are mined, takes back what a reorganisation has undone, confirms what was
     /// mined a while ago, and looks for the receipts of lost nonces. Returns the count.
     ///
@@ -173,7 +172,7 @@ impl<N: Node> Sender<N> {
         let record = self.store.run(move |store| store.relay(relay.id)).await?;
         let was_executed = matches!(
             record.and_then(|record| record.outcome),
-            Some(Outcome::Executed { mined: by, .. }) if by.tx_hash == mined.inclusion.tx_hash
+            Some(RelayOutcome::Executed { mined: by, .. }) if by.tx_hash == mined.inclusion.tx_hash
         );
         // Where the request is executed all the same, that may be us in another view, or somebody else.
         let is_unused = forwarder_nonce <= relay.forward_nonce;
@@ -181,7 +180,7 @@ impl<N: Node> Sender<N> {
         Ok(if undone { Standing::Undone } else { Standing::Unknown })
     }
 
-    async fn settle_anew(&mut self, mined: &MinedNonce, purpose: Purpose, receipt: &Receipt) {
+    async fn settle_anew(&mut self, mined: &MinedNonce, purpose: TransactionPurpose, receipt: &Receipt) {
         let nonce = mined.assignment.nonce;
         tracing::warn!(nonce, block = receipt.block_number, "mined anew by another block");
         let written = self.settle(&mined.assignment, purpose, receipt).await;
@@ -210,7 +209,7 @@ impl<N: Node> Sender<N> {
             self.nonces.insert(nonce, NonceState::reopened(InFlight::new(assignment, self.head)));
             nonces.push(nonce);
             if let Some(relay) = relay.filter(|_| pending) {
-                self.publish(Event::Reopened(relay));
+                self.publish(SenderEvent::Reopened(relay));
             }
         }
         self.highest_mined = self.store.run(move |store| store.highest_mined(account)).await?;

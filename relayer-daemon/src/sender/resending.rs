@@ -6,19 +6,19 @@ use tokio::time::Instant;
 use super::{
     GROUP, Sender, SenderError,
     nonce_state::{InFlight, NonceState},
-    replacement_policy::{Situation, Step, next_step},
+    replacement_policy::{ReplacementStep, Situation, next_step},
 };
 use crate::{
-    chain::Node,
-    classify::Verdict,
-    faults,
-    fees::{Fees, Market},
-    gas,
-    store::Store,
-    transaction::Purpose,
+    chain::{BroadcastVerdict, ChainNode},
+    gas::{
+        self,
+        fees::{Fees, Market},
+    },
+    process::faults,
+    store::{Store, TransactionPurpose},
 };
 
-impl<N: Node> Sender<N> {
+impl<N: ChainNode> Sender<N> {
     /// Re-sends what has waited long enough, and replaces or cancels the lowest nonce where that helps.
     pub(super) async fn resend_and_replace(&mut self, market: &Market) -> Result<(), SenderError> {
         let open =
@@ -29,15 +29,15 @@ impl<N: Node> Sender<N> {
         for nonce in nonces {
             let is_lowest = Some(nonce) == lowest;
             let mut step = self.step(nonce, is_lowest, market, None);
-            if step == Step::AskForwarder {
+            if step == ReplacementStep::AskForwarder {
                 let superseded = self.is_superseded(nonce).await?;
                 step = self.step(nonce, is_lowest, market, Some(superseded));
             }
             match step {
-                Step::Wait | Step::AskForwarder => {}
-                Step::Resend => resend.push(nonce),
-                Step::Replace(fees) => self.replace(nonce, fees, None).await?,
-                Step::Cancel(purpose, fees) => self.replace(nonce, fees, Some(purpose)).await?,
+                ReplacementStep::Wait | ReplacementStep::AskForwarder => {}
+                ReplacementStep::Resend => resend.push(nonce),
+                ReplacementStep::Replace(fees) => self.replace(nonce, fees, None).await?,
+                ReplacementStep::Cancel(purpose, fees) => self.replace(nonce, fees, Some(purpose)).await?,
             }
         }
         self.metrics.resends.inc_by(resend.len() as u64);
@@ -45,8 +45,14 @@ impl<N: Node> Sender<N> {
         Ok(())
     }
 
-    fn step(&self, nonce: u64, is_lowest: bool, market: &Market, superseded: Option<bool>) -> Step {
-        let Some(NonceState::Open(in_flight)) = self.nonces.get(&nonce) else { return Step::Wait };
+    fn step(
+        &self,
+        nonce: u64,
+        is_lowest: bool,
+        market: &Market,
+        superseded: Option<bool>,
+    ) -> ReplacementStep {
+        let Some(NonceState::Open(in_flight)) = self.nonces.get(&nonce) else { return ReplacementStep::Wait };
         let (sent_at, sent_head) = in_flight.sent;
         let since_signed = in_flight.signed_at.elapsed();
         next_step(&Situation {
@@ -78,17 +84,23 @@ impl<N: Node> Sender<N> {
 
     /// Signs and sends a replacement: the same call, or a no-op if `cancel` says why. Where the budget does not allow
     /// it, the old bytes go out again.
-    async fn replace(&mut self, nonce: u64, fees: Fees, cancel: Option<Purpose>) -> Result<(), SenderError> {
+    async fn replace(
+        &mut self,
+        nonce: u64,
+        fees: Fees,
+        cancel: Option<TransactionPurpose>,
+    ) -> Result<(), SenderError> {
         let Some(InFlight { assignment, .. }) = self.nonces.get(&nonce).and_then(NonceState::in_flight)
         else {
             return Ok(());
         };
         let assignment = assignment.clone();
         let Some(latest) = assignment.latest() else { return Ok(()) };
-        let replacement = match cancel.or((latest.purpose != Purpose::Relay).then_some(latest.purpose)) {
-            Some(purpose) => self.wallet.no_op(nonce, fees, purpose)?,
-            None => self.wallet.relay_again(nonce, latest, fees)?,
-        };
+        let replacement =
+            match cancel.or((latest.purpose != TransactionPurpose::Relay).then_some(latest.purpose)) {
+                Some(purpose) => self.wallet.no_op(nonce, fees, purpose)?,
+                None => self.wallet.relay_again(nonce, latest, fees)?,
+            };
         let mut replaced = assignment.clone();
         replaced.transactions.push(replacement.clone());
         let wei = replaced.expected_wei();
@@ -100,11 +112,11 @@ impl<N: Node> Sender<N> {
                 let reserve = move |store: &dyn Store| store.reserve(relay.id, wei, limit, now);
                 let allowed = self.store.run(reserve).await?;
                 if allowed {
-                    self.journal(&[replaced]).await?;
+                    self.record(&[replaced]).await?;
                 }
                 allowed
             }
-            None => self.journal_gap(&replaced, wei.saturating_sub(assignment.expected_wei())).await?,
+            None => self.record_gap(&replaced, wei.saturating_sub(assignment.expected_wei())).await?,
         };
         if !allowed {
             tracing::warn!(nonce, "the budget does not allow a replacement");
@@ -130,7 +142,7 @@ impl<N: Node> Sender<N> {
                 Some(async move { (*nonce, latest.hash, node.broadcast(&latest.raw).await) })
             });
             for (nonce, hash, (verdict, text)) in join_all(sends).await {
-                if verdict == Verdict::Accepted {
+                if verdict == BroadcastVerdict::Accepted {
                     tracing::debug!(nonce, tx = %hash, "sent");
                 } else {
                     tracing::warn!(nonce, tx = %hash, ?verdict, node = %text, "sent, but not accepted");

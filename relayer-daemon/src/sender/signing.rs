@@ -9,9 +9,8 @@ use alloy::{
 };
 
 use crate::{
-    fees::Fees,
-    gas,
-    transaction::{Purpose, SignedTransaction},
+    gas::{self, fees::Fees},
+    store::{SignedTransaction, TransactionPurpose},
 };
 
 /// The account that pays, on one chain, for calls of one forwarder.
@@ -46,7 +45,10 @@ impl Wallet {
         gas_limit: u64,
         fees: Fees,
     ) -> Result<SignedTransaction, alloy::signers::Error> {
-        self.sign(self.transaction(nonce, self.forwarder, calldata, gas_limit, fees), Purpose::Relay)
+        self.sign(
+            self.transaction(nonce, self.forwarder, calldata, gas_limit, fees),
+            TransactionPurpose::Relay,
+        )
     }
 
     /// Signs the call of an earlier transaction once more, with other fees.
@@ -71,7 +73,7 @@ impl Wallet {
         &self,
         nonce: u64,
         fees: Fees,
-        purpose: Purpose,
+        purpose: TransactionPurpose,
     ) -> Result<SignedTransaction, alloy::signers::Error> {
         let to = self.address();
         self.sign(self.transaction(nonce, to, Bytes::new(), gas::NO_OP, fees), purpose)
@@ -109,7 +111,7 @@ impl Wallet {
     fn sign(
         &self,
         mut transaction: TxEip1559,
-        purpose: Purpose,
+        purpose: TransactionPurpose,
     ) -> Result<SignedTransaction, alloy::signers::Error> {
         let signature = self.signer.sign_transaction_sync(&mut transaction)?;
         let fees = Fees { max_fee: transaction.max_fee_per_gas, tip: transaction.max_priority_fee_per_gas };

@@ -7,10 +7,10 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 
-use super::{Job, Sender};
+use super::{SendJob, Sender};
 use crate::{
-    chain::Node,
-    stop::{Stop, stopped},
+    chain::ChainNode,
+    process::shutdown::{ShutdownSignal, stopped},
 };
 
 /// Jobs taken at once: they share one look at the chain's nonce.
@@ -24,9 +24,9 @@ const LAST_SENDS: Duration = Duration::from_secs(1);
 /// How often an idle sender asks how many of its transactions are mined, to notice reorganisations.
 pub const IDLE_WATCH: Duration = Duration::from_secs(15);
 
-impl<N: Node> Sender<N> {
+impl<N: ChainNode> Sender<N> {
     /// Runs until `stop` is set. The send in hand is finished; jobs not yet taken stay in the journal.
-    pub async fn run(mut self, mut jobs: mpsc::Receiver<Job>, mut stop: Stop) {
+    pub async fn run(mut self, mut jobs: mpsc::Receiver<SendJob>, mut stop: ShutdownSignal) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut pause = FIRST_PAUSE;
         let mut next_round = Instant::now();

@@ -5,21 +5,26 @@
 //! written before any byte of it goes to the network, replacements too, and the budget changes together with the
 //! relay that uses it. What to do with all this is decided by the pipeline and the sender.
 
+pub mod files;
+pub mod retention;
 pub mod sqlite;
+mod transaction;
 
 use std::{net::IpAddr, sync::Arc};
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use thiserror::Error;
 
+pub use retention::Retention;
 pub use sqlite::SqliteStore;
+pub use transaction::{NonceAssignment, RelayTerms, SignedTransaction, TransactionPurpose};
 
 use crate::{
-    budget::Budget,
-    budget_share::{Allowance, Denial},
-    outcome::Outcome,
-    retention::Retention,
-    transaction::{NonceAssignment, SignedTransaction},
+    budget::{
+        Budget,
+        share::{Allowance, Denial},
+    },
+    outcome::RelayOutcome,
 };
 
 /// Something is wrong with the store: nothing may be sent until that is mended.
@@ -37,20 +42,17 @@ pub enum StoreError {
     /// It was written for another chain or forwarder.
     #[error("journal belongs to another {0}: give this one a data directory of its own")]
     Foreign(&'static str),
-    /// A later version of this program has written it.
-    #[error("journal has schema version {found}, this program knows up to {known}: run the newer program")]
-    TooNew {
+    /// The file has another format.
+    #[error(
+        "journal {file} has schema version {found}, this program reads {known} only: \
+         move the file away or set another data directory"
+    )]
+    Format {
+        /// The file.
+        file: String,
         /// The file's version.
         found: u32,
-        /// The latest this program knows.
-        known: u32,
-    },
-    /// An earlier version of this program has written it, and it was opened for reading only.
-    #[error("journal has schema version {found}: serve brings it forward to {known}")]
-    TooOld {
-        /// The file's version.
-        found: u32,
-        /// The latest this program knows.
+        /// The version that this program reads.
         known: u32,
     },
     /// It was opened for reading only.
@@ -99,14 +101,14 @@ pub enum Accepted {
     /// The relay is stored and pending.
     Pending,
     /// It was carried out before; nothing was changed.
-    Finished(Outcome),
+    Finished(RelayOutcome),
 }
 
 /// What is known of a relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayRecord {
     /// `None` while pending.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<RelayOutcome>,
     /// Every transaction tried for it, oldest first.
     pub hashes: Vec<B256>,
 }
@@ -173,7 +175,7 @@ pub struct Settlement {
     /// What was really paid, wei.
     pub paid_wei: u128,
     /// How the nonce's relay ended; `None` for a gap.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<RelayOutcome>,
 }
 
 /// The operations of a store. Each is atomic, and durable when it returns. They block: async code goes through
@@ -218,12 +220,9 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
         now: u64,
     ) -> Result<Reservation, StoreError>;
 
-    /// Gives back what was reserved for a relay that has to wait.
-    fn release(&self, id: B256, now: u64) -> Result<(), StoreError>;
-
     /// Ends a pending relay for which nothing was mined, and gives its reservation back. One that has ended, since the
     /// receipt of a nonce taken for lost turned up, stays as it is.
-    fn finish_unsent(&self, id: B256, outcome: &Outcome, now: u64) -> Result<(), StoreError>;
+    fn finish_unsent(&self, id: B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError>;
 
     /// What is known of a relay.
     fn relay(&self, id: B256) -> Result<Option<RelayRecord>, StoreError>;

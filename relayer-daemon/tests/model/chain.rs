@@ -16,7 +16,10 @@ use alloy::{
     sol_types::SolEvent,
 };
 use registry_core::abi::IForwarder::RequestExecuted;
-use relayer_daemon::{chain::Receipt, classify::Verdict, fees::Market};
+use relayer_daemon::{
+    chain::{BroadcastVerdict, Receipt},
+    gas::fees::Market,
+};
 use tokio::time::Instant;
 
 pub const FORWARDER: Address = Address::repeat_byte(0xf0);
@@ -43,7 +46,7 @@ pub struct Sent {
 }
 
 #[derive(Debug, Clone)]
-pub enum Entry {
+pub enum ModelTransaction {
     /// A transaction of our account that we signed, and its price per gas.
     Ours(Box<Sent>, u128),
     /// A transaction of our account that somebody else signed.
@@ -53,14 +56,14 @@ pub enum Entry {
 }
 
 /// Blocks, oldest first.
-pub type Blocks = Arc<Vec<Arc<Vec<Entry>>>>;
+pub type Blocks = Arc<Vec<Arc<Vec<ModelTransaction>>>>;
 
 /// What a chain of these blocks says.
 #[derive(Debug, Clone, Default)]
-pub struct View(pub Blocks);
+pub struct ModelView(pub Blocks);
 
-impl View {
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
+impl ModelView {
+    fn entries(&self) -> impl Iterator<Item = &ModelTransaction> {
         self.0.iter().flat_map(|block| block.iter())
     }
 
@@ -70,12 +73,12 @@ impl View {
 
     /// Whether somebody else has used the key.
     pub fn has_foreign(&self) -> bool {
-        self.entries().any(|entry| matches!(entry, Entry::Foreign))
+        self.entries().any(|entry| matches!(entry, ModelTransaction::Foreign))
     }
 
     /// How many transactions of our account are mined.
     pub fn mined(&self) -> u64 {
-        self.entries().filter(|entry| !matches!(entry, Entry::Bypass(..))).count() as u64
+        self.entries().filter(|entry| !matches!(entry, ModelTransaction::Bypass(..))).count() as u64
     }
 
     pub fn forwarder_nonce(&self, signer: Address) -> U256 {
@@ -90,15 +93,15 @@ impl View {
 
     /// How many transactions of ours carry a request.
     pub fn carried(&self, signer: Address, nonce: U256) -> usize {
-        let ours = |entry: &&Entry| matches!(entry, Entry::Ours(..));
+        let ours = |entry: &&ModelTransaction| matches!(entry, ModelTransaction::Ours(..));
         self.entries().filter(ours).filter(|entry| request(entry) == Some((signer, nonce))).count()
     }
 
     /// What our account really paid, foreign transactions apart.
     pub fn paid(&self) -> u128 {
-        let paid = |entry: &Entry| match entry {
-            Entry::Ours(sent, price) => u128::from(gas_used(sent)) * price,
-            Entry::Foreign | Entry::Bypass(..) => 0,
+        let paid = |entry: &ModelTransaction| match entry {
+            ModelTransaction::Ours(sent, price) => u128::from(gas_used(sent)) * price,
+            ModelTransaction::Foreign | ModelTransaction::Bypass(..) => 0,
         };
         self.entries().map(paid).sum()
     }
@@ -120,7 +123,7 @@ impl View {
                     valid
                 });
                 match entry {
-                    Entry::Ours(sent, price) if sent.hash == hash => {
+                    ModelTransaction::Ours(sent, price) if sent.hash == hash => {
                         return Some(receipt(sent, *price, number as u64, valid));
                     }
                     _ => {}
@@ -131,11 +134,11 @@ impl View {
     }
 }
 
-fn request(entry: &Entry) -> Option<(Address, U256)> {
+fn request(entry: &ModelTransaction) -> Option<(Address, U256)> {
     match entry {
-        Entry::Ours(sent, _) => sent.request,
-        Entry::Bypass(signer, nonce) => Some((*signer, *nonce)),
-        Entry::Foreign => None,
+        ModelTransaction::Ours(sent, _) => sent.request,
+        ModelTransaction::Bypass(signer, nonce) => Some((*signer, *nonce)),
+        ModelTransaction::Foreign => None,
     }
 }
 
@@ -167,7 +170,7 @@ fn receipt(sent: &Sent, price: u128, block_number: u64, status: bool) -> Receipt
 
 /// The chain as it is, and as it was.
 #[derive(Debug)]
-pub struct Chain {
+pub struct ModelChain {
     blocks: Blocks,
     /// Earlier chains, oldest first, each with the moment since when it held.
     history: VecDeque<(Instant, Blocks)>,
@@ -185,7 +188,7 @@ pub struct Chain {
     pub sends: usize,
 }
 
-impl Chain {
+impl ModelChain {
     pub fn new(fee_cap: u128) -> Self {
         let mut chain = Self {
             blocks: Blocks::default(),
@@ -204,15 +207,15 @@ impl Chain {
     }
 
     /// The chain as a machine shows it that is `age` behind.
-    pub fn view(&self, age: Duration) -> View {
+    pub fn view(&self, age: Duration) -> ModelView {
         let then = Instant::now().checked_sub(age);
         let was = self.history.iter().rev().find(|(since, _)| then.is_some_and(|then| *since <= then));
         let oldest = || self.history.front().map(|(_, blocks)| Arc::clone(blocks));
-        View(was.map(|(_, blocks)| Arc::clone(blocks)).or_else(oldest).unwrap_or_default())
+        ModelView(was.map(|(_, blocks)| Arc::clone(blocks)).or_else(oldest).unwrap_or_default())
     }
 
-    pub fn now(&self) -> View {
-        View(Arc::clone(&self.blocks))
+    pub fn now(&self) -> ModelView {
+        ModelView(Arc::clone(&self.blocks))
     }
 
     pub fn pending(&self, mined: u64) -> u64 {
@@ -223,7 +226,7 @@ impl Chain {
         Market { head, next_base_fee: self.base_fee, tip: TIP }
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Vec<Arc<Vec<Entry>>>)) {
+    fn change(&mut self, change: impl FnOnce(&mut Vec<Arc<Vec<ModelTransaction>>>)) {
         let mut blocks = self.blocks.to_vec();
         change(&mut blocks);
         self.blocks = Arc::new(blocks);
@@ -243,7 +246,7 @@ impl Chain {
         while block.len() < room {
             let Some(sent) = self.pool.get(&next).filter(|sent| sent.max_fee >= self.base_fee) else { break };
             let price = sent.max_fee.min(self.base_fee + sent.tip);
-            block.push(Entry::Ours(Box::new(sent.clone()), price));
+            block.push(ModelTransaction::Ours(Box::new(sent.clone()), price));
             self.pool.remove(&next);
             next += 1;
         }
@@ -264,7 +267,7 @@ impl Chain {
         let undone = self.blocks[keep..].to_vec();
         self.reorganised |= undone.iter().any(|block| !block.is_empty());
         for entry in undone.iter().flat_map(|block| block.iter()) {
-            if let (Entry::Ours(sent, _), false) = (entry, forget) {
+            if let (ModelTransaction::Ours(sent, _), false) = (entry, forget) {
                 self.pool.entry(sent.nonce).or_insert_with(|| (**sent).clone());
             }
         }
@@ -278,13 +281,13 @@ impl Chain {
     pub fn foreign_transaction(&mut self) {
         let nonce = self.now().mined();
         self.pool.remove(&nonce);
-        self.change(|blocks| blocks.push(Arc::new(vec![Entry::Foreign])));
+        self.change(|blocks| blocks.push(Arc::new(vec![ModelTransaction::Foreign])));
     }
 
     /// Somebody else executes a client's request.
     pub fn bypass(&mut self, signer: Address) {
         let nonce = self.now().forwarder_nonce(signer);
-        self.change(|blocks| blocks.push(Arc::new(vec![Entry::Bypass(signer, nonce)])));
+        self.change(|blocks| blocks.push(Arc::new(vec![ModelTransaction::Bypass(signer, nonce)])));
     }
 
     pub fn set_base_fee(&mut self, wei: u128) {
@@ -317,18 +320,18 @@ impl Chain {
         offered.push(sent.clone());
     }
 
-    pub fn take(&mut self, sent: Sent) -> Verdict {
+    pub fn take(&mut self, sent: Sent) -> BroadcastVerdict {
         if sent.nonce < self.now().mined() {
-            return Verdict::NonceTooLow;
+            return BroadcastVerdict::NonceTooLow;
         }
         match self.pool.get(&sent.nonce) {
-            Some(known) if known.hash == sent.hash => Verdict::Accepted,
+            Some(known) if known.hash == sent.hash => BroadcastVerdict::Accepted,
             Some(known) if sent.max_fee * 10 < known.max_fee * 11 || sent.tip * 10 < known.tip * 11 => {
-                Verdict::Underpriced
+                BroadcastVerdict::Underpriced
             }
             _ => {
                 self.pool.insert(sent.nonce, sent);
-                Verdict::Accepted
+                BroadcastVerdict::Accepted
             }
         }
     }

@@ -26,13 +26,17 @@ use registry_core::{
     forward::{Rules, SignedRequest, domain},
 };
 use relayer_daemon::{
-    budget_share::{Allowance, Shares},
-    clock::{Clock, SharedClock},
-    functions::{RegistryFunction, RelayedFunctions},
-    limits::Limits,
+    budget::share::{Allowance, Shares},
     metrics::Metrics,
-    outcome::Outcome,
-    relay::{Reads, Relayer, gas_price::GasPrice, inflight::Inflight},
+    outcome::RelayOutcome,
+    process::clock::{Clock, SharedClock},
+    relay::{
+        Reads, Relayer,
+        functions::{RegistryFunction, RelayedFunctions},
+        gas_price::GasPrice,
+        inflight::Inflight,
+        rate_limits::RateLimits,
+    },
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
     store::{NewTransaction, SqliteStore, Store},
 };
@@ -44,7 +48,7 @@ use tokio::{
 };
 
 use self::{
-    chain::{Chain, FORWARDER, GWEI},
+    chain::{FORWARDER, GWEI, ModelChain},
     node::{Lost, ModelNode, World},
     store::LifeStore,
 };
@@ -123,7 +127,7 @@ pub struct Simulation {
     /// Every request that was accepted: its signer and forwarder nonce.
     pub requests: BTreeMap<B256, (Address, U256)>,
     /// What the clients heard.
-    told: Arc<Mutex<BTreeMap<B256, Outcome>>>,
+    told: Arc<Mutex<BTreeMap<B256, RelayOutcome>>>,
     disk_was_full: bool,
     clock_was_set: bool,
     /// Whether answers came so late that the look at each receipt a minute later may see what it was before.
@@ -182,8 +186,12 @@ impl Simulation {
     pub async fn new(budget: u128, seed: u64) -> Self {
         let store = Arc::new(SqliteStore::in_memory().unwrap());
         let account = PrivateKeySigner::from_bytes(&B256::repeat_byte(0x77)).unwrap();
-        let world =
-            World::new(Chain::new(FEE_CAP), seed, Arc::clone(&store) as Arc<dyn Store>, account.address());
+        let world = World::new(
+            ModelChain::new(FEE_CAP),
+            seed,
+            Arc::clone(&store) as Arc<dyn Store>,
+            account.address(),
+        );
         let clock = TestClock { started: Instant::now(), step_seconds: AtomicI64::new(0) };
         let mut simulation = Self {
             world,
@@ -226,7 +234,7 @@ impl Simulation {
             store: Arc::clone(&store),
             domain: domain(CHAIN_ID, FORWARDER),
             rules: Rules { registry: REGISTRY, max_gas: 1_000_000 },
-            limits: Limits::new(0, 0, 0),
+            limits: RateLimits::new(0, 0, 0),
             functions: RelayedFunctions::new(RegistryFunction::ALL.to_vec()),
             reads: Reads::default(),
             spending,
@@ -374,7 +382,7 @@ impl Simulation {
 
     /// The faults are over: time passes, blocks are made, and everything must come to its end.
     pub async fn settle_down(&mut self) {
-        *self.world.faults() = node::Faults::default();
+        *self.world.faults() = node::ModelFaults::default();
         self.disk_full.store(false, Ordering::Relaxed);
         {
             let mut chain = self.world.chain();
@@ -437,9 +445,13 @@ impl Simulation {
                 prop_assert_eq!(told, &outcome, "the client was told something else");
             }
             match outcome {
-                Outcome::Executed { mined, .. } => prop_assert!(hidden || now.carried_out(mined.tx_hash)),
-                Outcome::Reverted { mined, .. } => prop_assert!(hidden || !now.carried_out(mined.tx_hash)),
-                Outcome::Dropped { .. } => {
+                RelayOutcome::Executed { mined, .. } => {
+                    prop_assert!(hidden || now.carried_out(mined.tx_hash))
+                }
+                RelayOutcome::Reverted { mined, .. } => {
+                    prop_assert!(hidden || !now.carried_out(mined.tx_hash))
+                }
+                RelayOutcome::Dropped { .. } => {
                     let by_us = record.hashes.iter().any(|hash| now.carried_out(*hash));
                     prop_assert!(!by_us || chain.reorganised, "executed, and called dropped");
                 }

@@ -10,15 +10,12 @@ use std::{
 
 use alloy::primitives::{Address, B256};
 use relayer_daemon::{
-    budget::Budget,
-    budget_share::Allowance,
-    outcome::Outcome,
-    retention::Retention,
+    budget::{Budget, share::Allowance},
+    outcome::RelayOutcome,
     store::{
-        Accepted, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Reservation,
-        Settlement, SqliteStore, Store, StoreError,
+        Accepted, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayRecord,
+        Reservation, Retention, Settlement, SqliteStore, Store, StoreError,
     },
-    transaction::NonceAssignment,
 };
 
 /// The store as one life of the daemon sees it.
@@ -57,8 +54,7 @@ pass_on! {
     write reserve(id: B256, wei: u128, limit_wei: u128, now: u64) -> bool;
     read affordable(signer: Address, client: Option<IpAddr>, wei: u128, allowance: &Allowance, now: u64) -> Reservation;
     write reserve_share(id: B256, cost: &ExpectedCost, allowance: &Allowance, now: u64) -> Reservation;
-    write release(id: B256, now: u64) -> ();
-    write finish_unsent(id: B256, outcome: &Outcome, now: u64) -> ();
+    write finish_unsent(id: B256, outcome: &RelayOutcome, now: u64) -> ();
     read relay(id: B256) -> Option<RelayRecord>;
     read accepted(id: B256) -> Option<NewRelay>;
     write unsent(now: u64) -> Vec<NewRelay>;

@@ -7,12 +7,13 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{column, nonces, relays, text};
 use crate::{
-    budget::{Budget, Window},
-    budget_share::{self, Allowance, Party, PartyKind, Usage},
+    budget::{
+        Budget, Window,
+        share::{self, Allowance, BudgetUsage, Party, PartyKind},
+    },
     store::{ExpectedCost, Reservation, StoreError},
 };
 
-/// See [`crate::store::Store::reserve`].
 pub(super) fn reserve(
     tx: &Connection,
     id: &B256,
@@ -38,12 +39,6 @@ pub(super) fn allow(tx: &Connection, extra_wei: u128, limit_wei: u128, now: u64)
         write_window(tx, current_window(tx, now)?.used(now, 0))?;
     }
     Ok(allowed)
-}
-
-/// See [`crate::store::Store::release`].
-pub(super) fn release(tx: &Connection, id: &B256, now: u64) -> Result<(), StoreError> {
-    set_reserved(tx, id, 0)?;
-    close_if_unused(tx, now)
 }
 
 /// A window in which nothing is paid or reserved has not been opened.
@@ -82,7 +77,6 @@ pub(super) struct Asks {
     pub(super) no_op_wei: u128,
 }
 
-/// See [`crate::store::Store::reserve_share`].
 pub(super) fn reserve_share(
     tx: &Connection,
     id: &B256,
@@ -105,7 +99,6 @@ pub(super) fn reserve_share(
     Ok(Reservation { denial: None, budget: at(tx, allowance.limit_wei, now)? })
 }
 
-/// See [`crate::store::Store::affordable`].
 pub(super) fn check(
     db: &Connection,
     asks: &Asks,
@@ -114,12 +107,12 @@ pub(super) fn check(
 ) -> Result<Reservation, StoreError> {
     let window = window(db, now)?;
     let parties: Vec<Party> = Party::of(asks.signer, asks.client).collect();
-    let mut total = Usage { settled_wei: window.settled_wei, reserved_wei: nonces::open_gaps_wei(db)? };
-    let mut used: Vec<(PartyKind, Usage)> = Vec::with_capacity(parties.len());
+    let mut total = BudgetUsage { settled_wei: window.settled_wei, reserved_wei: nonces::open_gaps_wei(db)? };
+    let mut used: Vec<(PartyKind, BudgetUsage)> = Vec::with_capacity(parties.len());
     for party in &parties {
         // What was spent in a window that is over does not count, though it is cleared only with the next charge.
         let settled_wei = if window.opened_at.is_some() { settled(db, *party)? } else { 0 };
-        used.push((party.kind(), Usage { settled_wei, reserved_wei: 0 }));
+        used.push((party.kind(), BudgetUsage { settled_wei, reserved_wei: 0 }));
     }
     let mut own = 0;
     let mut statement = db.prepare_cached(
@@ -147,7 +140,7 @@ pub(super) fn check(
         window,
         reserved_wei: total.reserved_wei.saturating_add(own),
     };
-    let denial = budget_share::check(allowance, asks.wei, asks.no_op_wei, total, &used).err();
+    let denial = share::check(allowance, asks.wei, asks.no_op_wei, total, &used).err();
     Ok(Reservation { denial, budget })
 }
 
@@ -168,7 +161,6 @@ fn key(party: Party) -> Vec<u8> {
     [vec![kind], address].concat()
 }
 
-/// See [`crate::store::Store::budget`].
 pub(super) fn at(db: &Connection, limit_wei: u128, now: u64) -> Result<Budget, StoreError> {
     Ok(Budget { limit_wei, window: window(db, now)?, reserved_wei: reserved(db)? })
 }

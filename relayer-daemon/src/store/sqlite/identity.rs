@@ -9,12 +9,10 @@ use crate::store::{Identity, StoreError};
 /// In the place of a block 0 that is not known.
 const UNKNOWN: B256 = B256::ZERO;
 
-/// See [`crate::store::Store::verify`].
 pub(super) fn verify(db: &Connection, identity: &Identity) -> Result<(), StoreError> {
     owner(db)?.map_or(Ok(()), |owner| must_be(&owner, identity))
 }
 
-/// See [`crate::store::Store::bind`].
 pub(super) fn bind(tx: &Connection, identity: &Identity) -> Result<(), StoreError> {
     let Identity { chain_id, genesis, forwarder } = identity;
     let genesis = genesis.unwrap_or(UNKNOWN);

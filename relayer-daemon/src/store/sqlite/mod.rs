@@ -1,18 +1,18 @@
 //! The store in one SQLite file, in WAL mode with `synchronous = FULL`: what was written is on disk when an
 //! operation returns.
 //!
-//! One thread writes ([`writer`]). Reads have a connection of their own: they see what was committed last and never
-//! wait for a commit. Queries are in [`relays`], [`nonces`] and [`budget`], by table, and in [`retention`]; the file's
-//! format and its versions in [`migrations`].
+//! One thread writes ([`writer`]). Reads have a connection of their own: they see the last commit and never wait for
+//! one. Queries are in [`relays`], [`nonces`] and [`budget`], by table, and in [`retention`]; a function named like a
+//! method of [`Store`] implements it. [`schema`] has the file's format.
 
 mod budget;
 mod identity;
-mod migrations;
 mod nonces;
 #[cfg(test)]
 mod query_plans;
 mod relays;
 mod retention;
+mod schema;
 mod writer;
 
 use std::{
@@ -35,8 +35,9 @@ use super::{
     Settlement, Store, StoreError,
 };
 use crate::{
-    budget::Budget, budget_share::Allowance, outcome::Outcome, retention::Retention,
-    transaction::NonceAssignment,
+    budget::{Budget, share::Allowance},
+    outcome::RelayOutcome,
+    store::{NonceAssignment, Retention},
 };
 
 /// How long a lock of another process is waited for.
@@ -57,26 +58,26 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file at `path`, creates it if it is not there, and brings its schema forward if it is older.
+    /// Opens the file at `path`, and creates it if it is not there.
     ///
     /// # Errors
-    /// [`StoreError::TooNew`], or [`StoreError::Engine`].
+    /// [`StoreError::Format`], or [`StoreError::Engine`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::start(Connection::open(path)?, || Connection::open(path))
     }
 
-    /// Opens the file at `path` beside whoever writes it, and changes nothing; `None` if it is not there.
+    /// Opens the file at `path` for reading, also beside its writer; `None` if it is not there or empty.
     ///
     /// # Errors
-    /// [`StoreError::TooNew`], [`StoreError::TooOld`], or [`StoreError::Engine`].
+    /// [`StoreError::Format`], or [`StoreError::Engine`].
     pub fn open_read_only(path: &Path) -> Result<Option<Self>, StoreError> {
         if !path.exists() {
             return Ok(None);
         }
         let reader = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         reader.busy_timeout(BUSY_TIMEOUT)?;
-        migrations::must_be_current(&reader)?;
-        Ok(Some(Self { writer: None, reader: Mutex::new(reader) }))
+        let store = (!schema::is_empty(&reader)?).then(|| Self { writer: None, reader: Mutex::new(reader) });
+        Ok(store)
     }
 
     /// A store that forgets everything when it is dropped, for tests.
@@ -96,7 +97,7 @@ impl SqliteStore {
         reader: impl FnOnce() -> rusqlite::Result<Connection>,
     ) -> Result<Self, StoreError> {
         writer.busy_timeout(BUSY_TIMEOUT)?;
-        migrations::migrate(&mut writer)?;
+        schema::create(&mut writer)?;
         writer.pragma_update(None, "journal_mode", "WAL")?;
         writer.pragma_update(None, "synchronous", "FULL")?;
         writer.pragma_update(None, "foreign_keys", true)?;
@@ -132,7 +133,7 @@ impl Store for SqliteStore {
     }
 
     fn probe(&self) -> Result<(), StoreError> {
-        self.write(migrations::rewrite_version)
+        self.write(schema::rewrite_version)
     }
 
     fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
@@ -167,11 +168,7 @@ impl Store for SqliteStore {
         self.write(move |db| budget::reserve_share(db, &id, &cost, &allowance, now))
     }
 
-    fn release(&self, id: B256, now: u64) -> Result<(), StoreError> {
-        self.write(move |db| budget::release(db, &id, now))
-    }
-
-    fn finish_unsent(&self, id: B256, outcome: &Outcome, now: u64) -> Result<(), StoreError> {
+    fn finish_unsent(&self, id: B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
         let outcome = outcome.clone();
         self.write(move |db| {
             if relays::is_pending(db, &id)? {

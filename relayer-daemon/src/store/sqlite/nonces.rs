@@ -5,12 +5,13 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{budget, column, relays, text, unsigned};
 use crate::{
-    fees::Fees,
-    store::{Inclusion, MinedNonce, NewRelay, NewTransaction, Settlement, StoreError},
-    transaction::{NonceAssignment, Purpose, RelayTerms, SignedTransaction},
+    gas::fees::Fees,
+    store::{
+        Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
+        SignedTransaction, StoreError,
+    },
 };
 
-/// See [`crate::store::Store::record`].
 pub(super) fn record(
     tx: &Connection,
     account: &Address,
@@ -53,14 +54,12 @@ fn insert_transaction(
     Ok(())
 }
 
-/// See [`crate::store::Store::next_nonce`].
 pub(super) fn next(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
     let query = "SELECT max(nonce) FROM nonces WHERE account = ?1";
     let highest: Option<i64> = db.query_row(query, [account.0.0], |row| row.get(0))?;
     Ok(highest.map(|nonce| nonce.cast_unsigned().saturating_add(1)))
 }
 
-/// See [`crate::store::Store::open_nonces`].
 pub(super) fn open(db: &Connection, account: &Address) -> Result<Vec<NonceAssignment>, StoreError> {
     let mut statement =
         db.prepare_cached("SELECT nonce FROM nonces WHERE account = ?1 AND state = 'open' ORDER BY nonce")?;
@@ -78,14 +77,12 @@ pub(super) fn open_gaps_wei(db: &Connection) -> Result<u128, StoreError> {
     })
 }
 
-/// See [`crate::store::Store::accounts_with_open_nonces`].
 pub(super) fn accounts_with_open(db: &Connection) -> Result<Vec<Address>, StoreError> {
     let mut statement = db.prepare_cached("SELECT DISTINCT account FROM nonces WHERE state = 'open'")?;
     let accounts = statement.query_map([], |row| row.get::<_, [u8; 20]>(0))?;
     Ok(accounts.map(|account| account.map(Address::from)).collect::<Result<_, _>>()?)
 }
 
-/// See [`crate::store::Store::mined`].
 pub(super) fn mined(
     db: &Connection,
     account: &Address,
@@ -97,7 +94,6 @@ pub(super) fn mined(
     rows.next()?.map(|row| mined_nonce(db, account, row)).transpose()
 }
 
-/// See [`crate::store::Store::mined_since`].
 pub(super) fn mined_since(db: &Connection, account: &Address, since: u64) -> Result<Vec<u64>, StoreError> {
     let mut statement = db.prepare_cached(
         "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' AND mined_at >= ?2 ORDER BY nonce",
@@ -109,7 +105,6 @@ pub(super) fn mined_since(db: &Connection, account: &Address, since: u64) -> Res
 /// How many lost nonces a restart looks up once more.
 const LOST: i64 = 64;
 
-/// See [`crate::store::Store::lost`].
 pub(super) fn lost(db: &Connection, account: &Address) -> Result<Vec<u64>, StoreError> {
     let mut statement = db.prepare_cached(
         "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'lost' ORDER BY nonce DESC LIMIT ?2",
@@ -117,14 +112,12 @@ pub(super) fn lost(db: &Connection, account: &Address) -> Result<Vec<u64>, Store
     statement.query_and_then(params![account.0.0, LOST], |row| unsigned(row, "nonce"))?.collect()
 }
 
-/// See [`crate::store::Store::highest_mined`].
 pub(super) fn highest_mined(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
     let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' ORDER BY nonce DESC LIMIT 1";
     let highest: Option<i64> = db.query_row(query, [account.0.0], |row| row.get(0)).optional()?;
     Ok(highest.map(i64::cast_unsigned))
 }
 
-/// See [`crate::store::Store::settle`].
 pub(super) fn settle(
     tx: &Connection,
     account: &Address,
@@ -187,7 +180,6 @@ fn restore(
     transactions.iter().try_for_each(|transaction| insert_transaction(tx, account, *nonce, transaction, now))
 }
 
-/// See [`crate::store::Store::reopen`].
 pub(super) fn reopen(
     tx: &Connection,
     account: &Address,
@@ -225,7 +217,6 @@ fn is_undone(tx: &Connection, id: [u8; 32], account: &Address, nonce: i64) -> Re
     Ok(statement.query_row(params![id, account.0.0, nonce], |row| row.get(0))?)
 }
 
-/// See [`crate::store::Store::lose`].
 pub(super) fn lose(tx: &Connection, account: &Address, nonce: u64) -> Result<(), StoreError> {
     tx.execute(
         "UPDATE nonces SET state = 'lost' WHERE account = ?1 AND nonce = ?2",
@@ -234,7 +225,6 @@ pub(super) fn lose(tx: &Connection, account: &Address, nonce: u64) -> Result<(),
     Ok(())
 }
 
-/// See [`crate::store::Store::explains`].
 pub(super) fn explains(db: &Connection, account: &Address, from: u64, to: u64) -> Result<bool, StoreError> {
     let ours: i64 = db.query_row(
         "SELECT count(*) FROM nonces WHERE account = ?1 AND nonce >= ?2 AND nonce < ?3 AND state <> 'lost'",
@@ -254,7 +244,6 @@ fn mined_nonce(db: &Connection, account: &Address, row: &Row<'_>) -> Result<Mine
     })
 }
 
-/// See [`crate::store::Store::assignment`].
 pub(super) fn assignment(
     db: &Connection,
     account: &Address,
@@ -273,12 +262,11 @@ pub(super) fn assignment(
 }
 
 fn signed_transaction(row: &Row<'_>) -> Result<SignedTransaction, StoreError> {
-    let purpose: String = column(row, "purpose")?;
     Ok(SignedTransaction {
         hash: column::<[u8; 32]>(row, "hash")?.into(),
         raw: column::<Vec<u8>>(row, "raw")?.into(),
         fees: Fees { max_fee: text(row, "max_fee_wei")?, tip: text(row, "tip_wei")? },
         gas_limit: unsigned(row, "gas_limit")?,
-        purpose: Purpose::from_name(&purpose).ok_or(StoreError::Corrupt("purpose"))?,
+        purpose: text(row, "purpose")?,
     })
 }

@@ -15,12 +15,13 @@ use rusqlite::{
 
 use super::SqliteStore;
 use crate::{
-    budget_share::{Allowance, Shares},
-    fees::Fees,
-    outcome::{Failure, Mined, Outcome},
-    retention::Retention,
-    store::{ExpectedCost, Identity, Inclusion, NewRelay, NewTransaction, Settlement, Store},
-    transaction::{Purpose, SignedTransaction},
+    budget::share::{Allowance, Shares},
+    gas::fees::Fees,
+    outcome::{Failure, MinedTransaction, RelayOutcome},
+    store::{
+        ExpectedCost, Identity, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
+        SignedTransaction, Store, TransactionPurpose,
+    },
 };
 
 /// Reading all of these is no scan: the tables have a row, or a row for each key that ever paid; the indexes hold only
@@ -105,12 +106,12 @@ fn run_everything(store: &dyn Store) {
         calldata: [1].into(),
         client: Some("2001:db8::".parse().unwrap()),
     };
-    let mined = Mined { tx_hash: id(1), block_number: 9, gas_used: 21_000 };
-    let executed = Outcome::Executed { mined, agent_id: None };
-    let dropped = Outcome::Dropped { failure: Failure::nonce_mismatch() };
+    let mined = MinedTransaction { tx_hash: id(1), block_number: 9, gas_used: 21_000 };
+    let executed = RelayOutcome::Executed { mined, agent_id: None };
+    let dropped = RelayOutcome::Dropped { failure: Failure::nonce_mismatch() };
     let sign = |nonce, relay, byte| {
         let fees = Fees { max_fee: 2, tip: 1 };
-        let (raw, purpose) = ([1].into(), Purpose::Relay);
+        let (raw, purpose) = ([1].into(), TransactionPurpose::Relay);
         let transaction = SignedTransaction { hash: id(byte), raw, fees, gas_limit: 1, purpose };
         store.record(account, &[NewTransaction { nonce, relay, transaction }], NOW).unwrap();
     };
@@ -127,7 +128,6 @@ fn run_everything(store: &dyn Store) {
         store.affordable(account, None, 10, &allowance, NOW).unwrap();
         store.reserve(id(byte), 11, 1_000, NOW).unwrap();
     }
-    store.release(id(1), NOW).unwrap();
     store.finish_unsent(id(4), &dropped, NOW).unwrap();
     store.accept(&relay(4), NOW).unwrap();
     store.finish_unsent(id(4), &dropped, NOW).unwrap();

@@ -11,14 +11,16 @@ use alloy::primitives::{Address, B256};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{relays, unsigned};
-use crate::{budget::WINDOW_SECONDS, retention::Retention, store::StoreError};
+use crate::{
+    budget::WINDOW_SECONDS,
+    store::{Retention, StoreError},
+};
 
 /// How many relays, or nonces without one, each kind of work takes at most in one step.
 const STEP: i64 = 64;
 /// How many of an account's newest nonces stay whole: more than any reorganisation undoes.
 const NEWEST: i64 = 256;
 
-/// See [`crate::store::Store::prune`].
 pub(super) fn prune(tx: &Connection, retention: &Retention, now: u64) -> Result<usize, StoreError> {
     let before = |seconds: u64| now.saturating_sub(seconds).cast_signed();
     let mut pruned = forget_unsent(tx, before(WINDOW_SECONDS))?;
@@ -28,7 +30,6 @@ pub(super) fn prune(tx: &Connection, retention: &Retention, now: u64) -> Result<
     Ok(pruned)
 }
 
-/// See [`crate::store::Store::archived_nonce`].
 pub(super) fn archived_nonce(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
     let mut statement = db.prepare_cached("SELECT highest FROM archived_nonces WHERE account = ?1")?;
     statement.query_row([account.0.0], |row| Ok(unsigned(row, "highest"))).optional()?.transpose()

@@ -3,6 +3,8 @@
 //! What was paid is `settled`; what transactions in flight may still cost is `reserved`. The two together
 //! never exceed the limit. Persisting both is `store`'s part; time is handed in.
 
+pub mod share;
+
 /// Length of a window (service.md section 8).
 pub const WINDOW_SECONDS: u64 = 24 * 60 * 60;
 

@@ -20,14 +20,15 @@ use registry_core::{
 };
 
 use crate::{
-    chain::{Chain, Node, Rpc, RpcError},
-    clock::SharedClock,
-    journal_file::JournalFiles,
+    chain::{Chain, ChainNode, Rpc, RpcError},
+    daemon::settings::Settings,
     metrics::Metrics,
-    process_lock::{LockError, ProcessLock},
+    process::{
+        clock::SharedClock,
+        lock::{LockError, ProcessLock},
+    },
     relay::MINIMUM_BALANCE_WEI,
-    settings::Settings,
-    store::{Identity, SqliteStore, Store, StoreError},
+    store::{Identity, SqliteStore, Store, files::StoreFiles},
 };
 
 /// What the lock's line says where it is free.
@@ -75,7 +76,7 @@ impl fmt::Display for Report {
 
 /// What the checks are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum CheckMode {
     /// To be looked at; nothing is changed.
     Look,
     /// To serve.
@@ -101,9 +102,9 @@ pub struct Checked {
     pub locks: Vec<ProcessLock>,
 }
 
-/// Checks everything. The second value is there only if the report is good, and not for [`Purpose::Look`].
+/// Checks everything. The second value is there only if the report is good, and not for [`CheckMode::Look`].
 pub async fn run(
-    purpose: Purpose,
+    purpose: CheckMode,
     settings: &Settings,
     key: &PrivateKeySigner,
     clock: &SharedClock,
@@ -117,7 +118,7 @@ pub async fn run(
 }
 
 async fn examine(
-    purpose: Purpose,
+    purpose: CheckMode,
     settings: &Settings,
     key: &PrivateKeySigner,
     clock: &SharedClock,
@@ -145,7 +146,7 @@ async fn examine(
     }
     match balance(&chain).await {
         // What is in flight was paid for when it was sent.
-        Err(text) if purpose == Purpose::Drain => report.tick("balance", text),
+        Err(text) if purpose == CheckMode::Drain => report.tick("balance", text),
         found => report.add("balance", found),
     }
     report.add("clock", clock_skew(&chain, clock.now()).await);
@@ -157,25 +158,24 @@ async fn examine(
         }
     };
 
-    let files = JournalFiles::new(settings, chain_id, chain.forwarder, chain.relayer);
+    let files = StoreFiles::new(&settings.data_dir, chain_id, chain.forwarder, chain.relayer);
     let identity =
         identity(&chain, chain_id).await.inspect_err(|error| report.cross("journal", error)).ok()?;
-    if purpose == Purpose::Look {
+    if purpose == CheckMode::Look {
         look_at_locks(&files, report);
         look_at_journal(&files, &identity, &chain, report).await;
         return None;
     }
     // Always in this order, so that two processes do not wait for one another.
     let mut locks = Vec::new();
-    for path in [&files.key_lock, &files.journal_lock] {
+    for path in [&files.key_lock, &files.store_lock] {
         let lock = take_lock(purpose, path.clone()).await;
         locks.push(lock.inspect_err(|error| report.cross("lock", error)).ok()?);
     }
     report.tick("lock", NOBODY_ELSE);
-    files.take_over(&identity).inspect_err(|error| report.cross("journal", error)).ok()?;
-    let store = SqliteStore::open(&files.journal).and_then(|store| store.verify(&identity).map(|()| store));
+    let store = SqliteStore::open(&files.store).and_then(|store| store.verify(&identity).map(|()| store));
     let store = store.inspect_err(|error| report.cross("journal", error)).ok()?;
-    report.tick("journal", files.journal.display());
+    report.tick("journal", files.store.display());
     let store: Arc<dyn Store> = Arc::new(store);
     report.add("pending", nobody_else_sends(&chain, Some(&store)).await);
     report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
@@ -312,8 +312,8 @@ async fn clock_skew(chain: &Chain, now: u64) -> Result<String, String> {
     Ok(format!("within {skew} s of the chain's"))
 }
 
-fn look_at_locks(files: &JournalFiles, report: &mut Report) {
-    for path in [&files.key_lock, &files.journal_lock] {
+fn look_at_locks(files: &StoreFiles, report: &mut Report) {
+    for path in [&files.key_lock, &files.store_lock] {
         match ProcessLock::holder(path) {
             Ok(None) => {}
             Ok(Some(holder)) => return report.tick("lock", format!("held: {holder} is running")),
@@ -324,9 +324,9 @@ fn look_at_locks(files: &JournalFiles, report: &mut Report) {
 }
 
 /// Takes the lock. To drain, the process that holds it is asked to drain, and waited for.
-async fn take_lock(purpose: Purpose, path: PathBuf) -> Result<ProcessLock, LockError> {
+async fn take_lock(purpose: CheckMode, path: PathBuf) -> Result<ProcessLock, LockError> {
     let take = move || match ProcessLock::take(&path) {
-        Err(LockError::Held(holder)) if purpose == Purpose::Drain => {
+        Err(LockError::Held(holder)) if purpose == CheckMode::Drain => {
             if let Err(error) = holder.ask_to_drain() {
                 return Err(LockError::Unusable(error.kind()));
             }
@@ -343,8 +343,8 @@ async fn identity(chain: &Chain, chain_id: u64) -> Result<Identity, RpcError> {
     Ok(Identity { chain_id, genesis: chain.genesis().await?, forwarder: chain.forwarder })
 }
 
-async fn look_at_journal(files: &JournalFiles, identity: &Identity, chain: &Chain, report: &mut Report) {
-    let path = files.existing();
+async fn look_at_journal(files: &StoreFiles, identity: &Identity, chain: &Chain, report: &mut Report) {
+    let path = &files.store;
     let opened = SqliteStore::open_read_only(path);
     let store = match opened
         .and_then(|store| store.map(|store| store.verify(identity).map(|()| store)).transpose())
@@ -357,7 +357,6 @@ async fn look_at_journal(files: &JournalFiles, identity: &Identity, chain: &Chai
             report.tick("journal", format!("{} is not there yet: serve makes it", path.display()));
             None
         }
-        Err(error @ StoreError::TooOld { .. }) => return report.tick("journal", error),
         Err(error) => return report.cross("journal", error),
     };
     report.add("pending", nobody_else_sends(chain, store.as_ref()).await);

@@ -2,12 +2,14 @@
 //! which nonce, and for which relay.
 
 use alloy::primitives::{Address, B256, Bytes, U256};
+use strum::{EnumString, IntoStaticStr};
 
-use crate::fees::Fees;
+use crate::gas::fees::Fees;
 
 /// Why a transaction exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum TransactionPurpose {
     /// Executes a relay.
     Relay,
     /// A no-op in place of a relay that somebody else has executed.
@@ -20,26 +22,11 @@ pub enum Purpose {
     Gap,
 }
 
-impl Purpose {
-    /// Every purpose.
-    pub const ALL: [Self; 5] = [Self::Relay, Self::Superseded, Self::Expired, Self::Rejected, Self::Gap];
-
+impl TransactionPurpose {
     /// Its name in the store and in metrics.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Relay => "relay",
-            Self::Superseded => "superseded",
-            Self::Expired => "expired",
-            Self::Rejected => "rejected",
-            Self::Gap => "gap",
-        }
-    }
-
-    /// The purpose of that name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|purpose| purpose.name() == name)
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -55,7 +42,7 @@ pub struct SignedTransaction {
     /// Its gas limit.
     pub gas_limit: u64,
     /// What it is for.
-    pub purpose: Purpose,
+    pub purpose: TransactionPurpose,
 }
 
 /// What must be known of a relay to look after its transactions.
@@ -114,7 +101,7 @@ mod tests {
 
     const GWEI: u128 = 1_000_000_000;
 
-    fn signed(max_fee: u128, gas_limit: u64, purpose: Purpose) -> SignedTransaction {
+    fn signed(max_fee: u128, gas_limit: u64, purpose: TransactionPurpose) -> SignedTransaction {
         let fees = Fees { max_fee, tip: GWEI };
         SignedTransaction { hash: B256::ZERO, raw: Bytes::new(), fees, gas_limit, purpose }
     }
@@ -129,9 +116,9 @@ mod tests {
             expected_gas,
         };
         let transactions = vec![
-            signed(2 * GWEI, 2_000_000, Purpose::Relay),
-            signed(4 * GWEI, 2_000_000, Purpose::Relay),
-            signed(9 * GWEI, 21_000, Purpose::Expired),
+            signed(2 * GWEI, 2_000_000, TransactionPurpose::Relay),
+            signed(4 * GWEI, 2_000_000, TransactionPurpose::Relay),
+            signed(9 * GWEI, 21_000, TransactionPurpose::Expired),
         ];
         NonceAssignment { nonce: 7, relay: Some(relay), transactions }
     }

@@ -3,6 +3,8 @@
 //! A limit too low is the gas trap: the forwarder's check or the 63/64 rule (EIP-150) bites, and the relayer
 //! pays for nothing. Gas that is not used is not paid, so the overheads are rounded up.
 
+pub mod fees;
+
 /// Gas of a transaction before its first instruction.
 const TRANSACTION: u64 = 21_000;
 /// Calldata, per token: a zero byte is one token, any other is four (EIP-2028, EIP-7623).

@@ -5,12 +5,20 @@
 
 use std::io::IsTerminal as _;
 
+use clap::ValueEnum;
 use tracing::Level;
 use tracing_subscriber::{
     Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
-use crate::settings::LogFormat;
+/// How log lines are written, always to standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
 
 /// Starts logging; a second call does nothing.
 pub fn init(format: LogFormat, level: Level) {

@@ -70,7 +70,7 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
 
 /// All limits.
 #[derive(Debug)]
-pub struct Limits {
+pub struct RateLimits {
     /// Per client, see [`crate::http::client_address`].
     pub per_ip: RateLimit<IpAddr>,
     /// Per `request.from`, charged only once its signature was recovered: nobody can use up another's quota.
@@ -79,8 +79,8 @@ pub struct Limits {
     pub reads: RateLimit<IpAddr>,
 }
 
-impl Limits {
-    /// Limits per hour, and of reads per minute; 0 switches one off.
+impl RateLimits {
+    /// RateLimits per hour, and of reads per minute; 0 switches one off.
     #[must_use]
     pub fn new(per_ip: u32, per_signer: u32, reads: u32) -> Self {
         Self {

@@ -1,10 +1,8 @@
-//! How a relay ends, and why one is refused: status, stable code, message. One vocabulary for the pipeline,
-//! the store and the HTTP answers.
+//! Why a request was refused or a relay failed.
 
-use alloy::primitives::{B256, U256};
 use registry_core::forward::{ParseError, Refusal};
 
-use crate::{budget_share::PartyKind, error_code::ErrorCode};
+use crate::{budget::share::PartyKind, outcome::ErrorCode};
 
 /// Why a request was refused or a relay failed, as facts. The specification's wording (service.md section 7) is
 /// [`Failure::message`]'s.
@@ -139,7 +137,7 @@ impl Failure {
 
     /// 500: the journal cannot be written, so nothing may be sent.
     #[must_use]
-    pub fn journal() -> Self {
+    pub fn store() -> Self {
         Self::of(ErrorCode::JournalFailed)
     }
 }
@@ -165,68 +163,5 @@ impl From<ParseError> for Failure {
             ParseError::NotAnObject | ParseError::Field { .. } => ErrorCode::InvalidField,
         };
         Self::new(code, error.to_string())
-    }
-}
-
-/// How a relay ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// The inner call succeeded on chain.
-    Executed {
-        /// Where.
-        mined: Mined,
-        /// The agent that the call registered, if it did.
-        agent_id: Option<U256>,
-    },
-    /// A transaction of ours was mined, but the inner call failed.
-    Reverted {
-        /// Where.
-        mined: Mined,
-        /// The contract's reason.
-        failure: Failure,
-    },
-    /// Nothing was executed by us, and nothing will be.
-    Dropped {
-        /// Why.
-        failure: Failure,
-    },
-}
-
-/// The transaction that ended a relay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mined {
-    /// Its hash.
-    pub tx_hash: B256,
-    /// Its block.
-    pub block_number: u64,
-    /// Gas it used.
-    pub gas_used: u64,
-}
-
-impl Outcome {
-    /// The relay's state as `GET /relay/:id` names it.
-    #[must_use]
-    pub const fn state(&self) -> &'static str {
-        match self {
-            Self::Executed { .. } => "executed",
-            Self::Reverted { .. } => "reverted",
-            Self::Dropped { .. } => "dropped",
-        }
-    }
-
-    /// Its facts apart: the transaction that ended it, what went wrong, and the agent that was registered.
-    #[must_use]
-    pub const fn parts(&self) -> (Option<&Mined>, Option<&Failure>, Option<U256>) {
-        match self {
-            Self::Executed { mined, agent_id } => (Some(mined), None, *agent_id),
-            Self::Reverted { mined, failure } => (Some(mined), Some(failure), None),
-            Self::Dropped { failure } => (None, Some(failure), None),
-        }
-    }
-
-    /// Whether the signed request may be tried again: only if no transaction of ours carried it out.
-    #[must_use]
-    pub const fn is_repeatable(&self) -> bool {
-        matches!(self, Self::Dropped { .. })
     }
 }

@@ -6,18 +6,19 @@
 use std::{net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use alloy::primitives::{Address, utils::parse_units};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ipnet::IpNet;
 use reqwest::Url;
 use thiserror::Error;
 
 use crate::{
-    budget_share::Shares,
-    functions::RegistryFunction,
+    budget::share::Shares,
     http::{
         client_address::{TrustedProxies, parse_network},
         connections::ConnectionLimits,
     },
+    process::logging::LogFormat,
+    relay::functions::RegistryFunction,
 };
 
 /// Wei as parsed from an amount with a decimal point.
@@ -84,7 +85,7 @@ pub struct Settings {
 
     /// The registry's functions that are relayed, comma-separated; views never are
     #[arg(long, env = "RELAYED_FUNCTIONS", hide_env_values = true, value_delimiter = ',', hide_possible_values = true,
-          default_values_t = RegistryFunction::ALL)]
+          default_values_t = RegistryFunction::ALL.iter().copied())]
     pub relayed_functions: Vec<RegistryFunction>,
 
     /// Addresses and networks (CIDR) of our proxies, comma-separated; X-Forwarded-For is believed from them only
@@ -145,15 +146,6 @@ pub struct Settings {
     /// How much is logged: error, warn, info, debug or trace
     #[arg(long, env = "LOG_LEVEL", hide_env_values = true, default_value = "info")]
     pub log_level: tracing::Level,
-}
-
-/// How log lines are written, always to standard error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
 }
 
 impl Settings {
@@ -322,7 +314,7 @@ mod tests {
 
     /// The README's table of settings: name and default of each, `None` where the default is described in words.
     fn documented() -> Vec<(String, Option<String>)> {
-        let readme = include_str!("../README.md");
+        let readme = include_str!("../../README.md");
         let section = readme.split("\n## ").find(|section| section.starts_with("Settings\n")).unwrap();
         let code = |cell: &str| -> Vec<Option<String>> {
             let cell = cell.trim();

@@ -6,16 +6,16 @@
 //! else before anything is paid, and service.md section 7 has their reverts among the relayer's answers. A selector
 //! that is not known is refused.
 
-use std::fmt;
-
 use alloy::sol_types::SolCall;
 use clap::ValueEnum;
 use registry_core::abi::IAgentRegistry;
+use strum::{Display, VariantArray};
 
-use crate::{error_code::ErrorCode, outcome::Failure};
+use crate::outcome::{ErrorCode, Failure};
 
 /// A function that changes the registry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Display, VariantArray)]
+#[strum(serialize_all = "camelCase")]
 #[value(rename_all = "camelCase")]
 pub enum RegistryFunction {
     /// Registers an agent.
@@ -40,17 +40,7 @@ pub enum RegistryFunction {
 
 impl RegistryFunction {
     /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::RegisterAgent,
-        Self::AttestCompliance,
-        Self::ReportRevenue,
-        Self::TerminateSelf,
-        Self::SuspendAgent,
-        Self::RevokeAgent,
-        Self::ReactivateAgent,
-        Self::SetAttestationGracePeriod,
-        Self::SetRegulator,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The first four bytes of a call's data.
     #[must_use]
@@ -66,12 +56,6 @@ impl RegistryFunction {
             Self::SetAttestationGracePeriod => IAgentRegistry::setAttestationGracePeriodCall::SELECTOR,
             Self::SetRegulator => IAgentRegistry::setRegulatorCall::SELECTOR,
         }
-    }
-}
-
-impl fmt::Display for RegistryFunction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_possible_value().map_or(Err(fmt::Error), |value| f.write_str(value.get_name()))
     }
 }
 

@@ -12,8 +12,10 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    clock::SharedClock,
-    stop::{Stop, stopped},
+    process::{
+        clock::SharedClock,
+        shutdown::{ShutdownSignal, stopped},
+    },
     store::Store,
 };
 
@@ -43,7 +45,7 @@ impl Retention {
 }
 
 /// Lets go of what is old until `stop` is set.
-pub async fn run(store: Arc<dyn Store>, retention: Retention, clock: SharedClock, mut stop: Stop) {
+pub async fn run(store: Arc<dyn Store>, retention: Retention, clock: SharedClock, mut stop: ShutdownSignal) {
     let mut pruned = 0;
     loop {
         let now = clock.now();

@@ -10,9 +10,9 @@ use tokio::time::interval;
 
 use crate::{
     budget::WINDOW_SECONDS,
-    readiness::Readiness,
+    http::readiness::RelayerReadiness,
+    process::shutdown::{ShutdownSignal, stopped},
     relay::{MINIMUM_BALANCE_WEI, Relayer},
-    stop::{Stop, stopped},
 };
 
 /// How often.
@@ -23,7 +23,7 @@ const CHEAPEST_RELAY_GAS: u128 = 60_000;
 const FORGET_ROUNDS: u64 = 4;
 
 /// Looks around until `stop` is set.
-pub async fn run(relayer: Arc<Relayer>, readiness: Readiness, mut stop: Stop) {
+pub async fn run(relayer: Arc<Relayer>, readiness: RelayerReadiness, mut stop: ShutdownSignal) {
     let mut rounds = interval(ROUND);
     for round in 0_u64.. {
         tokio::select! {
@@ -38,7 +38,7 @@ pub async fn run(relayer: Arc<Relayer>, readiness: Readiness, mut stop: Stop) {
 }
 
 /// Asks the chain, and reports to the readiness probe what it and the daemon's parts say.
-async fn look(relayer: &Relayer, readiness: &Readiness) {
+async fn look(relayer: &Relayer, readiness: &RelayerReadiness) {
     let chain = &relayer.chain;
     chain.rpc.prefer_freshest().await;
     match tokio::try_join!(chain.header("latest"), chain.balance()) {
@@ -60,7 +60,7 @@ async fn look(relayer: &Relayer, readiness: &Readiness) {
     if let Err(error) = &written {
         tracing::error!(%error, "journal cannot be written");
     }
-    readiness.journal(written.is_ok());
+    readiness.store(written.is_ok());
 }
 
 /// If what was paid leaves less than the cheapest relay costs at this base fee, seconds until the budget is fresh.

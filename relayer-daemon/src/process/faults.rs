@@ -42,7 +42,7 @@ mod enabled {
         },
     };
 
-    use crate::clock::{Clock, SteadyClock};
+    use crate::process::clock::{Clock, SteadyClock};
 
     struct Crash {
         point: String,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{error_code::ErrorCode, outcome::Failure};
+use crate::outcome::{ErrorCode, Failure};
 
 /// After how long without an answer from the chain the daemon is not ready.
 const CHAIN_SILENCE: Duration = Duration::from_secs(60);
@@ -14,7 +14,7 @@ const SENDER_SILENCE: Duration = Duration::from_secs(45);
 
 /// What is known of the daemon's ability to relay. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Readiness {
+pub struct RelayerReadiness {
     facts: Arc<Mutex<Facts>>,
 }
 
@@ -26,12 +26,12 @@ struct Facts {
     /// Rounds of the sender that came to their end, and when the number last grew.
     sender_rounds: (u64, Instant),
     funded: bool,
-    journal_writable: bool,
+    store_writable: bool,
     /// If the budget is spent, seconds until it is fresh again.
     budget_spent: Option<u64>,
 }
 
-impl Default for Readiness {
+impl Default for RelayerReadiness {
     fn default() -> Self {
         let now = Instant::now();
         let facts = Facts {
@@ -39,14 +39,14 @@ impl Default for Readiness {
             chain_answered: now,
             sender_rounds: (0, now),
             funded: true,
-            journal_writable: true,
+            store_writable: true,
             budget_spent: None,
         };
         Self { facts: Arc::new(Mutex::new(facts)) }
     }
 }
 
-impl Readiness {
+impl RelayerReadiness {
     /// The chain answered, and whether the account holds enough.
     pub fn chain_answered(&self, funded: bool) {
         let mut facts = self.lock();
@@ -62,8 +62,8 @@ impl Readiness {
     }
 
     /// Whether the journal could be written.
-    pub fn journal(&self, writable: bool) {
-        self.lock().journal_writable = writable;
+    pub fn store(&self, writable: bool) {
+        self.lock().store_writable = writable;
     }
 
     /// Whether the budget is spent, and then in how many seconds it is fresh again.
@@ -94,8 +94,8 @@ impl Facts {
         if self.stopping {
             return Err(Failure::shutting_down());
         }
-        if !self.journal_writable {
-            return Err(Failure::journal().retry_after(15));
+        if !self.store_writable {
+            return Err(Failure::store().retry_after(15));
         }
         let silence = now.saturating_duration_since(self.chain_answered);
         if silence > CHAIN_SILENCE {
@@ -118,13 +118,13 @@ impl Facts {
 mod tests {
     use super::*;
 
-    fn code(readiness: &Readiness, after: Duration) -> Option<ErrorCode> {
+    fn code(readiness: &RelayerReadiness, after: Duration) -> Option<ErrorCode> {
         readiness.lock().check(Instant::now() + after).err().map(|failure| failure.code)
     }
 
     #[test]
     fn each_reason_is_told_and_the_worst_first() {
-        let ready = Readiness::default();
+        let ready = RelayerReadiness::default();
         assert_eq!(code(&ready, Duration::ZERO), None);
         assert_eq!(code(&ready, Duration::from_secs(50)), Some(ErrorCode::SenderStalled));
         assert_eq!(code(&ready, Duration::from_secs(70)), Some(ErrorCode::ChainSilent));
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(ready.check(), Err(Failure::budget_exhausted(7)));
         ready.chain_answered(false);
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::RelayerBalanceTooLow));
-        ready.journal(false);
+        ready.store(false);
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::JournalFailed));
         ready.stop();
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::ShuttingDown));
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_counts_no_further_stands_still() {
-        let ready = Readiness::default();
+        let ready = RelayerReadiness::default();
         ready.lock().sender_rounds = (7, Instant::now() - Duration::from_secs(60));
         ready.sender_rounds(7);
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::SenderStalled));

@@ -106,7 +106,7 @@ impl Allowance {
 
 /// What is used of an amount, wei.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct BudgetUsage {
     /// Paid in this window.
     pub settled_wei: u128,
     /// Reserved by relays in flight.
@@ -131,13 +131,13 @@ pub fn check(
     allowance: &Allowance,
     wei: u128,
     no_op_wei: u128,
-    total: Usage,
-    parties: &[(PartyKind, Usage)],
+    total: BudgetUsage,
+    parties: &[(PartyKind, BudgetUsage)],
 ) -> Result<(), Denial> {
     let shares = parties
         .iter()
         // One relay may cost more than a share.
-        .filter(|(_, usage)| *usage != Usage::default())
+        .filter(|(_, usage)| *usage != BudgetUsage::default())
         .map(|(kind, usage)| (Some(*kind), allowance.of(*kind), *usage));
     let all = (None, allowance.limit_wei.saturating_sub(no_op_wei), total);
     let all: Vec<_> = std::iter::once(all).chain(shares).collect();
@@ -161,8 +161,8 @@ mod tests {
     const ALLOWANCE: Allowance =
         Allowance { limit_wei: 1_000, shares: Shares { signer: 20, client: 50, network: 75 } };
 
-    fn usage(settled_wei: u128, reserved_wei: u128) -> Usage {
-        Usage { settled_wei, reserved_wei }
+    fn usage(settled_wei: u128, reserved_wei: u128) -> BudgetUsage {
+        BudgetUsage { settled_wei, reserved_wei }
     }
 
     #[test]

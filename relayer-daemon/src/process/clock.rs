@@ -59,7 +59,7 @@ fn since_boot() -> Duration {
 #[must_use]
 pub fn shared() -> SharedClock {
     #[cfg(feature = "fault-injection")]
-    if let Some(clock) = crate::faults::MovableClock::from_env() {
+    if let Some(clock) = crate::process::faults::MovableClock::from_env() {
         return Arc::new(clock);
     }
     Arc::new(SteadyClock::start())

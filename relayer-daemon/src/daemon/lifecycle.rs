@@ -31,24 +31,29 @@ use tokio::{
 };
 
 use crate::{
-    budget_share::Allowance,
-    check::{self, Checked, Purpose},
-    clock, descriptors,
-    functions::RelayedFunctions,
+    budget::share::Allowance,
+    daemon::{
+        check::{self, CheckMode, Checked},
+        monitor,
+        settings::Settings,
+    },
     http::{
         connections::{self, ConnectionLimits},
+        readiness::RelayerReadiness,
         routes::{App, routes},
     },
-    limits::Limits,
     metrics::Metrics,
-    monitor,
-    process_lock::ProcessLock,
-    readiness::Readiness,
-    relay::{Reads, Relayer, gas_price::GasPrice, inflight::Inflight},
-    retention::{self, Retention},
+    process::{
+        clock, descriptors,
+        lock::ProcessLock,
+        shutdown::{ShutdownSignal, stopped},
+    },
+    relay::{
+        Reads, Relayer, functions::RelayedFunctions, gas_price::GasPrice, inflight::Inflight,
+        rate_limits::RateLimits,
+    },
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
-    settings::Settings,
-    stop::{Stop, stopped},
+    store::{Retention, retention},
 };
 
 /// How long the daemon takes to stop at most; a supervisor may then kill it, and nothing is lost.
@@ -66,7 +71,7 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
     // Heard before the lock file names this process: without a handler the signal would kill it.
     let mut drain = signal(SignalKind::user_defined1())?;
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
-    let (report, checked) = check::run(Purpose::Serve, &settings, &key, &clock, &metrics).await;
+    let (report, checked) = check::run(CheckMode::Serve, &settings, &key, &clock, &metrics).await;
     let Some(checked) = checked else {
         eprint!("{report}");
         bail!("not started: see the crosses above");
@@ -118,7 +123,7 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
 /// What keeps it from starting, or that it was stopped before everything was mined.
 pub async fn drain(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
-    let (report, checked) = check::run(Purpose::Drain, &settings, &key, &clock, &metrics).await;
+    let (report, checked) = check::run(CheckMode::Drain, &settings, &key, &clock, &metrics).await;
     let Some(checked) = checked else {
         eprint!("{report}");
         bail!("not drained: see the crosses above");
@@ -140,10 +145,10 @@ pub async fn drain(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
 /// The parts of a running daemon.
 struct Daemon {
     relayer: Arc<Relayer>,
-    readiness: Readiness,
+    readiness: RelayerReadiness,
     draining: watch::Sender<bool>,
     stop: watch::Sender<bool>,
-    stopping: Stop,
+    stopping: ShutdownSignal,
     http: JoinHandle<()>,
     sender: JoinHandle<()>,
     monitor: JoinHandle<()>,
@@ -175,7 +180,7 @@ impl Daemon {
             domain: domain(chain_id, chain.forwarder),
             rules: Rules { registry: chain.registry, max_gas: settings.max_request_gas },
             functions: RelayedFunctions::new(settings.relayed_functions.clone()),
-            limits: Limits::new(
+            limits: RateLimits::new(
                 settings.rate_limit_per_ip,
                 settings.rate_limit_per_signer,
                 settings.rate_limit_reads,
@@ -219,7 +224,7 @@ impl Daemon {
             relayer.resume(relay);
         }
 
-        let readiness = Readiness::default();
+        let readiness = RelayerReadiness::default();
         // Without HTTP there is nothing to do there until the end.
         let http = tokio::spawn({
             let mut stopping = stopping.clone();

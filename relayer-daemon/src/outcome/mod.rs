@@ -1,0 +1,72 @@
+//! How a relay ends, and why a request is refused: one vocabulary for the pipeline, the store and the HTTP answers.
+
+mod error_code;
+mod failure;
+
+use alloy::primitives::{B256, U256};
+
+pub use error_code::ErrorCode;
+pub use failure::Failure;
+
+/// How a relay ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RelayOutcome {
+    /// The inner call succeeded on chain.
+    Executed {
+        /// Where.
+        mined: MinedTransaction,
+        /// The agent that the call registered, if it did.
+        agent_id: Option<U256>,
+    },
+    /// A transaction of ours was mined, but the inner call failed.
+    Reverted {
+        /// Where.
+        mined: MinedTransaction,
+        /// The contract's reason.
+        failure: Failure,
+    },
+    /// Nothing was executed by us, and nothing will be.
+    Dropped {
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// The transaction that ended a relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MinedTransaction {
+    /// Its hash.
+    pub tx_hash: B256,
+    /// Its block.
+    pub block_number: u64,
+    /// Gas it used.
+    pub gas_used: u64,
+}
+
+impl RelayOutcome {
+    /// The relay's state as `GET /relay/:id` names it.
+    #[must_use]
+    pub const fn state(&self) -> &'static str {
+        match self {
+            Self::Executed { .. } => "executed",
+            Self::Reverted { .. } => "reverted",
+            Self::Dropped { .. } => "dropped",
+        }
+    }
+
+    /// Its facts apart: the transaction that ended it, what went wrong, and the agent that was registered.
+    #[must_use]
+    pub const fn parts(&self) -> (Option<&MinedTransaction>, Option<&Failure>, Option<U256>) {
+        match self {
+            Self::Executed { mined, agent_id } => (Some(mined), None, *agent_id),
+            Self::Reverted { mined, failure } => (Some(mined), Some(failure), None),
+            Self::Dropped { failure } => (None, Some(failure), None),
+        }
+    }
+
+    /// Whether the signed request may be tried again: only if no transaction of ours carried it out.
+    #[must_use]
+    pub const fn is_repeatable(&self) -> bool {
+        matches!(self, Self::Dropped { .. })
+    }
+}
