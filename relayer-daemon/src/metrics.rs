@@ -17,7 +17,7 @@ pub struct Metrics {
     pub http_seconds: HistogramVec,
     /// Open HTTP connections.
     pub http_connections: IntGauge,
-    /// Connections closed at once because their client's share was used up.
+    /// Connections closed at once: their client's share was used up.
     pub http_refused: IntCounter,
     /// Relays by how they ended: `executed`, `reverted`, `dropped`.
     pub relays: IntCounterVec,
@@ -27,13 +27,13 @@ pub struct Metrics {
     pub relay_seconds: Histogram,
     /// Transactions signed by `purpose`.
     pub transactions: IntCounterVec,
-    /// Transactions that replaced one with lower fees.
+    /// Replacement transactions.
     pub replacements: IntCounter,
-    /// Same bytes sent once more.
+    /// Rebroadcasts of the same bytes.
     pub resends: IntCounter,
-    /// Nonces lost to transactions that are not ours.
+    /// Nonces used by foreign transactions.
     pub foreign_nonces: IntCounter,
-    /// Nonces whose transaction a reorganisation took back.
+    /// Mined nonces that a reorg undid.
     pub reorganised: IntCounter,
     /// Rounds that the sender has finished.
     pub sender_rounds: IntCounter,
@@ -47,7 +47,7 @@ pub struct Metrics {
     pub balance_wei: Gauge,
     /// The budget, wei.
     pub budget_limit_wei: Gauge,
-    /// What of it is paid or reserved, wei.
+    /// The paid and reserved part of the budget, wei.
     pub budget_used_wei: Gauge,
     /// Relays in flight.
     pub queue_depth: IntGauge,
@@ -61,7 +61,7 @@ impl Metrics {
     /// All metrics, at zero.
     ///
     /// # Errors
-    /// If two metrics have one name: a mistake in this file.
+    /// If two metrics have the same name: a mistake in this file.
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
         let opts = |name: &str, help: &str| Opts::new(format!("relayer_{name}"), help);
@@ -126,7 +126,7 @@ impl Metrics {
         })
     }
 
-    /// One RPC call has come back.
+    /// Counts an RPC call.
     pub fn rpc(&self, method: &'static str, result: &'static str, took: Duration) {
         self.rpc_calls.with_label_values(&[method, result]).inc();
         self.rpc_seconds.with_label_values(&[method]).observe(took.as_secs_f64());

@@ -1,9 +1,9 @@
-//! Who may spend how much of the daily budget: no signer, no client and no network all of it.
+//! Shares of the daily budget: no signer, no client and no network can spend all of it.
 //!
-//! Each party has a share of the budget, and counts what it was charged in the window and what it has reserved. A
-//! signer is cheap to make and so is an address in an IPv6 site, hence three kinds of party: the signer, the client (an
-//! IPv4 address or an IPv6 /64) and the network around it (an IPv4 /24 or an IPv6 /48, the smallest blocks that are
-//! routed to one customer). A party that uses nothing yet is always allowed one relay, whatever its share.
+//! A party's share covers what it was charged in the window and what it has reserved. New signers cost nothing, nor do
+//! new addresses in an IPv6 site, hence three kinds of party: the signer, the client (an IPv4 address or an IPv6 /64)
+//! and its network (an IPv4 /24 or an IPv6 /48, the smallest blocks routed to one customer). A party that uses nothing
+//! yet is always allowed one relay, whatever its share.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,7 +20,7 @@ pub enum PartyKind {
     Network,
 }
 
-/// One who spends.
+/// A party that spends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Party {
     /// `request.from`.
@@ -32,14 +32,14 @@ pub enum Party {
 }
 
 impl Party {
-    /// Everybody who answers for a request: its signer, and where it is known the client that sent it.
+    /// The parties charged for a request: its signer and, where it is known, the client with its network.
     pub fn of(signer: Address, client: Option<IpAddr>) -> impl Iterator<Item = Self> {
         let client = client.map(|client| client.to_canonical());
         let from = client.into_iter().flat_map(|client| [Self::Client(client), Self::Network(site(client))]);
         std::iter::once(Self::Signer(signer)).chain(from)
     }
 
-    /// What kind it is.
+    /// Its kind.
     #[must_use]
     pub const fn kind(self) -> PartyKind {
         match self {
@@ -67,25 +67,25 @@ const fn site(address: IpAddr) -> IpAddr {
 /// Percent of the daily budget that one party of each kind may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
-    /// Of a signer.
+    /// A signer's share.
     pub signer: u8,
-    /// Of a client.
+    /// A client's share.
     pub client: u8,
-    /// Of a network.
+    /// A network's share.
     pub network: u8,
 }
 
-/// What may be spent in a window, and by whom.
+/// The limits of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
-    /// By all together, wei.
+    /// The limit of all parties together, wei.
     pub limit_wei: u128,
-    /// By one party.
+    /// The limits of one party.
     pub shares: Shares,
 }
 
 impl Allowance {
-    /// What one party of a kind may use, wei.
+    /// The limit of one party of a kind, wei.
     #[must_use]
     pub const fn of(&self, kind: PartyKind) -> u128 {
         let percent = match kind {
@@ -96,7 +96,7 @@ impl Allowance {
         if percent >= 100 {
             return self.limit_wei;
         }
-        // Hundredths first where the product would not fit.
+        // Divided first where the product would overflow.
         match self.limit_wei.checked_mul(percent as u128) {
             Some(product) => product / 100,
             None => (self.limit_wei / 100).saturating_mul(percent as u128),
@@ -104,7 +104,7 @@ impl Allowance {
     }
 }
 
-/// What is used of an amount, wei.
+/// The used part of a limit, wei.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BudgetUsage {
     /// Paid in this window.
@@ -116,17 +116,16 @@ pub struct BudgetUsage {
 /// Why nothing may be reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
-    /// It is spent until the window ends: the whole budget, or one party's share.
+    /// Spent until the window ends: the whole budget, or one party's share.
     Spent(Option<PartyKind>),
-    /// Only what relays in flight have reserved stands in the way: of the whole budget, or of one party's share.
+    /// Reserved by relays in flight: of the whole budget, or of one party's share.
     Reserved(Option<PartyKind>),
 }
 
-/// Whether `wei` may be reserved, beside what all together and each party use. Of the whole budget `no_op_wei` has to be left
-/// then.
+/// Whether `wei` may be reserved beside `total` and what each party uses; `no_op_wei` of the whole budget must be left.
 ///
 /// # Errors
-/// Why not; what is spent comes before what is only reserved.
+/// Why not; [`Denial::Spent`] comes before [`Denial::Reserved`].
 pub fn check(
     allowance: &Allowance,
     wei: u128,
@@ -136,7 +135,7 @@ pub fn check(
 ) -> Result<(), Denial> {
     let shares = parties
         .iter()
-        // One relay may cost more than a share.
+        // A first relay may cost more than a share.
         .filter(|(_, usage)| *usage != BudgetUsage::default())
         .map(|(kind, usage)| (Some(*kind), allowance.of(*kind), *usage));
     let all = (None, allowance.limit_wei.saturating_sub(no_op_wei), total);

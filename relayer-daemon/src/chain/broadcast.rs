@@ -1,12 +1,12 @@
-//! Sending a transaction to every endpoint: the first acceptance decides, the others finish in the background.
+//! Broadcasting a transaction to every endpoint: the first acceptance decides, the other sends go on in the background.
 //!
 //! ```text
-//! send to all that do not rest ──▶ first acceptance ──────────────────────────▶ Accepted
-//!                             └──▶ another verdict, then GRACE for a better one ──▶ the best of them
+//! send to all not resting ──▶ first acceptance ──────────────────────────▶ Accepted
+//!                        └──▶ another verdict, then GRACE for a better one ──▶ the best of them
 //! ```
 //!
-//! A send that nobody waits for any more goes on by itself. At shutdown [`Rpc::finish_broadcasts`] gives it a moment;
-//! whatever is cut off then is in the store, and the next start sends it again.
+//! At shutdown [`Rpc::finish_broadcasts`] gives sends in the background a moment; a transaction whose send is cut off is
+//! in the store, and the next start sends it again.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::{BroadcastVerdict, Rpc, RpcError, broadcast_verdict, endpoint::RpcEnd
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Rpc {
-    /// Sends a signed transaction to every endpoint at once, and says what became of it, with the node's words.
+    /// Sends a signed transaction to every endpoint at once. Returns the verdict, and a node's message for the log.
     pub async fn broadcast(&self, raw: &[u8]) -> (BroadcastVerdict, String) {
         let params = json!([alloy::hex::encode_prefixed(raw)]);
         let mut sends: FuturesUnordered<_> = self
@@ -53,7 +53,7 @@ impl Rpc {
                     }
                     heard.push(answer);
                 }
-                // A task that died has said nothing.
+                // A task that panicked has no verdict.
                 Some(Err(_)) => {}
                 None => break,
             }
@@ -63,7 +63,7 @@ impl Rpc {
         (verdict, text.unwrap_or_else(|| "every endpoint is busy".to_owned()))
     }
 
-    /// Waits at most `within` for sends that go on in the background. Returns how many are cut off.
+    /// Waits at most `within` for sends in the background. Returns how many are cut off.
     pub async fn finish_broadcasts(&self, within: Duration) -> usize {
         let all = join_all(self.endpoints().iter().map(RpcEndpoint::all_answered));
         match timeout(within, all).await {

@@ -1,31 +1,30 @@
 //! What a node's answer to `eth_sendRawTransaction` means: one table, most specific first.
 //!
-//! Codes are used too freely to trust, so the message decides. A revert is recognised before any phrase: a
-//! contract's reason that quotes "nonce too low" stays a revert. Reads have a table of their own
-//! (`registry_core::rpc::classify`).
+//! Nodes use codes too freely to trust, so the message decides. A revert is recognised before any phrase: a contract's
+//! reason that quotes "nonce too low" stays a revert. Errors of reads are `registry_core::rpc::classify`'s.
 
 use alloy::rpc::json_rpc::ErrorPayload;
 
 use super::rpc_error::revert;
 use BroadcastVerdict::{Accepted, FeeTooLow, InsufficientFunds, NonceTooLow, Rejected, Underpriced, Unknown};
 
-/// What became of a raw transaction, as far as one answer tells.
+/// What one answer says of a raw transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BroadcastVerdict {
-    /// The node has these bytes, from now or from before.
+    /// The node has these bytes, new or known.
     Accepted,
-    /// The nonce is used up: one of our own hashes, or somebody else's, was mined.
+    /// The nonce is used: one of our transactions or a foreign one was mined.
     NonceTooLow,
-    /// Another transaction with this nonce pays too much for this one to replace it.
+    /// It pays too little to replace another transaction with this nonce.
     Underpriced,
-    /// The fees are below what the pool or the next block takes.
+    /// The fees are below what the mempool or the next block takes.
     FeeTooLow,
-    /// The relayer's account cannot pay for it now.
+    /// The account cannot pay for it now.
     InsufficientFunds,
     /// These bytes will never be valid.
     Rejected,
-    /// Nobody can tell: a timeout, a lost answer, a rate limit, an error this table does not know. The node
-    /// may have the transaction. The same bytes are sent again.
+    /// Unknown: a timeout, a lost answer, a rate limit, an error that is not in the table. The node may have the
+    /// transaction; the same bytes are sent again.
     Unknown,
 }
 
@@ -93,12 +92,10 @@ pub fn send_error(error: &ErrorPayload) -> BroadcastVerdict {
     row.map_or(Unknown, |(_, verdict)| *verdict)
 }
 
-/// One verdict from several nodes' answers to the same bytes: if any node has the transaction it is accepted, and
-/// it is rejected only if no node says anything better. An endpoint that is dead or silent says nothing, so it does
-/// not hide what a living one says.
+/// One verdict from several nodes' answers to the same bytes: accepted if any node has the transaction, rejected only if
+/// no node has a better verdict. A dead or silent endpoint does not hide the verdict of another.
 ///
-/// No verdict but acceptance ends anything by itself: a nonce stays in flight until one of its transactions is seen
-/// mined, whoever has its bytes.
+/// No verdict ends a nonce: it stays in flight until one of its transactions is seen mined.
 #[must_use]
 pub fn combine(verdicts: impl IntoIterator<Item = BroadcastVerdict>) -> BroadcastVerdict {
     verdicts.into_iter().min().unwrap_or(Unknown)

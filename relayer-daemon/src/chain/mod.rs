@@ -1,5 +1,4 @@
-//! The chain as the daemon needs it: typed reads over [`rpc`], and the [`ChainNode`] trait that the pipeline and the sender
-//! are driven through.
+//! The chain: typed reads over [`rpc`], and the [`ChainNode`] trait through which pipeline and sender use them.
 
 mod broadcast;
 pub mod broadcast_verdict;
@@ -38,7 +37,7 @@ use crate::gas::fees::Market;
 
 /// The OP stack's `GasPriceOracle` predeploy: it has code where the chain charges an L1 data fee.
 const GAS_PRICE_ORACLE: Address = address!("420000000000000000000000000000000000000F");
-/// How many blocks' tips are looked at.
+/// How many blocks' tips count for the market.
 const FEE_HISTORY_BLOCKS: u64 = 5;
 const RECEIPT: &str = "eth_getTransactionReceipt";
 
@@ -85,7 +84,7 @@ pub struct Chain {
     pub forwarder: Address,
     /// The registry.
     pub registry: Address,
-    /// Set once a node has said that it does not know `eth_simulateV1`.
+    /// Set once a node has refused `eth_simulateV1` as unknown.
     pub lacks_simulate_v1: AtomicBool,
 }
 
@@ -130,8 +129,7 @@ impl Chain {
         }
     }
 
-    /// The hash of block 0. `None` where the node does not have it any more: nodes may prune their history
-    /// (EIP-4444), and then `earliest` is another block on another day.
+    /// The hash of block 0. `None` where the node has pruned it (EIP-4444); `earliest` is then a later block.
     ///
     /// # Errors
     /// [`RpcError`].
@@ -243,7 +241,7 @@ impl ChainNode for Chain {
         const HEAD: RpcError = RpcError::Malformed("eth_getBlockByNumber");
         let header = self.header("latest").await?.ok_or(HEAD)?;
         let (Some(number), Some(hash)) = (header.number, header.hash) else { return Err(HEAD) };
-        // By its hash, a machine that has another block of this number, or none, answers with an error.
+        // Pinned by hash, a machine without this very block answers with an error.
         match self.account_at(json!({ "blockHash": hash }), number.to(), signer).await {
             Err(RpcError::Node(error)) if action(&error) == Action::PinByNumber => {
                 self.account_at(json!(number), number.to(), signer).await
@@ -278,8 +276,7 @@ impl ChainNode for Chain {
     }
 }
 
-/// Whether a node says that it has pruned what it was asked for: with the code that geth, Nethermind and Besu have
-/// for it, or in words.
+/// Whether a node says that it has pruned the block: by the code of geth, Nethermind and Besu, or in words.
 fn is_pruned(error: &ErrorPayload) -> bool {
     const PRUNED: i64 = 4_444;
     let message = error.message.to_lowercase();

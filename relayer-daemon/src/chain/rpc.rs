@@ -1,8 +1,9 @@
-//! JSON-RPC over several endpoints: reads stick to one that works. Raw transactions go to all (see `broadcast`).
+//! JSON-RPC over several endpoints. Reads have sticky failover: they stay with the last endpoint that answered. Raw
+//! transactions go to all endpoints (see `broadcast`).
 //!
-//! Only transport faults and rate limits move the reads on: any other JSON-RPC answer proves that a node
-//! lives. A node that is behind the others is left as well, on the sender's word ([`Rpc::prefer_freshest`]).
-//! Errors that leave this module name no endpoint, since clients see them; the log names it by scheme and host.
+//! Reads fail over on transport errors and rate limits only, since any other JSON-RPC answer proves that a node is
+//! alive, and when their endpoint is behind the others ([`Rpc::prefer_freshest`]). Errors that leave this module name no
+//! endpoint, since clients see them; the log names it by scheme and host.
 
 use std::{
     sync::{
@@ -32,14 +33,14 @@ use super::{
 };
 use crate::metrics::Metrics;
 
-/// How often a read is tried, over all endpoints together.
+/// Tries of a read, over all endpoints together.
 const TRIES: usize = 4;
-/// The pause before the third try; the fourth waits twice as long.
+/// The backoff before the third try; it doubles for the fourth.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How many blocks another endpoint must be ahead for reads to move there.
+/// How many blocks ahead another endpoint must be for reads to move there.
 const STALE_BLOCKS: u64 = 3;
-/// How many seconds it must be ahead besides, by the blocks' own time, since blocks may take a fraction of one. An
-/// endpoint that still lacks what another had at the last look is left in any case.
+/// How many seconds ahead it must be as well, by the blocks' timestamps, since a block may take a fraction of a second.
+/// An endpoint that still lacks the highest block of the last comparison is left in any case.
 const STALE_SECONDS: u64 = 5;
 
 /// The endpoints. Clones share them.
@@ -54,12 +55,12 @@ pub struct Rpc {
 }
 
 impl Rpc {
-    /// Endpoints at these URLs; nothing is asked yet.
+    /// Endpoints at these URLs. Makes no call.
     ///
     /// # Errors
     /// If no HTTP client can be built.
     pub fn new(urls: &[Url], timeout: Duration, metrics: Metrics) -> Result<Self, reqwest::Error> {
-        // A proxy from the environment would see every transaction; redirects would see the key in the path.
+        // A proxy from the environment would see every transaction, a redirect's target the key in the path.
         let client = reqwest::Client::builder()
             .timeout(timeout)
             .connect_timeout(timeout.min(Duration::from_secs(5)))
@@ -79,7 +80,7 @@ impl Rpc {
             endpoints,
             current: Arc::default(),
             highest_seen: Arc::default(),
-            // A node's error may quote the URL or the host, and clients see node errors.
+            // Clients see node errors, which may quote the URL or the host.
             redactor: Arc::new(Redactor::new(
                 urls.iter().flat_map(|url| [Some(url.as_str()), url.host_str()]).flatten(),
             )),
@@ -87,7 +88,7 @@ impl Rpc {
         })
     }
 
-    /// The endpoint that reads go to, as it may be shown.
+    /// The public label of the endpoint that reads use.
     #[must_use]
     pub fn label(&self) -> String {
         self.endpoint(self.current.load(Ordering::Relaxed))
@@ -95,10 +96,10 @@ impl Rpc {
             .unwrap_or_default()
     }
 
-    /// Reads `method`.
+    /// Calls `method`, with retry and failover.
     ///
     /// # Errors
-    /// [`RpcError`], after what may pass was tried again, on the next endpoint if there is one.
+    /// [`RpcError`] of the last try.
     pub async fn read<R: DeserializeOwned>(
         &self,
         method: &'static str,
@@ -126,8 +127,8 @@ impl Rpc {
         Err(last)
     }
 
-    /// Reads `method` at every endpoint that does not rest, and returns the answers as they come. The flag says
-    /// whether these are all endpoints.
+    /// Calls `method` at every endpoint that does not rest, and returns the answers as they come. The flag says whether
+    /// these are all endpoints.
     pub(super) fn read_everywhere<'a, R: DeserializeOwned>(
         &'a self,
         method: &'static str,
@@ -142,7 +143,7 @@ impl Rpc {
         (reads.collect::<FuturesUnordered<_>>(), all)
     }
 
-    /// The endpoints that do not rest; all of them where all rest.
+    /// The endpoints that do not rest; all endpoints if all rest.
     pub(super) fn awake(&self) -> Vec<usize> {
         let awake: Vec<usize> = self
             .endpoints
@@ -154,8 +155,8 @@ impl Rpc {
         if awake.is_empty() { (0..self.endpoints.len()).collect() } else { awake }
     }
 
-    /// Asks every endpoint for its head and moves the reads if theirs is clearly behind. Costs nothing with a
-    /// single endpoint.
+    /// Compares the endpoints' heads, and moves the reads if theirs is clearly behind. Makes no call with a single
+    /// endpoint.
     pub async fn prefer_freshest(&self) {
         if self.endpoints.len() < 2 {
             return;
@@ -178,7 +179,7 @@ impl Rpc {
         Some(Head { number: block_number(number?)?, timestamp: timestamp.to() })
     }
 
-    /// The head of each endpoint's chain id, in the order of the settings; an error where it does not answer.
+    /// Each endpoint's label and chain id, in the order of the settings.
     pub async fn chain_ids(&self) -> Vec<(String, Result<u64, RpcError>)> {
         let chain_id = async |index| {
             let id = self.ask(index, "eth_chainId", &json!([])).await?;
@@ -210,7 +211,7 @@ impl Rpc {
         }
     }
 
-    /// One call to one endpoint.
+    /// One call to one endpoint, without retry.
     pub(super) async fn ask(
         &self,
         index: usize,
@@ -238,8 +239,7 @@ impl Rpc {
         answer
     }
 
-    /// An error without anything that may hold a secret: a transport's text has the URL in it, and a
-    /// provider's error page may quote the key.
+    /// The error without secrets: a transport's text has the URL in it, and a provider's error page may quote the key.
     fn error(&self, method: &'static str, error: AlloyError<TransportErrorKind>) -> RpcError {
         RpcError::Unreachable(match error {
             AlloyError::ErrorResp(payload) => {
@@ -257,7 +257,7 @@ impl Rpc {
                     None => "request failed".to_owned(),
                 }
             }
-            // The answer came but is no JSON-RPC: a proxy's error page, or a connection cut short.
+            // An answer that is no JSON-RPC: a proxy's error page, or a connection cut short.
             AlloyError::DeserError { .. } => format!("no JSON-RPC answer to {method}"),
             AlloyError::NullResp => return RpcError::Malformed(method),
             _ => "request failed".to_owned(),
@@ -280,7 +280,7 @@ impl Head {
     }
 }
 
-/// A block number, if it is one that any chain will reach: the store and the metrics keep signed 64-bit numbers.
+/// A block number that fits the signed 64-bit numbers of the store and the metrics.
 pub(super) fn block_number(number: U64) -> Option<u64> {
     let number = number.to::<u64>();
     i64::try_from(number).is_ok().then_some(number)

@@ -1,7 +1,7 @@
-//! Whether everything is as it must be before a request is accepted: one line each, a tick or a cross.
+//! The checks before a request is accepted: one line each, a tick or a cross.
 //!
-//! `check` prints them, `serve` and `drain` refuse to start on a cross. Asking costs about a dozen RPC calls, once.
-//! `check` may run beside a running daemon: it takes no lock, opens the journal for reading only and makes no file.
+//! `check` prints them; `serve` and `drain` refuse to start on a cross. They cost about a dozen RPC calls, once. `check`
+//! may run beside a running daemon: it takes no lock, opens the store for reading only and creates no file.
 
 use std::{
     error::Error as _,
@@ -31,12 +31,12 @@ use crate::{
     store::{Identity, SqliteStore, Store, files::StoreFiles},
 };
 
-/// What the lock's line says where it is free.
-const NOBODY_ELSE: &str = "no other process with this key, or with this journal";
-/// How far our clock and the chain's may be apart, seconds.
+/// The lock's line if it is free.
+const LOCK_IS_FREE: &str = "no other process with this key, or with this journal";
+/// The largest difference between our clock and the chain's, seconds.
 const CLOCK_SKEW: u64 = 60;
 
-/// What the checks found out.
+/// The results of the checks.
 #[derive(Debug, Default)]
 pub struct Report {
     lines: Vec<(bool, &'static str, String)>,
@@ -74,27 +74,27 @@ impl fmt::Display for Report {
     }
 }
 
-/// What the checks are for.
+/// The command that the checks are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckMode {
-    /// To be looked at; nothing is changed.
+    /// `check`: changes nothing.
     Look,
-    /// To serve.
+    /// `serve`.
     Serve,
-    /// To finish what is in flight. Takes the place of a running daemon once that has drained.
+    /// `drain`: takes over from a running daemon once that has drained.
     Drain,
 }
 
-/// What `serve` and `drain` go on with, if nothing stands against it.
+/// What `serve` and `drain` start with after good checks.
 #[derive(Debug)]
 pub struct Checked {
     /// The chain.
     pub chain: Arc<Chain>,
     /// The chain's id.
     pub chain_id: u64,
-    /// The store, this relayer's or nobody's yet.
+    /// The store: this relayer's, or a new one.
     pub store: Arc<dyn Store>,
-    /// Whose the store is to be.
+    /// The owner that the store gets.
     pub identity: Identity,
     /// Whether the chain charges an L1 data fee.
     pub has_l1_fee: bool,
@@ -145,7 +145,7 @@ async fn examine(
         report.add("trust", trusted(&chain).await);
     }
     match balance(&chain).await {
-        // What is in flight was paid for when it was sent.
+        // Transactions in flight were paid for when they were sent.
         Err(text) if purpose == CheckMode::Drain => report.tick("balance", text),
         found => report.add("balance", found),
     }
@@ -163,21 +163,21 @@ async fn examine(
         identity(&chain, chain_id).await.inspect_err(|error| report.cross("journal", error)).ok()?;
     if purpose == CheckMode::Look {
         look_at_locks(&files, report);
-        look_at_journal(&files, &identity, &chain, report).await;
+        look_at_store(&files, &identity, &chain, report).await;
         return None;
     }
-    // Always in this order, so that two processes do not wait for one another.
+    // Always in this order, so that two processes do not deadlock.
     let mut locks = Vec::new();
     for path in [&files.key_lock, &files.store_lock] {
         let lock = take_lock(purpose, path.clone()).await;
         locks.push(lock.inspect_err(|error| report.cross("lock", error)).ok()?);
     }
-    report.tick("lock", NOBODY_ELSE);
+    report.tick("lock", LOCK_IS_FREE);
     let store = SqliteStore::open(&files.store).and_then(|store| store.verify(&identity).map(|()| store));
     let store = store.inspect_err(|error| report.cross("journal", error)).ok()?;
     report.tick("journal", files.store.display());
     let store: Arc<dyn Store> = Arc::new(store);
-    report.add("pending", nobody_else_sends(&chain, Some(&store)).await);
+    report.add("pending", pending_are_ours(&chain, Some(&store)).await);
     report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
     Some(Checked { chain, chain_id, store, identity, has_l1_fee, locks })
 }
@@ -195,14 +195,13 @@ fn proxies(settings: &Settings) -> Result<String, String> {
 fn endpoints(settings: &Settings, metrics: &Metrics) -> Result<Rpc, String> {
     let urls = settings.endpoints().map_err(|error| error.to_string())?;
     Rpc::new(&urls, settings.rpc_timeout, metrics.clone()).map_err(|error| {
-        // Most often there is no bundle of CA certificates; the cause knows no URL.
+        // Most often the bundle of CA certificates is missing. The cause names no URL.
         let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
         format!("no HTTP client can be built{cause}")
     })
 }
 
-/// Every endpoint that answers must be of the same chain. One that does not answer is no obstacle as long as
-/// another does.
+/// All endpoints that answer must be of the same chain, and at least one must answer.
 async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut Report) -> Option<u64> {
     let mut found = settings.chain_id;
     let mut alive = false;
@@ -245,8 +244,8 @@ async fn code(chain: &Chain, name: &'static str, address: Address, report: &mut 
     good
 }
 
-/// The forwarder's domain separator is the one computed here exactly if it accepts a signature made here; that
-/// needs no getter, which not every forwarder has.
+/// The forwarder has our domain separator exactly if it accepts a signature made with it. Not every forwarder has a
+/// getter for it.
 async fn same_domain(chain: &Chain, key: &PrivateKeySigner, chain_id: u64) -> Result<String, String> {
     let says = |error: RpcError| format!("the forwarder does not answer like one: {error}");
     let request = ForwardRequest {
@@ -295,7 +294,7 @@ async fn balance(chain: &Chain) -> Result<String, String> {
     Ok(text)
 }
 
-/// Compares with the pending block, whose time is now even on a chain that makes blocks only on demand.
+/// Compares with the pending block, whose time is current even on a chain that makes blocks only on demand.
 async fn clock_skew(chain: &Chain, now: u64) -> Result<String, String> {
     let mut chain_time = None;
     for block in ["pending", "latest"] {
@@ -320,10 +319,10 @@ fn look_at_locks(files: &StoreFiles, report: &mut Report) {
             Err(error) => return report.cross("lock", error),
         }
     }
-    report.tick("lock", NOBODY_ELSE);
+    report.tick("lock", LOCK_IS_FREE);
 }
 
-/// Takes the lock. To drain, the process that holds it is asked to drain, and waited for.
+/// Takes the lock. `drain` asks its holder to drain first, and waits for its end.
 async fn take_lock(purpose: CheckMode, path: PathBuf) -> Result<ProcessLock, LockError> {
     let take = move || match ProcessLock::take(&path) {
         Err(LockError::Held(holder)) if purpose == CheckMode::Drain => {
@@ -338,12 +337,12 @@ async fn take_lock(purpose: CheckMode, path: PathBuf) -> Result<ProcessLock, Loc
     tokio::task::spawn_blocking(take).await.unwrap_or(Err(LockError::Unusable(io::ErrorKind::Interrupted)))
 }
 
-/// Whose the journal is, or is to be.
+/// The owner that the store has or gets.
 async fn identity(chain: &Chain, chain_id: u64) -> Result<Identity, RpcError> {
     Ok(Identity { chain_id, genesis: chain.genesis().await?, forwarder: chain.forwarder })
 }
 
-async fn look_at_journal(files: &StoreFiles, identity: &Identity, chain: &Chain, report: &mut Report) {
+async fn look_at_store(files: &StoreFiles, identity: &Identity, chain: &Chain, report: &mut Report) {
     let path = &files.store;
     let opened = SqliteStore::open_read_only(path);
     let store = match opened
@@ -359,13 +358,13 @@ async fn look_at_journal(files: &StoreFiles, identity: &Identity, chain: &Chain,
         }
         Err(error) => return report.cross("journal", error),
     };
-    report.add("pending", nobody_else_sends(chain, store.as_ref()).await);
+    report.add("pending", pending_are_ours(chain, store.as_ref()).await);
     if let Some(store) = store {
         report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
     }
 }
 
-/// What another key has in flight, only that key can bring to its end: it alone can sign for those nonces.
+/// Only the other key can finish what it has in flight: it alone can sign for those nonces.
 async fn other_keys_are_drained(store: &Arc<dyn Store>, account: Address) -> Result<String, String> {
     let open = store.run(|store| store.accounts_with_open_nonces()).await;
     let others: Vec<String> = open
@@ -380,8 +379,8 @@ async fn other_keys_are_drained(store: &Arc<dyn Store>, account: Address) -> Res
     Err(format!("{} has transactions in flight: run drain with that key first", others.join(", ")))
 }
 
-/// Transactions of our account that are pending must be the journal's own.
-async fn nobody_else_sends(chain: &Chain, store: Option<&Arc<dyn Store>>) -> Result<String, String> {
+/// The account's pending transactions must all be in the store.
+async fn pending_are_ours(chain: &Chain, store: Option<&Arc<dyn Store>>) -> Result<String, String> {
     let says = |error: RpcError| error.to_string();
     let (latest, pending) =
         (chain.mined_nonce().await.map_err(says)?, chain.pending_nonce().await.map_err(says)?);
@@ -389,7 +388,7 @@ async fn nobody_else_sends(chain: &Chain, store: Option<&Arc<dyn Store>>) -> Res
         return Ok(format!("nothing pending, next nonce {latest}"));
     }
     let account = chain.relayer;
-    // Read after the chain: what was sent meanwhile was journalled before.
+    // Read after the chain: what was sent meanwhile was stored before.
     let ours = match store {
         Some(store) => store.run(move |store| store.explains(account, latest, pending)).await,
         None => Ok(false),

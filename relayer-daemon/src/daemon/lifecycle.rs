@@ -1,8 +1,8 @@
-//! The daemon's life: parts started in the right order, drained, stopped in good time.
+//! `serve` and `drain`: the daemon's start, draining and shutdown.
 //!
 //! `serve` answers HTTP until it is stopped (SIGTERM, SIGINT) or drained (SIGUSR1, which `relayer-daemon drain` sends).
-//! A drained daemon accepts nothing new, finishes what it has accepted, and ends. `drain` without a running daemon
-//! finishes what the journal holds, without answering HTTP.
+//! A draining daemon accepts nothing new, finishes what it has accepted, and ends. `drain` without a running daemon
+//! finishes what the store holds, without HTTP.
 //!
 //! ```text
 //! serve:  start -> listening --SIGUSR1--> draining --nothing in flight--> stop -> exit 0
@@ -12,7 +12,7 @@
 //!                                                         +------- SIGTERM --------> stop -> exit 1
 //! ```
 //!
-//! Stopping takes at most [`STOP_WITHIN`], whatever is in flight: the journal has it.
+//! Shutdown takes at most [`STOP_WITHIN`]; the store has what is in flight.
 
 use std::{
     io::{self, Write as _},
@@ -56,19 +56,19 @@ use crate::{
     store::{Retention, retention},
 };
 
-/// How long the daemon takes to stop at most; a supervisor may then kill it, and nothing is lost.
+/// The longest shutdown. A supervisor may kill the daemon after it, and nothing is lost.
 const STOP_WITHIN: Duration = Duration::from_millis(4_500);
-/// Jobs that wait for the sender.
+/// The capacity of the sender's queue.
 const JOBS: usize = 256;
-/// How often a draining daemon looks whether anything is left.
+/// How often a draining daemon checks whether anything is left.
 const DRAIN_POLL: Duration = Duration::from_millis(250);
 
 /// Runs until SIGTERM or SIGINT, or until it is drained after SIGUSR1.
 ///
 /// # Errors
-/// What keeps it from starting; nothing was sent then. Or which part of it ended before its time.
+/// Why it did not start, and sent nothing; or which part of it ended early.
 pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
-    // Heard before the lock file names this process: without a handler the signal would kill it.
+    // Installed before the lock file names this process: without a handler the signal would kill it.
     let mut drain = signal(SignalKind::user_defined1())?;
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
     let (report, checked) = check::run(CheckMode::Serve, &settings, &key, &clock, &metrics).await;
@@ -116,11 +116,10 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
     ended
 }
 
-/// Waits until nothing is in flight any more: asks a running daemon to drain, and when it has ended finishes what the
-/// journal still holds.
+/// Asks a running daemon to drain and waits for its end, then finishes what the store still holds.
 ///
 /// # Errors
-/// What keeps it from starting, or that it was stopped before everything was mined.
+/// Why it did not start, or that it was stopped before everything was mined.
 pub async fn drain(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
     let (report, checked) = check::run(CheckMode::Drain, &settings, &key, &clock, &metrics).await;
@@ -158,7 +157,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Takes up what a former life left behind, then starts sender and monitor; HTTP is the caller's.
+    /// Recovers the store, then starts sender and monitor; HTTP is the caller's.
     async fn start(
         settings: &Settings,
         key: PrivateKeySigner,
@@ -203,7 +202,7 @@ impl Daemon {
             store: Arc::clone(&store),
         });
 
-        // Whatever a former life left behind comes first: no request is accepted before it is accounted for.
+        // Recovery comes first: no request is accepted before every stored nonce is accounted for.
         let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
         let node = Arc::clone(&chain);
         let now = clock.now();
@@ -225,7 +224,7 @@ impl Daemon {
         }
 
         let readiness = RelayerReadiness::default();
-        // Without HTTP there is nothing to do there until the end.
+        // Without HTTP this task only waits for the end.
         let http = tokio::spawn({
             let mut stopping = stopping.clone();
             async move { stopped(&mut stopping).await }
@@ -257,13 +256,13 @@ impl Daemon {
         })
     }
 
-    /// Accepts nothing new from now on.
+    /// Stops accepting new relays.
     fn drain(&self) {
         self.readiness.stop();
         let _ = self.draining.send(true);
     }
 
-    /// Waits until a part ends that should not: it has panicked.
+    /// Waits until a part ends early, by a panic.
     async fn part_ended(&mut self) -> anyhow::Error {
         let (part, result) = tokio::select! {
             result = &mut self.http => ("http", result),
@@ -276,7 +275,7 @@ impl Daemon {
         anyhow!("{part} has ended: {why}")
     }
 
-    /// Finishes the send in hand and the answers under way. Only now do the locks go to somebody else.
+    /// Finishes the current send and the answers in progress, then releases the locks.
     async fn stop(self) {
         tracing::info!("stopping");
         self.readiness.stop();
@@ -314,7 +313,7 @@ async fn drained(relayer: Arc<Relayer>) {
     }
 }
 
-/// What the operator allows, as far as the process may open files.
+/// The operator's limits, lowered to what the process may open.
 fn connection_limits(settings: &Settings) -> ConnectionLimits {
     let (wanted, descriptors) = (settings.connections(), descriptors::limit());
     let limits = wanted.within(descriptors);
@@ -328,15 +327,15 @@ fn connection_limits(settings: &Settings) -> ConnectionLimits {
     limits
 }
 
-/// Says on standard output where the daemon listens: with port 0 nobody else knows.
+/// Prints the listening address on standard output: with port 0 it is not known otherwise.
 fn announce(address: &str) {
     tracing::info!(address, version = env!("CARGO_PKG_VERSION"), "listening");
     let mut out = std::io::stdout();
-    // Nobody may be reading.
+    // Standard output may be closed.
     let _ = writeln!(out, "relayer-daemon listening on http://{address}").and_then(|()| out.flush());
 }
 
-/// SIGTERM and SIGINT. From its making on they stop the daemon in good order; before they just end the process.
+/// SIGTERM and SIGINT, which stop the daemon in good order once this exists.
 struct StopSignals {
     terminate: Signal,
     interrupt: Signal,

@@ -1,7 +1,6 @@
-//! What the operator sets: environment variables and the flags of the same meaning, validated once.
+//! The operator's settings: environment variables, and flags of the same meaning, validated once.
 //!
-//! The variables of the published contract keep their names and defaults. The key is not here: it is read by
-//! [`crate::keys`] and has no flag.
+//! The variables of the published contract keep their names and defaults. The key has no flag: [`crate::keys`] reads it.
 
 use std::{net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -159,11 +158,10 @@ impl Settings {
         }
     }
 
-    /// The RPC endpoints. Read here and not by clap, whose errors quote the value: a URL may hold a
-    /// provider's key.
+    /// The RPC endpoints. clap does not parse them, because its errors quote the value: a URL may hold a provider's key.
     ///
     /// # Errors
-    /// Which of the endpoints is wrong, and how; never its text.
+    /// Which of the entries is wrong; never its text.
     pub fn endpoints(&self) -> Result<Vec<Url>, EndpointError> {
         self.rpc_url
             .split(',')
@@ -172,7 +170,7 @@ impl Settings {
             .collect()
     }
 
-    /// Whose `X-Forwarded-For` is believed.
+    /// The proxies whose `X-Forwarded-For` counts.
     ///
     /// # Errors
     /// [`HopsWithoutProxies`].
@@ -183,14 +181,14 @@ impl Settings {
         Ok(TrustedProxies::new(self.trusted_proxies.clone(), self.trusted_proxy_hops))
     }
 
-    /// How many connections there may be at most.
+    /// The limits on connections.
     #[must_use]
     pub const fn connections(&self) -> ConnectionLimits {
         ConnectionLimits { total: self.max_connections, per_client: self.max_connections_per_ip }
     }
 }
 
-/// `TRUSTED_PROXY_HOPS` says which entry of `X-Forwarded-For` counts, but nothing says who may write it.
+/// `TRUSTED_PROXY_HOPS` is set without the proxies that may write `X-Forwarded-For`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("TRUSTED_PROXY_HOPS needs TRUSTED_PROXIES: without it anybody who connects could choose an address")]
 pub struct HopsWithoutProxies;
@@ -203,7 +201,7 @@ fn endpoint(text: &str) -> Option<Url> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("RPC_URL: entry {position} is no http or https URL (its text is not shown: it may hold a key)")]
 pub struct EndpointError {
-    /// Counting from 1.
+    /// Its position, counting from 1.
     pub position: usize,
 }
 
@@ -319,7 +317,7 @@ mod tests {
         let code = |cell: &str| -> Vec<Option<String>> {
             let cell = cell.trim();
             let quoted = |part: &str| Some(part.strip_prefix('`')?.strip_suffix('`')?.to_owned());
-            // Only whole cells of code are values; a comma inside one belongs to it.
+            // Only whole cells of code are values; a comma inside one is part of it.
             cell.split(", ").map(quoted).collect()
         };
         let mut settings = Vec::new();

@@ -1,5 +1,4 @@
-//! `/openapi.json`: the relayer's own description, made when it starts, so that it names the contracts, the limits
-//! and the chain of this relayer.
+//! `/openapi.json`, made at start, so that it names this relayer's contracts, limits and chain.
 
 use std::f64;
 
@@ -40,7 +39,7 @@ const ID: B256 = b256!("9ef41553f467c3e349a8d2fc73eef147f80d232f785e634134ea087c
 const MINED: MinedTransaction =
     MinedTransaction { tx_hash: B256::repeat_byte(0xc4), block_number: 4_711, gas_used: 277_676 };
 
-/// What is particular about this relayer.
+/// This relayer's contracts and limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Particulars {
     pub(crate) chain_id: u64,
@@ -268,16 +267,16 @@ fn description() -> Value {
         .describe(&[])
 }
 
-/// What the operations have in common.
+/// An operation of the description.
 struct Operation<'a> {
     id: &'a str,
     tag: &'a str,
     summary: &'a str,
-    /// Good answers, by status.
+    /// The answers of success, by status.
     answers: Vec<(&'a str, Value)>,
-    /// The codes of the others.
+    /// The codes of the failures.
     failures: &'a [ErrorCode],
-    /// The status of all these, where it is not each code's own.
+    /// The status of all failures, if it is not each code's own.
     failure_status: Option<u16>,
 }
 
@@ -295,7 +294,7 @@ impl Default for Operation<'_> {
 }
 
 impl Operation<'_> {
-    /// The operation, which `takes` parameters or a body.
+    /// The operation's JSON; `takes` are its parameters or its body.
     fn describe(self, takes: &[(&str, Value)]) -> Value {
         let owned = |(name, value): &(&str, Value)| ((*name).to_owned(), value.clone());
         let mut responses: Map<String, Value> = self.answers.iter().map(owned).collect();
@@ -360,13 +359,13 @@ fn failure(status: u16, codes: &[ErrorCode]) -> Value {
     response(description, headers, &error(&names, &json!(example)))
 }
 
-/// A body that says that something is so.
+/// A body with one property that is always true.
 fn flag(name: &str) -> Value {
     let schema = json!({ "type": "object", "properties": { name: { "const": true } }, "required": [name] });
     body(&schema, &json!({ name: true }))
 }
 
-/// What `POST /relay` takes.
+/// The body of `POST /relay`.
 fn signed_request(relayer: Particulars) -> Value {
     let call = json!({
         "description": "A call of one of the registry's functions that change it; views are not relayed.",
@@ -413,7 +412,7 @@ fn signed_request(relayer: Particulars) -> Value {
     })
 }
 
-/// An address, as it is read.
+/// An address in a request.
 fn address(description: &str) -> Value {
     json!({
         "description": format!("{description} In lower case, in upper case, or with its EIP-55 checksum."),
@@ -423,9 +422,9 @@ fn address(description: &str) -> Value {
     })
 }
 
-/// An unsigned integer of so many bits in one of its three spellings. As a JSON number up to what every JSON library keeps
-/// exactly; in digits up to the last power of ten that fits, because a pattern cannot compare. What is read goes beyond
-/// both, to the type's end.
+/// An unsigned integer of `bits` bits in one of three spellings: a JSON number up to what every JSON library keeps
+/// exactly, or digits up to the last power of ten that fits, because a pattern cannot compare. The parser accepts more,
+/// up to the type's end.
 fn number(description: &str, bits: u32) -> Value {
     const EXACT: u64 = 1 << 53;
     let largest = 1_u64.checked_shl(bits).map_or(EXACT, |end| end - 1);
@@ -451,7 +450,7 @@ mod tests {
         let description: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(openapi::dangling(&description), Vec::<String>::new());
         let paths = description["paths"].to_string();
-        // What belongs to no documented path.
+        // Codes of no documented path.
         let elsewhere = [ErrorCode::MethodNotAllowed];
         for code in ErrorCode::ALL.iter().copied().filter(|code| !elsewhere.contains(code)) {
             assert!(paths.contains(&format!("\"{}\"", code.name())), "{code:?}");

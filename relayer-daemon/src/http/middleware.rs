@@ -1,4 +1,4 @@
-//! What every answer carries: a request id, CORS headers, a log line, a metric.
+//! What every answer gets: a request id, CORS headers, a log line, a metric.
 
 use std::{
     convert::Infallible,
@@ -72,6 +72,7 @@ where
         }
     })
 }
+
 fn observe(metrics: &Metrics, response: &Response, took: Duration) {
     let route = response.extensions().get::<Route>().map_or("none", |route| route.0);
     metrics.http_requests.with_label_values(&[route, response.status().as_str()]).inc();
@@ -81,7 +82,7 @@ fn observe(metrics: &Metrics, response: &Response, took: Duration) {
     }
 }
 
-/// The client's id for its request if it is a plain one, else one of our own.
+/// The client's request id if it is a plain one, else a random one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     const LONGEST: usize = 64;
     let plain = |value: &&HeaderValue| {

@@ -1,4 +1,4 @@
-//! Whether requests make sense now: what `GET /readyz` answers. The monitor brings the facts.
+//! Whether requests make sense now, for `GET /readyz`. The monitor reports the facts.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -7,27 +7,27 @@ use std::{
 
 use crate::outcome::{ErrorCode, Failure};
 
-/// After how long without an answer from the chain the daemon is not ready.
+/// How long the chain may be silent before the daemon is not ready.
 const CHAIN_SILENCE: Duration = Duration::from_secs(60);
-/// After how long without a round of the sender. It makes one every 15 seconds even if it has nothing to do.
+/// How long the sender may finish no round; an idle one makes a round every 15 seconds.
 const SENDER_SILENCE: Duration = Duration::from_secs(45);
 
-/// What is known of the daemon's ability to relay. Clones share it.
+/// The daemon's ability to relay. Clones share it.
 #[derive(Debug, Clone)]
 pub struct RelayerReadiness {
     facts: Arc<Mutex<Facts>>,
 }
 
-/// Silences are measured by a clock that does not jump.
+/// The facts, with times of the monotonic clock.
 #[derive(Debug)]
 struct Facts {
     stopping: bool,
     chain_answered: Instant,
-    /// Rounds of the sender that came to their end, and when the number last grew.
+    /// Finished rounds of the sender, and when the number last grew.
     sender_rounds: (u64, Instant),
     funded: bool,
     store_writable: bool,
-    /// If the budget is spent, seconds until it is fresh again.
+    /// Seconds until a spent budget is fresh again.
     budget_spent: Option<u64>,
 }
 
@@ -47,13 +47,13 @@ impl Default for RelayerReadiness {
 }
 
 impl RelayerReadiness {
-    /// The chain answered, and whether the account holds enough.
+    /// Reports an answer of the chain, and whether the account holds enough.
     pub fn chain_answered(&self, funded: bool) {
         let mut facts = self.lock();
         (facts.chain_answered, facts.funded) = (Instant::now(), funded);
     }
 
-    /// How many rounds the sender has finished so far.
+    /// Reports how many rounds the sender has finished.
     pub fn sender_rounds(&self, count: u64) {
         let mut facts = self.lock();
         if count != facts.sender_rounds.0 {
@@ -61,17 +61,17 @@ impl RelayerReadiness {
         }
     }
 
-    /// Whether the journal could be written.
+    /// Reports whether the store could be written.
     pub fn store(&self, writable: bool) {
         self.lock().store_writable = writable;
     }
 
-    /// Whether the budget is spent, and then in how many seconds it is fresh again.
+    /// Reports in how many seconds a spent budget is fresh again; `None` if it is not spent.
     pub fn budget_spent(&self, seconds: Option<u64>) {
         self.lock().budget_spent = seconds;
     }
 
-    /// The daemon is about to stop, or drains.
+    /// Reports that the daemon stops or drains.
     pub fn stop(&self) {
         self.lock().stopping = true;
     }
@@ -79,7 +79,7 @@ impl RelayerReadiness {
     /// Whether requests make sense now.
     ///
     /// # Errors
-    /// Why not, the worst first.
+    /// Why not; the worst reason first.
     pub fn check(&self) -> Result<(), Failure> {
         self.lock().check(Instant::now())
     }

@@ -1,5 +1,5 @@
-//! The paths: bodies in, JSON out. [`crate::relay`] decides what a relay must pass, [`super::connections`] serves the
-//! connections, and `middleware` adds what every answer carries.
+//! The paths: bodies in, JSON out. [`crate::relay`] checks relays, [`super::connections`] serves the connections, and
+//! `middleware` completes every answer.
 
 use std::{
     convert::Infallible,
@@ -41,10 +41,9 @@ use crate::{
 
 /// The largest body accepted, bytes.
 pub const MAX_BODY: usize = 64 * 1024;
-/// Of a body that is too large, so many bytes more are read and thrown away before the answer: a client that is
-/// still writing when the connection closes loses the answer with it.
+/// How much of a body that is too large is drained, so that a client that is still writing reads the 413.
 const DISCARDED: usize = 1024 * 1024;
-/// How long that may take.
+/// How long draining may take.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,7 +61,7 @@ pub struct App {
     pub chain_id: u64,
     /// How long a client waits for the receipt.
     pub relay_wait: Duration,
-    /// Whose `X-Forwarded-For` is believed.
+    /// The proxies whose `X-Forwarded-For` counts.
     pub proxies: TrustedProxies,
 }
 
@@ -117,7 +116,7 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
     let ready = warp::path!("readyz").and(get.clone()).map(|app: Arc<App>| {
         let answered = match app.readiness.check() {
             Ok(()) => ok(&json!({ "ready": true })),
-            // A probe hears one status, whatever a relay would hear for the same reason.
+            // A probe gets one status, whatever the code's own status is.
             Err(failure) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &failure),
         };
         answer("readyz", Ok(answered))
@@ -149,7 +148,7 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
         .unify()
 }
 
-/// Whom a request counts for.
+/// The client that a request counts for.
 fn client(
     with_app: impl Filter<Extract = (Arc<App>,), Error = Infallible> + Clone,
 ) -> impl Filter<Extract = (IpAddr,), Error = Rejection> + Clone {
@@ -213,7 +212,7 @@ async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> 
     while let Some(chunk) = stream.next().await {
         let mut chunk = chunk.map_err(|_| Failure::of(ErrorCode::BodyBroken))?;
         if body.len().saturating_add(chunk.remaining()) > MAX_BODY {
-            // However it ends, the answer is the same.
+            // The answer is the same, drained or not.
             let _ = tokio::time::timeout(DISCARD_TIMEOUT, discard(stream)).await;
             return Err(Failure::of(ErrorCode::BodyTooLarge));
         }
@@ -227,7 +226,7 @@ async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> 
     Ok(body)
 }
 
-/// Reads the rest of a body, or a good part of it, to the satisfaction of whoever writes it.
+/// Drains a body, up to [`DISCARDED`] bytes.
 async fn discard<B: Buf>(mut stream: Pin<&mut impl Stream<Item = Result<B, warp::Error>>>) {
     let mut length = 0_usize;
     while let Some(Ok(chunk)) = stream.next().await {

@@ -1,5 +1,5 @@
-//! The JSON of good answers, one struct each: the shapes that the README documents. Addresses are
-//! checksummed, wei are decimal strings, everything else that is a number is a JSON number.
+//! The JSON of answers, one struct each, as the README documents them. Addresses are checksummed, wei are decimal
+//! strings, all other numbers are JSON numbers.
 
 use alloy::primitives::{Address, B256, U256};
 use registry_core::{agent::AgentId, json, timestamp::Timestamp};
@@ -11,7 +11,7 @@ use crate::{
     store::RelayRecord,
 };
 
-/// Wei, all digits.
+/// The pattern of wei.
 const WHOLE: &str = r"^\d+$";
 
 /// The EIP-712 domain to sign for, and nothing else.

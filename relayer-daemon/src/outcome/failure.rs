@@ -4,20 +4,19 @@ use registry_core::forward::{ParseError, Refusal};
 
 use crate::{budget::share::PartyKind, outcome::ErrorCode};
 
-/// Why a request was refused or a relay failed, as facts. The specification's wording (service.md section 7) is
-/// [`Failure::message`]'s.
+/// Why a request was refused or a relay failed. [`Failure::message`] has the wording of service.md section 7.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// For programs; it has the HTTP status.
+    /// The code, for programs; it has the HTTP status.
     pub code: ErrorCode,
-    /// What the code alone does not say: a contract's revert reason, the field and its rule, a configured number.
+    /// What the code does not say: a contract's revert reason, the field and its rule, a configured number.
     pub detail: Option<String>,
-    /// After how many seconds another try makes sense; sent as `Retry-After`.
+    /// Seconds until a retry makes sense; sent as `Retry-After`.
     pub retry_after: Option<u64>,
 }
 
 impl Failure {
-    /// A failure of which the code says everything.
+    /// A failure with its code's default message.
     #[must_use]
     pub const fn of(code: ErrorCode) -> Self {
         Self { code, detail: None, retry_after: None }
@@ -29,13 +28,13 @@ impl Failure {
         Self { code, detail: Some(detail.into()), retry_after: None }
     }
 
-    /// For people. May change its wording; the code does not.
+    /// The message, for people. Its wording may change; the code does not.
     #[must_use]
     pub fn message(&self) -> &str {
         self.detail.as_deref().unwrap_or_else(|| self.code.wording())
     }
 
-    /// The same, with the time after which another try makes sense.
+    /// The same failure with `Retry-After`.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
@@ -93,7 +92,7 @@ impl Failure {
         Self::new(ErrorCode::BudgetShareExhausted, message).retry_after(wait_seconds)
     }
 
-    /// 503: only what relays in flight have reserved stands in the way.
+    /// 503: the rest of the budget is reserved by relays in flight.
     #[must_use]
     pub fn budget_reserved() -> Self {
         Self::of(ErrorCode::BudgetReserved).retry_after(10)
@@ -123,13 +122,13 @@ impl Failure {
         Self::of(ErrorCode::NetworkFeesTooHigh).retry_after(60)
     }
 
-    /// 500: the contract said no; its reason is the message.
+    /// 500: the call reverted; the contract's reason is the message.
     #[must_use]
     pub fn reverted(reason: impl Into<String>) -> Self {
         Self::new(ErrorCode::CallReverted, reason)
     }
 
-    /// 500: no RPC endpoint gave an answer, or one that makes no sense.
+    /// 500: no RPC endpoint answered, or the answer is malformed.
     #[must_use]
     pub fn rpc(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::RpcFailed, message)

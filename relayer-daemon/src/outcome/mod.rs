@@ -13,19 +13,19 @@ pub use failure::Failure;
 pub enum RelayOutcome {
     /// The inner call succeeded on chain.
     Executed {
-        /// Where.
+        /// The transaction.
         mined: MinedTransaction,
         /// The agent that the call registered, if it did.
         agent_id: Option<U256>,
     },
-    /// A transaction of ours was mined, but the inner call failed.
+    /// Our transaction was mined, but the inner call failed.
     Reverted {
-        /// Where.
+        /// The transaction.
         mined: MinedTransaction,
-        /// The contract's reason.
+        /// Why, in the contract's words.
         failure: Failure,
     },
-    /// Nothing was executed by us, and nothing will be.
+    /// We executed nothing, and will not.
     Dropped {
         /// Why.
         failure: Failure,
@@ -54,7 +54,7 @@ impl RelayOutcome {
         }
     }
 
-    /// Its facts apart: the transaction that ended it, what went wrong, and the agent that was registered.
+    /// The transaction that ended it, why it failed, and the agent that it registered.
     #[must_use]
     pub const fn parts(&self) -> (Option<&MinedTransaction>, Option<&Failure>, Option<U256>) {
         match self {
@@ -64,7 +64,7 @@ impl RelayOutcome {
         }
     }
 
-    /// Whether the signed request may be tried again: only if no transaction of ours carried it out.
+    /// Whether the signed request may be sent again: only if no transaction of ours carried it out.
     #[must_use]
     pub const fn is_repeatable(&self) -> bool {
         matches!(self, Self::Dropped { .. })

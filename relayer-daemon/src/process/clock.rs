@@ -1,4 +1,4 @@
-//! The clock as a seam: the deadline, the budget's window and the store ask here for the time.
+//! Wall-clock time as a trait, so that tests can set it.
 
 use std::{
     fmt::Debug,
@@ -14,12 +14,11 @@ pub trait Clock: Debug + Send + Sync + 'static {
     fn now(&self) -> u64;
 }
 
-/// A clock that any part of the daemon can hold.
+/// A clock shared by the daemon's parts.
 pub type SharedClock = Arc<dyn Clock>;
 
-/// The machine's time when this was made, carried on by the time since boot: setting the machine's clock while the
-/// daemon runs moves no deadline and no budget window. Whether the time is right is checked at the start, against the
-/// chain's.
+/// The machine's time at the start, advanced by the time since boot: setting the machine's clock while the daemon runs
+/// moves no deadline and no budget window. The start checks the time against the chain's.
 #[derive(Debug, Clone, Copy)]
 pub struct SteadyClock {
     started_at: Duration,
@@ -49,13 +48,13 @@ impl Clock for SteadyClock {
     }
 }
 
-/// The time since boot, sleep included. Nobody can set it.
+/// The time since boot, sleep included; it cannot be set.
 fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// The clock the daemon runs with. Test builds can move it (see [`crate::faults`]).
+/// The daemon's clock. Test builds can move it (see [`crate::faults`]).
 #[must_use]
 pub fn shared() -> SharedClock {
     #[cfg(feature = "fault-injection")]

@@ -1,12 +1,12 @@
-//! The word to stop, as every task hears it.
+//! The shutdown signal.
 
 use tokio::sync::watch;
 
-/// Turns `true` once, when the daemon is to stop.
+/// Turns `true` once, when the daemon shuts down.
 pub type ShutdownSignal = watch::Receiver<bool>;
 
-/// Waits for that. A sender that is gone means the same.
+/// Waits for the signal; a dropped sender counts as one.
 pub async fn stopped(stop: &mut ShutdownSignal) {
-    // The guard that `wait_for` returns must not live on: it cannot cross threads.
+    // The guard that `wait_for` returns is not `Send`: it must be dropped at once.
     let _ = stop.wait_for(|stop| *stop).await;
 }

@@ -1,4 +1,4 @@
-//! What is asked of the chain and of the budget before a relay is sent.
+//! The checks against chain and budget before a relay is sent.
 
 use alloy::{primitives::Bytes, sol_types::SolCall};
 use registry_core::{abi::IForwarder::executeCall, forward::Refusal, rpc::classify::Action};
@@ -17,9 +17,9 @@ use crate::{
 /// Why a relay cannot be sent.
 #[derive(Debug)]
 pub(super) enum CheckError {
-    /// It must not be: it is over.
+    /// It must not be sent: it has ended.
     Refused(Failure),
-    /// Nobody knows: an endpoint or the disk fails, and may do better in a moment.
+    /// A transient failure of an endpoint or the disk: retry.
     Unavailable(Failure),
 }
 
@@ -53,7 +53,7 @@ impl From<RpcError> for CheckError {
     }
 }
 
-/// What a relay will offer, and what the account has.
+/// What a relay will offer, and the account's balance.
 struct Prices {
     fees: Fees,
     l1_fee_wei: u128,
@@ -63,7 +63,7 @@ struct Prices {
 
 impl<C: ChainNode> Relayer<C> {
     /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's next request;
-    /// see [`super::queue`] for what it waits for.
+    /// [`super::queue`] decides what it waits for.
     pub(super) async fn check(&self, relay: &NewRelay) -> Result<SendJob, CheckError> {
         let execute = executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::store())?;
         let inner_gas = u64::try_from(execute.req.gas).unwrap_or(u64::MAX);
@@ -98,7 +98,7 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// Refuses a relay for which nothing is left of the budget or a share, before it costs a call or a write.
+    /// Refuses a relay if nothing is left of the budget or a share, before it costs a call or a write.
     pub(super) async fn check_budget(&self, relay: &NewRelay) -> Result<(), Failure> {
         let least_wei =
             u128::from(gas::least(&relay.calldata)).saturating_mul(self.gas_price.recent()).max(1);
@@ -109,7 +109,7 @@ impl<C: ChainNode> Relayer<C> {
         let Reservation { denial, budget } = self.store.run(affordable).await.map_err(store_failed)?;
         match denial {
             Some(denial @ Denial::Spent(_)) => Err(denied(denial, &budget, now)),
-            // What is reserved may be given back by the time that it is needed.
+            // Reservations may be given back in time.
             Some(Denial::Reserved(_)) | None => Ok(()),
         }
     }
@@ -128,7 +128,7 @@ impl<C: ChainNode> Relayer<C> {
         Ok(Prices { fees, l1_fee_wei, head: market.head, balance_wei })
     }
 
-    /// Reserves what the simulation shows to be needed, in the budget and in everybody's share of it.
+    /// Reserves the simulated need in the budget and in the shares of its parties.
     async fn reserve(
         &self,
         relay: &NewRelay,
@@ -145,7 +145,7 @@ impl<C: ChainNode> Relayer<C> {
         if let Some(denial) = denial {
             return Err(denied(denial, &budget, now).into());
         }
-        // The node demands that the account can pay for this one at its worst, and for those before it.
+        // The node demands a balance for this one's worst case and for those before it.
         let others_wei = budget.reserved_wei.saturating_sub(wei);
         let worst_wei = prices.fees.worst_case(gas_limit).saturating_add(prices.l1_fee_wei);
         if others_wei.saturating_add(worst_wei) > prices.balance_wei {
@@ -154,7 +154,7 @@ impl<C: ChainNode> Relayer<C> {
         Ok(())
     }
 
-    /// What the L1 data fee may come to: it moves with L1's market, so a quarter is added.
+    /// The highest L1 data fee to expect: a quarter is added, since it moves with L1's market.
     async fn l1_fee(&self, relay: &NewRelay, gas_limit: u64, fees: Fees) -> Result<u128, CheckError> {
         if !self.has_l1_fee {
             return Ok(0);
@@ -171,7 +171,7 @@ impl<C: ChainNode> Relayer<C> {
             }
             Ok(Simulation::InnerRevert(data)) => Err(Failure::reverted(inner_reason(&data)).into()),
             Err(RpcError::Node(error)) => match rpc_error::revert(&error) {
-                // Executed by somebody else since it was verified.
+                // Executed elsewhere since it was verified.
                 Some(revert) if revert.to_string().starts_with("Forwarder: invalid signature") => {
                     Err(Failure::nonce_mismatch().into())
                 }

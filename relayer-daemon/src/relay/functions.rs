@@ -1,10 +1,9 @@
 //! Which functions of the registry are relayed, by selector.
 //!
-//! A view changes nothing, so nobody needs a transaction for it, and a relayed one would only spend the budget. Only
-//! functions that change the registry are relayed, and of these the ones that the operator lists. By default these are
-//! all that are published. The regulator's and the owner's are among them: the simulation refuses them to everybody
-//! else before anything is paid, and service.md section 7 has their reverts among the relayer's answers. A selector
-//! that is not known is refused.
+//! A relayed view would only spend the budget, so only functions that change the registry are relayed, and of these the
+//! ones that the operator lists; by default all of them. The regulator's and the owner's are among them: the simulation
+//! refuses them to all other signers before anything is paid, and service.md section 7 has their reverts among the
+//! relayer's answers. An unknown selector is refused.
 
 use alloy::sol_types::SolCall;
 use clap::ValueEnum;
@@ -24,7 +23,7 @@ pub enum RegistryFunction {
     AttestCompliance,
     /// Reports revenue.
     ReportRevenue,
-    /// Ends an agent for good, by those who stand for it.
+    /// Ends an agent for good, by its wallet, creator or liable person.
     TerminateSelf,
     /// Regulator: suspends an agent.
     SuspendAgent,
@@ -64,13 +63,13 @@ impl RegistryFunction {
 pub struct RelayedFunctions(Vec<RegistryFunction>);
 
 impl RelayedFunctions {
-    /// Only these.
+    /// Relays only these.
     #[must_use]
     pub const fn new(functions: Vec<RegistryFunction>) -> Self {
         Self(functions)
     }
 
-    /// `data` calls one of them.
+    /// Checks that `data` calls one of them.
     ///
     /// # Errors
     /// 403 `FUNCTION_NOT_ALLOWED`.

@@ -1,4 +1,4 @@
-//! Relays in flight: copies of one signed request join it, and a signer's requests wait for one another.
+//! Relays in flight: copies of a signed request are coalesced with it, and a signer's requests wait for one another.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,20 +11,20 @@ use tokio::sync::watch;
 
 use crate::outcome::RelayOutcome;
 
-/// Relays of one signer in flight at most: nobody needs more, and one signer cannot fill the queue.
+/// The most relays of one signer in flight, so that one signer cannot fill the queue.
 const PER_SIGNER: usize = 64;
 
-/// Where a relay's outcome will appear; `None` until then.
+/// Receives a relay's outcome; `None` until it has ended.
 pub type Waiting = watch::Receiver<Option<RelayOutcome>>;
 
-/// What became of an attempt to start a relay.
+/// The result of starting a relay.
 #[derive(Debug)]
 pub enum InflightStart {
-    /// It is new: the caller runs it.
+    /// The relay is new: the caller runs it.
     New(Waiting),
     /// The same request is in flight: the caller only waits.
     Joined(Waiting),
-    /// No room.
+    /// The queue, or the signer's part of it, is full.
     Full,
 }
 
@@ -33,7 +33,7 @@ struct Entry {
     signer: Address,
     nonce: U256,
     since: Instant,
-    /// Since when it could not go on for a fault that may pass.
+    /// Since when a transient failure blocks it.
     blocked_since: Option<Instant>,
     outcome: watch::Sender<Option<RelayOutcome>>,
 }
@@ -50,7 +50,7 @@ struct Inner {
 pub struct Inflight {
     inner: Mutex<Inner>,
     limit: usize,
-    /// Counts arrivals, so that a request can wait for the one before it to arrive.
+    /// Counts arrivals, so that a request can wait for its predecessor to arrive.
     arrivals: watch::Sender<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Inflight {
         Self { inner: Mutex::default(), limit, arrivals: watch::Sender::new(0) }
     }
 
-    /// Enters a relay, or joins it.
+    /// Adds a relay, or joins it.
     pub fn start(&self, id: B256, signer: Address, nonce: U256) -> InflightStart {
         let mut inner = self.lock();
         if let Some(entry) = inner.relays.get(&id) {
@@ -92,21 +92,21 @@ impl Inflight {
         self.lock().relays.get(&id).map(|entry| entry.since.elapsed())
     }
 
-    /// A relay could not go on for a fault that may pass. Returns for how long that has been so.
+    /// Marks a relay as blocked by a transient failure. Returns for how long it has been blocked.
     pub fn blocked(&self, id: B256) -> Duration {
         let mut inner = self.lock();
         let entry = inner.relays.get_mut(&id);
         entry.map(|entry| entry.blocked_since.get_or_insert_with(Instant::now).elapsed()).unwrap_or_default()
     }
 
-    /// A relay went on.
+    /// Marks a relay as not blocked.
     pub fn unblocked(&self, id: B256) {
         if let Some(entry) = self.lock().relays.get_mut(&id) {
             entry.blocked_since = None;
         }
     }
 
-    /// A relay has ended: everybody who waits for it learns how.
+    /// Ends a relay: all that wait for it get the outcome.
     pub fn finish(&self, id: B256, outcome: RelayOutcome) {
         let mut inner = self.lock();
         let Some(entry) = inner.relays.remove(&id) else { return };
@@ -125,7 +125,7 @@ impl Inflight {
         entry.outcome.send_replace(Some(outcome));
     }
 
-    /// What a relay must wait for: an earlier request with the same nonce, else one with the nonce before.
+    /// The relay to wait for: an earlier request with the same nonce, else one with the nonce before.
     pub fn predecessor(&self, id: B256) -> Option<Waiting> {
         let inner = self.lock();
         let entry = inner.relays.get(&id)?;
@@ -139,8 +139,7 @@ impl Inflight {
         inner.relays.get(same.or_else(before)?).map(|entry| entry.outcome.subscribe())
     }
 
-    /// The nonce that `signer`'s next request must carry if everything in flight succeeds, from the nonce on
-    /// chain.
+    /// The nonce of `signer`'s next request if everything in flight succeeds, from its nonce on chain.
     #[must_use]
     pub fn next_nonce(&self, signer: Address, on_chain: U256) -> U256 {
         let inner = self.lock();
@@ -165,7 +164,7 @@ impl Inflight {
         self.lock().relays.len()
     }
 
-    /// Whether none is.
+    /// Whether no relay is in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

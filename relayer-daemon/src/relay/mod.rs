@@ -1,8 +1,8 @@
-//! The pipeline of one relay, cheap checks first: what is refused before anything costs ([`Relayer::accept`]),
-//! and what is asked of the chain before the sender takes over ([`checks`]).
+//! The pipeline of one relay: first the cheap checks ([`Relayer::accept`]), then those against the chain ([`checks`]),
+//! then the sender.
 //!
-//! A relay that passed the cheap checks is in the journal and runs in a task of its own: a client that hangs
-//! up, or a daemon that dies, does not lose it.
+//! A relay that passed the cheap checks is in the store and runs in a task of its own: it survives a client that hangs up
+//! and a daemon that dies.
 
 mod brief_cache;
 mod checks;
@@ -47,14 +47,14 @@ use crate::{
 
 /// The relayer's account must hold this much, wei (service.md section 8: 0.001 ETH).
 pub const MINIMUM_BALANCE_WEI: u128 = 1_000_000_000_000_000;
-/// The pause before a relay that met a fault is tried again; each further one doubles it,
+/// The first backoff before a relay is tried again after a transient failure; each further one doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// up to this.
+/// The longest backoff.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Relays that ask the chain at the same time.
+/// How many relays are checked against the chain at the same time.
 const CONCURRENT_CHECKS: usize = 32;
 
-/// Everything a relay passes through. `C` is the chain: the real one, or a test's model of it.
+/// The pipeline with all it needs. `C` is the chain: the real one, or a test's model of it.
 #[derive(Debug)]
 pub struct Relayer<C = Chain> {
     /// The chain.
@@ -63,39 +63,39 @@ pub struct Relayer<C = Chain> {
     pub store: Arc<dyn Store>,
     /// The forwarder's EIP-712 domain.
     pub domain: Eip712Domain,
-    /// What may be forwarded.
+    /// The core's rules for requests.
     pub rules: Rules,
-    /// Which of the registry's functions.
+    /// The relayed functions of the registry.
     pub functions: RelayedFunctions,
-    /// How often.
+    /// The rate limits.
     pub limits: RateLimits,
-    /// How much may be spent.
+    /// The spending limits.
     pub spending: Spending,
-    /// And by whom.
+    /// The budget and its shares.
     pub allowance: Allowance,
-    /// What gas cost when it was last bought.
+    /// The last seen price of gas.
     pub gas_price: GasPrice,
     /// Whether the chain charges an L1 data fee.
     pub has_l1_fee: bool,
-    /// The key; here only for drafts.
+    /// The wallet, used here only for drafts.
     pub wallet: Wallet,
-    /// What is in flight.
+    /// The relays in flight.
     pub inflight: Inflight,
-    /// What was read of the chain in the last second.
+    /// Cached reads of the chain.
     pub reads: Reads,
     /// The clock.
     pub clock: SharedClock,
     /// The metrics.
     pub metrics: Metrics,
-    /// Where jobs go.
+    /// The channel to the sender.
     pub jobs: mpsc::Sender<SendJob>,
-    /// At most so many relays ask the chain at once.
+    /// Bounds the relays that are checked against the chain at once.
     pub checks: Semaphore,
-    /// How long an accepted relay waits for endpoints or a disk that fail.
+    /// How long an accepted relay waits while endpoints or the disk fail.
     pub patience: Duration,
-    /// Set when the daemon stops.
+    /// Set at shutdown.
     pub stopping: ShutdownSignal,
-    /// Set when the daemon accepts nothing new, and finishes what it has.
+    /// Set while the daemon drains: it accepts nothing new, and finishes what it has.
     pub draining: ShutdownSignal,
 }
 
@@ -106,12 +106,12 @@ pub struct Reads {
     forwarder_nonces: BriefCache<Address, U256>,
 }
 
-/// An accepted relay: what to wait for.
+/// An accepted relay, to be waited for.
 #[derive(Debug)]
 pub struct AcceptedRelay {
     /// The relay's id.
     pub id: B256,
-    /// Where its outcome appears.
+    /// Receives its outcome.
     pub waiting: Waiting,
 }
 
@@ -124,7 +124,7 @@ impl Relayer {
 }
 
 impl<C: ChainNode> Relayer<C> {
-    /// The checks that need no network, in the documented order. What passes is journalled and under way.
+    /// The checks that need no network, in the documented order. A relay that passes is stored and started.
     ///
     /// # Errors
     /// The [`Failure`] to answer with.
@@ -137,7 +137,7 @@ impl<C: ChainNode> Relayer<C> {
         self.rules.check_call(&signed.request)?;
         self.functions.check(&signed.request.data)?;
         let id = signed.authenticate(&self.domain).map_err(registry_core::forward::Refusal::Signature)?;
-        // A draining daemon still lets copies join what is in flight.
+        // A draining daemon still lets copies join a relay in flight.
         if *self.stopping.borrow() || (*self.draining.borrow() && self.inflight.age(id).is_none()) {
             return Err(Failure::shutting_down());
         }
@@ -145,7 +145,7 @@ impl<C: ChainNode> Relayer<C> {
             InflightStart::Joined(waiting) => Ok(AcceptedRelay { id, waiting }),
             InflightStart::Full => Err(Failure::queue_full()),
             InflightStart::New(waiting) => {
-                // From here on others may have joined: whatever happens, they learn of it.
+                // Copies may have joined: they get the failure too.
                 if let Err(failure) = self.admit(id, signed, client).await {
                     self.inflight.finish(id, RelayOutcome::Dropped { failure: failure.clone() });
                     return Err(failure);
@@ -188,22 +188,22 @@ impl<C: ChainNode> Relayer<C> {
         Ok(())
     }
 
-    /// Takes a journalled relay up again: after a restart, or when its nonce went to somebody else.
+    /// Runs a stored relay again: after a restart, or after a foreign transaction used its nonce.
     pub fn resume(self: &Arc<Self>, relay: NewRelay) {
-        // It may be in flight already, where it was requeued.
+        // A requeued relay is in flight already.
         let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
         self.inflight.unblocked(relay.id);
         tokio::spawn(Arc::clone(self).run(relay));
     }
 
-    /// Checks a relay against the chain and hands it to the sender, or ends it. Waits for endpoints and disks that
-    /// fail for a while. Whatever stops it halfway, the relay stays in the store and is taken up at the next start.
+    /// Checks a relay against the chain and hands it to the sender, or ends it. Retries transient failures of endpoints
+    /// and the disk with backoff. If it is interrupted, the relay is still in the store for the next start.
     async fn run(self: Arc<Self>, relay: NewRelay) {
         let mut pause = FIRST_PAUSE;
         let failure = loop {
             match self.check(&relay).await {
                 Ok(job) => {
-                    // The sender is gone only while the daemon stops.
+                    // The sender is gone only at shutdown.
                     let _ = self.jobs.send(job).await;
                     return;
                 }
@@ -222,7 +222,7 @@ impl<C: ChainNode> Relayer<C> {
         self.drop_relay(relay.id, failure).await;
     }
 
-    /// A relay that the sender could not give a nonce to: nothing of it is journalled or sent.
+    /// Retries a relay that the sender could not give a nonce to: nothing of it is stored or sent.
     async fn unsent(self: Arc<Self>, id: B256, failure: Failure) {
         if self.inflight.blocked(id) >= self.patience {
             return self.drop_relay(id, failure).await;
@@ -235,7 +235,7 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// A relay as it was accepted; waits for the store. `None` if it has none, or the daemon stops.
+    /// A relay as it was accepted; retries until the store answers. `None` if it is not stored, or at shutdown.
     async fn accepted(&self, id: B256) -> Option<NewRelay> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -253,11 +253,11 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// Ends a relay of which nothing was sent. Nobody hears so before the journal has it: what it still calls pending
-    /// is executed after a restart.
+    /// Ends a relay of which nothing was sent. Clients get the outcome only once it is stored: a relay that is still
+    /// pending in the store is executed after a restart.
     async fn drop_relay(&self, id: B256, failure: Failure) {
         if *self.stopping.borrow() {
-            // It stays in the journal and is taken up at the next start.
+            // It stays in the store for the next start.
             return;
         }
         let outcome = RelayOutcome::Dropped { failure };
@@ -274,7 +274,7 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// Waits before another try, longer each time. Returns whether the daemon goes on.
+    /// Waits before a retry, with exponential backoff. Returns `false` at shutdown.
     async fn pause(&self, pause: &mut Duration) -> bool {
         let mut stopping = self.stopping.clone();
         tokio::select! {
@@ -285,7 +285,7 @@ impl<C: ChainNode> Relayer<C> {
         true
     }
 
-    /// Something the sender had to say.
+    /// Handles an event of the sender.
     pub async fn on_event(self: &Arc<Self>, event: SenderEvent) {
         match event {
             SenderEvent::Finished(id, outcome) => self.finished(id, outcome),
@@ -323,19 +323,19 @@ impl<C: ChainNode> Relayer<C> {
                 tracing::info!(relay = %id, code = failure.code.name(), reason = %failure.message(), "dropped");
             }
         }
-        // Whoever hears the outcome may ask for the signer's next nonce at once.
+        // A client with the outcome may ask for the signer's next nonce at once.
         if let Some(signer) = self.inflight.signer(id) {
             self.reads.forwarder_nonces.forget(&signer);
         }
         self.inflight.finish(id, outcome);
     }
 
-    /// Remembers the balance for the metrics.
+    /// Sets the balance metric.
     pub fn saw_balance(&self, wei: u128) {
         self.metrics.balance_wei.set(crate::metrics::gauge_value(wei));
     }
 
-    /// The account's balance in wei, as of the last second.
+    /// The account's balance in wei, at most a second old.
     ///
     /// # Errors
     /// [`Failure`] if the chain does not answer.
@@ -348,7 +348,7 @@ impl<C: ChainNode> Relayer<C> {
         self.reads.balance.get((), ask).await
     }
 
-    /// A signer's nonce on chain as of the last second, and the one its next request must carry.
+    /// A signer's nonce on chain, at most a second old, and the nonce of its next request.
     ///
     /// # Errors
     /// [`Failure`] if the chain does not answer.
@@ -359,7 +359,7 @@ impl<C: ChainNode> Relayer<C> {
     }
 }
 
-/// Waits for a relay's outcome, at most `limit`, and not for long once the daemon stops.
+/// Waits for a relay's outcome, at most `limit`, and at shutdown at most two seconds.
 pub async fn outcome_within(
     mut waiting: Waiting,
     mut stopping: ShutdownSignal,

@@ -1,11 +1,11 @@
-//! Nonces that the chain has used although no receipt of ours is known: late receipts, or somebody else with the key.
+//! Nonces that the chain has used although no receipt of ours is known: the receipt is late, or the key is used elsewhere.
 //!
-//! A nonce is given up when, after [`PATIENCE`], every endpoint has been asked for every hash and has none, and one
-//! block's state shows the nonce used and the request not executed: then whatever was mined with this nonce has not
-//! executed it, however late every view is. Where the request was executed all the same, or an endpoint does not
-//! answer, the state stays unknown for [`LONGEST_PATIENCE`].
+//! A nonce is given up as lost when, after [`PATIENCE`], no endpoint has a receipt of any of its hashes, and one block's
+//! state shows the nonce used and the request not executed: however stale the view, no transaction with this nonce has
+//! executed it. If the request was executed, or an endpoint does not answer, the nonce stays unconfirmed for
+//! [`LONGEST_PATIENCE`].
 //!
-//! Even then the nonce is looked up again, more and more rarely: a receipt that turns up is settled and charged.
+//! A lost nonce is looked up again with exponential backoff; a late receipt is settled and charged.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use super::{
 };
 use crate::{chain::ChainNode, store::RelayTerms};
 
-/// After how long a lost nonce is no longer looked up.
+/// How long a lost nonce is looked up.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl<N: ChainNode> Sender<N> {
-    /// Gives up nonces that somebody else's transaction has used. Their relays run through the pipeline again.
+    /// Gives up nonces that foreign transactions have used. Their relays run through the pipeline again.
     pub(super) async fn give_up_lost(&mut self, collected: &Collected) {
         let due: Vec<(u64, Option<RelayTerms>, Duration)> = self
             .nonces
@@ -54,7 +54,7 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Whether one block's state shows that no transaction of ours with this nonce has executed its relay.
+    /// Whether one block's state shows that no transaction with this nonce has executed its relay.
     async fn is_lost(&self, nonce: u64, relay: Option<RelayTerms>, waited: Duration) -> bool {
         let view = match self.node.account_view(relay.map(|relay| relay.signer)).await {
             Ok(view) => view,
@@ -72,7 +72,7 @@ impl<N: ChainNode> Sender<N> {
         !executed || waited >= LONGEST_PATIENCE
     }
 
-    /// Looks lost nonces up once more, where it is time.
+    /// Looks up the lost nonces that are due.
     pub(super) async fn look_up_lost(&mut self) {
         let now = Instant::now();
         let due: Vec<(u64, Instant)> = self

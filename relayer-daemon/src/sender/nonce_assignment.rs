@@ -1,4 +1,4 @@
-//! A batch of relays on its way out: nonces, signatures, store, network, in this order.
+//! Sending a batch of relays: nonces, signatures, store, network, in this order.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,14 @@ use crate::{
     store::{NonceAssignment, Store},
 };
 
-/// How many transactions of somebody else with our key may be pending. If there are none, and the count was wrong, as
-/// many no-ops at most fill the gap.
+/// How many foreign transactions with our key may be pending. If the count was wrong, at most as many no-ops fill the gap.
 const FOREIGN_PENDING: u64 = 16;
 
 impl<N: ChainNode> Sender<N> {
-    /// Gives each job a nonce, journals its signed transaction, and sends it. What is journalled is looked after until
-    /// its nonce is mined; what cannot be, since the chain or the store does not answer, goes back to the pipeline.
+    /// Gives each job a nonce, stores its signed transaction, and sends it. A stored one is followed until its nonce is
+    /// mined; one that cannot be stored, because the chain or the store fails, goes back to the pipeline.
     pub async fn submit(&mut self, mut jobs: Vec<SendJob>) {
-        // One request never has two nonces: what is in flight already (after a reorganisation) stays at its own.
+        // A request never has two nonces: one that is in flight (after a reorg) keeps its own.
         jobs.retain(|job| !self.is_in_flight(job.relay.id, None));
         if jobs.is_empty() {
             return;
@@ -45,8 +44,8 @@ impl<N: ChainNode> Sender<N> {
 
     /// The next nonce: never a stored counter.
     ///
-    /// The pending count is above ours only if somebody else uses the key. Every nonce below the next one has to be
-    /// filled, so a count far above what one block's state shows as mined is taken for wrong.
+    /// The pending count is above the store's only if the key is used elsewhere. Every nonce below the next one must be
+    /// filled, so a count far above one block's mined count is taken for wrong.
     async fn next_nonce(&self) -> Result<u64, SenderError> {
         let (pending, account) = (self.node.pending_nonce().await?, self.account());
         let stored = self.store.run(move |store| store.next_nonce(account)).await?.unwrap_or_default();
@@ -61,7 +60,7 @@ impl<N: ChainNode> Sender<N> {
         Ok(mined.max(stored))
     }
 
-    /// Nonces, signatures, store; for all of the jobs or for none, so that no gap is left.
+    /// Assigns, signs and stores all jobs or none, so that no gap is left.
     async fn assign(&mut self, mut jobs: Vec<SendJob>) -> Result<Vec<u64>, SenderError> {
         let ended = self.ended(jobs.iter().map(|job| job.relay.id).collect()).await?;
         jobs.retain(|job| !ended.contains(&job.relay.id));
@@ -87,7 +86,7 @@ impl<N: ChainNode> Sender<N> {
         Ok(nonces)
     }
 
-    /// Those of these relays that have ended all the same: the receipt of a lost nonce turned up.
+    /// The relays among these that have ended: by the late receipt of a lost nonce.
     pub(super) async fn ended(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
         let read = move |store: &dyn Store| {
             let mut ended = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Receipts of what is in flight: looked up, read, and settled in the store.
+//! Looks up the receipts of nonces in flight, and settles them in the store.
 
 use std::collections::BTreeSet;
 
@@ -14,29 +14,29 @@ use crate::{
     store::{Inclusion, NonceAssignment, Settlement, Store, StoreError, TransactionPurpose},
 };
 
-/// What looking up all transactions of a nonce has shown.
+/// The result of looking up all transactions of a nonce.
 #[derive(Debug)]
 pub(super) enum Lookup {
     /// One of them was mined.
     Found(TransactionPurpose, Receipt),
-    /// Every endpoint was asked for every hash, and has none.
+    /// No endpoint has a receipt of any of them.
     Absent,
-    /// None was found, but somebody did not answer or was not asked.
+    /// None was found, but an endpoint did not answer or was not asked.
     Unclear,
 }
 
-/// What a round of lookups has shown.
+/// The result of a round of lookups.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     /// Whether anything was settled.
     pub(super) settled: bool,
-    /// The nonces of which no endpoint has a receipt, and all of them said so.
+    /// The nonces of which all endpoints answered, and none has a receipt.
     pub(super) absent: BTreeSet<u64>,
 }
 
 impl<N: ChainNode> Sender<N> {
-    /// Looks up the receipts of every nonce that the chain counts as used, and of those a node called too low. One
-    /// that cannot be read, or not be written down, does not hold up the others.
+    /// Looks up the receipts of every nonce that the chain counts as used, and of those that a node called too low. A
+    /// failed lookup or write does not hold up the others.
     pub(super) async fn collect_receipts(&mut self, mined: u64) -> Collected {
         let now = Instant::now();
         let mut due = Vec::new();
@@ -62,7 +62,7 @@ impl<N: ChainNode> Sender<N> {
                 faults::point("after_receipt");
                 faults::point("before_settle");
             }
-            // Side by side, so that they share the store's commits.
+            // Concurrently, so that they share a group commit.
             let writes = lookups.iter().filter_map(|(nonce, assignment, lookup)| {
                 let Lookup::Found(purpose, receipt) = lookup else { return None };
                 Some(async move { (*nonce, sender.settle(assignment, *purpose, receipt).await) })
@@ -77,7 +77,7 @@ impl<N: ChainNode> Sender<N> {
         collected
     }
 
-    /// A settlement was written, or not: then the nonce stays as it is, and the next round tries again.
+    /// After a settlement was written. After a failed write the nonce stays as it is, and the next round retries.
     pub(super) fn settled(&mut self, nonce: u64, written: Result<Option<SenderEvent>, StoreError>) -> bool {
         match written {
             Ok(event) => {
@@ -94,7 +94,7 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Looks up all transactions of a nonce, the latest first: any of them may be the one that was mined.
+    /// Looks up all transactions of a nonce, latest first: any of them may have been mined.
     pub(super) async fn look_up(&self, assignment: &NonceAssignment, everywhere: bool) -> Lookup {
         let mut absent = everywhere;
         for transaction in assignment.transactions.iter().rev() {
@@ -119,7 +119,7 @@ impl<N: ChainNode> Sender<N> {
         if absent { Lookup::Absent } else { Lookup::Unclear }
     }
 
-    /// Writes down what a mined transaction did and cost.
+    /// Stores what a mined transaction did and cost.
     pub(super) async fn settle(
         &self,
         assignment: &NonceAssignment,
@@ -134,7 +134,7 @@ impl<N: ChainNode> Sender<N> {
             paid_wei: receipt.paid_wei,
             outcome: relay.map(|relay| self.contracts.outcome(&relay, purpose, receipt)),
         };
-        // A relay that has another nonce by now, since this one was taken for lost.
+        // The relay has another nonce by now if this one was given up as lost.
         let goes_on = relay.is_some_and(|relay| self.is_in_flight(relay.id, Some(nonce)));
         let write = move |store: &dyn Store| {
             if let (Some(relay), Some(outcome)) = (relay, &settlement.outcome) {
@@ -161,8 +161,8 @@ impl<N: ChainNode> Sender<N> {
     }
 }
 
-/// Whether a relay's outcome by one nonce takes the place of what is known. Only a relay that had several nonces,
-/// because the first was taken for lost, has several outcomes: what executed it counts, whichever comes first.
+/// Whether a relay's outcome by one nonce replaces the known one. Only a relay with several nonces, because the first was
+/// given up as lost, has several outcomes: the executing one counts, whichever comes first.
 fn replaces(
     outcome: &RelayOutcome,
     known: Option<&RelayOutcome>,

@@ -1,6 +1,6 @@
-//! What a mined transaction did: judged by the forwarder's and the registry's logs, not by its status.
+//! What a mined transaction did, by the forwarder's and the registry's logs.
 //!
-//! `execute` reports a failed inner call and does not revert, so status 1 says nothing about the request.
+//! `execute` reports a failed inner call without reverting, so status 1 says nothing about the request.
 
 use alloy::{
     primitives::{Address, U256},
@@ -18,17 +18,17 @@ use crate::{
     store::{RelayTerms, TransactionPurpose},
 };
 
-/// Where to look.
+/// The contracts whose logs count.
 #[derive(Debug, Clone, Copy)]
 pub struct Contracts {
-    /// Whose `RequestExecuted` counts.
+    /// The emitter of `RequestExecuted`.
     pub forwarder: Address,
-    /// Whose `AgentRegistered` counts.
+    /// The emitter of `AgentRegistered`.
     pub registry: Address,
 }
 
 impl Contracts {
-    /// How the relay `relay` ended, now that `receipt`, of a transaction with this purpose, is there.
+    /// How `relay` ended by a transaction of this purpose with this receipt.
     #[must_use]
     pub fn outcome(
         &self,
@@ -71,7 +71,7 @@ impl Contracts {
     }
 }
 
-/// What a failed inner call's return data says.
+/// The reason in a failed inner call's return data.
 #[must_use]
 pub fn inner_reason(return_data: &[u8]) -> String {
     Revert::from_data(return_data).message.unwrap_or_else(|| ErrorCode::CallReverted.wording().to_owned())

@@ -1,4 +1,4 @@
-//! Start-up: whatever died when, every journalled nonce is accounted for before a request is accepted.
+//! Recovery at start: every stored nonce is accounted for before a request is accepted.
 
 use tokio::time::Instant;
 
@@ -9,9 +9,9 @@ use crate::{
 };
 
 impl<N: ChainNode> Sender<N> {
-    /// Takes over the store's open nonces: settles what was mined meanwhile, sends the rest again (a node that has a
-    /// transaction says so, so sending is the look-up), and fills gaps. Returns the relays that are still in flight:
-    /// one that has ended by another nonce of its own, since the first was taken for lost, is not among them.
+    /// Loads the store's open nonces: settles what was mined meanwhile, sends the rest again (a node that has a
+    /// transaction says so), and fills gaps. Returns the relays still in flight, without those that another nonce of
+    /// their own has ended after the first was given up as lost.
     ///
     /// # Errors
     /// [`SenderError`]: then the daemon must not accept requests.
@@ -30,7 +30,7 @@ impl<N: ChainNode> Sender<N> {
         let now = Instant::now();
         self.highest_mined = highest_mined;
         self.head = market.head;
-        // The newest are confirmed in any case: the wall clock may have been set since they were mined.
+        // The newest are confirmed in any case: the wall clock may have been set since.
         let newest = highest_mined.map(|highest| highest.saturating_sub(GROUP as u64)..=highest);
         let recent = recent.into_iter().chain(newest.into_iter().flatten());
         self.nonces.extend(recent.map(|nonce| (nonce, NonceState::mined(now))));

@@ -1,9 +1,9 @@
-//! What to do next about one transaction in flight: send it again, replace it, cancel it, or wait.
+//! The next step for one transaction in flight: rebroadcast, replace, cancel, or wait.
 //!
-//! Only the lowest nonce that is not mined is replaced: the others wait for it, whatever they offer. It is replaced
-//! when the market has outgrown its offer or a node called it underpriced, never because time goes by, and never
-//! because the account is short of funds. Before each replacement the forwarder is asked whether somebody else has
-//! executed the request: then a no-op takes its place.
+//! Only the lowest nonce that is not mined is replaced: the others wait for it, whatever they offer. It is replaced when
+//! the market has outgrown its offer or a node called it underpriced, never because time passes or the account is short
+//! of funds. Before each replacement the forwarder is asked whether the request was executed elsewhere; if so, a no-op
+//! takes its place.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::{
     store::{NonceAssignment, RelayTerms, TransactionPurpose},
 };
 
-/// How long a transaction that was just sent is left alone, however many blocks are made.
+/// The least time between two sends of a transaction, however many blocks are made.
 pub const QUIET: Duration = Duration::from_secs(1);
-/// After how long the same bytes are sent again where no block comes.
+/// When the same bytes are sent again if no block comes.
 pub const RESEND_AFTER: Duration = Duration::from_secs(3);
-/// How often the forwarder is asked about a request that no block takes though its offer is good: a sequencer may
-/// refuse it because somebody else has executed it.
+/// How often the forwarder is asked about a request that no block takes at a good price: a sequencer may refuse it
+/// because it was executed elsewhere.
 pub const STUCK_AFTER: Duration = PATIENCE;
-/// How long past its deadline, by our clock, a request is given up: clocks differ.
+/// How long past its deadline, by our clock, a request is kept, since clocks differ.
 const DEADLINE_GRACE_SECONDS: u64 = 30;
 
 /// What is known about a nonce's latest transaction.
@@ -49,19 +49,18 @@ pub struct Situation<'a> {
     pub cap: u128,
     /// Unix seconds.
     pub now: u64,
-    /// Whether the forwarder's nonce shows that somebody else has executed the request; `None` if that was not asked
-    /// yet.
+    /// Whether the forwarder's nonce shows the request executed elsewhere; `None` if that was not asked yet.
     pub superseded: Option<bool>,
 }
 
-/// The next thing to do.
+/// The next step for a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplacementStep {
-    /// Nothing yet.
+    /// Do nothing yet.
     Wait,
     /// Send the same bytes again.
     Resend,
-    /// Find out whether somebody else executed the request, then decide again.
+    /// Ask whether the request was executed elsewhere, then decide again.
     AskForwarder,
     /// Sign the same call with these fees and send that.
     Replace(Fees),
@@ -69,7 +68,7 @@ pub enum ReplacementStep {
     Cancel(TransactionPurpose, Fees),
 }
 
-/// Decides.
+/// Decides the next step.
 #[must_use]
 pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     let Situation { assignment, market, verdict, .. } = situation;
@@ -81,7 +80,7 @@ pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     if !situation.is_lowest {
         return ReplacementStep::Resend;
     }
-    // At the cap, or at four times the market: what is in flight is the best that can be done.
+    // At the cap, or at four times the market, no better offer is allowed.
     let Some(fees) = latest.fees.bumped(market, situation.cap) else { return ReplacementStep::Resend };
     let relay = assignment.relay.filter(|_| latest.purpose == TransactionPurpose::Relay);
     if let Some(reason) = relay.and_then(|relay| unpayable(situation, &relay)) {
@@ -98,7 +97,7 @@ pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     }
 }
 
-/// Why a relay's transaction is not worth its gas any more, if so.
+/// Why a relay's transaction is to be cancelled, if so.
 fn unpayable(situation: &Situation<'_>, relay: &RelayTerms) -> Option<TransactionPurpose> {
     if situation.superseded == Some(true) {
         return Some(TransactionPurpose::Superseded);

@@ -1,4 +1,4 @@
-//! Sending: the first time, again, and in place of an earlier transaction of the same nonce.
+//! Sending a transaction: first, as a rebroadcast, and as a replacement.
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl<N: ChainNode> Sender<N> {
-    /// Re-sends what has waited long enough, and replaces or cancels the lowest nonce where that helps.
+    /// Rebroadcasts what has waited long enough, and replaces or cancels the lowest nonce where that helps.
     pub(super) async fn resend_and_replace(&mut self, market: &Market) -> Result<(), SenderError> {
         let open =
             |(nonce, state): (&u64, &NonceState)| matches!(state, NonceState::Open(_)).then_some(*nonce);
@@ -70,8 +70,8 @@ impl<N: ChainNode> Sender<N> {
         })
     }
 
-    /// Whether somebody else has executed the request behind a nonce: in the state of one block its forwarder nonce is
-    /// used up, and ours is not.
+    /// Whether a nonce's request was executed elsewhere: in one block's state its forwarder nonce is used, and ours is
+    /// not.
     async fn is_superseded(&mut self, nonce: u64) -> Result<bool, SenderError> {
         let in_flight = self.nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut);
         let Some(in_flight) = in_flight else { return Ok(false) };
@@ -82,8 +82,8 @@ impl<N: ChainNode> Sender<N> {
         Ok(executed && view.mined_nonce <= nonce)
     }
 
-    /// Signs and sends a replacement: the same call, or a no-op if `cancel` says why. Where the budget does not allow
-    /// it, the old bytes go out again.
+    /// Signs and sends a replacement: the same call, or a no-op for the reason `cancel`. If the budget does not allow it,
+    /// the old bytes go out again.
     async fn replace(
         &mut self,
         nonce: u64,
@@ -106,7 +106,7 @@ impl<N: ChainNode> Sender<N> {
         let wei = replaced.expected_wei();
         let allowed = match assignment.relay {
             Some(relay) => {
-                // As with its first transaction: whatever fills a gap below fits beside it.
+                // As with the first transaction, a no-op for a gap below must fit beside it.
                 let limit = self.spending.daily_wei.saturating_sub(fees.worst_case(gas::NO_OP));
                 let now = self.clock.now();
                 let reserve = move |store: &dyn Store| store.reserve(relay.id, wei, limit, now);

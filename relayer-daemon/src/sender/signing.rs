@@ -1,4 +1,4 @@
-//! Signing: the two kinds of transaction this account ever makes.
+//! Signing the account's two kinds of transaction: a call of the forwarder, and a no-op.
 
 use alloy::{
     consensus::{SignableTransaction, Transaction, TxEip1559, TxEnvelope},
@@ -13,7 +13,7 @@ use crate::{
     store::{SignedTransaction, TransactionPurpose},
 };
 
-/// The account that pays, on one chain, for calls of one forwarder.
+/// The paying account, on one chain, for one forwarder.
 #[derive(Debug, Clone)]
 pub struct Wallet {
     signer: PrivateKeySigner,
@@ -22,7 +22,7 @@ pub struct Wallet {
 }
 
 impl Wallet {
-    /// A wallet that signs for one chain and one forwarder.
+    /// A wallet for one chain and one forwarder.
     #[must_use]
     pub const fn new(signer: PrivateKeySigner, chain_id: u64, forwarder: Address) -> Self {
         Self { signer, chain_id, forwarder }
@@ -51,10 +51,10 @@ impl Wallet {
         )
     }
 
-    /// Signs the call of an earlier transaction once more, with other fees.
+    /// Signs the call of an earlier transaction again, with other fees.
     ///
     /// # Errors
-    /// If the key cannot sign, or the earlier bytes are none of ours.
+    /// If the key cannot sign, or the earlier bytes cannot be decoded.
     pub fn relay_again(
         &self,
         nonce: u64,
@@ -65,7 +65,7 @@ impl Wallet {
         self.relay(nonce, envelope.input().clone(), earlier.gas_limit, fees)
     }
 
-    /// Signs a no-op: nothing, to ourselves.
+    /// Signs a no-op: a transfer of 0 to the own account.
     ///
     /// # Errors
     /// If the key cannot sign.
@@ -79,7 +79,7 @@ impl Wallet {
         self.sign(self.transaction(nonce, to, Bytes::new(), gas::NO_OP, fees), purpose)
     }
 
-    /// Bytes of the length and content a relay's transaction will have, to ask for its L1 fee.
+    /// Bytes like those of a relay's transaction, to ask for its L1 fee.
     #[must_use]
     pub fn draft(&self, calldata: Bytes, gas_limit: u64, fees: Fees) -> Bytes {
         let signature = Signature::new(U256::MAX, U256::MAX, true);

@@ -1,5 +1,4 @@
-//! The transactions of the account that pays, in the terms that the sender and the store share: what was signed, for
-//! which nonce, and for which relay.
+//! The paying account's transactions as sender and store share them: what was signed, for which nonce and relay.
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use strum::{EnumString, IntoStaticStr};
@@ -12,13 +11,13 @@ use crate::gas::fees::Fees;
 pub enum TransactionPurpose {
     /// Executes a relay.
     Relay,
-    /// A no-op in place of a relay that somebody else has executed.
+    /// A no-op in place of a relay that another account has executed.
     Superseded,
     /// A no-op in place of a relay whose deadline passed.
     Expired,
     /// A no-op in place of a transaction that every node called invalid.
     Rejected,
-    /// A no-op that fills a gap in front of our transactions.
+    /// A no-op that fills a nonce gap below our transactions.
     Gap,
 }
 
@@ -35,17 +34,17 @@ impl TransactionPurpose {
 pub struct SignedTransaction {
     /// Its hash.
     pub hash: B256,
-    /// The bytes that go to the network, EIP-2718.
+    /// The raw bytes, EIP-2718.
     pub raw: Bytes,
-    /// What it offers.
+    /// Its fees.
     pub fees: Fees,
     /// Its gas limit.
     pub gas_limit: u64,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: TransactionPurpose,
 }
 
-/// What must be known of a relay to look after its transactions.
+/// What the sender must know of a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RelayTerms {
     /// The EIP-712 digest of the request.
@@ -56,36 +55,35 @@ pub struct RelayTerms {
     pub forward_nonce: U256,
     /// `request.deadline`, unix seconds, 0 for none.
     pub deadline: u64,
-    /// What the L1 data fee may come to, wei; 0 on chains without one.
+    /// The highest L1 data fee to expect, wei; 0 on chains without one.
     pub l1_fee_wei: u128,
-    /// The gas it is expected to use, margin included; `None` where only its gas limit is known.
+    /// The gas it is expected to use, margin included; `None` if only its gas limit is known.
     pub expected_gas: Option<u64>,
 }
 
-/// A nonce of the account, what it was assigned for, and all that was signed for it.
+/// A nonce of the account, its relay, and all that was signed for it.
 ///
-/// An assigned nonce ends only by being mined: by a transaction of its relay, by a no-op of ours, or by a
-/// transaction of somebody else who holds the key.
+/// An assigned nonce ends only by being mined: by a transaction of its relay, by our no-op, or by a foreign transaction
+/// signed with the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NonceAssignment {
     /// The nonce.
     pub nonce: u64,
-    /// The relay it was assigned for; `None` for a gap.
+    /// Its relay; `None` for a gap.
     pub relay: Option<RelayTerms>,
-    /// What was signed for it, oldest first.
+    /// Its signed transactions, oldest first.
     pub transactions: Vec<SignedTransaction>,
 }
 
 impl NonceAssignment {
-    /// The transaction that counts now.
+    /// Its latest transaction.
     #[must_use]
     pub fn latest(&self) -> Option<&SignedTransaction> {
         self.transactions.last()
     }
 
-    /// What the nonce is expected to cost at most, wei, whichever of its transactions is mined: the same gas for each
-    /// transaction of its relay, at that one's fees. A replacement makes the same call, so the gas that the first one
-    /// was expected to use is as good a bound for all of them.
+    /// The highest expected cost, wei, whichever of its transactions is mined: the relay's expected gas at the fees of
+    /// each. A replacement transaction makes the same call, so the first one's expected gas holds for all of them.
     #[must_use]
     pub fn expected_wei(&self) -> u128 {
         let expected_gas = self.relay.and_then(|relay| relay.expected_gas).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! The budget's window, and what relays and gaps have reserved of it.
+//! The budget's window, and the reservations of relays and gaps.
 
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ pub(super) fn reserve(
     Ok(allowed)
 }
 
-/// Whether so much more may be in flight; the window is open then.
+/// Whether `extra_wei` more may be in flight; if so the window is open afterwards.
 pub(super) fn allow(tx: &Connection, extra_wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
     let allowed = at(tx, limit_wei, now)?.allows(extra_wei);
     if allowed {
@@ -47,7 +47,7 @@ pub(super) fn close_if_unused(tx: &Connection, now: u64) -> Result<(), StoreErro
     write_window(tx, current_window(tx, now)?.unused(still))
 }
 
-/// Charges what was paid, to everybody who answers for the request.
+/// Charges what was paid to all parties of the request.
 pub(super) fn charge(tx: &Connection, relay: Option<&B256>, wei: u128, now: u64) -> Result<(), StoreError> {
     write_window(tx, current_window(tx, now)?.used(now, wei))?;
     let Some((signer, client)) = relay.map(|id| relays::sender(tx, id)).transpose()?.flatten() else {
@@ -63,17 +63,17 @@ pub(super) fn charge(tx: &Connection, relay: Option<&B256>, wei: u128, now: u64)
     Ok(())
 }
 
-/// What somebody wants to reserve.
+/// A reservation that is asked for.
 pub(super) struct Asks {
-    /// The relay, whose reservation so far does not stand in its own way.
+    /// The relay; its present reservation does not count.
     pub(super) id: Option<B256>,
     /// `request.from`.
     pub(super) signer: Address,
-    /// Who sent it.
+    /// The client.
     pub(super) client: Option<IpAddr>,
     /// How much, wei.
     pub(super) wei: u128,
-    /// What has to fit beside it, wei.
+    /// What must fit beside it, wei.
     pub(super) no_op_wei: u128,
 }
 
@@ -110,7 +110,7 @@ pub(super) fn check(
     let mut total = BudgetUsage { settled_wei: window.settled_wei, reserved_wei: nonces::open_gaps_wei(db)? };
     let mut used: Vec<(PartyKind, BudgetUsage)> = Vec::with_capacity(parties.len());
     for party in &parties {
-        // What was spent in a window that is over does not count, though it is cleared only with the next charge.
+        // What was spent in an earlier window does not count; the next charge deletes it.
         let settled_wei = if window.opened_at.is_some() { settled(db, *party)? } else { 0 };
         used.push((party.kind(), BudgetUsage { settled_wei, reserved_wei: 0 }));
     }
@@ -151,7 +151,7 @@ fn settled(db: &Connection, party: Party) -> Result<u128, StoreError> {
     rows.next()?.map_or(Ok(0), |row| text(row, "settled_wei"))
 }
 
-/// A party as the file has it: a byte for its kind, then its address.
+/// The stored form of a party: a byte for its kind, then its address.
 fn key(party: Party) -> Vec<u8> {
     let (kind, address) = match party {
         Party::Signer(address) => (0, address.to_vec()),
@@ -165,13 +165,13 @@ pub(super) fn at(db: &Connection, limit_wei: u128, now: u64) -> Result<Budget, S
     Ok(Budget { limit_wei, window: window(db, now)?, reserved_wei: reserved(db)? })
 }
 
-/// Sets what a relay may still cost.
+/// Sets a relay's reservation.
 pub(super) fn set_reserved(tx: &Connection, id: &B256, wei: u128) -> Result<(), StoreError> {
     tx.execute("UPDATE relays SET reserved_wei = ?2 WHERE id = ?1", params![id.0, wei.to_string()])?;
     Ok(())
 }
 
-/// What pending relays and unfilled gaps may still cost, all together.
+/// The sum of all reservations: pending relays and unfilled gaps.
 fn reserved(db: &Connection) -> Result<u128, StoreError> {
     let mut statement =
         db.prepare_cached("SELECT reserved_wei FROM relays WHERE state = 'pending' AND reserved_wei <> '0'")?;
@@ -183,7 +183,7 @@ fn window(db: &Connection, now: u64) -> Result<Window, StoreError> {
     Ok(stored_window(db)?.at(now))
 }
 
-/// The window, to be written again. In a new one nobody has spent anything.
+/// The window, to be updated. If it is a new one, the parties' spending is cleared.
 fn current_window(tx: &Connection, now: u64) -> Result<Window, StoreError> {
     let window = window(tx, now)?;
     if window.opened_at.is_none() {

@@ -1,4 +1,4 @@
-//! Whose file it is.
+//! The file's owner.
 
 use alloy::primitives::B256;
 use rusqlite::{Connection, params};
@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use super::{column, unsigned};
 use crate::store::{Identity, StoreError};
 
-/// In the place of a block 0 that is not known.
+/// Stored for a block 0 that is not known.
 const UNKNOWN: B256 = B256::ZERO;
 
 pub(super) fn verify(db: &Connection, identity: &Identity) -> Result<(), StoreError> {

@@ -1,5 +1,4 @@
-//! The store in one SQLite file, in WAL mode with `synchronous = FULL`: what was written is on disk when an
-//! operation returns.
+//! The store in one SQLite file, in WAL mode with `synchronous = FULL`: a write is on disk when it returns.
 //!
 //! One thread writes ([`writer`]). Reads have a connection of their own: they see the last commit and never wait for
 //! one. Queries are in [`relays`], [`nonces`] and [`budget`], by table, and in [`retention`]; a function named like a
@@ -40,7 +39,7 @@ use crate::{
     store::{NonceAssignment, Retention},
 };
 
-/// How long a lock of another process is waited for.
+/// How long to wait for another process's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl From<rusqlite::Error> for StoreError {
@@ -52,7 +51,7 @@ impl From<rusqlite::Error> for StoreError {
 /// The store in an SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
-    /// `None` where it was opened for reading only.
+    /// `None` if it was opened for reading only.
     writer: Option<Writer>,
     reader: Mutex<Connection>,
 }
@@ -80,13 +79,13 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// A store that forgets everything when it is dropped, for tests.
+    /// A store in memory, for tests.
     ///
     /// # Errors
     /// [`StoreError::Engine`].
     pub fn in_memory() -> Result<Self, StoreError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        // Connections of one process that name the same file of this kind share it.
+        // Connections of one process that open the same name share it.
         let uri = format!("file:/store-{}?vfs=memdb", NEXT.fetch_add(1, Ordering::Relaxed));
         let open = || Connection::open_with_flags(&uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI);
         Self::start(open()?, open)
@@ -109,7 +108,7 @@ impl SqliteStore {
 
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        // One transaction, so that several queries see the same state.
+        // One transaction: several queries see the same state.
         let tx = reader.transaction()?;
         work(&tx)
     }

@@ -67,7 +67,7 @@ pub(super) fn open(db: &Connection, account: &Address) -> Result<Vec<NonceAssign
     nonces.into_iter().map(|nonce| assignment(db, account, nonce)).collect()
 }
 
-/// What the no-ops of gaps may still cost, wei: of each nonce the dearest.
+/// What the no-ops of gaps may still cost, wei: the dearest one of each nonce.
 pub(super) fn open_gaps_wei(db: &Connection) -> Result<u128, StoreError> {
     let mut statement =
         db.prepare_cached("SELECT account, nonce FROM nonces WHERE state = 'open' AND relay IS NULL")?;
@@ -102,7 +102,7 @@ pub(super) fn mined_since(db: &Connection, account: &Address, since: u64) -> Res
     statement.query_and_then(range, |row| unsigned(row, "nonce"))?.collect()
 }
 
-/// How many lost nonces a restart looks up once more.
+/// How many lost nonces a restart looks up again.
 const LOST: i64 = 64;
 
 pub(super) fn lost(db: &Connection, account: &Address) -> Result<Vec<u64>, StoreError> {
@@ -126,7 +126,7 @@ pub(super) fn settle(
 ) -> Result<(), StoreError> {
     let Settlement { assignment, inclusion, paid_wei, outcome } = settlement;
     let nonce = assignment.nonce.cast_signed();
-    // After a reorganisation a nonce is settled anew: only what it costs more is charged.
+    // After a reorg a nonce is settled again: only the difference is charged.
     let before = match charged(tx, account, nonce)? {
         Some(before) => before,
         None => {
@@ -153,14 +153,14 @@ pub(super) fn settle(
     budget::charge(tx, relay, paid_wei.saturating_sub(before), now)
 }
 
-/// What a nonce has cost so far; `None` if it is not stored.
+/// What a nonce was charged so far; `None` if it is not stored.
 fn charged(tx: &Connection, account: &Address, nonce: i64) -> Result<Option<u128>, StoreError> {
     let mut statement = tx.prepare_cached("SELECT paid_wei FROM nonces WHERE account = ?1 AND nonce = ?2")?;
     let mut rows = statement.query(params![account.0.0, nonce])?;
     rows.next()?.map(|row| text(row, "paid_wei")).transpose()
 }
 
-/// Writes anew what must have been here: the chain has what the file has lost.
+/// Writes a nonce again that the file has lost and the chain has.
 fn restore(
     tx: &Connection,
     account: &Address,
@@ -206,8 +206,8 @@ pub(super) fn reopen(
     Ok(true)
 }
 
-/// Whether a relay's outcome goes with this nonce. It does not if a transaction of another nonce has decided it: a
-/// relay has two where its first was taken for lost.
+/// Whether undoing this nonce undoes its relay's outcome. It does not if another nonce's transaction has decided it: a
+/// relay has two nonces if the first was given up as lost.
 fn is_undone(tx: &Connection, id: [u8; 32], account: &Address, nonce: i64) -> Result<bool, StoreError> {
     let mut statement = tx.prepare_cached(
         "SELECT tx_hash IS NULL

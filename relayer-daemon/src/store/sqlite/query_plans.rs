@@ -1,5 +1,5 @@
-//! No query reads all of a table that grows: every statement that the store's operations run is explained by SQLite,
-//! and its work is measured on a journal with many rows.
+//! No query scans a table that grows: SQLite explains every statement of the store's operations, and its work is
+//! measured on a journal with many rows.
 
 use std::{
     collections::BTreeMap,
@@ -24,8 +24,7 @@ use crate::{
     },
 };
 
-/// Reading all of these is no scan: the tables have a row, or a row for each key that ever paid; the indexes hold only
-/// what is in flight.
+/// Small by nature: tables with a row, or a row for each key that ever paid, and indexes of what is in flight.
 const SMALL: [&str; 8] = [
     "budget",
     "identity",
@@ -39,10 +38,10 @@ const SMALL: [&str; 8] = [
 
 /// Relays that ended long ago.
 const OLD: i32 = 20_000;
-/// Instructions of SQLite's machine that no statement may need, all its runs here together. Reading `OLD` rows takes more.
+/// The most instructions of SQLite's machine that one run of a statement may take. Reading `OLD` rows takes more.
 const MOST_STEPS: i32 = 15_000;
 
-/// Statements, and how many instructions each took.
+/// Statements, and the most instructions that each took.
 type Statements = Arc<Mutex<BTreeMap<String, i32>>>;
 
 fn traced(path: &Path, statements: &Statements) -> Connection {
@@ -77,7 +76,7 @@ fn aged(path: &Path) {
     );
     let db = Connection::open(path).unwrap();
     db.pragma_update(None, "synchronous", false).unwrap();
-    // Found by its creation alone while this journal is made.
+    // Needed only while this journal is made.
     db.execute_batch("CREATE INDEX creation ON relays (created_at)").unwrap();
     db.execute_batch(&sql).unwrap();
     db.execute_batch("DROP INDEX creation").unwrap();
@@ -156,7 +155,7 @@ fn run_everything(store: &dyn Store) {
     store.lost(account).unwrap();
     store.highest_mined(account).unwrap();
     store.explains(account, 0, 3).unwrap();
-    // Now the first nonces are old.
+    // The first nonces are now old.
     sign(100_000, Some(id(3)), 4);
     let much_later = NOW + 1_000 * 24 * 60 * 60;
     assert!(store.prune(&Retention::of_days(30), much_later).unwrap() > 0);

@@ -17,7 +17,7 @@ pub(super) fn accept(tx: &Connection, relay: &NewRelay, now: u64) -> Result<Acce
         _ if insert(tx, relay, now)? => {}
         _ => {
             reopen(tx, &relay.id)?;
-            // Who sends it now answers for it.
+            // The new sender is charged for it.
             tx.execute(
                 "UPDATE relays SET client = ?2 WHERE id = ?1",
                 params![relay.id.0, relay.client.map(address)],
@@ -45,7 +45,7 @@ pub(super) fn insert(tx: &Connection, relay: &NewRelay, now: u64) -> Result<bool
     Ok(inserted > 0)
 }
 
-/// Makes a relay that had ended pending again.
+/// Makes a relay pending again.
 pub(super) fn reopen(tx: &Connection, id: &B256) -> Result<(), StoreError> {
     tx.execute(
         "UPDATE relays SET state = 'pending', error_code = NULL, error_detail = NULL, error_retry = NULL,
@@ -62,7 +62,7 @@ pub(super) fn is_pending(db: &Connection, id: &B256) -> Result<bool, StoreError>
     Ok(db.query_row(query, [id.0], |row| row.get(0)).optional()?.unwrap_or_default())
 }
 
-/// Ends a relay and gives its reservation back.
+/// Writes how a relay ended, and gives its reservation back.
 pub(super) fn finish(tx: &Connection, id: &B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
     let (mined, failure, agent_id) = outcome.parts();
     tx.execute(
@@ -147,21 +147,21 @@ fn new_relay(row: &Row<'_>) -> Result<NewRelay, StoreError> {
     })
 }
 
-/// Who answers for a relay: its signer, and the client that sent it where that is known. `None`: unknown relay.
+/// A relay's signer, and its client where that is known; `None` for an unknown relay.
 pub(super) fn sender(db: &Connection, id: &B256) -> Result<Option<(Address, Option<IpAddr>)>, StoreError> {
     let mut statement = db.prepare_cached("SELECT signer, client FROM relays WHERE id = ?1")?;
     let mut rows = statement.query([id.0])?;
     rows.next()?.map(sender_of).transpose()
 }
 
-/// The same, of a row.
+/// The same from a row.
 pub(super) fn sender_of(row: &Row<'_>) -> Result<(Address, Option<IpAddr>), StoreError> {
     let client = column::<Option<[u8; 16]>>(row, "client")?;
     let client = client.map(|bytes| IpAddr::V6(bytes.into()).to_canonical());
     Ok((column::<[u8; 20]>(row, "signer")?.into(), client))
 }
 
-/// An address as the file has it; an IPv4 address as IPv6 has it.
+/// The stored form of an address; IPv4 is mapped into IPv6.
 pub(super) const fn address(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
