@@ -22,7 +22,7 @@ use registry_core::abi::{ForwardRequest, IForwarder};
 use relayer_daemon::{
     budget::share::{Allowance, Shares},
     gas::fees::Fees,
-    outcome::{Failure, MinedTransaction, RelayOutcome},
+    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
     sender::signing::Wallet,
     store::{
         Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
@@ -302,7 +302,7 @@ fn an_archived_relay_that_was_dropped_may_be_sent_again_and_keeps_its_history() 
     };
     store.accept(&relay(0, &real.0), NOW).unwrap();
     sign(0, 700);
-    settle(0, 700, RelayOutcome::Dropped { failure: Failure::nonce_mismatch() });
+    settle(0, 700, RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) });
     carry_out_in_order(&store, 1..NEWEST + 10, NOW);
     prune_all(&store, NOW + 31 * DAY);
     assert_eq!(store.accepted(id(0)).unwrap(), None);

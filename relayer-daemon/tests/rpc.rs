@@ -18,14 +18,14 @@ use relayer_daemon::{
 };
 use reqwest::Url;
 use serde_json::{Value, json};
-use warp::{Filter, Reply, http::StatusCode, reply::Response};
+use warp::{Filter, Reply as _, http::StatusCode, reply::Response};
 
 /// How long an endpoint may take to answer.
 const TIMEOUT: Duration = Duration::from_millis(400);
 
 /// What an endpoint answers.
 #[derive(Debug, Clone)]
-enum Scripted {
+enum Reply {
     Result(Value),
     /// As a node whose head has this number and time.
     Head(u64, u64),
@@ -51,7 +51,7 @@ impl Drop for Count {
 }
 
 impl ScriptedEndpoint {
-    async fn start(script: &[Scripted]) -> Self {
+    async fn start(script: &[Reply]) -> Self {
         let calls = Arc::new(AtomicUsize::new(0));
         let script = Arc::new(Mutex::new(script.to_vec()));
         let count = Arc::clone(&calls);
@@ -87,12 +87,12 @@ impl ScriptedEndpoint {
     }
 }
 
-async fn respond(request: &Value, answer: Scripted) -> Response {
+async fn respond(request: &Value, answer: Reply) -> Response {
     let reply = |name: &str, value| {
         warp::reply::json(&json!({ "jsonrpc": "2.0", "id": request["id"], name: value })).into_response()
     };
     match answer {
-        Scripted::Head(number, timestamp) => {
+        Reply::Head(number, timestamp) => {
             let number = format!("{number:#x}");
             reply(
                 "result",
@@ -102,12 +102,12 @@ async fn respond(request: &Value, answer: Scripted) -> Response {
                 },
             )
         }
-        Scripted::Result(result) => reply("result", result),
-        Scripted::Error(code, message) => reply("error", json!({ "code": code, "message": message })),
-        Scripted::Http(status, body) => {
+        Reply::Result(result) => reply("result", result),
+        Reply::Error(code, message) => reply("error", json!({ "code": code, "message": message })),
+        Reply::Http(status, body) => {
             warp::reply::with_status(body, StatusCode::from_u16(status).unwrap()).into_response()
         }
-        Scripted::Silence => std::future::pending().await,
+        Reply::Silence => std::future::pending().await,
     }
 }
 
@@ -128,6 +128,10 @@ fn chain(rpc: Rpc) -> Chain {
     }
 }
 
+async fn pair(first: Reply, second: Reply) -> [ScriptedEndpoint; 2] {
+    [ScriptedEndpoint::start(&[first]).await, ScriptedEndpoint::start(&[second]).await]
+}
+
 /// Waits until something has happened in the background.
 async fn eventually(happened: impl Fn() -> bool) {
     let waiting = async {
@@ -138,8 +142,8 @@ async fn eventually(happened: impl Fn() -> bool) {
     tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it never happened");
 }
 
-fn number(text: &str) -> Scripted {
-    Scripted::Result(json!(text))
+fn number(text: &str) -> Reply {
+    Reply::Result(json!(text))
 }
 
 async fn read(rpc: &Rpc) -> Result<String, RpcError> {
@@ -159,8 +163,7 @@ async fn reads_stick_to_one_endpoint() {
 
 #[tokio::test]
 async fn reads_leave_an_endpoint_that_fails_and_stay_away() {
-    for fault in
-        [Scripted::Http(503, "<html>s3cr3t-key</html>"), Scripted::Http(429, "slow down"), Scripted::Silence]
+    for fault in [Reply::Http(503, "<html>s3cr3t-key</html>"), Reply::Http(429, "slow down"), Reply::Silence]
     {
         let bad = ScriptedEndpoint::start(std::slice::from_ref(&fault)).await;
         let good = ScriptedEndpoint::start(&[number("0x2")]).await;
@@ -175,8 +178,7 @@ async fn reads_leave_an_endpoint_that_fails_and_stay_away() {
 
 #[tokio::test]
 async fn a_node_that_answers_with_an_error_is_alive() {
-    let first = ScriptedEndpoint::start(&[Scripted::Error(3, "execution reverted: nonce too low")]).await;
-    let second = ScriptedEndpoint::start(&[number("0x2")]).await;
+    let [first, second] = pair(Reply::Error(3, "execution reverted: nonce too low"), number("0x2")).await;
     let rpc = rpc(&[&first, &second]);
     let Err(RpcError::Node(error)) = read(&rpc).await else { panic!("not the node's error") };
     assert_eq!(error.message, "execution reverted: nonce too low");
@@ -185,7 +187,7 @@ async fn a_node_that_answers_with_an_error_is_alive() {
 
 #[tokio::test]
 async fn what_may_pass_is_tried_again_on_a_single_endpoint() {
-    let script = [Scripted::Http(429, ""), Scripted::Error(-32005, "limit exceeded"), number("0x3")];
+    let script = [Reply::Http(429, ""), Reply::Error(-32005, "limit exceeded"), number("0x3")];
     let endpoint = ScriptedEndpoint::start(&script).await;
     assert_eq!(read(&rpc(&[&endpoint])).await.unwrap(), "0x3");
     assert_eq!(endpoint.calls(), 3);
@@ -199,58 +201,53 @@ fn assert_names_nothing(error: &RpcError) {
 
 #[tokio::test]
 async fn a_dead_endpoint_is_given_up_in_the_end_and_never_named() {
-    let endpoint = ScriptedEndpoint::start(&[Scripted::Http(500, "key s3cr3t-key is over its quota")]).await;
+    let endpoint = ScriptedEndpoint::start(&[Reply::Http(500, "key s3cr3t-key is over its quota")]).await;
     let error = read(&rpc(&[&endpoint])).await.unwrap_err();
     assert!(error.to_string().contains("HTTP 500"), "{error}");
     assert_names_nothing(&error);
     assert_eq!(endpoint.calls(), 4);
 
     let quoting =
-        ScriptedEndpoint::start(&[Scripted::Error(-32000, "no such project: s3cr3t-key at 127.0.0.1")]).await;
+        ScriptedEndpoint::start(&[Reply::Error(-32000, "no such project: s3cr3t-key at 127.0.0.1")]).await;
     let error = read(&rpc(&[&quoting])).await.unwrap_err();
     assert_names_nothing(&error);
 
-    let silent = ScriptedEndpoint::start(&[Scripted::Silence]).await;
+    let silent = ScriptedEndpoint::start(&[Reply::Silence]).await;
     assert_eq!(read(&rpc(&[&silent])).await.unwrap_err().to_string(), "RPC timeout");
 }
 
 #[tokio::test]
 async fn an_answer_that_is_no_json_rpc_counts_as_a_fault() {
-    let bad = ScriptedEndpoint::start(&[Scripted::Http(200, "<html>maintenance</html>")]).await;
-    let good = ScriptedEndpoint::start(&[number("0x2")]).await;
+    let [bad, good] = pair(Reply::Http(200, "<html>maintenance</html>"), number("0x2")).await;
     assert_eq!(read(&rpc(&[&bad, &good])).await.unwrap(), "0x2");
 }
 
 #[tokio::test]
 async fn transactions_go_to_all_endpoints_and_one_that_takes_it_is_enough() {
     for (answers, expected) in [
-        ([Scripted::Http(500, ""), number("0x01")], BroadcastVerdict::Accepted),
+        ([Reply::Http(500, ""), number("0x01")], BroadcastVerdict::Accepted),
         (
-            [Scripted::Error(-32000, "nonce too low"), Scripted::Error(-32000, "already known")],
+            [Reply::Error(-32000, "nonce too low"), Reply::Error(-32000, "already known")],
             BroadcastVerdict::Accepted,
         ),
         // An endpoint that is silent or dead says nothing, and hides nothing that a living one says.
-        ([Scripted::Error(-32000, "nonce too low"), Scripted::Silence], BroadcastVerdict::NonceTooLow),
+        ([Reply::Error(-32000, "nonce too low"), Reply::Silence], BroadcastVerdict::NonceTooLow),
         (
-            [Scripted::Http(502, ""), Scripted::Error(-32000, "transaction underpriced")],
+            [Reply::Http(502, ""), Reply::Error(-32000, "transaction underpriced")],
             BroadcastVerdict::FeeTooLow,
         ),
-        ([Scripted::Http(502, ""), Scripted::Silence], BroadcastVerdict::Unknown),
+        ([Reply::Http(502, ""), Reply::Silence], BroadcastVerdict::Unknown),
         (
-            [Scripted::Error(-32000, "nonce too low"), Scripted::Error(-32000, "oversized data")],
+            [Reply::Error(-32000, "nonce too low"), Reply::Error(-32000, "oversized data")],
             BroadcastVerdict::NonceTooLow,
         ),
         (
-            [
-                Scripted::Error(3, "execution reverted: already known"),
-                Scripted::Error(-32000, "invalid sender"),
-            ],
+            [Reply::Error(3, "execution reverted: already known"), Reply::Error(-32000, "invalid sender")],
             BroadcastVerdict::Rejected,
         ),
     ] {
         let [first, second] = answers;
-        let (first, second) =
-            (ScriptedEndpoint::start(&[first]).await, ScriptedEndpoint::start(&[second]).await);
+        let [first, second] = pair(first, second).await;
         let (verdict, text) = rpc(&[&first, &second]).broadcast(&[2, 3]).await;
         assert_eq!(verdict, expected, "{text}");
         eventually(|| (first.calls(), second.calls()) == (1, 1)).await;
@@ -259,8 +256,7 @@ async fn transactions_go_to_all_endpoints_and_one_that_takes_it_is_enough() {
 
 #[tokio::test]
 async fn the_first_acceptance_goes_on_without_waiting_for_a_silent_endpoint() {
-    let silent = ScriptedEndpoint::start(&[Scripted::Silence]).await;
-    let good = ScriptedEndpoint::start(&[number("0x01")]).await;
+    let [silent, good] = pair(Reply::Silence, number("0x01")).await;
     let rpc = rpc(&[&silent, &good]);
     let started = Instant::now();
     let (verdict, _) = rpc.broadcast(&[1]).await;
@@ -271,8 +267,7 @@ async fn the_first_acceptance_goes_on_without_waiting_for_a_silent_endpoint() {
 
 #[tokio::test]
 async fn an_endpoint_that_timed_out_is_rested() {
-    let silent = ScriptedEndpoint::start(&[Scripted::Silence]).await;
-    let good = ScriptedEndpoint::start(&[number("0x01")]).await;
+    let [silent, good] = pair(Reply::Silence, number("0x01")).await;
     let resting = rpc(&[&silent, &good]);
     resting.broadcast(&[1]).await;
     // The silent one has timed out once its end of the connection is closed.
@@ -284,7 +279,7 @@ async fn an_endpoint_that_timed_out_is_rested() {
     assert_eq!(silent.calls(), 1, "asked although it rests");
 
     // Where all of them rest, all of them are asked.
-    let only = ScriptedEndpoint::start(&[Scripted::Silence, number("0x01")]).await;
+    let only = ScriptedEndpoint::start(&[Reply::Silence, number("0x01")]).await;
     let alone = rpc(&[&only]);
     assert_eq!(alone.broadcast(&[1]).await.0, BroadcastVerdict::Unknown);
     assert_eq!(alone.broadcast(&[1]).await.0, BroadcastVerdict::Accepted);
@@ -292,8 +287,7 @@ async fn an_endpoint_that_timed_out_is_rested() {
 
 #[tokio::test]
 async fn sends_that_go_on_in_the_background_are_not_lost_at_shutdown() {
-    let slow = ScriptedEndpoint::start(&[Scripted::Silence]).await;
-    let good = ScriptedEndpoint::start(&[number("0x01")]).await;
+    let [slow, good] = pair(Reply::Silence, number("0x01")).await;
     let stopping = rpc(&[&slow, &good]);
     stopping.broadcast(&[1]).await;
     assert_eq!(stopping.finish_broadcasts(Duration::ZERO).await, 1, "cut off, and said so");
@@ -301,8 +295,8 @@ async fn sends_that_go_on_in_the_background_are_not_lost_at_shutdown() {
     assert_eq!(slow.calls(), 1);
 }
 
-fn receipt(hash: B256) -> Scripted {
-    Scripted::Result(json!({
+fn receipt(hash: B256) -> Reply {
+    Reply::Result(json!({
         "transactionHash": hash, "blockNumber": "0x1", "status": "0x1", "gasUsed": "0x1",
         "effectiveGasPrice": "0x1", "logs": [],
     }))
@@ -312,17 +306,16 @@ fn receipt(hash: B256) -> Scripted {
 async fn a_receipt_is_looked_up_at_every_endpoint_and_absent_only_if_all_say_so() {
     let hash = B256::repeat_byte(1);
     for (answers, expected) in [
-        ([Scripted::Result(Value::Null), receipt(hash)], "found"),
-        ([Scripted::Http(502, ""), receipt(hash)], "found"),
+        ([Reply::Result(Value::Null), receipt(hash)], "found"),
+        ([Reply::Http(502, ""), receipt(hash)], "found"),
         ([receipt(B256::ZERO), receipt(hash)], "found"),
-        ([Scripted::Result(Value::Null), Scripted::Result(Value::Null)], "absent"),
-        ([Scripted::Result(Value::Null), Scripted::Silence], "unclear"),
-        ([Scripted::Result(Value::Null), Scripted::Error(-32000, "header not found")], "unclear"),
-        ([Scripted::Result(Value::Null), Scripted::Result(json!({ "status": "what?" }))], "unclear"),
+        ([Reply::Result(Value::Null), Reply::Result(Value::Null)], "absent"),
+        ([Reply::Result(Value::Null), Reply::Silence], "unclear"),
+        ([Reply::Result(Value::Null), Reply::Error(-32000, "header not found")], "unclear"),
+        ([Reply::Result(Value::Null), Reply::Result(json!({ "status": "what?" }))], "unclear"),
     ] {
         let [first, second] = answers;
-        let (first, second) =
-            (ScriptedEndpoint::start(&[first]).await, ScriptedEndpoint::start(&[second]).await);
+        let [first, second] = pair(first, second).await;
         let found = match chain(rpc(&[&first, &second])).receipt_everywhere(hash).await {
             ReceiptLookup::Found(receipt) => {
                 assert_eq!(receipt.hash, hash);
@@ -339,9 +332,9 @@ async fn a_receipt_is_looked_up_at_every_endpoint_and_absent_only_if_all_say_so(
 async fn a_view_of_the_account_is_of_one_block_by_its_hash_or_else_its_number() {
     let header = json!({ "number": "0x10", "hash": B256::repeat_byte(9), "timestamp": "0x1" });
     let nonce = json!(B256::with_last_byte(5));
-    let by_hash = [Scripted::Result(header.clone()), Scripted::Result(nonce.clone()), number("0x7")];
-    let old = Scripted::Error(-32602, "invalid argument 1: cannot unmarshal object");
-    let by_number = [Scripted::Result(header.clone()), old, Scripted::Result(nonce), number("0x7")];
+    let by_hash = [Reply::Result(header.clone()), Reply::Result(nonce.clone()), number("0x7")];
+    let old = Reply::Error(-32602, "invalid argument 1: cannot unmarshal object");
+    let by_number = [Reply::Result(header.clone()), old, Reply::Result(nonce), number("0x7")];
     for script in [&by_hash[..], &by_number[..]] {
         let endpoint = ScriptedEndpoint::start(script).await;
         let view = chain(rpc(&[&endpoint])).account_view(Some(Address::ZERO)).await.unwrap();
@@ -349,7 +342,7 @@ async fn a_view_of_the_account_is_of_one_block_by_its_hash_or_else_its_number() 
         assert_eq!(view.forwarder_nonce, Some(U256::from(5)));
         assert_eq!(endpoint.calls(), script.len());
     }
-    let behind = [Scripted::Result(header), Scripted::Error(-32000, "header for hash not found")];
+    let behind = [Reply::Result(header), Reply::Error(-32000, "header for hash not found")];
     let endpoint = ScriptedEndpoint::start(&behind).await;
     assert!(chain(rpc(&[&endpoint])).account_view(Some(Address::ZERO)).await.is_err());
 }
@@ -357,19 +350,19 @@ async fn a_view_of_the_account_is_of_one_block_by_its_hash_or_else_its_number() 
 #[tokio::test]
 async fn a_block_number_beyond_all_chains_makes_no_sense_and_nothing_panics() {
     let header = json!({ "number": "0x8000000000000000", "hash": null, "timestamp": "0x1" });
-    let endpoint = ScriptedEndpoint::start(&[Scripted::Result(header)]).await;
+    let endpoint = ScriptedEndpoint::start(&[Reply::Result(header)]).await;
     let chain = chain(rpc(&[&endpoint]));
     assert!(matches!(chain.header("latest").await, Err(RpcError::Malformed(_))));
 
     let history = json!({ "oldestBlock": "0x7fffffffffffffff", "baseFeePerGas": ["0x1", "0x1", "0x1"] });
-    let endpoint = ScriptedEndpoint::start(&[Scripted::Result(history)]).await;
+    let endpoint = ScriptedEndpoint::start(&[Reply::Result(history)]).await;
     let chain = self::chain(rpc(&[&endpoint]));
     assert!(matches!(chain.market().await, Err(RpcError::Malformed(_))));
 }
 
 /// Whether reads move from an endpoint whose head has this number and time to another.
-async fn moves(from: Scripted, to: Scripted) -> bool {
-    let (first, second) = (ScriptedEndpoint::start(&[from]).await, ScriptedEndpoint::start(&[to]).await);
+async fn moves(from: Reply, to: Reply) -> bool {
+    let [first, second] = pair(from, to).await;
     let rpc = rpc(&[&first, &second]);
     rpc.prefer_freshest().await;
     let before = second.calls();
@@ -380,23 +373,22 @@ async fn moves(from: Scripted, to: Scripted) -> bool {
 #[tokio::test]
 async fn reads_move_to_an_endpoint_that_is_clearly_ahead() {
     // Blocks of twelve seconds, and of two.
-    assert!(moves(Scripted::Head(16, 1_000), Scripted::Head(19, 1_036)).await);
-    assert!(moves(Scripted::Head(16, 1_000), Scripted::Head(19, 1_006)).await);
-    assert!(!moves(Scripted::Head(16, 1_000), Scripted::Head(18, 1_024)).await, "two blocks are nothing");
-    assert!(!moves(Scripted::Head(19, 1_036), Scripted::Head(16, 1_000)).await);
+    assert!(moves(Reply::Head(16, 1_000), Reply::Head(19, 1_036)).await);
+    assert!(moves(Reply::Head(16, 1_000), Reply::Head(19, 1_006)).await);
+    assert!(!moves(Reply::Head(16, 1_000), Reply::Head(18, 1_024)).await, "two blocks are nothing");
+    assert!(!moves(Reply::Head(19, 1_036), Reply::Head(16, 1_000)).await);
 }
 
 #[tokio::test]
 async fn where_blocks_take_a_fraction_of_a_second_a_moments_lag_moves_no_reads() {
     // Blocks of 200 ms: four of them are less than a second.
-    assert!(!moves(Scripted::Head(1_000, 5_000), Scripted::Head(1_004, 5_001)).await);
-    assert!(moves(Scripted::Head(1_000, 5_000), Scripted::Head(1_025, 5_005)).await, "five seconds");
+    assert!(!moves(Reply::Head(1_000, 5_000), Reply::Head(1_004, 5_001)).await);
+    assert!(moves(Reply::Head(1_000, 5_000), Reply::Head(1_025, 5_005)).await, "five seconds");
 }
 
 #[tokio::test]
 async fn reads_leave_an_endpoint_that_stands_still_on_a_chain_that_makes_blocks_only_now_and_then() {
-    let stale = ScriptedEndpoint::start(&[Scripted::Head(16, 1_000)]).await;
-    let ahead = ScriptedEndpoint::start(&[Scripted::Head(21, 1_001)]).await;
+    let [stale, ahead] = pair(Reply::Head(16, 1_000), Reply::Head(21, 1_001)).await;
     let rpc = rpc(&[&stale, &ahead]);
     rpc.prefer_freshest().await;
     assert_eq!(read(&rpc).await.unwrap(), "0x10", "it may just be slower by a moment");
@@ -406,7 +398,7 @@ async fn reads_leave_an_endpoint_that_stands_still_on_a_chain_that_makes_blocks_
 
 #[tokio::test]
 async fn reads_leave_an_endpoint_that_does_not_tell_its_head() {
-    assert!(moves(Scripted::Error(-32000, "no head"), Scripted::Head(16, 1_000)).await);
+    assert!(moves(Reply::Error(-32000, "no head"), Reply::Head(16, 1_000)).await);
 }
 
 #[tokio::test]
@@ -418,7 +410,7 @@ async fn looking_for_a_fresher_endpoint_costs_nothing_where_there_is_one() {
 
 #[tokio::test]
 async fn a_result_of_null_is_an_answer() {
-    let endpoint = ScriptedEndpoint::start(&[Scripted::Result(Value::Null)]).await;
+    let endpoint = ScriptedEndpoint::start(&[Reply::Result(Value::Null)]).await;
     let receipt: Option<Value> =
         rpc(&[&endpoint]).read("eth_getTransactionReceipt", json!(["0x"])).await.unwrap();
     assert_eq!(receipt, None);

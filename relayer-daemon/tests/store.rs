@@ -9,7 +9,7 @@ use relayer_daemon::{
         share::{Allowance, Denial, PartyKind, Shares},
     },
     gas::fees::Fees,
-    outcome::{Failure, MinedTransaction, RelayOutcome},
+    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
     store::{
         Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
         SignedTransaction, SqliteStore, Store, TransactionPurpose,
@@ -289,8 +289,7 @@ fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
         signer: lost.signer,
         forward_nonce: lost.forward_nonce,
         deadline: lost.deadline,
-        l1_fee_wei: 0,
-        expected_gas: None,
+        ..RelayTerms::default()
     };
     let assignment = NonceAssignment {
         nonce: 4,
@@ -379,7 +378,7 @@ fn a_dropped_relay_that_somebody_else_sends_again_counts_for_them() {
 #[test]
 fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window_forgets_it() {
     let store = SqliteStore::in_memory().unwrap();
-    let dropped = RelayOutcome::Dropped { failure: Failure::nonce_mismatch() };
+    let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) };
     assert_eq!(reserve(&store, &from(1, 1, "192.0.2.1"), 150), None);
     sign(&store, 0, Some(id(1)), transaction(0xa, TransactionPurpose::Superseded));
     settle(&store, 0, 0xa, 9, 150, Some((1, dropped)));

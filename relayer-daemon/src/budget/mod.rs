@@ -19,7 +19,6 @@ pub struct Window {
 
 impl Window {
     /// The window as it stands at `now`: itself, or a fresh one if it is over.
-    #[must_use]
     pub const fn at(self, now: u64) -> Self {
         match self.opened_at {
             Some(opened) if now >= opened.saturating_add(WINDOW_SECONDS) => {
@@ -32,7 +31,6 @@ impl Window {
     }
 
     /// The window after something was used in it at `now`.
-    #[must_use]
     pub const fn used(self, now: u64, settled_wei: u128) -> Self {
         let current = self.at(now);
         let opened_at = match current.opened_at {
@@ -43,7 +41,6 @@ impl Window {
     }
 
     /// The window after a reservation was given back: it closes if nothing else is in it.
-    #[must_use]
     pub const fn unused(self, still_reserved_wei: u128) -> Self {
         if self.settled_wei == 0 && still_reserved_wei == 0 {
             return Self { opened_at: None, settled_wei: 0 };
@@ -65,25 +62,21 @@ pub struct Budget {
 
 impl Budget {
     /// Paid and reserved together.
-    #[must_use]
     pub const fn used_wei(&self) -> u128 {
         self.window.settled_wei.saturating_add(self.reserved_wei)
     }
 
     /// What is left.
-    #[must_use]
     pub const fn remaining_wei(&self) -> u128 {
         self.limit_wei.saturating_sub(self.used_wei())
     }
 
     /// Whether `wei` more can be reserved.
-    #[must_use]
     pub const fn allows(&self, wei: u128) -> bool {
         wei <= self.remaining_wei()
     }
 
     /// When the budget is fresh again, unix seconds; `None` while nothing is used.
-    #[must_use]
     pub const fn resets_at(&self) -> Option<u64> {
         match self.window.opened_at {
             Some(opened) => Some(opened.saturating_add(WINDOW_SECONDS)),

@@ -40,7 +40,6 @@ impl Party {
     }
 
     /// Its kind.
-    #[must_use]
     pub const fn kind(self) -> PartyKind {
         match self {
             Self::Signer(_) => PartyKind::Signer,
@@ -86,7 +85,6 @@ pub struct Allowance {
 
 impl Allowance {
     /// The limit of one party of a kind, wei.
-    #[must_use]
     pub const fn of(&self, kind: PartyKind) -> u128 {
         let percent = match kind {
             PartyKind::Signer => self.shares.signer,

@@ -82,7 +82,6 @@ const TABLE: &[(&str, BroadcastVerdict)] = &[
 ];
 
 /// The verdict on a JSON-RPC error that answers `eth_sendRawTransaction`.
-#[must_use]
 pub fn send_error(error: &ErrorPayload) -> BroadcastVerdict {
     if revert(error).is_some() {
         return Rejected;
@@ -96,7 +95,6 @@ pub fn send_error(error: &ErrorPayload) -> BroadcastVerdict {
 /// no node has a better verdict. A dead or silent endpoint does not hide the verdict of another.
 ///
 /// No verdict ends a nonce: it stays in flight until one of its transactions is seen mined.
-#[must_use]
 pub fn combine(verdicts: impl IntoIterator<Item = BroadcastVerdict>) -> BroadcastVerdict {
     verdicts.into_iter().min().unwrap_or(Unknown)
 }

@@ -90,34 +90,22 @@ pub struct Chain {
 
 impl Chain {
     /// The relayer's balance, wei.
-    ///
-    /// # Errors
-    /// [`RpcError`], as for every method here.
     pub async fn balance(&self) -> Result<u128, RpcError> {
         self.rpc.read("eth_getBalance", json!([self.relayer, "latest"])).await.map(wei)
     }
 
     /// Whether there is code at an address.
-    ///
-    /// # Errors
-    /// [`RpcError`].
     pub async fn has_code(&self, address: Address) -> Result<bool, RpcError> {
         let code: Bytes = self.rpc.read("eth_getCode", json!([address, "latest"])).await?;
         Ok(!code.is_empty())
     }
 
     /// Whether this chain charges an L1 data fee.
-    ///
-    /// # Errors
-    /// [`RpcError`].
     pub async fn has_l1_fee(&self) -> Result<bool, RpcError> {
         self.has_code(GAS_PRICE_ORACLE).await
     }
 
     /// A block's header; `None` where the node has no such block.
-    ///
-    /// # Errors
-    /// [`RpcError`].
     pub async fn header(&self, block: &'static str) -> Result<Option<BlockHeader>, RpcError> {
         let header: Option<BlockHeader> =
             self.rpc.read("eth_getBlockByNumber", json!([block, false])).await?;
@@ -130,9 +118,6 @@ impl Chain {
     }
 
     /// The hash of block 0. `None` where the node has pruned it (EIP-4444); `earliest` is then a later block.
-    ///
-    /// # Errors
-    /// [`RpcError`].
     pub async fn genesis(&self) -> Result<Option<B256>, RpcError> {
         match self.header("0x0").await {
             Ok(header) => Ok(header.and_then(|header| header.hash)),
@@ -161,9 +146,6 @@ impl Chain {
     }
 
     /// Whether the registry trusts the forwarder.
-    ///
-    /// # Errors
-    /// [`RpcError`].
     pub async fn is_trusted(&self) -> Result<bool, RpcError> {
         let call = IAgentRegistry::isTrustedForwarderCall { forwarder: self.forwarder };
         self.view(self.registry, &call).await

@@ -89,7 +89,6 @@ impl Rpc {
     }
 
     /// The public label of the endpoint that reads use.
-    #[must_use]
     pub fn label(&self) -> String {
         self.endpoint(self.current.load(Ordering::Relaxed))
             .map(|endpoint| endpoint.label.clone())

@@ -58,8 +58,12 @@ impl Report {
         }
     }
 
+    /// The value of a good result; a cross for a bad one.
+    fn pass<T, E: fmt::Display>(&mut self, name: &'static str, result: Result<T, E>) -> Option<T> {
+        result.inspect_err(|error| self.cross(name, error)).ok()
+    }
+
     /// Whether there is no cross.
-    #[must_use]
     pub fn is_good(&self) -> bool {
         self.lines.iter().all(|(good, ..)| *good)
     }
@@ -104,7 +108,7 @@ pub struct Checked {
 
 /// Checks everything. The second value is there only if the report is good, and not for [`CheckMode::Look`].
 pub async fn run(
-    purpose: CheckMode,
+    mode: CheckMode,
     settings: &Settings,
     key: &PrivateKeySigner,
     clock: &SharedClock,
@@ -112,13 +116,13 @@ pub async fn run(
 ) -> (Report, Option<Checked>) {
     let mut report = Report::default();
     report.tick("key", key.address());
-    let checked = examine(purpose, settings, key, clock, metrics, &mut report).await;
+    let checked = examine(mode, settings, key, clock, metrics, &mut report).await;
     let checked = checked.filter(|_| report.is_good());
     (report, checked)
 }
 
 async fn examine(
-    purpose: CheckMode,
+    mode: CheckMode,
     settings: &Settings,
     key: &PrivateKeySigner,
     clock: &SharedClock,
@@ -126,7 +130,7 @@ async fn examine(
     report: &mut Report,
 ) -> Option<Checked> {
     report.add("proxies", proxies(settings));
-    let rpc = endpoints(settings, metrics).inspect_err(|error| report.cross("rpc", error)).ok()?;
+    let rpc = report.pass("rpc", endpoints(settings, metrics))?;
     let chain_id = chain_id(settings, &rpc, report).await?;
     let chain = Arc::new(Chain {
         rpc,
@@ -146,22 +150,16 @@ async fn examine(
     }
     match balance(&chain).await {
         // Transactions in flight were paid for when they were sent.
-        Err(text) if purpose == CheckMode::Drain => report.tick("balance", text),
+        Err(text) if mode == CheckMode::Drain => report.tick("balance", text),
         found => report.add("balance", found),
     }
     report.add("clock", clock_skew(&chain, clock.now()).await);
-    let has_l1_fee = match chain.has_l1_fee().await {
-        Ok(has_l1_fee) => has_l1_fee,
-        Err(error) => {
-            report.cross("l1 fee", error);
-            false
-        }
-    };
+    let has_l1_fee = report.pass("l1 fee", chain.has_l1_fee().await).unwrap_or_default();
 
     let files = StoreFiles::new(&settings.data_dir, chain_id, chain.forwarder, chain.relayer);
-    let identity =
-        identity(&chain, chain_id).await.inspect_err(|error| report.cross("journal", error)).ok()?;
-    if purpose == CheckMode::Look {
+    let genesis = report.pass("journal", chain.genesis().await)?;
+    let identity = Identity { chain_id, genesis, forwarder: chain.forwarder };
+    if mode == CheckMode::Look {
         look_at_locks(&files, report);
         look_at_store(&files, &identity, &chain, report).await;
         return None;
@@ -169,14 +167,12 @@ async fn examine(
     // Always in this order, so that two processes do not deadlock.
     let mut locks = Vec::new();
     for path in [&files.key_lock, &files.store_lock] {
-        let lock = take_lock(purpose, path.clone()).await;
-        locks.push(lock.inspect_err(|error| report.cross("lock", error)).ok()?);
+        locks.push(report.pass("lock", take_lock(mode, path.clone()).await)?);
     }
     report.tick("lock", LOCK_IS_FREE);
     let store = SqliteStore::open(&files.store).and_then(|store| store.verify(&identity).map(|()| store));
-    let store = store.inspect_err(|error| report.cross("journal", error)).ok()?;
+    let store: Arc<dyn Store> = Arc::new(report.pass("journal", store)?);
     report.tick("journal", files.store.display());
-    let store: Arc<dyn Store> = Arc::new(store);
     report.add("pending", pending_are_ours(&chain, Some(&store)).await);
     report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
     Some(Checked { chain, chain_id, store, identity, has_l1_fee, locks })
@@ -234,14 +230,15 @@ async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut Report) -> Option
 }
 
 async fn code(chain: &Chain, name: &'static str, address: Address, report: &mut Report) -> bool {
-    let code = match chain.has_code(address).await {
-        Ok(true) => Ok(address.to_string()),
-        Ok(false) => Err(format!("no contract at {address}")),
-        Err(error) => Err(error.to_string()),
-    };
-    let good = code.is_ok();
-    report.add(name, code);
-    good
+    match chain.has_code(address).await {
+        Ok(true) => {
+            report.tick(name, address);
+            return true;
+        }
+        Ok(false) => report.cross(name, format!("no contract at {address}")),
+        Err(error) => report.cross(name, error),
+    }
+    false
 }
 
 /// The forwarder has our domain separator exactly if it accepts a signature made with it. Not every forwarder has a
@@ -323,9 +320,9 @@ fn look_at_locks(files: &StoreFiles, report: &mut Report) {
 }
 
 /// Takes the lock. `drain` asks its holder to drain first, and waits for its end.
-async fn take_lock(purpose: CheckMode, path: PathBuf) -> Result<ProcessLock, LockError> {
+async fn take_lock(mode: CheckMode, path: PathBuf) -> Result<ProcessLock, LockError> {
     let take = move || match ProcessLock::take(&path) {
-        Err(LockError::Held(holder)) if purpose == CheckMode::Drain => {
+        Err(LockError::Held(holder)) if mode == CheckMode::Drain => {
             if let Err(error) = holder.ask_to_drain() {
                 return Err(LockError::Unusable(error.kind()));
             }
@@ -337,27 +334,16 @@ async fn take_lock(purpose: CheckMode, path: PathBuf) -> Result<ProcessLock, Loc
     tokio::task::spawn_blocking(take).await.unwrap_or(Err(LockError::Unusable(io::ErrorKind::Interrupted)))
 }
 
-/// The owner that the store has or gets.
-async fn identity(chain: &Chain, chain_id: u64) -> Result<Identity, RpcError> {
-    Ok(Identity { chain_id, genesis: chain.genesis().await?, forwarder: chain.forwarder })
-}
-
 async fn look_at_store(files: &StoreFiles, identity: &Identity, chain: &Chain, report: &mut Report) {
     let path = &files.store;
-    let opened = SqliteStore::open_read_only(path);
-    let store = match opened
-        .and_then(|store| store.map(|store| store.verify(identity).map(|()| store)).transpose())
-    {
-        Ok(Some(store)) => {
-            report.tick("journal", path.display());
-            Some(Arc::new(store) as Arc<dyn Store>)
-        }
-        Ok(None) => {
-            report.tick("journal", format!("{} is not there yet: serve makes it", path.display()));
-            None
-        }
-        Err(error) => return report.cross("journal", error),
-    };
+    let opened = SqliteStore::open_read_only(path)
+        .and_then(|store| store.map(|store| store.verify(identity).map(|()| store)).transpose());
+    let Some(store) = report.pass("journal", opened) else { return };
+    let store = store.map(|store| Arc::new(store) as Arc<dyn Store>);
+    match store {
+        Some(_) => report.tick("journal", path.display()),
+        None => report.tick("journal", format!("{} is not there yet: serve makes it", path.display())),
+    }
     report.add("pending", pending_are_ours(chain, store.as_ref()).await);
     if let Some(store) = store {
         report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
@@ -381,9 +367,8 @@ async fn other_keys_are_drained(store: &Arc<dyn Store>, account: Address) -> Res
 
 /// The account's pending transactions must all be in the store.
 async fn pending_are_ours(chain: &Chain, store: Option<&Arc<dyn Store>>) -> Result<String, String> {
-    let says = |error: RpcError| error.to_string();
-    let (latest, pending) =
-        (chain.mined_nonce().await.map_err(says)?, chain.pending_nonce().await.map_err(says)?);
+    let counts = tokio::try_join!(chain.mined_nonce(), chain.pending_nonce());
+    let (latest, pending) = counts.map_err(|error| error.to_string())?;
     if pending <= latest {
         return Ok(format!("nothing pending, next nonce {latest}"));
     }

@@ -149,7 +149,6 @@ pub struct Settings {
 
 impl Settings {
     /// Percent of the daily budget that one party of each kind may use.
-    #[must_use]
     pub const fn budget_shares(&self) -> Shares {
         Shares {
             signer: self.budget_share_per_signer,
@@ -171,9 +170,6 @@ impl Settings {
     }
 
     /// The proxies whose `X-Forwarded-For` counts.
-    ///
-    /// # Errors
-    /// [`HopsWithoutProxies`].
     pub fn proxies(&self) -> Result<TrustedProxies, HopsWithoutProxies> {
         if self.trusted_proxy_hops > 0 && self.trusted_proxies.is_empty() {
             return Err(HopsWithoutProxies);
@@ -182,7 +178,6 @@ impl Settings {
     }
 
     /// The limits on connections.
-    #[must_use]
     pub const fn connections(&self) -> ConnectionLimits {
         ConnectionLimits { total: self.max_connections, per_client: self.max_connections_per_ip }
     }

@@ -32,19 +32,16 @@ const MARKET_MULTIPLE: u128 = 4;
 
 impl Market {
     /// The price per gas in the next block.
-    #[must_use]
     pub fn price(&self) -> u128 {
         self.next_base_fee.saturating_add(self.tip.max(MIN_TIP))
     }
 
     /// The highest `maxFeePerGas` that a replacement may offer in this market.
-    #[must_use]
     pub fn highest_offer(&self, cap: u128) -> u128 {
         self.price().saturating_mul(MARKET_MULTIPLE).min(cap)
     }
 
     /// Whether a transaction with these fees is too cheap for the next block.
-    #[must_use]
     pub fn has_outgrown(&self, fees: &Fees) -> bool {
         self.price() > fees.max_fee
     }
@@ -52,14 +49,12 @@ impl Market {
 
 impl Fees {
     /// The most that `gas_limit` gas can cost at these fees.
-    #[must_use]
     pub const fn worst_case(&self, gas_limit: u64) -> u128 {
         self.max_fee.saturating_mul(gas_limit as u128)
     }
 
     /// The first offer: twice the base fee, which stays valid through five full blocks, plus the tip. `None` if the
     /// base fee alone is above `cap`.
-    #[must_use]
     pub fn initial(market: &Market, cap: u128) -> Option<Self> {
         let tip = market.tip.max(MIN_TIP);
         let max_fee = market.next_base_fee.saturating_mul(2).saturating_add(tip).min(cap);
@@ -68,7 +63,6 @@ impl Fees {
 
     /// The fees of a replacement transaction: at least 10 % more in both fields, rounded up, and at least the market's
     /// price. `None` if that is above `cap` or four times the market's price.
-    #[must_use]
     pub fn bumped(&self, market: &Market, cap: u128) -> Option<Self> {
         let highest = market.highest_offer(cap);
         let least = Self { max_fee: raised(self.max_fee), tip: raised(self.tip) };

@@ -24,19 +24,16 @@ const SIMULATION_MARGIN: u64 = 20_000;
 
 /// The gas to expect of a relay whose simulation used `used`: a quarter more, plus a constant. The transaction's limit
 /// stays `limit`, because the forwarder insists on all the gas that was signed for.
-#[must_use]
 pub fn expected(used: u64, limit: u64) -> u64 {
     used.saturating_add(used / 4).saturating_add(SIMULATION_MARGIN).min(limit)
 }
 
 /// The least gas that a relay with this calldata can use.
-#[must_use]
 pub fn least(calldata: &[u8]) -> u64 {
     limit(calldata, 0).saturating_sub(FORWARDER / 2)
 }
 
 /// The gas limit for `execute` with this calldata and an inner call limited to `inner_gas`.
-#[must_use]
 pub fn limit(calldata: &[u8], inner_gas: u64) -> u64 {
     let length = calldata.len() as u64;
     let zeros = calldata.iter().filter(|byte| **byte == 0).count() as u64;

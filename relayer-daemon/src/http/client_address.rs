@@ -20,26 +20,22 @@ pub struct TrustedProxies {
 
 impl TrustedProxies {
     /// Trusts peers in `networks`; takes the `hops`-th entry from the right, or with 0 the first outside `networks`.
-    #[must_use]
     pub fn new(networks: Vec<IpNet>, hops: usize) -> Self {
         Self { networks, hops: NonZeroUsize::new(hops) }
     }
 
     /// The networks.
-    #[must_use]
     pub fn networks(&self) -> &[IpNet] {
         &self.networks
     }
 
     /// Whether an address is a trusted proxy's.
-    #[must_use]
     pub fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.iter().any(|network| network.contains(&address))
     }
 
     /// The client behind a peer, as limits count it: an IPv4 address or an IPv6 /64.
-    #[must_use]
     pub fn client(&self, peer: IpAddr, forwarded_for: &[&str]) -> IpAddr {
         let named = if self.trusts(peer) { self.named(forwarded_for) } else { None };
         network(named.unwrap_or(peer))

@@ -16,7 +16,14 @@ use serde_json::{Map, Value, json};
 use super::shapes::{DomainBody, ExecutedBody, FailureBody, NonceBody, RelayBody, StatusBody};
 use crate::{
     chain::RpcError,
-    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
+    outcome::{
+        ErrorCode::{
+            self, ChainSilent, GasBudgetExhausted, InvalidAddress, InvalidId, IpRateLimited, JournalFailed,
+            MethodNotAllowed, NotFound, RelayNotFound, RelayerBalanceTooLow, RpcFailed, RpcTimeout,
+            SenderStalled, ShuttingDown,
+        },
+        Failure, MinedTransaction, RelayOutcome,
+    },
     store::RelayRecord,
 };
 
@@ -119,79 +126,41 @@ fn relay(schemas: &mut Schemas) -> Value {
     let executed = body(&schemas.of::<ExecutedBody>(), &ExecutedBody::new(ID, &MINED, Some(U256::from(42))));
     let pending = RelayRecord { outcome: None, hashes: vec![MINED.tx_hash] };
     let pending = body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &pending));
-    let elsewhere = [
-        ErrorCode::InvalidId,
-        ErrorCode::InvalidAddress,
-        ErrorCode::RelayNotFound,
-        ErrorCode::NotFound,
-        ErrorCode::MethodNotAllowed,
-        ErrorCode::ChainSilent,
-        ErrorCode::SenderStalled,
+    let answer = |description, content| linked(response(description, OF_RELAY, content), "getRelay", "/id");
+    let answers = vec![
+        ("200", answer("It was executed.", &executed)),
+        ("202", answer("It goes on, whether you wait or not.", &pending)),
     ];
+    let elsewhere =
+        [InvalidId, InvalidAddress, RelayNotFound, NotFound, MethodNotAllowed, ChainSilent, SenderStalled];
     let failures: Vec<ErrorCode> =
         ErrorCode::ALL.iter().copied().filter(|code| !elsewhere.contains(code)).collect();
-    let operation = Operation {
-        id: "relay",
-        tag: "Relaying",
-        summary: "Executes a signed request",
-        answers: vec![
-            ("200", linked(response("It was executed.", OF_RELAY, &executed), "getRelay", "/id")),
-            (
-                "202",
-                linked(
-                    response("It goes on, whether you wait or not.", OF_RELAY, &pending),
-                    "getRelay",
-                    "/id",
-                ),
-            ),
-        ],
-        failures: &failures,
-        ..Operation::default()
-    };
-    let request =
+    let content =
         json!({ "application/json": { "schema": { "$ref": "#/components/schemas/SignedRequest" } } });
-    operation.describe(&[("requestBody", json!({ "required": true, "content": request }))])
+    let request = ("requestBody", json!({ "required": true, "content": content }));
+    operation("relay", RELAYING, "Executes a signed request", Some(request), answers, &failures)
 }
 
 fn relay_state(schemas: &mut Schemas) -> Value {
     let outcome = RelayOutcome::Reverted { mined: MINED, failure: Failure::reverted("Agent not active") };
     let record = RelayRecord { outcome: Some(outcome), hashes: vec![MINED.tx_hash] };
-    let content = body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &record));
-    let operation = Operation {
-        id: "getRelay",
-        tag: "Relaying",
-        summary: "What became of a request",
-        answers: vec![("200", response("Its state.", EVERY, &content))],
-        failures: &[
-            ErrorCode::InvalidId,
-            ErrorCode::RelayNotFound,
-            ErrorCode::NotFound,
-            ErrorCode::JournalFailed,
-        ],
-        ..Operation::default()
-    };
-    operation.describe(&[parameter("id", &relay_id(), &ID)])
+    let answers = ok("Its state.", &body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &record)));
+    let id = json!({
+        "description": "The request's EIP-712 digest.",
+        "type": "string",
+        "format": "relay-id",
+        "pattern": "^0x[0-9a-fA-F]{64}$",
+    });
+    let failures = [InvalidId, RelayNotFound, NotFound, JournalFailed];
+    operation("getRelay", RELAYING, "What became of a request", parameter("id", &id, &ID), answers, &failures)
 }
 
 fn nonce(schemas: &mut Schemas) -> Value {
     let nonce = NonceBody { address: SIGNER, nonce: U256::from(5), next: U256::from(6) };
-    let content = body(&schemas.of::<NonceBody>(), &nonce);
-    let operation = Operation {
-        id: "getNonce",
-        tag: "Relaying",
-        summary: "The nonce to sign with",
-        answers: vec![("200", response("Its nonces.", EVERY, &content))],
-        failures: &[
-            ErrorCode::InvalidAddress,
-            ErrorCode::NotFound,
-            ErrorCode::IpRateLimited,
-            ErrorCode::RpcFailed,
-            ErrorCode::RpcTimeout,
-            ErrorCode::JournalFailed,
-        ],
-        ..Operation::default()
-    };
-    operation.describe(&[parameter("address", &address("The signer."), &SIGNER)])
+    let answers = ok("Its nonces.", &body(&schemas.of::<NonceBody>(), &nonce));
+    let signer = parameter("address", &address("The signer."), &SIGNER);
+    let failures = [InvalidAddress, NotFound, IpRateLimited, RpcFailed, RpcTimeout, JournalFailed];
+    operation("getNonce", RELAYING, "The nonce to sign with", signer, answers, &failures)
 }
 
 fn domain(schemas: &mut Schemas, relayer: Particulars) -> Value {
@@ -201,133 +170,83 @@ fn domain(schemas: &mut Schemas, relayer: Particulars) -> Value {
         chain_id: relayer.chain_id,
         verifying_contract: relayer.forwarder,
     };
-    let content = body(&schemas.of::<DomainBody>(), &domain);
-    let operation = Operation {
-        id: "getDomain",
-        tag: "Relaying",
-        summary: "The EIP-712 domain to sign for",
-        answers: vec![("200", response("The domain.", EVERY, &content))],
-        ..Operation::default()
-    };
-    operation.describe(&[])
+    let answers = ok("The domain.", &body(&schemas.of::<DomainBody>(), &domain));
+    operation("getDomain", RELAYING, "The EIP-712 domain to sign for", None, answers, &[])
 }
 
 fn status(schemas: &mut Schemas) -> Value {
-    let content = json!({ "application/json": { "schema": schemas.of::<StatusBody>() } });
-    let operation = Operation {
-        id: "getStatus",
-        summary: "Account, budget, limits and queue",
-        answers: vec![("200", response("As things stand.", EVERY, &content))],
-        failures: &[
-            ErrorCode::IpRateLimited,
-            ErrorCode::RpcFailed,
-            ErrorCode::RpcTimeout,
-            ErrorCode::JournalFailed,
-        ],
-        ..Operation::default()
-    };
-    operation.describe(&[])
+    let answers = ok("As things stand.", &json_content(&schemas.of::<StatusBody>()));
+    let failures = [IpRateLimited, RpcFailed, RpcTimeout, JournalFailed];
+    operation("getStatus", OPERATIONS, "Account, budget, limits and queue", None, answers, &failures)
 }
 
 fn live() -> Value {
-    let answers = vec![("200", response("It does.", EVERY, &flag("live")))];
-    Operation { id: "isLive", summary: "Whether the relayer runs", answers, ..Operation::default() }
-        .describe(&[])
+    let answers = ok("It does.", &flag("live"));
+    operation("isLive", OPERATIONS, "Whether the relayer runs", None, answers, &[])
 }
 
 fn ready() -> Value {
-    let operation = Operation {
-        id: "isReady",
-        summary: "Whether requests make sense now",
-        answers: vec![("200", response("They do.", EVERY, &flag("ready")))],
-        failures: &[
-            ErrorCode::ShuttingDown,
-            ErrorCode::JournalFailed,
-            ErrorCode::ChainSilent,
-            ErrorCode::SenderStalled,
-            ErrorCode::RelayerBalanceTooLow,
-            ErrorCode::GasBudgetExhausted,
-        ],
-        failure_status: Some(503),
-        ..Operation::default()
-    };
-    operation.describe(&[])
+    let codes =
+        [ShuttingDown, JournalFailed, ChainSilent, SenderStalled, RelayerBalanceTooLow, GasBudgetExhausted];
+    // One status for all codes, whatever their own is.
+    let mut answers = ok("They do.", &flag("ready"));
+    answers.push(("503", failure(503, &codes)));
+    operation("isReady", OPERATIONS, "Whether requests make sense now", None, answers, &[])
 }
 
 fn metrics() -> Value {
     let content = json!({ "text/plain": { "schema": { "type": "string" } } });
-    let answers = vec![("200", response("Every metric, in Prometheus's text format.", EVERY, &content))];
-    Operation { id: "getMetrics", summary: "Metrics", answers, ..Operation::default() }.describe(&[])
+    let answers = ok("Every metric, in Prometheus's text format.", &content);
+    operation("getMetrics", OPERATIONS, "Metrics", None, answers, &[])
 }
 
 fn description() -> Value {
-    let content = json!({ "application/json": { "schema": { "type": "object" } } });
-    let answers = vec![("200", response("An OpenAPI document.", EVERY, &content))];
-    Operation { id: "getDescription", summary: "This description", answers, ..Operation::default() }
-        .describe(&[])
+    let answers = ok("An OpenAPI document.", &json_content(&json!({ "type": "object" })));
+    operation("getDescription", OPERATIONS, "This description", None, answers, &[])
 }
 
-/// An operation of the description.
-struct Operation<'a> {
-    id: &'a str,
-    tag: &'a str,
-    summary: &'a str,
-    /// The answers of success, by status.
-    answers: Vec<(&'a str, Value)>,
-    /// The codes of the failures.
-    failures: &'a [ErrorCode],
-    /// The status of all failures, if it is not each code's own.
-    failure_status: Option<u16>,
+const RELAYING: &str = "Relaying";
+const OPERATIONS: &str = "Operations";
+
+/// An answer of 200.
+fn ok(description: &str, content: &Value) -> Vec<(&'static str, Value)> {
+    vec![("200", response(description, EVERY, content))]
 }
 
-impl Default for Operation<'_> {
-    fn default() -> Self {
-        Self {
-            id: "",
-            tag: "Operations",
-            summary: "",
-            answers: Vec::new(),
-            failures: &[],
-            failure_status: None,
-        }
+fn json_content(schema: &Value) -> Value {
+    json!({ "application/json": { "schema": schema } })
+}
+
+/// An operation that `takes` parameters or a body, with its answers, and its failures by their codes' status.
+fn operation(
+    id: &str,
+    tag: &str,
+    summary: &str,
+    takes: Option<(&str, Value)>,
+    answers: Vec<(&str, Value)>,
+    failures: &[ErrorCode],
+) -> Value {
+    let owned = |(name, value): (&str, Value)| (name.to_owned(), value);
+    let mut responses: Map<String, Value> = answers.into_iter().map(owned).collect();
+    for status in failures.iter().map(|code| code.status()) {
+        let codes: Vec<_> = failures.iter().copied().filter(|code| code.status() == status).collect();
+        responses.insert(status.to_string(), failure(status, &codes));
     }
-}
-
-impl Operation<'_> {
-    /// The operation's JSON; `takes` are its parameters or its body.
-    fn describe(self, takes: &[(&str, Value)]) -> Value {
-        let owned = |(name, value): &(&str, Value)| ((*name).to_owned(), value.clone());
-        let mut responses: Map<String, Value> = self.answers.iter().map(owned).collect();
-        let status_of = |code: &ErrorCode| self.failure_status.unwrap_or_else(|| code.status());
-        for status in self.failures.iter().map(status_of) {
-            let codes: Vec<ErrorCode> =
-                self.failures.iter().copied().filter(|code| status_of(code) == status).collect();
-            responses.insert(status.to_string(), failure(status, &codes));
-        }
-        let mut operation: Map<String, Value> = takes.iter().map(owned).collect();
-        operation.insert("operationId".to_owned(), json!(self.id));
-        operation.insert("tags".to_owned(), json!([self.tag]));
-        operation.insert("summary".to_owned(), json!(self.summary));
-        operation.insert("responses".to_owned(), responses.into());
-        operation.into()
-    }
+    let rest = [
+        ("operationId", json!(id)),
+        ("tags", json!([tag])),
+        ("summary", json!(summary)),
+        ("responses", responses.into()),
+    ];
+    Value::Object(takes.into_iter().chain(rest).map(owned).collect())
 }
 
 /// The one parameter of a path.
-fn parameter(name: &str, schema: &Value, example: &impl ToString) -> (&'static str, Value) {
+fn parameter(name: &str, schema: &Value, example: &impl ToString) -> Option<(&'static str, Value)> {
     let parameter = json!({
         "name": name, "in": "path", "required": true, "schema": schema, "example": example.to_string(),
     });
-    ("parameters", json!([parameter]))
-}
-
-fn relay_id() -> Value {
-    json!({
-        "description": "The request's EIP-712 digest.",
-        "type": "string",
-        "format": "relay-id",
-        "pattern": "^0x[0-9a-fA-F]{64}$",
-    })
+    Some(("parameters", json!([parameter])))
 }
 
 /// A response for errors with these codes, all of this status.
@@ -345,13 +264,13 @@ fn failure(status: u16, codes: &[ErrorCode]) -> Value {
     let names: Vec<&str> = codes.iter().map(|code| code.name()).collect();
     let examples = [
         Failure::from(ParseError::Missing),
-        Failure::nonce_mismatch(),
+        Failure::of(ErrorCode::InvalidSignatureOrNonce),
         Failure::from(Refusal::Target),
         Failure::ip_limit(20, 180),
         Failure::reverted("Agent not active"),
         Failure::from(RpcError::Timeout),
-        Failure::store(),
-        Failure::balance_too_low(),
+        Failure::of(ErrorCode::JournalFailed),
+        Failure::of(ErrorCode::RelayerBalanceTooLow),
     ];
     let example = examples.iter().find(|failure| codes.contains(&failure.code));
     let example = example.map(|failure| FailureBody { error: failure.message(), code: failure.code });
@@ -451,7 +370,7 @@ mod tests {
         assert_eq!(openapi::dangling(&description), Vec::<String>::new());
         let paths = description["paths"].to_string();
         // Codes of no documented path.
-        let elsewhere = [ErrorCode::MethodNotAllowed];
+        let elsewhere = [MethodNotAllowed];
         for code in ErrorCode::ALL.iter().copied().filter(|code| !elsewhere.contains(code)) {
             assert!(paths.contains(&format!("\"{}\"", code.name())), "{code:?}");
         }

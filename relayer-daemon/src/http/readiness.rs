@@ -92,23 +92,23 @@ impl RelayerReadiness {
 impl Facts {
     fn check(&self, now: Instant) -> Result<(), Failure> {
         if self.stopping {
-            return Err(Failure::shutting_down());
+            return Err(Failure::of(ErrorCode::ShuttingDown));
         }
         if !self.store_writable {
-            return Err(Failure::store().retry_after(15));
+            return Err(Failure::of(ErrorCode::JournalFailed).retry_after(15));
         }
         let silence = now.saturating_duration_since(self.chain_answered);
         if silence > CHAIN_SILENCE {
             let message = format!("No answer from the chain for {} s", silence.as_secs());
-            return Err(Failure::new(ErrorCode::ChainSilent, message).retry_after(15));
+            return Err(Failure::new(ErrorCode::ChainSilent, message));
         }
         let silence = now.saturating_duration_since(self.sender_rounds.1);
         if silence > SENDER_SILENCE {
             let message = format!("The sender has stood still for {} s", silence.as_secs());
-            return Err(Failure::new(ErrorCode::SenderStalled, message).retry_after(15));
+            return Err(Failure::new(ErrorCode::SenderStalled, message));
         }
         if !self.funded {
-            return Err(Failure::balance_too_low());
+            return Err(Failure::of(ErrorCode::RelayerBalanceTooLow));
         }
         self.budget_spent.map_or(Ok(()), |seconds| Err(Failure::budget_exhausted(seconds)))
     }

@@ -245,7 +245,7 @@ async fn relay_state(app: &App, id: &str) -> Result<Response, Failure> {
         Ok(None) => Err(Failure::new(ErrorCode::RelayNotFound, format!("Relay not found: {id}"))),
         Err(error) => {
             tracing::error!(%error, "journal failed");
-            Err(Failure::store())
+            Err(Failure::of(ErrorCode::JournalFailed))
         }
     }
 }
@@ -264,7 +264,7 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
     let balance = relayer.balance().await?;
     let limit = relayer.spending.daily_wei;
     let read = relayer.store.run(move |store| Ok((store.budget(limit, now)?, store.oldest_pending()?)));
-    let (budget, oldest) = read.await.map_err(|_| Failure::store())?;
+    let (budget, oldest) = read.await.map_err(|_| Failure::of(ErrorCode::JournalFailed))?;
     Ok(ok(&shapes::StatusBody {
         relayer: relayer.chain.relayer,
         balance: format_ether(balance),
@@ -348,7 +348,6 @@ fn failed_as(status: StatusCode, failure: &Failure) -> Response {
 pub struct FailureCode(pub ErrorCode);
 
 /// The methods that a path has, for `Allow`.
-#[must_use]
 pub fn allowed(path: &str) -> &'static str {
     if path == "/relay" { "POST, OPTIONS" } else { "GET, HEAD, OPTIONS" }
 }

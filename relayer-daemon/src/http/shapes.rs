@@ -132,7 +132,7 @@ pub(crate) struct ExecutedBody {
     #[serde(with = "json::Hash")]
     id: B256,
     #[serde(flatten)]
-    mined: MinedShape,
+    mined: MinedTransaction,
     /// The agent that the call registered, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_id: Option<AgentId>,
@@ -140,7 +140,7 @@ pub(crate) struct ExecutedBody {
 
 impl ExecutedBody {
     pub(crate) fn new(id: B256, mined: &MinedTransaction, agent_id: Option<U256>) -> Self {
-        Self { success: true, id, mined: mined.into(), agent_id: agent_id.map(AgentId) }
+        Self { success: true, id, mined: *mined, agent_id: agent_id.map(AgentId) }
     }
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct RelayBody<'a> {
     #[schemars(extend("enum" = ["pending", "executed", "reverted", "dropped"]))]
     state: &'static str,
     #[serde(flatten)]
-    mined: Option<MinedShape>,
+    mined: Option<MinedTransaction>,
     /// The agent that the call registered, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_id: Option<AgentId>,
@@ -181,26 +181,13 @@ impl<'a> RelayBody<'a> {
         Self {
             id,
             state,
-            mined: mined.map(MinedShape::from),
+            mined: mined.copied(),
             agent_id: agent_id.map(AgentId),
             error: failure.map(Failure::message),
             code: failure.map(|failure| failure.code),
             tx_hashes: &record.hashes,
         }
     }
-}
-
-/// The transaction that ended a relay.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct MinedShape {
-    /// Its hash.
-    #[serde(with = "json::Hash")]
-    tx_hash: B256,
-    /// Its block.
-    block_number: u64,
-    /// The gas it used.
-    gas_used: u64,
 }
 
 /// An error.
@@ -211,12 +198,6 @@ pub(crate) struct FailureBody<'a> {
     pub(crate) error: &'a str,
     /// What is wrong, to a program.
     pub(crate) code: ErrorCode,
-}
-
-impl From<&MinedTransaction> for MinedShape {
-    fn from(mined: &MinedTransaction) -> Self {
-        Self { tx_hash: mined.tx_hash, block_number: mined.block_number, gas_used: mined.gas_used }
-    }
 }
 
 #[cfg(test)]

@@ -103,21 +103,30 @@ impl ErrorCode {
     pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The code as error bodies carry it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 
     /// The default message (service.md section 7).
-    #[must_use]
     pub const fn wording(self) -> &'static str {
         self.status_and_wording().1
     }
 
     /// The HTTP status (service.md section 7).
-    #[must_use]
     pub const fn status(self) -> u16 {
         self.status_and_wording().0
+    }
+
+    /// The default `Retry-After`, seconds.
+    pub const fn retry_after(self) -> Option<u64> {
+        match self {
+            Self::RelayerBalanceTooLow => Some(600),
+            Self::NetworkFeesTooHigh => Some(60),
+            Self::ChainSilent | Self::SenderStalled => Some(15),
+            Self::BudgetReserved | Self::ShuttingDown => Some(10),
+            Self::QueueFull => Some(5),
+            _ => None,
+        }
     }
 
     const fn status_and_wording(self) -> (u16, &'static str) {

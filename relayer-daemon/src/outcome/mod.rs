@@ -4,6 +4,9 @@ mod error_code;
 mod failure;
 
 use alloy::primitives::{B256, U256};
+use registry_core::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 pub use error_code::ErrorCode;
 pub use failure::Failure;
@@ -33,19 +36,20 @@ pub enum RelayOutcome {
 }
 
 /// The transaction that ended a relay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct MinedTransaction {
     /// Its hash.
+    #[serde(with = "json::Hash")]
     pub tx_hash: B256,
     /// Its block.
     pub block_number: u64,
-    /// Gas it used.
+    /// The gas it used.
     pub gas_used: u64,
 }
 
 impl RelayOutcome {
     /// The relay's state as `GET /relay/:id` names it.
-    #[must_use]
     pub const fn state(&self) -> &'static str {
         match self {
             Self::Executed { .. } => "executed",
@@ -55,7 +59,6 @@ impl RelayOutcome {
     }
 
     /// The transaction that ended it, why it failed, and the agent that it registered.
-    #[must_use]
     pub const fn parts(&self) -> (Option<&MinedTransaction>, Option<&Failure>, Option<U256>) {
         match self {
             Self::Executed { mined, agent_id } => (Some(mined), None, *agent_id),
@@ -65,7 +68,6 @@ impl RelayOutcome {
     }
 
     /// Whether the signed request may be sent again: only if no transaction of ours carried it out.
-    #[must_use]
     pub const fn is_repeatable(&self) -> bool {
         matches!(self, Self::Dropped { .. })
     }

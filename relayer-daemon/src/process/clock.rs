@@ -27,7 +27,6 @@ pub struct SteadyClock {
 
 impl SteadyClock {
     /// A clock that shows the machine's time now.
-    #[must_use]
     pub fn start() -> Self {
         let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::at(started_at, since_boot())
@@ -55,7 +54,6 @@ fn since_boot() -> Duration {
 }
 
 /// The daemon's clock. Test builds can move it (see [`crate::faults`]).
-#[must_use]
 pub fn shared() -> SharedClock {
     #[cfg(feature = "fault-injection")]
     if let Some(clock) = crate::process::faults::MovableClock::from_env() {

@@ -74,7 +74,6 @@ mod enabled {
 
     impl MovableClock {
         /// The clock, if `CLOCK_OFFSET_FILE` is set.
-        #[must_use]
         pub fn from_env() -> Option<Self> {
             let offset_file = env::var_os("CLOCK_OFFSET_FILE")?.into();
             Some(Self { clock: SteadyClock::start(), offset_file })

@@ -67,9 +67,6 @@ pub struct ProcessLock {
 
 impl ProcessLock {
     /// Takes the lock at `path`.
-    ///
-    /// # Errors
-    /// [`LockError`].
     pub fn take(path: &Path) -> Result<Self, LockError> {
         let file = open(path)?;
         for attempt in 1.. {

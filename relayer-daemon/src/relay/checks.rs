@@ -8,7 +8,7 @@ use crate::{
     budget::{Budget, WINDOW_SECONDS, share::Denial},
     chain::{ChainNode, RpcError, Simulation, rpc_error},
     gas::{self, fees::Fees},
-    outcome::Failure,
+    outcome::{ErrorCode, Failure},
     process::faults,
     sender::{SendJob, receipt_reader::inner_reason},
     store::{ExpectedCost, NewRelay, RelayTerms, Reservation, Store, StoreError},
@@ -38,7 +38,7 @@ impl From<Refusal> for CheckError {
 impl From<StoreError> for CheckError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "journal failed");
-        Self::Unavailable(Failure::store())
+        Self::Unavailable(Failure::of(ErrorCode::JournalFailed))
     }
 }
 
@@ -65,13 +65,14 @@ impl<C: ChainNode> Relayer<C> {
     /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's next request;
     /// [`super::queue`] decides what it waits for.
     pub(super) async fn check(&self, relay: &NewRelay) -> Result<SendJob, CheckError> {
-        let execute = executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::store())?;
+        let execute =
+            executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::of(ErrorCode::JournalFailed))?;
         let inner_gas = u64::try_from(execute.req.gas).unwrap_or(u64::MAX);
         let gas_limit = gas::limit(&relay.calldata, inner_gas);
         let mut position = QueuePosition::new();
         loop {
             position.wait_for_predecessor(&self.inflight, relay.id).await;
-            let permit = self.checks.acquire().await.map_err(|_| Failure::shutting_down())?;
+            let permit = self.checks.acquire().await.map_err(|_| Failure::of(ErrorCode::ShuttingDown))?;
             self.rules.check_terms(&execute.req, self.clock.now())?;
             let prices = self.prices(relay, gas_limit).await?;
             if self.chain.verify(&execute).await? {
@@ -93,7 +94,7 @@ impl<C: ChainNode> Relayer<C> {
             drop(permit);
             let on_chain = self.chain.forwarder_nonce(relay.signer).await?;
             if !position.becomes_valid(&self.inflight, relay, on_chain).await {
-                return Err(Failure::nonce_mismatch().into());
+                return Err(Failure::of(ErrorCode::InvalidSignatureOrNonce).into());
             }
         }
     }
@@ -119,10 +120,10 @@ impl<C: ChainNode> Relayer<C> {
         let (balance_wei, market) = tokio::try_join!(self.chain.balance(), self.chain.market())?;
         self.saw_balance(balance_wei);
         if balance_wei < MINIMUM_BALANCE_WEI {
-            return Err(Failure::balance_too_low().into());
+            return Err(Failure::of(ErrorCode::RelayerBalanceTooLow).into());
         }
-        let fees =
-            Fees::initial(&market, self.spending.max_fee).ok_or_else(Failure::network_too_expensive)?;
+        let fees = Fees::initial(&market, self.spending.max_fee)
+            .ok_or(Failure::of(ErrorCode::NetworkFeesTooHigh))?;
         self.gas_price.saw(fees.max_fee);
         let l1_fee_wei = self.l1_fee(relay, gas_limit, fees).await?;
         Ok(Prices { fees, l1_fee_wei, head: market.head, balance_wei })
@@ -149,7 +150,7 @@ impl<C: ChainNode> Relayer<C> {
         let others_wei = budget.reserved_wei.saturating_sub(wei);
         let worst_wei = prices.fees.worst_case(gas_limit).saturating_add(prices.l1_fee_wei);
         if others_wei.saturating_add(worst_wei) > prices.balance_wei {
-            return Err(Failure::balance_too_low().into());
+            return Err(Failure::of(ErrorCode::RelayerBalanceTooLow).into());
         }
         Ok(())
     }
@@ -173,7 +174,7 @@ impl<C: ChainNode> Relayer<C> {
             Err(RpcError::Node(error)) => match rpc_error::revert(&error) {
                 // Executed elsewhere since it was verified.
                 Some(revert) if revert.to_string().starts_with("Forwarder: invalid signature") => {
-                    Err(Failure::nonce_mismatch().into())
+                    Err(Failure::of(ErrorCode::InvalidSignatureOrNonce).into())
                 }
                 Some(revert) => Err(Failure::reverted(revert.to_string()).into()),
                 None => Err(RpcError::Node(error).into()),
@@ -187,7 +188,7 @@ fn denied(denial: Denial, budget: &Budget, now: u64) -> Failure {
     match denial {
         Denial::Spent(None) => Failure::budget_exhausted(wait_for_budget(budget, now)),
         Denial::Spent(Some(party)) => Failure::share_exhausted(party, wait_for_budget(budget, now)),
-        Denial::Reserved(_) => Failure::budget_reserved(),
+        Denial::Reserved(_) => Failure::of(ErrorCode::BudgetReserved),
     }
 }
 

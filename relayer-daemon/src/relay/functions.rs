@@ -42,7 +42,6 @@ impl RegistryFunction {
     pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The first four bytes of a call's data.
-    #[must_use]
     pub const fn selector(self) -> [u8; 4] {
         match self {
             Self::RegisterAgent => IAgentRegistry::registerAgentCall::SELECTOR,
@@ -64,7 +63,6 @@ pub struct RelayedFunctions(Vec<RegistryFunction>);
 
 impl RelayedFunctions {
     /// Relays only these.
-    #[must_use]
     pub const fn new(functions: Vec<RegistryFunction>) -> Self {
         Self(functions)
     }

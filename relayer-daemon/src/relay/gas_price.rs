@@ -21,7 +21,6 @@ impl GasPrice {
     }
 
     /// The price offered in the last minute, wei; 0 if there was none.
-    #[must_use]
     pub fn recent(&self) -> u128 {
         let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.filter(|(at, _)| at.elapsed() < FRESH).map_or(0, |(_, wei)| wei)

@@ -56,7 +56,6 @@ pub struct Inflight {
 
 impl Inflight {
     /// Room for `limit` relays.
-    #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { inner: Mutex::default(), limit, arrivals: watch::Sender::new(0) }
     }
@@ -81,13 +80,11 @@ impl Inflight {
     }
 
     /// The signer of a relay in flight.
-    #[must_use]
     pub fn signer(&self, id: B256) -> Option<Address> {
         self.lock().relays.get(&id).map(|entry| entry.signer)
     }
 
     /// How long a relay has been in flight.
-    #[must_use]
     pub fn age(&self, id: B256) -> Option<Duration> {
         self.lock().relays.get(&id).map(|entry| entry.since.elapsed())
     }
@@ -140,7 +137,6 @@ impl Inflight {
     }
 
     /// The nonce of `signer`'s next request if everything in flight succeeds, from its nonce on chain.
-    #[must_use]
     pub fn next_nonce(&self, signer: Address, on_chain: U256) -> U256 {
         let inner = self.lock();
         let mut next = on_chain;
@@ -153,19 +149,16 @@ impl Inflight {
     }
 
     /// Changes whenever a relay arrives.
-    #[must_use]
     pub fn arrivals(&self) -> watch::Receiver<u64> {
         self.arrivals.subscribe()
     }
 
     /// How many relays are in flight.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.lock().relays.len()
     }
 
     /// Whether no relay is in flight.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -178,7 +171,7 @@ impl Inflight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Failure;
+    use crate::outcome::{ErrorCode, Failure};
 
     const ALICE: Address = Address::repeat_byte(0xa1);
 
@@ -191,7 +184,7 @@ mod tests {
     }
 
     fn dropped() -> RelayOutcome {
-        RelayOutcome::Dropped { failure: Failure::nonce_mismatch() }
+        RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) }
     }
 
     #[test]

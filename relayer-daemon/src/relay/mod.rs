@@ -34,7 +34,7 @@ use crate::{
     budget::share::Allowance,
     chain::{Chain, ChainNode},
     metrics::Metrics,
-    outcome::{Failure, RelayOutcome},
+    outcome::{ErrorCode, Failure, RelayOutcome},
     process::{
         clock::SharedClock,
         faults,
@@ -117,7 +117,6 @@ pub struct AcceptedRelay {
 
 impl Relayer {
     /// A semaphore of the right size.
-    #[must_use]
     pub fn check_permits() -> Semaphore {
         Semaphore::new(CONCURRENT_CHECKS)
     }
@@ -139,11 +138,11 @@ impl<C: ChainNode> Relayer<C> {
         let id = signed.authenticate(&self.domain).map_err(registry_core::forward::Refusal::Signature)?;
         // A draining daemon still lets copies join a relay in flight.
         if *self.stopping.borrow() || (*self.draining.borrow() && self.inflight.age(id).is_none()) {
-            return Err(Failure::shutting_down());
+            return Err(Failure::of(ErrorCode::ShuttingDown));
         }
         match self.inflight.start(id, signed.request.from, signed.request.nonce) {
             InflightStart::Joined(waiting) => Ok(AcceptedRelay { id, waiting }),
-            InflightStart::Full => Err(Failure::queue_full()),
+            InflightStart::Full => Err(Failure::of(ErrorCode::QueueFull)),
             InflightStart::New(waiting) => {
                 // Copies may have joined: they get the failure too.
                 if let Err(failure) = self.admit(id, signed, client).await {
@@ -158,7 +157,7 @@ impl<C: ChainNode> Relayer<C> {
     async fn admit(self: &Arc<Self>, id: B256, signed: SignedRequest, client: IpAddr) -> Result<(), Failure> {
         let known = self.store.run(move |store| store.relay(id)).await.map_err(store_failed)?;
         if known.and_then(|record| record.outcome).is_some_and(|outcome| !outcome.is_repeatable()) {
-            return Err(Failure::replay());
+            return Err(Failure::of(ErrorCode::AlreadyRelayed));
         }
         let SignedRequest { request, signature } = signed;
         self.limits
@@ -179,7 +178,7 @@ impl<C: ChainNode> Relayer<C> {
         self.check_budget(&relay).await?;
         let written = relay.clone();
         match self.store.run(move |store| store.accept(&written, now)).await.map_err(store_failed)? {
-            Accepted::Finished(_) => return Err(Failure::replay()),
+            Accepted::Finished(_) => return Err(Failure::of(ErrorCode::AlreadyRelayed)),
             Accepted::Pending => {}
         }
         faults::point("after_accept");
@@ -237,20 +236,11 @@ impl<C: ChainNode> Relayer<C> {
 
     /// A relay as it was accepted; retries until the store answers. `None` if it is not stored, or at shutdown.
     async fn accepted(&self, id: B256) -> Option<NewRelay> {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            match self.store.run(move |store| store.accepted(id)).await {
-                Ok(Some(relay)) => return Some(relay),
-                Ok(None) => {
-                    tracing::error!(relay = %id, "not in the journal");
-                    return None;
-                }
-                Err(error) => tracing::error!(%error, relay = %id, "journal not read"),
-            }
-            if !self.pause(&mut pause).await {
-                return None;
-            }
+        let relay = self.retry(id, "journal not read", move |store| store.accepted(id)).await?;
+        if relay.is_none() {
+            tracing::error!(relay = %id, "not in the journal");
         }
+        relay
     }
 
     /// Ends a relay of which nothing was sent. Clients get the outcome only once it is stored: a relay that is still
@@ -261,15 +251,28 @@ impl<C: ChainNode> Relayer<C> {
             return;
         }
         let outcome = RelayOutcome::Dropped { failure };
+        let (written, clock) = (outcome.clone(), self.clock.clone());
+        let write = move |store: &dyn Store| store.finish_unsent(id, &written, clock.now());
+        if self.retry(id, "dropped relay not journalled", write).await.is_some() {
+            self.finished(id, outcome);
+        }
+    }
+
+    /// Retries a store operation until it succeeds, with exponential backoff. `None` at shutdown.
+    async fn retry<T: Send + 'static>(
+        &self,
+        id: B256,
+        problem: &str,
+        work: impl Fn(&dyn Store) -> Result<T, StoreError> + Clone + Send + 'static,
+    ) -> Option<T> {
         let mut pause = FIRST_PAUSE;
         loop {
-            let (written, now) = (outcome.clone(), self.clock.now());
-            match self.store.run(move |store| store.finish_unsent(id, &written, now)).await {
-                Ok(()) => return self.finished(id, outcome),
-                Err(error) => tracing::error!(%error, relay = %id, "dropped relay not journalled"),
+            match self.store.run(work.clone()).await {
+                Ok(value) => return Some(value),
+                Err(error) => tracing::error!(%error, relay = %id, "{problem}"),
             }
             if !self.pause(&mut pause).await {
-                return;
+                return None;
             }
         }
     }
@@ -382,5 +385,5 @@ pub async fn outcome_within(
 
 fn store_failed(error: StoreError) -> Failure {
     tracing::error!(%error, "journal failed");
-    Failure::store()
+    Failure::of(ErrorCode::JournalFailed)
 }

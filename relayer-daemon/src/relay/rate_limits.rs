@@ -23,13 +23,11 @@ pub struct RateLimit<K: Hash + Eq + Clone> {
 
 impl<K: Hash + Eq + Clone> RateLimit<K> {
     /// `count` an hour; 0 switches the limit off.
-    #[must_use]
     pub fn per_hour(count: u32) -> Self {
         Self::new(count, Quota::per_hour)
     }
 
     /// `count` a minute; 0 switches the limit off.
-    #[must_use]
     pub fn per_minute(count: u32) -> Self {
         Self::new(count, Quota::per_minute)
     }
@@ -42,7 +40,6 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
     }
 
     /// The limit's number, for messages.
-    #[must_use]
     pub const fn count(&self) -> u32 {
         self.count
     }
@@ -81,7 +78,6 @@ pub struct RateLimits {
 
 impl RateLimits {
     /// RateLimits per hour, and of reads per minute; 0 switches one off.
-    #[must_use]
     pub fn new(per_ip: u32, per_signer: u32, reads: u32) -> Self {
         Self {
             per_ip: RateLimit::per_hour(per_ip),

@@ -152,7 +152,6 @@ pub struct Parts<N> {
 
 impl<N: ChainNode> Sender<N> {
     /// A sender without state; call [`Sender::recover`] first.
-    #[must_use]
     pub fn new(parts: Parts<N>) -> Self {
         let Parts { node, store, wallet, contracts, spending, clock, metrics, events } = parts;
         Self {
@@ -172,7 +171,6 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Whether any nonce waits to be mined.
-    #[must_use]
     pub fn has_pending(&self) -> bool {
         self.nonces.values().rev().any(|state| state.in_flight().is_some())
     }

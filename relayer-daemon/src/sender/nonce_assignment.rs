@@ -7,7 +7,7 @@ use alloy::primitives::B256;
 use super::{SendJob, Sender, SenderError, SenderEvent};
 use crate::{
     chain::ChainNode,
-    outcome::Failure,
+    outcome::{ErrorCode, Failure},
     process::faults,
     store::{NonceAssignment, Store},
 };
@@ -35,7 +35,7 @@ impl<N: ChainNode> Sender<N> {
                 tracing::error!(%error, relays = relays.len(), "not journalled, so not sent");
                 let failure = match error {
                     SenderError::Rpc(error) => error.into(),
-                    SenderError::Store(_) | SenderError::Signing(_) => Failure::store(),
+                    SenderError::Store(_) | SenderError::Signing(_) => Failure::of(ErrorCode::JournalFailed),
                 };
                 relays.into_iter().for_each(|id| self.publish(SenderEvent::Unsent(id, failure.clone())));
             }

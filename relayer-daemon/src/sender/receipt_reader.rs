@@ -29,7 +29,6 @@ pub struct Contracts {
 
 impl Contracts {
     /// How `relay` ended by a transaction of this purpose with this receipt.
-    #[must_use]
     pub fn outcome(
         &self,
         relay: &RelayTerms,
@@ -38,7 +37,9 @@ impl Contracts {
     ) -> RelayOutcome {
         let failure = match purpose {
             TransactionPurpose::Relay => return self.executed(relay, receipt),
-            TransactionPurpose::Superseded | TransactionPurpose::Gap => Failure::nonce_mismatch(),
+            TransactionPurpose::Superseded | TransactionPurpose::Gap => {
+                Failure::of(ErrorCode::InvalidSignatureOrNonce)
+            }
             TransactionPurpose::Expired => Failure::of(ErrorCode::DeadlinePassed),
             TransactionPurpose::Rejected => Failure::of(ErrorCode::TransactionRejected),
         };
@@ -72,7 +73,6 @@ impl Contracts {
 }
 
 /// The reason in a failed inner call's return data.
-#[must_use]
 pub fn inner_reason(return_data: &[u8]) -> String {
     Revert::from_data(return_data).message.unwrap_or_else(|| ErrorCode::CallReverted.wording().to_owned())
 }
@@ -95,14 +95,7 @@ mod tests {
         Contracts { forwarder: Address::repeat_byte(0xf0), registry: Address::repeat_byte(0xe0) };
 
     fn relay() -> RelayTerms {
-        RelayTerms {
-            id: B256::repeat_byte(1),
-            signer: Address::repeat_byte(5),
-            forward_nonce: U256::from(3),
-            deadline: 0,
-            l1_fee_wei: 0,
-            expected_gas: None,
-        }
+        RelayTerms { signer: Address::repeat_byte(5), forward_nonce: U256::from(3), ..RelayTerms::default() }
     }
 
     fn log(emitter: Address, event: &impl SolEvent) -> Log {
@@ -180,14 +173,9 @@ mod tests {
 
     #[test]
     fn a_mined_no_op_drops_its_relay() {
-        let receipt = Receipt {
-            hash: B256::ZERO,
-            block_number: 1,
-            status: true,
-            gas_used: 1,
-            paid_wei: 1,
-            logs: vec![],
-        };
+        let logs = vec![];
+        let receipt =
+            Receipt { hash: B256::ZERO, block_number: 1, status: true, gas_used: 1, paid_wei: 1, logs };
         for (purpose, status) in [
             (TransactionPurpose::Superseded, 401),
             (TransactionPurpose::Expired, 401),

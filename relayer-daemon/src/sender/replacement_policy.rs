@@ -69,7 +69,6 @@ pub enum ReplacementStep {
 }
 
 /// Decides the next step.
-#[must_use]
 pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     let Situation { assignment, market, verdict, .. } = situation;
     let Some(latest) = assignment.latest() else { return ReplacementStep::Wait };
@@ -113,19 +112,12 @@ fn unpayable(situation: &Situation<'_>, relay: &RelayTerms) -> Option<Transactio
 mod tests {
     use super::*;
     use crate::store::SignedTransaction;
-    use alloy::primitives::{Address, B256, U256};
+    use alloy::primitives::B256;
 
     const GWEI: u128 = 1_000_000_000;
 
     fn assignment(purpose: TransactionPurpose, max_fee: u128, deadline: u64) -> NonceAssignment {
-        let relay = RelayTerms {
-            id: B256::ZERO,
-            signer: Address::ZERO,
-            forward_nonce: U256::ZERO,
-            deadline,
-            l1_fee_wei: 0,
-            expected_gas: None,
-        };
+        let relay = RelayTerms { deadline, ..RelayTerms::default() };
         let transaction = SignedTransaction {
             hash: B256::ZERO,
             raw: [].into(),

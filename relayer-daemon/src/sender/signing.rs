@@ -23,13 +23,11 @@ pub struct Wallet {
 
 impl Wallet {
     /// A wallet for one chain and one forwarder.
-    #[must_use]
     pub const fn new(signer: PrivateKeySigner, chain_id: u64, forwarder: Address) -> Self {
         Self { signer, chain_id, forwarder }
     }
 
     /// The account.
-    #[must_use]
     pub const fn address(&self) -> Address {
         self.signer.address()
     }
@@ -80,7 +78,6 @@ impl Wallet {
     }
 
     /// Bytes like those of a relay's transaction, to ask for its L1 fee.
-    #[must_use]
     pub fn draft(&self, calldata: Bytes, gas_limit: u64, fees: Fees) -> Bytes {
         let signature = Signature::new(U256::MAX, U256::MAX, true);
         let transaction = self.transaction(u64::from(u32::MAX), self.forwarder, calldata, gas_limit, fees);

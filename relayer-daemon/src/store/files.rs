@@ -20,7 +20,6 @@ pub struct StoreFiles {
 
 impl StoreFiles {
     /// The files in `dir` for a chain, a forwarder and a key.
-    #[must_use]
     pub fn new(dir: &Path, chain_id: u64, forwarder: Address, relayer: Address) -> Self {
         let journal = format!("journal-{chain_id}-{forwarder}");
         Self {

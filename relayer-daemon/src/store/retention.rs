@@ -37,7 +37,6 @@ pub struct Retention {
 
 impl Retention {
     /// Whole for `days`, archived for twelve times as long.
-    #[must_use]
     pub const fn of_days(days: u16) -> Self {
         let whole_seconds = days as u64 * 24 * 60 * 60;
         Self { whole_seconds, archive_seconds: whole_seconds * ARCHIVE_FACTOR }

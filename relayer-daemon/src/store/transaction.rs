@@ -23,7 +23,6 @@ pub enum TransactionPurpose {
 
 impl TransactionPurpose {
     /// Its name in the store and in metrics.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -45,7 +44,7 @@ pub struct SignedTransaction {
 }
 
 /// What the sender must know of a relay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RelayTerms {
     /// The EIP-712 digest of the request.
     pub id: B256,
@@ -77,14 +76,12 @@ pub struct NonceAssignment {
 
 impl NonceAssignment {
     /// Its latest transaction.
-    #[must_use]
     pub fn latest(&self) -> Option<&SignedTransaction> {
         self.transactions.last()
     }
 
     /// The highest expected cost, wei, whichever of its transactions is mined: the relay's expected gas at the fees of
     /// each. A replacement transaction makes the same call, so the first one's expected gas holds for all of them.
-    #[must_use]
     pub fn expected_wei(&self) -> u128 {
         let expected_gas = self.relay.and_then(|relay| relay.expected_gas).unwrap_or(u64::MAX);
         let cost = |signed: &SignedTransaction| signed.fees.worst_case(expected_gas.min(signed.gas_limit));
@@ -105,14 +102,7 @@ mod tests {
     }
 
     fn assignment(expected_gas: Option<u64>) -> NonceAssignment {
-        let relay = RelayTerms {
-            id: B256::ZERO,
-            signer: Address::ZERO,
-            forward_nonce: U256::ZERO,
-            deadline: 0,
-            l1_fee_wei: 7,
-            expected_gas,
-        };
+        let relay = RelayTerms { l1_fee_wei: 7, expected_gas, ..RelayTerms::default() };
         let transactions = vec![
             signed(2 * GWEI, 2_000_000, TransactionPurpose::Relay),
             signed(4 * GWEI, 2_000_000, TransactionPurpose::Relay),

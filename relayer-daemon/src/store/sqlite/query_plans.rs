@@ -17,7 +17,7 @@ use super::SqliteStore;
 use crate::{
     budget::share::{Allowance, Shares},
     gas::fees::Fees,
-    outcome::{Failure, MinedTransaction, RelayOutcome},
+    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
     store::{
         ExpectedCost, Identity, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
         SignedTransaction, Store, TransactionPurpose,
@@ -107,7 +107,7 @@ fn run_everything(store: &dyn Store) {
     };
     let mined = MinedTransaction { tx_hash: id(1), block_number: 9, gas_used: 21_000 };
     let executed = RelayOutcome::Executed { mined, agent_id: None };
-    let dropped = RelayOutcome::Dropped { failure: Failure::nonce_mismatch() };
+    let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) };
     let sign = |nonce, relay, byte| {
         let fees = Fees { max_fee: 2, tip: 1 };
         let (raw, purpose) = ([1].into(), TransactionPurpose::Relay);
