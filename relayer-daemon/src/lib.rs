@@ -12,7 +12,7 @@
 //! | [`metrics`], [`keys`] | Prometheus metrics; the key that pays |
 //! | [`gas`], [`budget`] | gas limits, fees, the daily budget and its shares, as arithmetic |
 //! | [`outcome`] | how a relay ends: outcome, failure, error codes |
-//! | [`store`] | what survives a restart: a trait, and SQLite behind it |
+//! | [`store`] | what survives a restart, in SQLite |
 //! | [`chain`] | the RPC endpoints, and the typed reads over them |
 //! | [`sender`] | the one task that owns the account's nonce sequence |
 //! | [`relay`] | the pipeline of one request |

@@ -26,7 +26,7 @@ use relayer_daemon::{
     sender::signing::Wallet,
     store::{
         Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
-        SignedTransaction, SqliteStore, Store, TransactionPurpose,
+        SignedTransaction, Store,
     },
 };
 use rusqlite::Connection;
@@ -48,8 +48,11 @@ fn hash(index: u64) -> B256 {
     keccak256(id(index))
 }
 
+/// Calldata and transaction.
+type Real = (Bytes, SignedTransaction);
+
 /// A relay's transaction as it is in reality: a registration with a name, a link and some words of description.
-fn real_transaction() -> (Bytes, SignedTransaction) {
+fn real_transaction() -> Real {
     let req = ForwardRequest {
         from: Address::repeat_byte(0x11),
         to: Address::repeat_byte(0x22),
@@ -84,26 +87,32 @@ fn executed(index: u64) -> RelayOutcome {
 }
 
 /// Accepts, reserves, signs, and settles one relay at `now`, as pipeline and sender do.
-fn carry_out(store: &SqliteStore, index: u64, now: u64, real: &(Bytes, SignedTransaction)) {
+fn carry_out(store: &Store, index: u64, now: u64, real: &Real) {
     let shares = Shares { signer: 100, client: 100, network: 100 };
     let allowance = Allowance { limit_wei: u128::MAX / 2, shares };
     assert_eq!(store.accept(&relay(index, &real.0), now).unwrap(), Accepted::Pending);
     let cost = ExpectedCost { wei: 1_000_000_000_000_000, gas: 270_000, l1_fee_wei: 0, no_op_wei: 0 };
     store.reserve_share(id(index), &cost, &allowance, now).unwrap();
+    sign(store, index, Some(id(index)), index, now, real);
+    settle(store, index, index, Some(executed(index)), now);
+}
+
+/// Records the transaction with this index as signed for a nonce.
+fn sign(store: &Store, nonce: u64, relay: Option<B256>, index: u64, now: u64, real: &Real) {
     let transaction = SignedTransaction { hash: hash(index), ..real.1.clone() };
-    let new = NewTransaction { nonce: index, relay: Some(id(index)), transaction };
-    store.record(ACCOUNT, &[new], now).unwrap();
-    let settlement = Settlement {
-        assignment: store.assignment(ACCOUNT, index).unwrap(),
-        inclusion: Inclusion { tx_hash: hash(index), block_number: 30_000_000 + index },
-        paid_wei: 271_828_182_845,
-        outcome: Some(executed(index)),
-    };
+    store.record(ACCOUNT, &[NewTransaction { nonce, relay, transaction }], now).unwrap();
+}
+
+/// Settles a nonce mined by the transaction with this index.
+fn settle(store: &Store, nonce: u64, index: u64, outcome: Option<RelayOutcome>, now: u64) {
+    let assignment = store.assignment(ACCOUNT, nonce).unwrap();
+    let inclusion = Inclusion { tx_hash: hash(index), block_number: 30_000_000 + index };
+    let settlement = Settlement { assignment, inclusion, paid_wei: 271_828_182_845, outcome };
     store.settle(ACCOUNT, &settlement, now).unwrap();
 }
 
 /// Carries out many, side by side, so that they share commits.
-fn carry_out_all(store: &SqliteStore, indexes: std::ops::Range<u64>, now: u64) {
+fn carry_out_all(store: &Store, indexes: std::ops::Range<u64>, now: u64) {
     let real = real_transaction();
     thread::scope(|threads| {
         for first in 0..64 {
@@ -115,13 +124,13 @@ fn carry_out_all(store: &SqliteStore, indexes: std::ops::Range<u64>, now: u64) {
     });
 }
 
-fn carry_out_in_order(store: &SqliteStore, indexes: std::ops::Range<u64>, now: u64) {
+fn carry_out_in_order(store: &Store, indexes: std::ops::Range<u64>, now: u64) {
     let real = real_transaction();
     indexes.for_each(|index| carry_out(store, index, now, &real));
 }
 
 /// Prunes until nothing is due; how many steps that took, and the longest.
-fn prune_all(store: &SqliteStore, now: u64) -> (usize, Duration) {
+fn prune_all(store: &Store, now: u64) -> (usize, Duration) {
     let (mut steps, mut longest) = (0, Duration::ZERO);
     loop {
         let started = Instant::now();
@@ -151,7 +160,7 @@ fn a_journal_of_a_million_relays_stays_below_a_gigabyte() {
     let relays: u64 = env::var("RETENTION_RELAYS").map_or(2_000, |count| count.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal.sqlite");
-    let store = SqliteStore::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     carry_out_all(&store, 0..relays, NOW);
     let (whole, _) = size(&path);
 
@@ -181,7 +190,7 @@ fn a_journal_of_a_million_relays_stays_below_a_gigabyte() {
 
 #[test]
 fn an_archived_relay_answers_as_before_and_its_copies_are_replays() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     carry_out_in_order(&store, 0..NEWEST + 2, NOW);
     let before = store.relay(id(0)).unwrap().unwrap();
     assert_eq!((before.outcome.clone(), before.hashes.clone()), (Some(executed(0)), vec![hash(0)]));
@@ -205,7 +214,7 @@ fn an_archived_relay_answers_as_before_and_its_copies_are_replays() {
 
 #[test]
 fn the_newest_nonces_stay_whole_whatever_the_clock_says() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     carry_out_in_order(&store, 0..NEWEST + 10, NOW);
     prune_all(&store, NOW + 100_000 * DAY);
     assert_eq!(store.mined_since(ACCOUNT, 0).unwrap(), (10..NEWEST + 10).collect::<Vec<_>>());
@@ -219,15 +228,11 @@ fn the_newest_nonces_stay_whole_whatever_the_clock_says() {
 
 #[test]
 fn what_is_not_over_is_not_archived() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let real = real_transaction();
     // Relay 0 was executed by nonce 1; nonce 0, taken for lost, was given to a no-op that is not mined.
     store.accept(&relay(0, &real.0), NOW).unwrap();
-    let sign = |nonce, relay, index| {
-        let transaction = SignedTransaction { hash: hash(index), ..real.1.clone() };
-        store.record(ACCOUNT, &[NewTransaction { nonce, relay, transaction }], NOW).unwrap();
-    };
-    sign(0, Some(id(0)), 1_000_000);
+    sign(&store, 0, Some(id(0)), 1_000_000, NOW, &real);
     carry_out_in_order(&store, 2..NEWEST + 10, NOW);
     store.finish_unsent(id(0), &executed(0), NOW).unwrap();
     // Accepted and never ended.
@@ -241,21 +246,13 @@ fn what_is_not_over_is_not_archived() {
 
 #[test]
 fn gaps_go_with_the_relays_of_their_time() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let real = real_transaction();
     for nonce in 0..3 {
-        let transaction =
-            SignedTransaction { hash: hash(900 + nonce), purpose: TransactionPurpose::Gap, ..real.1.clone() };
-        store.record(ACCOUNT, &[NewTransaction { nonce, relay: None, transaction }], NOW).unwrap();
+        sign(&store, nonce, None, 900 + nonce, NOW, &real);
     }
     // The first was mined, the second lost; the third is open.
-    let settlement = Settlement {
-        assignment: store.assignment(ACCOUNT, 0).unwrap(),
-        inclusion: Inclusion { tx_hash: hash(900), block_number: 1 },
-        paid_wei: 1,
-        outcome: None,
-    };
-    store.settle(ACCOUNT, &settlement, NOW).unwrap();
+    settle(&store, 0, 900, None, NOW);
     store.lose(ACCOUNT, 1).unwrap();
     carry_out_in_order(&store, 3..NEWEST + 10, NOW);
     prune_all(&store, NOW + 30 * DAY);
@@ -267,7 +264,7 @@ fn gaps_go_with_the_relays_of_their_time() {
 
 #[test]
 fn what_never_came_to_a_transaction_goes_after_a_day() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let real = real_transaction();
     let dropped = RelayOutcome::Dropped { failure: Failure::budget_exhausted(7) };
     let many = 3 * STEP as u64;
@@ -285,21 +282,10 @@ fn what_never_came_to_a_transaction_goes_after_a_day() {
 
 #[test]
 fn an_archived_relay_that_was_dropped_may_be_sent_again_and_keeps_its_history() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let real = real_transaction();
-    let sign = |nonce, index| {
-        let transaction = SignedTransaction { hash: hash(index), ..real.1.clone() };
-        store.record(ACCOUNT, &[NewTransaction { nonce, relay: Some(id(0)), transaction }], NOW).unwrap();
-    };
-    let settle = |nonce, index, outcome| {
-        let settlement = Settlement {
-            assignment: store.assignment(ACCOUNT, nonce).unwrap(),
-            inclusion: Inclusion { tx_hash: hash(index), block_number: 1 },
-            paid_wei: 1,
-            outcome: Some(outcome),
-        };
-        store.settle(ACCOUNT, &settlement, NOW).unwrap();
-    };
+    let sign = |nonce, index| sign(&store, nonce, Some(id(0)), index, NOW, &real);
+    let settle = |nonce, index, outcome| settle(&store, nonce, index, Some(outcome), NOW);
     store.accept(&relay(0, &real.0), NOW).unwrap();
     sign(0, 700);
     settle(0, 700, RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) });

@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_millis(400);
 #[derive(Debug, Clone)]
 enum Reply {
     Result(Value),
-    /// As a node whose head has this number and time.
+    /// Answers of a node with this head: number and time.
     Head(u64, u64),
     Error(i64, &'static str),
     Http(u16, &'static str),
@@ -41,7 +41,7 @@ struct ScriptedEndpoint {
     hung_up: Arc<AtomicUsize>,
 }
 
-/// Counts when it is dropped: an answer that nobody waits for any more.
+/// Counts when it is dropped, also if the caller went away.
 struct Count(Arc<AtomicUsize>);
 
 impl Drop for Count {
@@ -93,14 +93,9 @@ async fn respond(request: &Value, answer: Reply) -> Response {
     };
     match answer {
         Reply::Head(number, timestamp) => {
-            let number = format!("{number:#x}");
-            reply(
-                "result",
-                match request["method"].as_str().unwrap() {
-                    "eth_blockNumber" => json!(number),
-                    _ => json!({ "number": number, "hash": null, "timestamp": format!("{timestamp:#x}") }),
-                },
-            )
+            let [number, timestamp] = [number, timestamp].map(|value| format!("{value:#x}"));
+            let head = json!({ "number": number, "hash": null, "timestamp": timestamp });
+            reply("result", if request["method"] == "eth_blockNumber" { json!(number) } else { head })
         }
         Reply::Result(result) => reply("result", result),
         Reply::Error(code, message) => reply("error", json!({ "code": code, "message": message })),
@@ -360,7 +355,7 @@ async fn a_block_number_beyond_all_chains_makes_no_sense_and_nothing_panics() {
     assert!(matches!(chain.market().await, Err(RpcError::Malformed(_))));
 }
 
-/// Whether reads move from an endpoint whose head has this number and time to another.
+/// Whether reads move from one endpoint to the other.
 async fn moves(from: Reply, to: Reply) -> bool {
     let [first, second] = pair(from, to).await;
     let rpc = rpc(&[&first, &second]);

@@ -12,7 +12,7 @@ use relayer_daemon::{
     outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
     store::{
         Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
-        SignedTransaction, SqliteStore, Store, TransactionPurpose,
+        SignedTransaction, Store, TransactionPurpose,
     },
 };
 
@@ -50,21 +50,21 @@ fn executed(hash: B256) -> RelayOutcome {
     RelayOutcome::Executed { mined, agent_id: Some(U256::MAX) }
 }
 
-fn accepted(relays: &[u8]) -> SqliteStore {
-    let store = SqliteStore::in_memory().unwrap();
+fn accepted(relays: &[u8]) -> Store {
+    let store = Store::in_memory().unwrap();
     for byte in relays {
         assert_eq!(store.accept(&relay(*byte), NOW).unwrap(), Accepted::Pending);
     }
     store
 }
 
-fn sign(store: &SqliteStore, nonce: u64, relay: Option<B256>, transaction: SignedTransaction) {
+fn sign(store: &Store, nonce: u64, relay: Option<B256>, transaction: SignedTransaction) {
     store.record(ACCOUNT, &[NewTransaction { nonce, relay, transaction }], NOW).unwrap();
 }
 
 /// Nonce `nonce` was mined by transaction `hash` in block `block`.
 fn settle(
-    store: &SqliteStore,
+    store: &Store,
     nonce: u64,
     hash: u8,
     block: u64,
@@ -79,7 +79,7 @@ fn settle(
     store.settle(ACCOUNT, &Settlement { assignment, inclusion, paid_wei, outcome }, NOW).unwrap();
 }
 
-fn used(store: &SqliteStore, now: u64) -> (u128, u128) {
+fn used(store: &Store, now: u64) -> (u128, u128) {
     let budget = store.budget(LIMIT, now).unwrap();
     (budget.window.settled_wei, budget.reserved_wei)
 }
@@ -265,7 +265,7 @@ fn a_restart_never_refills_the_budget() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal.sqlite");
     let before = {
-        let store = SqliteStore::open(&path).unwrap();
+        let store = Store::open(&path).unwrap();
         store.accept(&relay(1), NOW).unwrap();
         store.accept(&relay(2), NOW).unwrap();
         store.reserve(id(1), 600, LIMIT, NOW).unwrap();
@@ -275,14 +275,14 @@ fn a_restart_never_refills_the_budget() {
         sign(&store, 1, Some(id(2)), transaction(0xb, TransactionPurpose::Relay));
         store.budget(LIMIT, NOW).unwrap()
     };
-    let store = SqliteStore::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     store.unsent(NOW + 1).unwrap();
     assert_eq!(store.budget(LIMIT, NOW + 1).unwrap(), before);
 }
 
 #[test]
 fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let lost = relay(1);
     let terms = RelayTerms {
         id: lost.id,
@@ -343,7 +343,7 @@ fn cost(wei: u128) -> ExpectedCost {
 }
 
 /// Reserves for a relay; why it was denied, if so.
-fn reserve(store: &SqliteStore, relay: &NewRelay, wei: u128) -> Option<Denial> {
+fn reserve(store: &Store, relay: &NewRelay, wei: u128) -> Option<Denial> {
     store.accept(relay, NOW).unwrap();
     let shares = Shares { signer: 20, client: 40, network: 60 };
     store.reserve_share(relay.id, &cost(wei), &Allowance { limit_wei: LIMIT, shares }, NOW).unwrap().denial
@@ -351,7 +351,7 @@ fn reserve(store: &SqliteStore, relay: &NewRelay, wei: u128) -> Option<Denial> {
 
 #[test]
 fn a_signer_a_client_and_a_network_have_a_share_of_the_budget_each() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let denied = |kind| Some(Denial::Reserved(Some(kind)));
     assert_eq!(reserve(&store, &from(1, 1, "2001:db8:1:1::"), 200), None);
     assert_eq!(reserve(&store, &from(2, 1, "192.0.2.1"), 1), denied(PartyKind::Signer));
@@ -366,7 +366,7 @@ fn a_signer_a_client_and_a_network_have_a_share_of_the_budget_each() {
 
 #[test]
 fn a_dropped_relay_that_somebody_else_sends_again_counts_for_them() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     assert_eq!(reserve(&store, &from(1, 1, "192.0.2.1"), 400), None);
     let again = from(2, 2, "192.0.2.1");
     assert_eq!(reserve(&store, &again, 1), Some(Denial::Reserved(Some(PartyKind::Client))));
@@ -377,7 +377,7 @@ fn a_dropped_relay_that_somebody_else_sends_again_counts_for_them() {
 
 #[test]
 fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window_forgets_it() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) };
     assert_eq!(reserve(&store, &from(1, 1, "192.0.2.1"), 150), None);
     sign(&store, 0, Some(id(1)), transaction(0xa, TransactionPurpose::Superseded));

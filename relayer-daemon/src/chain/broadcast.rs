@@ -5,8 +5,8 @@
 //!                        └──▶ another verdict, then GRACE for a better one ──▶ the best of them
 //! ```
 //!
-//! At shutdown [`Rpc::finish_broadcasts`] gives sends in the background a moment; a transaction whose send is cut off is
-//! in the store, and the next start sends it again.
+//! At shutdown [`Rpc::finish_broadcasts`] gives sends in the background a moment; what it cuts off is in
+//! the store, and the next start sends it again.
 
 use std::time::Duration;
 

@@ -95,10 +95,7 @@ impl Rpc {
             .unwrap_or_default()
     }
 
-    /// Calls `method`, with retry and failover.
-    ///
-    /// # Errors
-    /// [`RpcError`] of the last try.
+    /// Calls `method`, with retry and failover; returns the error of the last try.
     pub async fn read<R: DeserializeOwned>(
         &self,
         method: &'static str,

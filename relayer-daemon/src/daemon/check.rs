@@ -28,7 +28,7 @@ use crate::{
         lock::{LockError, ProcessLock},
     },
     relay::MINIMUM_BALANCE_WEI,
-    store::{Identity, SqliteStore, Store, files::StoreFiles},
+    store::{Identity, Store, files::StoreFiles},
 };
 
 /// The lock's line if it is free.
@@ -97,7 +97,7 @@ pub struct Checked {
     /// The chain's id.
     pub chain_id: u64,
     /// The store: this relayer's, or a new one.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// The owner that the store gets.
     pub identity: Identity,
     /// Whether the chain charges an L1 data fee.
@@ -170,8 +170,8 @@ async fn examine(
         locks.push(report.pass("lock", take_lock(mode, path.clone()).await)?);
     }
     report.tick("lock", LOCK_IS_FREE);
-    let store = SqliteStore::open(&files.store).and_then(|store| store.verify(&identity).map(|()| store));
-    let store: Arc<dyn Store> = Arc::new(report.pass("journal", store)?);
+    let store = Store::open(&files.store).and_then(|store| store.verify(&identity).map(|()| store));
+    let store: Arc<Store> = Arc::new(report.pass("journal", store)?);
     report.tick("journal", files.store.display());
     report.add("pending", pending_are_ours(&chain, Some(&store)).await);
     report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
@@ -291,7 +291,7 @@ async fn balance(chain: &Chain) -> Result<String, String> {
     Ok(text)
 }
 
-/// Compares with the pending block, whose time is current even on a chain that makes blocks only on demand.
+/// Compares with the pending block: its time is current even on a chain that makes blocks only on demand.
 async fn clock_skew(chain: &Chain, now: u64) -> Result<String, String> {
     let mut chain_time = None;
     for block in ["pending", "latest"] {
@@ -336,10 +336,10 @@ async fn take_lock(mode: CheckMode, path: PathBuf) -> Result<ProcessLock, LockEr
 
 async fn look_at_store(files: &StoreFiles, identity: &Identity, chain: &Chain, report: &mut Report) {
     let path = &files.store;
-    let opened = SqliteStore::open_read_only(path)
+    let opened = Store::open_read_only(path)
         .and_then(|store| store.map(|store| store.verify(identity).map(|()| store)).transpose());
     let Some(store) = report.pass("journal", opened) else { return };
-    let store = store.map(|store| Arc::new(store) as Arc<dyn Store>);
+    let store = store.map(Arc::new);
     match store {
         Some(_) => report.tick("journal", path.display()),
         None => report.tick("journal", format!("{} is not there yet: serve makes it", path.display())),
@@ -351,7 +351,7 @@ async fn look_at_store(files: &StoreFiles, identity: &Identity, chain: &Chain, r
 }
 
 /// Only the other key can finish what it has in flight: it alone can sign for those nonces.
-async fn other_keys_are_drained(store: &Arc<dyn Store>, account: Address) -> Result<String, String> {
+async fn other_keys_are_drained(store: &Arc<Store>, account: Address) -> Result<String, String> {
     let open = store.run(|store| store.accounts_with_open_nonces()).await;
     let others: Vec<String> = open
         .map_err(|error| error.to_string())?
@@ -366,7 +366,7 @@ async fn other_keys_are_drained(store: &Arc<dyn Store>, account: Address) -> Res
 }
 
 /// The account's pending transactions must all be in the store.
-async fn pending_are_ours(chain: &Chain, store: Option<&Arc<dyn Store>>) -> Result<String, String> {
+async fn pending_are_ours(chain: &Chain, store: Option<&Arc<Store>>) -> Result<String, String> {
     let counts = tokio::try_join!(chain.mined_nonce(), chain.pending_nonce());
     let (latest, pending) = counts.map_err(|error| error.to_string())?;
     if pending <= latest {

@@ -169,7 +169,7 @@ impl Settings {
             .collect()
     }
 
-    /// The proxies whose `X-Forwarded-For` counts.
+    /// The trusted proxies.
     pub fn proxies(&self) -> Result<TrustedProxies, HopsWithoutProxies> {
         if self.trusted_proxy_hops > 0 && self.trusted_proxies.is_empty() {
             return Err(HopsWithoutProxies);

@@ -22,7 +22,7 @@ pub const NO_OP: u64 = TRANSACTION;
 /// Added to the gas that a simulation used: until it is mined state may change, and warm slots become cold.
 const SIMULATION_MARGIN: u64 = 20_000;
 
-/// The gas to expect of a relay whose simulation used `used`: a quarter more, plus a constant. The transaction's limit
+/// The gas to expect of a relay after a simulation that used `used`: a quarter more, plus a constant. The transaction's limit
 /// stays `limit`, because the forwarder insists on all the gas that was signed for.
 pub fn expected(used: u64, limit: u64) -> u64 {
     used.saturating_add(used / 4).saturating_add(SIMULATION_MARGIN).min(limit)

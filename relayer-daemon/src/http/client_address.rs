@@ -2,8 +2,8 @@
 //!
 //! Any client can write that header, so it counts only from peers inside `TRUSTED_PROXIES`. Proxies append the peer they
 //! see at the right end: the first entry from the right that is no trusted proxy is the client, and what the client wrote
-//! itself stands further left. With `TRUSTED_PROXY_HOPS` the entry's position counts instead, for chains whose outer
-//! proxies have no fixed addresses. A header without a usable entry counts for the peer: its clients then share one
+//! itself stands further left. With `TRUSTED_PROXY_HOPS` the entry's position counts instead, for chains with outer
+//! proxies without fixed addresses. A header without a usable entry counts for the peer: its clients then share one
 //! limit, and none gets around it.
 
 use std::{net::IpAddr, net::SocketAddr, num::NonZeroUsize};

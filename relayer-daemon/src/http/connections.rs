@@ -70,9 +70,6 @@ impl ConnectionLimits {
 }
 
 /// Listens on `address`.
-///
-/// # Errors
-/// If the address cannot be bound.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // A restart does not wait for the TIME_WAIT of earlier connections.

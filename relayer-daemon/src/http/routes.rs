@@ -61,7 +61,7 @@ pub struct App {
     pub chain_id: u64,
     /// How long a client waits for the receipt.
     pub relay_wait: Duration,
-    /// The proxies whose `X-Forwarded-For` counts.
+    /// The trusted proxies.
     pub proxies: TrustedProxies,
 }
 

@@ -81,9 +81,6 @@ impl ProcessLock {
     }
 
     /// Takes the lock at `path` as soon as it is free.
-    ///
-    /// # Errors
-    /// [`LockError::Unusable`].
     pub fn wait(path: &Path) -> Result<Self, LockError> {
         let file = open(path)?;
         file.lock()?;
@@ -91,9 +88,6 @@ impl ProcessLock {
     }
 
     /// The current holder of the lock at `path`. Changes nothing, and creates no file.
-    ///
-    /// # Errors
-    /// [`LockError::Unusable`].
     pub fn holder(path: &Path) -> Result<Option<Holder>, LockError> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

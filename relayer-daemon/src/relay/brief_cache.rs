@@ -36,9 +36,6 @@ impl<K, V> Default for BriefCache<K, V> {
 
 impl<K: Hash + Eq, V: Clone> BriefCache<K, V> {
     /// The answer for `key`: cached, coalesced with a call in flight, or the result of `ask`.
-    ///
-    /// # Errors
-    /// The question's [`Failure`].
     pub(super) async fn get(
         &self,
         key: K,

@@ -1,7 +1,7 @@
 //! The checks against chain and budget before a relay is sent.
 
 use alloy::{primitives::Bytes, sol_types::SolCall};
-use registry_core::{abi::IForwarder::executeCall, forward::Refusal, rpc::classify::Action};
+use registry_core::{abi::IForwarder::executeCall, rpc::classify::Action};
 
 use super::{MINIMUM_BALANCE_WEI, Relayer, queue::QueuePosition, store_failed};
 use crate::{
@@ -26,12 +26,6 @@ pub(super) enum CheckError {
 impl From<Failure> for CheckError {
     fn from(failure: Failure) -> Self {
         Self::Refused(failure)
-    }
-}
-
-impl From<Refusal> for CheckError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal.into())
     }
 }
 
@@ -73,7 +67,7 @@ impl<C: ChainNode> Relayer<C> {
         loop {
             position.wait_for_predecessor(&self.inflight, relay.id).await;
             let permit = self.checks.acquire().await.map_err(|_| Failure::of(ErrorCode::ShuttingDown))?;
-            self.rules.check_terms(&execute.req, self.clock.now())?;
+            self.rules.check_terms(&execute.req, self.clock.now()).map_err(Failure::from)?;
             let prices = self.prices(relay, gas_limit).await?;
             if self.chain.verify(&execute).await? {
                 let gas = self.simulate(&relay.calldata, gas_limit).await?;
@@ -105,8 +99,7 @@ impl<C: ChainNode> Relayer<C> {
             u128::from(gas::least(&relay.calldata)).saturating_mul(self.gas_price.recent()).max(1);
         let (signer, client, now) = (relay.signer, relay.client, self.clock.now());
         let allowance = self.allowance;
-        let affordable =
-            move |store: &dyn Store| store.affordable(signer, client, least_wei, &allowance, now);
+        let affordable = move |store: &Store| store.affordable(signer, client, least_wei, &allowance, now);
         let Reservation { denial, budget } = self.store.run(affordable).await.map_err(store_failed)?;
         match denial {
             Some(denial @ Denial::Spent(_)) => Err(denied(denial, &budget, now)),
@@ -141,7 +134,7 @@ impl<C: ChainNode> Relayer<C> {
         let no_op_wei = prices.fees.worst_case(gas::NO_OP);
         let cost = ExpectedCost { wei, gas, l1_fee_wei: prices.l1_fee_wei, no_op_wei };
         let (id, allowance, now) = (relay.id, self.allowance, self.clock.now());
-        let reserve = move |store: &dyn Store| store.reserve_share(id, &cost, &allowance, now);
+        let reserve = move |store: &Store| store.reserve_share(id, &cost, &allowance, now);
         let Reservation { denial, budget } = self.store.run(reserve).await?;
         if let Some(denial) = denial {
             return Err(denied(denial, &budget, now).into());

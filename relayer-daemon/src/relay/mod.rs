@@ -60,7 +60,7 @@ pub struct Relayer<C = Chain> {
     /// The chain.
     pub chain: Arc<C>,
     /// The store.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// The forwarder's EIP-712 domain.
     pub domain: Eip712Domain,
     /// The core's rules for requests.
@@ -124,9 +124,6 @@ impl Relayer {
 
 impl<C: ChainNode> Relayer<C> {
     /// The checks that need no network, in the documented order. A relay that passes is stored and started.
-    ///
-    /// # Errors
-    /// The [`Failure`] to answer with.
     pub async fn accept(self: &Arc<Self>, body: &[u8], client: IpAddr) -> Result<AcceptedRelay, Failure> {
         let signed = SignedRequest::from_json(body)?;
         self.limits
@@ -252,7 +249,7 @@ impl<C: ChainNode> Relayer<C> {
         }
         let outcome = RelayOutcome::Dropped { failure };
         let (written, clock) = (outcome.clone(), self.clock.clone());
-        let write = move |store: &dyn Store| store.finish_unsent(id, &written, clock.now());
+        let write = move |store: &Store| store.finish_unsent(id, &written, clock.now());
         if self.retry(id, "dropped relay not journalled", write).await.is_some() {
             self.finished(id, outcome);
         }
@@ -263,7 +260,7 @@ impl<C: ChainNode> Relayer<C> {
         &self,
         id: B256,
         problem: &str,
-        work: impl Fn(&dyn Store) -> Result<T, StoreError> + Clone + Send + 'static,
+        work: impl Fn(&Store) -> Result<T, StoreError> + Clone + Send + 'static,
     ) -> Option<T> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -339,9 +336,6 @@ impl<C: ChainNode> Relayer<C> {
     }
 
     /// The account's balance in wei, at most a second old.
-    ///
-    /// # Errors
-    /// [`Failure`] if the chain does not answer.
     pub async fn balance(&self) -> Result<u128, Failure> {
         let ask = async {
             let balance = self.chain.balance().await?;
@@ -352,9 +346,6 @@ impl<C: ChainNode> Relayer<C> {
     }
 
     /// A signer's nonce on chain, at most a second old, and the nonce of its next request.
-    ///
-    /// # Errors
-    /// [`Failure`] if the chain does not answer.
     pub async fn nonces(&self, signer: Address) -> Result<(U256, U256), Failure> {
         let ask = async { Ok(self.chain.forwarder_nonce(signer).await?) };
         let on_chain = self.reads.forwarder_nonces.get(signer, ask).await?;

@@ -56,7 +56,7 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
         })
     }
 
-    /// Removes keys whose bucket is full again, so that the map does not grow for ever.
+    /// Removes keys with a full bucket, so that the map does not grow for ever.
     pub fn forget_idle(&self) {
         if let Some(limiter) = &self.limiter {
             limiter.retain_recent();

@@ -113,7 +113,7 @@ pub struct Spending {
 #[derive(Debug)]
 pub struct Sender<N> {
     node: Arc<N>,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     wallet: Wallet,
     contracts: Contracts,
     spending: Spending,
@@ -135,10 +135,10 @@ pub struct Parts<N> {
     /// The node.
     pub node: Arc<N>,
     /// The store.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// The key.
     pub wallet: Wallet,
-    /// The contracts whose logs count.
+    /// The contracts that emit the logs.
     pub contracts: Contracts,
     /// The limits.
     pub spending: Spending,
@@ -244,7 +244,7 @@ impl<N: ChainNode> Sender<N> {
         let Some(no_op) = latest_transaction(gap) else { return Ok(false) };
         let (account, limit, now) = (self.account(), self.spending.daily_wei, self.clock.now());
         let recorded = no_op.clone();
-        let record = move |store: &dyn Store| store.record_gap(account, &recorded, extra_wei, limit, now);
+        let record = move |store: &Store| store.record_gap(account, &recorded, extra_wei, limit, now);
         let allowed = self.store.run(record).await?;
         if allowed {
             self.note_signed(&no_op);

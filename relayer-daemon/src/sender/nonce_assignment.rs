@@ -88,7 +88,7 @@ impl<N: ChainNode> Sender<N> {
 
     /// The relays among these that have ended: by the late receipt of a lost nonce.
     pub(super) async fn ended(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
-        let read = move |store: &dyn Store| {
+        let read = move |store: &Store| {
             let mut ended = BTreeSet::new();
             for id in relays {
                 if store.relay(id)?.is_some_and(|record| record.outcome.is_some()) {

@@ -136,7 +136,7 @@ impl<N: ChainNode> Sender<N> {
         };
         // The relay has another nonce by now if this one was given up as lost.
         let goes_on = relay.is_some_and(|relay| self.is_in_flight(relay.id, Some(nonce)));
-        let write = move |store: &dyn Store| {
+        let write = move |store: &Store| {
             if let (Some(relay), Some(outcome)) = (relay, &settlement.outcome) {
                 let known = store.relay(relay.id)?.and_then(|record| record.outcome);
                 if !replaces(outcome, known.as_ref(), goes_on, &settlement.assignment) {

@@ -18,7 +18,7 @@ use crate::{
     store::{RelayTerms, TransactionPurpose},
 };
 
-/// The contracts whose logs count.
+/// The contracts that emit the logs.
 #[derive(Debug, Clone, Copy)]
 pub struct Contracts {
     /// The emitter of `RequestExecuted`.

@@ -17,7 +17,7 @@ impl<N: ChainNode> Sender<N> {
     /// [`SenderError`]: then the daemon must not accept requests.
     pub async fn recover(&mut self) -> Result<Vec<RelayTerms>, SenderError> {
         let (account, since) = (self.account(), self.clock.now().saturating_sub(REORGANISATION_SECONDS));
-        let read = move |store: &dyn Store| {
+        let read = move |store: &Store| {
             Ok((
                 store.highest_mined(account)?,
                 store.mined_since(account, since)?,

@@ -71,7 +71,7 @@ impl<N: ChainNode> Sender<N> {
             return Ok(());
         }
         let (account, since) = (self.account(), self.clock.now().saturating_sub(REORGANISATION_SECONDS));
-        let read = move |store: &dyn Store| {
+        let read = move |store: &Store| {
             let recent = store.mined_since(account, since)?;
             let suspects = recent.into_iter().filter(|nonce| *nonce >= view.mined_nonce).take(GROUP);
             suspects

@@ -109,7 +109,7 @@ impl<N: ChainNode> Sender<N> {
                 // As with the first transaction, a no-op for a gap below must fit beside it.
                 let limit = self.spending.daily_wei.saturating_sub(fees.worst_case(gas::NO_OP));
                 let now = self.clock.now();
-                let reserve = move |store: &dyn Store| store.reserve(relay.id, wei, limit, now);
+                let reserve = move |store: &Store| store.reserve(relay.id, wei, limit, now);
                 let allowed = self.store.run(reserve).await?;
                 if allowed {
                     self.record(&[replaced]).await?;

@@ -33,9 +33,6 @@ impl Wallet {
     }
 
     /// Signs a call of the forwarder; the value is always 0.
-    ///
-    /// # Errors
-    /// If the key cannot sign.
     pub fn relay(
         &self,
         nonce: u64,
@@ -64,9 +61,6 @@ impl Wallet {
     }
 
     /// Signs a no-op: a transfer of 0 to the own account.
-    ///
-    /// # Errors
-    /// If the key cannot sign.
     pub fn no_op(
         &self,
         nonce: u64,

@@ -44,7 +44,7 @@ impl Retention {
 }
 
 /// Prunes until shutdown.
-pub async fn run(store: Arc<dyn Store>, retention: Retention, clock: SharedClock, mut stop: ShutdownSignal) {
+pub async fn run(store: Arc<Store>, retention: Retention, clock: SharedClock, mut stop: ShutdownSignal) {
     let mut pruned = 0;
     loop {
         let now = clock.now();

@@ -13,7 +13,7 @@ pub enum TransactionPurpose {
     Relay,
     /// A no-op in place of a relay that another account has executed.
     Superseded,
-    /// A no-op in place of a relay whose deadline passed.
+    /// A no-op in place of a relay with a passed deadline.
     Expired,
     /// A no-op in place of a transaction that every node called invalid.
     Rejected,

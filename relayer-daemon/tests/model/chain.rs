@@ -1,8 +1,7 @@
-//! The chain of the model: blocks of one account's transactions, a mempool, a forwarder, and what it looked like at
-//! any moment of the last minutes.
+//! The model of the chain: blocks of one account's transactions, a mempool, a forwarder, and its own recent past.
 //!
-//! It mines what has the next nonce and pays the base fee, keeps what is ahead, forgets, and reorganises. At each
-//! transaction it is sent it checks what must hold before a byte leaves the daemon.
+//! It mines transactions that have the next nonce and pay the base fee, keeps those ahead, drops some, and reorganises.
+//! For each transaction sent it checks what must hold before a byte leaves the daemon.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -24,13 +23,13 @@ use tokio::time::Instant;
 
 pub const FORWARDER: Address = Address::repeat_byte(0xf0);
 pub const GWEI: u128 = 1_000_000_000;
-/// What the market's tip is, always.
+/// The market's tip, always the same.
 pub const TIP: u128 = GWEI / 10;
-/// How old a view can be.
+/// The greatest age of a view.
 pub const OLDEST_VIEW: Duration = Duration::from_secs(240);
-/// How long ago a market may have been that a replacement answers.
+/// The greatest age of the market that a replacement answers.
 const OLDEST_MARKET: Duration = Duration::from_secs(20);
-/// How old a block may be that a reorganisation undoes: what is undone is undone within seconds.
+/// The greatest age of a block that a reorg undoes: reorgs happen within seconds.
 const OLDEST_UNDONE: Duration = Duration::from_secs(30);
 
 /// A transaction of our account that we signed.
@@ -49,9 +48,9 @@ pub struct Sent {
 pub enum ModelTransaction {
     /// A transaction of our account that we signed, and its price per gas.
     Ours(Box<Sent>, u128),
-    /// A transaction of our account that somebody else signed.
+    /// A foreign transaction of our account.
     Foreign,
-    /// Somebody else's call of the forwarder with a request of one of our clients.
+    /// A foreign call of the forwarder with a request of one of our clients.
     Bypass(Address, U256),
 }
 
@@ -71,7 +70,7 @@ impl ModelView {
         (self.0.len() as u64).saturating_sub(1)
     }
 
-    /// Whether somebody else has used the key.
+    /// Whether the key was used elsewhere.
     pub fn has_foreign(&self) -> bool {
         self.entries().any(|entry| matches!(entry, ModelTransaction::Foreign))
     }
@@ -97,7 +96,7 @@ impl ModelView {
         self.entries().filter(ours).filter(|entry| request(entry) == Some((signer, nonce))).count()
     }
 
-    /// What our account really paid, foreign transactions apart.
+    /// What our account paid, without foreign transactions.
     pub fn paid(&self) -> u128 {
         let paid = |entry: &ModelTransaction| match entry {
             ModelTransaction::Ours(sent, price) => u128::from(gas_used(sent)) * price,
@@ -168,7 +167,7 @@ fn receipt(sent: &Sent, price: u128, block_number: u64, status: bool) -> Receipt
     }
 }
 
-/// The chain as it is, and as it was.
+/// The chain, now and earlier.
 #[derive(Debug)]
 pub struct ModelChain {
     blocks: Blocks,
@@ -206,7 +205,7 @@ impl ModelChain {
         chain
     }
 
-    /// The chain as a machine shows it that is `age` behind.
+    /// The chain as shown by a machine that is `age` behind.
     pub fn view(&self, age: Duration) -> ModelView {
         let then = Instant::now().checked_sub(age);
         let was = self.history.iter().rev().find(|(since, _)| then.is_some_and(|then| *since <= then));
@@ -232,7 +231,7 @@ impl ModelChain {
         self.blocks = Arc::new(blocks);
         let now = Instant::now();
         self.history.push_back((now, Arc::clone(&self.blocks)));
-        // One that is older than any view is enough.
+        // One older than any view is enough.
         while self.history.get(1).is_some_and(|(since, _)| now - *since > OLDEST_VIEW) {
             self.history.pop_front();
         }
@@ -277,14 +276,14 @@ impl ModelChain {
         });
     }
 
-    /// Somebody else uses the key.
+    /// The key is used elsewhere.
     pub fn foreign_transaction(&mut self) {
         let nonce = self.now().mined();
         self.pool.remove(&nonce);
         self.change(|blocks| blocks.push(Arc::new(vec![ModelTransaction::Foreign])));
     }
 
-    /// Somebody else executes a client's request.
+    /// A client's request is executed elsewhere.
     pub fn bypass(&mut self, signer: Address) {
         let nonce = self.now().forwarder_nonce(signer);
         self.change(|blocks| blocks.push(Arc::new(vec![ModelTransaction::Bypass(signer, nonce)])));
@@ -301,7 +300,7 @@ impl ModelChain {
         recent.map(|(_, fee)| *fee).chain([self.base_fee]).max().unwrap_or_default() + TIP
     }
 
-    /// What must hold of every transaction before the network sees it.
+    /// Checks what must hold for every transaction before it is sent.
     pub fn inspect(&mut self, sent: &Sent) {
         self.sends += 1;
         let price = self.recent_price();
@@ -314,7 +313,7 @@ impl ModelChain {
             let raised = sent.max_fee * 10 >= last.max_fee * 11 && sent.tip * 10 >= last.tip * 11;
             assert!(raised, "replaced with less than 10 % more");
             assert!(sent.max_fee <= 4 * price, "above four times the market");
-            // A no-op may be dearer for a reason of its own; the same call may not.
+            // A no-op may be dearer; the same call may not.
             assert!(sent.request.is_none() || price > last.max_fee, "bid up for nothing");
         }
         offered.push(sent.clone());

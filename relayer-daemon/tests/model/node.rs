@@ -57,12 +57,12 @@ pub struct World {
     faults: Mutex<ModelFaults>,
     random: AtomicU64,
     /// To look up that a transaction was journalled before it was sent.
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     account: Address,
 }
 
 impl World {
-    pub fn new(chain: ModelChain, seed: u64, store: Arc<dyn Store>, account: Address) -> Arc<Self> {
+    pub fn new(chain: ModelChain, seed: u64, store: Arc<Store>, account: Address) -> Arc<Self> {
         let random = AtomicU64::new(seed | 1);
         Arc::new(Self { chain: Mutex::new(chain), faults: Mutex::default(), random, store, account })
     }
@@ -106,14 +106,14 @@ impl World {
 #[derive(Debug, Clone)]
 pub struct ModelNode {
     pub world: Arc<World>,
-    pub alive: Arc<AtomicBool>,
+    pub dead: Arc<AtomicBool>,
 }
 
 impl ModelNode {
     /// An answer takes a moment; some do not come.
     async fn answer<T>(&self, answer: impl FnOnce(&World) -> T) -> Result<T, RpcError> {
         tokio::time::sleep(Duration::from_millis(self.world.random(20))).await;
-        if !self.alive.load(Ordering::Relaxed) {
+        if self.dead.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
         {
@@ -210,7 +210,7 @@ impl ChainNode for ModelNode {
             request,
         };
         tokio::time::sleep(Duration::from_millis(self.world.random(20))).await;
-        if !self.alive.load(Ordering::Relaxed) {
+        if self.dead.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
         let journalled = self.world.store.assignment(self.world.account, sent.nonce).unwrap().transactions;

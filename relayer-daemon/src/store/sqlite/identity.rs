@@ -59,7 +59,7 @@ fn must_be(owner: &Identity, expected: &Identity) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{SqliteStore, Store as _};
+    use crate::store::Store;
     use alloy::primitives::Address;
 
     const IDENTITY: Identity = Identity {
@@ -70,10 +70,10 @@ mod tests {
 
     #[test]
     fn a_store_belongs_to_one_chain_and_forwarder() {
-        let store = SqliteStore::in_memory().unwrap();
+        let store = Store::in_memory().unwrap();
         store.verify(&IDENTITY).unwrap();
         let other = Identity { genesis: Some(B256::repeat_byte(9)), ..IDENTITY };
-        store.verify(&other).expect("nobody's store is anybody's");
+        store.verify(&other).expect("a store without an owner fits all");
         store.bind(&IDENTITY).unwrap();
         store.bind(&IDENTITY).unwrap();
         for (other, what) in [
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_block_0_that_is_not_known_matches_any_and_is_learned_later() {
-        let store = SqliteStore::in_memory().unwrap();
+        let store = Store::in_memory().unwrap();
         let pruned = Identity { genesis: None, ..IDENTITY };
         store.bind(&pruned).unwrap();
         store.bind(&IDENTITY).unwrap();
@@ -102,8 +102,8 @@ mod tests {
     fn an_owner_is_remembered() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal.sqlite");
-        SqliteStore::open(&path).unwrap().bind(&IDENTITY).unwrap();
-        let again = SqliteStore::open(&path).unwrap();
+        Store::open(&path).unwrap().bind(&IDENTITY).unwrap();
+        let again = Store::open(&path).unwrap();
         assert!(again.bind(&Identity { chain_id: 1, ..IDENTITY }).is_err());
     }
 }

@@ -13,7 +13,6 @@ use rusqlite::{
     trace::{TraceEvent, TraceEventCodes},
 };
 
-use super::SqliteStore;
 use crate::{
     budget::share::{Allowance, Shares},
     gas::fees::Fees,
@@ -61,7 +60,7 @@ fn traced(path: &Path, statements: &Statements) -> Connection {
 
 /// A journal with a long history: relays that were executed, nonces that were lost, relays that are archived.
 fn aged(path: &Path) {
-    drop(SqliteStore::open(path).unwrap());
+    drop(Store::open(path).unwrap());
     let sql = format!(
         "CREATE TEMP TABLE n AS WITH RECURSIVE n(n) AS (SELECT 10000 UNION ALL SELECT n + 1 FROM n LIMIT {OLD}) SELECT n FROM n;
          INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, state, tx_hash, block_number, gas_used, created_at, finished_at)
@@ -87,7 +86,7 @@ fn id(byte: u8) -> B256 {
 }
 
 /// Every operation of [`Store`], in the cases that differ.
-fn run_everything(store: &dyn Store) {
+fn run_everything(store: &Store) {
     const NOW: u64 = 1_700_000_000;
     let account = Address::repeat_byte(0xaa);
     let shares = Shares { signer: 100, client: 100, network: 100 };
@@ -169,7 +168,7 @@ fn no_statement_reads_all_of_a_table_that_grows() {
     let path = dir.path().join("journal.sqlite");
     aged(&path);
     let statements = Statements::default();
-    let store = SqliteStore::start(traced(&path, &statements), || Ok(traced(&path, &statements))).unwrap();
+    let store = Store::start(traced(&path, &statements), || Ok(traced(&path, &statements))).unwrap();
     run_everything(&store);
     drop(store);
 

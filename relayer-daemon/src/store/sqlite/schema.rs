@@ -8,9 +8,6 @@ use crate::store::StoreError;
 const VERSION: u32 = 5;
 
 /// Creates the schema in an empty file.
-///
-/// # Errors
-/// [`StoreError::Format`]; or what keeps the file from being read or written.
 pub(super) fn create(db: &mut Connection) -> Result<(), StoreError> {
     if !is_empty(db)? {
         return Ok(());
@@ -53,7 +50,7 @@ pub(super) fn rewrite_version(tx: &Connection) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::SqliteStore;
+    use crate::store::Store;
 
     #[test]
     fn a_file_of_another_format_is_refused_by_name_with_both_versions_and_left_as_it_is() {
@@ -67,9 +64,7 @@ mod tests {
         ] {
             db.execute_batch(sql).unwrap();
             let before = std::fs::read(&path).unwrap();
-            for refused in
-                [SqliteStore::open(&path).unwrap_err(), SqliteStore::open_read_only(&path).unwrap_err()]
-            {
+            for refused in [Store::open(&path).unwrap_err(), Store::open_read_only(&path).unwrap_err()] {
                 let versions = format!("has schema version {found}, this program reads {VERSION} only");
                 let refused = refused.to_string();
                 assert!(refused.contains(&versions) && refused.contains(path.to_str().unwrap()), "{refused}");

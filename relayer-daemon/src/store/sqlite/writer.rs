@@ -31,9 +31,6 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Starts the thread.
-    ///
-    /// # Errors
-    /// [`StoreError::Engine`] if no thread starts.
     pub(super) fn start(db: Connection) -> Result<Self, StoreError> {
         let (queue, writes) = mpsc::channel();
         let thread = thread::Builder::new()
