@@ -13,7 +13,10 @@ use std::{
 
 use alloy::primitives::{Address, B256, U256};
 use relayer_daemon::{
-    chain::{BroadcastVerdict, Chain, ChainNode, ReceiptLookup, Rpc, RpcError},
+    chain::{
+        BroadcastVerdict::{Accepted, FeeTooLow, NonceTooLow, Rejected, Unknown},
+        Chain, ChainNode, ReceiptLookup, Rpc, RpcError,
+    },
     metrics::Metrics,
 };
 use reqwest::Url;
@@ -220,25 +223,16 @@ async fn an_answer_that_is_no_json_rpc_counts_as_a_fault() {
 #[tokio::test]
 async fn transactions_go_to_all_endpoints_and_one_that_takes_it_is_enough() {
     for (answers, expected) in [
-        ([Reply::Http(500, ""), number("0x01")], BroadcastVerdict::Accepted),
-        (
-            [Reply::Error(-32000, "nonce too low"), Reply::Error(-32000, "already known")],
-            BroadcastVerdict::Accepted,
-        ),
+        ([Reply::Http(500, ""), number("0x01")], Accepted),
+        ([Reply::Error(-32000, "nonce too low"), Reply::Error(-32000, "already known")], Accepted),
         // An endpoint that is silent or dead says nothing, and hides nothing that a living one says.
-        ([Reply::Error(-32000, "nonce too low"), Reply::Silence], BroadcastVerdict::NonceTooLow),
-        (
-            [Reply::Http(502, ""), Reply::Error(-32000, "transaction underpriced")],
-            BroadcastVerdict::FeeTooLow,
-        ),
-        ([Reply::Http(502, ""), Reply::Silence], BroadcastVerdict::Unknown),
-        (
-            [Reply::Error(-32000, "nonce too low"), Reply::Error(-32000, "oversized data")],
-            BroadcastVerdict::NonceTooLow,
-        ),
+        ([Reply::Error(-32000, "nonce too low"), Reply::Silence], NonceTooLow),
+        ([Reply::Http(502, ""), Reply::Error(-32000, "transaction underpriced")], FeeTooLow),
+        ([Reply::Http(502, ""), Reply::Silence], Unknown),
+        ([Reply::Error(-32000, "nonce too low"), Reply::Error(-32000, "oversized data")], NonceTooLow),
         (
             [Reply::Error(3, "execution reverted: already known"), Reply::Error(-32000, "invalid sender")],
-            BroadcastVerdict::Rejected,
+            Rejected,
         ),
     ] {
         let [first, second] = answers;
@@ -255,7 +249,7 @@ async fn the_first_acceptance_goes_on_without_waiting_for_a_silent_endpoint() {
     let rpc = rpc(&[&silent, &good]);
     let started = Instant::now();
     let (verdict, _) = rpc.broadcast(&[1]).await;
-    assert_eq!(verdict, BroadcastVerdict::Accepted);
+    assert_eq!(verdict, Accepted);
     assert!(started.elapsed() < TIMEOUT, "waited for the silent one");
     eventually(|| silent.calls() == 1).await;
 }
@@ -268,7 +262,7 @@ async fn an_endpoint_that_timed_out_is_rested() {
     // The silent one has timed out once its end of the connection is closed.
     eventually(|| silent.hung_up() == 1).await;
     for byte in 2..10 {
-        assert_eq!(resting.broadcast(&[byte]).await.0, BroadcastVerdict::Accepted);
+        assert_eq!(resting.broadcast(&[byte]).await.0, Accepted);
     }
     eventually(|| good.calls() == 9).await;
     assert_eq!(silent.calls(), 1, "asked although it rests");
@@ -276,8 +270,8 @@ async fn an_endpoint_that_timed_out_is_rested() {
     // Where all of them rest, all of them are asked.
     let only = ScriptedEndpoint::start(&[Reply::Silence, number("0x01")]).await;
     let alone = rpc(&[&only]);
-    assert_eq!(alone.broadcast(&[1]).await.0, BroadcastVerdict::Unknown);
-    assert_eq!(alone.broadcast(&[1]).await.0, BroadcastVerdict::Accepted);
+    assert_eq!(alone.broadcast(&[1]).await.0, Unknown);
+    assert_eq!(alone.broadcast(&[1]).await.0, Accepted);
 }
 
 #[tokio::test]

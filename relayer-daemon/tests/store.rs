@@ -12,7 +12,8 @@ use relayer_daemon::{
     outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
     store::{
         Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
-        SignedTransaction, Store, TransactionPurpose,
+        SignedTransaction, Store,
+        TransactionPurpose::{self, Gap, Relay, Superseded},
     },
 };
 
@@ -112,7 +113,7 @@ fn what_was_never_sent_costs_nothing_and_opens_no_window() {
 fn a_receipt_charges_what_was_paid_and_frees_the_rest() {
     let store = accepted(&[1]);
     store.reserve(id(1), 600, LIMIT, NOW).unwrap();
-    sign(&store, 4, Some(id(1)), transaction(0xa, TransactionPurpose::Relay));
+    sign(&store, 4, Some(id(1)), transaction(0xa, Relay));
     let outcome = executed(id(0xa));
     settle(&store, 4, 0xa, 9, 250, Some((1, outcome.clone())));
     assert_eq!(used(&store, NOW + 1), (250, 0));
@@ -126,7 +127,7 @@ fn a_receipt_charges_what_was_paid_and_frees_the_rest() {
 #[test]
 fn no_ops_are_charged_too() {
     let store = accepted(&[]);
-    sign(&store, 0, None, transaction(0xa, TransactionPurpose::Gap));
+    sign(&store, 0, None, transaction(0xa, Gap));
     settle(&store, 0, 0xa, 9, 21, None);
     assert_eq!(used(&store, NOW), (21, 0));
 }
@@ -135,7 +136,7 @@ fn no_ops_are_charged_too() {
 fn settling_twice_charges_once_and_a_reorganisation_charges_the_difference() {
     let store = accepted(&[1]);
     store.reserve(id(1), 600, LIMIT, NOW).unwrap();
-    sign(&store, 4, Some(id(1)), transaction(0xa, TransactionPurpose::Relay));
+    sign(&store, 4, Some(id(1)), transaction(0xa, Relay));
     let outcome = executed(id(0xa));
     for _ in 0..2 {
         settle(&store, 4, 0xa, 9, 250, Some((1, outcome.clone())));
@@ -156,9 +157,9 @@ fn settling_twice_charges_once_and_a_reorganisation_charges_the_difference() {
 #[test]
 fn a_reorganisation_of_one_nonce_does_not_reopen_a_relay_that_another_nonce_has_executed() {
     let store = accepted(&[1]);
-    sign(&store, 4, Some(id(1)), transaction(0xa, TransactionPurpose::Relay));
+    sign(&store, 4, Some(id(1)), transaction(0xa, Relay));
     store.lose(ACCOUNT, 4).unwrap();
-    sign(&store, 5, Some(id(1)), transaction(0xb, TransactionPurpose::Relay));
+    sign(&store, 5, Some(id(1)), transaction(0xb, Relay));
     let outcome = executed(id(0xa));
     settle(&store, 4, 0xa, 9, 250, Some((1, outcome.clone())));
     let reverted = Settlement {
@@ -182,18 +183,12 @@ fn nonces_come_back_as_they_were_signed() {
     let shares = Shares { signer: 100, client: 100, network: 100 };
     let cost = ExpectedCost { wei: 600, gas: 5, l1_fee_wei: 77, no_op_wei: 0 };
     store.reserve_share(id(1), &cost, &Allowance { limit_wei: LIMIT, shares }, NOW).unwrap();
-    sign(&store, 4, Some(id(1)), transaction(0xa, TransactionPurpose::Relay));
-    sign(&store, 4, Some(id(1)), transaction(0xb, TransactionPurpose::Superseded));
-    sign(&store, 2, None, transaction(0xc, TransactionPurpose::Gap));
+    sign(&store, 4, Some(id(1)), transaction(0xa, Relay));
+    sign(&store, 4, Some(id(1)), transaction(0xb, Superseded));
+    sign(&store, 2, None, transaction(0xc, Gap));
     let [gap, slot] = store.open_nonces(ACCOUNT).unwrap().try_into().unwrap();
-    assert_eq!(
-        (gap.nonce, gap.relay, gap.transactions),
-        (2, None, vec![transaction(0xc, TransactionPurpose::Gap)])
-    );
-    assert_eq!(
-        slot.transactions,
-        vec![transaction(0xa, TransactionPurpose::Relay), transaction(0xb, TransactionPurpose::Superseded)]
-    );
+    assert_eq!((gap.nonce, gap.relay, gap.transactions), (2, None, vec![transaction(0xc, Gap)]));
+    assert_eq!(slot.transactions, vec![transaction(0xa, Relay), transaction(0xb, Superseded)]);
     let relay = slot.relay.unwrap();
     assert_eq!((relay.id, relay.signer), (id(1), Address::repeat_byte(1)));
     assert_eq!((relay.l1_fee_wei, relay.expected_gas), (77, Some(5)));
@@ -209,8 +204,8 @@ fn only_accepted_relays_without_a_nonce_start_over() {
     for byte in 1..=3 {
         store.reserve(id(byte), 100, LIMIT, NOW).unwrap();
     }
-    sign(&store, 0, Some(id(2)), transaction(0xa, TransactionPurpose::Relay));
-    sign(&store, 1, Some(id(3)), transaction(0xb, TransactionPurpose::Relay));
+    sign(&store, 0, Some(id(2)), transaction(0xa, Relay));
+    sign(&store, 1, Some(id(3)), transaction(0xb, Relay));
     store.lose(ACCOUNT, 1).unwrap();
     store.finish_unsent(id(4), &dropped(), NOW).unwrap();
     let unsent = store.unsent(NOW).unwrap();
@@ -226,7 +221,7 @@ fn a_dropped_relay_may_be_tried_again_and_an_executed_one_may_not() {
     assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Pending);
     assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, None);
 
-    sign(&store, 0, Some(id(1)), transaction(0xa, TransactionPurpose::Relay));
+    sign(&store, 0, Some(id(1)), transaction(0xa, Relay));
     let outcome = executed(id(0xa));
     settle(&store, 0, 0xa, 9, 1, Some((1, outcome.clone())));
     assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Finished(outcome));
@@ -235,7 +230,7 @@ fn a_dropped_relay_may_be_tried_again_and_an_executed_one_may_not() {
 #[test]
 fn a_drop_never_takes_the_place_of_what_the_chain_has_said() {
     let store = accepted(&[1]);
-    sign(&store, 0, Some(id(1)), transaction(0xa, TransactionPurpose::Relay));
+    sign(&store, 0, Some(id(1)), transaction(0xa, Relay));
     let outcome = executed(id(0xa));
     settle(&store, 0, 0xa, 9, 21, Some((1, outcome.clone())));
     store.finish_unsent(id(1), &dropped(), NOW).unwrap();
@@ -245,16 +240,8 @@ fn a_drop_never_takes_the_place_of_what_the_chain_has_said() {
 #[test]
 fn a_batch_is_journalled_whole_or_not_at_all() {
     let store = accepted(&[1]);
-    let unknown_relay = NewTransaction {
-        nonce: 1,
-        relay: Some(id(9)),
-        transaction: transaction(0xb, TransactionPurpose::Relay),
-    };
-    let good = NewTransaction {
-        nonce: 0,
-        relay: Some(id(1)),
-        transaction: transaction(0xa, TransactionPurpose::Relay),
-    };
+    let unknown_relay = NewTransaction { nonce: 1, relay: Some(id(9)), transaction: transaction(0xb, Relay) };
+    let good = NewTransaction { nonce: 0, relay: Some(id(1)), transaction: transaction(0xa, Relay) };
     assert!(store.record(ACCOUNT, &[good, unknown_relay], NOW).is_err());
     assert_eq!(store.next_nonce(ACCOUNT).unwrap(), None);
     assert_eq!(store.open_nonces(ACCOUNT).unwrap(), vec![]);
@@ -269,10 +256,10 @@ fn a_restart_never_refills_the_budget() {
         store.accept(&relay(1), NOW).unwrap();
         store.accept(&relay(2), NOW).unwrap();
         store.reserve(id(1), 600, LIMIT, NOW).unwrap();
-        sign(&store, 0, Some(id(1)), transaction(0xa, TransactionPurpose::Relay));
+        sign(&store, 0, Some(id(1)), transaction(0xa, Relay));
         settle(&store, 0, 0xa, 9, 123, Some((1, executed(id(0xa)))));
         store.reserve(id(2), 400, LIMIT, NOW).unwrap();
-        sign(&store, 1, Some(id(2)), transaction(0xb, TransactionPurpose::Relay));
+        sign(&store, 1, Some(id(2)), transaction(0xb, Relay));
         store.budget(LIMIT, NOW).unwrap()
     };
     let store = Store::open(&path).unwrap();
@@ -294,10 +281,7 @@ fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
     let assignment = NonceAssignment {
         nonce: 4,
         relay: Some(terms),
-        transactions: vec![
-            transaction(0xa, TransactionPurpose::Relay),
-            transaction(0xb, TransactionPurpose::Relay),
-        ],
+        transactions: vec![transaction(0xa, Relay), transaction(0xb, Relay)],
     };
     let settlement = Settlement {
         assignment: assignment.clone(),
@@ -319,12 +303,8 @@ fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
 fn each_account_counts_its_own_nonces_and_all_share_the_budget() {
     let store = accepted(&[1, 2]);
     let other = Address::repeat_byte(0xbb);
-    sign(&store, 7, Some(id(1)), transaction(0xa, TransactionPurpose::Relay));
-    let second = NewTransaction {
-        nonce: 0,
-        relay: Some(id(2)),
-        transaction: transaction(0xb, TransactionPurpose::Relay),
-    };
+    sign(&store, 7, Some(id(1)), transaction(0xa, Relay));
+    let second = NewTransaction { nonce: 0, relay: Some(id(2)), transaction: transaction(0xb, Relay) };
     store.record(other, &[second], NOW).unwrap();
     assert_eq!((store.next_nonce(ACCOUNT).unwrap(), store.next_nonce(other).unwrap()), (Some(8), Some(1)));
     assert_eq!(store.open_nonces(other).unwrap()[0].relay.unwrap().id, id(2));
@@ -380,7 +360,7 @@ fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window
     let store = Store::in_memory().unwrap();
     let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) };
     assert_eq!(reserve(&store, &from(1, 1, "192.0.2.1"), 150), None);
-    sign(&store, 0, Some(id(1)), transaction(0xa, TransactionPurpose::Superseded));
+    sign(&store, 0, Some(id(1)), transaction(0xa, Superseded));
     settle(&store, 0, 0xa, 9, 150, Some((1, dropped)));
     let next = from(2, 1, "198.51.100.1");
     assert_eq!(reserve(&store, &next, 51), Some(Denial::Spent(Some(PartyKind::Signer))));
@@ -395,7 +375,7 @@ fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window
     assert_eq!(ask(tomorrow), None);
     // Signed for yesterday, mined today, and dearer than all of yesterday.
     assert_eq!(store.reserve_share(id(2), &cost(50), &allowance, NOW).unwrap().denial, None);
-    sign(&store, 1, Some(id(2)), transaction(0xb, TransactionPurpose::Relay));
+    sign(&store, 1, Some(id(2)), transaction(0xb, Relay));
     let settlement = Settlement {
         assignment: store.assignment(ACCOUNT, 1).unwrap(),
         inclusion: Inclusion { tx_hash: id(0xb), block_number: 10 },

@@ -110,7 +110,7 @@ fn unpayable(situation: &Situation<'_>, relay: &RelayTerms) -> Option<Transactio
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{ReplacementStep::*, *};
     use crate::store::SignedTransaction;
     use alloy::primitives::B256;
 
@@ -148,10 +148,10 @@ mod tests {
     fn nothing_is_done_before_a_block_or_some_seconds() {
         let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let just_sent = Situation { since_send: Duration::ZERO, ..situation(&nonce) };
-        assert_eq!(next_step(&just_sent), ReplacementStep::Wait);
+        assert_eq!(next_step(&just_sent), Wait);
         let at_rest = Situation { blocks_since_send: 0, ..situation(&nonce) };
-        assert_eq!(next_step(&at_rest), ReplacementStep::Wait);
-        assert_eq!(next_step(&Situation { since_send: RESEND_AFTER, ..at_rest }), ReplacementStep::Resend);
+        assert_eq!(next_step(&at_rest), Wait);
+        assert_eq!(next_step(&Situation { since_send: RESEND_AFTER, ..at_rest }), Resend);
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
             BroadcastVerdict::InsufficientFunds,
             BroadcastVerdict::NonceTooLow,
         ] {
-            assert_eq!(next_step(&Situation { verdict, ..situation(&nonce) }), ReplacementStep::Resend);
+            assert_eq!(next_step(&Situation { verdict, ..situation(&nonce) }), Resend);
         }
     }
 
@@ -172,14 +172,13 @@ mod tests {
         let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
         let outbid = Situation { market, ..situation(&nonce) };
-        assert_eq!(next_step(&outbid), ReplacementStep::AskForwarder);
-        let ReplacementStep::Replace(fees) = next_step(&Situation { superseded: Some(false), ..outbid })
-        else {
+        assert_eq!(next_step(&outbid), AskForwarder);
+        let Replace(fees) = next_step(&Situation { superseded: Some(false), ..outbid }) else {
             panic!("not replaced");
         };
         assert!(fees.max_fee >= 20 * GWEI && fees.tip * 10 >= GWEI * 11);
         let step = next_step(&Situation { superseded: Some(true), ..outbid });
-        assert!(matches!(step, ReplacementStep::Cancel(TransactionPurpose::Superseded, _)));
+        assert!(matches!(step, Cancel(TransactionPurpose::Superseded, _)));
     }
 
     #[test]
@@ -190,7 +189,7 @@ mod tests {
         for verdict in
             [BroadcastVerdict::Accepted, BroadcastVerdict::Unknown, BroadcastVerdict::InsufficientFunds]
         {
-            assert_eq!(next_step(&Situation { verdict, ..waiting }), ReplacementStep::Resend, "{verdict:?}");
+            assert_eq!(next_step(&Situation { verdict, ..waiting }), Resend, "{verdict:?}");
         }
     }
 
@@ -198,10 +197,10 @@ mod tests {
     fn what_no_block_takes_is_asked_about_now_and_then() {
         let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let stuck = Situation { since_forwarder_asked: STUCK_AFTER, ..situation(&nonce) };
-        assert_eq!(next_step(&stuck), ReplacementStep::AskForwarder);
-        assert_eq!(next_step(&Situation { superseded: Some(false), ..stuck }), ReplacementStep::Resend);
+        assert_eq!(next_step(&stuck), AskForwarder);
+        assert_eq!(next_step(&Situation { superseded: Some(false), ..stuck }), Resend);
         let step = next_step(&Situation { superseded: Some(true), ..stuck });
-        assert!(matches!(step, ReplacementStep::Cancel(TransactionPurpose::Superseded, _)));
+        assert!(matches!(step, Cancel(TransactionPurpose::Superseded, _)));
     }
 
     #[test]
@@ -209,11 +208,11 @@ mod tests {
         let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let known = Situation { superseded: Some(false), ..situation(&nonce) };
         for verdict in [BroadcastVerdict::Underpriced, BroadcastVerdict::FeeTooLow] {
-            assert!(matches!(next_step(&Situation { verdict, ..known }), ReplacementStep::Replace(_)));
+            assert!(matches!(next_step(&Situation { verdict, ..known }), Replace(_)));
         }
         let dear = assignment(TransactionPurpose::Relay, 15 * GWEI / 2, 0);
         let verdict = BroadcastVerdict::Underpriced;
-        assert_eq!(next_step(&Situation { assignment: &dear, verdict, ..known }), ReplacementStep::Resend);
+        assert_eq!(next_step(&Situation { assignment: &dear, verdict, ..known }), Resend);
     }
 
     #[test]
@@ -221,9 +220,9 @@ mod tests {
         let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
         let outgrown = Situation { market, superseded: Some(false), ..situation(&nonce) };
-        assert!(matches!(next_step(&outgrown), ReplacementStep::Replace(_)));
+        assert!(matches!(next_step(&outgrown), Replace(_)));
         let short = Situation { verdict: BroadcastVerdict::InsufficientFunds, ..outgrown };
-        assert_eq!(next_step(&short), ReplacementStep::Resend);
+        assert_eq!(next_step(&short), Resend);
     }
 
     #[test]
@@ -237,7 +236,7 @@ mod tests {
             BroadcastVerdict::FeeTooLow,
             BroadcastVerdict::Rejected,
         ] {
-            assert_eq!(next_step(&Situation { verdict, ..behind }), ReplacementStep::Resend);
+            assert_eq!(next_step(&Situation { verdict, ..behind }), Resend);
         }
     }
 
@@ -246,28 +245,28 @@ mod tests {
         let nonce = assignment(TransactionPurpose::Relay, 48 * GWEI, 0);
         let market = Market { next_base_fee: 100 * GWEI, ..situation(&nonce).market };
         let capped = Situation { market, superseded: Some(false), ..situation(&nonce) };
-        assert_eq!(next_step(&capped), ReplacementStep::Resend);
+        assert_eq!(next_step(&capped), Resend);
     }
 
     #[test]
     fn what_is_not_worth_its_gas_is_cancelled() {
         let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 900);
         let expired = situation(&nonce);
-        assert!(matches!(next_step(&expired), ReplacementStep::Cancel(TransactionPurpose::Expired, _)));
+        assert!(matches!(next_step(&expired), Cancel(TransactionPurpose::Expired, _)));
         let within_grace = Situation { now: 925, ..expired };
-        assert_eq!(next_step(&within_grace), ReplacementStep::Resend);
+        assert_eq!(next_step(&within_grace), Resend);
         let rejected = Situation { verdict: BroadcastVerdict::Rejected, ..within_grace };
-        assert_eq!(next_step(&rejected), ReplacementStep::Resend, "one answer ends nothing");
+        assert_eq!(next_step(&rejected), Resend, "one answer ends nothing");
         let rejected = Situation { since_signed: PATIENCE, ..rejected };
-        assert!(matches!(next_step(&rejected), ReplacementStep::Cancel(TransactionPurpose::Rejected, _)));
+        assert!(matches!(next_step(&rejected), Cancel(TransactionPurpose::Rejected, _)));
     }
 
     #[test]
     fn a_no_op_is_never_cancelled_again() {
         let nonce = assignment(TransactionPurpose::Superseded, 3 * GWEI, 1);
         let situation = Situation { superseded: Some(true), ..situation(&nonce) };
-        assert_eq!(next_step(&situation), ReplacementStep::Resend);
+        assert_eq!(next_step(&situation), Resend);
         let market = Market { next_base_fee: 10 * GWEI, ..situation.market };
-        assert!(matches!(next_step(&Situation { market, ..situation }), ReplacementStep::Replace(_)));
+        assert!(matches!(next_step(&Situation { market, ..situation }), Replace(_)));
     }
 }

@@ -16,7 +16,10 @@ use alloy::{
 };
 use registry_core::abi::IForwarder::RequestExecuted;
 use relayer_daemon::{
-    chain::{BroadcastVerdict, Receipt},
+    chain::{
+        BroadcastVerdict::{self, Accepted, NonceTooLow, Underpriced},
+        Receipt,
+    },
     gas::fees::Market,
 };
 use tokio::time::Instant;
@@ -321,16 +324,16 @@ impl ModelChain {
 
     pub fn take(&mut self, sent: Sent) -> BroadcastVerdict {
         if sent.nonce < self.now().mined() {
-            return BroadcastVerdict::NonceTooLow;
+            return NonceTooLow;
         }
         match self.pool.get(&sent.nonce) {
-            Some(known) if known.hash == sent.hash => BroadcastVerdict::Accepted,
+            Some(known) if known.hash == sent.hash => Accepted,
             Some(known) if sent.max_fee * 10 < known.max_fee * 11 || sent.tip * 10 < known.tip * 11 => {
-                BroadcastVerdict::Underpriced
+                Underpriced
             }
             _ => {
                 self.pool.insert(sent.nonce, sent);
-                BroadcastVerdict::Accepted
+                Accepted
             }
         }
     }

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 
-use super::{column, nonces, relays, text};
+use super::{all, column, first, nonces, relays, text};
 use crate::{
     budget::{
         Budget, Window,
@@ -21,10 +21,9 @@ pub(super) fn reserve(
     limit_wei: u128,
     now: u64,
 ) -> Result<bool, StoreError> {
-    let before: Option<String> =
-        tx.query_row("SELECT reserved_wei FROM relays WHERE id = ?1", [id.0], |row| row.get(0)).optional()?;
+    let query = "SELECT reserved_wei FROM relays WHERE id = ?1";
+    let before = first(tx, query, [id.0], |row| text::<u128>(row, "reserved_wei"))?;
     let before = before.ok_or(StoreError::Missing("relay"))?;
-    let before: u128 = before.parse().map_err(|_| StoreError::Corrupt("reserved_wei"))?;
     let allowed = allow(tx, wei.saturating_sub(before), limit_wei, now)?;
     if allowed {
         set_reserved(tx, id, wei)?;
@@ -146,9 +145,8 @@ pub(super) fn check(
 
 /// What a party was charged in the window.
 fn settled(db: &Connection, party: Party) -> Result<u128, StoreError> {
-    let mut statement = db.prepare_cached("SELECT settled_wei FROM spending WHERE party = ?1")?;
-    let mut rows = statement.query([key(party)])?;
-    rows.next()?.map_or(Ok(0), |row| text(row, "settled_wei"))
+    let query = "SELECT settled_wei FROM spending WHERE party = ?1";
+    Ok(first(db, query, [key(party)], |row| text(row, "settled_wei"))?.unwrap_or_default())
 }
 
 /// The stored form of a party: a byte for its kind, then its address.
@@ -173,14 +171,17 @@ pub(super) fn set_reserved(tx: &Connection, id: &B256, wei: u128) -> Result<(), 
 
 /// The sum of all reservations: pending relays and unfilled gaps.
 fn reserved(db: &Connection) -> Result<u128, StoreError> {
-    let mut statement =
-        db.prepare_cached("SELECT reserved_wei FROM relays WHERE state = 'pending' AND reserved_wei <> '0'")?;
-    let rows = statement.query_and_then([], |row| text::<u128>(row, "reserved_wei"))?;
-    rows.into_iter().try_fold(nonces::open_gaps_wei(db)?, |sum, wei| Ok(sum.saturating_add(wei?)))
+    let query = "SELECT reserved_wei FROM relays WHERE state = 'pending' AND reserved_wei <> '0'";
+    let relays: Vec<u128> = all(db, query, [], |row| text(row, "reserved_wei"))?;
+    Ok(relays.into_iter().fold(nonces::open_gaps_wei(db)?, u128::saturating_add))
 }
 
 fn window(db: &Connection, now: u64) -> Result<Window, StoreError> {
-    Ok(stored_window(db)?.at(now))
+    let stored = first(db, "SELECT opened_at, settled_wei FROM budget", [], |row| {
+        let opened_at = column::<Option<i64>>(row, "opened_at")?.map(i64::cast_unsigned);
+        Ok(Window { opened_at, settled_wei: text(row, "settled_wei")? })
+    });
+    Ok(stored?.unwrap_or_default().at(now))
 }
 
 /// The window, to be updated. If it is a new one, the parties' spending is cleared.
@@ -190,14 +191,6 @@ fn current_window(tx: &Connection, now: u64) -> Result<Window, StoreError> {
         tx.execute("DELETE FROM spending", [])?;
     }
     Ok(window)
-}
-
-fn stored_window(db: &Connection) -> Result<Window, StoreError> {
-    let mut statement = db.prepare_cached("SELECT opened_at, settled_wei FROM budget")?;
-    let mut rows = statement.query([])?;
-    let Some(row) = rows.next()? else { return Ok(Window::default()) };
-    let opened_at = column::<Option<i64>>(row, "opened_at")?.map(i64::cast_unsigned);
-    Ok(Window { opened_at, settled_wei: text(row, "settled_wei")? })
 }
 
 fn write_window(tx: &Connection, window: Window) -> Result<(), StoreError> {

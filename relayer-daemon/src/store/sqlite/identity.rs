@@ -3,7 +3,7 @@
 use alloy::primitives::B256;
 use rusqlite::{Connection, params};
 
-use super::{column, unsigned};
+use super::{column, first, unsigned};
 use crate::store::{Identity, StoreError};
 
 /// Stored for a block 0 that is not known.
@@ -31,14 +31,13 @@ pub(super) fn bind(tx: &Connection, identity: &Identity) -> Result<(), StoreErro
 }
 
 fn owner(db: &Connection) -> Result<Option<Identity>, StoreError> {
-    let mut statement = db.prepare("SELECT * FROM identity")?;
-    let mut rows = statement.query([])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some(Identity {
-        chain_id: unsigned(row, "chain_id")?,
-        genesis: Some(column::<[u8; 32]>(row, "genesis")?.into()).filter(|genesis| *genesis != UNKNOWN),
-        forwarder: column::<[u8; 20]>(row, "forwarder")?.into(),
-    }))
+    first(db, "SELECT * FROM identity", [], |row| {
+        Ok(Identity {
+            chain_id: unsigned(row, "chain_id")?,
+            genesis: Some(column::<[u8; 32]>(row, "genesis")?.into()).filter(|genesis| *genesis != UNKNOWN),
+            forwarder: column::<[u8; 20]>(row, "forwarder")?.into(),
+        })
+    })
 }
 
 fn must_be(owner: &Identity, expected: &Identity) -> Result<(), StoreError> {

@@ -26,7 +26,7 @@ use std::{
 };
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, OpenFlags, Row, types::FromSql};
+use rusqlite::{Connection, OpenFlags, Params, Row, types::FromSql};
 
 use self::writer::Writer;
 use super::{
@@ -367,6 +367,26 @@ impl Store {
     pub fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool, StoreError> {
         self.read(|db| nonces::explains(db, &account, from, to))
     }
+}
+
+/// The first row that a query finds.
+fn first<T>(
+    db: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    db.prepare_cached(sql)?.query(params)?.next()?.map(read).transpose()
+}
+
+/// All rows that a query finds.
+fn all<T>(
+    db: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    db.prepare_cached(sql)?.query_and_then(params, read)?.collect()
 }
 
 /// A column of a type that SQLite lacks, stored as text.

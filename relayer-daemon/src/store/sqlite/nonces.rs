@@ -1,9 +1,9 @@
 //! Nonces, the transactions signed for them, and what mining them cost.
 
 use alloy::primitives::{Address, Bytes};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 
-use super::{budget, column, relays, text, unsigned};
+use super::{all, budget, column, first, relays, text, unsigned};
 use crate::{
     gas::fees::Fees,
     store::{
@@ -61,26 +61,23 @@ pub(super) fn next(db: &Connection, account: &Address) -> Result<Option<u64>, St
 }
 
 pub(super) fn open(db: &Connection, account: &Address) -> Result<Vec<NonceAssignment>, StoreError> {
-    let mut statement =
-        db.prepare_cached("SELECT nonce FROM nonces WHERE account = ?1 AND state = 'open' ORDER BY nonce")?;
-    let nonces: Vec<i64> = statement.query_map([account.0.0], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    nonces.into_iter().map(|nonce| assignment(db, account, nonce)).collect()
+    let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'open' ORDER BY nonce";
+    all(db, query, [account.0.0], |row| assignment(db, account, column(row, "nonce")?))
 }
 
 /// What the no-ops of gaps may still cost, wei: the dearest one of each nonce.
 pub(super) fn open_gaps_wei(db: &Connection) -> Result<u128, StoreError> {
-    let mut statement =
-        db.prepare_cached("SELECT account, nonce FROM nonces WHERE state = 'open' AND relay IS NULL")?;
-    let gaps = statement.query_map([], |row| Ok((Address::from(row.get::<_, [u8; 20]>(0)?), row.get(1)?)))?;
-    gaps.collect::<Result<Vec<(Address, i64)>, _>>()?.into_iter().try_fold(0_u128, |sum, (account, nonce)| {
-        Ok(sum.saturating_add(assignment(db, &account, nonce)?.expected_wei()))
-    })
+    let query = "SELECT account, nonce FROM nonces WHERE state = 'open' AND relay IS NULL";
+    let gaps = all(db, query, [], |row| {
+        let account = column::<[u8; 20]>(row, "account")?.into();
+        Ok(assignment(db, &account, column(row, "nonce")?)?.expected_wei())
+    })?;
+    Ok(gaps.into_iter().fold(0, u128::saturating_add))
 }
 
 pub(super) fn accounts_with_open(db: &Connection) -> Result<Vec<Address>, StoreError> {
-    let mut statement = db.prepare_cached("SELECT DISTINCT account FROM nonces WHERE state = 'open'")?;
-    let accounts = statement.query_map([], |row| row.get::<_, [u8; 20]>(0))?;
-    Ok(accounts.map(|account| account.map(Address::from)).collect::<Result<_, _>>()?)
+    let query = "SELECT DISTINCT account FROM nonces WHERE state = 'open'";
+    all(db, query, [], |row| Ok(column::<[u8; 20]>(row, "account")?.into()))
 }
 
 pub(super) fn mined(
@@ -88,34 +85,27 @@ pub(super) fn mined(
     account: &Address,
     nonce: u64,
 ) -> Result<Option<MinedNonce>, StoreError> {
-    let mut statement =
-        db.prepare_cached("SELECT * FROM nonces WHERE account = ?1 AND nonce = ?2 AND state = 'mined'")?;
-    let mut rows = statement.query(params![account.0.0, nonce.cast_signed()])?;
-    rows.next()?.map(|row| mined_nonce(db, account, row)).transpose()
+    let query = "SELECT * FROM nonces WHERE account = ?1 AND nonce = ?2 AND state = 'mined'";
+    first(db, query, params![account.0.0, nonce.cast_signed()], |row| mined_nonce(db, account, row))
 }
 
 pub(super) fn mined_since(db: &Connection, account: &Address, since: u64) -> Result<Vec<u64>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' AND mined_at >= ?2 ORDER BY nonce",
-    )?;
-    let range = params![account.0.0, since.cast_signed()];
-    statement.query_and_then(range, |row| unsigned(row, "nonce"))?.collect()
+    let query =
+        "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' AND mined_at >= ?2 ORDER BY nonce";
+    all(db, query, params![account.0.0, since.cast_signed()], |row| unsigned(row, "nonce"))
 }
 
 /// How many lost nonces a restart looks up again.
 const LOST: i64 = 64;
 
 pub(super) fn lost(db: &Connection, account: &Address) -> Result<Vec<u64>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'lost' ORDER BY nonce DESC LIMIT ?2",
-    )?;
-    statement.query_and_then(params![account.0.0, LOST], |row| unsigned(row, "nonce"))?.collect()
+    let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'lost' ORDER BY nonce DESC LIMIT ?2";
+    all(db, query, params![account.0.0, LOST], |row| unsigned(row, "nonce"))
 }
 
 pub(super) fn highest_mined(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
     let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' ORDER BY nonce DESC LIMIT 1";
-    let highest: Option<i64> = db.query_row(query, [account.0.0], |row| row.get(0)).optional()?;
-    Ok(highest.map(i64::cast_unsigned))
+    first(db, query, [account.0.0], |row| unsigned(row, "nonce"))
 }
 
 pub(super) fn settle(
@@ -155,9 +145,8 @@ pub(super) fn settle(
 
 /// What a nonce was charged so far; `None` if it is not stored.
 fn charged(tx: &Connection, account: &Address, nonce: i64) -> Result<Option<u128>, StoreError> {
-    let mut statement = tx.prepare_cached("SELECT paid_wei FROM nonces WHERE account = ?1 AND nonce = ?2")?;
-    let mut rows = statement.query(params![account.0.0, nonce])?;
-    rows.next()?.map(|row| text(row, "paid_wei")).transpose()
+    let query = "SELECT paid_wei FROM nonces WHERE account = ?1 AND nonce = ?2";
+    first(tx, query, params![account.0.0, nonce], |row| text(row, "paid_wei"))
 }
 
 /// Writes a nonce again that the file has lost and the chain has.
@@ -250,14 +239,10 @@ pub(super) fn assignment(
     nonce: i64,
 ) -> Result<NonceAssignment, StoreError> {
     let key = params![account.0.0, nonce];
-    let mut relays = db.prepare_cached(
-        "SELECT relays.* FROM nonces JOIN relays ON relays.id = nonces.relay WHERE account = ?1 AND nonce = ?2",
-    )?;
-    let relay = relays.query(key)?.next()?.map(relays::terms).transpose()?;
-    let mut statement =
-        db.prepare_cached("SELECT * FROM transactions WHERE account = ?1 AND nonce = ?2 ORDER BY rowid")?;
-    let transactions =
-        statement.query_and_then(key, signed_transaction)?.collect::<Result<_, StoreError>>()?;
+    let query = "SELECT relays.* FROM nonces JOIN relays ON relays.id = nonces.relay WHERE account = ?1 AND nonce = ?2";
+    let relay = first(db, query, key, relays::terms)?;
+    let query = "SELECT * FROM transactions WHERE account = ?1 AND nonce = ?2 ORDER BY rowid";
+    let transactions = all(db, query, key, signed_transaction)?;
     Ok(NonceAssignment { nonce: nonce.cast_unsigned(), relay, transactions })
 }
 

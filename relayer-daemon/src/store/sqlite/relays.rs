@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use alloy::primitives::{Address, B256, U256};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::{column, retention, text, unsigned};
+use super::{all, column, first, retention, text, unsigned};
 use crate::{
     outcome::{Failure, MinedTransaction, RelayOutcome},
     store::{Accepted, NewRelay, RelayRecord, RelayTerms, StoreError},
@@ -94,27 +94,20 @@ pub(super) fn record(db: &Connection, id: &B256) -> Result<Option<RelayRecord>, 
 
 /// The hashes of a relay's transactions, oldest first, without those that are archived.
 pub(super) fn hashes(db: &Connection, id: &B256) -> Result<Vec<B256>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT hash FROM transactions JOIN nonces USING (account, nonce)
-         WHERE relay = ?1 ORDER BY transactions.rowid",
-    )?;
-    let hashes = statement.query_map([id.0], |row| row.get::<_, [u8; 32]>(0))?;
-    Ok(hashes.map(|hash| hash.map(B256::from)).collect::<Result<_, _>>()?)
+    let query = "SELECT hash FROM transactions JOIN nonces USING (account, nonce)
+         WHERE relay = ?1 ORDER BY transactions.rowid";
+    all(db, query, [id.0], |row| Ok(column::<[u8; 32]>(row, "hash")?.into()))
 }
 
 pub(super) fn accepted(db: &Connection, id: &B256) -> Result<Option<NewRelay>, StoreError> {
-    let mut statement = db.prepare_cached("SELECT * FROM relays WHERE id = ?1")?;
-    let mut rows = statement.query([id.0])?;
-    rows.next()?.map(new_relay).transpose()
+    first(db, "SELECT * FROM relays WHERE id = ?1", [id.0], new_relay)
 }
 
 pub(super) fn unsent(db: &Connection) -> Result<Vec<NewRelay>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT * FROM relays WHERE state = 'pending'
+    let query = "SELECT * FROM relays WHERE state = 'pending'
          AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')
-         ORDER BY created_at, rowid",
-    )?;
-    statement.query_and_then([], new_relay)?.collect()
+         ORDER BY created_at, rowid";
+    all(db, query, [], new_relay)
 }
 
 pub(super) fn oldest_pending(db: &Connection) -> Result<Option<u64>, StoreError> {
@@ -149,9 +142,7 @@ fn new_relay(row: &Row<'_>) -> Result<NewRelay, StoreError> {
 
 /// A relay's signer, and its client where that is known; `None` for an unknown relay.
 pub(super) fn sender(db: &Connection, id: &B256) -> Result<Option<(Address, Option<IpAddr>)>, StoreError> {
-    let mut statement = db.prepare_cached("SELECT signer, client FROM relays WHERE id = ?1")?;
-    let mut rows = statement.query([id.0])?;
-    rows.next()?.map(sender_of).transpose()
+    first(db, "SELECT signer, client FROM relays WHERE id = ?1", [id.0], sender_of)
 }
 
 /// The same from a row.
@@ -172,9 +163,8 @@ pub(super) const fn address(address: IpAddr) -> [u8; 16] {
 /// `None`: unknown relay; `Some(None)`: pending.
 fn stored_outcome(db: &Connection, id: &B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
     for table in ["SELECT * FROM relays WHERE id = ?1", "SELECT * FROM archive WHERE id = ?1"] {
-        let mut statement = db.prepare_cached(table)?;
-        if let Some(found) = statement.query_row([id.0], |row| Ok(outcome(row))).optional()? {
-            return found.map(Some);
+        if let Some(found) = first(db, table, [id.0], outcome)? {
+            return Ok(Some(found));
         }
     }
     Ok(None)

@@ -8,9 +8,9 @@
 //! nonce is kept, so that deleted nonces are not taken for gaps.
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 
-use super::{relays, unsigned};
+use super::{column, first, relays, unsigned};
 use crate::{
     budget::WINDOW_SECONDS,
     store::{Retention, StoreError},
@@ -31,15 +31,14 @@ pub(super) fn prune(tx: &Connection, retention: &Retention, now: u64) -> Result<
 }
 
 pub(super) fn archived_nonce(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
-    let mut statement = db.prepare_cached("SELECT highest FROM archived_nonces WHERE account = ?1")?;
-    statement.query_row([account.0.0], |row| Ok(unsigned(row, "highest"))).optional()?.transpose()
+    let query = "SELECT highest FROM archived_nonces WHERE account = ?1";
+    first(db, query, [account.0.0], |row| unsigned(row, "highest"))
 }
 
 /// The hashes of an archived relay, oldest first.
 pub(super) fn archived_hashes(db: &Connection, id: &B256) -> Result<Vec<B256>, StoreError> {
-    let mut statement = db.prepare_cached("SELECT hashes FROM archive WHERE id = ?1")?;
-    let hashes: Option<Vec<u8>> = statement.query_row([id.0], |row| row.get(0)).optional()?;
-    let hashes = hashes.unwrap_or_default();
+    let query = "SELECT hashes FROM archive WHERE id = ?1";
+    let hashes: Vec<u8> = first(db, query, [id.0], |row| column(row, "hashes"))?.unwrap_or_default();
     if !hashes.len().is_multiple_of(B256::len_bytes()) {
         return Err(StoreError::Corrupt("hashes"));
     }
