@@ -1,7 +1,7 @@
 //! The relayer's key: from the environment, from a file, or from an encrypted keystore.
 //!
-//! It is never read from the command line, where every user of the machine could see it, and never logged: errors name
-//! the source and the rule, not the content.
+//! It is never read from the command line, where every user of the machine could see it, and never logged:
+//! errors name the source and the rule, not the content.
 
 use std::{
     env, fs,
@@ -20,8 +20,8 @@ const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
 /// Permission bits that a private file must not have: any for group or others.
 const NOT_PRIVATE: u32 = 0o077;
-/// The same for a credential of systemd: from version 254 on an access control list lets the service's user read it,
-/// and the list's mask shows as the group's bits. The group itself cannot read.
+/// The same for a credential of systemd: from version 254 on an access control list lets the service's user
+/// read it, and the list's mask shows as the group's bits. The group itself cannot read.
 const NOT_PRIVATE_CREDENTIAL: u32 = 0o037;
 
 /// Why there is no key. Says which variable or file, never what is in it.

@@ -1,8 +1,8 @@
 //! The gasless relayer: takes requests that agents signed, checks them, and has the forwarder execute them.
 //!
-//! A request's way: [`http`] reads it, [`relay`] checks it (rules from `registry_core::forward`, rate limits, budget,
-//! chain), [`store`] keeps it, [`sender`] assigns it a nonce, sends it and follows it until it is mined; [`outcome`]
-//! says how it ended. The README has the operator's view.
+//! A request's way: [`http`] reads it, [`relay`] checks it (rules from `registry_core::forward`, rate limits,
+//! budget, chain), [`store`] keeps it, [`sender`] assigns it a nonce, sends it and follows it until it is
+//! mined; [`outcome`] says how it ended. The README has the operator's view.
 //!
 //! Each folder is a layer and imports only from those above it in this list (`tests/layers.rs`):
 //!

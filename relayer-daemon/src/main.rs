@@ -1,4 +1,5 @@
-//! The relayer's command line: `serve` runs it, `check` says whether it could run, `drain` finishes what is in flight.
+//! The relayer's command line: `serve` runs it, `check` says whether it could run, `drain` finishes what is
+//! in flight.
 
 use std::process::ExitCode;
 
@@ -33,7 +34,8 @@ enum Command {
     Serve(Settings),
     /// Check everything and print one line for each thing; changes nothing, also beside a running relayer
     Check(Settings),
-    /// Wait until nothing is in flight: ask a running relayer to accept no more and end, or finish its journal
+    /// Wait until nothing is in flight: ask a running relayer to accept no more and end, or finish its
+    /// journal
     Drain(Settings),
 }
 
@@ -45,8 +47,8 @@ async fn main() -> ExitCode {
     // The only provider compiled in; a second call, which cannot happen, would change nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
 
-    // Without a handler a file at its size limit (RLIMIT_FSIZE) kills the process; with one the write fails, as it does
-    // on a full disk.
+    // Without a handler a file at its size limit (RLIMIT_FSIZE) kills the process; with one the write fails,
+    // as it does on a full disk.
     let file_size_limit = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()));
     if let Err(error) = file_size_limit {
         tracing::warn!(%error, "a file at its size limit will end this process");

@@ -1,8 +1,8 @@
-//! What the journal keeps for how long: old relays shrink to what `GET /relay/:id` answers and then go, in small steps,
-//! and a year of them has room on any disk.
+//! Retention: old relays shrink to what `GET /relay/:id` answers and are later deleted, in small steps, and a
+//! year of them fits on any disk.
 //!
-//! `RETENTION_RELAYS=1000000 cargo test --test retention a_journal -- --nocapture` is the long one, and prints what it
-//! measured. It takes minutes, and some 3 GB in the directory for temporary files.
+//! `RETENTION_RELAYS=1000000 cargo test --test retention a_journal -- --nocapture` is the long one, and
+//! prints what it measured. It takes minutes, and some 3 GB in the directory for temporary files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
@@ -51,7 +51,8 @@ fn hash(index: u64) -> B256 {
 /// Calldata and transaction.
 type Real = (Bytes, SignedTransaction);
 
-/// A relay's transaction as it is in reality: a registration with a name, a link and some words of description.
+/// A relay's transaction as it is in reality: a registration with a name, a link and some words of
+/// description.
 fn real_transaction() -> Real {
     let req = ForwardRequest {
         from: Address::repeat_byte(0x11),

@@ -1,10 +1,12 @@
 //! The pipeline, the sender and the store against a model of the chain, through any order of what can happen:
-//! transactions dropped, blocks undone, answers lost or old or wrong, receipts late, an endpoint silent, a sequencer
-//! unwilling, a disk full, a clock set, foreign transactions with the same key, kills at any moment.
+//! transactions dropped, blocks undone, answers lost or old or wrong, receipts late, an endpoint silent, a
+//! sequencer unwilling, a disk full, a clock set, foreign transactions with the same key, kills at any
+//! moment.
 //!
-//! Once the faults are over, always: nothing is stuck, no request was carried out twice or paid for twice, every
-//! outcome reported is the chain's, and what was spent is within the budget and the store's sum of it. At any time: no
-//! transaction leaves that is not journalled, and none offers more than the market gives reason for.
+//! Once the faults are over, always: nothing is stuck, no request was carried out twice or paid for twice,
+//! every outcome reported is the chain's, and what was spent is within the budget and the store's sum of it.
+//! At any time: no transaction is sent that is not stored, and none offers more than the market gives
+//! reason for.
 //!
 //! `PROPTEST_CASES` sets the number of histories.
 
@@ -123,15 +125,16 @@ fn a_replacement_reserves_what_the_simulation_used_and_not_its_gas_limit() {
 
 #[test]
 fn the_budget_bounds_what_fills_a_gap_too() {
-    // The wrong count leaves a gap below the relay, and no block is made before gas costs forty times as much.
+    // The wrong count leaves a gap below the relay, and no block is made before gas costs forty times as
+    // much.
     let ops = [Op::WrongCount(1), Op::Request(0), Op::Bypass(0), Op::BaseFee(417), Op::Wait(2), Op::Mine(1)];
     history(1_000_000 * GWEI, &ops, |_| {});
 }
 
 #[test]
 fn what_waits_for_a_gap_never_keeps_the_budget_from_filling_it() {
-    // A foreign transaction below the two relays is undone, after a replacement and the second relay have taken nearly
-    // all of the budget.
+    // A foreign transaction below the two relays is undone, after a replacement and the second relay have
+    // taken nearly all of the budget.
     let ops = [
         Op::Foreign,
         Op::Request(0),
@@ -236,7 +239,8 @@ fn a_relay_that_one_nonce_has_executed_is_not_in_flight_again_for_another_nonce_
         let executed = simulation.store.relay(id).unwrap().unwrap().outcome;
         assert!(matches!(executed, Some(RelayOutcome::Executed { .. })), "{executed:?}");
 
-        // Its first nonce was given up as lost, it got a second one, and then the first one's receipt was found.
+        // Its first nonce was given up as lost, it got a second one, and then the first one's receipt was
+        // found.
         simulation.kill();
         simulation.assign_a_second_nonce(id);
         simulation.apply(Op::Wait(20)).await;

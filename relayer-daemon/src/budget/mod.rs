@@ -1,7 +1,7 @@
 //! The daily gas budget as arithmetic: a window that opens with its first use and lasts 24 hours.
 //!
-//! `settled` was paid; `reserved` is what transactions in flight may still cost. Their sum never exceeds the limit.
-//! `store` persists both; time is an argument.
+//! `settled` was paid; `reserved` is what transactions in flight may still cost. Their sum never exceeds the
+//! limit. `store` persists both; time is an argument.
 
 pub mod share;
 
@@ -18,7 +18,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window as it stands at `now`: itself, or a fresh one if it is over.
+    /// The window at `now`: itself, or a new one if it is over.
     pub const fn at(self, now: u64) -> Self {
         match self.opened_at {
             Some(opened) if now >= opened.saturating_add(WINDOW_SECONDS) => {

@@ -1,9 +1,9 @@
 //! Shares of the daily budget: no signer, no client and no network can spend all of it.
 //!
-//! A party's share covers what it was charged in the window and what it has reserved. New signers cost nothing, nor do
-//! new addresses in an IPv6 site, hence three kinds of party: the signer, the client (an IPv4 address or an IPv6 /64)
-//! and its network (an IPv4 /24 or an IPv6 /48, the smallest blocks routed to one customer). A party that uses nothing
-//! yet is always allowed one relay, whatever its share.
+//! A party's share covers what it was charged in the window and what it has reserved. New signers cost
+//! nothing, nor do new addresses in an IPv6 site, hence three kinds of party: the signer, the client (an IPv4
+//! address or an IPv6 /64) and its network (an IPv4 /24 or an IPv6 /48, the smallest blocks routed to one
+//! customer). A party that uses nothing yet is always allowed one relay, whatever its share.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -120,7 +120,8 @@ pub enum Denial {
     Reserved(Option<PartyKind>),
 }
 
-/// Whether `wei` may be reserved beside `total` and what each party uses; `no_op_wei` of the whole budget must be left.
+/// Whether `wei` may be reserved beside `total` and what each party uses; `no_op_wei` of the whole budget
+/// must be left.
 ///
 /// # Errors
 /// Why not; [`Denial::Spent`] comes before [`Denial::Reserved`].

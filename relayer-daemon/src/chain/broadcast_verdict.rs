@@ -1,7 +1,8 @@
 //! What a node's answer to `eth_sendRawTransaction` means: one table, most specific first.
 //!
-//! Nodes use codes too freely to trust, so the message decides. A revert is recognised before any phrase: a contract's
-//! reason that quotes "nonce too low" stays a revert. Errors of reads are `registry_core::rpc::classify`'s.
+//! Nodes use codes too freely to trust, so the message decides. A revert is recognised before any phrase: a
+//! contract's reason that quotes "nonce too low" stays a revert. Errors of reads are
+//! `registry_core::rpc::classify`'s.
 
 use alloy::rpc::json_rpc::ErrorPayload;
 
@@ -23,8 +24,8 @@ pub enum BroadcastVerdict {
     InsufficientFunds,
     /// These bytes will never be valid.
     Rejected,
-    /// Unknown: a timeout, a lost answer, a rate limit, an error that is not in the table. The node may have the
-    /// transaction; the same bytes are sent again.
+    /// Unknown: a timeout, a lost answer, a rate limit, an error that is not in the table. The node may have
+    /// the transaction; the same bytes are sent again.
     Unknown,
 }
 
@@ -91,8 +92,9 @@ pub fn send_error(error: &ErrorPayload) -> BroadcastVerdict {
     row.map_or(Unknown, |(_, verdict)| *verdict)
 }
 
-/// One verdict from several nodes' answers to the same bytes: accepted if any node has the transaction, rejected only if
-/// no node has a better verdict. A dead or silent endpoint does not hide the verdict of another.
+/// One verdict from several nodes' answers to the same bytes: accepted if any node has the transaction,
+/// rejected only if no node has a better verdict. A dead or silent endpoint does not hide the verdict of
+/// another.
 ///
 /// No verdict ends a nonce: it stays in flight until one of its transactions is seen mined.
 pub fn combine(verdicts: impl IntoIterator<Item = BroadcastVerdict>) -> BroadcastVerdict {

@@ -1,7 +1,7 @@
 //! Why a connection to an RPC endpoint failed, for the operator.
 //!
-//! The HTTP client's own text names the URL, which may hold a provider's key. Its causes do not, so the reason is read
-//! from the error's chain of sources, by type where there is one.
+//! The HTTP client's own text names the URL, which may hold a provider's key. Its causes do not, so the
+//! reason is read from the error's chain of sources, by type where there is one.
 
 use std::{error::Error, io};
 

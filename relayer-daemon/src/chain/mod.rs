@@ -1,4 +1,5 @@
-//! The chain: typed reads over [`rpc`], and the [`ChainNode`] trait through which pipeline and sender use them.
+//! The chain: typed reads over [`rpc`], and the [`ChainNode`] trait through which pipeline and sender use
+//! them.
 
 mod broadcast;
 pub mod broadcast_verdict;
@@ -18,10 +19,7 @@ use alloy::{
     sol_types::SolCall,
 };
 use futures_util::StreamExt as _;
-use registry_core::{
-    abi::{IAgentRegistry, IForwarder},
-    rpc::classify::Action,
-};
+use registry_core::{abi::IForwarder, rpc::classify::Action};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -89,11 +87,6 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The relayer's balance, wei.
-    pub async fn balance(&self) -> Result<u128, RpcError> {
-        self.rpc.read("eth_getBalance", json!([self.relayer, "latest"])).await.map(wei)
-    }
-
     /// Whether there is code at an address.
     pub async fn has_code(&self, address: Address) -> Result<bool, RpcError> {
         let code: Bytes = self.rpc.read("eth_getCode", json!([address, "latest"])).await?;
@@ -145,12 +138,6 @@ impl Chain {
         C::abi_decode_returns(&answer).map_err(|_| RpcError::Malformed("eth_call"))
     }
 
-    /// Whether the registry trusts the forwarder.
-    pub async fn is_trusted(&self) -> Result<bool, RpcError> {
-        let call = IAgentRegistry::isTrustedForwarderCall { forwarder: self.forwarder };
-        self.view(self.registry, &call).await
-    }
-
     async fn nonce_at(&self, block: Value) -> Result<u64, RpcError> {
         let count: U64 = self.rpc.read("eth_getTransactionCount", json!([self.relayer, block])).await?;
         Ok(count.to())
@@ -198,7 +185,7 @@ impl ChainNode for Chain {
     }
 
     async fn balance(&self) -> Result<u128, RpcError> {
-        Self::balance(self).await
+        self.rpc.read("eth_getBalance", json!([self.relayer, "latest"])).await.map(wei)
     }
 
     async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {

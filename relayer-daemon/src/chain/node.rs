@@ -10,8 +10,8 @@ use crate::{chain::BroadcastVerdict, gas::fees::Market};
 
 /// The chain behind one or several endpoints, each of which may be many machines at different blocks.
 ///
-/// Every answer may be stale, and after an error the result of the call is unknown. Two answers may come from two
-/// machines: only the parts of one answer, or of an [`AccountView`], are consistent.
+/// Every answer may be stale, and after an error the result of the call is unknown. Two answers may come from
+/// two machines: only the parts of one answer, or of an [`AccountView`], are consistent.
 pub trait ChainNode: Send + Sync + 'static {
     /// How many transactions of the relayer's account are mined.
     fn mined_nonce(&self) -> impl Future<Output = Result<u64, RpcError>> + Send;
@@ -37,7 +37,8 @@ pub trait ChainNode: Send + Sync + 'static {
         &self,
         execute: &IForwarder::executeCall,
     ) -> impl Future<Output = Result<bool, RpcError>> + Send;
-    /// Simulates `execute` as the relayer would send it. A revert of the forwarder itself is [`RpcError::Node`].
+    /// Simulates `execute` as the relayer would send it. A revert of the forwarder itself is
+    /// [`RpcError::Node`].
     fn simulate(
         &self,
         calldata: &Bytes,
@@ -62,8 +63,8 @@ pub enum ReceiptLookup {
     Unclear,
 }
 
-/// The state of one block, consistent in itself: if the account's nonce is used in it and the signer's is not, no
-/// transaction with that account nonce has executed the request.
+/// The state of one block, consistent in itself: if the account's nonce is used in it and the signer's is
+/// not, no transaction with that account nonce has executed the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccountView {
     /// The block.

@@ -1,9 +1,9 @@
-//! JSON-RPC over several endpoints. Reads have sticky failover: they stay with the last endpoint that answered. Raw
-//! transactions go to all endpoints (see `broadcast`).
+//! JSON-RPC over several endpoints. Reads have sticky failover: they stay with the last endpoint that
+//! answered. Raw transactions go to all endpoints (see `broadcast`).
 //!
-//! Reads fail over on transport errors and rate limits only, since any other JSON-RPC answer proves that a node is
-//! alive, and when their endpoint is behind the others ([`Rpc::prefer_freshest`]). Errors that leave this module name no
-//! endpoint, since clients see them; the log names it by scheme and host.
+//! Reads fail over on transport errors and rate limits only, since any other JSON-RPC answer proves that a
+//! node is alive, and when their endpoint is behind the others ([`Rpc::prefer_freshest`]). Errors that leave
+//! this module name no endpoint, since clients see them; the log names it by scheme and host.
 
 use std::{
     sync::{
@@ -39,8 +39,8 @@ const TRIES: usize = 4;
 const PAUSE: Duration = Duration::from_millis(250);
 /// How many blocks ahead another endpoint must be for reads to move there.
 const STALE_BLOCKS: u64 = 3;
-/// How many seconds ahead it must be as well, by the blocks' timestamps, since a block may take a fraction of a second.
-/// An endpoint that still lacks the highest block of the last comparison is left in any case.
+/// How many seconds ahead it must be as well, by the blocks' timestamps, since a block may take a fraction of
+/// a second. An endpoint that still lacks the highest block of the last comparison is left in any case.
 const STALE_SECONDS: u64 = 5;
 
 /// The endpoints. Clones share them.
@@ -123,8 +123,8 @@ impl Rpc {
         Err(last)
     }
 
-    /// Calls `method` at every endpoint that does not rest, and returns the answers as they come. The flag says whether
-    /// these are all endpoints.
+    /// Calls `method` at every endpoint that does not rest, and returns the answers as they come. The flag
+    /// says whether these are all endpoints.
     pub(super) fn read_everywhere<'a, R: DeserializeOwned>(
         &'a self,
         method: &'static str,
@@ -151,8 +151,8 @@ impl Rpc {
         if awake.is_empty() { (0..self.endpoints.len()).collect() } else { awake }
     }
 
-    /// Compares the endpoints' heads, and moves the reads if theirs is clearly behind. Makes no call with a single
-    /// endpoint.
+    /// Compares the endpoints' heads, and moves the reads if theirs is clearly behind. Makes no call with a
+    /// single endpoint.
     pub async fn prefer_freshest(&self) {
         if self.endpoints.len() < 2 {
             return;
@@ -235,7 +235,8 @@ impl Rpc {
         answer
     }
 
-    /// The error without secrets: a transport's text has the URL in it, and a provider's error page may quote the key.
+    /// The error without secrets: a transport's text has the URL in it, and a provider's error page may quote
+    /// the key.
     fn error(&self, method: &'static str, error: AlloyError<TransportErrorKind>) -> RpcError {
         RpcError::Unreachable(match error {
             AlloyError::ErrorResp(payload) => {

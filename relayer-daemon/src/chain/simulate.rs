@@ -1,7 +1,8 @@
 //! Simulation of `execute`: its result and its gas.
 //!
-//! `eth_simulateV1` has both. `eth_estimateGas` cannot be used, because the forwarder insists on all the gas that was
-//! signed for. A node without `eth_simulateV1` is asked with `eth_call`, which leaves the gas unknown.
+//! `eth_simulateV1` has both. `eth_estimateGas` cannot be used, because the forwarder insists on all the gas
+//! that was signed for. A node without `eth_simulateV1` is asked with `eth_call`, which leaves the gas
+//! unknown.
 
 use std::sync::atomic::Ordering;
 

@@ -1,7 +1,8 @@
 //! The checks before a request is accepted: one line each, a tick or a cross.
 //!
-//! `check` prints them; `serve` and `drain` refuse to start on a cross. They cost about a dozen RPC calls, once. `check`
-//! may run beside a running daemon: it takes no lock, opens the store for reading only and creates no file.
+//! `check` prints them; `serve` and `drain` refuse to start on a cross. They cost about a dozen RPC calls,
+//! once. `check` may run beside a running daemon: it takes no lock, opens the store for reading only and
+//! creates no file.
 
 use std::{
     error::Error as _,
@@ -15,7 +16,7 @@ use alloy::{
     signers::{SignerSync, local::PrivateKeySigner},
 };
 use registry_core::{
-    abi::IForwarder,
+    abi::{IAgentRegistry, IForwarder},
     forward::{ForwardRequest, SignedRequest, domain},
 };
 
@@ -241,8 +242,8 @@ async fn code(chain: &Chain, name: &'static str, address: Address, report: &mut 
     false
 }
 
-/// The forwarder has our domain separator exactly if it accepts a signature made with it. Not every forwarder has a
-/// getter for it.
+/// The forwarder has our domain separator exactly if it accepts a signature made with it. Not every forwarder
+/// has a getter for it.
 async fn same_domain(chain: &Chain, key: &PrivateKeySigner, chain_id: u64) -> Result<String, String> {
     let says = |error: RpcError| format!("the forwarder does not answer like one: {error}");
     let request = ForwardRequest {
@@ -275,7 +276,8 @@ async fn same_domain(chain: &Chain, key: &PrivateKeySigner, chain_id: u64) -> Re
 }
 
 async fn trusted(chain: &Chain) -> Result<String, String> {
-    match chain.is_trusted().await {
+    let call = IAgentRegistry::isTrustedForwarderCall { forwarder: chain.forwarder };
+    match chain.view(chain.registry, &call).await {
         Ok(true) => Ok("the registry trusts the forwarder".to_owned()),
         Ok(false) => Err("the registry does not trust this forwarder".to_owned()),
         Err(error) => Err(format!("the registry does not say whom it trusts: {error}")),

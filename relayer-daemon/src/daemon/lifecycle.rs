@@ -1,8 +1,8 @@
 //! `serve` and `drain`: the daemon's start, draining and shutdown.
 //!
-//! `serve` answers HTTP until it is stopped (SIGTERM, SIGINT) or drained (SIGUSR1, which `relayer-daemon drain` sends).
-//! A draining daemon accepts nothing new, finishes what it has accepted, and ends. `drain` without a running daemon
-//! finishes what the store holds, without HTTP.
+//! `serve` answers HTTP until it is stopped (SIGTERM, SIGINT) or drained (SIGUSR1, which `relayer-daemon
+//! drain` sends). A draining daemon accepts nothing new, finishes what it has accepted, and ends. `drain`
+//! without a running daemon finishes what the store holds, without HTTP.
 //!
 //! ```text
 //! serve:  start -> listening --SIGUSR1--> draining --nothing in flight--> stop -> exit 0
@@ -151,7 +151,7 @@ struct Daemon {
     http: JoinHandle<()>,
     sender: JoinHandle<()>,
     monitor: JoinHandle<()>,
-    retention: JoinHandle<()>,
+    pruner: JoinHandle<()>,
     events: JoinHandle<()>,
     locks: Vec<ProcessLock>,
 }
@@ -232,7 +232,7 @@ impl Daemon {
         let sender = tokio::spawn(sender.run(jobs, stopping.clone()));
         let monitor = tokio::spawn(monitor::run(Arc::clone(&relayer), readiness.clone(), stopping.clone()));
         let retention = Retention::of_days(settings.journal_retention_days);
-        let retention = tokio::spawn(retention::run(store, retention, clock, stopping.clone()));
+        let pruner = tokio::spawn(retention::run(store, retention, clock, stopping.clone()));
         let events = tokio::spawn({
             let relayer = Arc::clone(&relayer);
             async move {
@@ -250,7 +250,7 @@ impl Daemon {
             http,
             sender,
             monitor,
-            retention,
+            pruner,
             events,
             locks,
         })
@@ -268,7 +268,7 @@ impl Daemon {
             result = &mut self.http => ("http", result),
             result = &mut self.sender => ("sender", result),
             result = &mut self.monitor => ("monitor", result),
-            result = &mut self.retention => ("retention", result),
+            result = &mut self.pruner => ("retention", result),
             result = &mut self.events => ("events", result),
         };
         let why = result.err().map_or_else(|| "without a reason".to_owned(), |error| error.to_string());
@@ -280,7 +280,7 @@ impl Daemon {
         tracing::info!("stopping");
         self.readiness.stop();
         let _ = self.stop.send(true);
-        let parts = [self.http, self.sender, self.monitor, self.retention].map(|mut part| async move {
+        let parts = [self.http, self.sender, self.monitor, self.pruner].map(|mut part| async move {
             if !part.is_finished() {
                 let _ = (&mut part).await;
             }

@@ -1,7 +1,7 @@
 //! Periodic checks for readiness and metrics: chain, balance, store, sender.
 //!
-//! An idle daemon makes a constant number of RPC calls: two here and one in the sender every 15 seconds, and one more
-//! for each endpoint if there are several.
+//! An idle daemon makes a constant number of RPC calls: two here and one in the sender every 15 seconds, and
+//! one more for each endpoint if there are several.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,6 +9,7 @@ use tokio::time::interval;
 
 use crate::{
     budget::WINDOW_SECONDS,
+    chain::ChainNode as _,
     http::readiness::RelayerReadiness,
     process::shutdown::{ShutdownSignal, stopped},
     relay::{MINIMUM_BALANCE_WEI, Relayer},
@@ -18,7 +19,8 @@ use crate::{
 pub const ROUND: Duration = Duration::from_secs(15);
 /// The least gas of any relay, outer transaction included: a budget with less left is spent.
 const CHEAPEST_RELAY_GAS: u128 = 60_000;
-/// Rounds between two prunings of the rate limits' maps: a minute, since a flood of addresses fills them fast.
+/// Rounds between two prunings of the rate limits' maps: a minute, since a flood of addresses fills them
+/// fast.
 const FORGET_ROUNDS: u64 = 4;
 
 /// Runs until shutdown.
@@ -62,8 +64,8 @@ async fn look(relayer: &Relayer, readiness: &RelayerReadiness) {
     readiness.store(written.is_ok());
 }
 
-/// Seconds until the budget is fresh, if less is left than the cheapest relay costs at this base fee. Reservations do
-/// not count: they may be given back.
+/// Seconds until the budget is fresh, if less is left than the cheapest relay costs at this base fee.
+/// Reservations do not count: they may be given back.
 async fn budget_spent(relayer: &Relayer, base_fee: u128) -> Option<u64> {
     let (limit, now) = (relayer.spending.daily_wei, relayer.clock.now());
     let budget = relayer.store.run(move |store| store.budget(limit, now)).await.ok()?;

@@ -1,6 +1,7 @@
 //! The operator's settings: environment variables, and flags of the same meaning, validated once.
 //!
-//! The variables of the published contract keep their names and defaults. The key has no flag: [`crate::keys`] reads it.
+//! The variables of the published contract keep their names and defaults. The key has no flag:
+//! [`crate::keys`] reads it.
 
 use std::{net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -87,7 +88,8 @@ pub struct Settings {
           default_values_t = RegistryFunction::ALL.iter().copied())]
     pub relayed_functions: Vec<RegistryFunction>,
 
-    /// Addresses and networks (CIDR) of our proxies, comma-separated; X-Forwarded-For is believed from them only
+    /// Addresses and networks (CIDR) of our proxies, comma-separated; X-Forwarded-For is believed from them
+    /// only
     #[arg(long, env = "TRUSTED_PROXIES", hide_env_values = true, value_delimiter = ',', value_parser = parse_network)]
     pub trusted_proxies: Vec<IpNet>,
 
@@ -132,8 +134,8 @@ pub struct Settings {
     #[arg(long, env = "RELAYER_DATA_DIR", hide_env_values = true, default_value = "relayer-data")]
     pub data_dir: PathBuf,
 
-    /// Days after which a relay that has ended shrinks to what GET /relay/:id answers; after twelve times as long it is
-    /// forgotten
+    /// Days after which a relay that has ended shrinks to what GET /relay/:id answers; after twelve times as
+    /// long it is forgotten
     #[arg(long, env = "JOURNAL_RETENTION_DAYS", hide_env_values = true, default_value_t = 30,
           value_parser = clap::value_parser!(u16).range(1..=3_650))]
     pub journal_retention_days: u16,
@@ -157,7 +159,8 @@ impl Settings {
         }
     }
 
-    /// The RPC endpoints. clap does not parse them, because its errors quote the value: a URL may hold a provider's key.
+    /// The RPC endpoints. clap does not parse them, because its errors quote the value: a URL may hold a
+    /// provider's key.
     ///
     /// # Errors
     /// Which of the entries is wrong; never its text.
@@ -305,7 +308,8 @@ mod tests {
         }
     }
 
-    /// The README's table of settings: name and default of each, `None` where the default is described in words.
+    /// The README's table of settings: name and default of each, `None` where the default is described in
+    /// words.
     fn documented() -> Vec<(String, Option<String>)> {
         let readme = include_str!("../../README.md");
         let section = readme.split("\n## ").find(|section| section.starts_with("Settings\n")).unwrap();

@@ -1,6 +1,8 @@
-//! Fee policy as arithmetic: what a transaction offers first, what a replacement must offer, what it may cost.
+//! Fee policy as arithmetic: what a transaction offers first, what a replacement must offer, what it may
+//! cost.
 //!
-//! All amounts are wei (per gas). `chain` reads the market; `sender::replacement_policy` decides when to replace.
+//! All amounts are wei (per gas). `chain` reads the market; `sender::replacement_policy` decides when to
+//! replace.
 
 /// The fee market as one `eth_feeHistory` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,16 +55,16 @@ impl Fees {
         self.max_fee.saturating_mul(gas_limit as u128)
     }
 
-    /// The first offer: twice the base fee, which stays valid through five full blocks, plus the tip. `None` if the
-    /// base fee alone is above `cap`.
+    /// The first offer: twice the base fee, which stays valid through five full blocks, plus the tip. `None`
+    /// if the base fee alone is above `cap`.
     pub fn initial(market: &Market, cap: u128) -> Option<Self> {
         let tip = market.tip.max(MIN_TIP);
         let max_fee = market.next_base_fee.saturating_mul(2).saturating_add(tip).min(cap);
         (market.next_base_fee <= cap).then_some(Self { max_fee, tip: tip.min(max_fee) })
     }
 
-    /// The fees of a replacement transaction: at least 10 % more in both fields, rounded up, and at least the market's
-    /// price. `None` if that is above `cap` or four times the market's price.
+    /// The fees of a replacement transaction: at least 10 % more in both fields, rounded up, and at least the
+    /// market's price. `None` if that is above `cap` or four times the market's price.
     pub fn bumped(&self, market: &Market, cap: u128) -> Option<Self> {
         let highest = market.highest_offer(cap);
         let least = Self { max_fee: raised(self.max_fee), tip: raised(self.tip) };

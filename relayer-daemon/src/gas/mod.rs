@@ -1,7 +1,7 @@
 //! The gas limit of the outer transaction, so that the inner call really gets the gas it was signed for.
 //!
-//! With too low a limit the forwarder's check or the 63/64 rule (EIP-150) fails the call, and the relayer pays for
-//! nothing. Unused gas is not paid, so the overheads are rounded up.
+//! With too low a limit the forwarder's check or the 63/64 rule (EIP-150) fails the call, and the relayer
+//! pays for nothing. Unused gas is not paid, so the overheads are rounded up.
 
 pub mod fees;
 
@@ -22,8 +22,8 @@ pub const NO_OP: u64 = TRANSACTION;
 /// Added to the gas that a simulation used: until it is mined state may change, and warm slots become cold.
 const SIMULATION_MARGIN: u64 = 20_000;
 
-/// The gas to expect of a relay after a simulation that used `used`: a quarter more, plus a constant. The transaction's limit
-/// stays `limit`, because the forwarder insists on all the gas that was signed for.
+/// The gas to expect of a relay after a simulation that used `used`: a quarter more, plus a constant. The
+/// transaction's limit stays `limit`, because the forwarder insists on all the gas that was signed for.
 pub fn expected(used: u64, limit: u64) -> u64 {
     used.saturating_add(used / 4).saturating_add(SIMULATION_MARGIN).min(limit)
 }

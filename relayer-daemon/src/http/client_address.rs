@@ -1,10 +1,11 @@
-//! A request's client address: the socket's peer, or the client that a trusted proxy names in `X-Forwarded-For`.
+//! A request's client address: the socket's peer, or the client that a trusted proxy names in
+//! `X-Forwarded-For`.
 //!
-//! Any client can write that header, so it counts only from peers inside `TRUSTED_PROXIES`. Proxies append the peer they
-//! see at the right end: the first entry from the right that is no trusted proxy is the client, and what the client wrote
-//! itself stands further left. With `TRUSTED_PROXY_HOPS` the entry's position counts instead, for chains with outer
-//! proxies without fixed addresses. A header without a usable entry counts for the peer: its clients then share one
-//! limit, and none gets around it.
+//! Any client can write that header, so it counts only from peers inside `TRUSTED_PROXIES`. Proxies append
+//! the peer they see at the right end: the first entry from the right that is no trusted proxy is the client,
+//! and what the client wrote itself stands further left. With `TRUSTED_PROXY_HOPS` the entry's position
+//! counts instead, for chains with outer proxies without fixed addresses. A header without a usable entry
+//! counts for the peer: its clients then share one limit, and none gets around it.
 
 use std::{net::IpAddr, net::SocketAddr, num::NonZeroUsize};
 
@@ -19,7 +20,8 @@ pub struct TrustedProxies {
 }
 
 impl TrustedProxies {
-    /// Trusts peers in `networks`; takes the `hops`-th entry from the right, or with 0 the first outside `networks`.
+    /// Trusts peers in `networks`; takes the `hops`-th entry from the right, or with 0 the first outside
+    /// `networks`.
     pub fn new(networks: Vec<IpNet>, hops: usize) -> Self {
         Self { networks, hops: NonZeroUsize::new(hops) }
     }

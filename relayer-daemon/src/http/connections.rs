@@ -1,13 +1,15 @@
 //! HTTP connections: their number, their timeouts, and their end.
 //!
-//! warp's own accept loop has neither a header timeout nor a bound on connections, so the loop is here. Three bounds
-//! protect the process:
+//! warp's own accept loop has neither a header timeout nor a bound on connections, so the loop is here. Three
+//! bounds protect the process:
 //!
-//! - All connections together stay below the process's limit of file descriptors, so that the store and the RPC
-//!   endpoints always get theirs ([`ConnectionLimits::within`]). Beyond it new clients wait in the kernel's queue.
-//! - Each client address has a share of them. A connection beyond it is closed at once. Trusted proxies have no share:
-//!   all clients come through them.
-//! - A client that sends nothing, or does not read its answer, is closed after [`HEADER_TIMEOUT`] or [`WRITE_TIMEOUT`].
+//! - All connections together stay below the process's limit of file descriptors, so that the store and the
+//!   RPC endpoints always get theirs ([`ConnectionLimits::within`]). Beyond it new clients wait in the
+//!   kernel's queue.
+//! - Each client address has a share of them. A connection beyond it is closed at once. Trusted proxies have
+//!   no share: all clients come through them.
+//! - A client that sends nothing, or does not read its answer, is closed after [`HEADER_TIMEOUT`] or
+//!   [`WRITE_TIMEOUT`].
 
 use std::{
     collections::HashMap,
@@ -45,8 +47,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(3);
 /// File descriptors reserved for the store, RPC connections and logs.
 const RESERVED_DESCRIPTORS: u64 = 256;
-/// How many new connections the kernel queues, at most `net.core.somaxconn`. With the usual 128 the kernel would drop
-/// the first attempts of a burst, and its clients would connect seconds later.
+/// How many new connections the kernel queues, at most `net.core.somaxconn`. With the usual 128 the kernel
+/// would drop the first attempts of a burst, and its clients would connect seconds later.
 const BACKLOG: u32 = 4_096;
 /// The least time between two log lines about refused connections.
 const REFUSALS_LOGGED_EVERY: Duration = Duration::from_secs(60);
@@ -61,7 +63,8 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// These limits, lowered to what the file descriptors allow: all but 256 of them, or half of them below 512.
+    /// These limits, lowered to what the file descriptors allow: all but 256 of them, or half of them below
+    /// 512.
     pub fn within(self, descriptors: u64) -> Self {
         let available = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2);
         let total = self.total.min(usize::try_from(available).unwrap_or(usize::MAX)).max(1);

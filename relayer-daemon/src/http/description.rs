@@ -341,9 +341,9 @@ fn address(description: &str) -> Value {
     })
 }
 
-/// An unsigned integer of `bits` bits in one of three spellings: a JSON number up to what every JSON library keeps
-/// exactly, or digits up to the last power of ten that fits, because a pattern cannot compare. The parser accepts more,
-/// up to the type's end.
+/// An unsigned integer of `bits` bits in one of three spellings: a JSON number up to what every JSON library
+/// keeps exactly, or digits up to the last power of ten that fits, because a pattern cannot compare. The
+/// parser accepts more, up to the type's end.
 fn number(description: &str, bits: u32) -> Value {
     const EXACT: u64 = 1 << 53;
     let largest = 1_u64.checked_shl(bits).map_or(EXACT, |end| end - 1);

@@ -1,5 +1,5 @@
-//! The paths: bodies in, JSON out. [`crate::relay`] checks relays, [`super::connections`] serves the connections, and
-//! `middleware` completes every answer.
+//! The paths: bodies in, JSON out. [`crate::relay`] checks relays, [`super::connections`] serves the
+//! connections, and `middleware` completes every answer.
 
 use std::{
     convert::Infallible,
@@ -75,6 +75,11 @@ pub struct Route(pub &'static str);
 
 impl Reject for Failure {}
 
+/// The first of several filters that accepts a request.
+macro_rules! first_of {
+    ($first:expr $(, $next:expr)*) => { $first$(.or($next).unify())* };
+}
+
 /// Every route.
 pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infallible> + Clone {
     let description: Arc<str> = description::text(Particulars {
@@ -127,23 +132,7 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
         .and(get)
         .then(|app: Arc<App>| async move { answer("metrics", Ok(metrics(&app).await)) });
 
-    relay
-        .or(relay_state)
-        .unify()
-        .or(nonce)
-        .unify()
-        .or(status)
-        .unify()
-        .or(domain)
-        .unify()
-        .or(live)
-        .unify()
-        .or(ready)
-        .unify()
-        .or(openapi)
-        .unify()
-        .or(metrics)
-        .unify()
+    first_of!(relay, relay_state, nonce, status, domain, live, ready, openapi, metrics)
         .recover(|rejection: Rejection| async move { Ok::<_, Infallible>(unmatched(&rejection)) })
         .unify()
 }

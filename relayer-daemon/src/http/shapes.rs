@@ -1,5 +1,5 @@
-//! The JSON of answers, one struct each, as the README documents them. Addresses are checksummed, wei are decimal
-//! strings, all other numbers are JSON numbers.
+//! The JSON of answers, one struct each, as the README documents them. Addresses are checksummed, wei are
+//! decimal strings, all other numbers are JSON numbers.
 
 use alloy::primitives::{Address, B256, U256};
 use registry_core::{agent::AgentId, json, timestamp::Timestamp};
@@ -152,8 +152,8 @@ pub(crate) struct RelayBody<'a> {
     /// The request's EIP-712 digest.
     #[serde(with = "json::Hash")]
     id: B256,
-    /// `executed`; `reverted`: mined, but the inner call failed; `dropped`: not executed, and it will not be unless
-    /// it is sent again. A reorganisation can turn each back to `pending`.
+    /// `executed`; `reverted`: mined, but the inner call failed; `dropped`: not executed, and it will not be
+    /// unless it is sent again. A reorganisation can turn each back to `pending`.
     #[schemars(extend("enum" = ["pending", "executed", "reverted", "dropped"]))]
     state: &'static str,
     #[serde(flatten)]

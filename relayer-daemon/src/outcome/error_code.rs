@@ -1,7 +1,7 @@
 //! The stable error codes: a closed set, each with its HTTP status and its default message.
 //!
-//! Messages are for people and may change; a code never changes its meaning. The README's table lists the codes, and
-//! `/openapi.json` takes them from here.
+//! Messages are for people and may change; a code never changes its meaning. The README's table lists the
+//! codes, and `/openapi.json` takes them from here.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! How a relay ends, and why a request is refused: one vocabulary for the pipeline, the store and the HTTP answers.
+//! How a relay ends, and why a request is refused: one vocabulary for the pipeline, the store and the HTTP
+//! answers.
 
 mod error_code;
 mod failure;

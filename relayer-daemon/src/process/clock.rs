@@ -17,8 +17,8 @@ pub trait Clock: Debug + Send + Sync + 'static {
 /// A clock shared by the daemon's parts.
 pub type SharedClock = Arc<dyn Clock>;
 
-/// The machine's time at the start, advanced by the time since boot: setting the machine's clock while the daemon runs
-/// moves no deadline and no budget window. The start checks the time against the chain's.
+/// The machine's time at the start, advanced by the time since boot: setting the machine's clock while the
+/// daemon runs moves no deadline and no budget window. The start checks the time against the chain's.
 #[derive(Debug, Clone, Copy)]
 pub struct SteadyClock {
     started_at: Duration,

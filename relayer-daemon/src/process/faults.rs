@@ -2,9 +2,9 @@
 //!
 //! Without the cargo feature `fault-injection` a [`point`] compiles to nothing and no variable is read.
 //!
-//! With it, `CRASH_AT=<point>` aborts the process the first time the point is reached, `CRASH_AT=<point>:<n>` the n-th
-//! time. `CLOCK_OFFSET_FILE` names a file with a number of seconds that is added to the machine's time; it is read at
-//! each call of the clock.
+//! With it, `CRASH_AT=<point>` aborts the process the first time the point is reached, `CRASH_AT=<point>:<n>`
+//! the n-th time. `CLOCK_OFFSET_FILE` names a file with a number of seconds that is added to the machine's
+//! time; it is read at each call of the clock.
 
 /// The points, in the order of the pipeline.
 pub const POINTS: [&str; 12] = [

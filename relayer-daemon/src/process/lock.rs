@@ -1,7 +1,7 @@
 //! One process for each key and chain, and for each journal: a file lock that names its holder.
 //!
-//! The kernel releases the lock when the holder dies. The file stays, with the process id of the last holder, which is
-//! valid only while the lock is held.
+//! The kernel releases the lock when the holder dies. The file stays, with the process id of the last holder,
+//! which is valid only while the lock is held.
 
 use std::{
     fs::{self, File, TryLockError},

@@ -1,7 +1,7 @@
 //! Log lines: text for people or JSON for machines, always on standard error.
 //!
-//! The operator's level applies to this daemon's own lines only. Libraries log warnings: at `debug` the HTTP transport
-//! would write RPC URLs with the keys in their paths.
+//! The operator's level applies to this daemon's own lines only. Libraries log warnings: at `debug` the HTTP
+//! transport would write RPC URLs with the keys in their paths.
 
 use std::io::IsTerminal as _;
 

@@ -56,8 +56,8 @@ struct Prices {
 }
 
 impl<C: ChainNode> Relayer<C> {
-    /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's next request;
-    /// [`super::queue`] decides what it waits for.
+    /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's
+    /// next request; [`super::queue`] decides what it waits for.
     pub(super) async fn check(&self, relay: &NewRelay) -> Result<SendJob, CheckError> {
         let execute =
             executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::of(ErrorCode::JournalFailed))?;

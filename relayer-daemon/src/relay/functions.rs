@@ -1,9 +1,9 @@
 //! Which functions of the registry are relayed, by selector.
 //!
-//! A relayed view would only spend the budget, so only functions that change the registry are relayed, and of these the
-//! ones that the operator lists; by default all of them. The regulator's and the owner's are among them: the simulation
-//! refuses them to all other signers before anything is paid, and service.md section 7 has their reverts among the
-//! relayer's answers. An unknown selector is refused.
+//! A relayed view would only spend the budget, so only functions that change the registry are relayed, and of
+//! these the ones that the operator lists; by default all of them. The regulator's and the owner's are among
+//! them: the simulation refuses them to all other signers before anything is paid, and service.md section 7
+//! has their reverts among the relayer's answers. An unknown selector is refused.
 
 use alloy::sol_types::SolCall;
 use clap::ValueEnum;

@@ -1,4 +1,5 @@
-//! Relays in flight: copies of a signed request are coalesced with it, and a signer's requests wait for one another.
+//! Relays in flight: copies of a signed request are coalesced with it, and a signer's requests wait for one
+//! another.
 
 use std::{
     collections::{BTreeMap, HashMap},

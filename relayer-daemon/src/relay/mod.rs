@@ -1,8 +1,8 @@
-//! The pipeline of one relay: first the cheap checks ([`Relayer::accept`]), then those against the chain ([`checks`]),
-//! then the sender.
+//! The pipeline of one relay: first the cheap checks ([`Relayer::accept`]), then those against the chain
+//! ([`checks`]), then the sender.
 //!
-//! A relay that passed the cheap checks is in the store and runs in a task of its own: it survives a client that hangs up
-//! and a daemon that dies.
+//! A relay that passed the cheap checks is in the store and runs in a task of its own: it survives a client
+//! that hangs up and a daemon that dies.
 
 mod brief_cache;
 mod checks;
@@ -192,8 +192,9 @@ impl<C: ChainNode> Relayer<C> {
         tokio::spawn(Arc::clone(self).run(relay));
     }
 
-    /// Checks a relay against the chain and hands it to the sender, or ends it. Retries transient failures of endpoints
-    /// and the disk with backoff. If it is interrupted, the relay is still in the store for the next start.
+    /// Checks a relay against the chain and hands it to the sender, or ends it. Retries transient failures of
+    /// endpoints and the disk with backoff. If it is interrupted, the relay is still in the store for the
+    /// next start.
     async fn run(self: Arc<Self>, relay: NewRelay) {
         let mut pause = FIRST_PAUSE;
         let failure = loop {
@@ -231,7 +232,8 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// A relay as it was accepted; retries until the store answers. `None` if it is not stored, or at shutdown.
+    /// A relay as it was accepted; retries until the store answers. `None` if it is not stored, or at
+    /// shutdown.
     async fn accepted(&self, id: B256) -> Option<NewRelay> {
         let relay = self.retry(id, "journal not read", move |store| store.accepted(id)).await?;
         if relay.is_none() {
@@ -240,8 +242,8 @@ impl<C: ChainNode> Relayer<C> {
         relay
     }
 
-    /// Ends a relay of which nothing was sent. Clients get the outcome only once it is stored: a relay that is still
-    /// pending in the store is executed after a restart.
+    /// Ends a relay of which nothing was sent. Clients get the outcome only once it is stored: a relay that
+    /// is still pending in the store is executed after a restart.
     async fn drop_relay(&self, id: B256, failure: Failure) {
         if *self.stopping.borrow() {
             // It stays in the store for the next start.

@@ -1,7 +1,7 @@
 //! The queue of a signer's requests: what a relay waits for before it is the next one.
 //!
-//! Requests n and n+1 may be sent together and arrive in any order. A relay waits for a predecessor in flight to end, and
-//! a moment for one that has not arrived yet.
+//! Requests n and n+1 may be sent together and arrive in any order. A relay waits for a predecessor in flight
+//! to end, and a moment for one that has not arrived yet.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ const FARTHEST: u64 = 64;
 /// A relay's position in its signer's queue.
 #[derive(Debug)]
 pub(super) struct QueuePosition {
-    /// Until when the predecessor may arrive, counted from the first read of the chain that lacks it: a busy daemon may
-    /// take longer than that for the read.
+    /// Until when the predecessor may arrive, counted from the first read of the chain that lacks it: a busy
+    /// daemon may take longer than that for the read.
     arrival_deadline: Option<Instant>,
     /// When the predecessor was executed or reverted, if it was.
     followed: Option<Instant>,
@@ -47,8 +47,8 @@ impl QueuePosition {
         }
     }
 
-    /// Called after the chain has refused the request. Returns `true` once it may have become valid, because its
-    /// predecessor arrived or the node caught up; `false` if it never will.
+    /// Called after the chain has refused the request. Returns `true` once it may have become valid, because
+    /// its predecessor arrived or the node caught up; `false` if it never will.
     pub(super) async fn becomes_valid(
         &mut self,
         inflight: &Inflight,

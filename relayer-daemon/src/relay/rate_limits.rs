@@ -1,7 +1,7 @@
 //! Rate limits: requests per client IP and per signer, and reads per client IP.
 //!
-//! `governor` is a leaky bucket: 20 per hour is a burst of 20 that refills by one every 3 minutes. The HTTP layer
-//! decides what a client's IP is.
+//! `governor` is a leaky bucket: 20 per hour is a burst of 20 that refills by one every 3 minutes. The HTTP
+//! layer decides what a client's IP is.
 
 use std::{hash::Hash, net::IpAddr, num::NonZeroU32};
 
@@ -70,7 +70,8 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
 pub struct RateLimits {
     /// Requests per client IP and hour.
     pub per_ip: RateLimit<IpAddr>,
-    /// Requests per `request.from` and hour, charged after its signature is recovered: no signer uses up another's quota.
+    /// Requests per `request.from` and hour, charged after its signature is recovered: no signer uses up
+    /// another's quota.
     pub per_signer: RateLimit<Address>,
     /// Reads that may cost an RPC call, per client IP and minute.
     pub reads: RateLimit<IpAddr>,

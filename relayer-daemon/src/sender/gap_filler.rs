@@ -1,9 +1,9 @@
 //! Nonce gaps: a nonce that is neither mined nor in flight blocks all higher ones.
 //!
-//! A no-op fills a gap once the mined count, the pending count and the state of one block agree that the nonce is
-//! unused. A nonce that was mined before is looked up at every endpoint first: it is reopened, or no gap. A nonce that the
-//! store has pruned is no gap, whatever a node says. No-ops count towards the daily budget: where it does not allow one,
-//! the gap waits for a cheaper market or a new window.
+//! A no-op fills a gap once the mined count, the pending count and the state of one block agree that the
+//! nonce is unused. A nonce that was mined before is looked up at every endpoint first: it is reopened, or no
+//! gap. A nonce that the store has pruned is no gap, whatever a node says. No-ops count towards the daily
+//! budget: where it does not allow one, the gap waits for a cheaper market or a new window.
 
 use super::{GROUP, Sender, SenderError};
 use crate::{
@@ -58,8 +58,8 @@ impl<N: ChainNode> Sender<N> {
         Ok(())
     }
 
-    /// A no-op for a free nonce. If the nonce was ours, and was lost to a foreign transaction that a reorg then undid, the
-    /// no-op must outbid what was signed for it before, which nodes may still have.
+    /// A no-op for a free nonce. If the nonce was ours, and was lost to a foreign transaction that a reorg
+    /// then undid, the no-op must outbid what was signed for it before, which nodes may still have.
     async fn no_op(&self, nonce: u64, market: &Market) -> Result<Option<NonceAssignment>, SenderError> {
         let (cap, account) = (self.spending.max_fee, self.account());
         let before = self.store.run(move |store| store.assignment(account, nonce)).await?;

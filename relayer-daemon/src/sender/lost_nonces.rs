@@ -1,9 +1,10 @@
-//! Nonces that the chain has used although no receipt of ours is known: the receipt is late, or the key is used elsewhere.
+//! Nonces that the chain has used although no receipt of ours is known: the receipt is late, or the key is
+//! used elsewhere.
 //!
-//! A nonce is given up as lost when, after [`PATIENCE`], no endpoint has a receipt of any of its hashes, and one block's
-//! state shows the nonce used and the request not executed: however stale the view, no transaction with this nonce has
-//! executed it. If the request was executed, or an endpoint does not answer, the nonce stays unconfirmed for
-//! [`LONGEST_PATIENCE`].
+//! A nonce is given up as lost when, after [`PATIENCE`], no endpoint has a receipt of any of its hashes, and
+//! one block's state shows the nonce used and the request not executed: however stale the view, no
+//! transaction with this nonce has executed it. If the request was executed, or an endpoint does not answer,
+//! the nonce stays unconfirmed for [`LONGEST_PATIENCE`].
 //!
 //! A lost nonce is looked up again with exponential backoff; a late receipt is settled and charged.
 

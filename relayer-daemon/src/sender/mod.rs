@@ -1,7 +1,7 @@
 //! The sender: the one task that owns the account's nonce sequence.
 //!
-//! The next nonce is never counted in memory: it is the higher one of the chain's and the store's. A transaction is
-//! signed, stored and sent, in this order, and its nonce is then followed until it is mined:
+//! The next nonce is never counted in memory: it is the higher one of the chain's and the store's. A
+//! transaction is signed, stored and sent, in this order, and its nonce is then followed until it is mined:
 //!
 //! | file | decides |
 //! |---|---|
@@ -15,8 +15,8 @@
 //! | `reorganisation` | what a reorg has undone |
 //! | `recovery`, [`task`] | the start, and the loop |
 //!
-//! The sender is driven step by step and holds no timer, so that tests can drive it through any order of events against
-//! a model of a node.
+//! The sender is driven step by step and holds no timer, so that tests can drive it through any order of
+//! events against a model of a node.
 
 mod gap_filler;
 mod lost_nonces;
@@ -51,7 +51,8 @@ use crate::{
     store::{NewTransaction, NonceAssignment, RelayTerms, Store, StoreError},
 };
 
-/// How many nonces are handled, looked up or sent at the same time, lowest first: the higher ones wait for them anyway.
+/// How many nonces are handled, looked up or sent at the same time, lowest first: the higher ones wait for
+/// them anyway.
 const GROUP: usize = 16;
 /// How long a missing answer counts as late.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -175,7 +176,8 @@ impl<N: ChainNode> Sender<N> {
         self.nonces.values().rev().any(|state| state.in_flight().is_some())
     }
 
-    /// One round over everything in flight: settles mined nonces, gives up lost ones, rebroadcasts, replaces, fills gaps.
+    /// One round over everything in flight: settles mined nonces, gives up lost ones, rebroadcasts, replaces,
+    /// fills gaps.
     ///
     /// # Errors
     /// [`SenderError`]; the next round goes on.
@@ -239,7 +241,8 @@ impl<N: ChainNode> Sender<N> {
         self.store.run(move |store| store.record(account, &transactions, now)).await
     }
 
-    /// Writes a gap's latest no-op to the store if the budget allows `extra_wei` more. Returns whether it does.
+    /// Writes a gap's latest no-op to the store if the budget allows `extra_wei` more. Returns whether it
+    /// does.
     async fn record_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
         let Some(no_op) = latest_transaction(gap) else { return Ok(false) };
         let (account, limit, now) = (self.account(), self.spending.daily_wei, self.clock.now());

@@ -12,12 +12,14 @@ use crate::{
     store::{NonceAssignment, Store},
 };
 
-/// How many foreign transactions with our key may be pending. If the count was wrong, at most as many no-ops fill the gap.
+/// How many foreign transactions with our key may be pending. If the count was wrong, at most as many no-ops
+/// fill the gap.
 const FOREIGN_PENDING: u64 = 16;
 
 impl<N: ChainNode> Sender<N> {
-    /// Gives each job a nonce, stores its signed transaction, and sends it. A stored one is followed until its nonce is
-    /// mined; one that cannot be stored, because the chain or the store fails, goes back to the pipeline.
+    /// Gives each job a nonce, stores its signed transaction, and sends it. A stored one is followed until
+    /// its nonce is mined; one that cannot be stored, because the chain or the store fails, goes back to the
+    /// pipeline.
     pub async fn submit(&mut self, mut jobs: Vec<SendJob>) {
         // A request never has two nonces: one that is in flight (after a reorg) keeps its own.
         jobs.retain(|job| !self.is_in_flight(job.relay.id, None));
@@ -44,8 +46,8 @@ impl<N: ChainNode> Sender<N> {
 
     /// The next nonce: never a stored counter.
     ///
-    /// The pending count is above the store's only if the key is used elsewhere. Every nonce below the next one must be
-    /// filled, so a count far above one block's mined count is taken for wrong.
+    /// The pending count is above the store's only if the key is used elsewhere. Every nonce below the next
+    /// one must be filled, so a count far above one block's mined count is taken for wrong.
     async fn next_nonce(&self) -> Result<u64, SenderError> {
         let (pending, account) = (self.node.pending_nonce().await?, self.account());
         let stored = self.store.run(move |store| store.next_nonce(account)).await?.unwrap_or_default();

@@ -13,11 +13,12 @@
 //!         └──────────────── Mined ◀────────────────────────────────────┴──────┘
 //!                             │                                        late receipt
 //!                             ▼ receipt seen again a minute later
-//!                         forgotten
+//!                          removed
 //! ```
 //!
-//! One answer of one machine moves a nonce between `Open` and `Unconfirmed` only, which are both in flight. `Lost`, and
-//! the way back from `Mined`, need evidence that no stale view can produce; see `lost_nonces` and `reorganisation`.
+//! One answer of one machine moves a nonce between `Open` and `Unconfirmed` only, which are both in flight.
+//! `Lost`, and the way back from `Mined`, need evidence that no stale view can produce; see `lost_nonces` and
+//! `reorganisation`.
 
 use std::time::Duration;
 

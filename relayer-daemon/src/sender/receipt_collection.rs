@@ -35,8 +35,8 @@ pub(super) struct Collected {
 }
 
 impl<N: ChainNode> Sender<N> {
-    /// Looks up the receipts of every nonce that the chain counts as used, and of those that a node called too low. A
-    /// failed lookup or write does not hold up the others.
+    /// Looks up the receipts of every nonce that the chain counts as used, and of those that a node called
+    /// too low. A failed lookup or write does not hold up the others.
     pub(super) async fn collect_receipts(&mut self, mined: u64) -> Collected {
         let now = Instant::now();
         let mut due = Vec::new();
@@ -77,7 +77,8 @@ impl<N: ChainNode> Sender<N> {
         collected
     }
 
-    /// After a settlement was written. After a failed write the nonce stays as it is, and the next round retries.
+    /// After a settlement was written. After a failed write the nonce stays as it is, and the next round
+    /// retries.
     pub(super) fn settled(&mut self, nonce: u64, written: Result<Option<SenderEvent>, StoreError>) -> bool {
         match written {
             Ok(event) => {
@@ -161,8 +162,8 @@ impl<N: ChainNode> Sender<N> {
     }
 }
 
-/// Whether a relay's outcome by one nonce replaces the known one. Only a relay with several nonces, because the first was
-/// given up as lost, has several outcomes: the executing one counts, whichever comes first.
+/// Whether a relay's outcome by one nonce replaces the known one. Only a relay with several nonces, because
+/// the first was given up as lost, has several outcomes: the executing one counts, whichever comes first.
 fn replaces(
     outcome: &RelayOutcome,
     known: Option<&RelayOutcome>,

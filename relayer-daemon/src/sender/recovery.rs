@@ -9,9 +9,9 @@ use crate::{
 };
 
 impl<N: ChainNode> Sender<N> {
-    /// Loads the store's open nonces: settles what was mined meanwhile, sends the rest again (a node that has a
-    /// transaction says so), and fills gaps. Returns the relays still in flight, without those that another nonce of
-    /// their own has ended after the first was given up as lost.
+    /// Loads the store's open nonces: settles what was mined meanwhile, sends the rest again (a node that has
+    /// a transaction says so), and fills gaps. Returns the relays still in flight, without those that another
+    /// nonce of their own has ended after the first was given up as lost.
     ///
     /// # Errors
     /// [`SenderError`]: then the daemon must not accept requests.

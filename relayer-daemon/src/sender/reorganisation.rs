@@ -1,11 +1,11 @@
 //! Reorgs: what was mined may not stay mined.
 //!
-//! Mostly the mined count shows it: the chain counts fewer transactions of ours than the store. If the nonce was used
-//! again at once, a second lookup of each receipt, a minute later, finds it.
+//! Mostly the mined count shows it: the chain counts fewer transactions of ours than the store. If the nonce
+//! was used again at once, a second lookup of each receipt, a minute later, finds it.
 //!
-//! A count alone undoes nothing: it may be stale or wrong. A nonce is reopened when no endpoint has a receipt of any of
-//! its transactions, and the state of one block, at or above the receipt's, does not count it. Only the last ten minutes
-//! are examined, a bounded number of nonces at a time.
+//! A count alone undoes nothing: it may be stale or wrong. A nonce is reopened when no endpoint has a receipt
+//! of any of its transactions, and the state of one block, at or above the receipt's, does not count it. Only
+//! the last ten minutes are examined, a bounded number of nonces at a time.
 
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ enum Standing {
 }
 
 impl<N: ChainNode> Sender<N> {
-    /// Reads the mined count, reopens what a reorg has undone, confirms what was mined a minute ago, and looks for the
-    /// receipts of lost nonces. Returns the count.
+    /// Reads the mined count, reopens what a reorg has undone, confirms what was mined a minute ago, and
+    /// looks for the receipts of lost nonces. Returns the count.
     ///
     /// # Errors
     /// [`SenderError`] if the count cannot be read.

@@ -1,9 +1,9 @@
 //! The next step for one transaction in flight: rebroadcast, replace, cancel, or wait.
 //!
-//! Only the lowest nonce that is not mined is replaced: the others wait for it, whatever they offer. It is replaced when
-//! the market has outgrown its offer or a node called it underpriced, never because time passes or the account is short
-//! of funds. Before each replacement the forwarder is asked whether the request was executed elsewhere; if so, a no-op
-//! takes its place.
+//! Only the lowest nonce that is not mined is replaced: the others wait for it, whatever they offer. It is
+//! replaced when the market has outgrown its offer or a node called it underpriced, never because time passes
+//! or the account is short of funds. Before each replacement the forwarder is asked whether the request was
+//! executed elsewhere; if so, a no-op takes its place.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use crate::{
 pub const QUIET: Duration = Duration::from_secs(1);
 /// When the same bytes are sent again if no block comes.
 pub const RESEND_AFTER: Duration = Duration::from_secs(3);
-/// How often the forwarder is asked about a request that no block takes at a good price: a sequencer may refuse it
-/// because it was executed elsewhere.
+/// How often the forwarder is asked about a request that no block takes at a good price: a sequencer may
+/// refuse it because it was executed elsewhere.
 pub const STUCK_AFTER: Duration = PATIENCE;
 /// How long past its deadline, by our clock, a request is kept, since clocks differ.
 const DEADLINE_GRACE_SECONDS: u64 = 30;

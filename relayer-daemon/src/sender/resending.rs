@@ -70,8 +70,8 @@ impl<N: ChainNode> Sender<N> {
         })
     }
 
-    /// Whether a nonce's request was executed elsewhere: in one block's state its forwarder nonce is used, and ours is
-    /// not.
+    /// Whether a nonce's request was executed elsewhere: in one block's state its forwarder nonce is used,
+    /// and ours is not.
     async fn is_superseded(&mut self, nonce: u64) -> Result<bool, SenderError> {
         let in_flight = self.nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut);
         let Some(in_flight) = in_flight else { return Ok(false) };
@@ -82,8 +82,8 @@ impl<N: ChainNode> Sender<N> {
         Ok(executed && view.mined_nonce <= nonce)
     }
 
-    /// Signs and sends a replacement: the same call, or a no-op for the reason `cancel`. If the budget does not allow it,
-    /// the old bytes go out again.
+    /// Signs and sends a replacement: the same call, or a no-op for the reason `cancel`. If the budget does
+    /// not allow it, the old bytes go out again.
     async fn replace(
         &mut self,
         nonce: u64,

@@ -1,7 +1,7 @@
 //! Which file is the journal, and which files are its locks.
 //!
-//! There is one journal for each chain and forwarder. The key is not part of its name: the budget and the requests
-//! that were carried out stay known when the key changes.
+//! There is one journal for each chain and forwarder. The key is not part of its name: the budget and the
+//! requests that were carried out stay known when the key changes.
 
 use std::path::{Path, PathBuf};
 

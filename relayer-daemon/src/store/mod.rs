@@ -1,8 +1,8 @@
 //! What must survive a kill at any moment: relays, nonces with their signed transactions, and the budget.
 //!
 //! [`Store`] has the operations, each of them atomic, over SQLite. Every signed transaction, replacements
-//! included, is written before it is sent, and the budget changes together with the relay that uses it. The pipeline
-//! and the sender make the decisions.
+//! included, is written before it is sent, and the budget changes together with the relay that uses it. The
+//! pipeline and the sender make the decisions.
 
 pub mod files;
 pub mod retention;
@@ -67,8 +67,8 @@ pub enum StoreError {
 pub struct Identity {
     /// The chain's id.
     pub chain_id: u64,
-    /// Hash of the chain's block 0, since two local chains may share an id. `None` where the node has pruned it, which
-    /// matches any: a chain old enough to be pruned has a unique id.
+    /// Hash of the chain's block 0, since two local chains may share an id. `None` where the node has pruned
+    /// it, which matches any: a chain old enough to be pruned has a unique id.
     pub genesis: Option<B256>,
     /// The forwarder: the digests of its requests are the relays' ids.
     pub forwarder: Address,
@@ -118,8 +118,8 @@ pub struct ExpectedCost {
     pub gas: u64,
     /// The L1 data fee within the total, wei.
     pub l1_fee_wei: u128,
-    /// A no-op at the same fees, wei, which must fit beside it: relays that wait for a gap never reserve what filling
-    /// the gap needs.
+    /// A no-op at the same fees, wei, which must fit beside it: relays that wait for a gap never reserve what
+    /// filling the gap needs.
     pub no_op_wei: u128,
 }
 

@@ -1,4 +1,5 @@
-//! The paying account's transactions as sender and store share them: what was signed, for which nonce and relay.
+//! The paying account's transactions as sender and store share them: what was signed, for which nonce and
+//! relay.
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use strum::{EnumString, IntoStaticStr};
@@ -62,8 +63,8 @@ pub struct RelayTerms {
 
 /// A nonce of the account, its relay, and all that was signed for it.
 ///
-/// An assigned nonce ends only by being mined: by a transaction of its relay, by our no-op, or by a foreign transaction
-/// signed with the same key.
+/// An assigned nonce ends only by being mined: by a transaction of its relay, by our no-op, or by a foreign
+/// transaction signed with the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NonceAssignment {
     /// The nonce.
@@ -80,8 +81,9 @@ impl NonceAssignment {
         self.transactions.last()
     }
 
-    /// The highest expected cost, wei, whichever of its transactions is mined: the relay's expected gas at the fees of
-    /// each. A replacement transaction makes the same call, so the first one's expected gas holds for all of them.
+    /// The highest expected cost, wei, whichever of its transactions is mined: the relay's expected gas at
+    /// the fees of each. A replacement transaction makes the same call, so the first one's expected gas holds
+    /// for all of them.
     pub fn expected_wei(&self) -> u128 {
         let expected_gas = self.relay.and_then(|relay| relay.expected_gas).unwrap_or(u64::MAX);
         let cost = |signed: &SignedTransaction| signed.fees.worst_case(expected_gas.min(signed.gas_limit));

@@ -1,7 +1,8 @@
-//! The model of the chain: blocks of one account's transactions, a mempool, a forwarder, and its own recent past.
+//! The model of the chain: blocks of one account's transactions, a mempool, a forwarder, and its own recent
+//! past.
 //!
-//! It mines transactions that have the next nonce and pay the base fee, keeps those ahead, drops some, and reorganises.
-//! For each transaction sent it checks what must hold before a byte leaves the daemon.
+//! It mines transactions that have the next nonce and pay the base fee, keeps those ahead, drops some, and
+//! reorganises. For each transaction sent it checks what must hold before a byte leaves the daemon.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -261,8 +262,8 @@ impl ModelChain {
         }
     }
 
-    /// Undoes blocks; their transactions go back to the pool or are forgotten. The new branch is longer at once, as it
-    /// is on a real chain.
+    /// Undoes blocks; their transactions go back to the mempool or are dropped. The new branch is longer at
+    /// once, as it is on a real chain.
     pub fn reorganise(&mut self, depth: usize, forget: bool) {
         let settled = self.view(OLDEST_UNDONE).0.len().min(self.blocks.len());
         let keep = self.blocks.len().saturating_sub(depth).max(settled);

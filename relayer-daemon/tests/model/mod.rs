@@ -1,5 +1,5 @@
-//! The daemon without HTTP in a failing world: the real pipeline, sender and store, against a model of the chain and of
-//! its nodes.
+//! The daemon without HTTP in a failing world: the real pipeline, sender and store, against a model of the
+//! chain and of its nodes.
 
 pub mod chain;
 pub mod node;
@@ -384,8 +384,8 @@ impl Simulation {
             // What could not be written is recovered by the next start.
             self.kill();
         }
-        // Two minutes in any case: receipts are confirmed after one. If an undone nonce was used by a foreign transaction,
-        // answers that disagree are waited for: twice ten minutes at most.
+        // Two minutes in any case: receipts are confirmed after one. If an undone nonce was used by a foreign
+        // transaction, answers that disagree are waited for: twice ten minutes at most.
         let usurped = {
             let chain = self.world.chain();
             chain.reorganised && chain.now().has_foreign()
@@ -416,8 +416,8 @@ impl Simulation {
         // A foreign transaction may have used our nonce and been undone: the next relay fills that gap.
         prop_assert!(next <= now.mined() || chain.reorganised, "a nonce was given away and never used");
 
-        // A reorg without a lower count, because foreign or later transactions used the nonces again, is looked for once,
-        // a minute later. Very late answers may hide it then.
+        // A reorg without a lower count, because foreign or later transactions used the nonces again, is
+        // looked for once, a minute later. Very late answers may hide it then.
         let hidden = chain.reorganised && (now.has_foreign() || self.answers_were_late);
         for (id, (signer, nonce)) in &self.requests {
             let carried = now.carried(*signer, *nonce);

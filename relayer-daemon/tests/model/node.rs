@@ -1,4 +1,5 @@
-//! The node of the model: one URL, or two, behind which stand machines of different ages that fail in every way.
+//! The node of the model: one URL, or two, behind which stand machines of different ages that fail in every
+//! way.
 
 use std::{
     collections::VecDeque,
@@ -56,7 +57,7 @@ pub struct World {
     chain: Mutex<ModelChain>,
     faults: Mutex<ModelFaults>,
     random: AtomicU64,
-    /// To look up that a transaction was journalled before it was sent.
+    /// To check that a transaction was stored before it was sent.
     store: Arc<Store>,
     account: Address,
 }

@@ -1,7 +1,7 @@
 //! The store in one SQLite file, in WAL mode with `synchronous = FULL`: a write is on disk when it returns.
 //!
-//! One thread writes ([`writer`]). Reads have a connection of their own: they see the last commit and never wait for
-//! one. Queries are in [`relays`], [`nonces`] and [`budget`], by table, and in [`retention`]; a
+//! One thread writes ([`writer`]). Reads have a connection of their own: they see the last commit and never
+//! wait for one. Queries are in [`relays`], [`nonces`] and [`budget`], by table, and in [`retention`]; a
 //! function named like a method of [`Store`] implements it. [`schema`] has the file's format.
 
 mod budget;
@@ -157,8 +157,9 @@ impl Store {
     }
 }
 
-/// The operations. Each is atomic, and durable when it returns; one that fails has changed nothing. They block: async
-/// code uses [`Store::run`]. Times are unix seconds. `account` is the paying address; each has its own nonces.
+/// The operations. Each is atomic, and durable when it returns; one that fails has changed nothing. They
+/// block: async code uses [`Store::run`]. Times are unix seconds. `account` is the paying address; each has
+/// its own nonces.
 impl Store {
     /// Confirms that `identity` owns this store, or nothing owns it yet. Fails with [`StoreError::Foreign`].
     pub fn verify(&self, identity: &Identity) -> Result<(), StoreError> {
@@ -182,7 +183,8 @@ impl Store {
         self.write(move |db| relays::accept(db, &relay, now))
     }
 
-    /// Replaces the reservation of a relay in flight if the budget allows the difference. Returns whether it does.
+    /// Replaces the reservation of a relay in flight if the budget allows the difference. Returns whether it
+    /// does.
     pub fn reserve(&self, id: B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
         self.write(move |db| budget::reserve(db, &id, wei, limit_wei, now))
     }
@@ -200,8 +202,8 @@ impl Store {
         self.read(|db| budget::check(db, &asks, allowance, now))
     }
 
-    /// Replaces the reservation of a pending relay if the budget and the shares of its signer, client and network allow
-    /// that.
+    /// Replaces the reservation of a pending relay if the budget and the shares of its signer, client and
+    /// network allow that.
     pub fn reserve_share(
         &self,
         id: B256,
@@ -213,8 +215,8 @@ impl Store {
         self.write(move |db| budget::reserve_share(db, &id, &cost, &allowance, now))
     }
 
-    /// Ends a pending relay for which nothing was mined, and gives its reservation back. A relay that has ended by the
-    /// late receipt of a nonce given up as lost stays as it is.
+    /// Ends a pending relay for which nothing was mined, and gives its reservation back. A relay that has
+    /// ended by the late receipt of a nonce given up as lost stays as it is.
     pub fn finish_unsent(&self, id: B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
         let outcome = outcome.clone();
         self.write(move |db| {
@@ -235,8 +237,8 @@ impl Store {
         self.read(|db| relays::accepted(db, &id))
     }
 
-    /// Pending relays without a nonce in flight: the daemon died between accepting and signing. Gives their reservations
-    /// back; they must run through the pipeline again.
+    /// Pending relays without a nonce in flight: the daemon died between accepting and signing. Gives their
+    /// reservations back; they must run through the pipeline again.
     pub fn unsent(&self, now: u64) -> Result<Vec<NewRelay>, StoreError> {
         self.write(move |db| {
             let unsent = relays::unsent(db)?;
@@ -258,9 +260,10 @@ impl Store {
         self.read(relays::oldest_pending)
     }
 
-    /// One small step of pruning: relays without any transaction go a day after their end; others are archived, and
-    /// later deleted, as `retention` says. [`Store::relay`] and [`Store::accept`] know archived relays; their nonces are
-    /// gone, except the newest of each account. Returns the number of pruned rows; 0 means that nothing is due.
+    /// One small step of pruning: relays without any transaction go a day after their end; others are
+    /// archived, and later deleted, as `retention` says. [`Store::relay`] and [`Store::accept`] know archived
+    /// relays; their nonces are gone, except the newest of each account. Returns the number of pruned rows; 0
+    /// means that nothing is due.
     pub fn prune(&self, retention: &Retention, now: u64) -> Result<usize, StoreError> {
         let retention = *retention;
         self.write(move |db| retention::prune(db, &retention, now))
@@ -271,8 +274,8 @@ impl Store {
         self.read(|db| retention::archived_nonce(db, &account))
     }
 
-    /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. It must return
-    /// before any of them is sent; if it fails, none of them may be sent.
+    /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. It must
+    /// return before any of them is sent; if it fails, none of them may be sent.
     pub fn record(
         &self,
         account: Address,
@@ -283,8 +286,8 @@ impl Store {
         self.write(move |db| nonces::record(db, &account, &transactions, now))
     }
 
-    /// Writes a no-op that fills a gap, and may cost `extra_wei` more than the gap's earlier no-ops, if the budget allows
-    /// that. Returns whether it does; if not, nothing is written.
+    /// Writes a no-op that fills a gap, and may cost `extra_wei` more than the gap's earlier no-ops, if the
+    /// budget allows that. Returns whether it does; if not, nothing is written.
     pub fn record_gap(
         &self,
         account: Address,
@@ -343,17 +346,18 @@ impl Store {
         self.read(|db| nonces::highest_mined(db, &account))
     }
 
-    /// Settles a nonce mined by our transaction: ends its relay, and charges the budget the price paid in place of the
-    /// reservation. A nonce or relay that is missing (lost by a disk or a backup) is written anew from the settlement,
-    /// and the log says so.
+    /// Settles a nonce mined by our transaction: ends its relay, and charges the budget the price paid in
+    /// place of the reservation. A nonce or relay that is missing (lost by a disk or a backup) is written
+    /// anew from the settlement, and the log says so.
     pub fn settle(&self, account: Address, settlement: &Settlement, now: u64) -> Result<(), StoreError> {
         let settlement = settlement.clone();
         self.write(move |db| nonces::settle(db, &account, &settlement, now))
     }
 
-    /// Reopens a mined nonce that a reorg undid: its relay is pending again, and its expected cost above what it was
-    /// charged is reserved, even beyond the limit, because it cannot be called back. A relay that another nonce of its
-    /// own has executed stays as it is. Returns whether the nonce's relay is pending now.
+    /// Reopens a mined nonce that a reorg undid: its relay is pending again, and its expected cost above what
+    /// it was charged is reserved, even beyond the limit, because it cannot be called back. A relay that
+    /// another nonce of its own has executed stays as it is. Returns whether the nonce's relay is pending
+    /// now.
     pub fn reopen(&self, account: Address, nonce: u64, expected_wei: u128) -> Result<bool, StoreError> {
         self.write(move |db| nonces::reopen(db, &account, nonce, expected_wei))
     }
@@ -363,7 +367,8 @@ impl Store {
         self.write(move |db| nonces::lose(db, &account, nonce))
     }
 
-    /// Whether all nonces from `from` to below `to` are ours, which explains the account's pending transactions.
+    /// Whether all nonces from `from` to below `to` are ours, which explains the account's pending
+    /// transactions.
     pub fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool, StoreError> {
         self.read(|db| nonces::explains(db, &account, from, to))
     }

@@ -195,8 +195,8 @@ pub(super) fn reopen(
     Ok(true)
 }
 
-/// Whether undoing this nonce undoes its relay's outcome. It does not if another nonce's transaction has decided it: a
-/// relay has two nonces if the first was given up as lost.
+/// Whether undoing this nonce undoes its relay's outcome. It does not if another nonce's transaction has
+/// decided it: a relay has two nonces if the first was given up as lost.
 fn is_undone(tx: &Connection, id: [u8; 32], account: &Address, nonce: i64) -> Result<bool, StoreError> {
     let mut statement = tx.prepare_cached(
         "SELECT tx_hash IS NULL

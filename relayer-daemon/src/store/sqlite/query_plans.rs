@@ -1,5 +1,5 @@
-//! No query scans a table that grows: SQLite explains every statement of the store's operations, and its work is
-//! measured on a journal with many rows.
+//! No query scans a table that grows: SQLite explains every statement of the store's operations, and its work
+//! is measured on a journal with many rows.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,8 @@ use crate::{
     },
 };
 
-/// Small by nature: tables with a row, or a row for each key that ever paid, and indexes of what is in flight.
+/// Small by nature: tables with a row, or a row for each key that ever paid, and indexes of what is in
+/// flight.
 const SMALL: [&str; 8] = [
     "budget",
     "identity",
@@ -37,7 +38,8 @@ const SMALL: [&str; 8] = [
 
 /// Relays that ended long ago.
 const OLD: i32 = 20_000;
-/// The most instructions of SQLite's machine that one run of a statement may take. Reading `OLD` rows takes more.
+/// The most instructions of SQLite's machine that one run of a statement may take. Reading `OLD` rows takes
+/// more.
 const MOST_STEPS: i32 = 15_000;
 
 /// Statements, and the most instructions that each took.

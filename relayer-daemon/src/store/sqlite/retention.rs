@@ -1,11 +1,11 @@
 //! Pruning: a relay that ended long ago shrinks to one small row in the archive, and is deleted later.
 //!
-//! Moving a relay to another table, rather than emptying its columns, frees whole pages, which new rows then fill. The
-//! file never shrinks by itself (`VACUUM` with the daemon stopped makes it smaller). Automatic vacuuming would move pages
-//! on every commit only for the file to grow again.
+//! Moving a relay to another table, rather than emptying its columns, frees whole pages, which new rows then
+//! fill. The file never shrinks by itself (`VACUUM` with the daemon stopped makes it smaller). Automatic
+//! vacuuming would move pages on every commit only for the file to grow again.
 //!
-//! Nonces are deleted with their relays, except the newest of each account, whatever a clock says. The highest deleted
-//! nonce is kept, so that deleted nonces are not taken for gaps.
+//! Nonces are deleted with their relays, except the newest of each account, whatever a clock says. The
+//! highest deleted nonce is kept, so that deleted nonces are not taken for gaps.
 
 use alloy::primitives::{Address, B256};
 use rusqlite::{Connection, Row, params};

@@ -1,8 +1,8 @@
 //! The one thread that writes, with group commit: it takes closures from a queue and commits them in batches.
 //!
-//! A commit with `synchronous = FULL` takes milliseconds, whatever is in it. Each closure runs in a savepoint, so that
-//! its own error undoes its own writes only. Its caller gets the result once the batch is committed; a failed COMMIT
-//! fails the whole batch.
+//! A commit with `synchronous = FULL` takes milliseconds, whatever is in it. Each closure runs in a
+//! savepoint, so that its own error undoes its own writes only. Its caller gets the result once the batch is
+//! committed; a failed COMMIT fails the whole batch.
 
 use std::{
     sync::mpsc,
@@ -40,8 +40,8 @@ impl Writer {
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    /// Runs `work` in the writing thread; when this returns `Ok`, its writes are on disk. Its own error undoes only its
-    /// own writes.
+    /// Runs `work` in the writing thread; when this returns `Ok`, its writes are on disk. Its own error
+    /// undoes only its own writes.
     pub(super) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
