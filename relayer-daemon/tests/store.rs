@@ -162,12 +162,9 @@ fn a_reorganisation_of_one_nonce_does_not_reopen_a_relay_that_another_nonce_has_
     sign(&store, 5, Some(id(1)), transaction(0xb, Relay));
     let outcome = executed(id(0xa));
     settle(&store, 4, 0xa, 9, 250, Some((1, outcome.clone())));
-    let reverted = Settlement {
-        assignment: store.assignment(ACCOUNT, 5).unwrap(),
-        inclusion: Inclusion { tx_hash: id(0xb), block_number: 10 },
-        paid_wei: 60,
-        outcome: None,
-    };
+    let assignment = store.assignment(ACCOUNT, 5).unwrap();
+    let inclusion = Inclusion { tx_hash: id(0xb), block_number: 10 };
+    let reverted = Settlement { assignment, inclusion, paid_wei: 60, outcome: None };
     store.settle(ACCOUNT, &reverted, NOW).unwrap();
 
     assert!(!store.reopen(ACCOUNT, 5, 600).unwrap());
@@ -376,12 +373,9 @@ fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window
     // Signed for yesterday, mined today, and dearer than all of yesterday.
     assert_eq!(store.reserve_share(id(2), &cost(50), &allowance, NOW).unwrap().denial, None);
     sign(&store, 1, Some(id(2)), transaction(0xb, Relay));
-    let settlement = Settlement {
-        assignment: store.assignment(ACCOUNT, 1).unwrap(),
-        inclusion: Inclusion { tx_hash: id(0xb), block_number: 10 },
-        paid_wei: 160,
-        outcome: Some(executed(id(0xb))),
-    };
+    let assignment = store.assignment(ACCOUNT, 1).unwrap();
+    let inclusion = Inclusion { tx_hash: id(0xb), block_number: 10 };
+    let settlement = Settlement { assignment, inclusion, paid_wei: 160, outcome: Some(executed(id(0xb))) };
     store.settle(ACCOUNT, &settlement, tomorrow).unwrap();
     let forty = store.affordable(next.signer, None, 40, &allowance, tomorrow).unwrap();
     assert_eq!((forty.denial, forty.budget.window.settled_wei), (None, 160), "yesterday's 150 are forgotten");

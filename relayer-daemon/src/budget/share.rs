@@ -154,7 +154,10 @@ pub fn check(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        Denial::{Reserved, Spent},
+        *,
+    };
 
     const ALLOWANCE: Allowance =
         Allowance { limit_wei: 1_000, shares: Shares { signer: 20, client: 50, network: 75 } };
@@ -165,41 +168,31 @@ mod tests {
 
     #[test]
     fn what_is_spent_and_what_is_only_reserved_are_told_apart() {
-        let signer = |usage| [(PartyKind::Signer, usage)];
-        assert_eq!(check(&ALLOWANCE, 100, 0, usage(900, 0), &[]), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 101, 0, usage(900, 0), &[]), Err(Denial::Spent(None)));
-        assert_eq!(check(&ALLOWANCE, 101, 0, usage(800, 100), &[]), Err(Denial::Reserved(None)));
-        let used = usage(150, 0);
-        assert_eq!(check(&ALLOWANCE, 50, 0, used, &signer(used)), Ok(()));
-        assert_eq!(
-            check(&ALLOWANCE, 51, 0, used, &signer(used)),
-            Err(Denial::Spent(Some(PartyKind::Signer)))
-        );
-        let used = usage(0, 150);
-        assert_eq!(
-            check(&ALLOWANCE, 51, 0, used, &signer(used)),
-            Err(Denial::Reserved(Some(PartyKind::Signer)))
-        );
-        let (total, used) = (usage(900, 0), usage(0, 150));
-        assert_eq!(
-            check(&ALLOWANCE, 101, 0, total, &signer(used)),
-            Err(Denial::Spent(None)),
-            "spent comes first"
-        );
+        let signer = Some(PartyKind::Signer);
+        for (wei, total, used, expected) in [
+            (100, usage(900, 0), None, Ok(())),
+            (101, usage(900, 0), None, Err(Spent(None))),
+            (101, usage(800, 100), None, Err(Reserved(None))),
+            (50, usage(150, 0), Some(usage(150, 0)), Ok(())),
+            (51, usage(150, 0), Some(usage(150, 0)), Err(Spent(signer))),
+            (51, usage(0, 150), Some(usage(0, 150)), Err(Reserved(signer))),
+            // Spent comes first.
+            (101, usage(900, 0), Some(usage(0, 150)), Err(Spent(None))),
+            // A first relay may cost more than a share.
+            (900, usage(0, 0), Some(usage(0, 0)), Ok(())),
+            (1_001, usage(0, 0), None, Err(Spent(None))),
+        ] {
+            let parties: Vec<_> = used.into_iter().map(|used| (PartyKind::Signer, used)).collect();
+            assert_eq!(check(&ALLOWANCE, wei, 0, total, &parties), expected, "{wei} {total:?} {used:?}");
+        }
     }
 
     #[test]
     fn room_for_a_no_op_is_left_of_the_whole_budget() {
         let signer = [(PartyKind::Signer, usage(150, 0))];
         assert_eq!(check(&ALLOWANCE, 50, 800, usage(150, 0), &signer), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 50, 801, usage(150, 0), &signer), Err(Denial::Spent(None)));
-        assert_eq!(check(&ALLOWANCE, 50, 101, usage(150, 700), &signer), Err(Denial::Reserved(None)));
-    }
-
-    #[test]
-    fn a_first_relay_may_cost_more_than_a_share() {
-        assert_eq!(check(&ALLOWANCE, 900, 0, usage(0, 0), &[(PartyKind::Signer, usage(0, 0))]), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 1_001, 0, usage(0, 0), &[]), Err(Denial::Spent(None)));
+        assert_eq!(check(&ALLOWANCE, 50, 801, usage(150, 0), &signer), Err(Spent(None)));
+        assert_eq!(check(&ALLOWANCE, 50, 101, usage(150, 700), &signer), Err(Reserved(None)));
     }
 
     #[test]

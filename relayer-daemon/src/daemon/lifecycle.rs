@@ -24,6 +24,7 @@ use std::{
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, anyhow, bail};
 use registry_core::forward::{Rules, domain};
+use rustix::process::{Resource, getrlimit};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
@@ -44,7 +45,7 @@ use crate::{
     },
     metrics::Metrics,
     process::{
-        clock, descriptors,
+        clock,
         lock::ProcessLock,
         shutdown::{ShutdownSignal, stopped},
     },
@@ -315,7 +316,9 @@ async fn drained(relayer: Arc<Relayer>) {
 
 /// The operator's limits, lowered to what the process may open.
 fn connection_limits(settings: &Settings) -> ConnectionLimits {
-    let (wanted, descriptors) = (settings.connections(), descriptors::limit());
+    // The soft limit (`RLIMIT_NOFILE`, systemd's `LimitNOFILE`), if there is one.
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let wanted = settings.connections();
     let limits = wanted.within(descriptors);
     if limits.total < wanted.total {
         tracing::warn!(

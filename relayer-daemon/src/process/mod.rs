@@ -1,7 +1,6 @@
 //! What the daemon has of its process and its machine.
 
 pub mod clock;
-pub mod descriptors;
 pub mod faults;
 pub mod lock;
 pub mod logging;

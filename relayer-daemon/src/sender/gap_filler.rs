@@ -21,18 +21,18 @@ impl<N: ChainNode> Sender<N> {
             return Ok(());
         }
         let account = self.account();
-        let archived = self.store.run(move |store| store.archived_nonce(account)).await?;
+        let archived = self.parts.store.run(move |store| store.archived_nonce(account)).await?;
         let lowest = archived.map_or(mined, |archived| mined.max(archived.saturating_add(1)));
         let gap: Vec<u64> = (lowest..highest).filter(is_free).take(GROUP).collect();
         let Some(first) = gap.first().copied() else { return Ok(()) };
-        if self.node.pending_nonce().await? > first {
+        if self.parts.node.pending_nonce().await? > first {
             return Ok(());
         }
-        let view = self.node.account_view(None).await?;
+        let view = self.parts.node.account_view(None).await?;
         let (mut no_ops, mut suspects) = (Vec::new(), Vec::new());
         for nonce in gap.into_iter().filter(|nonce| *nonce >= view.mined_nonce) {
             let account = self.account();
-            match self.store.run(move |store| store.mined(account, nonce)).await? {
+            match self.parts.store.run(move |store| store.mined(account, nonce)).await? {
                 Some(mined) => suspects.push(mined),
                 None => no_ops.extend(self.no_op(nonce, market).await?),
             }
@@ -61,15 +61,15 @@ impl<N: ChainNode> Sender<N> {
     /// A no-op for a free nonce. If the nonce was ours, and was lost to a foreign transaction that a reorg
     /// then undid, the no-op must outbid what was signed for it before, which nodes may still have.
     async fn no_op(&self, nonce: u64, market: &Market) -> Result<Option<NonceAssignment>, SenderError> {
-        let (cap, account) = (self.spending.max_fee, self.account());
-        let before = self.store.run(move |store| store.assignment(account, nonce)).await?;
+        let (cap, account) = (self.parts.spending.max_fee, self.account());
+        let before = self.parts.store.run(move |store| store.assignment(account, nonce)).await?;
         let fees = match before.latest() {
             Some(latest) => latest.fees.bumped(market, cap),
             None => Fees::initial(market, cap),
         };
         let mut transactions = before.transactions;
         if let Some(fees) = fees {
-            transactions.push(self.wallet.no_op(nonce, fees, TransactionPurpose::Gap)?);
+            transactions.push(self.parts.wallet.no_op(nonce, fees, TransactionPurpose::Gap)?);
         }
         // At the cap the earlier bytes go out again; without any, the next round tries again.
         Ok((!transactions.is_empty()).then_some(NonceAssignment { nonce, relay: None, transactions }))

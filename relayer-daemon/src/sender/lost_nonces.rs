@@ -42,11 +42,11 @@ impl<N: ChainNode> Sender<N> {
                 continue;
             }
             let account = self.account();
-            if let Err(error) = self.store.run(move |store| store.lose(account, nonce)).await {
+            if let Err(error) = self.parts.store.run(move |store| store.lose(account, nonce)).await {
                 tracing::error!(nonce, %error, "a lost nonce is not written down");
                 continue;
             }
-            self.metrics.foreign_nonces.inc();
+            self.parts.metrics.foreign_nonces.inc();
             tracing::error!(nonce, "a transaction that is not ours used this nonce: who else has the key?");
             self.change(nonce, |state| state.lost(Instant::now()));
             if let Some(relay) = relay {
@@ -57,7 +57,7 @@ impl<N: ChainNode> Sender<N> {
 
     /// Whether one block's state shows that no transaction with this nonce has executed its relay.
     async fn is_lost(&self, nonce: u64, relay: Option<RelayTerms>, waited: Duration) -> bool {
-        let view = match self.node.account_view(relay.map(|relay| relay.signer)).await {
+        let view = match self.parts.node.account_view(relay.map(|relay| relay.signer)).await {
             Ok(view) => view,
             Err(error) => {
                 tracing::debug!(nonce, %error, "whether this nonce is lost is unknown");
@@ -87,7 +87,7 @@ impl<N: ChainNode> Sender<N> {
             .collect();
         let account = self.account();
         for (nonce, since) in due {
-            let assignment = match self.store.run(move |store| store.assignment(account, nonce)).await {
+            let assignment = match self.parts.store.run(move |store| store.assignment(account, nonce)).await {
                 Ok(assignment) => assignment,
                 Err(error) => {
                     tracing::warn!(nonce, %error, "a lost nonce is not looked up");

@@ -113,14 +113,7 @@ pub struct Spending {
 /// The owner of the nonce sequence.
 #[derive(Debug)]
 pub struct Sender<N> {
-    node: Arc<N>,
-    store: Arc<Store>,
-    wallet: Wallet,
-    contracts: Contracts,
-    spending: Spending,
-    clock: SharedClock,
-    metrics: Metrics,
-    events: mpsc::UnboundedSender<SenderEvent>,
+    parts: Parts<N>,
     /// Nonces in flight, recently mined ones, and lost ones.
     nonces: BTreeMap<u64, NonceState>,
     highest_mined: Option<u64>,
@@ -154,21 +147,7 @@ pub struct Parts<N> {
 impl<N: ChainNode> Sender<N> {
     /// A sender without state; call [`Sender::recover`] first.
     pub fn new(parts: Parts<N>) -> Self {
-        let Parts { node, store, wallet, contracts, spending, clock, metrics, events } = parts;
-        Self {
-            node,
-            store,
-            wallet,
-            contracts,
-            spending,
-            clock,
-            metrics,
-            events,
-            nonces: BTreeMap::new(),
-            highest_mined: None,
-            count_fell_at: None,
-            head: 0,
-        }
+        Self { parts, nonces: BTreeMap::new(), highest_mined: None, count_fell_at: None, head: 0 }
     }
 
     /// Whether any nonce waits to be mined.
@@ -192,14 +171,14 @@ impl<N: ChainNode> Sender<N> {
         if collected.settled || !self.has_pending() {
             return Ok(());
         }
-        let market = self.node.market().await?;
+        let market = self.parts.node.market().await?;
         self.head = market.head;
         self.resend_and_replace(&market).await?;
         self.fill_gap(mined, &market).await
     }
 
     const fn account(&self) -> Address {
-        self.wallet.address()
+        self.parts.wallet.address()
     }
 
     /// The nonces in flight, lowest first.
@@ -237,18 +216,18 @@ impl<N: ChainNode> Sender<N> {
     async fn record(&self, assignments: &[NonceAssignment]) -> Result<(), StoreError> {
         let transactions: Vec<NewTransaction> = assignments.iter().filter_map(latest_transaction).collect();
         transactions.iter().for_each(|transaction| self.note_signed(transaction));
-        let (account, now) = (self.account(), self.clock.now());
-        self.store.run(move |store| store.record(account, &transactions, now)).await
+        let (account, now) = (self.account(), self.parts.clock.now());
+        self.parts.store.run(move |store| store.record(account, &transactions, now)).await
     }
 
     /// Writes a gap's latest no-op to the store if the budget allows `extra_wei` more. Returns whether it
     /// does.
     async fn record_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
         let Some(no_op) = latest_transaction(gap) else { return Ok(false) };
-        let (account, limit, now) = (self.account(), self.spending.daily_wei, self.clock.now());
+        let (account, limit, now) = (self.account(), self.parts.spending.daily_wei, self.parts.clock.now());
         let recorded = no_op.clone();
         let record = move |store: &Store| store.record_gap(account, &recorded, extra_wei, limit, now);
-        let allowed = self.store.run(record).await?;
+        let allowed = self.parts.store.run(record).await?;
         if allowed {
             self.note_signed(&no_op);
         }
@@ -265,13 +244,13 @@ impl<N: ChainNode> Sender<N> {
             tip = transaction.fees.tip,
             "signed"
         );
-        self.metrics.transactions.with_label_values(&[transaction.purpose.name()]).inc();
+        self.parts.metrics.transactions.with_label_values(&[transaction.purpose.name()]).inc();
     }
 
     /// Reports to the pipeline.
     fn publish(&self, event: SenderEvent) {
         // The receiver is gone only at shutdown; the store has the event's facts.
-        let _ = self.events.send(event);
+        let _ = self.parts.events.send(event);
     }
 }
 

@@ -49,12 +49,12 @@ impl<N: ChainNode> Sender<N> {
     /// The pending count is above the store's only if the key is used elsewhere. Every nonce below the next
     /// one must be filled, so a count far above one block's mined count is taken for wrong.
     async fn next_nonce(&self) -> Result<u64, SenderError> {
-        let (pending, account) = (self.node.pending_nonce().await?, self.account());
-        let stored = self.store.run(move |store| store.next_nonce(account)).await?.unwrap_or_default();
+        let (pending, account) = (self.parts.node.pending_nonce().await?, self.account());
+        let stored = self.parts.store.run(move |store| store.next_nonce(account)).await?.unwrap_or_default();
         if pending <= stored {
             return Ok(stored);
         }
-        let mined = self.node.account_view(None).await?.mined_nonce;
+        let mined = self.parts.node.account_view(None).await?.mined_nonce;
         if pending <= mined.saturating_add(FOREIGN_PENDING) {
             return Ok(pending);
         }
@@ -73,7 +73,7 @@ impl<N: ChainNode> Sender<N> {
         faults::point("after_nonce");
         let mut assignments = Vec::with_capacity(jobs.len());
         for (nonce, job) in (first..).zip(jobs) {
-            let transaction = self.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees)?;
+            let transaction = self.parts.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees)?;
             assignments.push(NonceAssignment {
                 nonce,
                 relay: Some(job.relay),
@@ -99,6 +99,6 @@ impl<N: ChainNode> Sender<N> {
             }
             Ok(ended)
         };
-        Ok(self.store.run(read).await?)
+        Ok(self.parts.store.run(read).await?)
     }
 }

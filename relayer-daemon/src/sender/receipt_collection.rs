@@ -100,9 +100,9 @@ impl<N: ChainNode> Sender<N> {
         let mut absent = everywhere;
         for transaction in assignment.transactions.iter().rev() {
             let found = if everywhere {
-                self.node.receipt_everywhere(transaction.hash).await
+                self.parts.node.receipt_everywhere(transaction.hash).await
             } else {
-                match self.node.receipt(transaction.hash).await {
+                match self.parts.node.receipt(transaction.hash).await {
                     Ok(Some(receipt)) => ReceiptLookup::Found(receipt),
                     Ok(None) => ReceiptLookup::Absent,
                     Err(error) => {
@@ -127,13 +127,13 @@ impl<N: ChainNode> Sender<N> {
         purpose: TransactionPurpose,
         receipt: &Receipt,
     ) -> Result<Option<SenderEvent>, StoreError> {
-        let (nonce, now, account) = (assignment.nonce, self.clock.now(), self.account());
+        let (nonce, now, account) = (assignment.nonce, self.parts.clock.now(), self.account());
         let relay = assignment.relay;
         let mut settlement = Settlement {
             assignment: assignment.clone(),
             inclusion: Inclusion { tx_hash: receipt.hash, block_number: receipt.block_number },
             paid_wei: receipt.paid_wei,
-            outcome: relay.map(|relay| self.contracts.outcome(&relay, purpose, receipt)),
+            outcome: relay.map(|relay| self.parts.contracts.outcome(&relay, purpose, receipt)),
         };
         // The relay has another nonce by now if this one was given up as lost.
         let goes_on = relay.is_some_and(|relay| self.is_in_flight(relay.id, Some(nonce)));
@@ -147,8 +147,8 @@ impl<N: ChainNode> Sender<N> {
             store.settle(account, &settlement, now)?;
             Ok(settlement.outcome)
         };
-        let outcome = self.store.run(write).await?;
-        self.metrics.paid_wei.inc_by(gauge_value(receipt.paid_wei));
+        let outcome = self.parts.store.run(write).await?;
+        self.parts.metrics.paid_wei.inc_by(gauge_value(receipt.paid_wei));
         tracing::info!(
             nonce,
             tx = %receipt.hash,

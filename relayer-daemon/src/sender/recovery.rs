@@ -16,7 +16,8 @@ impl<N: ChainNode> Sender<N> {
     /// # Errors
     /// [`SenderError`]: then the daemon must not accept requests.
     pub async fn recover(&mut self) -> Result<Vec<RelayTerms>, SenderError> {
-        let (account, since) = (self.account(), self.clock.now().saturating_sub(REORGANISATION_SECONDS));
+        let (account, since) =
+            (self.account(), self.parts.clock.now().saturating_sub(REORGANISATION_SECONDS));
         let read = move |store: &Store| {
             Ok((
                 store.highest_mined(account)?,
@@ -25,8 +26,8 @@ impl<N: ChainNode> Sender<N> {
                 store.open_nonces(account)?,
             ))
         };
-        let (highest_mined, recent, lost, open) = self.store.run(read).await?;
-        let market = self.node.market().await?;
+        let (highest_mined, recent, lost, open) = self.parts.store.run(read).await?;
+        let market = self.parts.node.market().await?;
         let now = Instant::now();
         self.highest_mined = highest_mined;
         self.head = market.head;

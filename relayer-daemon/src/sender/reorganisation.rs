@@ -47,7 +47,7 @@ impl<N: ChainNode> Sender<N> {
     /// # Errors
     /// [`SenderError`] if the count cannot be read.
     pub async fn watch_chain(&mut self) -> Result<u64, SenderError> {
-        let mined = self.node.mined_nonce().await?;
+        let mined = self.parts.node.mined_nonce().await?;
         match self.highest_mined.filter(|highest| mined <= *highest) {
             None => self.count_fell_at = None,
             Some(highest) => {
@@ -66,11 +66,12 @@ impl<N: ChainNode> Sender<N> {
     /// Examines a mined count below the store's: finds the nonces that are really undone.
     async fn examine_lower_count(&mut self, highest: u64) -> Result<(), SenderError> {
         let fell_at = *self.count_fell_at.get_or_insert_with(Instant::now);
-        let view = self.node.account_view(None).await?;
+        let view = self.parts.node.account_view(None).await?;
         if view.mined_nonce > highest {
             return Ok(());
         }
-        let (account, since) = (self.account(), self.clock.now().saturating_sub(REORGANISATION_SECONDS));
+        let (account, since) =
+            (self.account(), self.parts.clock.now().saturating_sub(REORGANISATION_SECONDS));
         let read = move |store: &Store| {
             let recent = store.mined_since(account, since)?;
             let suspects = recent.into_iter().filter(|nonce| *nonce >= view.mined_nonce).take(GROUP);
@@ -78,7 +79,7 @@ impl<N: ChainNode> Sender<N> {
                 .filter_map(|nonce| store.mined(account, nonce).transpose())
                 .collect::<Result<Vec<_>, _>>()
         };
-        let suspects = self.store.run(read).await?;
+        let suspects = self.parts.store.run(read).await?;
         self.reopen_undone(suspects, &view, fell_at.elapsed()).await
     }
 
@@ -115,7 +116,7 @@ impl<N: ChainNode> Sender<N> {
             .collect();
         let account = self.account();
         for (nonce, since) in due {
-            let mined = self.store.run(move |store| store.mined(account, nonce)).await?;
+            let mined = self.parts.store.run(move |store| store.mined(account, nonce)).await?;
             let Some(mined) = mined else {
                 self.nonces.remove(&nonce);
                 continue;
@@ -128,7 +129,7 @@ impl<N: ChainNode> Sender<N> {
                 continue;
             }
             let signer = mined.assignment.relay.map(|relay| relay.signer);
-            let view = self.node.account_view(signer).await?;
+            let view = self.parts.node.account_view(signer).await?;
             match self.standing(&mined, &view, since.elapsed().saturating_sub(CONFIRM_AFTER)).await? {
                 Standing::Stands => drop(self.nonces.remove(&nonce)),
                 Standing::Moved(purpose, receipt) => self.settle_anew(&mined, purpose, &receipt).await,
@@ -169,7 +170,7 @@ impl<N: ChainNode> Sender<N> {
         let (Some(relay), Some(forwarder_nonce)) = (mined.assignment.relay, view.forwarder_nonce) else {
             return Ok(Standing::Unknown);
         };
-        let record = self.store.run(move |store| store.relay(relay.id)).await?;
+        let record = self.parts.store.run(move |store| store.relay(relay.id)).await?;
         let was_executed = matches!(
             record.and_then(|record| record.outcome),
             Some(RelayOutcome::Executed { mined: by, .. }) if by.tx_hash == mined.inclusion.tx_hash
@@ -192,13 +193,14 @@ impl<N: ChainNode> Sender<N> {
         if undone.is_empty() {
             return Ok(());
         }
-        self.head = self.node.market().await?.head;
+        self.head = self.parts.node.market().await?.head;
         let (account, mut nonces) = (self.account(), Vec::new());
         for MinedNonce { assignment, inclusion } in undone {
             let (nonce, relay) = (assignment.nonce, assignment.relay);
             let expected_wei = assignment.expected_wei();
-            let pending = self.store.run(move |store| store.reopen(account, nonce, expected_wei)).await?;
-            self.metrics.reorganised.inc();
+            let pending =
+                self.parts.store.run(move |store| store.reopen(account, nonce, expected_wei)).await?;
+            self.parts.metrics.reorganised.inc();
             tracing::warn!(
                 nonce,
                 tx = %inclusion.tx_hash,
@@ -212,7 +214,7 @@ impl<N: ChainNode> Sender<N> {
                 self.publish(SenderEvent::Reopened(relay));
             }
         }
-        self.highest_mined = self.store.run(move |store| store.highest_mined(account)).await?;
+        self.highest_mined = self.parts.store.run(move |store| store.highest_mined(account)).await?;
         self.send(&nonces).await;
         Ok(())
     }

@@ -40,7 +40,7 @@ impl<N: ChainNode> Sender<N> {
                 ReplacementStep::Cancel(purpose, fees) => self.replace(nonce, fees, Some(purpose)).await?,
             }
         }
-        self.metrics.resends.inc_by(resend.len() as u64);
+        self.parts.metrics.resends.inc_by(resend.len() as u64);
         self.send(&resend).await;
         Ok(())
     }
@@ -64,8 +64,8 @@ impl<N: ChainNode> Sender<N> {
             since_signed,
             since_forwarder_asked: in_flight.forwarder_asked_at.map_or(since_signed, |at| at.elapsed()),
             market: *market,
-            cap: self.spending.max_fee,
-            now: self.clock.now(),
+            cap: self.parts.spending.max_fee,
+            now: self.parts.clock.now(),
             superseded,
         })
     }
@@ -77,7 +77,7 @@ impl<N: ChainNode> Sender<N> {
         let Some(in_flight) = in_flight else { return Ok(false) };
         in_flight.forwarder_asked_at = Some(Instant::now());
         let Some(relay) = in_flight.assignment.relay else { return Ok(false) };
-        let view = self.node.account_view(Some(relay.signer)).await?;
+        let view = self.parts.node.account_view(Some(relay.signer)).await?;
         let executed = view.forwarder_nonce.is_some_and(|forwarder| forwarder > relay.forward_nonce);
         Ok(executed && view.mined_nonce <= nonce)
     }
@@ -98,8 +98,8 @@ impl<N: ChainNode> Sender<N> {
         let Some(latest) = assignment.latest() else { return Ok(()) };
         let replacement =
             match cancel.or((latest.purpose != TransactionPurpose::Relay).then_some(latest.purpose)) {
-                Some(purpose) => self.wallet.no_op(nonce, fees, purpose)?,
-                None => self.wallet.relay_again(nonce, latest, fees)?,
+                Some(purpose) => self.parts.wallet.no_op(nonce, fees, purpose)?,
+                None => self.parts.wallet.relay_again(nonce, latest, fees)?,
             };
         let mut replaced = assignment.clone();
         replaced.transactions.push(replacement.clone());
@@ -107,10 +107,10 @@ impl<N: ChainNode> Sender<N> {
         let allowed = match assignment.relay {
             Some(relay) => {
                 // As with the first transaction, a no-op for a gap below must fit beside it.
-                let limit = self.spending.daily_wei.saturating_sub(fees.worst_case(gas::NO_OP));
-                let now = self.clock.now();
+                let limit = self.parts.spending.daily_wei.saturating_sub(fees.worst_case(gas::NO_OP));
+                let now = self.parts.clock.now();
                 let reserve = move |store: &Store| store.reserve(relay.id, wei, limit, now);
-                let allowed = self.store.run(reserve).await?;
+                let allowed = self.parts.store.run(reserve).await?;
                 if allowed {
                     self.record(&[replaced]).await?;
                 }
@@ -124,7 +124,7 @@ impl<N: ChainNode> Sender<N> {
             return Ok(());
         }
         faults::point("before_replacement_send");
-        self.metrics.replacements.inc();
+        self.parts.metrics.replacements.inc();
         if let Some(in_flight) = self.nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut) {
             in_flight.assignment.transactions.push(replacement);
             in_flight.signed_at = Instant::now();
@@ -138,7 +138,7 @@ impl<N: ChainNode> Sender<N> {
         for group in nonces.chunks(GROUP) {
             let sends = group.iter().filter_map(|nonce| {
                 let latest = self.nonces.get(nonce)?.in_flight()?.assignment.latest()?;
-                let node = &self.node;
+                let node = &self.parts.node;
                 Some(async move { (*nonce, latest.hash, node.broadcast(&latest.raw).await) })
             });
             for (nonce, hash, (verdict, text)) in join_all(sends).await {

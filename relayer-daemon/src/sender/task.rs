@@ -39,7 +39,7 @@ impl<N: ChainNode> Sender<N> {
                 () = stopped(&mut stop) => break,
                 () = sleep_until(next_round), if self.has_pending() => {
                     match self.poll().await {
-                        Ok(()) => self.metrics.sender_rounds.inc(),
+                        Ok(()) => self.parts.metrics.sender_rounds.inc(),
                         Err(error) => tracing::warn!(%error, "round not finished"),
                     }
                     pause = (pause * 2).min(LONGEST_PAUSE);
@@ -60,13 +60,13 @@ impl<N: ChainNode> Sender<N> {
                 }
                 _ = idle.tick() => {
                     match self.watch_chain().await {
-                        Ok(_) => self.metrics.sender_rounds.inc(),
+                        Ok(_) => self.parts.metrics.sender_rounds.inc(),
                         Err(error) => tracing::warn!(%error, "chain not reached"),
                     }
                 }
             }
         }
-        let cut_off = self.node.finish_broadcasts(LAST_SENDS).await;
+        let cut_off = self.parts.node.finish_broadcasts(LAST_SENDS).await;
         if cut_off > 0 {
             tracing::warn!(cut_off, "sends without an answer at shutdown; the next start sends them again");
         }
