@@ -51,8 +51,7 @@ fn hash(index: u64) -> B256 {
 /// Calldata and transaction.
 type Real = (Bytes, SignedTransaction);
 
-/// A relay's transaction as it is in reality: a registration with a name, a link and some words of
-/// description.
+/// A realistic relay: a registration with a name, a link and a short description.
 fn real_transaction() -> Real {
     let req = ForwardRequest {
         from: Address::repeat_byte(0x11),

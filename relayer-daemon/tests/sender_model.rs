@@ -125,8 +125,7 @@ fn a_replacement_reserves_what_the_simulation_used_and_not_its_gas_limit() {
 
 #[test]
 fn the_budget_bounds_what_fills_a_gap_too() {
-    // The wrong count leaves a gap below the relay, and no block is made before gas costs forty times as
-    // much.
+    // The wrong count leaves a gap below the relay; the next block comes when gas costs forty times as much.
     let ops = [Op::WrongCount(1), Op::Request(0), Op::Bypass(0), Op::BaseFee(417), Op::Wait(2), Op::Mine(1)];
     history(1_000_000 * GWEI, &ops, |_| {});
 }
@@ -239,8 +238,7 @@ fn a_relay_that_one_nonce_has_executed_is_not_in_flight_again_for_another_nonce_
         let executed = simulation.store.relay(id).unwrap().unwrap().outcome;
         assert!(matches!(executed, Some(RelayOutcome::Executed { .. })), "{executed:?}");
 
-        // Its first nonce was given up as lost, it got a second one, and then the first one's receipt was
-        // found.
+        // Its first nonce was given up as lost, it got a second one, then the first one's receipt was found.
         simulation.kill();
         simulation.assign_a_second_nonce(id);
         simulation.apply(Op::Wait(20)).await;

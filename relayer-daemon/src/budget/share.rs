@@ -120,8 +120,7 @@ pub enum Denial {
     Reserved(Option<PartyKind>),
 }
 
-/// Whether `wei` may be reserved beside `total` and what each party uses; `no_op_wei` of the whole budget
-/// must be left.
+/// Whether `wei` may be reserved beside `total` and each party's use, with `no_op_wei` of the budget left.
 ///
 /// # Errors
 /// Why not; [`Denial::Spent`] comes before [`Denial::Reserved`].
@@ -178,9 +177,6 @@ mod tests {
             (51, usage(0, 150), Some(usage(0, 150)), Err(Reserved(signer))),
             // Spent comes first.
             (101, usage(900, 0), Some(usage(0, 150)), Err(Spent(None))),
-            // A first relay may cost more than a share.
-            (900, usage(0, 0), Some(usage(0, 0)), Ok(())),
-            (1_001, usage(0, 0), None, Err(Spent(None))),
         ] {
             let parties: Vec<_> = used.into_iter().map(|used| (PartyKind::Signer, used)).collect();
             assert_eq!(check(&ALLOWANCE, wei, 0, total, &parties), expected, "{wei} {total:?} {used:?}");
@@ -193,6 +189,12 @@ mod tests {
         assert_eq!(check(&ALLOWANCE, 50, 800, usage(150, 0), &signer), Ok(()));
         assert_eq!(check(&ALLOWANCE, 50, 801, usage(150, 0), &signer), Err(Spent(None)));
         assert_eq!(check(&ALLOWANCE, 50, 101, usage(150, 700), &signer), Err(Reserved(None)));
+    }
+
+    #[test]
+    fn a_first_relay_may_cost_more_than_a_share() {
+        assert_eq!(check(&ALLOWANCE, 900, 0, usage(0, 0), &[(PartyKind::Signer, usage(0, 0))]), Ok(()));
+        assert_eq!(check(&ALLOWANCE, 1_001, 0, usage(0, 0), &[]), Err(Spent(None)));
     }
 
     #[test]

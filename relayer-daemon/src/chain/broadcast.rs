@@ -1,5 +1,4 @@
-//! Broadcasting a transaction to every endpoint: the first acceptance decides, the other sends go on in the
-//! background.
+//! Broadcasts to every endpoint: the first acceptance decides, the other sends go on in the background.
 //!
 //! ```text
 //! send to all not resting ──▶ first acceptance ──────────────────────────▶ Accepted
@@ -21,8 +20,7 @@ use super::{BroadcastVerdict, Rpc, RpcError, broadcast_verdict, endpoint::RpcEnd
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Rpc {
-    /// Sends a signed transaction to every endpoint at once. Returns the verdict, and a node's message for
-    /// the log.
+    /// Sends a signed transaction to every endpoint. Returns the verdict, and a node's message for the log.
     pub async fn broadcast(&self, raw: &[u8]) -> (BroadcastVerdict, String) {
         let params = json!([alloy::hex::encode_prefixed(raw)]);
         let mut sends: FuturesUnordered<_> = self

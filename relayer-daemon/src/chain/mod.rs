@@ -1,5 +1,4 @@
-//! The chain: typed reads over [`rpc`], and the [`ChainNode`] trait through which pipeline and sender use
-//! them.
+//! The chain: typed reads over [`rpc`], behind the [`ChainNode`] trait for pipeline and sender.
 
 mod broadcast;
 pub mod broadcast_verdict;

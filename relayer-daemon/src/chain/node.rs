@@ -37,8 +37,7 @@ pub trait ChainNode: Send + Sync + 'static {
         &self,
         execute: &IForwarder::executeCall,
     ) -> impl Future<Output = Result<bool, RpcError>> + Send;
-    /// Simulates `execute` as the relayer would send it. A revert of the forwarder itself is
-    /// [`RpcError::Node`].
+    /// Simulates `execute` by the relayer. A revert of the forwarder itself is [`RpcError::Node`].
     fn simulate(
         &self,
         calldata: &Bytes,

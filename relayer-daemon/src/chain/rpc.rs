@@ -151,8 +151,7 @@ impl Rpc {
         if awake.is_empty() { (0..self.endpoints.len()).collect() } else { awake }
     }
 
-    /// Compares the endpoints' heads, and moves the reads if theirs is clearly behind. Makes no call with a
-    /// single endpoint.
+    /// Compares the endpoints' heads, if there are several, and moves the reads if theirs is clearly behind.
     pub async fn prefer_freshest(&self) {
         if self.endpoints.len() < 2 {
             return;
@@ -235,8 +234,7 @@ impl Rpc {
         answer
     }
 
-    /// The error without secrets: a transport's text has the URL in it, and a provider's error page may quote
-    /// the key.
+    /// The error without secrets: a transport's text has the URL, a provider's error page may quote the key.
     fn error(&self, method: &'static str, error: AlloyError<TransportErrorKind>) -> RpcError {
         RpcError::Unreachable(match error {
             AlloyError::ErrorResp(payload) => {

@@ -242,8 +242,7 @@ async fn code(chain: &Chain, name: &'static str, address: Address, report: &mut 
     false
 }
 
-/// The forwarder has our domain separator exactly if it accepts a signature made with it. Not every forwarder
-/// has a getter for it.
+/// The forwarder has our domain separator if it accepts a signature made with it; a getter is optional.
 async fn same_domain(chain: &Chain, key: &PrivateKeySigner, chain_id: u64) -> Result<String, String> {
     let says = |error: RpcError| format!("the forwarder does not answer like one: {error}");
     let request = ForwardRequest {

@@ -19,8 +19,7 @@ use crate::{
 pub const ROUND: Duration = Duration::from_secs(15);
 /// The least gas of any relay, outer transaction included: a budget with less left is spent.
 const CHEAPEST_RELAY_GAS: u128 = 60_000;
-/// Rounds between two prunings of the rate limits' maps: a minute, since a flood of addresses fills them
-/// fast.
+/// Rounds between two prunings of the rate limits' maps, which a flood of addresses fills fast.
 const FORGET_ROUNDS: u64 = 4;
 
 /// Runs until shutdown.

@@ -1,7 +1,6 @@
 //! The operator's settings: environment variables, and flags of the same meaning, validated once.
 //!
-//! The variables of the published contract keep their names and defaults. The key has no flag:
-//! [`crate::keys`] reads it.
+//! The published contract's variables keep their names and defaults. [`crate::keys`] reads the key.
 
 use std::{net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -159,8 +158,7 @@ impl Settings {
         }
     }
 
-    /// The RPC endpoints. clap does not parse them, because its errors quote the value: a URL may hold a
-    /// provider's key.
+    /// The RPC endpoints. clap's errors would quote them, and a URL may hold a provider's key.
     ///
     /// # Errors
     /// Which of the entries is wrong; never its text.
@@ -308,8 +306,7 @@ mod tests {
         }
     }
 
-    /// The README's table of settings: name and default of each, `None` where the default is described in
-    /// words.
+    /// The README's table of settings: each name and default, `None` for a default in words.
     fn documented() -> Vec<(String, Option<String>)> {
         let readme = include_str!("../../README.md");
         let section = readme.split("\n## ").find(|section| section.starts_with("Settings\n")).unwrap();

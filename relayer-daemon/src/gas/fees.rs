@@ -1,8 +1,6 @@
-//! Fee policy as arithmetic: what a transaction offers first, what a replacement must offer, what it may
-//! cost.
+//! Fee policy as arithmetic: the first offer, the offer of a replacement, and the highest cost.
 //!
-//! All amounts are wei (per gas). `chain` reads the market; `sender::replacement_policy` decides when to
-//! replace.
+//! Amounts are wei per gas. `chain` reads the market; `sender::replacement_policy` decides when to replace.
 
 /// The fee market as one `eth_feeHistory` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,4 @@
-//! A request's client address: the socket's peer, or the client that a trusted proxy names in
-//! `X-Forwarded-For`.
+//! A request's client address: the socket's peer, or what a trusted proxy names in `X-Forwarded-For`.
 //!
 //! Any client can write that header, so it counts only from peers inside `TRUSTED_PROXIES`. Proxies append
 //! the peer they see at the right end: the first entry from the right that is no trusted proxy is the client,
@@ -20,8 +19,7 @@ pub struct TrustedProxies {
 }
 
 impl TrustedProxies {
-    /// Trusts peers in `networks`; takes the `hops`-th entry from the right, or with 0 the first outside
-    /// `networks`.
+    /// Trusts `networks`; takes the `hops`-th entry from the right, or with 0 the first outside them.
     pub fn new(networks: Vec<IpNet>, hops: usize) -> Self {
         Self { networks, hops: NonZeroUsize::new(hops) }
     }

@@ -21,7 +21,7 @@ use warp::{
     reply::Response,
 };
 
-use super::routes::{FailureCode, Peer, Route, allowed};
+use super::routes::{FailureCode, Peer, RouteName, allowed};
 use crate::metrics::Metrics;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -65,7 +65,7 @@ where
             observe(&metrics, &response, started.elapsed());
             let status = response.status().as_u16();
             let took_ms = started.elapsed().as_millis();
-            let route = response.extensions().get::<Route>().map_or("none", |route| route.0);
+            let route = response.extensions().get::<RouteName>().map_or("none", |route| route.0);
             tracing::debug!(request = ?id, %method, route, status, took_ms, "answered");
             stamp(response.headers_mut(), id);
             Ok(response)
@@ -74,7 +74,7 @@ where
 }
 
 fn observe(metrics: &Metrics, response: &Response, took: Duration) {
-    let route = response.extensions().get::<Route>().map_or("none", |route| route.0);
+    let route = response.extensions().get::<RouteName>().map_or("none", |route| route.0);
     metrics.http_requests.with_label_values(&[route, response.status().as_str()]).inc();
     metrics.http_seconds.with_label_values(&[route]).observe(took.as_secs_f64());
     if let Some(FailureCode(code)) = response.extensions().get() {

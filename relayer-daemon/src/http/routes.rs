@@ -71,7 +71,7 @@ pub struct Peer(pub SocketAddr);
 
 /// Which route answered, put into each response for the metrics.
 #[derive(Debug, Clone, Copy)]
-pub struct Route(pub &'static str);
+pub struct RouteName(pub &'static str);
 
 impl Reject for Failure {}
 
@@ -343,7 +343,7 @@ pub fn allowed(path: &str) -> &'static str {
 
 fn answer(route: &'static str, result: Result<Response, Failure>) -> Response {
     let mut response = result.unwrap_or_else(|failure| failed(&failure));
-    response.extensions_mut().insert(Route(route));
+    response.extensions_mut().insert(RouteName(route));
     response
 }
 

@@ -1,5 +1,4 @@
-//! How a relay ends, and why a request is refused: one vocabulary for the pipeline, the store and the HTTP
-//! answers.
+//! How a relay ends, and why a request is refused: one vocabulary for pipeline, store and HTTP.
 
 mod error_code;
 mod failure;

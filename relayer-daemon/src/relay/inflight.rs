@@ -1,5 +1,4 @@
-//! Relays in flight: copies of a signed request are coalesced with it, and a signer's requests wait for one
-//! another.
+//! Relays in flight: copies of a request are coalesced, and a signer's requests wait for one another.
 
 use std::{
     collections::{BTreeMap, HashMap},

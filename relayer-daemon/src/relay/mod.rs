@@ -232,8 +232,7 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// A relay as it was accepted; retries until the store answers. `None` if it is not stored, or at
-    /// shutdown.
+    /// A relay as it was accepted, retried until the store answers. `None` if not stored, or at shutdown.
     async fn accepted(&self, id: B256) -> Option<NewRelay> {
         let relay = self.retry(id, "journal not read", move |store| store.accepted(id)).await?;
         if relay.is_none() {

@@ -70,8 +70,7 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
 pub struct RateLimits {
     /// Requests per client IP and hour.
     pub per_ip: RateLimit<IpAddr>,
-    /// Requests per `request.from` and hour, charged after its signature is recovered: no signer uses up
-    /// another's quota.
+    /// Requests per `request.from` and hour. Forged ones do not count: the signature is recovered first.
     pub per_signer: RateLimit<Address>,
     /// Reads that may cost an RPC call, per client IP and minute.
     pub reads: RateLimit<IpAddr>,

@@ -1,5 +1,4 @@
-//! Nonces that the chain has used although no receipt of ours is known: the receipt is late, or the key is
-//! used elsewhere.
+//! Used nonces without a known receipt of ours: the receipt is late, or the key is used elsewhere.
 //!
 //! A nonce is given up as lost when, after [`PATIENCE`], no endpoint has a receipt of any of its hashes, and
 //! one block's state shows the nonce used and the request not executed: however stale the view, no

@@ -51,8 +51,7 @@ use crate::{
     store::{NewTransaction, NonceAssignment, RelayTerms, Store, StoreError},
 };
 
-/// How many nonces are handled, looked up or sent at the same time, lowest first: the higher ones wait for
-/// them anyway.
+/// How many nonces are handled at the same time, lowest first: the higher ones wait for them anyway.
 const GROUP: usize = 16;
 /// How long a missing answer counts as late.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -155,8 +154,7 @@ impl<N: ChainNode> Sender<N> {
         self.nonces.values().rev().any(|state| state.in_flight().is_some())
     }
 
-    /// One round over everything in flight: settles mined nonces, gives up lost ones, rebroadcasts, replaces,
-    /// fills gaps.
+    /// One round: settles mined nonces, gives up lost ones, rebroadcasts, replaces, fills gaps.
     ///
     /// # Errors
     /// [`SenderError`]; the next round goes on.
@@ -220,8 +218,7 @@ impl<N: ChainNode> Sender<N> {
         self.parts.store.run(move |store| store.record(account, &transactions, now)).await
     }
 
-    /// Writes a gap's latest no-op to the store if the budget allows `extra_wei` more. Returns whether it
-    /// does.
+    /// Stores a gap's latest no-op if the budget allows `extra_wei` more. Returns whether it does.
     async fn record_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
         let Some(no_op) = latest_transaction(gap) else { return Ok(false) };
         let (account, limit, now) = (self.account(), self.parts.spending.daily_wei, self.parts.clock.now());

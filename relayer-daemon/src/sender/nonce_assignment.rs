@@ -12,8 +12,7 @@ use crate::{
     store::{NonceAssignment, Store},
 };
 
-/// How many foreign transactions with our key may be pending. If the count was wrong, at most as many no-ops
-/// fill the gap.
+/// The most foreign pending transactions to believe in; after a wrong count as many no-ops fill the gap.
 const FOREIGN_PENDING: u64 = 16;
 
 impl<N: ChainNode> Sender<N> {

@@ -77,8 +77,7 @@ impl<N: ChainNode> Sender<N> {
         collected
     }
 
-    /// After a settlement was written. After a failed write the nonce stays as it is, and the next round
-    /// retries.
+    /// Ends a nonce whose settlement was written. After a failed write the next round retries.
     pub(super) fn settled(&mut self, nonce: u64, written: Result<Option<SenderEvent>, StoreError>) -> bool {
         match written {
             Ok(event) => {

@@ -70,8 +70,7 @@ impl<N: ChainNode> Sender<N> {
         })
     }
 
-    /// Whether a nonce's request was executed elsewhere: in one block's state its forwarder nonce is used,
-    /// and ours is not.
+    /// Whether a nonce's request was executed elsewhere: one block has its forwarder nonce used, ours not.
     async fn is_superseded(&mut self, nonce: u64) -> Result<bool, SenderError> {
         let in_flight = self.nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut);
         let Some(in_flight) = in_flight else { return Ok(false) };

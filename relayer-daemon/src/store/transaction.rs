@@ -1,5 +1,4 @@
-//! The paying account's transactions as sender and store share them: what was signed, for which nonce and
-//! relay.
+//! The paying account's transactions: what was signed, for which nonce and which relay.
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use strum::{EnumString, IntoStaticStr};

@@ -1,5 +1,4 @@
-//! The model of the chain: blocks of one account's transactions, a mempool, a forwarder, and its own recent
-//! past.
+//! The model of the chain: blocks of one account's transactions, a mempool, a forwarder, and its past.
 //!
 //! It mines transactions that have the next nonce and pay the base fee, keeps those ahead, drops some, and
 //! reorganises. For each transaction sent it checks what must hold before a byte leaves the daemon.

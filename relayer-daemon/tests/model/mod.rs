@@ -1,5 +1,4 @@
-//! The daemon without HTTP in a failing world: the real pipeline, sender and store, against a model of the
-//! chain and of its nodes.
+//! The daemon without HTTP in a failing world: pipeline, sender and store against a model of the chain.
 
 pub mod chain;
 pub mod node;

@@ -1,5 +1,4 @@
-//! The node of the model: one URL, or two, behind which stand machines of different ages that fail in every
-//! way.
+//! The node of the model: one or two URLs with machines at different blocks that fail in every way.
 
 use std::{
     collections::VecDeque,

@@ -183,8 +183,7 @@ impl Store {
         self.write(move |db| relays::accept(db, &relay, now))
     }
 
-    /// Replaces the reservation of a relay in flight if the budget allows the difference. Returns whether it
-    /// does.
+    /// Replaces the reservation of a relay in flight. Returns whether the budget allows the difference.
     pub fn reserve(&self, id: B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
         self.write(move |db| budget::reserve(db, &id, wei, limit_wei, now))
     }
@@ -202,8 +201,7 @@ impl Store {
         self.read(|db| budget::check(db, &asks, allowance, now))
     }
 
-    /// Replaces the reservation of a pending relay if the budget and the shares of its signer, client and
-    /// network allow that.
+    /// Replaces the reservation of a pending relay if the budget and the shares of its parties allow that.
     pub fn reserve_share(
         &self,
         id: B256,
@@ -367,8 +365,7 @@ impl Store {
         self.write(move |db| nonces::lose(db, &account, nonce))
     }
 
-    /// Whether all nonces from `from` to below `to` are ours, which explains the account's pending
-    /// transactions.
+    /// Whether all nonces from `from` to below `to` are ours: if so, the pending transactions are.
     pub fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool, StoreError> {
         self.read(|db| nonces::explains(db, &account, from, to))
     }

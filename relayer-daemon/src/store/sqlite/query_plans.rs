@@ -23,8 +23,7 @@ use crate::{
     },
 };
 
-/// Small by nature: tables with a row, or a row for each key that ever paid, and indexes of what is in
-/// flight.
+/// Small by nature: tables with a row, or a row for each paying key, and indexes of what is in flight.
 const SMALL: [&str; 8] = [
     "budget",
     "identity",
@@ -38,8 +37,7 @@ const SMALL: [&str; 8] = [
 
 /// Relays that ended long ago.
 const OLD: i32 = 20_000;
-/// The most instructions of SQLite's machine that one run of a statement may take. Reading `OLD` rows takes
-/// more.
+/// The most SQLite instructions that one run of a statement may take; reading `OLD` rows takes more.
 const MOST_STEPS: i32 = 15_000;
 
 /// Statements, and the most instructions that each took.
