@@ -77,7 +77,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// RateLimits per hour, and of reads per minute; 0 switches one off.
+    /// Limits per hour, and of reads per minute; 0 switches one off.
     pub fn new(per_ip: u32, per_signer: u32, reads: u32) -> Self {
         Self {
             per_ip: RateLimit::per_hour(per_ip),
