@@ -1,8 +1,8 @@
-//! The daemon's life: parts started in the right order, drained, stopped in good time.
+//! `serve` and `drain`: the daemon's start, draining and shutdown.
 //!
-//! `serve` answers HTTP until it is stopped (SIGTERM, SIGINT) or drained (SIGUSR1, which `relayer-daemon drain` sends).
-//! A drained daemon accepts nothing new, finishes what it has accepted, and ends. `drain` without a running daemon
-//! finishes what the journal holds, without answering HTTP.
+//! `serve` answers HTTP until it is stopped (SIGTERM, SIGINT) or drained (SIGUSR1, which `relayer-daemon
+//! drain` sends). A draining daemon accepts nothing new, finishes what it has accepted, and ends. `drain`
+//! without a running daemon finishes what the store holds, without HTTP.
 //!
 //! ```text
 //! serve:  start -> listening --SIGUSR1--> draining --nothing in flight--> stop -> exit 0
@@ -12,7 +12,7 @@
 //!                                                         +------- SIGTERM --------> stop -> exit 1
 //! ```
 //!
-//! Stopping takes at most [`STOP_WITHIN`], whatever is in flight: the journal has it.
+//! Shutdown takes at most [`STOP_WITHIN`]; the store has what is in flight.
 
 use std::{
     io::{self, Write as _},
@@ -24,6 +24,7 @@ use std::{
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, anyhow, bail};
 use registry_core::forward::{Rules, domain};
+use rustix::process::{Resource, getrlimit};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
@@ -31,42 +32,47 @@ use tokio::{
 };
 
 use crate::{
-    budget_share::Allowance,
-    check::{self, Checked, Purpose},
-    clock, descriptors,
-    functions::RelayedFunctions,
+    budget::share::Allowance,
+    daemon::{
+        check::{self, CheckMode, Checked},
+        monitor,
+        settings::Settings,
+    },
     http::{
         connections::{self, ConnectionLimits},
+        readiness::RelayerReadiness,
         routes::{App, routes},
     },
-    limits::Limits,
     metrics::Metrics,
-    monitor,
-    process_lock::ProcessLock,
-    readiness::Readiness,
-    relay::{Reads, Relayer, gas_price::GasPrice, inflight::Inflight},
-    retention::{self, Retention},
+    process::{
+        clock,
+        lock::ProcessLock,
+        shutdown::{ShutdownSignal, stopped},
+    },
+    relay::{
+        Reads, Relayer, functions::RelayedFunctions, gas_price::GasPrice, inflight::Inflight,
+        rate_limits::RateLimits,
+    },
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
-    settings::Settings,
-    stop::{Stop, stopped},
+    store::{Retention, retention},
 };
 
-/// How long the daemon takes to stop at most; a supervisor may then kill it, and nothing is lost.
+/// The longest shutdown. A supervisor may kill the daemon after it, and nothing is lost.
 const STOP_WITHIN: Duration = Duration::from_millis(4_500);
-/// Jobs that wait for the sender.
+/// The capacity of the sender's queue.
 const JOBS: usize = 256;
-/// How often a draining daemon looks whether anything is left.
+/// How often a draining daemon checks whether anything is left.
 const DRAIN_POLL: Duration = Duration::from_millis(250);
 
 /// Runs until SIGTERM or SIGINT, or until it is drained after SIGUSR1.
 ///
 /// # Errors
-/// What keeps it from starting; nothing was sent then. Or which part of it ended before its time.
+/// Why it did not start, and sent nothing; or which part of it ended early.
 pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
-    // Heard before the lock file names this process: without a handler the signal would kill it.
+    // Installed before the lock file names this process: without a handler the signal would kill it.
     let mut drain = signal(SignalKind::user_defined1())?;
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
-    let (report, checked) = check::run(Purpose::Serve, &settings, &key, &clock, &metrics).await;
+    let (report, checked) = check::run(CheckMode::Serve, &settings, &key, &clock, &metrics).await;
     let Some(checked) = checked else {
         eprint!("{report}");
         bail!("not started: see the crosses above");
@@ -111,14 +117,13 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
     ended
 }
 
-/// Waits until nothing is in flight any more: asks a running daemon to drain, and when it has ended finishes what the
-/// journal still holds.
+/// Asks a running daemon to drain and waits for its end, then finishes what the store still holds.
 ///
 /// # Errors
-/// What keeps it from starting, or that it was stopped before everything was mined.
+/// Why it did not start, or that it was stopped before everything was mined.
 pub async fn drain(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
-    let (report, checked) = check::run(Purpose::Drain, &settings, &key, &clock, &metrics).await;
+    let (report, checked) = check::run(CheckMode::Drain, &settings, &key, &clock, &metrics).await;
     let Some(checked) = checked else {
         eprint!("{report}");
         bail!("not drained: see the crosses above");
@@ -140,20 +145,20 @@ pub async fn drain(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
 /// The parts of a running daemon.
 struct Daemon {
     relayer: Arc<Relayer>,
-    readiness: Readiness,
+    readiness: RelayerReadiness,
     draining: watch::Sender<bool>,
     stop: watch::Sender<bool>,
-    stopping: Stop,
+    stopping: ShutdownSignal,
     http: JoinHandle<()>,
     sender: JoinHandle<()>,
     monitor: JoinHandle<()>,
-    retention: JoinHandle<()>,
+    pruner: JoinHandle<()>,
     events: JoinHandle<()>,
     locks: Vec<ProcessLock>,
 }
 
 impl Daemon {
-    /// Takes up what a former life left behind, then starts sender and monitor; HTTP is the caller's.
+    /// Recovers the store, then starts sender and monitor; HTTP is the caller's.
     async fn start(
         settings: &Settings,
         key: PrivateKeySigner,
@@ -175,7 +180,7 @@ impl Daemon {
             domain: domain(chain_id, chain.forwarder),
             rules: Rules { registry: chain.registry, max_gas: settings.max_request_gas },
             functions: RelayedFunctions::new(settings.relayed_functions.clone()),
-            limits: Limits::new(
+            limits: RateLimits::new(
                 settings.rate_limit_per_ip,
                 settings.rate_limit_per_signer,
                 settings.rate_limit_reads,
@@ -198,7 +203,7 @@ impl Daemon {
             store: Arc::clone(&store),
         });
 
-        // Whatever a former life left behind comes first: no request is accepted before it is accounted for.
+        // Recovery comes first: no request is accepted before every stored nonce is accounted for.
         let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
         let node = Arc::clone(&chain);
         let now = clock.now();
@@ -219,8 +224,8 @@ impl Daemon {
             relayer.resume(relay);
         }
 
-        let readiness = Readiness::default();
-        // Without HTTP there is nothing to do there until the end.
+        let readiness = RelayerReadiness::default();
+        // Without HTTP this task only waits for the end.
         let http = tokio::spawn({
             let mut stopping = stopping.clone();
             async move { stopped(&mut stopping).await }
@@ -228,7 +233,7 @@ impl Daemon {
         let sender = tokio::spawn(sender.run(jobs, stopping.clone()));
         let monitor = tokio::spawn(monitor::run(Arc::clone(&relayer), readiness.clone(), stopping.clone()));
         let retention = Retention::of_days(settings.journal_retention_days);
-        let retention = tokio::spawn(retention::run(store, retention, clock, stopping.clone()));
+        let pruner = tokio::spawn(retention::run(store, retention, clock, stopping.clone()));
         let events = tokio::spawn({
             let relayer = Arc::clone(&relayer);
             async move {
@@ -246,37 +251,37 @@ impl Daemon {
             http,
             sender,
             monitor,
-            retention,
+            pruner,
             events,
             locks,
         })
     }
 
-    /// Accepts nothing new from now on.
+    /// Stops accepting new relays.
     fn drain(&self) {
         self.readiness.stop();
         let _ = self.draining.send(true);
     }
 
-    /// Waits until a part ends that should not: it has panicked.
+    /// Waits until a part ends early, by a panic.
     async fn part_ended(&mut self) -> anyhow::Error {
         let (part, result) = tokio::select! {
             result = &mut self.http => ("http", result),
             result = &mut self.sender => ("sender", result),
             result = &mut self.monitor => ("monitor", result),
-            result = &mut self.retention => ("retention", result),
+            result = &mut self.pruner => ("retention", result),
             result = &mut self.events => ("events", result),
         };
         let why = result.err().map_or_else(|| "without a reason".to_owned(), |error| error.to_string());
         anyhow!("{part} has ended: {why}")
     }
 
-    /// Finishes the send in hand and the answers under way. Only now do the locks go to somebody else.
+    /// Finishes the current send and the answers in progress, then releases the locks.
     async fn stop(self) {
         tracing::info!("stopping");
         self.readiness.stop();
         let _ = self.stop.send(true);
-        let parts = [self.http, self.sender, self.monitor, self.retention].map(|mut part| async move {
+        let parts = [self.http, self.sender, self.monitor, self.pruner].map(|mut part| async move {
             if !part.is_finished() {
                 let _ = (&mut part).await;
             }
@@ -309,9 +314,11 @@ async fn drained(relayer: Arc<Relayer>) {
     }
 }
 
-/// What the operator allows, as far as the process may open files.
+/// The operator's limits, lowered to what the process may open.
 fn connection_limits(settings: &Settings) -> ConnectionLimits {
-    let (wanted, descriptors) = (settings.connections(), descriptors::limit());
+    // The soft limit (`RLIMIT_NOFILE`, systemd's `LimitNOFILE`), if there is one.
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let wanted = settings.connections();
     let limits = wanted.within(descriptors);
     if limits.total < wanted.total {
         tracing::warn!(
@@ -323,15 +330,15 @@ fn connection_limits(settings: &Settings) -> ConnectionLimits {
     limits
 }
 
-/// Says on standard output where the daemon listens: with port 0 nobody else knows.
+/// Prints the listening address on standard output: with port 0 it is not known otherwise.
 fn announce(address: &str) {
     tracing::info!(address, version = env!("CARGO_PKG_VERSION"), "listening");
     let mut out = std::io::stdout();
-    // Nobody may be reading.
+    // Standard output may be closed.
     let _ = writeln!(out, "relayer-daemon listening on http://{address}").and_then(|()| out.flush());
 }
 
-/// SIGTERM and SIGINT. From its making on they stop the daemon in good order; before they just end the process.
+/// SIGTERM and SIGINT, which stop the daemon in good order once this exists.
 struct StopSignals {
     terminate: Signal,
     interrupt: Signal,

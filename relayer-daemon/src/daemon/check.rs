@@ -1,7 +1,8 @@
-//! Whether everything is as it must be before a request is accepted: one line each, a tick or a cross.
+//! The checks before a request is accepted: one line each, a tick or a cross.
 //!
-//! `check` prints them, `serve` and `drain` refuse to start on a cross. Asking costs about a dozen RPC calls, once.
-//! `check` may run beside a running daemon: it takes no lock, opens the journal for reading only and makes no file.
+//! `check` prints them; `serve` and `drain` refuse to start on a cross. They cost about a dozen RPC calls,
+//! once. `check` may run beside a running daemon: it takes no lock, opens the store for reading only and
+//! creates no file.
 
 use std::{
     error::Error as _,
@@ -15,27 +16,28 @@ use alloy::{
     signers::{SignerSync, local::PrivateKeySigner},
 };
 use registry_core::{
-    eth::abi::IForwarder,
+    eth::abi::{IAgentRegistry, IForwarder},
     forward::{ForwardRequest, SignedRequest, domain},
 };
 
 use crate::{
-    chain::{Chain, Node, Rpc, RpcError},
-    clock::SharedClock,
-    journal_file::JournalFiles,
+    chain::{Chain, ChainNode, Rpc, RpcError},
+    daemon::settings::Settings,
     metrics::Metrics,
-    process_lock::{LockError, ProcessLock},
+    process::{
+        clock::SharedClock,
+        lock::{LockError, ProcessLock},
+    },
     relay::MINIMUM_BALANCE_WEI,
-    settings::Settings,
-    store::{Identity, SqliteStore, Store, StoreError},
+    store::{Identity, Store, files::StoreFiles},
 };
 
-/// What the lock's line says where it is free.
-const NOBODY_ELSE: &str = "no other process with this key, or with this journal";
-/// How far our clock and the chain's may be apart, seconds.
+/// The lock's line if it is free.
+const LOCK_IS_FREE: &str = "no other process with this key, or with this journal";
+/// The largest difference between our clock and the chain's, seconds.
 const CLOCK_SKEW: u64 = 60;
 
-/// What the checks found out.
+/// The results of the checks.
 #[derive(Debug, Default)]
 pub struct Report {
     lines: Vec<(bool, &'static str, String)>,
@@ -57,8 +59,12 @@ impl Report {
         }
     }
 
+    /// The value of a good result; a cross for a bad one.
+    fn pass<T, E: fmt::Display>(&mut self, name: &'static str, result: Result<T, E>) -> Option<T> {
+        result.inspect_err(|error| self.cross(name, error)).ok()
+    }
+
     /// Whether there is no cross.
-    #[must_use]
     pub fn is_good(&self) -> bool {
         self.lines.iter().all(|(good, ..)| *good)
     }
@@ -73,27 +79,27 @@ impl fmt::Display for Report {
     }
 }
 
-/// What the checks are for.
+/// The command that the checks are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// To be looked at; nothing is changed.
+pub enum CheckMode {
+    /// `check`: changes nothing.
     Look,
-    /// To serve.
+    /// `serve`.
     Serve,
-    /// To finish what is in flight. Takes the place of a running daemon once that has drained.
+    /// `drain`: takes over from a running daemon once that has drained.
     Drain,
 }
 
-/// What `serve` and `drain` go on with, if nothing stands against it.
+/// What `serve` and `drain` start with after good checks.
 #[derive(Debug)]
 pub struct Checked {
     /// The chain.
     pub chain: Arc<Chain>,
     /// The chain's id.
     pub chain_id: u64,
-    /// The store, this relayer's or nobody's yet.
-    pub store: Arc<dyn Store>,
-    /// Whose the store is to be.
+    /// The store: this relayer's, or a new one.
+    pub store: Arc<Store>,
+    /// The owner that the store gets.
     pub identity: Identity,
     /// Whether the chain charges an L1 data fee.
     pub has_l1_fee: bool,
@@ -101,9 +107,9 @@ pub struct Checked {
     pub locks: Vec<ProcessLock>,
 }
 
-/// Checks everything. The second value is there only if the report is good, and not for [`Purpose::Look`].
+/// Checks everything. The second value is there only if the report is good, and not for [`CheckMode::Look`].
 pub async fn run(
-    purpose: Purpose,
+    mode: CheckMode,
     settings: &Settings,
     key: &PrivateKeySigner,
     clock: &SharedClock,
@@ -111,13 +117,13 @@ pub async fn run(
 ) -> (Report, Option<Checked>) {
     let mut report = Report::default();
     report.tick("key", key.address());
-    let checked = examine(purpose, settings, key, clock, metrics, &mut report).await;
+    let checked = examine(mode, settings, key, clock, metrics, &mut report).await;
     let checked = checked.filter(|_| report.is_good());
     (report, checked)
 }
 
 async fn examine(
-    purpose: Purpose,
+    mode: CheckMode,
     settings: &Settings,
     key: &PrivateKeySigner,
     clock: &SharedClock,
@@ -125,7 +131,7 @@ async fn examine(
     report: &mut Report,
 ) -> Option<Checked> {
     report.add("proxies", proxies(settings));
-    let rpc = endpoints(settings, metrics).inspect_err(|error| report.cross("rpc", error)).ok()?;
+    let rpc = report.pass("rpc", endpoints(settings, metrics))?;
     let chain_id = chain_id(settings, &rpc, report).await?;
     let chain = Arc::new(Chain {
         rpc,
@@ -144,40 +150,31 @@ async fn examine(
         report.add("trust", trusted(&chain).await);
     }
     match balance(&chain).await {
-        // What is in flight was paid for when it was sent.
-        Err(text) if purpose == Purpose::Drain => report.tick("balance", text),
+        // Transactions in flight were paid for when they were sent.
+        Err(text) if mode == CheckMode::Drain => report.tick("balance", text),
         found => report.add("balance", found),
     }
     report.add("clock", clock_skew(&chain, clock.now()).await);
-    let has_l1_fee = match chain.has_l1_fee().await {
-        Ok(has_l1_fee) => has_l1_fee,
-        Err(error) => {
-            report.cross("l1 fee", error);
-            false
-        }
-    };
+    let has_l1_fee = report.pass("l1 fee", chain.has_l1_fee().await).unwrap_or_default();
 
-    let files = JournalFiles::new(settings, chain_id, chain.forwarder, chain.relayer);
-    let identity =
-        identity(&chain, chain_id).await.inspect_err(|error| report.cross("journal", error)).ok()?;
-    if purpose == Purpose::Look {
+    let files = StoreFiles::new(&settings.data_dir, chain_id, chain.forwarder, chain.relayer);
+    let genesis = report.pass("journal", chain.genesis().await)?;
+    let identity = Identity { chain_id, genesis, forwarder: chain.forwarder };
+    if mode == CheckMode::Look {
         look_at_locks(&files, report);
-        look_at_journal(&files, &identity, &chain, report).await;
+        look_at_store(&files, &identity, &chain, report).await;
         return None;
     }
-    // Always in this order, so that two processes do not wait for one another.
+    // Always in this order, so that two processes do not deadlock.
     let mut locks = Vec::new();
-    for path in [&files.key_lock, &files.journal_lock] {
-        let lock = take_lock(purpose, path.clone()).await;
-        locks.push(lock.inspect_err(|error| report.cross("lock", error)).ok()?);
+    for path in [&files.key_lock, &files.store_lock] {
+        locks.push(report.pass("lock", take_lock(mode, path.clone()).await)?);
     }
-    report.tick("lock", NOBODY_ELSE);
-    files.take_over(&identity).inspect_err(|error| report.cross("journal", error)).ok()?;
-    let store = SqliteStore::open(&files.journal).and_then(|store| store.verify(&identity).map(|()| store));
-    let store = store.inspect_err(|error| report.cross("journal", error)).ok()?;
-    report.tick("journal", files.journal.display());
-    let store: Arc<dyn Store> = Arc::new(store);
-    report.add("pending", nobody_else_sends(&chain, Some(&store)).await);
+    report.tick("lock", LOCK_IS_FREE);
+    let store = Store::open(&files.store).and_then(|store| store.verify(&identity).map(|()| store));
+    let store: Arc<Store> = Arc::new(report.pass("journal", store)?);
+    report.tick("journal", files.store.display());
+    report.add("pending", pending_are_ours(&chain, Some(&store)).await);
     report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
     Some(Checked { chain, chain_id, store, identity, has_l1_fee, locks })
 }
@@ -195,14 +192,13 @@ fn proxies(settings: &Settings) -> Result<String, String> {
 fn endpoints(settings: &Settings, metrics: &Metrics) -> Result<Rpc, String> {
     let urls = settings.endpoints().map_err(|error| error.to_string())?;
     Rpc::new(&urls, settings.rpc_timeout, metrics.clone()).map_err(|error| {
-        // Most often there is no bundle of CA certificates; the cause knows no URL.
+        // Most often the bundle of CA certificates is missing. The cause names no URL.
         let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
         format!("no HTTP client can be built{cause}")
     })
 }
 
-/// Every endpoint that answers must be of the same chain. One that does not answer is no obstacle as long as
-/// another does.
+/// All endpoints that answer must be of the same chain, and at least one must answer.
 async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut Report) -> Option<u64> {
     let mut found = settings.chain_id;
     let mut alive = false;
@@ -235,18 +231,18 @@ async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut Report) -> Option
 }
 
 async fn code(chain: &Chain, name: &'static str, address: Address, report: &mut Report) -> bool {
-    let code = match chain.has_code(address).await {
-        Ok(true) => Ok(address.to_string()),
-        Ok(false) => Err(format!("no contract at {address}")),
-        Err(error) => Err(error.to_string()),
-    };
-    let good = code.is_ok();
-    report.add(name, code);
-    good
+    match chain.has_code(address).await {
+        Ok(true) => {
+            report.tick(name, address);
+            return true;
+        }
+        Ok(false) => report.cross(name, format!("no contract at {address}")),
+        Err(error) => report.cross(name, error),
+    }
+    false
 }
 
-/// The forwarder's domain separator is the one computed here exactly if it accepts a signature made here; that
-/// needs no getter, which not every forwarder has.
+/// The forwarder has our domain separator if it accepts a signature made with it; a getter is optional.
 async fn same_domain(chain: &Chain, key: &PrivateKeySigner, chain_id: u64) -> Result<String, String> {
     let says = |error: RpcError| format!("the forwarder does not answer like one: {error}");
     let request = ForwardRequest {
@@ -279,7 +275,8 @@ async fn same_domain(chain: &Chain, key: &PrivateKeySigner, chain_id: u64) -> Re
 }
 
 async fn trusted(chain: &Chain) -> Result<String, String> {
-    match chain.is_trusted().await {
+    let call = IAgentRegistry::isTrustedForwarderCall { forwarder: chain.forwarder };
+    match chain.view(chain.registry, &call).await {
         Ok(true) => Ok("the registry trusts the forwarder".to_owned()),
         Ok(false) => Err("the registry does not trust this forwarder".to_owned()),
         Err(error) => Err(format!("the registry does not say whom it trusts: {error}")),
@@ -295,7 +292,7 @@ async fn balance(chain: &Chain) -> Result<String, String> {
     Ok(text)
 }
 
-/// Compares with the pending block, whose time is now even on a chain that makes blocks only on demand.
+/// Compares with the pending block: its time is current even on a chain that makes blocks only on demand.
 async fn clock_skew(chain: &Chain, now: u64) -> Result<String, String> {
     let mut chain_time = None;
     for block in ["pending", "latest"] {
@@ -312,21 +309,21 @@ async fn clock_skew(chain: &Chain, now: u64) -> Result<String, String> {
     Ok(format!("within {skew} s of the chain's"))
 }
 
-fn look_at_locks(files: &JournalFiles, report: &mut Report) {
-    for path in [&files.key_lock, &files.journal_lock] {
+fn look_at_locks(files: &StoreFiles, report: &mut Report) {
+    for path in [&files.key_lock, &files.store_lock] {
         match ProcessLock::holder(path) {
             Ok(None) => {}
             Ok(Some(holder)) => return report.tick("lock", format!("held: {holder} is running")),
             Err(error) => return report.cross("lock", error),
         }
     }
-    report.tick("lock", NOBODY_ELSE);
+    report.tick("lock", LOCK_IS_FREE);
 }
 
-/// Takes the lock. To drain, the process that holds it is asked to drain, and waited for.
-async fn take_lock(purpose: Purpose, path: PathBuf) -> Result<ProcessLock, LockError> {
+/// Takes the lock. `drain` asks its holder to drain first, and waits for its end.
+async fn take_lock(mode: CheckMode, path: PathBuf) -> Result<ProcessLock, LockError> {
     let take = move || match ProcessLock::take(&path) {
-        Err(LockError::Held(holder)) if purpose == Purpose::Drain => {
+        Err(LockError::Held(holder)) if mode == CheckMode::Drain => {
             if let Err(error) = holder.ask_to_drain() {
                 return Err(LockError::Unusable(error.kind()));
             }
@@ -338,36 +335,24 @@ async fn take_lock(purpose: Purpose, path: PathBuf) -> Result<ProcessLock, LockE
     tokio::task::spawn_blocking(take).await.unwrap_or(Err(LockError::Unusable(io::ErrorKind::Interrupted)))
 }
 
-/// Whose the journal is, or is to be.
-async fn identity(chain: &Chain, chain_id: u64) -> Result<Identity, RpcError> {
-    Ok(Identity { chain_id, genesis: chain.genesis().await?, forwarder: chain.forwarder })
-}
-
-async fn look_at_journal(files: &JournalFiles, identity: &Identity, chain: &Chain, report: &mut Report) {
-    let path = files.existing();
-    let opened = SqliteStore::open_read_only(path);
-    let store = match opened
-        .and_then(|store| store.map(|store| store.verify(identity).map(|()| store)).transpose())
-    {
-        Ok(Some(store)) => {
-            report.tick("journal", path.display());
-            Some(Arc::new(store) as Arc<dyn Store>)
-        }
-        Ok(None) => {
-            report.tick("journal", format!("{} is not there yet: serve makes it", path.display()));
-            None
-        }
-        Err(error @ StoreError::TooOld { .. }) => return report.tick("journal", error),
-        Err(error) => return report.cross("journal", error),
-    };
-    report.add("pending", nobody_else_sends(chain, store.as_ref()).await);
+async fn look_at_store(files: &StoreFiles, identity: &Identity, chain: &Chain, report: &mut Report) {
+    let path = &files.store;
+    let opened = Store::open_read_only(path)
+        .and_then(|store| store.map(|store| store.verify(identity).map(|()| store)).transpose());
+    let Some(store) = report.pass("journal", opened) else { return };
+    let store = store.map(Arc::new);
+    match store {
+        Some(_) => report.tick("journal", path.display()),
+        None => report.tick("journal", format!("{} is not there yet: serve makes it", path.display())),
+    }
+    report.add("pending", pending_are_ours(chain, store.as_ref()).await);
     if let Some(store) = store {
         report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
     }
 }
 
-/// What another key has in flight, only that key can bring to its end: it alone can sign for those nonces.
-async fn other_keys_are_drained(store: &Arc<dyn Store>, account: Address) -> Result<String, String> {
+/// Only the other key can finish what it has in flight: it alone can sign for those nonces.
+async fn other_keys_are_drained(store: &Arc<Store>, account: Address) -> Result<String, String> {
     let open = store.run(|store| store.accounts_with_open_nonces()).await;
     let others: Vec<String> = open
         .map_err(|error| error.to_string())?
@@ -381,16 +366,15 @@ async fn other_keys_are_drained(store: &Arc<dyn Store>, account: Address) -> Res
     Err(format!("{} has transactions in flight: run drain with that key first", others.join(", ")))
 }
 
-/// Transactions of our account that are pending must be the journal's own.
-async fn nobody_else_sends(chain: &Chain, store: Option<&Arc<dyn Store>>) -> Result<String, String> {
-    let says = |error: RpcError| error.to_string();
-    let (latest, pending) =
-        (chain.mined_nonce().await.map_err(says)?, chain.pending_nonce().await.map_err(says)?);
+/// The account's pending transactions must all be in the store.
+async fn pending_are_ours(chain: &Chain, store: Option<&Arc<Store>>) -> Result<String, String> {
+    let counts = tokio::try_join!(chain.mined_nonce(), chain.pending_nonce());
+    let (latest, pending) = counts.map_err(|error| error.to_string())?;
     if pending <= latest {
         return Ok(format!("nothing pending, next nonce {latest}"));
     }
     let account = chain.relayer;
-    // Read after the chain: what was sent meanwhile was journalled before.
+    // Read after the chain: what was sent meanwhile was stored before.
     let ours = match store {
         Some(store) => store.run(move |store| store.explains(account, latest, pending)).await,
         None => Ok(false),

@@ -1,9 +1,9 @@
-//! Who may spend how much of the daily budget: no signer, no client and no network all of it.
+//! Shares of the daily budget: no signer, no client and no network can spend all of it.
 //!
-//! Each party has a share of the budget, and counts what it was charged in the window and what it has reserved. A
-//! signer is cheap to make and so is an address in an IPv6 site, hence three kinds of party: the signer, the client (an
-//! IPv4 address or an IPv6 /64) and the network around it (an IPv4 /24 or an IPv6 /48, the smallest blocks that are
-//! routed to one customer). A party that uses nothing yet is always allowed one relay, whatever its share.
+//! A party's share covers what it was charged in the window and what it has reserved. New signers cost
+//! nothing, nor do new addresses in an IPv6 site, hence three kinds of party: the signer, the client (an IPv4
+//! address or an IPv6 /64) and its network (an IPv4 /24 or an IPv6 /48, the smallest blocks routed to one
+//! customer). A party that uses nothing yet is always allowed one relay, whatever its share.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,7 +20,7 @@ pub enum PartyKind {
     Network,
 }
 
-/// One who spends.
+/// A party that spends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Party {
     /// `request.from`.
@@ -32,15 +32,14 @@ pub enum Party {
 }
 
 impl Party {
-    /// Everybody who answers for a request: its signer, and where it is known the client that sent it.
+    /// The parties charged for a request: its signer and, where it is known, the client with its network.
     pub fn of(signer: Address, client: Option<IpAddr>) -> impl Iterator<Item = Self> {
         let client = client.map(|client| client.to_canonical());
         let from = client.into_iter().flat_map(|client| [Self::Client(client), Self::Network(site(client))]);
         std::iter::once(Self::Signer(signer)).chain(from)
     }
 
-    /// What kind it is.
-    #[must_use]
+    /// Its kind.
     pub const fn kind(self) -> PartyKind {
         match self {
             Self::Signer(_) => PartyKind::Signer,
@@ -67,26 +66,25 @@ const fn site(address: IpAddr) -> IpAddr {
 /// Percent of the daily budget that one party of each kind may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
-    /// Of a signer.
+    /// A signer's share.
     pub signer: u8,
-    /// Of a client.
+    /// A client's share.
     pub client: u8,
-    /// Of a network.
+    /// A network's share.
     pub network: u8,
 }
 
-/// What may be spent in a window, and by whom.
+/// The limits of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
-    /// By all together, wei.
+    /// The limit of all parties together, wei.
     pub limit_wei: u128,
-    /// By one party.
+    /// The limits of one party.
     pub shares: Shares,
 }
 
 impl Allowance {
-    /// What one party of a kind may use, wei.
-    #[must_use]
+    /// The limit of one party of a kind, wei.
     pub const fn of(&self, kind: PartyKind) -> u128 {
         let percent = match kind {
             PartyKind::Signer => self.shares.signer,
@@ -96,7 +94,7 @@ impl Allowance {
         if percent >= 100 {
             return self.limit_wei;
         }
-        // Hundredths first where the product would not fit.
+        // Divided first where the product would overflow.
         match self.limit_wei.checked_mul(percent as u128) {
             Some(product) => product / 100,
             None => (self.limit_wei / 100).saturating_mul(percent as u128),
@@ -104,9 +102,9 @@ impl Allowance {
     }
 }
 
-/// What is used of an amount, wei.
+/// The used part of a limit, wei.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct BudgetUsage {
     /// Paid in this window.
     pub settled_wei: u128,
     /// Reserved by relays in flight.
@@ -116,28 +114,27 @@ pub struct Usage {
 /// Why nothing may be reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
-    /// It is spent until the window ends: the whole budget, or one party's share.
+    /// Spent until the window ends: the whole budget, or one party's share.
     Spent(Option<PartyKind>),
-    /// Only what relays in flight have reserved stands in the way: of the whole budget, or of one party's share.
+    /// Reserved by relays in flight: of the whole budget, or of one party's share.
     Reserved(Option<PartyKind>),
 }
 
-/// Whether `wei` may be reserved, beside what all together and each party use. Of the whole budget `no_op_wei` has to be left
-/// then.
+/// Whether `wei` may be reserved beside `total` and each party's use, with `no_op_wei` of the budget left.
 ///
 /// # Errors
-/// Why not; what is spent comes before what is only reserved.
+/// Why not; [`Denial::Spent`] comes before [`Denial::Reserved`].
 pub fn check(
     allowance: &Allowance,
     wei: u128,
     no_op_wei: u128,
-    total: Usage,
-    parties: &[(PartyKind, Usage)],
+    total: BudgetUsage,
+    parties: &[(PartyKind, BudgetUsage)],
 ) -> Result<(), Denial> {
     let shares = parties
         .iter()
-        // One relay may cost more than a share.
-        .filter(|(_, usage)| *usage != Usage::default())
+        // A first relay may cost more than a share.
+        .filter(|(_, usage)| *usage != BudgetUsage::default())
         .map(|(kind, usage)| (Some(*kind), allowance.of(*kind), *usage));
     let all = (None, allowance.limit_wei.saturating_sub(no_op_wei), total);
     let all: Vec<_> = std::iter::once(all).chain(shares).collect();
@@ -156,52 +153,48 @@ pub fn check(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        Denial::{Reserved, Spent},
+        *,
+    };
 
     const ALLOWANCE: Allowance =
         Allowance { limit_wei: 1_000, shares: Shares { signer: 20, client: 50, network: 75 } };
 
-    fn usage(settled_wei: u128, reserved_wei: u128) -> Usage {
-        Usage { settled_wei, reserved_wei }
+    fn usage(settled_wei: u128, reserved_wei: u128) -> BudgetUsage {
+        BudgetUsage { settled_wei, reserved_wei }
     }
 
     #[test]
     fn what_is_spent_and_what_is_only_reserved_are_told_apart() {
-        let signer = |usage| [(PartyKind::Signer, usage)];
-        assert_eq!(check(&ALLOWANCE, 100, 0, usage(900, 0), &[]), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 101, 0, usage(900, 0), &[]), Err(Denial::Spent(None)));
-        assert_eq!(check(&ALLOWANCE, 101, 0, usage(800, 100), &[]), Err(Denial::Reserved(None)));
-        let used = usage(150, 0);
-        assert_eq!(check(&ALLOWANCE, 50, 0, used, &signer(used)), Ok(()));
-        assert_eq!(
-            check(&ALLOWANCE, 51, 0, used, &signer(used)),
-            Err(Denial::Spent(Some(PartyKind::Signer)))
-        );
-        let used = usage(0, 150);
-        assert_eq!(
-            check(&ALLOWANCE, 51, 0, used, &signer(used)),
-            Err(Denial::Reserved(Some(PartyKind::Signer)))
-        );
-        let (total, used) = (usage(900, 0), usage(0, 150));
-        assert_eq!(
-            check(&ALLOWANCE, 101, 0, total, &signer(used)),
-            Err(Denial::Spent(None)),
-            "spent comes first"
-        );
+        let signer = Some(PartyKind::Signer);
+        for (wei, total, used, expected) in [
+            (100, usage(900, 0), None, Ok(())),
+            (101, usage(900, 0), None, Err(Spent(None))),
+            (101, usage(800, 100), None, Err(Reserved(None))),
+            (50, usage(150, 0), Some(usage(150, 0)), Ok(())),
+            (51, usage(150, 0), Some(usage(150, 0)), Err(Spent(signer))),
+            (51, usage(0, 150), Some(usage(0, 150)), Err(Reserved(signer))),
+            // Spent comes first.
+            (101, usage(900, 0), Some(usage(0, 150)), Err(Spent(None))),
+        ] {
+            let parties: Vec<_> = used.into_iter().map(|used| (PartyKind::Signer, used)).collect();
+            assert_eq!(check(&ALLOWANCE, wei, 0, total, &parties), expected, "{wei} {total:?} {used:?}");
+        }
     }
 
     #[test]
     fn room_for_a_no_op_is_left_of_the_whole_budget() {
         let signer = [(PartyKind::Signer, usage(150, 0))];
         assert_eq!(check(&ALLOWANCE, 50, 800, usage(150, 0), &signer), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 50, 801, usage(150, 0), &signer), Err(Denial::Spent(None)));
-        assert_eq!(check(&ALLOWANCE, 50, 101, usage(150, 700), &signer), Err(Denial::Reserved(None)));
+        assert_eq!(check(&ALLOWANCE, 50, 801, usage(150, 0), &signer), Err(Spent(None)));
+        assert_eq!(check(&ALLOWANCE, 50, 101, usage(150, 700), &signer), Err(Reserved(None)));
     }
 
     #[test]
     fn a_first_relay_may_cost_more_than_a_share() {
         assert_eq!(check(&ALLOWANCE, 900, 0, usage(0, 0), &[(PartyKind::Signer, usage(0, 0))]), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 1_001, 0, usage(0, 0), &[]), Err(Denial::Spent(None)));
+        assert_eq!(check(&ALLOWANCE, 1_001, 0, usage(0, 0), &[]), Err(Spent(None)));
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! Named points at which a test build can be made to die, and a clock that a test can move.
 //!
-//! Without the cargo feature `fault-injection` a [`point`] is nothing at all and no variable is read: a
-//! released daemon cannot be told to crash or to misjudge the time.
+//! Without the cargo feature `fault-injection` a [`point`] compiles to nothing and no variable is read.
 //!
 //! With it, `CRASH_AT=<point>` aborts the process the first time the point is reached, `CRASH_AT=<point>:<n>`
-//! the n-th time; `CLOCK_OFFSET_FILE` names a file holding a number of seconds, read anew each time the clock
-//! is asked, that is added to the machine's time.
+//! the n-th time. `CLOCK_OFFSET_FILE` names a file with a number of seconds that is added to the machine's
+//! time; it is read at each call of the clock.
 
 /// The points, in the order of the pipeline.
 pub const POINTS: [&str; 12] = [
@@ -42,7 +41,7 @@ mod enabled {
         },
     };
 
-    use crate::clock::{Clock, SteadyClock};
+    use crate::process::clock::{Clock, SteadyClock};
 
     struct Crash {
         point: String,
@@ -56,7 +55,7 @@ mod enabled {
         Some(Crash { point: point.to_owned(), remaining: AtomicU64::new(nth) })
     });
 
-    /// A step of the pipeline has been reached: dies here if the test said so.
+    /// A step of the pipeline has been reached: aborts if the test has chosen it.
     pub fn point(name: &'static str) {
         debug_assert!(super::POINTS.contains(&name), "{name} is no documented crash point");
         let Some(crash) = CRASH.as_ref().filter(|crash| crash.point == name) else { return };
@@ -75,7 +74,6 @@ mod enabled {
 
     impl MovableClock {
         /// The clock, if `CLOCK_OFFSET_FILE` is set.
-        #[must_use]
         pub fn from_env() -> Option<Self> {
             let offset_file = env::var_os("CLOCK_OFFSET_FILE")?.into();
             Some(Self { clock: SteadyClock::start(), offset_file })

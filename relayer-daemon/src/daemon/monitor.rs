@@ -1,8 +1,7 @@
-//! The daemon's look around, now and then: is the chain there, is there money, can the journal be written, does the
-//! sender move.
+//! Periodic checks for readiness and metrics: chain, balance, store, sender.
 //!
-//! Idle, the daemon makes a constant number of RPC calls: two here and one in the sender, every 15 seconds,
-//! and one more for each endpoint where there are several.
+//! An idle daemon makes a constant number of RPC calls: two here and one in the sender every 15 seconds, and
+//! one more for each endpoint if there are several.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,20 +9,21 @@ use tokio::time::interval;
 
 use crate::{
     budget::WINDOW_SECONDS,
-    readiness::Readiness,
+    chain::ChainNode as _,
+    http::readiness::RelayerReadiness,
+    process::shutdown::{ShutdownSignal, stopped},
     relay::{MINIMUM_BALANCE_WEI, Relayer},
-    stop::{Stop, stopped},
 };
 
-/// How often.
+/// The time between two rounds.
 pub const ROUND: Duration = Duration::from_secs(15);
-/// What no relay costs less than, outer transaction and all: less gas than this left in the budget is none.
+/// The least gas of any relay, outer transaction included: a budget with less left is spent.
 const CHEAPEST_RELAY_GAS: u128 = 60_000;
-/// Rounds between two prunings of the limits' maps: a minute, since a flood of addresses fills them fast.
+/// Rounds between two prunings of the rate limits' maps, which a flood of addresses fills fast.
 const FORGET_ROUNDS: u64 = 4;
 
-/// Looks around until `stop` is set.
-pub async fn run(relayer: Arc<Relayer>, readiness: Readiness, mut stop: Stop) {
+/// Runs until shutdown.
+pub async fn run(relayer: Arc<Relayer>, readiness: RelayerReadiness, mut stop: ShutdownSignal) {
     let mut rounds = interval(ROUND);
     for round in 0_u64.. {
         tokio::select! {
@@ -37,8 +37,8 @@ pub async fn run(relayer: Arc<Relayer>, readiness: Readiness, mut stop: Stop) {
     }
 }
 
-/// Asks the chain, and reports to the readiness probe what it and the daemon's parts say.
-async fn look(relayer: &Relayer, readiness: &Readiness) {
+/// One round: reads the chain, and reports its state and the daemon's to the readiness probe.
+async fn look(relayer: &Relayer, readiness: &RelayerReadiness) {
     let chain = &relayer.chain;
     chain.rpc.prefer_freshest().await;
     match tokio::try_join!(chain.header("latest"), chain.balance()) {
@@ -60,11 +60,11 @@ async fn look(relayer: &Relayer, readiness: &Readiness) {
     if let Err(error) = &written {
         tracing::error!(%error, "journal cannot be written");
     }
-    readiness.journal(written.is_ok());
+    readiness.store(written.is_ok());
 }
 
-/// If what was paid leaves less than the cheapest relay costs at this base fee, seconds until the budget is fresh.
-/// Reservations do not count: they come back.
+/// Seconds until the budget is fresh, if less is left than the cheapest relay costs at this base fee.
+/// Reservations do not count: they may be given back.
 async fn budget_spent(relayer: &Relayer, base_fee: u128) -> Option<u64> {
     let (limit, now) = (relayer.spending.daily_wei, relayer.clock.now());
     let budget = relayer.store.run(move |store| store.budget(limit, now)).await.ok()?;

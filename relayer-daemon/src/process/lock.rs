@@ -1,7 +1,7 @@
-//! One process for each key and chain, and for each journal: a file lock that names who holds it.
+//! One process for each key and chain, and for each journal: a file lock that names its holder.
 //!
-//! The kernel releases the lock when its holder dies, however it dies. The file stays and keeps the process id of the
-//! last holder, which means something only while the lock is held.
+//! The kernel releases the lock when the holder dies. The file stays, with the process id of the last holder,
+//! which is valid only while the lock is held.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -14,11 +14,11 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
-/// How often a start tries for the lock: a `check` beside it holds it for a moment.
+/// How often a start tries to take the lock: a concurrent `check` holds it for a moment.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the lock cannot be had.
+/// Why the lock is not taken.
 #[derive(Debug, Error)]
 pub enum LockError {
     /// Another process holds it.
@@ -35,7 +35,7 @@ impl From<io::Error> for LockError {
     }
 }
 
-/// The process that holds a lock; `None` where the file does not say.
+/// The process that holds a lock; `None` where the file does not name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder(Option<Pid>);
 
@@ -49,7 +49,7 @@ impl std::fmt::Display for Holder {
 }
 
 impl Holder {
-    /// Asks it to drain. Whether it is still the holder by then is for the lock to say.
+    /// Asks it to drain.
     ///
     /// # Errors
     /// If the file does not name it, or it belongs to another user.
@@ -67,9 +67,6 @@ pub struct ProcessLock {
 
 impl ProcessLock {
     /// Takes the lock at `path`.
-    ///
-    /// # Errors
-    /// [`LockError`].
     pub fn take(path: &Path) -> Result<Self, LockError> {
         let file = open(path)?;
         for attempt in 1.. {
@@ -84,19 +81,13 @@ impl ProcessLock {
     }
 
     /// Takes the lock at `path` as soon as it is free.
-    ///
-    /// # Errors
-    /// [`LockError::Unusable`].
     pub fn wait(path: &Path) -> Result<Self, LockError> {
         let file = open(path)?;
         file.lock()?;
         sign(file)
     }
 
-    /// Whether somebody holds the lock at `path` at the moment. Changes nothing, and makes no file.
-    ///
-    /// # Errors
-    /// [`LockError::Unusable`].
+    /// The current holder of the lock at `path`. Changes nothing, and creates no file.
     pub fn holder(path: &Path) -> Result<Option<Holder>, LockError> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -114,11 +105,11 @@ fn open(path: &Path) -> io::Result<File> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir)?;
     }
-    // Not truncated: somebody else's id may be in it.
+    // Not truncated: another process's id may be in it.
     File::options().read(true).write(true).create(true).truncate(false).open(path)
 }
 
-/// Writes our process id into a file that we have locked.
+/// Writes the own process id into the locked file.
 fn sign(mut file: File) -> Result<ProcessLock, LockError> {
     file.set_len(0)?;
     file.rewind()?;

@@ -1,4 +1,4 @@
-//! The clock as a seam: the deadline, the budget's window and the store ask here for the time.
+//! Wall-clock time as a trait, so that tests can set it.
 
 use std::{
     fmt::Debug,
@@ -14,12 +14,11 @@ pub trait Clock: Debug + Send + Sync + 'static {
     fn now(&self) -> u64;
 }
 
-/// A clock that any part of the daemon can hold.
+/// A clock shared by the daemon's parts.
 pub type SharedClock = Arc<dyn Clock>;
 
-/// The machine's time when this was made, carried on by the time since boot: setting the machine's clock while the
-/// daemon runs moves no deadline and no budget window. Whether the time is right is checked at the start, against the
-/// chain's.
+/// The machine's time at the start, advanced by the time since boot: setting the machine's clock while the
+/// daemon runs moves no deadline and no budget window. The start checks the time against the chain's.
 #[derive(Debug, Clone, Copy)]
 pub struct SteadyClock {
     started_at: Duration,
@@ -28,7 +27,6 @@ pub struct SteadyClock {
 
 impl SteadyClock {
     /// A clock that shows the machine's time now.
-    #[must_use]
     pub fn start() -> Self {
         let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::at(started_at, since_boot())
@@ -49,17 +47,16 @@ impl Clock for SteadyClock {
     }
 }
 
-/// The time since boot, sleep included. Nobody can set it.
+/// The time since boot, sleep included; it cannot be set.
 fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// The clock the daemon runs with. Test builds can move it (see [`crate::faults`]).
-#[must_use]
+/// The daemon's clock. Test builds can move it (see [`crate::faults`]).
 pub fn shared() -> SharedClock {
     #[cfg(feature = "fault-injection")]
-    if let Some(clock) = crate::faults::MovableClock::from_env() {
+    if let Some(clock) = crate::process::faults::MovableClock::from_env() {
         return Arc::new(clock);
     }
     Arc::new(SteadyClock::start())

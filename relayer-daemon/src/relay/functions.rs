@@ -1,21 +1,20 @@
 //! Which functions of the registry are relayed, by selector.
 //!
-//! A view changes nothing, so nobody needs a transaction for it, and a relayed one would only spend the budget. Only
-//! functions that change the registry are relayed, and of these the ones that the operator lists. By default these are
-//! all that are published. The regulator's and the owner's are among them: the simulation refuses them to everybody
-//! else before anything is paid, and service.md section 7 has their reverts among the relayer's answers. A selector
-//! that is not known is refused.
-
-use std::fmt;
+//! A relayed view would only spend the budget, so only functions that change the registry are relayed, and of
+//! these the ones that the operator lists; by default all of them. The regulator's and the owner's are among
+//! them: the simulation refuses them to all other signers before anything is paid, and service.md section 7
+//! has their reverts among the relayer's answers. An unknown selector is refused.
 
 use alloy::sol_types::SolCall;
 use clap::ValueEnum;
 use registry_core::eth::abi::IAgentRegistry;
+use strum::{Display, VariantArray};
 
-use crate::{error_code::ErrorCode, outcome::Failure};
+use crate::outcome::{ErrorCode, Failure};
 
 /// A function that changes the registry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Display, VariantArray)]
+#[strum(serialize_all = "camelCase")]
 #[value(rename_all = "camelCase")]
 pub enum RegistryFunction {
     /// Registers an agent.
@@ -24,7 +23,7 @@ pub enum RegistryFunction {
     AttestCompliance,
     /// Reports revenue.
     ReportRevenue,
-    /// Ends an agent for good, by those who stand for it.
+    /// Ends an agent for good, by its wallet, creator or liable person.
     TerminateSelf,
     /// Regulator: suspends an agent.
     SuspendAgent,
@@ -40,20 +39,9 @@ pub enum RegistryFunction {
 
 impl RegistryFunction {
     /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::RegisterAgent,
-        Self::AttestCompliance,
-        Self::ReportRevenue,
-        Self::TerminateSelf,
-        Self::SuspendAgent,
-        Self::RevokeAgent,
-        Self::ReactivateAgent,
-        Self::SetAttestationGracePeriod,
-        Self::SetRegulator,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The first four bytes of a call's data.
-    #[must_use]
     pub const fn selector(self) -> [u8; 4] {
         match self {
             Self::RegisterAgent => IAgentRegistry::registerAgentCall::SELECTOR,
@@ -69,24 +57,17 @@ impl RegistryFunction {
     }
 }
 
-impl fmt::Display for RegistryFunction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_possible_value().map_or(Err(fmt::Error), |value| f.write_str(value.get_name()))
-    }
-}
-
 /// The functions that one relayer relays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayedFunctions(Vec<RegistryFunction>);
 
 impl RelayedFunctions {
-    /// Only these.
-    #[must_use]
+    /// Relays only these.
     pub const fn new(functions: Vec<RegistryFunction>) -> Self {
         Self(functions)
     }
 
-    /// `data` calls one of them.
+    /// Checks that `data` calls one of them.
     ///
     /// # Errors
     /// 403 `FUNCTION_NOT_ALLOWED`.

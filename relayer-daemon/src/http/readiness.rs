@@ -1,37 +1,37 @@
-//! Whether requests make sense now: what `GET /readyz` answers. The monitor brings the facts.
+//! Whether requests make sense now, for `GET /readyz`. The monitor reports the facts.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use crate::{error_code::ErrorCode, outcome::Failure};
+use crate::outcome::{ErrorCode, Failure};
 
-/// After how long without an answer from the chain the daemon is not ready.
+/// How long the chain may be silent before the daemon is not ready.
 const CHAIN_SILENCE: Duration = Duration::from_secs(60);
-/// After how long without a round of the sender. It makes one every 15 seconds even if it has nothing to do.
+/// How long the sender may finish no round; an idle one makes a round every 15 seconds.
 const SENDER_SILENCE: Duration = Duration::from_secs(45);
 
-/// What is known of the daemon's ability to relay. Clones share it.
+/// The daemon's ability to relay. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Readiness {
+pub struct RelayerReadiness {
     facts: Arc<Mutex<Facts>>,
 }
 
-/// Silences are measured by a clock that does not jump.
+/// The facts, with times of the monotonic clock.
 #[derive(Debug)]
 struct Facts {
     stopping: bool,
     chain_answered: Instant,
-    /// Rounds of the sender that came to their end, and when the number last grew.
+    /// Finished rounds of the sender, and when the number last grew.
     sender_rounds: (u64, Instant),
     funded: bool,
-    journal_writable: bool,
-    /// If the budget is spent, seconds until it is fresh again.
+    store_writable: bool,
+    /// Seconds until a spent budget is fresh again.
     budget_spent: Option<u64>,
 }
 
-impl Default for Readiness {
+impl Default for RelayerReadiness {
     fn default() -> Self {
         let now = Instant::now();
         let facts = Facts {
@@ -39,21 +39,21 @@ impl Default for Readiness {
             chain_answered: now,
             sender_rounds: (0, now),
             funded: true,
-            journal_writable: true,
+            store_writable: true,
             budget_spent: None,
         };
         Self { facts: Arc::new(Mutex::new(facts)) }
     }
 }
 
-impl Readiness {
-    /// The chain answered, and whether the account holds enough.
+impl RelayerReadiness {
+    /// Reports an answer of the chain, and whether the account holds enough.
     pub fn chain_answered(&self, funded: bool) {
         let mut facts = self.lock();
         (facts.chain_answered, facts.funded) = (Instant::now(), funded);
     }
 
-    /// How many rounds the sender has finished so far.
+    /// Reports how many rounds the sender has finished.
     pub fn sender_rounds(&self, count: u64) {
         let mut facts = self.lock();
         if count != facts.sender_rounds.0 {
@@ -61,17 +61,17 @@ impl Readiness {
         }
     }
 
-    /// Whether the journal could be written.
-    pub fn journal(&self, writable: bool) {
-        self.lock().journal_writable = writable;
+    /// Reports whether the store could be written.
+    pub fn store(&self, writable: bool) {
+        self.lock().store_writable = writable;
     }
 
-    /// Whether the budget is spent, and then in how many seconds it is fresh again.
+    /// Reports in how many seconds a spent budget is fresh again; `None` if it is not spent.
     pub fn budget_spent(&self, seconds: Option<u64>) {
         self.lock().budget_spent = seconds;
     }
 
-    /// The daemon is about to stop, or drains.
+    /// Reports that the daemon stops or drains.
     pub fn stop(&self) {
         self.lock().stopping = true;
     }
@@ -79,7 +79,7 @@ impl Readiness {
     /// Whether requests make sense now.
     ///
     /// # Errors
-    /// Why not, the worst first.
+    /// Why not; the worst reason first.
     pub fn check(&self) -> Result<(), Failure> {
         self.lock().check(Instant::now())
     }
@@ -92,23 +92,23 @@ impl Readiness {
 impl Facts {
     fn check(&self, now: Instant) -> Result<(), Failure> {
         if self.stopping {
-            return Err(Failure::shutting_down());
+            return Err(Failure::of(ErrorCode::ShuttingDown));
         }
-        if !self.journal_writable {
-            return Err(Failure::journal().retry_after(15));
+        if !self.store_writable {
+            return Err(Failure::of(ErrorCode::JournalFailed).retry_after(15));
         }
         let silence = now.saturating_duration_since(self.chain_answered);
         if silence > CHAIN_SILENCE {
             let message = format!("No answer from the chain for {} s", silence.as_secs());
-            return Err(Failure::new(ErrorCode::ChainSilent, message).retry_after(15));
+            return Err(Failure::new(ErrorCode::ChainSilent, message));
         }
         let silence = now.saturating_duration_since(self.sender_rounds.1);
         if silence > SENDER_SILENCE {
             let message = format!("The sender has stood still for {} s", silence.as_secs());
-            return Err(Failure::new(ErrorCode::SenderStalled, message).retry_after(15));
+            return Err(Failure::new(ErrorCode::SenderStalled, message));
         }
         if !self.funded {
-            return Err(Failure::balance_too_low());
+            return Err(Failure::of(ErrorCode::RelayerBalanceTooLow));
         }
         self.budget_spent.map_or(Ok(()), |seconds| Err(Failure::budget_exhausted(seconds)))
     }
@@ -118,13 +118,13 @@ impl Facts {
 mod tests {
     use super::*;
 
-    fn code(readiness: &Readiness, after: Duration) -> Option<ErrorCode> {
+    fn code(readiness: &RelayerReadiness, after: Duration) -> Option<ErrorCode> {
         readiness.lock().check(Instant::now() + after).err().map(|failure| failure.code)
     }
 
     #[test]
     fn each_reason_is_told_and_the_worst_first() {
-        let ready = Readiness::default();
+        let ready = RelayerReadiness::default();
         assert_eq!(code(&ready, Duration::ZERO), None);
         assert_eq!(code(&ready, Duration::from_secs(50)), Some(ErrorCode::SenderStalled));
         assert_eq!(code(&ready, Duration::from_secs(70)), Some(ErrorCode::ChainSilent));
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(ready.check(), Err(Failure::budget_exhausted(7)));
         ready.chain_answered(false);
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::RelayerBalanceTooLow));
-        ready.journal(false);
+        ready.store(false);
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::JournalFailed));
         ready.stop();
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::ShuttingDown));
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_counts_no_further_stands_still() {
-        let ready = Readiness::default();
+        let ready = RelayerReadiness::default();
         ready.lock().sender_rounds = (7, Instant::now() - Duration::from_secs(60));
         ready.sender_rounds(7);
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::SenderStalled));

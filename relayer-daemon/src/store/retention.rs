@@ -1,49 +1,50 @@
-//! How long the journal keeps what has ended, and the task that lets go of the rest.
+//! How long the store keeps relays that have ended, and the task that prunes them.
 //!
 //! ```text
-//! relay ends ──▶ whole ──retention──▶ archived ──twelve times retention──▶ forgotten
+//! relay ends ──▶ whole ──retention──▶ archived ──twelve times retention──▶ deleted
 //!                calldata, nonces,    outcome and transaction hashes:
 //!                signed transactions  what GET /relay/:id answers
 //! ```
 //!
-//! Nothing needs a whole relay for that long: reorganisations are undone for ten minutes, lost nonces are looked up for
-//! a day. The task works in small steps with pauses between them, so that nobody waits for it.
+//! The sender needs whole relays for a day at most: it follows reorgs for ten minutes and lost nonces for a
+//! day. The task works in small steps with pauses between them, so that other writes do not wait for it.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    clock::SharedClock,
-    stop::{Stop, stopped},
+    process::{
+        clock::SharedClock,
+        shutdown::{ShutdownSignal, stopped},
+    },
     store::Store,
 };
 
-/// How many times as long as a whole relay its archived outcome is kept.
+/// How much longer than the whole relay its archived outcome is kept.
 const ARCHIVE_FACTOR: u64 = 12;
-/// The pause between two steps while there is something to do.
+/// The pause between two steps while something is due.
 const PAUSE: Duration = Duration::from_millis(250);
-/// The pause once there is nothing left to do.
+/// The pause once nothing is due.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long the journal keeps relays that have ended.
+/// How long the store keeps relays that have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// How long they stay whole, seconds.
+    /// Seconds that a relay stays whole.
     pub whole_seconds: u64,
-    /// How long their outcomes and transaction hashes are kept, seconds.
+    /// Seconds that its outcome and transaction hashes are kept.
     pub archive_seconds: u64,
 }
 
 impl Retention {
     /// Whole for `days`, archived for twelve times as long.
-    #[must_use]
     pub const fn of_days(days: u16) -> Self {
         let whole_seconds = days as u64 * 24 * 60 * 60;
         Self { whole_seconds, archive_seconds: whole_seconds * ARCHIVE_FACTOR }
     }
 }
 
-/// Lets go of what is old until `stop` is set.
-pub async fn run(store: Arc<dyn Store>, retention: Retention, clock: SharedClock, mut stop: Stop) {
+/// Prunes until shutdown.
+pub async fn run(store: Arc<Store>, retention: Retention, clock: SharedClock, mut stop: ShutdownSignal) {
     let mut pruned = 0;
     loop {
         let now = clock.now();

@@ -1,7 +1,7 @@
-//! Who may ask how often: per client IP and per signer, and how often a client may read.
+//! Rate limits: requests per client IP and per signer, and reads per client IP.
 //!
-//! `governor` is a leaky bucket: 20 per hour is a burst of 20 that refills by one every 3 minutes. What a
-//! client's IP is, [`crate::http::client_address`] decides.
+//! `governor` is a leaky bucket: 20 per hour is a burst of 20 that refills by one every 3 minutes. The HTTP
+//! layer decides what a client's IP is.
 
 use std::{hash::Hash, net::IpAddr, num::NonZeroU32};
 
@@ -13,7 +13,7 @@ use governor::{
     state::keyed::HashMapStateStore,
 };
 
-/// A limit per key; without a limiter everything passes.
+/// A limit per key; without a limiter every request passes.
 #[derive(Debug)]
 pub struct RateLimit<K: Hash + Eq + Clone> {
     count: u32,
@@ -22,14 +22,12 @@ pub struct RateLimit<K: Hash + Eq + Clone> {
 }
 
 impl<K: Hash + Eq + Clone> RateLimit<K> {
-    /// So many an hour; 0 switches the limit off.
-    #[must_use]
+    /// `count` an hour; 0 switches the limit off.
     pub fn per_hour(count: u32) -> Self {
         Self::new(count, Quota::per_hour)
     }
 
-    /// So many a minute; 0 switches the limit off.
-    #[must_use]
+    /// `count` a minute; 0 switches the limit off.
     pub fn per_minute(count: u32) -> Self {
         Self::new(count, Quota::per_minute)
     }
@@ -42,7 +40,6 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
     }
 
     /// The limit's number, for messages.
-    #[must_use]
     pub const fn count(&self) -> u32 {
         self.count
     }
@@ -50,7 +47,7 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
     /// Charges `key` once.
     ///
     /// # Errors
-    /// After how many seconds it may try again; nothing was charged.
+    /// Seconds until a retry makes sense; nothing was charged.
     pub fn charge(&self, key: &K) -> Result<(), u64> {
         let Some(limiter) = &self.limiter else { return Ok(()) };
         limiter.check_key(key).map_err(|denied| {
@@ -59,7 +56,7 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
         })
     }
 
-    /// Forgets keys whose bucket is full again, so that the map does not grow for ever.
+    /// Removes keys with a full bucket, so that the map does not grow for ever.
     pub fn forget_idle(&self) {
         if let Some(limiter) = &self.limiter {
             limiter.retain_recent();
@@ -70,18 +67,17 @@ impl<K: Hash + Eq + Clone> RateLimit<K> {
 
 /// All limits.
 #[derive(Debug)]
-pub struct Limits {
-    /// Per client, see [`crate::http::client_address`].
+pub struct RateLimits {
+    /// Requests per client IP and hour.
     pub per_ip: RateLimit<IpAddr>,
-    /// Per `request.from`, charged only once its signature was recovered: nobody can use up another's quota.
+    /// Requests per `request.from` and hour. Forged ones do not count: the signature is recovered first.
     pub per_signer: RateLimit<Address>,
-    /// Reads that may cost an RPC call, per client and minute.
+    /// Reads that may cost an RPC call, per client IP and minute.
     pub reads: RateLimit<IpAddr>,
 }
 
-impl Limits {
+impl RateLimits {
     /// Limits per hour, and of reads per minute; 0 switches one off.
-    #[must_use]
     pub fn new(per_ip: u32, per_signer: u32, reads: u32) -> Self {
         Self {
             per_ip: RateLimit::per_hour(per_ip),

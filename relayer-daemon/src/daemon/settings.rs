@@ -1,23 +1,23 @@
-//! What the operator sets: environment variables and the flags of the same meaning, validated once.
+//! The operator's settings: environment variables, and flags of the same meaning, validated once.
 //!
-//! The variables of the published contract keep their names and defaults. The key is not here: it is read by
-//! [`crate::keys`] and has no flag.
+//! The published contract's variables keep their names and defaults. [`crate::keys`] reads the key.
 
 use std::{net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use alloy::primitives::{Address, utils::parse_units};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ipnet::IpNet;
 use reqwest::Url;
 use thiserror::Error;
 
 use crate::{
-    budget_share::Shares,
-    functions::RegistryFunction,
+    budget::share::Shares,
     http::{
         client_address::{TrustedProxies, parse_network},
         connections::ConnectionLimits,
     },
+    process::logging::LogFormat,
+    relay::functions::RegistryFunction,
 };
 
 /// Wei as parsed from an amount with a decimal point.
@@ -84,10 +84,11 @@ pub struct Settings {
 
     /// The registry's functions that are relayed, comma-separated; views never are
     #[arg(long, env = "RELAYED_FUNCTIONS", hide_env_values = true, value_delimiter = ',', hide_possible_values = true,
-          default_values_t = RegistryFunction::ALL)]
+          default_values_t = RegistryFunction::ALL.iter().copied())]
     pub relayed_functions: Vec<RegistryFunction>,
 
-    /// Addresses and networks (CIDR) of our proxies, comma-separated; X-Forwarded-For is believed from them only
+    /// Addresses and networks (CIDR) of our proxies, comma-separated; X-Forwarded-For is believed from them
+    /// only
     #[arg(long, env = "TRUSTED_PROXIES", hide_env_values = true, value_delimiter = ',', value_parser = parse_network)]
     pub trusted_proxies: Vec<IpNet>,
 
@@ -132,8 +133,8 @@ pub struct Settings {
     #[arg(long, env = "RELAYER_DATA_DIR", hide_env_values = true, default_value = "relayer-data")]
     pub data_dir: PathBuf,
 
-    /// Days after which a relay that has ended shrinks to what GET /relay/:id answers; after twelve times as long it is
-    /// forgotten
+    /// Days after which a relay that has ended shrinks to what GET /relay/:id answers; after twelve times as
+    /// long it is forgotten
     #[arg(long, env = "JOURNAL_RETENTION_DAYS", hide_env_values = true, default_value_t = 30,
           value_parser = clap::value_parser!(u16).range(1..=3_650))]
     pub journal_retention_days: u16,
@@ -147,18 +148,8 @@ pub struct Settings {
     pub log_level: tracing::Level,
 }
 
-/// How log lines are written, always to standard error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
 impl Settings {
     /// Percent of the daily budget that one party of each kind may use.
-    #[must_use]
     pub const fn budget_shares(&self) -> Shares {
         Shares {
             signer: self.budget_share_per_signer,
@@ -167,11 +158,10 @@ impl Settings {
         }
     }
 
-    /// The RPC endpoints. Read here and not by clap, whose errors quote the value: a URL may hold a
-    /// provider's key.
+    /// The RPC endpoints. clap's errors would quote them, and a URL may hold a provider's key.
     ///
     /// # Errors
-    /// Which of the endpoints is wrong, and how; never its text.
+    /// Which of the entries is wrong; never its text.
     pub fn endpoints(&self) -> Result<Vec<Url>, EndpointError> {
         self.rpc_url
             .split(',')
@@ -180,10 +170,7 @@ impl Settings {
             .collect()
     }
 
-    /// Whose `X-Forwarded-For` is believed.
-    ///
-    /// # Errors
-    /// [`HopsWithoutProxies`].
+    /// The trusted proxies.
     pub fn proxies(&self) -> Result<TrustedProxies, HopsWithoutProxies> {
         if self.trusted_proxy_hops > 0 && self.trusted_proxies.is_empty() {
             return Err(HopsWithoutProxies);
@@ -191,14 +178,13 @@ impl Settings {
         Ok(TrustedProxies::new(self.trusted_proxies.clone(), self.trusted_proxy_hops))
     }
 
-    /// How many connections there may be at most.
-    #[must_use]
+    /// The limits on connections.
     pub const fn connections(&self) -> ConnectionLimits {
         ConnectionLimits { total: self.max_connections, per_client: self.max_connections_per_ip }
     }
 }
 
-/// `TRUSTED_PROXY_HOPS` says which entry of `X-Forwarded-For` counts, but nothing says who may write it.
+/// `TRUSTED_PROXY_HOPS` is set without the proxies that may write `X-Forwarded-For`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("TRUSTED_PROXY_HOPS needs TRUSTED_PROXIES: without it anybody who connects could choose an address")]
 pub struct HopsWithoutProxies;
@@ -211,7 +197,7 @@ fn endpoint(text: &str) -> Option<Url> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("RPC_URL: entry {position} is no http or https URL (its text is not shown: it may hold a key)")]
 pub struct EndpointError {
-    /// Counting from 1.
+    /// Its position, counting from 1.
     pub position: usize,
 }
 
@@ -320,14 +306,14 @@ mod tests {
         }
     }
 
-    /// The README's table of settings: name and default of each, `None` where the default is described in words.
+    /// The README's table of settings: each name and default, `None` for a default in words.
     fn documented() -> Vec<(String, Option<String>)> {
-        let readme = include_str!("../README.md");
+        let readme = include_str!("../../README.md");
         let section = readme.split("\n## ").find(|section| section.starts_with("Settings\n")).unwrap();
         let code = |cell: &str| -> Vec<Option<String>> {
             let cell = cell.trim();
             let quoted = |part: &str| Some(part.strip_prefix('`')?.strip_suffix('`')?.to_owned());
-            // Only whole cells of code are values; a comma inside one belongs to it.
+            // Only whole cells of code are values; a comma inside one is part of it.
             cell.split(", ").map(quoted).collect()
         };
         let mut settings = Vec::new();

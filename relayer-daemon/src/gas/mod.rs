@@ -1,7 +1,9 @@
 //! The gas limit of the outer transaction, so that the inner call really gets the gas it was signed for.
 //!
-//! A limit too low is the gas trap: the forwarder's check or the 63/64 rule (EIP-150) bites, and the relayer
-//! pays for nothing. Gas that is not used is not paid, so the overheads are rounded up.
+//! With too low a limit the forwarder's check or the 63/64 rule (EIP-150) fails the call, and the relayer
+//! pays for nothing. Unused gas is not paid, so the overheads are rounded up.
+
+pub mod fees;
 
 /// Gas of a transaction before its first instruction.
 const TRANSACTION: u64 = 21_000;
@@ -9,34 +11,29 @@ const TRANSACTION: u64 = 21_000;
 const TOKEN: u64 = 4;
 /// The least that calldata may cost, per token (EIP-7623).
 const FLOOR_PER_TOKEN: u64 = 10;
-/// The forwarder around its inner call: signature check, nonce write, cold accounts, event, the reserve it
-/// keeps for itself (40,000).
+/// The forwarder's overhead: signature check, nonce write, cold accounts, event, its own reserve (40,000).
 const FORWARDER: u64 = 95_000;
 /// The forwarder's hashing and copying of calldata, per byte.
 const FORWARDER_PER_BYTE: u64 = 3;
 
-/// Gas of the no-op that fills a nonce: a transfer of nothing to ourselves.
+/// Gas of the no-op that fills a nonce: a transfer of 0 to the own account.
 pub const NO_OP: u64 = TRANSACTION;
 
-/// What is added to the gas that a simulation used: by the time it is mined the state may have changed, and warm
-/// slots be cold.
+/// Added to the gas that a simulation used: until it is mined state may change, and warm slots become cold.
 const SIMULATION_MARGIN: u64 = 20_000;
 
-/// What a relay whose simulation used `used` gas may use when it is mined: a quarter and a little more. The limit it is
-/// sent with stays `limit`: the forwarder insists on being given all the gas that was signed for.
-#[must_use]
+/// The gas to expect of a relay after a simulation that used `used`: a quarter more, plus a constant. The
+/// transaction's limit stays `limit`, because the forwarder insists on all the gas that was signed for.
 pub fn expected(used: u64, limit: u64) -> u64 {
     used.saturating_add(used / 4).saturating_add(SIMULATION_MARGIN).min(limit)
 }
 
-/// The least that a relay with this calldata can use.
-#[must_use]
+/// The least gas that a relay with this calldata can use.
 pub fn least(calldata: &[u8]) -> u64 {
     limit(calldata, 0).saturating_sub(FORWARDER / 2)
 }
 
 /// The gas limit for `execute` with this calldata and an inner call limited to `inner_gas`.
-#[must_use]
 pub fn limit(calldata: &[u8], inner_gas: u64) -> u64 {
     let length = calldata.len() as u64;
     let zeros = calldata.iter().filter(|byte| **byte == 0).count() as u64;
@@ -75,7 +72,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is left for the inner call after the forwarder's share is at least 64/63 of what it needs.
+        /// After the forwarder's share at least 64/63 of what the inner call needs is left.
         #[test]
         fn the_inner_call_gets_its_gas(calldata in prop::collection::vec(any::<u8>(), 0..2_000), inner in 0_u64..30_000_000) {
             let spent: u64 = TRANSACTION + calldata.iter().map(|b| if *b == 0 { 4 } else { 16 }).sum::<u64>();

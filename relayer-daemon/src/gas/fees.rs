@@ -1,7 +1,6 @@
-//! Fee policy as arithmetic: what a transaction offers first, what a replacement must offer, what it may cost.
+//! Fee policy as arithmetic: the first offer, the offer of a replacement, and the highest cost.
 //!
-//! All amounts are wei (per gas). Where the market's figures come from, and when a transaction is replaced,
-//! is decided elsewhere (`chain`, `sender::replacement_policy`).
+//! Amounts are wei per gas. `chain` reads the market; `sender::replacement_policy` decides when to replace.
 
 /// The fee market as one `eth_feeHistory` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,29 +22,26 @@ pub struct Fees {
     pub tip: u128,
 }
 
-/// The smallest priority fee offered: the default minimum of OP-stack nodes' transaction pools.
+/// The smallest priority fee offered: the default minimum of OP-stack nodes' mempools.
 pub const MIN_TIP: u128 = 1_000_000;
 
-/// What a node asks of a replacement: both fee fields up by this many percent.
+/// By how many percent nodes want both fee fields of a replacement transaction raised.
 const REPLACEMENT_PERCENT: u128 = 10;
-/// A replacement offers at most this many times the market's price, whatever nodes say.
+/// The highest offer of a replacement, as a multiple of the market's price.
 const MARKET_MULTIPLE: u128 = 4;
 
 impl Market {
-    /// What a transaction pays per gas in the next block.
-    #[must_use]
+    /// The price per gas in the next block.
     pub fn price(&self) -> u128 {
         self.next_base_fee.saturating_add(self.tip.max(MIN_TIP))
     }
 
     /// The highest `maxFeePerGas` that a replacement may offer in this market.
-    #[must_use]
     pub fn highest_offer(&self, cap: u128) -> u128 {
         self.price().saturating_mul(MARKET_MULTIPLE).min(cap)
     }
 
     /// Whether a transaction with these fees is too cheap for the next block.
-    #[must_use]
     pub fn has_outgrown(&self, fees: &Fees) -> bool {
         self.price() > fees.max_fee
     }
@@ -53,24 +49,20 @@ impl Market {
 
 impl Fees {
     /// The most that `gas_limit` gas can cost at these fees.
-    #[must_use]
     pub const fn worst_case(&self, gas_limit: u64) -> u128 {
         self.max_fee.saturating_mul(gas_limit as u128)
     }
 
-    /// What a transaction offers in this market: twice the base fee, so that it stays valid through five full
-    /// blocks, plus the tip. `None` where even one block's base fee is above `cap`.
-    #[must_use]
+    /// The first offer: twice the base fee, which stays valid through five full blocks, plus the tip. `None`
+    /// if the base fee alone is above `cap`.
     pub fn initial(market: &Market, cap: u128) -> Option<Self> {
         let tip = market.tip.max(MIN_TIP);
         let max_fee = market.next_base_fee.saturating_mul(2).saturating_add(tip).min(cap);
         (market.next_base_fee <= cap).then_some(Self { max_fee, tip: tip.min(max_fee) })
     }
 
-    /// The fees of a replacement: at least 10 % more in both fields, rounded up, and at least what the market
-    /// asks. `None` where that is above `cap` or four times the market's price: then the transaction in flight is
-    /// the best that can be done.
-    #[must_use]
+    /// The fees of a replacement transaction: at least 10 % more in both fields, rounded up, and at least the
+    /// market's price. `None` if that is above `cap` or four times the market's price.
     pub fn bumped(&self, market: &Market, cap: u128) -> Option<Self> {
         let highest = market.highest_offer(cap);
         let least = Self { max_fee: raised(self.max_fee), tip: raised(self.tip) };
@@ -83,7 +75,7 @@ impl Fees {
     }
 }
 
-/// `fee` plus 10 %, rounded up, and more than before even for the smallest fee.
+/// `fee` plus 10 %, rounded up, and always more than `fee`.
 const fn raised(fee: u128) -> u128 {
     let raise = fee.saturating_mul(REPLACEMENT_PERCENT).div_ceil(100);
     fee.saturating_add(if raise == 0 { 1 } else { raise })

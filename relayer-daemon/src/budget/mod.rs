@@ -1,36 +1,36 @@
 //! The daily gas budget as arithmetic: a window that opens with its first use and lasts 24 hours.
 //!
-//! What was paid is `settled`; what transactions in flight may still cost is `reserved`. The two together
-//! never exceed the limit. Persisting both is `store`'s part; time is handed in.
+//! `settled` was paid; `reserved` is what transactions in flight may still cost. Their sum never exceeds the
+//! limit. `store` persists both; time is an argument.
+
+pub mod share;
 
 /// Length of a window (service.md section 8).
 pub const WINDOW_SECONDS: u64 = 24 * 60 * 60;
 
-/// What is remembered of the current window.
+/// The current window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Window {
-    /// When it opened, unix seconds; `None` while nothing has been used.
+    /// When it opened, unix seconds; `None` while nothing was used.
     pub opened_at: Option<u64>,
-    /// What was really paid in it, wei.
+    /// What was paid in it, wei.
     pub settled_wei: u128,
 }
 
 impl Window {
-    /// The window as it stands at `now`: itself, or a fresh one if it is over.
-    #[must_use]
+    /// The window at `now`: itself, or a new one if it is over.
     pub const fn at(self, now: u64) -> Self {
         match self.opened_at {
             Some(opened) if now >= opened.saturating_add(WINDOW_SECONDS) => {
                 Self { opened_at: None, settled_wei: 0 }
             }
-            // The clock was set back: the window must not stay open for longer than it lasts.
+            // The clock was set back: the window must still close 24 hours from now.
             Some(opened) if now < opened => Self { opened_at: Some(now), settled_wei: self.settled_wei },
             _ => self,
         }
     }
 
     /// The window after something was used in it at `now`.
-    #[must_use]
     pub const fn used(self, now: u64, settled_wei: u128) -> Self {
         let current = self.at(now);
         let opened_at = match current.opened_at {
@@ -40,8 +40,7 @@ impl Window {
         Self { opened_at, settled_wei: current.settled_wei.saturating_add(settled_wei) }
     }
 
-    /// The window if what was reserved turned out to be never used: it closes if nothing else is in it.
-    #[must_use]
+    /// The window after a reservation was given back: it closes if nothing else is in it.
     pub const fn unused(self, still_reserved_wei: u128) -> Self {
         if self.settled_wei == 0 && still_reserved_wei == 0 {
             return Self { opened_at: None, settled_wei: 0 };
@@ -53,35 +52,31 @@ impl Window {
 /// The budget at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// What may be used in a window, wei.
+    /// The limit of a window, wei.
     pub limit_wei: u128,
     /// The window at that moment.
     pub window: Window,
-    /// What transactions in flight may still cost, wei.
+    /// Reserved for transactions in flight, wei.
     pub reserved_wei: u128,
 }
 
 impl Budget {
     /// Paid and reserved together.
-    #[must_use]
     pub const fn used_wei(&self) -> u128 {
         self.window.settled_wei.saturating_add(self.reserved_wei)
     }
 
     /// What is left.
-    #[must_use]
     pub const fn remaining_wei(&self) -> u128 {
         self.limit_wei.saturating_sub(self.used_wei())
     }
 
     /// Whether `wei` more can be reserved.
-    #[must_use]
     pub const fn allows(&self, wei: u128) -> bool {
         wei <= self.remaining_wei()
     }
 
     /// When the budget is fresh again, unix seconds; `None` while nothing is used.
-    #[must_use]
     pub const fn resets_at(&self) -> Option<u64> {
         match self.window.opened_at {
             Some(opened) => Some(opened.saturating_add(WINDOW_SECONDS)),
@@ -134,7 +129,7 @@ mod tests {
     }
 
     proptest! {
-        /// Uses at any times: within one window the sum never shrinks, and a new window starts from nothing.
+        /// Within one window the sum never shrinks, and a new window starts at 0.
         #[test]
         fn a_window_never_forgets_before_its_time(uses in prop::collection::vec((0_u64..40_000, 0_u128..1_000), 1..40)) {
             let (mut now, mut window) = (0, Window::default());

@@ -1,16 +1,24 @@
 //! Log lines: text for people or JSON for machines, always on standard error.
 //!
-//! Only this daemon's own lines follow the level that the operator sets. Libraries are held at warnings:
-//! at `debug` the HTTP transport would write out RPC URLs, keys in their paths included.
+//! The operator's level applies to this daemon's own lines only. Libraries log warnings: at `debug` the HTTP
+//! transport would write RPC URLs with the keys in their paths.
 
 use std::io::IsTerminal as _;
 
+use clap::ValueEnum;
 use tracing::Level;
 use tracing_subscriber::{
     Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
-use crate::settings::LogFormat;
+/// How log lines are written, always to standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
 
 /// Starts logging; a second call does nothing.
 pub fn init(format: LogFormat, level: Level) {
@@ -21,7 +29,7 @@ pub fn init(format: LogFormat, level: Level) {
     let layer = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // A line that cannot be written, on a full disk say, would be complained of there too, with a panic.
+        // On a full disk, reporting that a line cannot be written would panic.
         .log_internal_errors(false);
     let layer = match format {
         LogFormat::Text => layer.with_target(false).boxed(),
