@@ -45,7 +45,7 @@ fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
 
 fn run(target: &str) -> Run<Question> {
     let question = Question {
-        endpoint: Route::parse(target).unwrap(),
+        route: Route::parse(target).unwrap(),
         registry: Address::repeat_byte(0x42),
         chain: "http://node".into(),
         now: Timestamp::from_seconds(1_800_000_000),

@@ -5,7 +5,10 @@ use alloy_primitives::{Address, U256};
 use serde::Serialize;
 
 use crate::{
-    api::document::Document,
+    api::{
+        document::{Document, Shape},
+        route::Route,
+    },
     chain::{Halt, Query, QueryError, View},
     eth::abi::{
         IAgentRegistry::nextAgentIdCall,
@@ -63,6 +66,9 @@ pub struct Ready {
     pub index: Option<Progress>,
 }
 
+impl Shape for Health {}
+impl Shape for Ready {}
+
 impl Query for Readiness {
     type Output = Document;
     type Error = QueryError;
@@ -82,7 +88,7 @@ impl Query for Readiness {
             registry: self.registry,
             index: self.index.clone(),
         };
-        Ok(Document::unlinked(ready))
+        Ok(Document::of(ready, &Route::Health))
     }
 
     fn is_one_round(&self) -> bool {

@@ -119,36 +119,21 @@ impl Scan {
         Self { registry, chain, grace_seconds, recent, rows: Arc::new(rows) }
     }
 
-    /// Whether an endpoint's answer is made from a scan.
-    pub const fn covers(endpoint: &Route) -> bool {
-        matches!(
-            endpoint,
-            Route::DetailedStats
-                | Route::Agents { status: Some(_), .. }
-                | Route::Compliance(_)
-                | Route::RevenueAggregate
-        )
-    }
-
-    /// The answer of an endpoint that is [covered](Self::covers), as of `now`.
+    /// The answer of a route [about the registry](Route::is_about_registry), as of `now`.
     ///
     /// # Errors
     ///
-    /// [`QueryError::UnknownStatus`] where the registry gave one, [`Error::NotFound`] for another endpoint.
-    pub fn document(&self, endpoint: &Route, now: Timestamp) -> Result<Document, Error> {
-        match endpoint {
-            Route::DetailedStats => Ok(Document::of(self.detailed_stats(now)?, endpoint)),
+    /// [`QueryError::UnknownStatus`] where the registry gave one, [`Error::NotFound`] for another route.
+    pub fn document(&self, route: &Route, now: Timestamp) -> Result<Document, Error> {
+        Ok(match route {
+            Route::DetailedStats => Document::of(self.detailed_stats(now)?, route),
             Route::Agents { page, status: Some(status) } => {
-                Ok(Document::of(self.agents_of(*page, *status)?, endpoint))
+                Document::of(self.agents_of(*page, *status)?, route)
             }
-            Route::Compliance(page) => {
-                let list = self.compliance(*page, now)?;
-                let next = list.next;
-                Ok(Document::with_next(list, endpoint, next))
-            }
-            Route::RevenueAggregate => Ok(Document::of(self.revenue(), endpoint)),
-            _ => Err(Error::NotFound),
-        }
+            Route::Compliance(page) => Document::of(self.compliance(*page, now)?, route),
+            Route::RevenueAggregate => Document::of(self.revenue(), route),
+            _ => return Err(Error::NotFound),
+        })
     }
 
     /// All agents, by ascending id from 1.
@@ -307,8 +292,8 @@ mod tests {
         let slice = Slice { rows: vec![heavy, Row::UNREADABLE], ..Slice::default() };
         Arc::make_mut(&mut scan.rows).fold(2, slice);
         let body = |target: &str| {
-            let endpoint = Route::parse(target).unwrap();
-            let document = scan.document(&endpoint, Timestamp::from_seconds(9)).unwrap();
+            let route = Route::parse(target).unwrap();
+            let document = scan.document(&route, Timestamp::from_seconds(9)).unwrap();
             serde_json::from_str::<serde_json::Value>(&document.body).unwrap()
         };
         for (target, unreadable) in [

@@ -55,7 +55,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn ask(chain: &mut Chain, target: &str) -> Result<Value, Error> {
     let question = Question {
-        endpoint: Route::parse(target).unwrap(),
+        route: Route::parse(target).unwrap(),
         registry: chain.registry,
         chain: "http://evm".into(),
         now: Timestamp::from_seconds(chain.now),

@@ -68,9 +68,9 @@ impl Query for WithEvidence {
 
     fn resolve(&self, view: &View) -> Result<Document, Halt<Error>> {
         let question = &self.question;
-        let Route::Evidence(wallet) = question.endpoint else { return question.resolve(view) };
+        let Route::Evidence(wallet) = question.route else { return question.resolve(view) };
         let registry = Registry { view, address: question.registry };
-        Ok(Document::of(question.evidence(&registry, wallet, self.layout)?, &question.endpoint))
+        Ok(Document::of(question.evidence(&registry, wallet, self.layout)?, &question.route))
     }
 
     fn block(&self) -> Option<BlockId> {

@@ -1,7 +1,7 @@
 //! The whole read API: a parsed [`Route`] in, a [`Query`] for its JSON body out. Worker and browser run
 //! the same one.
 //!
-//! | endpoint | round trips |
+//! | route | round trips |
 //! |---|---|
 //! | `/health`, `/stats`, `/agents` without filter, `/agent/:id`, `/agent/:id/revenue`, `/kya/:wallet` | 1 |
 //! | `/stats/detailed`, `/agents?status=`, `/agents/compliance`, `/revenue/aggregate` | 2, up to about 10,000 agents |
@@ -51,7 +51,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// What is asked.
-    pub endpoint: Route,
+    pub route: Route,
     /// The registry's address.
     pub registry: Address,
     /// The RPC endpoint as shown to clients: scheme and host, see [`public_origin`](crate::eth::redact::public_origin).
@@ -73,47 +73,39 @@ impl Query for Question {
     }
 
     fn block(&self) -> Option<BlockId> {
-        self.endpoint.block()
+        self.route.block()
     }
 
     fn is_one_round(&self) -> bool {
-        !matches!(
-            self.endpoint,
-            Route::Lineage(_) | Route::Ancestors(_) | Route::Evidence(_) | Route::Kya { history: true, .. }
-        ) && !Scan::covers(&self.endpoint)
+        self.route.is_one_round()
     }
 }
 
 impl Question {
     fn document(&self, view: &View) -> Result<Document, Halt<Error>> {
         let registry = Registry { view, address: self.registry };
-        match &self.endpoint {
-            Route::Health => self.told(self.health(&registry)),
-            Route::Stats => self.told(self.stats(&registry)),
-            Route::Agent { id, .. } => self.told(self.agent(&registry, *id)),
-            Route::Ancestors(id) => self.told(ancestors(&registry, *id)),
-            Route::Agents { page, status: None } => self.told(agents(&registry, *page)),
-            Route::Lineage(id) => self.told(lineage(&registry, *id)),
-            Route::Revenue { id, offset, limit } => self.told(revenue(&registry, *id, *offset, *limit)),
-            Route::Kya { wallet, history, .. } => self.told(self.kya(&registry, *wallet, *history)),
-            Route::KyaList { wallets, .. } => self.told(self.kya_list(&registry, wallets)),
-            // Only hosts that make evidence carry what it takes.
+        match &self.route {
+            Route::Health => self.answer(self.health(&registry)),
+            Route::Stats => self.answer(self.stats(&registry)),
+            Route::Agent { id, .. } => self.answer(self.agent(&registry, *id)),
+            Route::Ancestors(id) => self.answer(ancestors(&registry, *id)),
+            Route::Agents { page, status: None } => self.answer(agents(&registry, *page)),
+            Route::Lineage(id) => self.answer(lineage(&registry, *id)),
+            Route::Revenue { id, offset, limit } => self.answer(revenue(&registry, *id, *offset, *limit)),
+            Route::Kya { wallet, history, .. } => self.answer(self.kya(&registry, *wallet, *history)),
+            Route::KyaList { wallets, .. } => self.answer(self.kya_list(&registry, wallets)),
+            // Only hosts that make evidence carry the code for it.
             Route::Evidence(_) => Err(Halt::Error(evidence::NOT_MADE_HERE)),
-            Route::Liable { .. } | Route::Listing(_) | Route::Changes { .. } | Route::History { .. } => {
-                Err(Halt::Error(Error::IndexRequired))
-            }
-            Route::DetailedStats
-            | Route::Agents { status: Some(_), .. }
-            | Route::Compliance(_)
-            | Route::RevenueAggregate => {
+            route if route.needs_index() => Err(Halt::Error(Error::IndexRequired)),
+            route => {
                 let scan = ScanQuery { registry: self.registry, chain: self.chain.clone() }.resolve(view)?;
-                scan.document(&self.endpoint, self.now).map_err(Halt::Error)
+                scan.document(route, self.now).map_err(Halt::Error)
             }
         }
     }
 
-    fn told<T: Shape>(&self, shape: Result<T, Halt>) -> Result<Document, Halt<Error>> {
-        Ok(Document::of(shape?, &self.endpoint))
+    fn answer<T: Shape>(&self, shape: Result<T, Halt>) -> Result<Document, Halt<Error>> {
+        Ok(Document::of(shape?, &self.route))
     }
 
     fn health(&self, registry: &Registry<'_>) -> Result<Health, Halt> {
@@ -128,7 +120,7 @@ impl Question {
 
     fn agent(&self, registry: &Registry<'_>, id: AgentId) -> Result<AgentDetail, Halt> {
         let (grace, children) = (registry.grace_period(), registry.children(id.0));
-        let as_of = self.endpoint.block().map(|_| registry.view.as_of());
+        let as_of = self.route.block().map(|_| registry.view.as_of());
         let agent = registry.agent(id)?;
         let (grace, children, as_of) = (grace?, children?, as_of.transpose()?);
         let now = as_of.map_or(self.now, |as_of| as_of.block_timestamp);
@@ -185,7 +177,7 @@ impl Question {
     /// The verdict at the host's time, or at that of the block asked about.
     fn judge(&self, wallet: Address, agent: Option<Agent>, grace: U256, as_of: AsOf) -> Kya {
         let kya = Kya::of(wallet, agent, grace, self.time_of(as_of), as_of);
-        match self.endpoint.block() {
+        match self.route.block() {
             // What was so then stays so.
             Some(_) => Kya { checked_at: self.now, valid_until: None, ..kya },
             None => kya,
@@ -194,7 +186,7 @@ impl Question {
 
     /// When compliance is judged.
     fn time_of(&self, as_of: AsOf) -> Timestamp {
-        if self.endpoint.block().is_some() { as_of.block_timestamp } else { self.now }
+        if self.route.block().is_some() { as_of.block_timestamp } else { self.now }
     }
 }
 

@@ -90,7 +90,7 @@ impl Question {
         wallets: impl IntoIterator<Item = Address>,
         history: bool,
     ) -> Pasts<'a> {
-        if self.endpoint.block().is_some() {
+        if self.route.block().is_some() {
             return Pasts::unknown(UnknownBecause::PastBlock);
         }
         let excerpt = self.excerpt.as_ref();

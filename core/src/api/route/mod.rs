@@ -7,6 +7,9 @@ mod agent_query;
 mod canonical;
 mod parse;
 mod query;
+mod time_to_live;
+
+pub use time_to_live::{CacheScope, FINAL_SECONDS};
 
 use alloy_primitives::Address;
 
@@ -132,29 +135,19 @@ pub enum Route {
     },
 }
 
-/// How long an answer may be kept: the cache scopes of `service.md` section 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheScope {
-    /// Not at all.
-    None,
-    /// Agent data.
-    Agent,
-    /// Lineage trees.
-    Lineage,
-    /// KYA checks.
-    Kya,
-}
-
-impl CacheScope {
-    /// The documented time to live in seconds.
-    pub const fn default_seconds(self) -> u32 {
-        match self {
-            Self::None => 0,
-            Self::Agent => 300,
-            Self::Lineage => 600,
-            Self::Kya => 60,
-        }
-    }
+/// What an answer is read from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Calls that are known at once: one round trip.
+    Calls,
+    /// Calls that depend on what earlier ones return.
+    DependentCalls,
+    /// Such calls, or an index of the registry.
+    DependentCallsOrIndex,
+    /// All agents: a scan of the registry, or an index of it.
+    Registry,
+    /// An index of the registry, and nothing else.
+    Index,
 }
 
 impl Route {
@@ -195,47 +188,63 @@ impl Route {
         }
     }
 
-    /// The route, parameters by name: what logs and documentation call the endpoint.
-    pub const fn route(&self) -> &'static str {
-        match self {
-            Self::Health => "/health",
-            Self::Stats => "/api/v1/stats",
-            Self::DetailedStats => "/api/v1/stats/detailed",
-            Self::Agent { .. } => "/api/v1/agent/:id",
-            Self::Ancestors(_) => "/api/v1/agent/:id/ancestors",
-            Self::Agents { .. } | Self::Listing(_) => "/api/v1/agents",
-            Self::Compliance(_) => "/api/v1/agents/compliance",
-            Self::Liable { .. } => "/api/v1/liable/:wallet",
-            Self::Lineage(_) => "/api/v1/agent/:id/lineage",
-            Self::History { .. } => "/api/v1/agent/:id/history",
-            Self::Revenue { .. } => "/api/v1/agent/:id/revenue",
-            Self::RevenueAggregate => "/api/v1/revenue/aggregate",
-            Self::Kya { .. } | Self::Evidence(_) => "/api/v1/kya/:wallet",
-            Self::KyaList { .. } => "/api/v1/kya",
-            Self::Changes { .. } => "/api/v1/changes",
-        }
+    /// The path with its parameters by name, for logs and documentation.
+    pub const fn pattern(&self) -> &'static str {
+        self.properties().0
     }
 
-    /// How long its answer may be kept.
+    /// How long the answer may be cached.
     pub const fn cache_scope(&self) -> CacheScope {
+        self.properties().1
+    }
+
+    /// Whether the answer is about all agents: a scan of the registry gives it.
+    pub const fn is_about_registry(&self) -> bool {
+        matches!(self.properties().2, Source::Registry)
+    }
+
+    /// Whether an index of the registry can give the answer.
+    pub const fn is_indexed(&self) -> bool {
+        matches!(self.properties().2, Source::Registry | Source::Index | Source::DependentCallsOrIndex)
+    }
+
+    /// Whether only an index of the registry can give the answer.
+    pub const fn needs_index(&self) -> bool {
+        matches!(self.properties().2, Source::Index)
+    }
+
+    /// Whether one round trip is enough.
+    pub(crate) const fn is_one_round(&self) -> bool {
+        matches!(self.properties().2, Source::Calls | Source::Index)
+    }
+
+    /// The table of routes.
+    const fn properties(&self) -> (&'static str, CacheScope, Source) {
+        use CacheScope as Cache;
         match self {
-            // So many lists can be made of a few wallets that they would push everything else out of a cache.
-            Self::Health | Self::Revenue { .. } | Self::KyaList { .. } => CacheScope::None,
-            Self::Stats
-            | Self::DetailedStats
-            | Self::Agent { .. }
-            | Self::Ancestors(_)
-            | Self::Agents { .. }
-            | Self::Listing(_)
-            | Self::Compliance(_)
-            | Self::Liable { .. }
-            | Self::History { .. }
-            | Self::RevenueAggregate => CacheScope::Agent,
-            Self::Lineage(_) => CacheScope::Lineage,
-            // What was proved stays proved; but who asks for evidence wants that of a block as new as a verdict's.
-            Self::Kya { .. } | Self::Evidence(_) => CacheScope::Kya,
-            // What a verdict no longer says, whoever follows the changes has to hear of as soon.
-            Self::Changes { .. } => CacheScope::Kya,
+            Self::Health => ("/health", Cache::None, Source::Calls),
+            Self::Stats => ("/api/v1/stats", Cache::Agent, Source::Calls),
+            Self::DetailedStats => ("/api/v1/stats/detailed", Cache::Agent, Source::Registry),
+            Self::Agent { .. } => ("/api/v1/agent/:id", Cache::Agent, Source::Calls),
+            Self::Ancestors(_) => ("/api/v1/agent/:id/ancestors", Cache::Agent, Source::DependentCalls),
+            Self::Agents { status: None, .. } => ("/api/v1/agents", Cache::Agent, Source::Calls),
+            Self::Agents { status: Some(_), .. } => ("/api/v1/agents", Cache::Agent, Source::Registry),
+            Self::Listing(_) => ("/api/v1/agents", Cache::Agent, Source::Index),
+            Self::Compliance(_) => ("/api/v1/agents/compliance", Cache::Agent, Source::Registry),
+            Self::Liable { .. } => ("/api/v1/liable/:wallet", Cache::Agent, Source::Index),
+            Self::Lineage(_) => ("/api/v1/agent/:id/lineage", Cache::Lineage, Source::DependentCallsOrIndex),
+            Self::History { .. } => ("/api/v1/agent/:id/history", Cache::Agent, Source::Index),
+            Self::Revenue { .. } => ("/api/v1/agent/:id/revenue", Cache::None, Source::Calls),
+            Self::RevenueAggregate => ("/api/v1/revenue/aggregate", Cache::Agent, Source::Registry),
+            // Evidence stays true, but a client that asks for it wants that of a block as new as a verdict's.
+            Self::Evidence(_) | Self::Kya { history: true, .. } => {
+                ("/api/v1/kya/:wallet", Cache::Kya, Source::DependentCalls)
+            }
+            Self::Kya { history: false, .. } => ("/api/v1/kya/:wallet", Cache::Kya, Source::Calls),
+            // A few wallets make so many lists that these would evict everything else from a cache.
+            Self::KyaList { .. } => ("/api/v1/kya", Cache::None, Source::Calls),
+            // A client that follows the changes learns of them as soon as verdicts reflect them.
+            Self::Changes { .. } => ("/api/v1/changes", Cache::Kya, Source::Index),
         }
     }
 }

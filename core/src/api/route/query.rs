@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The value of a query parameter, decoded; `None` where it is absent.
-pub(crate) fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Option<Cow<'a, str>>, Error> {
+pub(super) fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Option<Cow<'a, str>>, Error> {
     let mut found = None;
     for pair in query.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -28,7 +28,7 @@ pub(crate) fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Optio
 }
 
 /// A parameter that is read so; `None` where it is absent.
-fn optional<T>(
+pub(super) fn optional<T>(
     query: &str,
     field: &'static str,
     rule: &'static str,
@@ -52,7 +52,7 @@ pub(super) fn flag(query: &str, field: &'static str) -> Result<bool, Error> {
 }
 
 /// A counting parameter: below the range is refused, above it cut.
-pub(crate) fn count(
+pub(super) fn count(
     query: &str,
     field: &'static str,
     range: std::ops::RangeInclusive<u64>,
@@ -72,12 +72,12 @@ pub(crate) fn count(
 }
 
 /// The size of a page of agents.
-pub(crate) fn agents_limit(query: &str) -> Result<u64, Error> {
+pub(super) fn agents_limit(query: &str) -> Result<u64, Error> {
     count(query, "limit", 1..=AGENTS_LIMIT_MAX, AGENTS_LIMIT_DEFAULT)
 }
 
 /// Where to go on in a list that is sorted so.
-pub(crate) fn cursor(query: &str, key: SortKey) -> Result<Option<AgentCursor>, Error> {
+pub(super) fn cursor(query: &str, key: SortKey) -> Result<Option<AgentCursor>, Error> {
     optional(query, "cursor", AgentCursor::RULE, |text| AgentCursor::parse(text, key))
 }
 
@@ -96,7 +96,7 @@ pub(super) fn since(query: &str) -> Result<Since, Error> {
     Ok(optional(query, "since", Since::RULE, Since::parse)?.unwrap_or(Since::Oldest))
 }
 
-pub(crate) fn status(query: &str) -> Result<Option<Status>, Error> {
+pub(super) fn status(query: &str) -> Result<Option<Status>, Error> {
     optional(query, "status", "must be one of Active, Suspended, Revoked, Terminated", Status::from_name)
 }
 
@@ -137,9 +137,9 @@ mod tests {
             ("?limit=5&x=y&since=1800000000123-42", "?since=1800000000123-42&limit=5"),
             ("?limit=501", "?limit=500"),
         ] {
-            let endpoint = Route::parse(&format!("/api/v1/changes{query}")).unwrap();
-            assert_eq!(endpoint.canonical(), format!("/api/v1/changes{canonical}"));
-            assert_eq!(Route::parse(&endpoint.canonical()), Ok(endpoint));
+            let route = Route::parse(&format!("/api/v1/changes{query}")).unwrap();
+            assert_eq!(route.canonical(), format!("/api/v1/changes{canonical}"));
+            assert_eq!(Route::parse(&route.canonical()), Ok(route));
         }
         for bad in ["", "NOW", "7", "1-", "-1", "1-2-3", "9007199254740992-1", "latest", "1800000000123%2d"] {
             let message = rule(&format!("/api/v1/changes?since={bad}"));
@@ -158,9 +158,9 @@ mod tests {
             ("?limit=50&cursor=5-9-0-3", "?cursor=5-9-0-3"),
             ("?limit=101&x=y&cursor=0-9-7-0", "?limit=100&cursor=0-9-7-0"),
         ] {
-            let endpoint = Route::parse(&format!("/api/v1/agent/7/history{query}")).unwrap();
-            assert_eq!(endpoint.canonical(), format!("/api/v1/agent/7/history{canonical}"));
-            assert_eq!(Route::parse(&endpoint.canonical()), Ok(endpoint));
+            let route = Route::parse(&format!("/api/v1/agent/7/history{query}")).unwrap();
+            assert_eq!(route.canonical(), format!("/api/v1/agent/7/history{canonical}"));
+            assert_eq!(Route::parse(&route.canonical()), Ok(route));
         }
         for bad in ["", "7", "1-2-3", "1-2-3-4-5", "1-2-3-x"] {
             let message = rule(&format!("/api/v1/agent/7/history?cursor={bad}"));
@@ -180,9 +180,9 @@ mod tests {
             ("?cursor=0-0", "?limit=20&cursor=0-0"),
             ("?cursor=1800000000-7&limit=3", "?limit=3&cursor=1800000000-7"),
         ] {
-            let endpoint = Route::parse(&format!("/api/v1/agents/compliance{query}")).unwrap();
-            assert_eq!(endpoint.canonical(), format!("/api/v1/agents/compliance{canonical}"));
-            assert_eq!(Route::parse(&endpoint.canonical()), Ok(endpoint));
+            let route = Route::parse(&format!("/api/v1/agents/compliance{query}")).unwrap();
+            assert_eq!(route.canonical(), format!("/api/v1/agents/compliance{canonical}"));
+            assert_eq!(Route::parse(&route.canonical()), Ok(route));
         }
         for bad in ["", "7", "-7", "1-", "1-2-3"] {
             let message = rule(&format!("/api/v1/agents/compliance?cursor={bad}"));
@@ -196,10 +196,10 @@ mod tests {
         let hash = format!("0x{}", "ab".repeat(32));
         for block in ["0", "18446744073709551615", &hash] {
             for path in ["/api/v1/agent/7", "/api/v1/kya/0x1111111111111111111111111111111111111111"] {
-                let endpoint = Route::parse(&format!("{path}?x=1&block={block}")).unwrap();
-                assert_eq!(endpoint.block(), BlockId::parse(block));
-                assert_eq!(endpoint.canonical(), format!("{path}?block={block}"));
-                assert_ne!(Route::parse(path), Ok(endpoint));
+                let route = Route::parse(&format!("{path}?x=1&block={block}")).unwrap();
+                assert_eq!(route.block(), BlockId::parse(block));
+                assert_eq!(route.canonical(), format!("{path}?block={block}"));
+                assert_ne!(Route::parse(path), Ok(route));
             }
         }
         for bad in ["", "latest", "-1", "0x10", "1e3", &hash[2..]] {
