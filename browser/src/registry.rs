@@ -186,7 +186,7 @@ impl Registry {
         let Settings { transport, registry, chain_id, timeout_seconds, multicall3 } = &self.settings;
         let began = Date::now();
         let question = Question {
-            endpoint,
+            route: endpoint,
             registry: *registry,
             chain: transport.name(),
             now: Timestamp::from_millis(began as u64),

@@ -2,7 +2,6 @@
 
 use openapi::{Schemas, body, linked, response};
 use registry_core::{
-    api::index_documents,
     api::route::{
         AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX,
         HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX,
@@ -347,13 +346,13 @@ impl Question {
     /// Whether its answers may come from the index.
     fn is_indexed(&self) -> bool {
         let target = self.target();
-        self.asks(&[target.clone(), format!("{target}?status=Active")], index_documents::covers)
+        self.asks(&[target.clone(), format!("{target}?status=Active")], Route::is_indexed)
     }
 
     /// Whether only an index can answer.
     fn needs_index(&self) -> bool {
         let target = self.target();
-        self.asks(&[target.clone(), format!("{target}?sort=-id")], index_documents::is_only_source)
+        self.asks(&[target.clone(), format!("{target}?sort=-id")], Route::needs_index)
     }
 
     fn asks(&self, targets: &[String], is_so: impl Fn(&Route) -> bool) -> bool {
