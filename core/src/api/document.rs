@@ -27,8 +27,8 @@ use crate::{
 pub struct Document {
     /// The JSON text.
     pub body: String,
-    /// A weak entity tag (RFC 9110 section 8.8.3), `W/` and quotes included: equal for answers that differ only in when
-    /// they were given, and in nothing that a client would decide by.
+    /// A weak entity tag (RFC 9110 section 8.8.3), `W/` and quotes included: equal for answers that differ
+    /// only in when they were given, and in nothing that a client would decide by.
     pub etag: String,
     /// The moment at which the verdict in it lapses, where time alone can make it do so.
     pub valid_until: Option<Timestamp>,
@@ -52,8 +52,9 @@ impl Document {
         Self { body, etag, valid_until, links, is_final: false }
     }
 
-    /// For how many seconds from `now` on caches may keep the document: at most `time_to_live`, never into the second in
-    /// which its verdict lapses, and [`FINAL_SECONDS`] where it is final. A time to live of 0 stays 0.
+    /// For how many seconds from `now` on caches may keep the document: at most `time_to_live`, never into
+    /// the second in which its verdict lapses, and [`FINAL_SECONDS`] where it is final. A time to live of 0
+    /// stays 0.
     pub fn max_age(&self, time_to_live: u32, now: Timestamp) -> u32 {
         if self.is_final && time_to_live > 0 {
             return time_to_live.max(FINAL_SECONDS);
@@ -66,13 +67,14 @@ impl Document {
 
 /// The content of an answer, as a [`Document`] needs it.
 pub(crate) trait Shape: Serialize {
-    /// Sets the fields that change with the clock alone to constants, for the entity tag; false where there are none.
+    /// Sets the fields that change with the clock alone to constants, for the entity tag; false where there
+    /// are none.
     fn mask_clock_fields(&mut self) -> bool {
         false
     }
 
-    /// The JSON of the field `asOf`, where nothing else changes with the clock alone and no other field has that name.
-    /// The entity tag is then made of the JSON without it, and nothing is serialized twice.
+    /// The JSON of the field `asOf`, where nothing else changes with the clock alone and no other field has
+    /// that name. The entity tag is then made of the JSON without it, and nothing is serialized twice.
     fn as_of(&self) -> Option<String> {
         None
     }
@@ -82,7 +84,8 @@ pub(crate) trait Shape: Serialize {
         None
     }
 
-    /// Bytes of its JSON, roughly, where that is a lot: a text that grows by doubling takes three times its size.
+    /// Bytes of its JSON, roughly, where that is a lot: a text that grows by doubling takes three times its
+    /// size.
     fn size_hint(&self) -> usize {
         128
     }
@@ -239,8 +242,8 @@ impl Compliance {
     }
 }
 
-/// A weak entity tag for this text (RFC 9110 section 8.8.3), `W/` and quotes included. It is weak because a proxy may
-/// compress the bytes.
+/// A weak entity tag for this text (RFC 9110 section 8.8.3), `W/` and quotes included. It is weak because a
+/// proxy may compress the bytes.
 pub fn entity_tag(text: &str) -> String {
     tag_of([text])
 }

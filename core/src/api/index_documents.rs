@@ -12,8 +12,8 @@ impl<S: Store> Index<'_, S> {
     ///
     /// # Errors
     ///
-    /// [`IndexError::Incomplete`] where the rows are not all of one block, [`IndexError::Uncovered`] for a route that only
-    /// the chain answers, and the errors that the chain's answer would be.
+    /// [`IndexError::Incomplete`] where the rows are not all of one block, [`IndexError::Uncovered`] for a
+    /// route that only the chain answers, and the errors that the chain's answer would be.
     pub fn document(&self, route: &Route, now: Timestamp) -> Result<Document, IndexError> {
         if self.state.as_of().is_none() {
             return Err(IndexError::Incomplete { percent: self.state.percent() });

@@ -1,5 +1,5 @@
-//! The whole registry at one block, as compactly as the answers about all of it allow. A host that keeps one answers
-//! all of them from it: `/stats/detailed`, `/agents` with a status, `/agents/compliance` and `/revenue/aggregate`.
+//! A scan: the whole registry at one block, in compact rows. One scan answers `/stats/detailed`, `/agents`
+//! with a status, `/agents/compliance` and `/revenue/aggregate`.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Scan {
     pub(crate) grace_seconds: U256,
     /// The last registered agents that are readable, newest first.
     pub(crate) recent: Vec<RecentRegistration>,
-    /// All agents, by ascending id from 1.
+    /// One row for each agent, by ascending id from 1.
     rows: Arc<Rows>,
 }
 
@@ -67,7 +67,7 @@ impl Query for ScanQuery {
         let (rows, recent) = (rows?, recent?);
         let recent = recent
             .into_iter()
-            // Who is unreadable is named by the rows.
+            // The rows name the unreadable agents.
             .filter_map(|record| record.ok().map(|agent| RecentRegistration::from(&agent)))
             .collect();
         Ok(Scan::of((self.registry, self.chain.clone()), total, grace, recent, rows).map_err(Halt::Error)?)
@@ -82,14 +82,14 @@ struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Its place in a list by attestation.
+    /// The agent's cursor in a list by attestation.
     fn place(&self) -> AgentCursor {
         AgentCursor { attested: Some(self.row.last_attestation), id: self.id.0.saturating_to() }
     }
 }
 
 impl Scan {
-    /// A scan of `total` agents; an error where the node has not answered for all of them.
+    /// A scan of `total` agents; an error where the node left some of them out.
     pub(crate) fn of(
         (registry, chain): (Address, String),
         total: u64,
@@ -103,7 +103,7 @@ impl Scan {
         Ok(Self { registry, chain, grace_seconds, recent, rows: Arc::clone(rows) })
     }
 
-    /// A scan of these agents, by ascending id from 1, and what they reported.
+    /// A scan of these agents, by ascending id from 1, and their reports.
     pub fn of_agents<'a>(
         registry: Address,
         chain: String,
@@ -141,7 +141,7 @@ impl Scan {
         &self.rows
     }
 
-    /// Bytes of memory it takes, nearly.
+    /// The approximate size in memory, in bytes.
     pub fn size_bytes(&self) -> usize {
         self.rows.size_bytes() + size_of::<Self>() + self.recent.len() * size_of::<RecentRegistration>()
     }
@@ -209,7 +209,7 @@ impl Scan {
     ///
     /// [`QueryError::UnknownStatus`] where the registry gave one.
     pub fn compliance(&self, page: Option<CompliancePage>, now: Timestamp) -> Result<ComplianceList, Error> {
-        // By id, from 0 on: parents are rows themselves, if the registry keeps its word.
+        // Counts by parent id, from 0 on.
         let mut children = vec![0_u32; self.rows.len() + 1];
         let mut stalest_first = Vec::with_capacity(self.rows.len());
         for member in self.members() {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_unreadable_is_named_where_it_matters() {
+    fn unreadable_agents_are_named_where_they_are_left_out() {
         let mut scan = scan(&(1..=3).map(agent).collect::<Vec<_>>());
         let heavy = Row { history_is_readable: false, ..Row::from(&agent(2)) };
         let slice = Slice { rows: vec![heavy, Row::UNREADABLE], ..Slice::default() };
@@ -345,7 +345,7 @@ mod tests {
                     break;
                 }
                 cursor = page.next;
-                // Whoever registers has just attested.
+                // A new agent has just attested.
                 let mut newcomer = agent(agents.len() as u64 + 1);
                 newcomer.last_attestation = Timestamp::from_seconds(50);
                 agents.push(newcomer);

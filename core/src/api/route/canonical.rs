@@ -8,8 +8,8 @@ use super::{
 use crate::registry::{agent::Status, changes::Since, compliance::CompliancePage, kya::Asked};
 
 impl Route {
-    /// The canonical form: defaults left out, the rest in fixed order. Two requests that ask the same have the same
-    /// one, and it parses to the same route.
+    /// The canonical form: defaults left out, the rest in fixed order. Two requests that ask the same have
+    /// the same one, and it parses to the same route.
     pub fn canonical(&self) -> String {
         let mut query = QueryText { text: self.path(), separator: '?' };
         match self {

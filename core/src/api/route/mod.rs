@@ -31,24 +31,24 @@ pub const AGENTS_LIMIT_MAX: u64 = 100;
 pub const AGENTS_LIMIT_DEFAULT: u64 = 20;
 /// Largest page of `/agent/:id/revenue`.
 pub const REVENUE_LIMIT_MAX: u64 = 500;
-/// Most changes of an answer of `/changes`.
+/// Largest page of `/changes`.
 pub const CHANGES_LIMIT_MAX: u64 = 500;
-/// Changes of an answer of `/changes` where no number is given.
+/// Page size of `/changes` where none is given.
 pub const CHANGES_LIMIT_DEFAULT: u64 = 100;
-/// Most events of a page of `/agent/:id/history`.
+/// Largest page of `/agent/:id/history`.
 pub const HISTORY_LIMIT_MAX: u64 = 100;
-/// Events of a page of `/agent/:id/history` where no number is given.
+/// Page size of `/agent/:id/history` where none is given.
 pub const HISTORY_LIMIT_DEFAULT: u64 = 50;
 /// The most wallets of `GET /kya/:wallet,:wallet...`.
 pub const KYA_PATH_MAX: usize = 20;
 /// The most wallets of `POST /kya`.
 pub const KYA_BODY_MAX: usize = 100;
-/// The most bytes of its body: a hundred wallets take 4,600, and the rest is room for spaces.
+/// The largest body of `POST /kya` in bytes: a hundred wallets take 4,600, the rest is room for white space.
 pub const KYA_BODY_BYTES_MAX: usize = 16 * 1024;
 /// Page size of `/agent/:id/revenue` where none is given.
 pub const REVENUE_LIMIT_DEFAULT: u64 = 100;
 
-/// One question the API answers, its parameters checked and cut to their limits (`service.md` section 4).
+/// One request to the API, its parameters checked and cut to their limits (`service.md` section 4).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Route {
     /// `/health`
@@ -59,18 +59,18 @@ pub enum Route {
     DetailedStats,
     /// `/api/v1/agent/:id`
     Agent {
-        /// Which agent.
+        /// The agent.
         id: AgentId,
-        /// At which block, if not the newest.
+        /// The block to read at; `None` for the newest.
         block: Option<BlockId>,
     },
     /// `/api/v1/agent/:id/ancestors`
     Ancestors(AgentId),
     /// `/api/v1/agents`
     Agents {
-        /// Which page.
+        /// The page.
         page: Page,
-        /// Only agents of this status.
+        /// The status to filter by.
         status: Option<Status>,
     },
     /// `/api/v1/agents`, filtered by more than a status, searched, sorted or with a cursor
@@ -79,58 +79,58 @@ pub enum Route {
     Compliance(Option<CompliancePage>),
     /// `/api/v1/liable/:wallet`
     Liable {
-        /// Who is liable.
+        /// The wallet of the liable person.
         person: Address,
-        /// Agents to give at most.
+        /// The page size.
         limit: u64,
-        /// Where to go on.
+        /// The cursor of the page before.
         cursor: Option<AgentCursor>,
     },
     /// `/api/v1/agent/:id/lineage`
     Lineage(AgentId),
     /// `/api/v1/agent/:id/history`
     History {
-        /// Whose.
+        /// The agent.
         id: AgentId,
-        /// Events to give at most.
+        /// The page size.
         limit: u64,
-        /// Where to go on.
+        /// The cursor of the page before.
         cursor: Option<HistoryCursor>,
     },
     /// `/api/v1/agent/:id/revenue`
     Revenue {
-        /// Whose history.
+        /// The agent.
         id: AgentId,
-        /// Reports to pass over.
+        /// The number of reports to skip.
         offset: u64,
-        /// Reports to give at most.
+        /// The page size.
         limit: u64,
     },
     /// `/api/v1/revenue/aggregate`
     RevenueAggregate,
     /// `/api/v1/kya/:wallet`
     Kya {
-        /// Which wallet.
+        /// The wallet.
         wallet: Address,
-        /// At which block, if not the newest.
+        /// The block to read at; `None` for the newest.
         block: Option<BlockId>,
-        /// With its past, whatever it takes.
+        /// Whether the past is read even where that takes the whole registry.
         history: bool,
     },
     /// `/api/v1/kya/:wallet,:wallet...`, and `POST /api/v1/kya`
     KyaList {
-        /// Which wallets, in the order asked.
+        /// The wallets, in the order asked.
         wallets: Vec<Asked>,
-        /// At which block, if not the newest.
+        /// The block to read at; `None` for the newest.
         block: Option<BlockId>,
     },
     /// `/api/v1/kya/:wallet?evidence=1`
     Evidence(Address),
     /// `/api/v1/changes`
     Changes {
-        /// Where to begin.
+        /// The cursor to start after.
         since: Since,
-        /// Changes to give at most.
+        /// The page size.
         limit: u64,
     },
 }
@@ -151,7 +151,7 @@ enum Source {
 }
 
 impl Route {
-    /// The block the question is about, if not the newest.
+    /// The block to read at; `None` for the newest.
     pub const fn block(&self) -> Option<BlockId> {
         match self {
             Self::Agent { block, .. } | Self::Kya { block, .. } | Self::KyaList { block, .. } => *block,
@@ -159,12 +159,12 @@ impl Route {
         }
     }
 
-    /// Whether it asks for verdicts.
+    /// Whether the answer holds verdicts on wallets.
     pub const fn is_about_wallets(&self) -> bool {
         matches!(self, Self::Kya { .. } | Self::KyaList { .. })
     }
 
-    /// The wallets that it asks for verdicts on.
+    /// The wallets to judge.
     pub fn wallets(&self) -> Vec<Address> {
         match self {
             Self::Kya { wallet, .. } => vec![*wallet],
@@ -179,7 +179,8 @@ impl Route {
         }
     }
 
-    /// How many requests it counts as: a list of wallets one for each ten, a history five, as it may take a hundred calls.
+    /// How many requests the rate limits count: one for every ten wallets of a list, five for a history,
+    /// which may take a hundred calls.
     pub fn cost(&self) -> u32 {
         match self {
             Self::History { .. } => 5,
@@ -243,7 +244,7 @@ impl Route {
             Self::Kya { history: false, .. } => ("/api/v1/kya/:wallet", Cache::Kya, Source::Calls),
             // A few wallets make so many lists that these would evict everything else from a cache.
             Self::KyaList { .. } => ("/api/v1/kya", Cache::None, Source::Calls),
-            // A client that follows the changes learns of them as soon as verdicts reflect them.
+            // The changes are as fresh as the verdicts that they change.
             Self::Changes { .. } => ("/api/v1/changes", Cache::Kya, Source::Index),
         }
     }

@@ -23,7 +23,8 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] for an unknown route, [`Error::InvalidParameter`] for a parameter that breaks its rule.
+    /// [`Error::NotFound`] for an unknown route, [`Error::InvalidParameter`] for a parameter that breaks its
+    /// rule.
     pub fn parse(target: &str) -> Result<Self, Error> {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         if path == "/health" {
@@ -39,7 +40,7 @@ impl Route {
             (Some("liable"), Some(person), None, _) => Self::Liable {
                 person: wallet(person)?,
                 limit: agents_limit(query)?,
-                // The cursor before the first agent is none.
+                // A cursor before the first agent is the list's beginning.
                 cursor: cursor(query, SortKey::Id)?.filter(|cursor| cursor.id > 0),
             },
             (Some("agent"), Some(id), None, _) => Self::Agent { id: agent_id(id)?, block: block(query)? },
@@ -98,7 +99,8 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// [`Error::MethodNotAllowed`] for a path that takes no POST, [`Error::BodyTooLarge`], [`Error::InvalidParameter`] for a body of another form, or a parameter that breaks its rule.
+    /// [`Error::MethodNotAllowed`] for a path that takes no POST, [`Error::BodyTooLarge`],
+    /// [`Error::InvalidParameter`] for a body of another form, or a parameter that breaks its rule.
     pub fn parse_post(target: &str, body: &[u8]) -> Result<Self, Error> {
         #[derive(Deserialize)]
         struct Body {
@@ -115,7 +117,7 @@ impl Route {
         Self::kya_list(wallets.iter().map(|text| Asked::parse(text)).collect(), block(query)?)
     }
 
-    /// The question about a list of wallets.
+    /// The route for a list of wallets.
     ///
     /// # Errors
     ///
@@ -158,7 +160,7 @@ fn wallet(segment: &str) -> Result<Address, Error> {
         .map_err(|error| Error::InvalidParameter { field: "wallet", rule: error.rule() })
 }
 
-/// One of a path's wallets, whatever it is.
+/// One item of a path's list of wallets, which may be malformed.
 fn asked(segment: &str) -> Asked {
     Asked::parse(&percent_decode_str(segment).decode_utf8_lossy())
 }

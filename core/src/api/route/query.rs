@@ -1,4 +1,4 @@
-//! Query parameters: text to what an endpoint takes, each by its rule.
+//! Query parameters: each is read from text by its rule.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ pub(super) fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Optio
     Ok(found)
 }
 
-/// A parameter that is read so; `None` where it is absent.
+/// A parameter read by `read`; `None` where it is absent.
 pub(super) fn optional<T>(
     query: &str,
     field: &'static str,
@@ -42,7 +42,7 @@ pub(super) fn block(query: &str) -> Result<Option<BlockId>, Error> {
     optional(query, "block", BlockId::RULE, BlockId::parse)
 }
 
-/// A parameter that is 1 for yes; 0 and absence are no.
+/// A flag: 1 sets it, 0 and absence do not.
 pub(super) fn flag(query: &str, field: &'static str) -> Result<bool, Error> {
     match parameter(query, field)?.as_deref() {
         None | Some("0") => Ok(false),
@@ -51,7 +51,7 @@ pub(super) fn flag(query: &str, field: &'static str) -> Result<bool, Error> {
     }
 }
 
-/// A counting parameter: below the range is refused, above it cut.
+/// A whole number: below the range is an error, above it is cut.
 pub(super) fn count(
     query: &str,
     field: &'static str,
@@ -60,7 +60,7 @@ pub(super) fn count(
 ) -> Result<u64, Error> {
     let Some(value) = parameter(query, field)? else { return Ok(default) };
     let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-    // All digits and yet no u64: larger than any u64, so the range's end is what it is cut to.
+    // Digits that do not parse are more than a u64 holds, and are cut to the range's end.
     let number = digits.then(|| value.parse::<u64>().unwrap_or(u64::MAX));
     match number {
         Some(number) if number >= *range.start() => Ok(number.min(*range.end())),
@@ -71,12 +71,12 @@ pub(super) fn count(
     }
 }
 
-/// The size of a page of agents.
+/// The page size of a list of agents.
 pub(super) fn agents_limit(query: &str) -> Result<u64, Error> {
     count(query, "limit", 1..=AGENTS_LIMIT_MAX, AGENTS_LIMIT_DEFAULT)
 }
 
-/// Where to go on in a list that is sorted so.
+/// The cursor of a list sorted by `key`.
 pub(super) fn cursor(query: &str, key: SortKey) -> Result<Option<AgentCursor>, Error> {
     optional(query, "cursor", AgentCursor::RULE, |text| AgentCursor::parse(text, key))
 }
@@ -85,7 +85,7 @@ pub(super) fn history_cursor(query: &str) -> Result<Option<HistoryCursor>, Error
     optional(query, "cursor", AgentCursor::RULE, HistoryCursor::parse)
 }
 
-/// A page of the compliance list, where one is asked for.
+/// The page of the compliance list; `None` for the whole list.
 pub(super) fn compliance_page(query: &str) -> Result<Option<CompliancePage>, Error> {
     let page = CompliancePage { limit: agents_limit(query)?, cursor: cursor(query, SortKey::Attestation)? };
     let is_asked_for = page.cursor.is_some() || parameter(query, "limit")?.is_some();

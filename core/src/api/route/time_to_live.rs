@@ -1,6 +1,7 @@
 //! Times to live: for how long answers may be cached, where an operator sets nothing else.
 
-/// For how many seconds the answer at a final block is cached: a day. It stays true, but its shape may gain fields.
+/// For how many seconds the answer at a final block is cached: a day. It stays true, but its shape may gain
+/// fields.
 pub const FINAL_SECONDS: u32 = 86_400;
 
 /// What sets an answer's time to live: the cache scopes of `service.md` section 1.
