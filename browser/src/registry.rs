@@ -159,7 +159,7 @@ impl Registry {
         let ClientOptions { transport, registry, chain_id, timeout_seconds, multicall3 } = &self.options;
         let began = Date::now();
         let question = Question {
-            endpoint,
+            route: endpoint,
             registry: *registry,
             chain: transport.name(),
             now: Timestamp::from_millis(began as u64),

@@ -24,7 +24,7 @@ fn post(batch: &Batch) -> (u16, &'static [u8]) {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let question = Question {
-        endpoint: Route::parse("/api/v1/kya/0xB0B0b0B0B0B0B0b0B0B0B0b0b0b0b0B0b0b0B0B0")?,
+        route: Route::parse("/api/v1/kya/0xB0B0b0B0B0B0B0b0B0B0B0b0b0b0b0B0b0b0B0B0")?,
         registry: address!("084b032A85c97C6025255E2b83aD606909caa64e"),
         chain: "https://sepolia.base.org".to_owned(),
         now: Timestamp::from_seconds(1_800_000_000),

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use openapi::response;
-use registry_core::api::{index_documents, route::Route};
+use registry_core::api::route::Route;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -137,15 +137,12 @@ fn is_indexed(target: &str) -> bool {
     [target, &format!("{target}?status=Active")]
         .into_iter()
         .filter_map(parsed)
-        .any(|asked| index_documents::covers(&asked))
+        .any(|asked| asked.is_indexed())
 }
 
 /// Whether only an index can answer, for some queries at least.
 fn needs_index(target: &str) -> bool {
-    [target, &format!("{target}?sort=-id")]
-        .into_iter()
-        .filter_map(parsed)
-        .any(|asked| index_documents::is_only_source(&asked))
+    [target, &format!("{target}?sort=-id")].into_iter().filter_map(parsed).any(|asked| asked.needs_index())
 }
 
 fn parsed(target: &str) -> Option<Route> {
