@@ -23,9 +23,6 @@ pub struct Known {
 }
 
 /// Tries every operation of the description at `url`/openapi.json, with all checks. What schemathesis said.
-///
-/// # Errors
-/// When it found a difference, with its words; when it cannot be installed.
 pub async fn try_out(url: &str, known: &Known) -> Result<String> {
     let schemathesis = python::programs("openapi").await?.join("schemathesis");
     let settings = repo::root().join("tests/openapi");

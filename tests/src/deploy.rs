@@ -33,9 +33,6 @@ pub struct Deployment {
 }
 
 /// Deploys both contracts, paying with `key`; returns once both are mined and the registry trusts the forwarder.
-///
-/// # Errors
-/// When the node refuses, a deployment reverts, or no receipt comes within three minutes.
 pub async fn deploy(rpc_url: &str, key: PrivateKeySigner) -> Result<Deployment> {
     let url = rpc_url.parse().context("the RPC URL is not a URL")?;
     let provider = ProviderBuilder::new()

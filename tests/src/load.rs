@@ -43,9 +43,6 @@ struct Report {
 
 impl Load {
     /// Asks `url` over and over on [`CONNECTIONS`] connections for so many seconds; every request has to be answered, and well.
-    ///
-    /// # Errors
-    /// When `wrk` is not installed, or an answer was an error, or again and again one did not come.
     pub async fn on(url: &str, server: &Usage, seconds: u32) -> Result<Self> {
         // Where the machine stands still for seconds, a server takes its connections for idle and closes them.
         for _ in 1..ATTEMPTS {

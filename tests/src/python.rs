@@ -11,9 +11,6 @@ use crate::repo;
 
 /// The programs of a set: a folder with `python` and whatever its packages install. Made if it is not there, or was made from
 /// other requirements.
-///
-/// # Errors
-/// When Python 3 with its `venv` module is missing, or PyPI cannot be reached the first time.
 pub async fn programs(set: &str) -> Result<PathBuf> {
     let venvs = repo::root().join("target/venv");
     fs::create_dir_all(&venvs)?;

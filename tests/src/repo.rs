@@ -18,9 +18,6 @@ pub fn root() -> PathBuf {
 }
 
 /// A program of `node_modules/.bin`.
-///
-/// # Errors
-/// When the Node tools are not installed.
 pub fn node_tool(name: &str) -> Result<PathBuf> {
     let path = root().join("node_modules/.bin").join(name);
     if !path.exists() {
@@ -42,9 +39,6 @@ pub struct Artifact {
 
 impl Artifact {
     /// Reads `contracts/out/<name>.sol/<name>.json`.
-    ///
-    /// # Errors
-    /// When the contracts have not been built.
     pub fn load(name: &str) -> Result<Self> {
         let path = root().join(format!("contracts/out/{name}.sol/{name}.json"));
         let text = fs::read_to_string(&path).with_context(|| {

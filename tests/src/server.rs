@@ -61,17 +61,11 @@ pub struct Bundles {
 
 impl Bundles {
     /// Builds what changed, and bundles these.
-    ///
-    /// # Errors
-    /// When the Node tools are not installed, or a build fails.
     pub async fn make(kinds: &[Kind]) -> Result<Self> {
         Self::with_worker(None, kinds).await
     }
 
     /// The same, with another build of this project's Worker: what `wrangler deploy --dry-run --outdir` left in `directory`.
-    ///
-    /// # Errors
-    /// When the Node tools are not installed.
     pub async fn with(directory: &Path, kinds: &[Kind]) -> Result<Self> {
         Self::with_worker(Some(directory.to_owned()), kinds).await
     }
@@ -109,9 +103,6 @@ impl Bundles {
     }
 
     /// The files that would be uploaded of a Worker; of [`Kind::Indexed`] those of the one that keeps the index.
-    ///
-    /// # Errors
-    /// When they cannot be listed.
     pub fn files(&self, kind: Kind) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(self.directory_of(kind))? {
@@ -160,9 +151,6 @@ pub struct Server {
 
 impl Server {
     /// Starts it on a free port with the settings of a Worker, and waits until it listens.
-    ///
-    /// # Errors
-    /// When it ends before it listens.
     pub async fn start(kind: Kind, bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
         let peers = repo::root().join("tests/peers");
         let mut spawn = Spawn::new(kind.name(), "node").dir(repo::root());

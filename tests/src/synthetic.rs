@@ -30,19 +30,12 @@ pub struct Synthetic {
 
 impl Synthetic {
     /// Deploys a registry of so many agents.
-    ///
-    /// # Errors
-    /// When the contract is not built, or the node refuses it.
     pub async fn deploy(chain: &Chain, agents: u64) -> Result<Self> {
-        let address =
-            create(&chain.node.provider, "SyntheticRegistry", &U256::from(agents).abi_encode()).await?;
-        Ok(Self { address })
+        let agents = U256::from(agents).abi_encode();
+        Ok(Self { address: create(&chain.node.provider, "SyntheticRegistry", &agents).await? })
     }
 
     /// Suspends so many agents from `first` on, in one block; those that are suspended become active.
-    ///
-    /// # Errors
-    /// When the node refuses the transaction.
     pub async fn toggle(&self, chain: &Chain, first: u64, count: u64) -> Result<()> {
         let call = toggleCall { first: U256::from(first), count: U256::from(count) };
         let request = TransactionRequest::default().from(chain.owner()).to(self.address).with_call(&call);
@@ -57,12 +50,12 @@ pub fn wallet(id: u64) -> Address {
     address(WALLETS, id)
 }
 
-/// Who has registered the agent with this id.
+/// The account that registered the agent with this id.
 pub fn creator(id: u64) -> Address {
     address(CREATORS, id % PEOPLE)
 }
 
-/// Who is liable for the agent with this id.
+/// The person liable for the agent with this id.
 pub fn person(id: u64) -> Address {
     address(PERSONS, id / 7 % PEOPLE)
 }

@@ -4,15 +4,13 @@
 //! 2. What only looks bad and is not: unknown parameters, leading zeros, escaped digits.
 //! 3. None of it reaches the chain.
 
-use e2e::stage::{Stage, run};
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use e2e::stage::{Exclusive, Stage, run};
+use tokio::sync::MutexGuard;
 
 /// One stage, for one test at a time: one of them counts.
 async fn stage() -> (MutexGuard<'static, ()>, &'static Stage) {
-    static STAGE: OnceCell<Stage> = OnceCell::const_new();
-    static TURN: Mutex<()> = Mutex::const_new(());
-    let turn = TURN.lock().await;
-    (turn, STAGE.get_or_init(async || Stage::showcase(|options| options).await.unwrap().0).await)
+    static STAGE: Exclusive<Stage> = Exclusive::empty();
+    STAGE.take(async || Stage::showcase(|options| options).await.unwrap().0).await
 }
 
 const WHOLE_FROM_1: &str = "must be a whole number of at least 1";

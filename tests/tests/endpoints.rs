@@ -9,14 +9,18 @@
 //! 6. `/agent/:id/lineage` of every agent: four generations, and 55 children cut to 50 with a note.
 //! 7. `/agent/:id/revenue` of every agent, in pieces too; `/revenue/aggregate` adds them up.
 //! 8. `/kya/:wallet` of every wallet, in every accepted spelling; a revoked wallet is not registered, its heir is.
-//! 9. What only an index can tell is refused where there is none, with a code of its own.
+//! 9. Questions that need an index are refused where there is none, with a code of their own.
 //! 10. A grace period the owner has set holds instead of seven days.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use alloy::primitives::{Address, U256};
+use alloy::rpc::types::BlockNumberOrTag;
+use e2e::anvil::quantity;
 use e2e::chain::Chain;
+use e2e::client::assert_has;
 use e2e::documents::{Documents, status, time, unix_millis};
+use e2e::oracle::Facts;
 use e2e::seed::{self, Showcase};
 use e2e::stage::{Stage, run};
 use e2e::story::{BUSY, BUSY_CHILDREN, DAY, STORY};
@@ -35,12 +39,7 @@ async fn scene() -> &'static Scene {
     static SCENE: OnceCell<Scene> = OnceCell::const_new();
     SCENE
         .get_or_init(async || {
-            let uncached = ["AGENT_TTL_SECONDS", "LINEAGE_TTL_SECONDS", "KYA_TTL_SECONDS"];
-            let (stage, showcase) = Stage::showcase(|options| {
-                uncached.into_iter().fold(options, |options, name| options.var(name, 0))
-            })
-            .await
-            .unwrap();
+            let (stage, showcase) = Stage::showcase(|options| options.ttl(0)).await.unwrap();
             let documents = stage.documents().await.unwrap();
             Scene { stage, showcase, documents }
         })
@@ -55,10 +54,14 @@ impl Scene {
     /// The answer to `path`, and the second in which the Worker gave it: the one in which `document` is that answer.
     async fn check(&self, path: &str, document: impl Fn(u64) -> Value) {
         let before = wall_clock_millis() / 1000;
-        let answer = self.stage.client.get(path).await.ok();
+        let answer = self.get(path).await;
         let after = wall_clock_millis() / 1000;
         let expected: Vec<Value> = (before..=after).map(document).collect();
         assert!(expected.contains(&answer), "{path}\n   answered {answer}\n   expected {}", expected[0]);
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        self.stage.client.get(path).await.ok()
     }
 
     fn ids(&self) -> std::ops::RangeInclusive<u64> {
@@ -82,7 +85,7 @@ fn detailed_stats_count_the_whole_registry() {
         scene.check("/api/v1/stats/detailed", |now| scene.documents.detailed_stats(now)).await;
 
         // What the document has to show, should both readers be wrong in the same way.
-        let answer = scene.stage.client.get("/api/v1/stats/detailed").await.ok();
+        let answer = scene.get("/api/v1/stats/detailed").await;
         assert_eq!(answer["totalAgents"], scene.showcase.total);
         for name in ["Active", "Suspended", "Revoked", "Terminated"] {
             assert!(answer["statusDistribution"][name].as_u64().unwrap() > 0, "{name}: {answer}");
@@ -105,12 +108,10 @@ fn every_agent_is_answered_as_the_chain_has_it() {
             ("quoted", "Says \"no\" \\ <b>often</b>\n\tand on two lines"),
             ("silent", ""),
         ] {
-            let answer =
-                scene.stage.client.get(&format!("/api/v1/agent/{}", scene.showcase.id(name))).await.ok();
+            let answer = scene.get(&scene.showcase.path(name)).await;
             assert_eq!(answer["agent"]["operationalScope"], scope);
         }
-        let silent =
-            scene.stage.client.get(&format!("/api/v1/agent/{}", scene.showcase.id("silent"))).await.ok();
+        let silent = scene.get(&scene.showcase.path("silent")).await;
         assert_eq!(silent["agent"]["lastRevenueReport"], "1970-01-01T00:00:00.000Z");
     });
 }
@@ -120,40 +121,32 @@ fn pages_laid_end_to_end_are_the_registry() {
     run(async {
         let scene = scene().await;
         for filter in [None, Some("Active"), Some("Suspended"), Some("Revoked"), Some("Terminated")] {
-            let chosen = scene
-                .documents
-                .agents
-                .iter()
-                .filter(|agent| filter.is_none_or(|filter| status(&agent.record) == filter))
-                .count();
+            let is_chosen = |agent: &&Facts| filter.is_none_or(|filter| status(&agent.record) == filter);
+            let chosen = scene.documents.agents.iter().filter(is_chosen).count();
+            let filter_text = filter.map(|filter| format!("&status={filter}")).unwrap_or_default();
             for limit in [3, 7, 20, 100] {
                 let (mut seen, pages) = (Vec::new(), chosen.div_ceil(limit));
                 // The last one lies beyond the end.
                 for page in 1..=pages + 1 {
-                    let filter_text = filter.map(|filter| format!("&status={filter}")).unwrap_or_default();
                     let path = format!("/api/v1/agents?page={page}&limit={limit}{filter_text}");
                     scene.check(&path, |_| scene.documents.agents(page, limit, filter)).await;
-                    let answer = scene.stage.client.get(&path).await.ok();
-                    seen.extend(
-                        answer["data"]
-                            .as_array()
-                            .unwrap()
-                            .iter()
-                            .map(|item| item["agentId"].as_u64().unwrap()),
-                    );
+                    let answer = scene.get(&path).await;
+                    let ids = answer["data"].as_array().unwrap().iter().map(|item| &item["agentId"]);
+                    seen.extend(ids.map(|id| id.as_u64().unwrap()));
                 }
                 assert_eq!(seen.len(), chosen, "{filter:?}, {limit} a page");
                 assert!(seen.is_sorted(), "in order of registration: {seen:?}");
             }
         }
-        scene.check("/api/v1/agents", |_| scene.documents.agents(1, 20, None)).await;
-        scene.check("/api/v1/agents?limit=101", |_| scene.documents.agents(1, 100, None)).await;
-        scene
-            .check("/api/v1/agents?limit=99999999999999999999999", |_| scene.documents.agents(1, 100, None))
-            .await;
-        scene
-            .check("/api/v1/agents?page=4000000000", |_| scene.documents.agents(4_000_000_000, 20, None))
-            .await;
+        for (query, page, limit) in [
+            ("", 1, 20),
+            ("?limit=101", 1, 100),
+            ("?limit=99999999999999999999999", 1, 100),
+            ("?page=4000000000", 4_000_000_000, 20),
+        ] {
+            let documents = &scene.documents;
+            scene.check(&format!("/api/v1/agents{query}"), |_| documents.agents(page, limit, None)).await;
+        }
     });
 }
 
@@ -200,22 +193,15 @@ fn every_lineage_is_the_tree_below_its_root() {
         for id in scene.ids() {
             scene.check(&format!("/api/v1/agent/{id}/lineage"), |_| scene.documents.lineage(id)).await;
         }
-        let tree = scene
-            .stage
-            .client
-            .get(&format!("/api/v1/agent/{}/lineage", scene.showcase.id("atlas")))
-            .await
-            .ok();
+        let tree = scene.get(&scene.showcase.lineage("atlas")).await;
         let fourth = &tree["children"][0]["children"][0]["children"][0];
-        assert_eq!(fourth["agentId"], scene.showcase.id("dune"));
-        assert_eq!(fourth["generation"], 3);
-        assert_eq!(fourth["children"], json!([]));
+        let dune = json!({ "agentId": scene.showcase.id("dune"), "generation": 3, "children": [] });
+        assert_has(fourth, dune, "dune");
 
-        let busy =
-            scene.stage.client.get(&format!("/api/v1/agent/{}/lineage", scene.showcase.id(BUSY))).await.ok();
+        let busy = scene.get(&scene.showcase.lineage(BUSY)).await;
         assert_eq!(busy["children"].as_array().unwrap().len(), 50);
-        assert_eq!(busy["truncated"], true);
-        assert_eq!(busy["note"], format!("Showing 50 of {} children", BUSY_CHILDREN + 1));
+        let note = format!("Showing 50 of {} children", BUSY_CHILDREN + 1);
+        assert_has(&busy, json!({ "truncated": true, "note": note }), BUSY);
     });
 }
 
@@ -224,9 +210,8 @@ fn revenue_is_answered_in_pieces_and_in_sum() {
     run(async {
         let scene = scene().await;
         for id in scene.ids() {
-            scene
-                .check(&format!("/api/v1/agent/{id}/revenue"), |_| scene.documents.revenue(id, 0, 100))
-                .await;
+            let path = format!("/api/v1/agent/{id}/revenue");
+            scene.check(&path, |_| scene.documents.revenue(id, 0, 100)).await;
         }
         let atlas = scene.showcase.id("atlas");
         for offset in 0..6 {
@@ -246,34 +231,27 @@ fn every_wallet_is_known_by_whose_it_is_now() {
     run(async {
         let scene = scene().await;
         let oracle = scene.stage.oracle().unwrap();
-        let mut wallets: Vec<Address> =
-            vec![Address::ZERO, Address::repeat_byte(0xab), scene.stage.chain.owner()];
+        let mut wallets = vec![Address::ZERO, Address::repeat_byte(0xab), scene.stage.chain.owner()];
         wallets.extend(scene.showcase.ids.keys().map(|name| seed::wallet(name).address()));
         let newest = newest_block(&scene.stage.chain).await;
         for wallet in wallets {
             let checksummed = wallet.to_checksum(None);
             let owner = oracle.agent_of(wallet).await.unwrap();
-            let digits = &checksummed[2..];
-            for spelling in
-                [checksummed.clone(), checksummed.to_lowercase(), format!("0x{}", digits.to_uppercase())]
-            {
+            let upper = format!("0x{}", checksummed[2..].to_uppercase());
+            for spelling in [checksummed.clone(), checksummed.to_lowercase(), upper] {
                 let before = wall_clock_millis();
-                let mut answer = scene.stage.client.get(&format!("/api/v1/kya/{spelling}")).await.ok();
+                let mut answer = scene.get(&format!("/api/v1/kya/{spelling}")).await;
                 let as_of = answer.as_object_mut().unwrap().remove("asOf").unwrap();
                 assert_eq!(as_of, newest, "{spelling}");
                 let checked_at = answer["checkedAt"].as_str().unwrap();
                 let millis = unix_millis(checked_at);
                 assert!((before..=wall_clock_millis()).contains(&millis), "{checked_at}");
-                assert_eq!(
-                    answer,
-                    scene.documents.kya(&checksummed, owner, millis / 1000, checked_at),
-                    "{spelling}"
-                );
+                let expected = scene.documents.kya(&checksummed, owner, millis / 1000, checked_at);
+                assert_eq!(answer, expected, "{spelling}");
             }
         }
         let verdict = async |name: &str| {
-            let answer =
-                scene.stage.client.get(&format!("/api/v1/kya/{}", seed::wallet(name).address())).await.ok();
+            let answer = scene.get(&seed::kya(name)).await;
             (answer["isRegistered"].as_bool().unwrap(), answer["isCompliant"].as_bool().unwrap())
         };
         assert_eq!(verdict("kyoto").await, (true, true), "active and attested");
@@ -283,17 +261,15 @@ fn every_wallet_is_known_by_whose_it_is_now() {
         assert_eq!(verdict("gone").await, (false, false), "terminated");
         // The revoked agent's wallet is its heir's now.
         assert_eq!(verdict("lost-key").await, (true, true));
-        assert_eq!(
-            oracle.agent_of(seed::wallet("lost-key").address()).await.unwrap(),
-            Some(scene.showcase.id("heir"))
-        );
+        let heir = oracle.agent_of(seed::wallet("lost-key").address()).await.unwrap();
+        assert_eq!(heir, Some(scene.showcase.id("heir")));
     });
 }
 
 /// The newest block, as `asOf` names it; the chain makes none by itself.
 async fn newest_block(chain: &Chain) -> Value {
-    let block: Value = chain.node.request("eth_getBlockByNumber", json!(["latest", false])).await.unwrap();
-    let number = |field: &str| u64::from_str_radix(&block[field].as_str().unwrap()[2..], 16).unwrap();
+    let block = chain.node.block(BlockNumberOrTag::Latest).await.unwrap();
+    let number = |field: &str| quantity(&block[field]).unwrap();
     json!({
         "blockNumber": number("number"),
         "blockTimestamp": time(number("timestamp")),
@@ -305,18 +281,14 @@ async fn newest_block(chain: &Chain) -> Value {
 fn the_contracts_grace_period_decides_and_not_the_default() {
     run(async {
         let (stage, showcase) = Stage::showcase(|options| options.var("KYA_TTL_SECONDS", 0)).await.unwrap();
-        let kya = format!("/api/v1/kya/{}", seed::wallet("kyoto").address());
+        let kya = seed::kya("kyoto");
         assert_eq!(stage.client.get(&kya).await.ok()["isCompliant"], true, "attested two days ago");
-        set_grace_period(&stage.chain, DAY).await;
+        let call = IAgentRegistry::setAttestationGracePeriodCall { gracePeriodSeconds: U256::from(DAY) };
+        stage.chain.send(stage.chain.owner(), call).await.unwrap();
         assert_eq!(stage.client.get(&kya).await.ok()["isCompliant"], false, "more than one day ago");
-        let agent = stage.client.get(&format!("/api/v1/agent/{}", showcase.id("kyoto"))).await.ok();
+        let agent = stage.client.get(&showcase.path("kyoto")).await.ok();
         assert_eq!(agent["compliance"]["attestationCurrent"], false);
     });
-}
-
-async fn set_grace_period(chain: &Chain, seconds: u64) {
-    let call = IAgentRegistry::setAttestationGracePeriodCall { gracePeriodSeconds: U256::from(seconds) };
-    chain.send(chain.owner(), call).await.unwrap();
 }
 
 #[test]
@@ -330,11 +302,9 @@ fn what_only_an_index_can_tell_is_refused_where_there_is_none() {
             "agent/1/history",
         ] {
             let answer = client.get(&format!("/api/v1/{path}")).await;
-            assert!(answer.error(501).contains("an index of the registry"), "{}", answer.text);
-            assert_eq!(
-                (&answer.json()["code"], answer.header("retry-after")),
-                (&json!("INDEX_REQUIRED"), "")
-            );
+            let message = answer.failed(501, "INDEX_REQUIRED");
+            assert!(message.contains("an index of the registry"), "{message}");
+            assert_eq!(answer.header("retry-after"), "");
         }
     });
 }

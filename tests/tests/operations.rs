@@ -8,13 +8,14 @@
 use std::time::Duration;
 
 use alloy::primitives::Address;
+use e2e::client::assert_has;
 use e2e::fault::{Fault, Rule};
 use e2e::process::eventually;
 use e2e::seed::{self, Showcase};
-use e2e::stage::{Stage, run};
+use e2e::stage::{Exclusive, Stage, run};
 use e2e::worker::{Worker, WorkerOptions};
-use serde_json::Value;
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use serde_json::{Value, json};
+use tokio::sync::MutexGuard;
 
 /// User, password, path and query of an RPC URL: all of it may be a provider's key.
 type Secrets = [&'static str; 4];
@@ -27,26 +28,15 @@ const SECRETS: [Secrets; 2] = [
 
 type Scene = (Stage, Showcase);
 
-/// One stage for one test at a time: a fault is everybody's.
+/// One stage for one test at a time: a fault holds for all of them.
 async fn stage() -> (MutexGuard<'static, ()>, &'static Scene) {
-    static SCENE: OnceCell<Scene> = OnceCell::const_new();
-    static TURN: Mutex<()> = Mutex::const_new(());
-    let turn = TURN.lock().await;
-    let scene = SCENE
-        .get_or_init(async || {
-            Stage::showcase(|options| {
-                let plain = options.get("RPC_URL").to_owned();
-                let urls = SECRETS.map(|secrets| secret_url(&plain, secrets));
-                options
-                    .var("RPC_URL", urls.join(","))
-                    .var("CHAIN_ID", 31_337)
-                    .var("RPC_TIMEOUT_SECONDS", 1)
-                    .var("RPC_DEADLINE_SECONDS", 3)
-            })
-            .await
-            .unwrap()
-        })
-        .await;
+    static SCENE: Exclusive<Scene> = Exclusive::empty();
+    let settings = |options: WorkerOptions| {
+        let urls = SECRETS.map(|secrets| secret_url(options.get("RPC_URL"), secrets)).join(",");
+        let options = options.var("RPC_URL", urls).var("CHAIN_ID", 31_337);
+        options.var("RPC_TIMEOUT_SECONDS", 1).var("RPC_DEADLINE_SECONDS", 3)
+    };
+    let (turn, scene) = SCENE.take(async || Stage::showcase(settings).await.unwrap()).await;
     scene.0.proxy.heal();
     (turn, scene)
 }
@@ -69,7 +59,7 @@ fn live_is_said_whatever_else_is_wrong() {
         let misconfigured = Worker::start(WorkerOptions::default()).await.unwrap();
         assert_eq!(misconfigured.client().get("/livez").await.status, 200);
         let answer = misconfigured.client().get("/readyz").await;
-        assert_eq!((answer.status, answer.json()["code"].as_str()), (503, Some("MISCONFIGURED")));
+        answer.failed(503, "MISCONFIGURED");
     });
 }
 
@@ -80,9 +70,8 @@ fn ready_tells_of_the_chain_or_says_why_not() {
         stage.proxy.reset();
         let ready = stage.client.get("/readyz").await.ok();
         assert_eq!(stage.proxy.posts(), 1);
-        assert_eq!(ready["ready"], true);
-        assert_eq!(ready["chainId"], 31337);
-        assert_eq!(ready["registry"], stage.chain.contracts.registry.to_string());
+        let registry = stage.chain.contracts.registry.to_string();
+        assert_has(&ready, json!({ "ready": true, "chainId": 31337, "registry": registry }), "/readyz");
         let age = e2e::anvil::wall_clock() - stage.chain.node.time().await.unwrap();
         assert!(
             ready["headAgeSeconds"].as_u64().is_some_and(|said| said.abs_diff(age) <= 2),
@@ -91,13 +80,13 @@ fn ready_tells_of_the_chain_or_says_why_not() {
 
         stage.proxy.inject(Rule::any(Fault::Refuse));
         let answer = stage.client.get("/readyz").await;
-        assert_eq!((answer.status, answer.json()["code"].as_str()), (503, Some("RPC_UNAVAILABLE")));
+        answer.failed(503, "RPC_UNAVAILABLE");
         stage.proxy.heal();
         assert_eq!(stage.client.get("/readyz").await.status, 200);
 
         let nowhere = WorkerOptions::new(stage.proxy.url(), Address::repeat_byte(0x77));
         let answer = Worker::start(nowhere).await.unwrap().client().get("/readyz").await;
-        assert_eq!((answer.status, answer.json()["code"].as_str()), (503, Some("REGISTRY_ERROR")));
+        answer.failed(503, "REGISTRY_ERROR");
     });
 }
 
@@ -116,8 +105,8 @@ async fn line(stage: &Stage, id: &str) -> Value {
 fn each_request_leaves_one_line_that_tells_what_it_cost() {
     run(async {
         let (_turn, (stage, showcase)) = stage().await;
-        let lineage = format!("/api/v1/agent/{}/lineage", showcase.id("atlas"));
-        let unknown = format!("/api/v1/kya/{}", seed::wallet("nobody").address());
+        let lineage = showcase.lineage("atlas");
+        let unknown = seed::kya("nobody");
         for (id, path, route, status, cache, rpc_calls, error) in [
             ("log-1", "/livez", "/livez", 200, "", 0, ""),
             ("log-2", "/readyz", "/readyz", 200, "MISS", 1, ""),
@@ -129,10 +118,10 @@ fn each_request_leaves_one_line_that_tells_what_it_cost() {
         ] {
             assert_eq!(stage.client.with("x-request-id", id).get(path).await.status, status, "{path}");
             let line = line(stage, id).await;
-            assert_eq!(line["method"], "GET", "{line}");
-            assert_eq!((&line["route"], &line["status"]), (&route.into(), &status.into()), "{line}");
-            assert_eq!((&line["cache"], &line["error"]), (&cache.into(), &error.into()), "{line}");
-            assert_eq!(line["rpcCalls"], rpc_calls, "{line}");
+            let expected = json!({
+                "method": "GET", "route": route, "status": status, "cache": cache, "rpcCalls": rpc_calls, "error": error,
+            });
+            assert_has(&line, expected, path);
             assert!(line["ms"].is_u64(), "{line}");
         }
         let again = eventually("cached", Duration::from_secs(5), async || {
@@ -156,7 +145,7 @@ fn no_secret_and_no_client_is_in_any_answer_or_line_of_the_log() {
             "/readyz".to_owned(),
             "/api/v1/stats".to_owned(),
             "/api/v1/agents/compliance".to_owned(),
-            format!("/api/v1/agent/{}/lineage", showcase.id("ledger")),
+            showcase.lineage("ledger"),
             format!("/api/v1/kya/{wallet}"),
         ];
         let echo = SECRETS.map(|secrets| secret_url("http://node.example", secrets)).join(" and ");

@@ -7,32 +7,19 @@
 
 use std::time::Duration;
 
-use alloy::primitives::U256;
 use e2e::chain::Chain;
 use e2e::fault::{Fault, Rule};
-use e2e::process::eventually;
+use e2e::process::wait_until;
 use e2e::seed::{self, Showcase};
-use e2e::stage::{Stage, run};
+use e2e::stage::{Exclusive, Stage, run};
 use e2e::story::BUSY;
-use registry_core::eth::abi::IAgentRegistry;
 use serde_json::Value;
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use tokio::sync::MutexGuard;
 
-/// One stage, for one test at a time: they count.
+/// One stage without a cache, for one test at a time: they count.
 async fn stage() -> (MutexGuard<'static, ()>, &'static (Stage, Showcase)) {
-    static SCENE: OnceCell<(Stage, Showcase)> = OnceCell::const_new();
-    static TURN: Mutex<()> = Mutex::const_new(());
-    let turn = TURN.lock().await;
-    let scene = SCENE
-        .get_or_init(async || {
-            let uncached = ["AGENT_TTL_SECONDS", "LINEAGE_TTL_SECONDS", "KYA_TTL_SECONDS"];
-            Stage::showcase(|options| {
-                uncached.into_iter().fold(options, |options, name| options.var(name, 0))
-            })
-            .await
-            .unwrap()
-        })
-        .await;
+    static SCENE: Exclusive<(Stage, Showcase)> = Exclusive::empty();
+    let (turn, scene) = SCENE.take(async || Stage::showcase(|options| options.ttl(0)).await.unwrap()).await;
     scene.0.proxy.heal();
     scene.0.proxy.reset();
     (turn, scene)
@@ -42,9 +29,7 @@ async fn stage() -> (MutexGuard<'static, ()>, &'static (Stage, Showcase)) {
 fn cold_answers_take_the_documented_round_trips() {
     run(async {
         let (_turn, (stage, showcase)) = stage().await;
-        let kya = format!("/api/v1/kya/{}", seed::wallet("kyoto").address());
-        let unknown = format!("/api/v1/kya/{}", seed::wallet("nobody").address());
-        let busy = format!("/api/v1/agent/{}/lineage", showcase.id(BUSY));
+        let (kya, unknown, busy) = (seed::kya("kyoto"), seed::kya("nobody"), showcase.lineage(BUSY));
         for (path, round_trips) in [
             ("/health", 1),
             (&kya, 1),
@@ -95,15 +80,7 @@ fn what_is_refused_asks_the_chain_nothing() {
 }
 
 async fn register_one_more(chain: &Chain, name: &str) {
-    let call = IAgentRegistry::registerAgentCall {
-        haftungsperson: chain.owner(),
-        agentWallet: seed::wallet(name).address(),
-        constitutionHash: Default::default(),
-        capabilityHash: Default::default(),
-        operationalScope: name.into(),
-        parentAgentId: U256::ZERO,
-        selfModifying: false,
-    };
+    let call = seed::registration_call(0, seed::wallet(name).address(), name, 0);
     chain.send(chain.owner(), call).await.unwrap();
 }
 
@@ -119,11 +96,7 @@ fn an_answer_is_of_one_block_though_the_chain_moves_on() {
             let served = stage.proxy.served();
             stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_secs(2))).once());
             let (during, ()) = tokio::join!(stage.client.get(path), async {
-                eventually("read", Duration::from_secs(10), async || {
-                    (stage.proxy.served() > served).then_some(())
-                })
-                .await
-                .unwrap();
+                wait_until("read", Duration::from_secs(10), async || stage.proxy.served() > served).await;
                 register_one_more(&stage.chain, path).await;
             });
             let during = during.ok();
@@ -144,7 +117,7 @@ fn machines_of_one_url_that_are_ten_blocks_of_200_ms_apart_give_an_answer_of_one
         let paths = [
             "/api/v1/agents?status=Active&limit=100".to_owned(),
             "/api/v1/revenue/aggregate".to_owned(),
-            format!("/api/v1/agent/{}/lineage", showcase.id("atlas")),
+            showcase.lineage("atlas"),
         ];
         let mut expected = Vec::new();
         for path in &paths {
@@ -186,7 +159,7 @@ fn machines_of_one_url_that_are_ten_blocks_of_200_ms_apart_give_an_answer_of_one
     });
 }
 
-/// How many agents an answer tells of, in its total and, where it has one, in its list: both have to agree.
+/// The number of agents in an answer: its total and, where it has one, its list have to agree.
 fn count(answer: &Value) -> u64 {
     let total = answer["total"].as_u64().or(answer["totalAgents"].as_u64()).unwrap();
     if let Some(data) = answer["data"].as_array() {

@@ -2,22 +2,21 @@
 //!
 //! 1. A warm answer takes little more of the machine than `/livez`, which reads nothing.
 //! 2. It takes less than the same answer of a Worker in JavaScript.
-//! 3. However many ask, the chain is asked once.
+//! 3. However many requests come, the chain is asked once.
 //! 4. The peers that the Worker is measured beside answer the same.
 
 use std::time::Duration;
 
-use e2e::anvil::AnvilOptions;
 use e2e::chain::Chain;
 use e2e::load::Load;
-use e2e::process::eventually;
+use e2e::process::wait_until;
 use e2e::proxy::Proxy;
 use e2e::seed::{self, Showcase};
 use e2e::server::{Bundles, Kind, Server};
-use e2e::stage::run;
+use e2e::stage::{Exclusive, run};
 use e2e::worker::WorkerOptions;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use tokio::sync::MutexGuard;
 
 /// Seconds under load at a time.
 const SECONDS: u32 = 1;
@@ -25,8 +24,7 @@ const SECONDS: u32 = 1;
 /// How often two paths take turns under load before they are compared.
 const TURNS: usize = 2;
 
-/// How often they are compared, if need be: what else the machine does can spoil a ratio, and nothing can make a slow answer
-/// quick.
+/// Most comparisons: other work on the machine can spoil a ratio, but cannot make a slow answer quick.
 const ROUNDS: usize = 4;
 
 /// The least part of `/livez`'s requests a second. On a quiet machine it is above 0.7.
@@ -38,7 +36,7 @@ const MOST_CPU: f64 = 2.5;
 /// Says that the Worker runs.
 const LIVEZ: &str = "/livez";
 
-/// A registry and all who answer about it.
+/// A registry and the servers that answer for it.
 struct Setup {
     showcase: Showcase,
     proxy: Proxy,
@@ -47,6 +45,21 @@ struct Setup {
 }
 
 impl Setup {
+    async fn start() -> Self {
+        let (chain, showcase) = seed::showcase_chain().await.unwrap();
+        let proxy = Proxy::start(chain.node.url()).await.unwrap();
+        let bundles = Bundles::make(&Kind::ALL).await.unwrap();
+        let options = WorkerOptions::new(proxy.url(), chain.contracts.registry)
+            .var("CHAIN_ID", 31_337)
+            // Requests are counted, and never refused.
+            .var("RATE_LIMIT_PER_MINUTE", 1_000_000_000);
+        let mut servers = Vec::new();
+        for kind in Kind::ALL {
+            servers.push(Server::start(kind, &bundles, &options).await.unwrap());
+        }
+        Self { showcase, proxy, servers, _chain: chain }
+    }
+
     fn server(&self, kind: Kind) -> &Server {
         self.servers.iter().find(|server| server.kind == kind).unwrap()
     }
@@ -54,42 +67,18 @@ impl Setup {
 
 /// One registry and its servers, for one test at a time: they measure.
 async fn setup() -> (MutexGuard<'static, ()>, &'static Setup) {
-    static SETUP: OnceCell<Setup> = OnceCell::const_new();
-    static TURN: Mutex<()> = Mutex::const_new(());
-    let turn = TURN.lock().await;
-    let setup = SETUP
-        .get_or_init(async || {
-            let options =
-                AnvilOptions { genesis_time: Some(seed::showcase_genesis()), ..AnvilOptions::default() };
-            let chain = Chain::start(options).await.unwrap();
-            let showcase = seed::showcase(&chain).await.unwrap();
-            let proxy = Proxy::start(chain.node.url()).await.unwrap();
-            let bundles = Bundles::make(&Kind::ALL).await.unwrap();
-            let options = WorkerOptions::new(proxy.url(), chain.contracts.registry)
-                .var("CHAIN_ID", 31_337)
-                // No block comes after the registry's, however long a busy machine takes.
-                .var("MAX_HEAD_AGE_SECONDS", 0)
-                // Counted, and never refused.
-                .var("RATE_LIMIT_PER_MINUTE", 1_000_000_000);
-            let mut servers = Vec::new();
-            for kind in Kind::ALL {
-                servers.push(Server::start(kind, &bundles, &options).await.unwrap());
-            }
-            Setup { showcase, proxy, servers, _chain: chain }
-        })
-        .await;
-    (turn, setup)
+    static SETUP: Exclusive<Setup> = Exclusive::empty();
+    SETUP.take(Setup::start).await
 }
 
 async fn until_cached(server: &Server, path: &str) {
     let client = server.client();
-    eventually("cached", Duration::from_secs(20), async || {
+    wait_until("cached", Duration::from_secs(20), async || {
         let answer = client.get(path).await;
         assert_eq!(answer.status, 200, "{}: {path}: {}", server.kind.name(), answer.text);
-        (answer.header("x-cache") == "HIT").then_some(())
+        answer.header("x-cache") == "HIT"
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 async fn load(server: &Server, path: &str) -> Load {
@@ -124,7 +113,7 @@ fn a_warm_answer_costs_little_more_than_livez() {
     run(async {
         let (_turn, setup) = setup().await;
         let server = setup.server(Kind::Worker);
-        let kya = format!("/api/v1/kya/{}", seed::wallet("kyoto").address());
+        let kya = seed::kya("kyoto");
         // What runs often is compiled better than what ran a few times.
         for path in [LIVEZ, &kya] {
             load(server, path).await;
@@ -151,7 +140,7 @@ fn a_warm_answer_costs_little_more_than_livez() {
 fn a_warm_kya_takes_less_cpu_than_a_javascript_workers() {
     run(async {
         let (_turn, setup) = setup().await;
-        let path = format!("/api/v1/kya/{}", seed::wallet("kyoto").address());
+        let path = seed::kya("kyoto");
         let (worker, hono) = (setup.server(Kind::Worker), setup.server(Kind::Hono));
         for server in [worker, hono] {
             until_cached(server, &path).await;
@@ -173,8 +162,8 @@ fn under_load_the_chain_is_asked_once() {
         let server = setup.server(Kind::Worker);
         for path in [
             // Asked for by no other test.
-            format!("/api/v1/kya/{}", seed::wallet("zurich").address()),
-            format!("/api/v1/agent/{}", setup.showcase.id("zurich")),
+            seed::kya("zurich"),
+            setup.showcase.path("zurich"),
         ] {
             setup.proxy.reset();
             until_cached(server, &path).await;
@@ -185,7 +174,7 @@ fn under_load_the_chain_is_asked_once() {
     });
 }
 
-/// A document without what moves by the clock alone, and without the block and the wallet's past, of which the peers know nothing.
+/// A document without its clock fields, and without the block and the wallet's past, which the peers do not have.
 fn without_clocks(mut document: Value) -> Value {
     if let Some(fields) = document.as_object_mut() {
         for field in ["asOf", "registration", "formerAgents", "ancestorsNotActive", "unknownBecause"] {
@@ -212,31 +201,22 @@ fn the_peers_answer_what_the_worker_answers() {
         let (_turn, setup) = setup().await;
         let worker = setup.server(Kind::Worker).client();
         let wallets = ["kyoto", "forgetful", "impostor", "heir", "paused", "nobody", "lost-key"];
-        let kya = wallets.map(|agent| format!("/api/v1/kya/{}", seed::wallet(agent).address()));
-        let agents = ["atlas", "harbour", "silent", "gone", "quoted", "family"]
-            .map(|agent| format!("/api/v1/agent/{}", setup.showcase.id(agent)));
+        let agents = ["atlas", "harbour", "silent", "gone", "quoted", "family"];
+        let agents = agents.map(|agent| setup.showcase.path(agent));
         let wrong =
             ["/api/v1/agent/4000", "/api/v1/agent/x", "/api/v1/kya/0x12", "/nowhere"].map(String::from);
-        for path in kya.iter().chain(&agents).chain(&wrong) {
+        for path in wallets.map(seed::kya).iter().chain(&agents).chain(&wrong) {
             let expected = worker.get(path).await;
             for kind in [Kind::Hono, Kind::Express] {
                 for attempt in ["first", "second"] {
                     let answer = setup.server(kind).client().get(path).await;
-                    let name = kind.name();
-                    assert_eq!(answer.status, expected.status, "{name}, {attempt}: {path}: {}", answer.text);
-                    if answer.status == 200 {
-                        let (answer, expected) = (answer.json(), expected.json());
-                        assert_eq!(
-                            without_clocks(answer),
-                            without_clocks(expected),
-                            "{name}, {attempt}: {path}"
-                        );
+                    let case = format!("{}, {attempt}: {path}", kind.name());
+                    assert_eq!(answer.status, expected.status, "{case}: {}", answer.text);
+                    let (answer, wanted) = (answer.json(), expected.json());
+                    if expected.status == 200 {
+                        assert_eq!(without_clocks(answer), without_clocks(wanted), "{case}");
                     } else {
-                        assert_eq!(
-                            answer.json()["code"],
-                            expected.json()["code"],
-                            "{name}, {attempt}: {path}"
-                        );
+                        assert_eq!(answer["code"], wanted["code"], "{case}");
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! What is kept, for how long, and for whom.
+//! What is stored, for how long, and for which requests.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use alloy::primitives::U256;
 use e2e::anvil::wall_clock;
 use e2e::client::Answer;
 use e2e::fault::{Fault, Rule};
-use e2e::process::{eventually, free_port};
+use e2e::process::{eventually, free_port, wait_until};
 use e2e::proxy::Proxy;
-use e2e::seed;
+use e2e::seed::{self, kya};
 use e2e::stage::{Stage, run};
 use e2e::worker::{Worker, WorkerOptions};
 use registry_core::eth::abi::IAgentRegistry;
 use tempfile::TempDir;
 
-use crate::{documented, kya};
+use crate::documented;
 
 /// How many posts one call to `path` costs.
 async fn posts(stage: &Stage, path: &str) -> usize {
@@ -144,15 +144,7 @@ fn an_unknown_agent_is_found_once_it_is_registered() {
             assert_eq!(stage.client.get(&path).await.error(404), format!("Agent not found: {id}"));
             assert!(stage.proxy.posts() > 0, "a 404 is asked anew each time");
         }
-        let call = IAgentRegistry::registerAgentCall {
-            haftungsperson: stage.chain.owner(),
-            agentWallet: seed::wallet("latecomer").address(),
-            constitutionHash: Default::default(),
-            capabilityHash: Default::default(),
-            operationalScope: "late".into(),
-            parentAgentId: U256::ZERO,
-            selfModifying: false,
-        };
+        let call = seed::registration_call(id, seed::wallet("latecomer").address(), "late", 0);
         stage.chain.send(stage.chain.owner(), call).await.unwrap();
         assert_eq!(stage.client.get(&path).await.ok()["agent"]["operationalScope"], "late");
     });
@@ -191,25 +183,19 @@ fn revenue_histories_and_health_are_never_stored() {
 fn after_its_time_to_live_an_entry_is_read_again() {
     run(async {
         const SECONDS: u64 = 3;
-        let (stage, showcase) = Stage::showcase(|options| {
-            let options = options.var("AGENT_TTL_SECONDS", SECONDS);
-            options.var("LINEAGE_TTL_SECONDS", SECONDS).var("KYA_TTL_SECONDS", 0)
-        })
-        .await
-        .unwrap();
-
-        let lineage = format!("/api/v1/agent/{}/lineage", showcase.id("atlas"));
+        let settings = |options: WorkerOptions| options.ttl(SECONDS).var("KYA_TTL_SECONDS", 0);
+        let (stage, showcase) = Stage::showcase(settings).await.unwrap();
+        let lineage = showcase.lineage("atlas");
         for path in ["/api/v1/agent/1", &lineage] {
             let made = Instant::now();
             assert!(posts(&stage, path).await > 0);
             let mut age = 0;
-            eventually("read again", Duration::from_secs(30), async || {
+            wait_until("read again", Duration::from_secs(30), async || {
                 let before = std::mem::replace(&mut age, stage.client.get(path).await.number("age"));
-                (age < before).then_some(())
+                age < before
             })
-            .await
-            .unwrap();
-            // Whoever asks all the time sees it renewed in the last tenth of its time.
+            .await;
+            // An entry that is requested all the time is renewed in the last tenth of its TTL.
             let least = Duration::from_secs(SECONDS) * 9 / 10;
             assert!(made.elapsed() >= least, "{path}: after {:?}", made.elapsed());
         }
@@ -226,7 +212,7 @@ fn after_its_time_to_live_an_entry_is_read_again() {
 #[test]
 fn a_verdict_that_time_ends_is_not_given_out_past_its_end() {
     run(async {
-        // On a chain of its own: the grace period is everybody's.
+        // On a chain of its own: the grace period holds for all tests.
         let (stage, _) = Stage::showcase(|options| options).await.unwrap();
         let (kya, registry) = (kya("kyoto"), stage.chain.contracts.registry);
         let call = IAgentRegistry::getAgentByWalletCall { wallet: seed::wallet("kyoto").address() };
@@ -277,18 +263,17 @@ fn the_data_centres_entries_are_for_the_same_chain_and_endpoints_alone() {
         };
         let worker = start("one").await;
         worker.client().get(path).await.ok();
-        eventually("stored", Duration::from_secs(10), async || {
-            has_file(&state.path().join("v3/cache/default/blobs")).then_some(())
+        wait_until("stored", Duration::from_secs(10), async || {
+            has_file(&state.path().join("v3/cache/default/blobs"))
         })
-        .await
-        .unwrap();
+        .await;
         drop(worker);
         proxy.reset();
         let worker = start("one").await;
         let answer = worker.client().get(path).await;
         assert_eq!((answer.header("x-cache"), proxy.posts()), ("HIT", 0), "another instance's entry");
         drop(worker);
-        // The same host, and for all anybody knows another chain.
+        // The same host may serve another chain at another path.
         let worker = start("two").await;
         let answer = worker.client().get(path).await;
         assert_eq!((answer.header("x-cache"), proxy.posts()), ("MISS", 1));

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use e2e::client::Client;
-use e2e::process::{Spawn, eventually};
+use e2e::process::{Spawn, eventually, wait_until};
 use e2e::repo;
 use e2e::stage::run;
 use e2e::worker::Worker;
@@ -121,11 +121,10 @@ fn an_instance_turned_to_later_refuses_after_a_few_requests() {
         for _ in 0..LIMIT {
             one.get(PATH).await.ok();
         }
-        eventually("told", Duration::from_secs(10), async || {
-            (counts_of(pair.state.path(), address).await == [LIMIT]).then_some(())
+        wait_until("told", Duration::from_secs(10), async || {
+            counts_of(pair.state.path(), address).await == [LIMIT]
         })
-        .await
-        .unwrap();
+        .await;
         // It listens at the fifth request and at the tenth, after the answer.
         let mut admitted = 0;
         while two.get(PATH).await.status == 200 {
@@ -148,11 +147,10 @@ fn a_client_of_fewer_than_15_requests_is_never_written() {
         for _ in 0..15 {
             busy.get(PATH).await.ok();
         }
-        eventually("the busy one is told", Duration::from_secs(10), async || {
-            (counts_of(pair.state.path(), "192.0.2.45").await == [15]).then_some(())
+        wait_until("the busy one is told", Duration::from_secs(10), async || {
+            counts_of(pair.state.path(), "192.0.2.45").await == [15]
         })
-        .await
-        .unwrap();
+        .await;
         assert_eq!(counts_of(pair.state.path(), "192.0.2.44").await, [0; 0]);
     });
 }

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use e2e::anvil::wall_clock;
 use e2e::client::{Answer, Client};
-use e2e::process::eventually;
+use e2e::process::wait_until;
 use e2e::stage::Stage;
 use e2e::worker::WorkerOptions;
 use tokio::sync::OnceCell;
@@ -68,11 +68,10 @@ fn ip(text: &str) -> IpAddr {
 
 /// Waits until at least `seconds` are left of the hour: what a test does then happens within one window.
 async fn with_time_left(seconds: u64) {
-    eventually("an hour with time left", Duration::from_secs(2 * seconds), async || {
-        (WINDOW - wall_clock() % WINDOW > seconds).then_some(())
+    wait_until("an hour with time left", Duration::from_secs(2 * seconds), async || {
+        WINDOW - wall_clock() % WINDOW > seconds
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 /// Sends as many requests at once, to the clients in turn.
