@@ -32,7 +32,7 @@ pub struct AnvilOptions {
 }
 
 impl AnvilOptions {
-    /// A chain whose genesis block has this time.
+    /// A chain with this genesis time.
     pub fn since(genesis_time: u64) -> Self {
         Self { genesis_time: Some(genesis_time), ..Self::default() }
     }
@@ -112,7 +112,7 @@ impl Anvil {
         self.provider.raw_request(method.into(), params).await.with_context(|| format!("{method} failed"))
     }
 
-    /// A JSON-RPC call whose result is of no interest.
+    /// A JSON-RPC call without a result of interest.
     pub async fn command(&self, method: &'static str, params: Value) -> Result<()> {
         self.request::<Value>(method, params).await.map(drop)
     }
@@ -161,7 +161,7 @@ impl Anvil {
         self.command("anvil_mine", json!([format!("{blocks:#x}")])).await
     }
 
-    /// Whether each transaction gets a block of its own at once; off, transactions wait for [`mine`](Self::mine).
+    /// On, each transaction gets a block of its own at once; off, transactions wait for [`mine`](Self::mine).
     pub async fn set_automine(&self, on: bool) -> Result<()> {
         self.command("evm_setAutomine", json!([on])).await
     }

@@ -12,8 +12,8 @@ use crate::http;
 
 /// Sends requests to one server.
 ///
-/// Locally nothing stands before the Worker that would set `CF-Connecting-IP`: the Worker sees what a client sends there.
-/// Without the header the runtime fills in 127.0.0.1.
+/// No proxy sets `CF-Connecting-IP` locally: the Worker sees the client's own header, or 127.0.0.1 without
+/// one.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(crate) http: reqwest::Client,

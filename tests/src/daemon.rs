@@ -1,7 +1,7 @@
-//! The real relayer daemon as a child process: started, asked, killed, started again on what it left behind.
+//! The real relayer daemon as a child process: started, killed, and started again on its journal.
 //!
-//! For tests the binary is built by cargo with the feature `fault-injection`, which gives it named crash points and a
-//! clock that a file can move. What tests say to it over HTTP is in [`crate::relay`].
+//! For tests the binary is built by cargo with the feature `fault-injection`, which gives it named crash
+//! points and a clock that a file can move. What tests say to it over HTTP is in [`crate::relay`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -25,10 +25,10 @@ use crate::repo;
 /// How long the daemon may take to check its surroundings and listen.
 const START: Duration = Duration::from_secs(30);
 
-/// How long a daemon that is to die may take to reach the point where it does.
+/// Time for a daemon to reach its crash point.
 const DEATH: Duration = Duration::from_secs(40);
 
-/// Settings of the daemon that the tests' own environment must not leak into it.
+/// Settings that must not leak from the tests' environment into the daemon.
 const KEYS: [&str; 4] =
     ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE", "RELAYER_KEYSTORE_PASSWORD_FILE"];
 
@@ -53,7 +53,8 @@ enum Build {
 }
 
 impl DaemonOptions {
-    /// A daemon for these contracts that pays with `key`, without limits, on a free port and with an empty journal.
+    /// A daemon for these contracts that pays with `key`, without limits, on a free port and with an empty
+    /// journal.
     pub fn new(rpc_url: &str, contracts: Deployment, key: &PrivateKeySigner) -> Self {
         let options = Self {
             vars: Vec::new(),
@@ -300,10 +301,11 @@ fn binary(build: Build) -> Result<PathBuf> {
 }
 
 fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
-    // The same selection of packages as a plain `cargo test`: another one would compile the dependencies again.
+    // The same selection of packages as a plain `cargo test`: another one would compile the dependencies
+    // again.
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Cargo's variables about this package are not for another build: build scripts that read them would run again, and
-    // what depends on them would be compiled again, every time.
+    // Cargo's variables about this package are not for another build: build scripts that read them would run
+    // again, and what depends on them would be compiled again, every time.
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
         if ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"]

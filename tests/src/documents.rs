@@ -1,7 +1,7 @@
 //! The JSON documents of `service.md`, written from an [`Oracle`](crate::oracle::Oracle)'s facts.
 //!
-//! A second implementation on purpose, by the specification's text and sharing nothing with the core: if the two disagree,
-//! one of them has misread it.
+//! A second implementation on purpose, from the specification's text and without code of the core: where the
+//! two differ, one of them has misread it.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +124,8 @@ impl Documents {
         json!({"total": self.agents.len(), "data": agents.iter().map(item).collect::<Vec<_>>()})
     }
 
-    /// `/api/v1/liable/:wallet` for a person's EIP-55 address: the page behind the agent `after`, without its block
+    /// `/api/v1/liable/:wallet` for a person's EIP-55 address: the page behind the agent `after`, without its
+    /// block
     pub fn liable(&self, person: &str, after: u64, limit: usize, now: u64) -> Value {
         let agents: Vec<&Facts> =
             self.agents.iter().filter(|agent| agent.record.address("haftungsperson") == person).collect();
@@ -194,8 +195,8 @@ impl Documents {
         })
     }
 
-    /// `/api/v1/kya/:wallet`, for the wallet in its EIP-55 form and its agent, checked at `checked_at` (ISO 8601), without
-    /// a scan of the registry and without the block it was read at
+    /// `/api/v1/kya/:wallet`, for the wallet in its EIP-55 form and its agent, checked at `checked_at` (ISO
+    /// 8601), without a scan of the registry and without the block it was read at
     pub fn kya(&self, wallet: &str, id: Option<u64>, now: u64, checked_at: &str) -> Value {
         let facts = id.map(|id| self.facts(id));
         let compliant = facts.filter(|facts| self.is_compliant(facts, now));
@@ -223,7 +224,7 @@ impl Documents {
         })
     }
 
-    /// Why a wallet whose agent this is may not be served.
+    /// The reasons against a wallet with this agent.
     fn reasons(&self, facts: Option<&Facts>, now: u64) -> Vec<&'static str> {
         let Some(facts) = facts else { return vec!["NOT_REGISTERED"] };
         let suspended = status(&facts.record) == "Suspended";

@@ -65,9 +65,9 @@ pub enum Fault {
     Endless,
     /// The node is as far behind the chain as this, in blocks.
     Lagging(u64),
-    /// The node lists the logs of so many blocks at once at most; its error suggests the range that was just asked.
+    /// The node lists the logs of at most this many blocks; its error suggests the range that was just asked.
     LogsOfBlocks(u64),
-    /// The node lists so many logs at once at most; its error suggests the range that was just asked.
+    /// The node lists at most this many logs; its error suggests the range that was just asked.
     LogResults(usize),
 }
 
@@ -244,7 +244,7 @@ impl Rule {
         Self { method: Some(method.into()), ..Self::any(fault) }
     }
 
-    /// Only for calls whose parameters contain `text`: a selector, an address.
+    /// Only for calls with `text` in their parameters: a selector, an address.
     pub fn containing(mut self, text: &str) -> Self {
         self.containing = Some(text.to_lowercase());
         self

@@ -11,8 +11,8 @@ pub fn client(timeout: Duration) -> reqwest::Client {
     builder().timeout(timeout).build().expect("a client with these settings can be built")
 }
 
-/// What all clients have in common: no proxy, the daemon's TLS provider, and a new connection for each request, since
-/// a server may close an idle one just as it is used again, and the request would be lost.
+/// What all clients have in common: no proxy, the daemon's TLS provider, and a new connection for each
+/// request, since a server may close an idle one just as it is used again, and the request would be lost.
 pub fn builder() -> reqwest::ClientBuilder {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
@@ -22,7 +22,8 @@ pub fn builder() -> reqwest::ClientBuilder {
     reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0)
 }
 
-/// Serves every connection to `listener` in a task of its own; dropping the result closes the port and all of them.
+/// Serves every connection to `listener` in a task of its own; dropping the result closes the port and all of
+/// them.
 pub(crate) fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F + Send + 'static) -> JoinSet<()>
 where
     F: Future<Output: Send> + Send + 'static,

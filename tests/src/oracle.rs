@@ -1,7 +1,7 @@
 //! An independent reading of the registry, to hold the read API's answers against.
 //!
-//! It asks the contract's own functions one by one, and decodes the answers by the interface the compiler wrote next to
-//! the bytecode: no multicall, no block pinning, and no type that the Worker uses too.
+//! It asks the contract's own functions one by one, and decodes the answers by the interface the compiler
+//! wrote next to the bytecode: no multicall, no block pinning, and no type that the Worker uses too.
 
 use std::collections::BTreeMap;
 

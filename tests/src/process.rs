@@ -1,10 +1,9 @@
 //! Child processes that never outlive the process that started them.
 //!
-//! Every child leads its own process group: `wrangler dev` starts a Node process which starts `workerd`, and all of
-//! them have to go. A child goes when its [`Process`] is dropped, and also when this process dies without
-//! dropping anything: a small watchdog inside the group reads from a pipe that only this process holds open.
-//! What a child prints goes to a log file, and every error from here quotes its end. Each child has a scratch directory
-//! that goes with it, by either way.
+//! Every child leads its own process group, since `wrangler dev` starts Node, which starts `workerd`. The
+//! group ends when the [`Process`] is dropped, and also when this process dies: a watchdog inside the group
+//! reads from a pipe that only this process holds open. A child's output goes to a log file, and errors quote
+//! its end. Its scratch directory is deleted with it.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -147,7 +146,8 @@ impl Spawn {
 pub struct Process {
     name: String,
     child: Child,
-    /// Never written to: the watchdog waits for its end. Gone with the group, since its id may be reused afterwards.
+    /// Never written to: the watchdog waits for its end. Gone with the group, since its id may be reused
+    /// afterwards.
     lifeline: Option<ChildStdin>,
     log_path: Option<PathBuf>,
     scratch: TempDir,
@@ -194,8 +194,8 @@ impl Process {
         kill_process(self.pid(), signal).with_context(|| format!("cannot signal {}", self.name))
     }
 
-    /// Lets no file of the child grow beyond this many bytes (`RLIMIT_FSIZE`), or lifts that again: what a disk does that
-    /// is full, and then has room. Writes beyond it fail.
+    /// Limits the size of the child's files (`RLIMIT_FSIZE`), or lifts the limit: a full disk, on which
+    /// writes fail.
     pub fn limit_files(&self, bytes: Option<u64>) -> Result<()> {
         let maximum = getrlimit(Resource::Fsize).maximum;
         prlimit(Some(self.pid()), Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum })

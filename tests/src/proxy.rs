@@ -1,8 +1,9 @@
 //! A JSON-RPC proxy in front of a node: it counts, remembers, and misbehaves on request.
 //!
-//! Every HTTP post and every JSON-RPC call inside it is recorded before it goes on, so a client's round trips can
-//! be counted whether or not they were answered. [`Proxy::inject`] adds a rule; the first rule that names a call's method and
-//! has uses left decides about it. What the faults do to an answer is in [`crate::fault`].
+//! Every HTTP post and every JSON-RPC call inside it is recorded before it goes on, so a client's round trips
+//! can be counted whether or not they were answered. [`Proxy::inject`] adds a rule; the first rule that names
+//! a call's method and has uses left decides about it. What the faults do to an answer is in
+//! [`crate::fault`].
 
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,8 +49,8 @@ pub struct Answered {
     pub bytes: u64,
 }
 
-/// How many of these posts had to wait for one another: the largest number of which no two were under way at once.
-/// Posts without an answer count as under way for no time.
+/// The number of sequential round trips: the largest number of posts of which no two overlap. A post without
+/// an answer takes no time.
 pub fn sequential(posts: &[Post]) -> usize {
     let mut spans: Vec<(Instant, Instant)> =
         posts.iter().map(|post| (post.answer.get().map_or(post.at, |answer| answer.at), post.at)).collect();
@@ -276,7 +277,7 @@ async fn break_off(answer: ProxyResponse) -> Result<ProxyResponse> {
     Ok(Response::from_parts(parts, StreamBody::new(frames).boxed()))
 }
 
-/// A batch's answer whose first result never ends.
+/// A batch's answer with an endless first result.
 fn endless(streamed: Arc<AtomicUsize>) -> ProxyResponse {
     const PIECE: usize = 64 * 1024;
     let head = Bytes::from_static(br#"[{"jsonrpc":"2.0","id":0,"result":"0x"#);

@@ -16,8 +16,9 @@ use crate::story::{BEGINS, BUSY, BUSY_CHILDREN, DAY, Event, RELAYED, STORY};
 /// Accounts 2 to 9 register agents; 0 owns the registry, 1 is its regulator.
 const OPERATORS: std::ops::Range<usize> = 2..10;
 
-/// Seconds by which the showcase's chain stays behind the wall clock. Blocks of one second get times a second apart, and
-/// a chain ahead of its readers would show them agents of the future; a relayer takes one a minute behind for stuck.
+/// Seconds by which the showcase's chain stays behind the wall clock. Blocks of one second get times a second
+/// apart, and a chain ahead of its readers would show them agents of the future; a relayer takes one a minute
+/// behind for stuck.
 const MARGIN: u64 = 30;
 
 /// A registry that has one of everything.
@@ -70,8 +71,8 @@ pub fn wallet(agent: &str) -> PrivateKeySigner {
     PrivateKeySigner::from_bytes(&key).expect("a hash is a key, but for one chance in 2^128")
 }
 
-/// Fills an empty registry with the showcase, on a chain that began before [`showcase_genesis`]. The chain ends a little
-/// behind the wall clock.
+/// Fills an empty registry with the showcase, on a chain that began before [`showcase_genesis`]. The chain
+/// ends a little behind the wall clock.
 pub async fn showcase(chain: &Chain) -> Result<Showcase> {
     let next = chain.read(chain.contracts.registry, IAgentRegistry::nextAgentIdCall {}).await?;
     ensure!(next == U256::ONE, "the registry is not empty");

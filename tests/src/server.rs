@@ -1,6 +1,8 @@
-//! The servers that are measured side by side: the Worker and its two peers of `tests/peers`, each on its own.
+//! The servers that are measured side by side: the Worker and its two peers of `tests/peers`, each on its
+//! own.
 //!
-//! Workers run in workerd, started by miniflare: `wrangler dev` puts a proxy before them that costs more than they do.
+//! Workers run in workerd, started by miniflare: `wrangler dev` puts a proxy before them that costs more than
+//! they do.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,7 +25,7 @@ const START: Duration = Duration::from_secs(60);
 const CONFIG: &str = "wrangler.toml";
 const INDEX_CONFIG: &str = "wrangler.index.toml";
 
-/// Who can be measured.
+/// The servers that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The project's Worker, as `wrangler deploy` would upload it.
@@ -65,7 +67,8 @@ impl Bundles {
         Self::with_worker(None, kinds).await
     }
 
-    /// The same, with another build of this project's Worker: what `wrangler deploy --dry-run --outdir` left in `directory`.
+    /// The same with another build of this project's Worker, bundled in `directory` by `wrangler deploy
+    /// --dry-run --outdir`.
     pub async fn with(directory: &Path, kinds: &[Kind]) -> Result<Self> {
         Self::with_worker(Some(directory.to_owned()), kinds).await
     }
@@ -102,7 +105,7 @@ impl Bundles {
         finish(&mut hono).await
     }
 
-    /// The files that would be uploaded of a Worker; of [`Kind::Indexed`] those of the one that keeps the index.
+    /// The uploaded files of a Worker; of [`Kind::Indexed`] those of the one that keeps the index.
     pub fn files(&self, kind: Kind) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(self.directory_of(kind))? {

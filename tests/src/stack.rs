@@ -1,5 +1,6 @@
-//! The whole stack, as tests written for Node find it: a chain with the showcase on it, the real Worker with the explorer's
-//! files and with its index, the real relayer; and for failures another chain and an address where nothing listens.
+//! The whole stack, as tests written for Node find it: a chain with the showcase on it, the real Worker with
+//! the explorer's files and with its index, the real relayer; and for failures another chain and an address
+//! where nothing listens.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -53,7 +54,8 @@ impl Stack {
         // The balance is set behind the newest block's state root, by which nothing could be proved then.
         chain.node.mine(1).await?;
         let relayer = Daemon::start(&chain.daemon(&key).plain()).await?;
-        // With the default limit: each test's requests come from a client of its own. Changes appear after seconds.
+        // With the default limit: each test's requests come from a client of its own. Changes appear after
+        // seconds.
         let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry)
             .unset("RATE_LIMIT_PER_MINUTE")
             .var("KYA_TTL_SECONDS", 5);

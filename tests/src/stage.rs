@@ -45,7 +45,8 @@ impl<T> Exclusive<T> {
     }
 }
 
-/// Runs a test on the runtime all tests of a program share: what one test starts, such as a proxy, can serve others.
+/// Runs a test on the runtime all tests of a program share: what one test starts, such as a proxy, can serve
+/// others.
 pub fn run<F: Future>(test: F) -> F::Output {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
     RUNTIME.block_on(test)

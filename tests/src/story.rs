@@ -1,7 +1,7 @@
-//! The showcase registry's history: who registered when, and what became of them.
+//! The showcase registry's history: registrations, and what became of the agents.
 //!
-//! Written so that every answer of the read API has something to show. Ages are seconds before "now", oldest
-//! first; `seed` turns each age into one block of that time.
+//! Every answer of the read API has something to show. Ages are seconds before "now", oldest first; `seed`
+//! turns each age into one block of that time.
 
 /// Seconds in a day.
 pub const DAY: u64 = 86_400;
@@ -27,13 +27,13 @@ pub enum Event {
         /// Its parent.
         parent: Option<&'static str>,
     },
-    /// An agent registered on the wallet of one whose wallet is free again.
+    /// An agent registered on a former agent's wallet.
     Inherit {
         /// The new agent.
         agent: &'static str,
         /// Its operational scope.
         scope: &'static str,
-        /// Whose wallet it took.
+        /// The former agent.
         from: &'static str,
     },
     /// The fleet registered: [`BUSY_CHILDREN`] agents under [`BUSY`].
@@ -150,7 +150,8 @@ pub const STORY: &[(u64, &[Event])] = &[
     ),
 ];
 
-/// Agents without ETH, registered just now through the relayer: name, parent, scope. A third of all but the fleet.
+/// Agents without ETH, registered just now through the relayer: name, parent, scope. A third of all but the
+/// fleet.
 pub const RELAYED: &[(&str, Option<&str>, &str)] = &[
     ("almoner", None, "Hands out a foundation's small grants; holds no money itself"),
     ("baker", None, "Invoicing for a small bakery 🥐"),

@@ -1,4 +1,5 @@
-//! Registries of any size on a local chain: agents that a contract computes from their ids (`contracts/test/SyntheticRegistry.sol`).
+//! Registries of any size on a local chain: `contracts/test/SyntheticRegistry.sol` computes the agents from
+//! their ids.
 
 use alloy::network::TransactionBuilder as _;
 use alloy::primitives::{Address, U160, U256};
@@ -15,7 +16,8 @@ sol! {
     function toggle(uint256 first, uint256 count) external;
 }
 
-/// What the contract makes addresses of: `WALLETS` together with an id, `CREATORS` and `PERSONS` with one of `PEOPLE` numbers.
+/// The contract's address groups: `WALLETS` goes with an id, `CREATORS` and `PERSONS` with one of `PEOPLE`
+/// numbers.
 const WALLETS: u32 = 0x5ca1_ab1e;
 const CREATORS: u32 = 0x0c4e_a704;
 const PERSONS: u32 = 0x009e_450a;

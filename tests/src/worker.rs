@@ -34,8 +34,8 @@ pub struct WorkerOptions {
 }
 
 impl WorkerOptions {
-    /// A Worker for this chain and registry, without a rate limit and without a maximum age of the chain's head: a
-    /// local chain makes a block only for a transaction.
+    /// A Worker for this chain and registry, without a rate limit and without a maximum age of the chain's
+    /// head: a local chain makes a block only for a transaction.
     pub fn new(rpc_url: &str, registry: Address) -> Self {
         Self::default()
             .var("RPC_URL", rpc_url)
@@ -69,7 +69,8 @@ impl WorkerOptions {
     }
 }
 
-/// A running Worker; without `state` in its options its cache and KV store are its own, and empty at the start.
+/// A running Worker; without `state` in its options its cache and KV store are its own, and empty at the
+/// start.
 #[derive(Debug)]
 pub struct Worker {
     process: Process,

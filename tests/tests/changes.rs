@@ -1,12 +1,12 @@
 //! Changes of verdicts, from the index behind the real Worker, over a real chain.
 //!
-//! 1. A client that polls with the last answer's cursor gets each change once: registrations, suspensions, attestations that
-//!    lapse, at their second, and what a reorg undoes.
+//! 1. A client that polls with the last answer's cursor gets each change once: registrations, suspensions,
+//!    attestations that lapse, at their second, and what a reorg undoes.
 //! 2. Pages have the length asked for and lead on; expired cursors are refused, and bad input is named.
 //! 3. An answer is never older than a verdict may be.
 //! 4. Without an index, or with one that does not answer, there is an error that says so.
-//! 5. A client of the event stream receives changes as they come, and goes on with the last id after the stream's end; while
-//!    the chain does not answer, the stream says so.
+//! 5. A client of the event stream receives changes as they come, and goes on with the last id after the
+//!    stream's end; while the chain does not answer, the stream says so.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ async fn chain() -> Chain {
     chain
 }
 
-/// A stage whose answers are kept for so many seconds.
+/// A stage with these TTLs, in seconds.
 async fn stage(agent_ttl: u64, kya_ttl: u64) -> Stage {
     let options =
         |options: WorkerOptions| options.var("AGENT_TTL_SECONDS", agent_ttl).var("KYA_TTL_SECONDS", kya_ttl);
@@ -97,7 +97,7 @@ async fn each_change_is_told_once_and_what_was_undone_is_a_change_back() {
     let mut provider = Provider::new(&client).await;
     let began = provider.next.clone();
 
-    // An agent whose attestation lapses soon.
+    // An agent with an attestation that lapses soon.
     let registered_at = wall_clock() - 7 * DAY + 20;
     chain.node.set_next_block_time(registered_at).await.unwrap();
     let call = seed::registration_call(AGENTS + 1, wallet("soon"), "lapses", 0);

@@ -1,7 +1,8 @@
 //! Evidence of verdicts: made by the real Worker of what a real node proves, verified without either.
 //!
-//! 1. Every kind of verdict is proved, in two round trips, at a block whose hash the node itself gives; the verdict is the one without evidence.
-//! 2. A node without proofs, one that has not seen the block and one that lies give an error or are asked again: never a wrong proof.
+//! 1. Every kind of verdict is proved, in two round trips, at a block with the node's own hash; the verdict
+//!    is the one without evidence.
+//! 2. A node without proofs, a lagging one and one that lies give an error or a retry: never a wrong proof.
 //! 3. Other code than this project's needs its operator's layout, and a wrong one proves nothing.
 
 use alloy::primitives::{Address, B256, Bytes};
@@ -128,7 +129,8 @@ async fn what_a_node_gets_wrong_is_an_error_or_asked_again() {
     ask(&[proxy.url(), chain.node.url()], registry, agent, None).await.unwrap();
     proxy.heal();
 
-    // A node behind a load balancer that has not seen the block, an overloaded one, one without hashes, one without batches.
+    // A node behind a load balancer that has not seen the block, an overloaded one, one without hashes, one
+    // without batches.
     let no_hashes = "cannot unmarshal object into Go value of type string";
     for fault in [
         Rule::on("eth_getBlockByHash", Fault::Result(Value::Null)).once(),

@@ -85,7 +85,7 @@ async fn the_proxy_counts_posts_and_calls() {
     assert_eq!((proxy.posts(), proxy.served()), (0, 2));
 }
 
-/// A transfer whose nonce tells how many of them the node took.
+/// A transfer; the sender's nonce counts those that the node took.
 async fn transfer(proxy: &Proxy) -> Option<(u16, String)> {
     let params = json!([{"from": dev_account(5), "to": dev_account(6), "value": "0x1"}]);
     post(proxy, &call(1, "eth_sendTransaction", params)).await

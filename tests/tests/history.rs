@@ -1,11 +1,11 @@
 //! What happened to one agent, from the index behind the real Worker, over a real chain.
 //!
-//! 1. Events come oldest first: registered, attested, a child, suspended with the reason, reinstated, terminated; each with its
-//!    block, time and transaction, a page at a time.
+//! 1. Events come oldest first: registered, attested, a child, suspended with the reason, reinstated,
+//!    terminated; each with its block, time and transaction, a page at a time.
 //! 2. What a reorg undoes is no longer in the answer.
 //! 3. Where the node caps, prunes or serves no events, the answer is the same or says why it is not complete.
 //! 4. Bad input is named.
-//! 5. An answer is kept as agent data is; one that has to ask the chain is never as of a block that is no more.
+//! 5. An answer is stored as agent data is; one that has to ask the chain is never as of a reorganised block.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn chain() -> Chain {
     Chain::start(AnvilOptions::since(wall_clock() - DAY)).await.unwrap()
 }
 
-/// A stage whose answers are not kept: each is as of the newest block.
+/// A stage that stores no answers: each is as of the newest block.
 async fn stage(chain: Chain) -> Stage {
     Stage::indexed(chain, |options| options.ttl(0)).await.unwrap()
 }
@@ -42,7 +42,7 @@ struct Expected<'a> {
 }
 
 impl Expected<'_> {
-    /// Notes the event of a transaction, whose fields beside its place are these.
+    /// Adds the event of a transaction: these fields, and its place on the chain.
     async fn note(&mut self, receipt: &TransactionReceipt, mut event: Value) {
         let number = receipt.block_number.unwrap();
         let block = self.chain.node.block(number).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_life_is_told_as_it_was_and_what_was_undone_is_not() {
     told.append(&mut more.events);
     expected["data"] = json!(told);
 
-    // Nodes that list little, or nothing; and one whose logs do not say when they were.
+    // Nodes that cap the list of logs, have no logs, or lack the method.
     for (fault, because) in [
         (Fault::LogsOfBlocks(50), None),
         (Fault::LogsOfBlocks(3), None),

@@ -1,11 +1,13 @@
-//! What keeps the index up behind the real Worker: the fill slice by slice, the alarm, and the cron trigger that looks after it.
+//! The index's upkeep behind the real Worker: the fill slice by slice, the alarm, and the cron trigger.
 //!
-//! 1. While a registry of several slices is read for the first time, questions that need the index get a 503 with the progress
-//!    and a `Retry-After`; `/readyz` has the progress too; it never falls. Then there is the answer.
+//! 1. While a registry of several slices is read for the first time, questions that need the index get a 503
+//!    with the progress and a `Retry-After`; `/readyz` has the progress too; it never falls. Then there is
+//!    the answer.
 //! 2. An index that has lost its alarm is woken by the cron trigger, and by that alone.
-//! 3. Without requests the alarm asks the chain nothing and is the last one, also with the cron trigger. The next request finds
-//!    all changes, and sets the alarm again.
-//! 4. A list above the memory limit is streamed: whole, and of one block, though the index is refreshed in between.
+//! 3. Without requests the alarm asks the chain nothing and is the last one, also with the cron trigger. The
+//!    next request finds all changes, and sets the alarm again.
+//! 4. A list above the memory limit is streamed: whole, and of one block, though the index is refreshed in
+//!    between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -66,7 +68,7 @@ async fn a_registry_of_several_slices_says_how_far_it_is_until_it_is_filled() {
     assert_eq!(detailed["totalAgents"], MANY);
 }
 
-/// A stage whose index is complete, and whose answers are kept for so many seconds.
+/// A stage with a complete index, and this TTL in seconds.
 async fn filled(seconds: u64) -> Stage {
     let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await.unwrap();
     seed::many(&chain, 10).await.unwrap();

@@ -1,12 +1,15 @@
 //! The index behind the real Worker: a Durable Object with SQLite in workerd, over a real chain.
 //!
-//! 1. Every answer about the whole registry, and every lineage, is what the registry holds at the newest block, and names that block.
+//! 1. Every answer about the whole registry, and every lineage, is the registry's state at the newest block,
+//!    and names it.
 //! 2. Reorgs of 1, 3 and 20 blocks change the answers back.
-//! 3. Where nodes cap `eth_getLogs`, lack it, or prune logs, the answers are right, and `/readyz` says what they rest on.
+//! 3. Where nodes cap `eth_getLogs`, lack it, or prune logs, the answers are right, and `/readyz` says what
+//!    they rest on.
 //! 4. Where the chain does not answer there is an error, not a stale answer.
-//! 5. workerd is killed in the middle of the fill and of a refresh, and a reorg follows: the next one goes on.
+//! 5. workerd is killed in the middle of the fill and of a refresh, and a reorg follows: the next one goes
+//!    on.
 //! 6. An index that is asked keeps itself up.
-//! 7. Lists are what plain filters of the records give, page by page; their searched words are found in workerd's SQLite.
+//! 7. Lists equal plain filters of the records, page by page, also with words searched in workerd's SQLite.
 //! 8. Questions that need an index fail with the progress while it is being filled.
 
 use std::time::Duration;
@@ -214,7 +217,7 @@ async fn answers_are_the_registrys_whatever_the_chain_and_the_node_do() {
     assert_eq!((&index["percent"], &index["basis"]), (&json!(100), &json!("events")), "{index}");
     assert_eq!((&index["unannouncedChanges"], &index["refreshesWithoutEvents"]), (&json!(0), &json!(0)));
 
-    // What the node does to lists of logs, blocks that nobody asked for meanwhile, and whether events are gone by all the same.
+    // The node's fault, the blocks mined meanwhile, and whether the refresh still goes by events.
     let missing = Fault::error(-32601, "the method eth_getLogs does not exist");
     for (fault, blocks, by_events) in [
         (Fault::LogsOfBlocks(10), 20, true),

@@ -1,8 +1,9 @@
 //! The services and their descriptions: what `/openapi.json` says is what they do.
 //!
-//! 1. The read API, tried with requests made up from its description: every check, every phase, nothing found.
+//! 1. The read API, tried with requests made up from its description: every check, every phase, nothing
+//!    found.
 //! 2. The relayer likewise, requests that it carries out among them.
-//! 3. The pages about the API are there for everybody, as HTTP wants them, and whatever the settings.
+//! 3. The pages about the API are public, cacheable, and independent of the settings.
 //! 4. What the catalog and the introduction link to is there, and they can only be read.
 //! 5. The description served is the one in the repository.
 
@@ -88,7 +89,7 @@ fn pages_about_the_api_are_there_for_everybody_whatever_the_settings() {
             assert_eq!(page.header("content-type"), media_type);
             assert_eq!(page.header("access-control-allow-origin"), "*");
             assert_eq!(page.header("cache-control"), "public, max-age=3600");
-            assert_eq!(page.header("x-ratelimit-remaining"), "", "{path} is charged to nobody");
+            assert_eq!(page.header("x-ratelimit-remaining"), "", "{path} is charged to no client");
 
             let tag = page.header("etag");
             let again = client.with("if-none-match", tag).get(path).await;

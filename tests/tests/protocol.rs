@@ -6,8 +6,9 @@
 //! 4. Answers carry their TTL; a client that has the current one gets 304.
 //! 5. Unknown routes are 404, each with the documented body.
 //! 6. Pages of a list link to the others, and the links lead through the whole list.
-//! 7. Every answer has an id, the client's own where it sent one, and headers that keep browsers from reading more into it.
-//! 8. The explorer's page is at `/`, under a strict policy; its files can be kept for good, and hide nothing of the API.
+//! 7. Every answer has an id, the client's own where it sent one, and the headers that protect browsers.
+//! 8. The explorer's page is at `/`, under a strict policy; its files are immutable, and hide nothing of the
+//!    API.
 
 use e2e::client::Answer;
 use e2e::seed::{self, Showcase};
@@ -144,7 +145,7 @@ fn a_client_that_has_the_answer_gets_304() {
         let path = "/api/v1/agent/2";
         let first = stage.client.get(path).await;
         let tag = first.header("etag").to_owned();
-        // Weak: whoever compresses the answer on the way changes its bytes and not what it says.
+        // Weak: compression on the way changes the bytes and not the content.
         let opaque = tag.strip_prefix("W/").unwrap_or_else(|| panic!("{tag} is strong"));
         assert!(opaque.starts_with('"') && opaque.ends_with('"') && opaque.len() > 2, "{tag}");
         for known in [tag.clone(), opaque.to_owned(), format!("\"other\", {tag}"), "*".to_owned()] {

@@ -124,8 +124,8 @@ fn machines_of_one_url_that_are_ten_blocks_of_200_ms_apart_give_an_answer_of_one
             expected.push(stage.client.get(path).await.ok());
         }
         let node = &stage.chain.node;
-        // The chain has been making blocks for a minute, five a second: more than a run steps back at once. Their times
-        // are those of such a chain, since a run that steps back looks for a block by its time.
+        // The chain has been making blocks for a minute, five a second: more than a run steps back at once.
+        // Their times are those of such a chain, since a run that steps back looks for a block by its time.
         let before = node.time().await.unwrap();
         for second in 1..=60 {
             node.set_next_block_time(before + second).await.unwrap();

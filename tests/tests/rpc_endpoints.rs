@@ -1,6 +1,7 @@
 //! Several RPC endpoints: a failure of one of them costs a client nothing but time.
 //!
-//! 1. However the first endpoint fails, the second gives the answer, within one attempt's time; failover is sticky.
+//! 1. However the first endpoint fails, the second gives the answer, within one attempt's time; failover is
+//!    sticky.
 //! 2. An endpoint that fails midway is left as well, and the answer is still of one block.
 //! 3. A stale head is a fault, unless MAX_HEAD_AGE_SECONDS takes any.
 //! 4. An endpoint that changes its chain, or is on another from the start, is refused.
@@ -117,7 +118,7 @@ impl Scene {
         options_for(&self.chain, self.proxies())
     }
 
-    /// One path for each way the core asks, none of them with a clock in its answer: one round, two, level by level.
+    /// One path for each way the core asks, without clocks in the answers: one round, two, level by level.
     fn paths(&self) -> [String; 3] {
         [
             "/api/v1/agents?limit=50".to_owned(),
@@ -197,7 +198,8 @@ fn an_endpoint_that_fails_midway_is_left_and_the_answer_is_of_one_block() {
             let expected = scene.client.get(path).await.ok();
             for (fault, _) in ailments() {
                 scene.begin_with_the_first().await;
-                // The first round trip is the header and the root, or the header, the count and the first agents.
+                // The first round trip is the header and the root, or the header, the count and the first
+                // agents.
                 let calls = if path.ends_with("/lineage") { 2 } else { 3 };
                 scene.first.inject(Rule::any(fault.clone()).after(calls));
                 assert_eq!(scene.client.get(path).await.ok(), expected, "{path}, {fault:?}");

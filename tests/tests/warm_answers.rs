@@ -1,4 +1,5 @@
-//! What an answer from the cache costs, in ratios that a busy machine keeps: the light version of `cargo xtask bench`.
+//! What an answer from the cache costs, in ratios that a busy machine keeps: the light version of `cargo
+//! xtask bench`.
 //!
 //! 1. A warm answer takes little more of the machine than `/livez`, which reads nothing.
 //! 2. It takes less than the same answer of a Worker in JavaScript.
@@ -174,7 +175,8 @@ fn under_load_the_chain_is_asked_once() {
     });
 }
 
-/// A document without its clock fields, and without the block and the wallet's past, which the peers do not have.
+/// A document without its clock fields, and without the block and the wallet's past, which the peers do not
+/// have.
 fn without_clocks(mut document: Value) -> Value {
     if let Some(fields) = document.as_object_mut() {
         for field in ["asOf", "registration", "formerAgents", "ancestorsNotActive", "unknownBecause"] {

@@ -1,11 +1,12 @@
-//! The caches, in an instance's memory and in the data centre: what is asked twice is read once, for as long as documented.
+//! The caches, in an instance's memory and in the data centre: what is asked twice is read once, for as long
+//! as documented.
 //!
 //! Entries:
 //!
 //! 1. A second call reaches no RPC, and its age grows.
 //! 2. Two spellings of one question share an entry; two questions do not.
-//! 3. Errors that may pass are not stored: an unknown agent is found once it is registered, a dead node's 500 ends with the
-//!    node's return.
+//! 3. Errors that may pass are not stored: an unknown agent is found once it is registered, a dead node's 500
+//!    ends with the node's return.
 //! 4. Revenue histories and `/health` are never stored.
 //! 5. After its TTL an entry is read again. A TTL of 0 stores nothing.
 //! 6. A KYA verdict is not given out past the moment at which time alone ends it.
@@ -14,7 +15,8 @@
 //! Concurrent requests for the same answer:
 //!
 //! 1. Concurrent requests are coalesced, also where nothing is stored, and where the first client leaves.
-//! 2. Answers about the whole registry are made from one scan, however many pages there are, and agree with one another.
+//! 2. Answers about the whole registry are made from one scan, however many pages there are, and agree with
+//!    one another.
 //! 3. An entry that is requested all the time is renewed before it expires, and no request waits.
 //! 4. An error goes to all coalesced requests. One that is certain to repeat itself is kept for seconds.
 

@@ -29,13 +29,13 @@ async fn remaining(client: &Client, path: &str) -> u64 {
     client.get(path).await.number("x-ratelimit-remaining")
 }
 
-/// With a Worker of its own, so that nobody else asks the chain meanwhile, and the documented window.
+/// With the documented window, and a Worker of its own, so that all RPC posts are this test's.
 async fn the_61st_request(limiter: &str) {
     const MINUTE: u64 = 60;
     let proxy = Proxy::start(stage().await.chain.node.url()).await.unwrap();
     let options = limited(limiter).await.unset("RATE_LIMIT_WINDOW_SECONDS");
     let worker = Worker::start(options.var("RPC_URL", proxy.url())).await.unwrap();
-    // A client for each attempt: whom the end of a minute interrupts begins again as another.
+    // A client for each attempt: an attempt that the end of a minute interrupts is repeated.
     let mut clients = (1..=254).map(|host| worker.client().at([192, 0, 2, host]));
     let (client, reset) = 'attempt: loop {
         let client = clients.next().expect("an attempt takes less than a minute");
@@ -105,7 +105,7 @@ fn clients_are_apart_and_a_site_is_one() {
         // An IPv4 address written as IPv6 is the same client.
         assert_eq!(remaining(&worker.at(ip("192.0.2.12")), PATH).await, LIMIT - 1);
         assert_eq!(remaining(&worker.at(ip("::ffff:192.0.2.12")), PATH).await, LIMIT - 2);
-        // And no other header makes a client somebody else.
+        // No other header changes the client.
         let forged = worker.at(ip("192.0.2.12")).with("x-forwarded-for", "198.51.100.7");
         assert_eq!(remaining(&forged.with("x-real-ip", "198.51.100.7"), PATH).await, LIMIT - 3);
     }));
@@ -181,7 +181,7 @@ fn requests_of_other_peoples_workers_count_by_their_zone() {
         let asked = wall_clock();
         assert_refused(&all_workers.with("cf-worker", "One.example").get(PATH).await, asked);
         assert_eq!(remaining(&all_workers.with("cf-worker", "two.example"), PATH).await, LIMIT - 1);
-        // Nobody else can pass for a Worker.
+        // No other client can pass for a Worker.
         let forged = worker.at(ip("192.0.2.60")).with("cf-worker", "one.example");
         assert_eq!(remaining(&forged, PATH).await, LIMIT - 1);
     }));
@@ -199,7 +199,7 @@ fn the_clients_of_a_48_have_a_limit_together() {
         }
         let asked = wall_clock();
         assert_refused(&network(1).get(PATH).await, asked);
-        // Ten are left to all the others, each of whom has sixty.
+        // Ten are left to all the others together, and sixty to each of them.
         for left in (0..10).rev() {
             assert_eq!(remaining(&network(20 + left), PATH).await, left);
         }

@@ -50,7 +50,7 @@ async fn pair() -> &'static Pair {
     .await
 }
 
-/// What lies in the store: `window:client:instance`, and how many requests. It is asked again where one of the Workers has its file locked.
+/// The store's keys, `window:client:instance`, and their counts; retried while a Worker has the file locked.
 async fn counts(state: &Path) -> BTreeMap<String, u64> {
     let keys = eventually("listed", LISTED, async || list(state).await).await.unwrap();
     keys.iter()
@@ -125,7 +125,7 @@ fn an_instance_turned_to_later_refuses_after_a_few_requests() {
             counts_of(pair.state.path(), address).await == [LIMIT]
         })
         .await;
-        // It listens at the fifth request and at the tenth, after the answer.
+        // It reads the store after the fifth request and after the tenth.
         let mut admitted = 0;
         while two.get(PATH).await.status == 200 {
             admitted += 1;

@@ -1,5 +1,5 @@
-//! The rate limit: sixty requests per client in each minute of the clock. But for the one that waits for the next minute, the
-//! tests make the window an hour: what they count should not depend on when they begin.
+//! The rate limit: sixty requests per client in each minute of the clock. Except for the test of the next
+//! minute, the window is an hour: what tests count should not depend on when they begin.
 //!
 //! One instance, with either limiter (`alone`):
 //!

@@ -20,7 +20,7 @@ use super::{LIMIT, PATH, at_once, ip, limited, with_time_left};
 /// The Worker's name in `wrangler.toml`.
 const NAME: &str = "agent-registry-edge";
 
-/// Options of a Worker with the same code, whose objects are those of the Worker `script`; and its directory.
+/// Options of a Worker with the same code and the objects of the Worker `script`; and its directory.
 async fn bound_to(script: &str) -> (WorkerOptions, TempDir) {
     let directory = TempDir::new().unwrap();
     let config = directory.path().join("wrangler.json");
@@ -67,8 +67,8 @@ impl Pair {
         [&self.owner, &self.other].map(|worker| worker.client().at(ip(address)))
     }
 
-    /// The two find one another a moment after they have started: then the owner's count goes on where the other's
-    /// left it. Every attempt is a client of its own.
+    /// Waits until the two share one count, a moment after they have started. Every attempt is a client of
+    /// its own.
     async fn find_one_another(&self) {
         let mut attempt = 0;
         wait_until("one count", Duration::from_secs(30), async || {
@@ -124,14 +124,14 @@ fn an_object_that_lost_its_count_takes_it_up_from_the_instance_that_asks() {
         pair.find_one_another().await;
         let [owner, other] = pair.client(address);
         assert_eq!(remaining(&other).await, LIMIT - 31);
-        assert_eq!(remaining(&owner).await, LIMIT - 32, "and nobody told the owner but the object");
+        assert_eq!(remaining(&owner).await, LIMIT - 32, "and the owner has it from the object");
     });
 }
 
 #[test]
 fn where_the_object_cannot_be_reached_an_instance_counts_by_itself() {
     run(async {
-        let (options, _directory) = bound_to("nobody").await;
+        let (options, _directory) = bound_to("missing").await;
         let mut worker = Worker::start(options).await.unwrap();
         let client = worker.client().at(ip("192.0.2.53"));
         with_time_left(30).await;

@@ -12,7 +12,7 @@ use e2e::server::{Kind, Server};
 use super::{FEW, Setup};
 use crate::table::{Table, millis, p99};
 
-/// Seconds on each path before anything is counted: what runs often is compiled better than what ran a few times.
+/// Seconds on each path before anything is counted: hot code is compiled better.
 const WARM_UP: u32 = 2;
 
 /// Requests one after the other.
@@ -25,7 +25,7 @@ const LIVEZ: &str = "/livez";
 const SECONDS: u32 = 5;
 
 pub(super) async fn measure(setup: &Setup) -> Result<String> {
-    let kya = format!("/api/v1/kya/{}", seed::wallet("many 7").address());
+    let kya = seed::kya("many 7");
     let of_one = [kya.as_str(), "/api/v1/agent/7"];
     let of_many = [
         "/api/v1/agent/7/lineage",
@@ -40,7 +40,7 @@ pub(super) async fn measure(setup: &Setup) -> Result<String> {
     let mut table =
         Table::new(&["", "requests/s", "of `/livez`", "p50 ms", "p99 ms", "p99 ms, one by one", "CPU ms"]);
     for kind in Kind::ALL {
-        setup.freshen().await?;
+        setup.chain.node.freshen().await?;
         let server = setup.start(kind).await?;
         let asked = of_one.into_iter().chain(of_many.into_iter().filter(|_| kind == Kind::Worker));
         let paths: Vec<&str> = [LIVEZ].into_iter().chain(asked).collect();
@@ -80,7 +80,7 @@ async fn load(server: &Server, path: &str, seconds: u32) -> Result<Load> {
     Load::on(&format!("{}{path}", server.url()), &server.usage, seconds).await
 }
 
-/// The time within which 99 of 100 answers come where nobody else asks.
+/// The p99 of sequential requests of one client.
 async fn one_by_one(server: &Server, path: &str) -> Result<Duration> {
     let client = http::builder().pool_max_idle_per_host(1).build()?;
     let url = format!("{}{path}", server.url());
