@@ -5,16 +5,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use alloy::primitives::{Address, Bytes, U256};
 use alloy::providers::{DynProvider, Provider as _, ProviderBuilder};
-use alloy::rpc::types::BlockNumberOrTag;
+use alloy::rpc::types::{BlockNumberOrTag, TransactionReceipt, TransactionRequest};
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use crate::process::{Process, Spawn};
+use crate::process::{Process, Spawn, eventually};
 use crate::{http, repo};
 
 /// How long anvil may take to listen.
 const START: Duration = Duration::from_secs(20);
+
+/// How long a transaction may take to be mined.
+const RECEIPT: Duration = Duration::from_secs(60);
 
 /// What to start; the default is a chain of id 31337 on a free port, at the wall clock's time.
 #[derive(Debug, Clone, Default)]
@@ -120,6 +123,14 @@ impl Anvil {
     /// A block as the node describes it, without its transactions; `Null` where there is none.
     pub async fn block(&self, number: impl Into<BlockNumberOrTag>) -> Result<Value> {
         self.request("eth_getBlockByNumber", json!([number.into(), false])).await
+    }
+
+    /// Sends a transaction and waits for its receipt.
+    pub async fn execute(&self, request: TransactionRequest) -> Result<TransactionReceipt> {
+        let hash = *self.provider.send_transaction(request).await?.tx_hash();
+        // alloy's own wait needs a task on the runtime of the first one; tests with a chain in common have several.
+        let mined = async || self.provider.get_transaction_receipt(hash).await.transpose();
+        Ok(eventually("mined", RECEIPT, mined).await??)
     }
 
     /// The newest block's number.

@@ -5,7 +5,7 @@ use alloy::providers::Provider as _;
 use alloy::rpc::client::BatchRequest;
 use alloy::rpc::types::{BlockNumberOrTag, TransactionReceipt, TransactionRequest};
 use alloy::sol_types::SolCall;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::anvil::{Anvil, AnvilOptions, dev_account, dev_key};
@@ -76,10 +76,8 @@ impl Chain {
             .input(Bytes::from(call.abi_encode()).into());
         // Asked first, a call that reverts says why.
         self.node.provider.call(request.clone()).await?;
-        let receipt = self.node.provider.send_transaction(request).await?.get_receipt().await?;
-        if !receipt.status() {
-            bail!("did not succeed: {receipt:?}");
-        }
+        let receipt = self.node.execute(request).await?;
+        ensure!(receipt.status(), "did not succeed: {receipt:?}");
         Ok(receipt)
     }
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use registry_core::registry::error_code::Code;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Body, Method};
@@ -83,6 +84,16 @@ impl Client {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         Ok(Answer { status, headers, text: response.text().await? })
     }
+}
+
+/// Sends all requests concurrently; the answers are in their order.
+pub async fn concurrently<P: Into<String>>(requests: impl Iterator<Item = (&Client, P)>) -> Vec<Answer> {
+    let send = |(client, path): (&Client, P)| {
+        let (client, path) = (client.clone(), path.into());
+        tokio::spawn(async move { client.get(&path).await })
+    };
+    let tasks: Vec<_> = requests.map(send).collect();
+    join_all(tasks).await.into_iter().map(|answer| answer.expect("an answer")).collect()
 }
 
 impl Answer {

@@ -1,9 +1,12 @@
 //! HTTP clients, and the accept loop of servers.
 
-use std::sync::Once;
+use std::net::Ipv4Addr;
+use std::sync::{LazyLock, Once};
 use std::time::Duration;
 
+use anyhow::{Context as _, Result};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 /// A client with a bound on every request, else as [`builder`] has it.
@@ -22,19 +25,29 @@ pub fn builder() -> reqwest::ClientBuilder {
     reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0)
 }
 
-/// Serves every connection to `listener` in a task of its own; dropping the result closes the port and all of
-/// them.
-pub(crate) fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F + Send + 'static) -> JoinSet<()>
+/// Serves every connection to a local port, 0 for any free one, in a task of its own, and returns the port. Dropping the
+/// tasks closes the port and all connections.
+///
+/// The tasks run on a runtime of their own: a server that one test has started serves the others after that test's end.
+pub(crate) async fn serve<F>(
+    port: u16,
+    connection: impl Fn(TcpStream) -> F + Send + 'static,
+) -> Result<(u16, JoinSet<()>)>
 where
     F: Future<Output: Send> + Send + 'static,
 {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+    let listener = RUNTIME.spawn(TcpListener::bind((Ipv4Addr::LOCALHOST, port))).await?;
+    let listener = listener.with_context(|| format!("port {port}"))?;
+    let port = listener.local_addr()?.port();
     let mut server = JoinSet::new();
-    server.spawn(async move {
+    let accept = async move {
         let mut connections = JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
-            connections.spawn(serve(stream));
+            connections.spawn(connection(stream));
             while connections.try_join_next().is_some() {}
         }
-    });
-    server
+    };
+    server.spawn_on(accept, RUNTIME.handle());
+    Ok((port, server))
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Error, Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Body as _, Bytes, Frame, Incoming};
@@ -19,7 +19,6 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::fault::{Fault, Reach, Rule};
@@ -92,9 +91,6 @@ impl Proxy {
 
     /// Listens on `port`.
     pub async fn start_on(port: u16, upstream: &str) -> Result<Self> {
-        let listener =
-            TcpListener::bind(("127.0.0.1", port)).await.with_context(|| format!("port {port}"))?;
-        let url = format!("http://{}", listener.local_addr()?);
         let shared = Arc::new(Shared {
             upstream: Mutex::new(upstream.to_owned()),
             client: http::client(Duration::from_secs(60)),
@@ -104,13 +100,14 @@ impl Proxy {
             rules: Mutex::default(),
         });
         let serving = shared.clone();
-        let server = http::accept(listener, move |stream| {
+        let serve = http::serve(port, move |stream| {
             let shared = serving.clone();
             let service = service_fn(move |request| answer(shared.clone(), request));
             // A connection ends with an error whenever a fault closes it.
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service)
         });
-        Ok(Self { url, shared, _server: server })
+        let (port, server) = serve.await?;
+        Ok(Self { url: format!("http://127.0.0.1:{port}"), shared, _server: server })
     }
 
     /// Where clients send their posts.

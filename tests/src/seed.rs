@@ -145,11 +145,11 @@ impl Cast {
     fn play(&mut self, event: &Event, now: u64) -> Vec<Write> {
         let regulator = dev_account(1);
         let write = match *event {
-            Event::Register { agent, scope, parent } => {
+            Event::Register(agent, scope, parent) => {
                 let parent = parent.map_or(0, |parent| self.ids[parent]);
                 self.register(agent, wallet(agent).address(), scope, parent)
             }
-            Event::Inherit { agent, scope, from } => self.register(agent, wallet(from).address(), scope, 0),
+            Event::Inherit(agent, scope, from) => self.register(agent, wallet(from).address(), scope, 0),
             Event::Fleet => return (1..=BUSY_CHILDREN).map(|berth| self.berth(berth)).collect(),
             Event::Attest(agent) => {
                 let id = self.ids[agent];

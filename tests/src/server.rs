@@ -7,19 +7,22 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::client::Client;
-use crate::process::{Process, Spawn};
+use crate::process::{Process, Spawn, eventually};
 use crate::repo;
 use crate::usage::Usage;
 use crate::worker::WorkerOptions;
 
 /// How long a server may take to listen.
 const START: Duration = Duration::from_secs(60);
+
+/// How long an answer may take to be cached.
+const CACHED: Duration = Duration::from_secs(20);
 
 /// The configurations of the Worker, and of the one that keeps its index.
 const CONFIG: &str = "wrangler.toml";
@@ -204,6 +207,16 @@ impl Server {
     /// A client of it.
     pub fn client(&self) -> Client {
         Client::new(&self.url)
+    }
+
+    /// Requests `path` until the answer is from the cache: some caches store after they have answered.
+    pub async fn until_cached(&self, path: &str) -> Result<()> {
+        let (client, name) = (self.client(), self.kind.name());
+        let hit = async || match client.get(path).await {
+            answer if answer.status != 200 => Some(Err(anyhow!("{name}: {path}: {}", answer.text))),
+            answer => (answer.header("x-cache") == "HIT").then_some(Ok(())),
+        };
+        eventually("cached", CACHED, hit).await.with_context(|| format!("{name}: {path}"))?
     }
 
     /// What it has printed so far.

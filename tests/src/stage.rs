@@ -1,13 +1,10 @@
 //! A whole stage: a chain, a counting proxy before it, and the Worker that reads through the proxy.
 
-use std::future::Future;
 use std::path::Path;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::Result;
 use tempfile::TempDir;
-use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use crate::chain::Chain;
@@ -43,13 +40,6 @@ impl<T> Exclusive<T> {
     ) -> (MutexGuard<'static, ()>, &'static T) {
         (self.turn.lock().await, self.fixture.get_or_init(|| start()).await)
     }
-}
-
-/// Runs a test on the runtime all tests of a program share: what one test starts, such as a proxy, can serve
-/// others.
-pub fn run<F: Future>(test: F) -> F::Output {
-    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-    RUNTIME.block_on(test)
 }
 
 /// Everything a test of the read API needs.

@@ -3,7 +3,6 @@
 
 use alloy::network::TransactionBuilder as _;
 use alloy::primitives::{Address, U160, U256};
-use alloy::providers::Provider as _;
 use alloy::rpc::types::TransactionRequest;
 use alloy::sol;
 use alloy::sol_types::SolValue as _;
@@ -41,7 +40,7 @@ impl Synthetic {
     pub async fn toggle(&self, chain: &Chain, first: u64, count: u64) -> Result<()> {
         let call = toggleCall { first: U256::from(first), count: U256::from(count) };
         let request = TransactionRequest::default().from(chain.owner()).to(self.address).with_call(&call);
-        let receipt = chain.node.provider.send_transaction(request).await?.get_receipt().await?;
+        let receipt = chain.node.execute(request).await?;
         ensure!(receipt.status(), "{receipt:?}");
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! HTTPS before a node: a certificate authority of our own, certificates by it, and a front that speaks TLS.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use tempfile::NamedTempFile;
 use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -64,7 +63,7 @@ impl std::fmt::Debug for Authority {
 /// A TLS server before a plain one; dropping it closes its port and every connection.
 #[derive(Debug)]
 pub struct TlsFront {
-    address: SocketAddr,
+    port: u16,
     _server: JoinSet<()>,
 }
 
@@ -78,9 +77,7 @@ impl TlsFront {
     pub async fn start_as(authority: &Authority, name: &str, end_year: i32, upstream: &str) -> Result<Self> {
         let acceptor = TlsAcceptor::from(Arc::new(authority.server(name, end_year)?));
         let upstream = upstream.strip_prefix("http://").context("a plain upstream")?.to_owned();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
-        let server = http::accept(listener, move |stream| {
+        let serve = http::serve(0, move |stream| {
             let (acceptor, upstream) = (acceptor.clone(), upstream.clone());
             async move {
                 // A client that rejects the certificate hangs up.
@@ -89,11 +86,12 @@ impl TlsFront {
                 copy_bidirectional(&mut stream, &mut upstream).await
             }
         });
-        Ok(Self { address, _server: server })
+        let (port, server) = serve.await?;
+        Ok(Self { port, _server: server })
     }
 
     /// Its address by the name in its certificate.
     pub fn url(&self) -> String {
-        format!("https://localhost:{}", self.address.port())
+        format!("https://localhost:{}", self.port)
     }
 }

@@ -156,14 +156,14 @@ mod tests {
     #[tokio::test]
     async fn memory_is_what_a_program_takes_and_not_what_it_is() {
         // 32 MB in a variable of `busybee`, a copy of the shell, once it is told to.
-        let script = r#"cp /bin/sh "$0/busybee"; "$0/busybee" -c 'until [ -e "$0/go" ]; do sleep 0.01; done; x=$(head -c 32000000 /dev/zero | tr "\0" x); echo taken; sleep 600' "$0" & wait"#;
+        let script = r#"cp /bin/sh "$0/busybee"; mkfifo "$0/go"; "$0/busybee" -c 'read -r _ < "$0/go"; x=$(head -c 32000000 /dev/zero | tr "\0" x); echo taken; sleep 600' "$0" & wait"#;
         let spawn = Spawn::new("family", "sh");
         let scratch = spawn.scratch().to_owned();
         let mut process = spawn.arg("-c").arg(script).arg(&scratch).start().unwrap();
         let busy = eventually("there", WAIT, async || Usage::of(&process, "busybee").ok()).await.unwrap();
         let memory = busy.memory_from_here().unwrap();
         assert!(memory.grown().unwrap() < 8_000_000, "{:?}", memory.grown());
-        fs::write(scratch.join("go"), "").unwrap();
+        fs::write(scratch.join("go"), "\n").unwrap();
         process.until("taken", WAIT, async |log| log.contains("taken").then_some(())).await.unwrap();
         let grown = memory.grown().unwrap();
         assert!((32_000_000..160_000_000).contains(&grown), "{grown}");
@@ -172,7 +172,7 @@ mod tests {
     #[tokio::test]
     async fn a_busy_grandchild_is_counted_and_its_starter_is_not() {
         // Half a second of work for `busybee`, a copy of the shell, below a shell that waits.
-        let script = r#"cp /bin/sh "$0/busybee"; "$0/busybee" -c 'while [ $(cut -d" " -f14 /proc/$$/stat) -lt 50 ]; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done; echo done; sleep 600' & wait"#;
+        let script = r#"cp /bin/sh "$0/busybee"; mkfifo "$0/end"; "$0/busybee" -c 'while [ $(cut -d" " -f14 /proc/$$/stat) -lt 50 ]; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done; echo done; read -r _ < "$0/end"' "$0" & wait"#;
         let spawn = Spawn::new("family", "sh");
         let scratch = spawn.scratch().to_owned();
         let mut process = spawn.arg("-c").arg(script).arg(scratch).start().unwrap();

@@ -13,7 +13,7 @@ use e2e::client::assert_has;
 use e2e::fault::{Fault, Rule};
 use e2e::process::eventually;
 use e2e::seed::{self, Showcase};
-use e2e::stage::{Exclusive, Stage, run};
+use e2e::stage::{Exclusive, Stage};
 use e2e::worker::{Worker, WorkerOptions};
 use serde_json::{Value, json};
 use tokio::sync::MutexGuard;
@@ -46,49 +46,45 @@ fn secret_url(plain: &str, [user, password, path, query]: Secrets) -> String {
     plain.replace("http://", &format!("http://{user}:{password}@")) + &format!("/v2/{path}?token={query}")
 }
 
-#[test]
-fn live_is_said_whatever_else_is_wrong() {
-    run(async {
-        let (_turn, (stage, _)) = stage().await;
-        stage.proxy.inject(Rule::any(Fault::Refuse));
-        stage.proxy.reset();
-        let answer = stage.client.get("/livez").await;
-        assert_eq!(answer.text, r#"{"live":true}"#);
-        assert_eq!((answer.status, answer.header("cache-control")), (200, "no-store"));
-        assert_eq!(stage.proxy.posts(), 0);
+#[tokio::test(flavor = "multi_thread")]
+async fn live_is_said_whatever_else_is_wrong() {
+    let (_turn, (stage, _)) = stage().await;
+    stage.proxy.inject(Rule::any(Fault::Refuse));
+    stage.proxy.reset();
+    let answer = stage.client.get("/livez").await;
+    assert_eq!(answer.text, r#"{"live":true}"#);
+    assert_eq!((answer.status, answer.header("cache-control")), (200, "no-store"));
+    assert_eq!(stage.proxy.posts(), 0);
 
-        let misconfigured = Worker::start(WorkerOptions::default()).await.unwrap();
-        assert_eq!(misconfigured.client().get("/livez").await.status, 200);
-        let answer = misconfigured.client().get("/readyz").await;
-        answer.failed(503, "MISCONFIGURED");
-    });
+    let misconfigured = Worker::start(WorkerOptions::default()).await.unwrap();
+    assert_eq!(misconfigured.client().get("/livez").await.status, 200);
+    let answer = misconfigured.client().get("/readyz").await;
+    answer.failed(503, "MISCONFIGURED");
 }
 
-#[test]
-fn ready_tells_of_the_chain_or_says_why_not() {
-    run(async {
-        let (_turn, (stage, _)) = stage().await;
-        stage.proxy.reset();
-        let ready = stage.client.get("/readyz").await.ok();
-        assert_eq!(stage.proxy.posts(), 1);
-        let registry = stage.chain.contracts.registry.to_string();
-        assert_has(&ready, json!({ "ready": true, "chainId": 31337, "registry": registry }), "/readyz");
-        let age = e2e::anvil::wall_clock() - stage.chain.node.time().await.unwrap();
-        assert!(
-            ready["headAgeSeconds"].as_u64().is_some_and(|said| said.abs_diff(age) <= 2),
-            "{ready}, not {age}"
-        );
+#[tokio::test(flavor = "multi_thread")]
+async fn ready_tells_of_the_chain_or_says_why_not() {
+    let (_turn, (stage, _)) = stage().await;
+    stage.proxy.reset();
+    let ready = stage.client.get("/readyz").await.ok();
+    assert_eq!(stage.proxy.posts(), 1);
+    let registry = stage.chain.contracts.registry.to_string();
+    assert_has(&ready, json!({ "ready": true, "chainId": 31337, "registry": registry }), "/readyz");
+    let age = e2e::anvil::wall_clock() - stage.chain.node.time().await.unwrap();
+    assert!(
+        ready["headAgeSeconds"].as_u64().is_some_and(|said| said.abs_diff(age) <= 2),
+        "{ready}, not {age}"
+    );
 
-        stage.proxy.inject(Rule::any(Fault::Refuse));
-        let answer = stage.client.get("/readyz").await;
-        answer.failed(503, "RPC_UNAVAILABLE");
-        stage.proxy.heal();
-        assert_eq!(stage.client.get("/readyz").await.status, 200);
+    stage.proxy.inject(Rule::any(Fault::Refuse));
+    let answer = stage.client.get("/readyz").await;
+    answer.failed(503, "RPC_UNAVAILABLE");
+    stage.proxy.heal();
+    assert_eq!(stage.client.get("/readyz").await.status, 200);
 
-        let nowhere = WorkerOptions::new(stage.proxy.url(), Address::repeat_byte(0x77));
-        let answer = Worker::start(nowhere).await.unwrap().client().get("/readyz").await;
-        answer.failed(503, "REGISTRY_ERROR");
-    });
+    let nowhere = WorkerOptions::new(stage.proxy.url(), Address::repeat_byte(0x77));
+    let answer = Worker::start(nowhere).await.unwrap().client().get("/readyz").await;
+    answer.failed(503, "REGISTRY_ERROR");
 }
 
 /// The log's line for the request with this id.
@@ -102,89 +98,85 @@ async fn line(stage: &Stage, id: &str) -> Value {
     .unwrap_or_else(|error| panic!("{id}: {error}"))
 }
 
-#[test]
-fn each_request_leaves_one_line_that_tells_what_it_cost() {
-    run(async {
-        let (_turn, (stage, showcase)) = stage().await;
-        let lineage = showcase.lineage("atlas");
-        let unknown = seed::kya("nobody");
-        for (id, path, route, status, cache, rpc_calls, error) in [
-            ("log-1", "/livez", "/livez", 200, "", 0, ""),
-            ("log-2", "/readyz", "/readyz", 200, "MISS", 1, ""),
-            ("log-3", lineage.as_str(), "/api/v1/agent/:id/lineage", 200, "MISS", 4, ""),
-            ("log-4", &unknown, "/api/v1/kya/:wallet", 200, "MISS", 1, ""),
-            ("log-5", "/api/v1/agent/4000", "/api/v1/agent/:id", 404, "", 1, "AGENT_NOT_FOUND"),
-            ("log-6", "/api/v1/agents?page=x", "none", 400, "", 0, "INVALID_PARAMETER"),
-            ("log-7", "/nowhere", "none", 404, "", 0, "NOT_FOUND"),
-        ] {
-            assert_eq!(stage.client.with("x-request-id", id).get(path).await.status, status, "{path}");
-            let line = line(stage, id).await;
-            let expected = json!({
-                "method": "GET", "route": route, "status": status, "cache": cache, "rpcCalls": rpc_calls, "error": error,
-            });
-            assert_has(&line, expected, path);
-            assert!(line["ms"].is_u64(), "{line}");
-        }
-        let again = eventually("cached", Duration::from_secs(5), async || {
-            let answer = stage.client.get(&lineage).await;
-            (answer.header("x-cache") == "HIT").then(|| answer.header("x-request-id").to_owned())
-        })
-        .await
-        .unwrap();
-        let line = line(stage, &again).await;
-        assert_eq!((&line["cache"], &line["rpcCalls"]), (&"HIT".into(), &0.into()), "{line}");
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn each_request_leaves_one_line_that_tells_what_it_cost() {
+    let (_turn, (stage, showcase)) = stage().await;
+    let lineage = showcase.lineage("atlas");
+    let unknown = seed::kya("nobody");
+    for (id, path, route, status, cache, rpc_calls, error) in [
+        ("log-1", "/livez", "/livez", 200, "", 0, ""),
+        ("log-2", "/readyz", "/readyz", 200, "MISS", 1, ""),
+        ("log-3", lineage.as_str(), "/api/v1/agent/:id/lineage", 200, "MISS", 4, ""),
+        ("log-4", &unknown, "/api/v1/kya/:wallet", 200, "MISS", 1, ""),
+        ("log-5", "/api/v1/agent/4000", "/api/v1/agent/:id", 404, "", 1, "AGENT_NOT_FOUND"),
+        ("log-6", "/api/v1/agents?page=x", "none", 400, "", 0, "INVALID_PARAMETER"),
+        ("log-7", "/nowhere", "none", 404, "", 0, "NOT_FOUND"),
+    ] {
+        assert_eq!(stage.client.with("x-request-id", id).get(path).await.status, status, "{path}");
+        let line = line(stage, id).await;
+        let expected = json!({
+            "method": "GET", "route": route, "status": status, "cache": cache, "rpcCalls": rpc_calls, "error": error,
+        });
+        assert_has(&line, expected, path);
+        assert!(line["ms"].is_u64(), "{line}");
+    }
+    let again = eventually("cached", Duration::from_secs(5), async || {
+        let answer = stage.client.get(&lineage).await;
+        (answer.header("x-cache") == "HIT").then(|| answer.header("x-request-id").to_owned())
+    })
+    .await
+    .unwrap();
+    let line = line(stage, &again).await;
+    assert_eq!((&line["cache"], &line["rpcCalls"]), (&"HIT".into(), &0.into()), "{line}");
 }
 
-#[test]
-fn no_secret_and_no_client_is_in_any_answer_or_line_of_the_log() {
-    run(async {
-        let (_turn, (stage, showcase)) = stage().await;
-        let wallet = seed::wallet("zurich").address();
-        let paths = [
-            "/health".to_owned(),
-            "/readyz".to_owned(),
-            "/api/v1/stats".to_owned(),
-            "/api/v1/agents/compliance".to_owned(),
-            showcase.lineage("ledger"),
-            format!("/api/v1/kya/{wallet}"),
-        ];
-        let echo = SECRETS.map(|secrets| secret_url("http://node.example", secrets)).join(" and ");
-        let bare = format!("over quota: {}", SECRETS.concat().join(", "));
-        let client = stage.client.at([203, 0, 113, 77]).with("x-request-id", "secrets-17");
-        let mut answers = Vec::new();
-        for fault in [
-            None,
-            Some(Fault::Refuse),
-            Some(Fault::Hang),
-            Some(Fault::Garbage(echo.clone())),
-            Some(Fault::error(-32000, &echo)),
-            Some(Fault::error(-32000, &bare)),
-            Some(Fault::Status { status: 401, body: echo, retry_after: None }),
-        ] {
-            stage.proxy.heal();
-            if let Some(fault) = fault {
-                stage.proxy.inject(Rule::any(fault));
-            }
-            for path in &paths {
-                let answer = client.get(path).await;
-                answers.push(format!("{:?}\n{}", answer.headers, answer.text));
-            }
+#[tokio::test(flavor = "multi_thread")]
+async fn no_secret_and_no_client_is_in_any_answer_or_line_of_the_log() {
+    let (_turn, (stage, showcase)) = stage().await;
+    let wallet = seed::wallet("zurich").address();
+    let paths = [
+        "/health".to_owned(),
+        "/readyz".to_owned(),
+        "/api/v1/stats".to_owned(),
+        "/api/v1/agents/compliance".to_owned(),
+        showcase.lineage("ledger"),
+        format!("/api/v1/kya/{wallet}"),
+    ];
+    let echo = SECRETS.map(|secrets| secret_url("http://node.example", secrets)).join(" and ");
+    let bare = format!("over quota: {}", SECRETS.concat().join(", "));
+    let client = stage.client.at([203, 0, 113, 77]).with("x-request-id", "secrets-17");
+    let mut answers = Vec::new();
+    for fault in [
+        None,
+        Some(Fault::Refuse),
+        Some(Fault::Hang),
+        Some(Fault::Garbage(echo.clone())),
+        Some(Fault::error(-32000, &echo)),
+        Some(Fault::error(-32000, &bare)),
+        Some(Fault::Status { status: 401, body: echo, retry_after: None }),
+    ] {
+        stage.proxy.heal();
+        if let Some(fault) = fault {
+            stage.proxy.inject(Rule::any(fault));
         }
-        let lines = eventually("all logged", Duration::from_secs(10), async || {
-            let log = stage.worker.log();
-            let lines: Vec<String> =
-                log.lines().filter(|line| line.contains("secrets-")).map(str::to_owned).collect();
-            (lines.len() >= answers.len()).then_some(lines)
-        })
-        .await
-        .unwrap();
-        for text in lines.iter().chain(&answers) {
-            for secret in SECRETS.as_flattened().iter().chain(&["203.0.113.77"]) {
-                assert!(!text.contains(secret), "{secret}: {text}");
-            }
+        for path in &paths {
+            let answer = client.get(path).await;
+            answers.push(format!("{:?}\n{}", answer.headers, answer.text));
         }
-        let wallet = wallet.to_string().to_lowercase();
-        assert!(!lines.concat().to_lowercase().contains(&wallet), "a wallet is in the log");
-    });
+    }
+    let lines = eventually("all logged", Duration::from_secs(10), async || {
+        let log = stage.worker.log();
+        let lines: Vec<String> =
+            log.lines().filter(|line| line.contains("secrets-")).map(str::to_owned).collect();
+        (lines.len() >= answers.len()).then_some(lines)
+    })
+    .await
+    .unwrap();
+    for text in lines.iter().chain(&answers) {
+        for secret in SECRETS.as_flattened().iter().chain(&["203.0.113.77"]) {
+            assert!(!text.contains(secret), "{secret}: {text}");
+        }
+    }
+    let wallet = wallet.to_string().to_lowercase();
+    assert!(!lines.concat().to_lowercase().contains(&wallet), "a wallet is in the log");
 }

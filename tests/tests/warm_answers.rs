@@ -6,15 +6,13 @@
 //! 3. However many requests come, the chain is asked once.
 //! 4. The peers that the Worker is measured beside answer the same.
 
-use std::time::Duration;
 
 use e2e::chain::Chain;
 use e2e::load::Load;
-use e2e::process::wait_until;
 use e2e::proxy::Proxy;
 use e2e::seed::{self, Showcase};
 use e2e::server::{Bundles, Kind, Server};
-use e2e::stage::{Exclusive, run};
+use e2e::stage::Exclusive;
 use e2e::worker::WorkerOptions;
 use serde_json::{Value, json};
 use tokio::sync::MutexGuard;
@@ -72,16 +70,6 @@ async fn setup() -> (MutexGuard<'static, ()>, &'static Setup) {
     SETUP.take(Setup::start).await
 }
 
-async fn until_cached(server: &Server, path: &str) {
-    let client = server.client();
-    wait_until("cached", Duration::from_secs(20), async || {
-        let answer = client.get(path).await;
-        assert_eq!(answer.status, 200, "{}: {path}: {}", server.kind.name(), answer.text);
-        answer.header("x-cache") == "HIT"
-    })
-    .await;
-}
-
 async fn load(server: &Server, path: &str) -> Load {
     Load::on(&format!("{}{path}", server.url()), &server.usage, SECONDS).await.unwrap()
 }
@@ -99,7 +87,7 @@ async fn ratio(first: (&Server, &str), second: (&Server, &str)) -> Ratio {
     for _ in 0..TURNS {
         for (index, (server, path)) in [first, second].into_iter().enumerate() {
             if path != LIVEZ {
-                until_cached(server, path).await;
+                server.until_cached(path).await.unwrap();
             }
             let load = load(server, path).await;
             rates[index] += load.per_second;
@@ -109,70 +97,64 @@ async fn ratio(first: (&Server, &str), second: (&Server, &str)) -> Ratio {
     Ratio { rate: rates[1] / rates[0], cpu: cpu[1] / cpu[0] }
 }
 
-#[test]
-fn a_warm_answer_costs_little_more_than_livez() {
-    run(async {
-        let (_turn, setup) = setup().await;
-        let server = setup.server(Kind::Worker);
-        let kya = seed::kya("kyoto");
-        // What runs often is compiled better than what ran a few times.
-        for path in [LIVEZ, &kya] {
-            load(server, path).await;
-        }
-        for path in [&kya, "/api/v1/agent/1", "/api/v1/stats/detailed"] {
-            let mut seen = Vec::new();
-            let affordable = loop {
-                let ratio = ratio((server, LIVEZ), (server, path)).await;
-                seen.push(ratio);
-                if ratio.rate >= LEAST_RATE && ratio.cpu <= MOST_CPU {
-                    break true;
-                }
-                if seen.len() == ROUNDS {
-                    break false;
-                }
-            };
-            println!("{path}: {seen:?}");
-            assert!(affordable, "{path}: at least {LEAST_RATE} and at most {MOST_CPU}: {seen:?}");
-        }
-    });
-}
-
-#[test]
-fn a_warm_kya_takes_less_cpu_than_a_javascript_workers() {
-    run(async {
-        let (_turn, setup) = setup().await;
-        let path = seed::kya("kyoto");
-        let (worker, hono) = (setup.server(Kind::Worker), setup.server(Kind::Hono));
-        for server in [worker, hono] {
-            until_cached(server, &path).await;
-            load(server, &path).await;
-        }
+#[tokio::test(flavor = "multi_thread")]
+async fn a_warm_answer_costs_little_more_than_livez() {
+    let (_turn, setup) = setup().await;
+    let server = setup.server(Kind::Worker);
+    let kya = seed::kya("kyoto");
+    // What runs often is compiled better than what ran a few times.
+    for path in [LIVEZ, &kya] {
+        load(server, path).await;
+    }
+    for path in [&kya, "/api/v1/agent/1", "/api/v1/stats/detailed"] {
         let mut seen = Vec::new();
-        while seen.len() < ROUNDS && !seen.last().is_some_and(|ratio: &Ratio| ratio.cpu < 1.0) {
-            seen.push(ratio((hono, &path), (worker, &path)).await);
-        }
-        println!("{seen:?}");
-        assert!(seen.last().is_some_and(|ratio| ratio.cpu < 1.0), "{seen:?}");
-    });
+        let affordable = loop {
+            let ratio = ratio((server, LIVEZ), (server, path)).await;
+            seen.push(ratio);
+            if ratio.rate >= LEAST_RATE && ratio.cpu <= MOST_CPU {
+                break true;
+            }
+            if seen.len() == ROUNDS {
+                break false;
+            }
+        };
+        println!("{path}: {seen:?}");
+        assert!(affordable, "{path}: at least {LEAST_RATE} and at most {MOST_CPU}: {seen:?}");
+    }
 }
 
-#[test]
-fn under_load_the_chain_is_asked_once() {
-    run(async {
-        let (_turn, setup) = setup().await;
-        let server = setup.server(Kind::Worker);
-        for path in [
-            // Asked for by no other test.
-            seed::kya("zurich"),
-            setup.showcase.path("zurich"),
-        ] {
-            setup.proxy.reset();
-            until_cached(server, &path).await;
-            load(server, &path).await;
-            let posts = setup.proxy.reset();
-            assert_eq!(posts.len(), 1, "{path}: {posts:?}");
-        }
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn a_warm_kya_takes_less_cpu_than_a_javascript_workers() {
+    let (_turn, setup) = setup().await;
+    let path = seed::kya("kyoto");
+    let (worker, hono) = (setup.server(Kind::Worker), setup.server(Kind::Hono));
+    for server in [worker, hono] {
+        server.until_cached(&path).await.unwrap();
+        load(server, &path).await;
+    }
+    let mut seen = Vec::new();
+    while seen.len() < ROUNDS && !seen.last().is_some_and(|ratio: &Ratio| ratio.cpu < 1.0) {
+        seen.push(ratio((hono, &path), (worker, &path)).await);
+    }
+    println!("{seen:?}");
+    assert!(seen.last().is_some_and(|ratio| ratio.cpu < 1.0), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_load_the_chain_is_asked_once() {
+    let (_turn, setup) = setup().await;
+    let server = setup.server(Kind::Worker);
+    for path in [
+        // Asked for by no other test.
+        seed::kya("zurich"),
+        setup.showcase.path("zurich"),
+    ] {
+        setup.proxy.reset();
+        server.until_cached(&path).await.unwrap();
+        load(server, &path).await;
+        let posts = setup.proxy.reset();
+        assert_eq!(posts.len(), 1, "{path}: {posts:?}");
+    }
 }
 
 /// A document without its clock fields, and without the block and the wallet's past, which the peers do not
@@ -197,31 +179,28 @@ fn without_clocks(mut document: Value) -> Value {
     document
 }
 
-#[test]
-fn the_peers_answer_what_the_worker_answers() {
-    run(async {
-        let (_turn, setup) = setup().await;
-        let worker = setup.server(Kind::Worker).client();
-        let wallets = ["kyoto", "forgetful", "impostor", "heir", "paused", "nobody", "lost-key"];
-        let agents = ["atlas", "harbour", "silent", "gone", "quoted", "family"];
-        let agents = agents.map(|agent| setup.showcase.path(agent));
-        let wrong =
-            ["/api/v1/agent/4000", "/api/v1/agent/x", "/api/v1/kya/0x12", "/nowhere"].map(String::from);
-        for path in wallets.map(seed::kya).iter().chain(&agents).chain(&wrong) {
-            let expected = worker.get(path).await;
-            for kind in [Kind::Hono, Kind::Express] {
-                for attempt in ["first", "second"] {
-                    let answer = setup.server(kind).client().get(path).await;
-                    let case = format!("{}, {attempt}: {path}", kind.name());
-                    assert_eq!(answer.status, expected.status, "{case}: {}", answer.text);
-                    let (answer, wanted) = (answer.json(), expected.json());
-                    if expected.status == 200 {
-                        assert_eq!(without_clocks(answer), without_clocks(wanted), "{case}");
-                    } else {
-                        assert_eq!(answer["code"], wanted["code"], "{case}");
-                    }
+#[tokio::test(flavor = "multi_thread")]
+async fn the_peers_answer_what_the_worker_answers() {
+    let (_turn, setup) = setup().await;
+    let worker = setup.server(Kind::Worker).client();
+    let wallets = ["kyoto", "forgetful", "impostor", "heir", "paused", "nobody", "lost-key"];
+    let agents = ["atlas", "harbour", "silent", "gone", "quoted", "family"];
+    let agents = agents.map(|agent| setup.showcase.path(agent));
+    let wrong = ["/api/v1/agent/4000", "/api/v1/agent/x", "/api/v1/kya/0x12", "/nowhere"].map(String::from);
+    for path in wallets.map(seed::kya).iter().chain(&agents).chain(&wrong) {
+        let expected = worker.get(path).await;
+        for kind in [Kind::Hono, Kind::Express] {
+            for attempt in ["first", "second"] {
+                let answer = setup.server(kind).client().get(path).await;
+                let case = format!("{}, {attempt}: {path}", kind.name());
+                assert_eq!(answer.status, expected.status, "{case}: {}", answer.text);
+                let (answer, wanted) = (answer.json(), expected.json());
+                if expected.status == 200 {
+                    assert_eq!(without_clocks(answer), without_clocks(wanted), "{case}");
+                } else {
+                    assert_eq!(answer["code"], wanted["code"], "{case}");
                 }
             }
         }
-    });
+    }
 }

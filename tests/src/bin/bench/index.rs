@@ -53,44 +53,37 @@ struct Scene<'a> {
     client: Client,
 }
 
-/// The measured costs: cells of the tables.
-struct Costs {
-    fill: [String; 5],
-    refresh: [String; 4],
-    day: [String; 2],
-    answers: [String; 7],
-    list: [String; 5],
-}
+/// A row of each table: a fill, a refresh, a day, the answers, the whole list.
+type Costs = [Vec<String>; 5];
 
 /// The section of `BENCHMARKS.md`.
 pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
     let bundles = step("bundles of the Workers", Bundles::make(&[Kind::Worker, Kind::Indexed])).await?;
     let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await?;
     let proxy = Proxy::start(chain.node.url()).await?;
-    let mut fills =
-        Table::new(&["agents", "seconds", "RPC bytes an agent", "`eth_call`s", "CPU s", "memory MiB"]);
-    let mut refreshes = Table::new(&["agents", "sequential round trips", "RPC calls", "CPU ms", "p50 ms"]);
-    let mut days = Table::new(&["agents", "lists asked for all the time", "changes followed"]);
-    let mut answers = Table::new(&[
-        "agents",
-        "list page ms",
-        "filtered and sorted ms",
-        "searched ms",
-        "searched of a creator ms",
-        "`/liable/:wallet` ms",
-        "lineage ms",
-        "`/stats/detailed` with a refresh ms",
-    ]);
-    let mut lists = Table::new(&["agents", "seconds", "first byte ms", "MiB", "CPU s", "memory MiB"]);
+    let mut tables = [
+        Table::new(&["agents", "seconds", "RPC bytes an agent", "`eth_call`s", "CPU s", "memory MiB"]),
+        Table::new(&["agents", "sequential round trips", "RPC calls", "CPU ms", "p50 ms"]),
+        Table::new(&["agents", "lists asked for all the time", "changes followed"]),
+        Table::new(&[
+            "agents",
+            "list page ms",
+            "filtered and sorted ms",
+            "searched ms",
+            "searched of a creator ms",
+            "`/liable/:wallet` ms",
+            "lineage ms",
+            "`/stats/detailed` with a refresh ms",
+        ]),
+        Table::new(&["agents", "seconds", "first byte ms", "MiB", "CPU s", "memory MiB"]),
+    ];
     for agents in sizes {
         let costs = step(&format!("{agents} agents"), measure(&bundles, &chain, &proxy, *agents)).await?;
-        let row = |cells: &[String]| -> Vec<String> { [&[agents.to_string()], cells].concat() };
-        fills.row(&row(&costs.fill));
-        refreshes.row(&row(&costs.refresh));
-        days.row(&row(&costs.day));
-        answers.row(&row(&costs.answers));
-        lists.row(&row(&costs.list));
+        for (table, cells) in tables.iter_mut().zip(costs) {
+            table.row(&[vec![agents.to_string()], cells].concat());
+        }
     }
+    let [fills, refreshes, days, answers, lists] = tables.map(Table::finish);
     Ok(format!(
         "## Index\n\n\
          A synthetic registry (`contracts/test/SyntheticRegistry.sol`) on a local chain, the Worker and the one that keeps its index in one workerd.\n\n\
@@ -113,11 +106,11 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
          `/agents/compliance` once, read as fast as it comes: made in memory up to {LIST_IN_MEMORY_MAX} agents, streamed above. Memory is both \
          Workers' peak above their size before.\n\n{}",
         CALL.as_millis(),
-        fills.finish(),
-        refreshes.finish(),
-        days.finish(),
-        answers.finish(),
-        lists.finish()
+        fills,
+        refreshes,
+        days,
+        answers,
+        lists
     ))
 }
 
@@ -150,7 +143,7 @@ async fn measure(bundles: &Bundles, chain: &Chain, proxy: &Proxy, agents: u64) -
     scene.fill(Duration::ZERO).await?;
     let lists = "/api/v1/agents?limit=100";
     let beginning = |sample: u64| -> String { "translation".chars().take(2 + sample as usize).collect() };
-    let answers = [
+    let answers = vec![
         scene.answers(|sample| format!("{lists}&status=Active&page={}", 1 + sample * agents / 1_000)).await?,
         scene
             .answers(|sample| {
@@ -166,12 +159,12 @@ async fn measure(bundles: &Bundles, chain: &Chain, proxy: &Proxy, agents: u64) -
         detailed,
     ];
     let list = scene.list().await?;
-    Ok(Costs { fill, refresh, day, answers, list })
+    Ok([fill, refresh, day, answers, list])
 }
 
 impl Scene<'_> {
     /// From the first request to the first answer of the index; RPC answers are `delayed`.
-    async fn fill(&self, delayed: Duration) -> Result<[String; 5]> {
+    async fn fill(&self, delayed: Duration) -> Result<Vec<String>> {
         self.chain.node.freshen().await?;
         self.proxy.heal();
         if !delayed.is_zero() {
@@ -193,7 +186,7 @@ impl Scene<'_> {
         let posts = self.proxy.reset();
         let bytes: u64 = posts.iter().filter_map(|post| post.answer.get()).map(|answer| answer.bytes).sum();
         let methods = posts.iter().flat_map(|post| &post.methods);
-        Ok([
+        Ok(vec![
             format!("{:.1}", began.elapsed().as_secs_f64()),
             (bytes / self.agents).to_string(),
             methods.filter(|method| *method == "eth_call").count().to_string(),
@@ -215,7 +208,7 @@ impl Scene<'_> {
         }
     }
 
-    async fn refresh(&self) -> Result<[String; 4]> {
+    async fn refresh(&self) -> Result<Vec<String>> {
         self.ask("/api/v1/stats/detailed").await?;
         let (mut times, mut trips, mut requests) = (Vec::new(), Vec::new(), Vec::new());
         let mut cpu = Duration::ZERO;
@@ -230,7 +223,7 @@ impl Scene<'_> {
             requests.push(calls(&posts));
         }
         let count = |samples: &[usize]| median(samples).map(|count| count.to_string()).unwrap_or_default();
-        Ok([
+        Ok(vec![
             count(&trips),
             count(&requests),
             millis(cpu / u32::try_from(SAMPLES)?),
@@ -239,12 +232,12 @@ impl Scene<'_> {
     }
 
     /// What a day's refreshes ask.
-    async fn day(&self) -> Result<[String; 2]> {
+    async fn day(&self) -> Result<Vec<String>> {
         let quiet = self.calls_of_a_refresh(0).await?;
         let list = self.calls_of_a_refresh(CHANGES_A_DAY.div_ceil(LISTS_A_DAY)).await?;
         let look = self.calls_of_a_refresh(1).await?;
         let looks = (LOOKS_A_DAY - CHANGES_A_DAY) * quiet + CHANGES_A_DAY * look;
-        Ok([(LISTS_A_DAY * list).to_string(), looks.to_string()])
+        Ok(vec![(LISTS_A_DAY * list).to_string(), looks.to_string()])
     }
 
     /// The median number of calls that a refresh takes which finds so many changes.
@@ -283,7 +276,7 @@ impl Scene<'_> {
     }
 
     /// What the whole list takes.
-    async fn list(&self) -> Result<[String; 5]> {
+    async fn list(&self) -> Result<Vec<String>> {
         let url = format!("{}/api/v1/agents/compliance", self.server.url());
         let (memory, cpu, began) =
             (self.server.usage.memory_from_here()?, self.server.usage.cpu()?, Instant::now());
@@ -297,7 +290,7 @@ impl Scene<'_> {
             end = chunk.last().copied().unwrap_or(end);
         }
         ensure!(end == b'}', "the list has no end after {bytes} bytes");
-        Ok([
+        Ok(vec![
             format!("{:.1}", began.elapsed().as_secs_f64()),
             millis(first),
             mib(bytes),

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use e2e::http;
 use e2e::load::{CONNECTIONS, Load};
-use e2e::process::eventually;
 use e2e::seed;
 use e2e::server::{Kind, Server};
 
@@ -93,17 +92,6 @@ async fn one_by_one(server: &Server, path: &str) -> Result<Duration> {
     p99(&times).context("samples")
 }
 
-/// Asks until the answer is from the cache: some caches store after they have answered.
 async fn until_cached(server: &Server, path: &str) -> Result<()> {
-    if path == LIVEZ {
-        return Ok(());
-    }
-    let client = server.client();
-    let first = client.get(path).await;
-    ensure!(first.status == 200, "{}: {path}: {}", server.kind.name(), first.text);
-    eventually("cached", Duration::from_secs(10), async || {
-        (client.get(path).await.header("x-cache") == "HIT").then_some(())
-    })
-    .await
-    .with_context(|| format!("{}: {path}", server.kind.name()))
+    if path == LIVEZ { Ok(()) } else { server.until_cached(path).await }
 }
