@@ -128,7 +128,7 @@ impl Anvil {
     /// Sends a transaction and waits for its receipt.
     pub async fn execute(&self, request: TransactionRequest) -> Result<TransactionReceipt> {
         let hash = *self.provider.send_transaction(request).await?.tx_hash();
-        // alloy's own wait needs a task on the runtime of the first one; tests with a chain in common have several.
+        // alloy's own wait runs on one runtime; tests with a chain in common have several.
         let mined = async || self.provider.get_transaction_receipt(hash).await.transpose();
         Ok(eventually("mined", RECEIPT, mined).await??)
     }

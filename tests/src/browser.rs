@@ -1,7 +1,6 @@
 //! Tests written for Node, most of which drive Chromium: run on a whole stack, and counted like cargo's own.
 //!
-//! Their harness lies in `tests/browser/harness`. Its reporter prints what libtest prints, for `cargo xtask
-//! test` to sum up.
+//! Their harness lies in `tests/browser/harness`. Its reporter prints what libtest prints, to be summed up.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,8 +47,7 @@ async fn on_a_stack(directories: &[&str], words: &[String]) -> Result<bool> {
     Ok(passed)
 }
 
-/// Runs every `*.test.mjs` of a directory, or with `words` the tests with one of them in their names; whether
-/// all passed.
+/// Runs a directory's `*.test.mjs`, or with `words` the tests named by one of them; whether all passed.
 ///
 /// `E2E_STACK` tells the tests where everything is.
 async fn run(directory: &Path, stack: &Value, words: &[String]) -> Result<bool> {

@@ -70,8 +70,7 @@ impl Chain {
         let request = TransactionRequest::default()
             .from(from)
             .to(self.contracts.registry)
-            // No estimate: one made in the second of the last write is too low in the next, when a timestamp
-            // changes.
+            // No estimate: one made in the second of the last write is too low for the next timestamp.
             .gas_limit(WRITE_GAS)
             .input(Bytes::from(call.abi_encode()).into());
         // Asked first, a call that reverts says why.
@@ -104,8 +103,7 @@ impl Chain {
         for writes in writes.chunks(WRITES_PER_BLOCK) {
             let mut hashes = Vec::with_capacity(writes.len());
             for write in writes {
-                // One after the other: a batch's calls run concurrently in the node, and the order decides
-                // the ids.
+                // One after the other: a batch's calls run concurrently, and the order decides the ids.
                 let params = json!([{
                     "from": write.from, "to": self.contracts.registry, "data": write.data,
                     "gas": format!("{WRITE_GAS:#x}"),

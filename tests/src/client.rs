@@ -13,8 +13,7 @@ use crate::http;
 
 /// Sends requests to one server.
 ///
-/// No proxy sets `CF-Connecting-IP` locally: the Worker sees the client's own header, or 127.0.0.1 without
-/// one.
+/// No proxy sets `CF-Connecting-IP` locally: the Worker sees the client's own header, or 127.0.0.1.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(crate) http: reqwest::Client,

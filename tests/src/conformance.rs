@@ -1,5 +1,4 @@
-//! A service tested against its OpenAPI description: schemathesis generates valid and invalid requests, and
-//! checks each answer.
+//! Services against their OpenAPI descriptions: schemathesis generates requests, and checks each answer.
 
 use alloy::primitives::Address;
 use anyhow::{Context as _, Result, bail};

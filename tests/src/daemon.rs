@@ -53,8 +53,7 @@ enum Build {
 }
 
 impl DaemonOptions {
-    /// A daemon for these contracts that pays with `key`, without limits, on a free port and with an empty
-    /// journal.
+    /// A daemon for these contracts that pays with `key`: without limits, on a free port, its journal empty.
     pub fn new(rpc_url: &str, contracts: Deployment, key: &PrivateKeySigner) -> Self {
         let options = Self {
             vars: Vec::new(),
@@ -301,8 +300,7 @@ fn binary(build: Build) -> Result<PathBuf> {
 }
 
 fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
-    // The same selection of packages as a plain `cargo test`: another one would compile the dependencies
-    // again.
+    // The packages of a plain `cargo test`: others would compile the dependencies again.
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Cargo's variables about this package are not for another build: build scripts that read them would run
     // again, and what depends on them would be compiled again, every time.

@@ -124,8 +124,7 @@ impl Documents {
         json!({"total": self.agents.len(), "data": agents.iter().map(item).collect::<Vec<_>>()})
     }
 
-    /// `/api/v1/liable/:wallet` for a person's EIP-55 address: the page behind the agent `after`, without its
-    /// block
+    /// `/api/v1/liable/:wallet` for a person's EIP-55 address, behind the agent `after`, without its block
     pub fn liable(&self, person: &str, after: u64, limit: usize, now: u64) -> Value {
         let agents: Vec<&Facts> =
             self.agents.iter().filter(|agent| agent.record.address("haftungsperson") == person).collect();

@@ -25,10 +25,9 @@ pub fn builder() -> reqwest::ClientBuilder {
     reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0)
 }
 
-/// Serves every connection to a local port, 0 for any free one, in a task of its own, and returns the port. Dropping the
-/// tasks closes the port and all connections.
-///
-/// The tasks run on a runtime of their own: a server that one test has started serves the others after that test's end.
+/// Serves every connection to a local port, 0 for any free one, and returns the port and the tasks. Dropping
+/// the tasks closes the port and all connections. They run on a runtime of their own: tests share servers,
+/// and each test has a runtime.
 pub(crate) async fn serve<F>(
     port: u16,
     connection: impl Fn(TcpStream) -> F + Send + 'static,

@@ -4,8 +4,7 @@
 //! this crate, on free ports and in process groups that end with it.
 //!
 //! Functions that return a `Result` fail where a tool is missing, a process ends early, a node refuses, or a
-//! time-out passes; the error quotes the end of the process's log. The others panic where a test cannot go
-//! on.
+//! time-out passes; the error quotes the process's log. The others panic where a test cannot go on.
 
 pub mod anvil;
 pub mod browser;

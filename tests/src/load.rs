@@ -42,8 +42,7 @@ struct Report {
 }
 
 impl Load {
-    /// Requests `url` on [`CONNECTIONS`] connections for so many seconds; fails on an error, or a lost
-    /// answer.
+    /// Requests `url` on [`CONNECTIONS`] connections for so many seconds; an error or a lost answer fails.
     pub async fn on(url: &str, server: &Usage, seconds: u32) -> Result<Self> {
         // On a machine that pauses for seconds, a server takes its connections for idle and closes them.
         for _ in 1..ATTEMPTS {

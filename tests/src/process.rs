@@ -146,8 +146,7 @@ impl Spawn {
 pub struct Process {
     name: String,
     child: Child,
-    /// Never written to: the watchdog waits for its end. Gone with the group, since its id may be reused
-    /// afterwards.
+    /// Never written to: the watchdog waits for its end. Dropped with the group, since its id may be reused.
     lifeline: Option<ChildStdin>,
     log_path: Option<PathBuf>,
     scratch: TempDir,
@@ -194,8 +193,7 @@ impl Process {
         kill_process(self.pid(), signal).with_context(|| format!("cannot signal {}", self.name))
     }
 
-    /// Limits the size of the child's files (`RLIMIT_FSIZE`), or lifts the limit: a full disk, on which
-    /// writes fail.
+    /// Limits the size of the child's files (`RLIMIT_FSIZE`), as a full disk does, or lifts the limit.
     pub fn limit_files(&self, bytes: Option<u64>) -> Result<()> {
         let maximum = getrlimit(Resource::Fsize).maximum;
         prlimit(Some(self.pid()), Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum })

@@ -48,8 +48,7 @@ pub struct Answered {
     pub bytes: u64,
 }
 
-/// The number of sequential round trips: the largest number of posts of which no two overlap. A post without
-/// an answer takes no time.
+/// The sequential round trips: the most posts that do not overlap. Posts without an answer take no time.
 pub fn sequential(posts: &[Post]) -> usize {
     let mut spans: Vec<(Instant, Instant)> =
         posts.iter().map(|post| (post.answer.get().map_or(post.at, |answer| answer.at), post.at)).collect();

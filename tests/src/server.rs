@@ -1,8 +1,6 @@
-//! The servers that are measured side by side: the Worker and its two peers of `tests/peers`, each on its
-//! own.
+//! The servers that are measured side by side: the Worker and its two peers of `tests/peers`.
 //!
-//! Workers run in workerd, started by miniflare: `wrangler dev` puts a proxy before them that costs more than
-//! they do.
+//! Workers run in workerd, started by miniflare: the proxy of `wrangler dev` costs more than they do.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -70,8 +68,7 @@ impl Bundles {
         Self::with_worker(None, kinds).await
     }
 
-    /// The same with another build of this project's Worker, bundled in `directory` by `wrangler deploy
-    /// --dry-run --outdir`.
+    /// The same with another build of this project's Worker, bundled in `directory`.
     pub async fn with(directory: &Path, kinds: &[Kind]) -> Result<Self> {
         Self::with_worker(Some(directory.to_owned()), kinds).await
     }

@@ -54,8 +54,7 @@ impl Stack {
         // The balance is set behind the newest block's state root, by which nothing could be proved then.
         chain.node.mine(1).await?;
         let relayer = Daemon::start(&chain.daemon(&key).plain()).await?;
-        // With the default limit: each test's requests come from a client of its own. Changes appear after
-        // seconds.
+        // With the default limit: each test is a client of its own. Changes appear after seconds.
         let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry)
             .unset("RATE_LIMIT_PER_MINUTE")
             .var("KYA_TTL_SECONDS", 5);

@@ -136,8 +136,7 @@ pub const STORY: &[(u64, &[Event])] = &[
     ),
 ];
 
-/// Agents without ETH, registered just now through the relayer: name, parent, scope. A third of all but the
-/// fleet.
+/// Agents without ETH, registered through the relayer: name, parent, scope. A third of all but the fleet.
 pub const RELAYED: &[(&str, Option<&str>, &str)] = &[
     ("almoner", None, "Hands out a foundation's small grants; holds no money itself"),
     ("baker", None, "Invoicing for a small bakery 🥐"),

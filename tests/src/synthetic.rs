@@ -1,5 +1,4 @@
-//! Registries of any size on a local chain: `contracts/test/SyntheticRegistry.sol` computes the agents from
-//! their ids.
+//! Registries of any size: `contracts/test/SyntheticRegistry.sol` computes the agents from their ids.
 
 use alloy::network::TransactionBuilder as _;
 use alloy::primitives::{Address, U160, U256};
@@ -15,8 +14,7 @@ sol! {
     function toggle(uint256 first, uint256 count) external;
 }
 
-/// The contract's address groups: `WALLETS` goes with an id, `CREATORS` and `PERSONS` with one of `PEOPLE`
-/// numbers.
+/// The contract's address groups: wallets by id, creators and persons by one of `PEOPLE` numbers.
 const WALLETS: u32 = 0x5ca1_ab1e;
 const CREATORS: u32 = 0x0c4e_a704;
 const PERSONS: u32 = 0x009e_450a;

@@ -68,8 +68,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// How far the peak since then lies above what was resident, in bytes, less the pages of files that have
-    /// come in.
+    /// The peak since then above what was resident, in bytes, less the pages of files that have come in.
     pub fn grown(&self) -> Result<u64> {
         let of_files = self.usage.status("RssFile:")?.saturating_sub(self.of_files);
         Ok(self.usage.status("VmHWM:")?.saturating_sub(self.resident).saturating_sub(of_files))

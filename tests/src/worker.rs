@@ -69,8 +69,7 @@ impl WorkerOptions {
     }
 }
 
-/// A running Worker; without `state` in its options its cache and KV store are its own, and empty at the
-/// start.
+/// A running Worker; without `state` in its options its cache and KV store start empty.
 #[derive(Debug)]
 pub struct Worker {
     process: Process,

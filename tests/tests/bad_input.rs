@@ -30,7 +30,8 @@ const TOO_LONG: &str = match str::from_utf8(&[b'a'; 201]) {
     Err(_) => panic!(),
 };
 
-/// Paths below `/api/v1/` with `{}` for the bad value, the field that the message names, the rule, and the bad values.
+/// Paths below `/api/v1/`, with `{}` for the bad value; the field and the rule in the message; the bad
+/// values.
 const TABLE: &[(&str, &str, &str, &[&str])] = &[
     (
         "agents?page={}",

@@ -1,17 +1,15 @@
-//! Every endpoint's answer is the document `service.md` describes, of the registry as an independent reader
-//! finds it.
+//! Every endpoint's answer is the document of `service.md`, of the registry as an independent reader finds
+//! it.
 //!
 //! 1. `/health`, `/stats` name registry and endpoint, and count.
-//! 2. `/stats/detailed` counts statuses, generations, compliance and revenue, and shows the last ten
-//!    registrations.
+//! 2. `/stats/detailed` counts statuses, generations, compliance and revenue, and has the last ten agents.
 //! 3. `/agent/:id` of every agent: record, children, compliance; unicode scopes unharmed.
 //! 4. `/agents`: the pages laid end to end are the registry, with and without a filter; a limit above 100 is
 //!    cut; a page beyond the end is empty.
 //! 5. `/agents/compliance` is whole, and stalest first; so are its pages laid end to end.
 //! 6. `/agent/:id/lineage` of every agent: four generations, and 55 children cut to 50 with a note.
 //! 7. `/agent/:id/revenue` of every agent, in pieces too; `/revenue/aggregate` adds them up.
-//! 8. `/kya/:wallet` of every wallet, in every accepted spelling; a revoked wallet is not registered, its
-//!    heir is.
+//! 8. `/kya/:wallet` of every wallet, in every spelling; a revoked wallet is not registered, its heir is.
 //! 9. Questions that need an index are refused where there is none, with a code of their own.
 //! 10. A grace period the owner has set holds instead of seven days.
 
@@ -54,8 +52,7 @@ fn wall_clock_millis() -> u64 {
 }
 
 impl Scene {
-    /// The answer to `path`, and the second in which the Worker gave it: the one in which `document` is that
-    /// answer.
+    /// Checks the answer to `path`: it is `document` at a second between request and answer.
     async fn check(&self, path: &str, document: impl Fn(u64) -> Value) {
         let before = wall_clock_millis() / 1000;
         let answer = self.get(path).await;

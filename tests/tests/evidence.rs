@@ -129,8 +129,7 @@ async fn what_a_node_gets_wrong_is_an_error_or_asked_again() {
     ask(&[proxy.url(), chain.node.url()], registry, agent, None).await.unwrap();
     proxy.heal();
 
-    // A node behind a load balancer that has not seen the block, an overloaded one, one without hashes, one
-    // without batches.
+    // A lagging node behind a load balancer, an overloaded one, one without hashes, one without batches.
     let no_hashes = "cannot unmarshal object into Go value of type string";
     for fault in [
         Rule::on("eth_getBlockByHash", Fault::Result(Value::Null)).once(),

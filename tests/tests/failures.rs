@@ -1,8 +1,7 @@
 //! When the chain does not answer: a 500 with a message that helps, never with a secret, never stored.
 //!
 //! 1. Each way a node can fail gets its message; after it, the Worker answers as before.
-//! 2. Transient errors are retried and not noticed: a lost answer's error, a rate limit, a node a block
-//!    behind.
+//! 2. Transient errors are retried and not noticed: a lost answer, a rate limit, a node a block behind.
 //! 3. A node without EIP-1898 is asked by number instead.
 //! 4. A key in the RPC URL's path or query is in no answer, header or error.
 //! 5. Settings that are missing or wrong: every request says which, and the value stays private.
@@ -25,8 +24,7 @@ const TIMEOUT_SECONDS: u64 = 1;
 
 type Scene = (Stage, Showcase);
 
-/// A Worker without a cache and with a key in its RPC URL; for one test at a time: a fault holds for all of
-/// them.
+/// A Worker without a cache, with a key in its RPC URL; for one test at a time: faults hold for all of them.
 async fn stage() -> (MutexGuard<'static, ()>, &'static Scene) {
     static SCENE: Exclusive<Scene> = Exclusive::empty();
     let settings = |options: WorkerOptions| {

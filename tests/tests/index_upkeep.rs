@@ -6,8 +6,7 @@
 //! 2. An index that has lost its alarm is woken by the cron trigger, and by that alone.
 //! 3. Without requests the alarm asks the chain nothing and is the last one, also with the cron trigger. The
 //!    next request finds all changes, and sets the alarm again.
-//! 4. A list above the memory limit is streamed: whole, and of one block, though the index is refreshed in
-//!    between.
+//! 4. A list above the memory limit is streamed: whole, and of one block, also during a refresh.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,13 +1,10 @@
 //! The index behind the real Worker: a Durable Object with SQLite in workerd, over a real chain.
 //!
-//! 1. Every answer about the whole registry, and every lineage, is the registry's state at the newest block,
-//!    and names it.
+//! 1. Every answer about the whole registry, and every lineage, is of the newest block, and names it.
 //! 2. Reorgs of 1, 3 and 20 blocks change the answers back.
-//! 3. Where nodes cap `eth_getLogs`, lack it, or prune logs, the answers are right, and `/readyz` says what
-//!    they rest on.
+//! 3. Where nodes cap `eth_getLogs`, lack it, or prune logs, answers are right, and `/readyz` has the basis.
 //! 4. Where the chain does not answer there is an error, not a stale answer.
-//! 5. workerd is killed in the middle of the fill and of a refresh, and a reorg follows: the next one goes
-//!    on.
+//! 5. workerd is killed in the middle of the fill and of a refresh; the next one goes on, after a reorg too.
 //! 6. An index that is asked keeps itself up.
 //! 7. Lists equal plain filters of the records, page by page, also with words searched in workerd's SQLite.
 //! 8. Questions that need an index fail with the progress while it is being filled.

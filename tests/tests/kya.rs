@@ -4,11 +4,9 @@
 //! 2. A hundred wallets are one block and one round trip; the verdicts are the contract's own, on both sides
 //!    of the grace period's last second.
 //! 3. The past of all wallets comes from one scan, and is unknown without one.
-//! 4. A block by number and by hash is one; what is final is kept for a day; what is not there is a 404 that
-//!    says so.
+//! 4. A block by number and by hash is one; a final one is kept for a day; a missing one is a 404.
 //! 5. The agents above an agent, up to its root.
-//! 6. A body without a list of wallets is refused with the status and the rule; the rate limit charges lists
-//!    by tens.
+//! 6. A body without a list of wallets is refused with status and rule; the limit charges lists by tens.
 
 use alloy::primitives::Address;
 use alloy::rpc::types::BlockNumberOrTag;

@@ -1,7 +1,7 @@
 //! The services and their descriptions: what `/openapi.json` says is what they do.
 //!
-//! 1. The read API, tried with requests made up from its description: every check, every phase, nothing
-//!    found.
+//! 1. The read API, tested with requests generated from its description: every check, every phase, no
+//!    finding.
 //! 2. The relayer likewise, requests that it carries out among them.
 //! 3. The pages about the API are public, cacheable, and independent of the settings.
 //! 4. What the catalog and the introduction link to is there, and they can only be read.

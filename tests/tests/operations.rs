@@ -3,8 +3,7 @@
 //! 1. `/livez` says that the Worker runs, whatever else is wrong, and costs nothing.
 //! 2. `/readyz` tells chain id, head age and registry, or answers 503 with the reason.
 //! 3. Each request leaves one line of JSON in the log: route, status, cache, RPC calls, milliseconds.
-//! 4. No part of an RPC URL but its host, no client's address and no wallet is in any line of the log, or in
-//!    any answer.
+//! 4. No part of an RPC URL but its host, no client's address and no wallet is in the log or in an answer.
 
 use std::time::Duration;
 

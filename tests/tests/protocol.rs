@@ -7,8 +7,7 @@
 //! 5. Unknown routes are 404, each with the documented body.
 //! 6. Pages of a list link to the others, and the links lead through the whole list.
 //! 7. Every answer has an id, the client's own where it sent one, and the headers that protect browsers.
-//! 8. The explorer's page is at `/`, under a strict policy; its files are immutable, and hide nothing of the
-//!    API.
+//! 8. The explorer's page is at `/`, under a strict policy; its files are immutable, and hide no route.
 
 use e2e::client::Answer;
 use e2e::seed::{self, Showcase};

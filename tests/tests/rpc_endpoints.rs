@@ -1,7 +1,6 @@
 //! Several RPC endpoints: a failure of one of them costs a client nothing but time.
 //!
-//! 1. However the first endpoint fails, the second gives the answer, within one attempt's time; failover is
-//!    sticky.
+//! 1. However the first endpoint fails, the second answers within one attempt's time; failover is sticky.
 //! 2. An endpoint that fails midway is left as well, and the answer is still of one block.
 //! 3. A stale head is a fault, unless MAX_HEAD_AGE_SECONDS takes any.
 //! 4. An endpoint that changes its chain, or is on another from the start, is refused.
@@ -202,8 +201,7 @@ async fn an_endpoint_that_fails_midway_is_left_and_the_answer_is_of_one_block() 
         let expected = scene.client.get(path).await.ok();
         for (fault, _) in ailments() {
             scene.begin_with_the_first().await;
-            // The first round trip is the header and the root, or the header, the count and the first
-            // agents.
+            // The first round trip is header and root, or header, count and first agents.
             let calls = if path.ends_with("/lineage") { 2 } else { 3 };
             scene.first.inject(Rule::any(fault.clone()).after(calls));
             assert_eq!(scene.client.get(path).await.ok(), expected, "{path}, {fault:?}");

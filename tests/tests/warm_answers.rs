@@ -1,11 +1,9 @@
-//! What an answer from the cache costs, in ratios that a busy machine keeps: the light version of `cargo
-//! xtask bench`.
+//! The cost of an answer from the cache, in ratios that a busy machine keeps: a light `cargo xtask bench`.
 //!
 //! 1. A warm answer takes little more of the machine than `/livez`, which reads nothing.
 //! 2. It takes less than the same answer of a Worker in JavaScript.
 //! 3. However many requests come, the chain is asked once.
 //! 4. The peers that the Worker is measured beside answer the same.
-
 
 use e2e::chain::Chain;
 use e2e::load::Load;
@@ -157,8 +155,7 @@ async fn under_load_the_chain_is_asked_once() {
     }
 }
 
-/// A document without its clock fields, and without the block and the wallet's past, which the peers do not
-/// have.
+/// A document without its clock fields, and without the block and the wallet's past, which peers lack.
 fn without_clocks(mut document: Value) -> Value {
     if let Some(fields) = document.as_object_mut() {
         for field in ["asOf", "registration", "formerAgents", "ancestorsNotActive", "unknownBecause"] {

@@ -78,8 +78,7 @@ pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
     }
 }
 
-/// Judges a signed request: the input is its JSON. Gives 0 for a good one, the refusal's status for another,
-/// 1 for what is none.
+/// Judges a signed request, given as JSON: 0 for a good one, the refusal's status, or 1 for bad JSON.
 #[unsafe(no_mangle)]
 pub extern "C" fn forward(length: usize, chain_id: u64, now_seconds: u64) -> u32 {
     let Ok(signed) = SignedRequest::from_json(&input(length)) else { return 1 };

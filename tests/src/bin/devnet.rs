@@ -87,8 +87,7 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs `work` until it is done or this process is told to stop. Either way all it started is stopped on
-/// return.
+/// Runs `work` until it is done or a signal comes; all it started is stopped on return.
 async fn until_stopped(work: impl Future<Output = Result<()>>) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,5 +1,4 @@
-//! The caches, in an instance's memory and in the data centre: what is asked twice is read once, for as long
-//! as documented.
+//! The caches, in an instance's memory and in the data centre: repeated requests are read once per TTL.
 //!
 //! Entries:
 //!
@@ -15,8 +14,7 @@
 //! Concurrent requests for the same answer:
 //!
 //! 1. Concurrent requests are coalesced, also where nothing is stored, and where the first client leaves.
-//! 2. Answers about the whole registry are made from one scan, however many pages there are, and agree with
-//!    one another.
+//! 2. Answers about the whole registry are made from one scan for all pages, and agree with one another.
 //! 3. An entry that is requested all the time is renewed before it expires, and no request waits.
 //! 4. An error goes to all coalesced requests. One that is certain to repeat itself is kept for seconds.
 

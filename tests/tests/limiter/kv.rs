@@ -70,8 +70,8 @@ async fn list(state: &Path) -> Option<Vec<Value>> {
     Some(serde_json::from_str(keys).unwrap_or_else(|_| panic!("{log}")))
 }
 
-/// The counts of one client by any instance, under keys `window:client:instance`; listed again while a Worker has the
-/// store's file locked.
+/// The counts of one client by any instance, under keys `window:client:instance`; listed again while a Worker
+/// has the store's file locked.
 async fn counts_of(state: &Path, address: &str) -> Vec<u64> {
     let keys = eventually("listed", LISTED, async || list(state).await).await.unwrap();
     let is_of_client = |key: &&Value| key["name"].as_str().unwrap().split(':').nth(1) == Some(address);

@@ -1,7 +1,6 @@
 //! Two instances that ask one Durable Object per client.
 //!
-//! The second instance is a Worker of its own that binds to the first one's objects, as `script_name` does in
-//! production.
+//! The second instance is a Worker that binds to the first one's objects by `script_name`, as in production.
 
 use std::fs;
 use std::path::PathBuf;
@@ -66,8 +65,7 @@ impl Pair {
         [&self.owner, &self.other].map(|worker| worker.client().at(ip(address)))
     }
 
-    /// Waits until the two share one count, a moment after they have started. Every attempt is a client of
-    /// its own.
+    /// Waits until the two share one count. Every attempt is a client of its own.
     async fn find_one_another(&self) {
         let mut attempt = 0;
         wait_until("one count", Duration::from_secs(30), async || {

@@ -1,8 +1,6 @@
-//! The read API beside its peers and beside the bare RPC call: warm answers, cold ones, whole registries,
-//! size and start.
+//! The read API beside its peers and the bare RPC call: warm and cold answers, whole registries, size, start.
 //!
-//! One chain has two registries: a real one of few agents, for warm answers of the usual length, and a large
-//! one for cold answers.
+//! One chain has two registries: a real one of few agents for warm answers, and a large one for cold answers.
 
 mod cold;
 mod scan;
