@@ -17,9 +17,6 @@ pub fn root() -> PathBuf {
 }
 
 /// A program of `node_modules/.bin`.
-///
-/// # Errors
-/// When the Node tools are not installed.
 pub fn node_tool(name: &str) -> Result<PathBuf> {
     let path = root().join("node_modules/.bin").join(name);
     if !path.exists() {
