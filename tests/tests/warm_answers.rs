@@ -154,7 +154,7 @@ async fn a_new_instance_gives_its_first_answer_within_60_milliseconds() {
     let (_turn, setup) = setup().await;
     let mut seen = Vec::new();
     // Load on the machine can delay an answer, but nothing makes a slow start quick.
-    while seen.len() < STARTS && !seen.last().is_some_and(|time| *time <= FIRST_ANSWER) {
+    while seen.len() < STARTS && seen.last().is_none_or(|time| *time > FIRST_ANSWER) {
         let server = Server::start(Kind::Worker, &setup.bundles, &setup.options).await.unwrap();
         let client = server.client();
         let began = Instant::now();
