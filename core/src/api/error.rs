@@ -168,7 +168,7 @@ impl Error {
     }
 
     /// Seconds after which the same request may work, for `Retry-After`, where the fault is an RPC endpoint's. What a
-    /// limited client has to wait is in its [`Verdict`](crate::host::rate_limit::Verdict).
+    /// limited client has to wait is in its [`RateLimitVerdict`](crate::host::rate_limit::RateLimitVerdict).
     pub const fn retry_after(&self) -> Option<u32> {
         match self.code() {
             Code::RpcUnavailable | Code::RpcError | Code::Indexing => Some(10),

@@ -1,10 +1,10 @@
-//! The Worker that the objects belong to. It looks after their alarms, and answers nobody else than the Worker of the API, through the
-//! binding.
+//! The Worker that the objects belong to. It sets stalled alarms again, and serves no requests: the objects
+//! are reached through the binding.
 
 use worker::{Context, Env, Request, Response, Result, ScheduleContext, ScheduledEvent, console_warn, event};
 
-use super::{BINDING, TICK, send};
-use crate::settings::Settings;
+use super::{client::ask, protocol::IndexQuestion};
+use crate::settings::{INDEX_BINDING, Settings};
 
 #[event(fetch)]
 async fn fetch(_request: Request, _env: Env, _context: Context) -> Result<Response> {
@@ -15,8 +15,8 @@ async fn fetch(_request: Request, _env: Env, _context: Context) -> Result<Respon
 #[event(scheduled)]
 async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) {
     let Ok(settings) = Settings::of(&env) else { return };
-    let Ok(objects) = env.durable_object(BINDING) else { return };
-    if let Err(error) = send(&objects, &settings, TICK).await {
+    let Ok(objects) = env.durable_object(INDEX_BINDING) else { return };
+    if let Err(error) = ask(&objects, &settings, IndexQuestion::Tick).await {
         console_warn!("index not looked after: {error}");
     }
 }

@@ -1,0 +1,30 @@
+//! What a request brings along, as far as answering it goes.
+
+use std::rc::Rc;
+
+use registry_core::{api::route::Route, registry::changes::Since};
+use worker::{Context, ObjectNamespace};
+
+use crate::settings::Settings;
+
+/// The surroundings of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestContext {
+    pub(crate) settings: Rc<Settings>,
+    pub(crate) context: Rc<Context>,
+    /// Scheme and host of the request's URL.
+    pub(crate) origin: Rc<str>,
+    /// The index's objects, where there is an index.
+    pub(crate) objects: Option<Rc<ObjectNamespace>>,
+}
+
+/// What can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Request {
+    /// Whether a question could be answered.
+    Ready,
+    /// A question of the read API.
+    Api(Route),
+    /// Changes from there on, for a stream.
+    Events(Since),
+}
