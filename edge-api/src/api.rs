@@ -16,7 +16,7 @@ use crate::{
     body,
     cache::{self, Request, RequestContext},
     http::{self, Content, Delivery, EVENTS_TYPE, JSON_TYPE, Target},
-    index::{self, IndexResponse},
+    index::{IndexClient, IndexResponse},
     limiter,
     log::{self, Record, unix_millis},
     pages::{self, Page},
@@ -244,9 +244,9 @@ async fn admit(
     if verdict.is_some_and(|verdict| !verdict.admitted) {
         return Err((Err(Error::RateLimited), verdict));
     }
-    let objects = index::objects(&settings, env).map(Rc::new);
+    let index = IndexClient::of(&settings, env).map(Rc::new);
     let context =
-        RequestContext { settings, context: Rc::new(context), origin: target.origin().into(), objects };
+        RequestContext { settings, context: Rc::new(context), origin: target.origin().into(), index };
     Ok((context, counted, verdict))
 }
 
@@ -254,12 +254,12 @@ async fn admit(
 async fn payload(context: RequestContext, counted: Request, record: &mut Record) -> Result<Payload, Error> {
     let is_stream = matches!(counted, Request::Events(_));
     let is_whole_list = matches!(counted, Request::Api(Route::Compliance(None)));
-    match (cache::answer(&context, counted, record).await, context.objects.clone()) {
+    match (cache::answer(&context, counted, record).await, context.index.clone()) {
         (Ok(first), _) if is_stream => Ok(Payload::Events(context, first)),
-        (Err(error), Some(objects)) if is_whole_list && error.code() == Code::TooLarge => {
+        (Err(error), Some(index)) if is_whole_list && error.code() == Code::TooLarge => {
             let first = match record.method.as_str() {
                 "HEAD" => None,
-                _ => Some(index::list_piece(&objects, &context.settings, None).await?),
+                _ => Some(index.list_piece(None).await?),
             };
             Ok(Payload::List(context, first))
         }

@@ -1,6 +1,7 @@
 //! The Worker's settings: environment variables, checked. They are read once per instance: a change of them
 //! is a deployment, which begins with new instances.
 
+use core::fmt::Display;
 use std::{cell::OnceCell, rc::Rc};
 
 use alloy_primitives::{Address, hex, keccak256};
@@ -111,7 +112,7 @@ impl Settings {
                     {
                         if is_needed && env.durable_object(binding).is_err() {
                             let problem = "is durable-object, but the Worker has no binding";
-                            return Err(Error::Misconfigured(format!("{variable} {problem} {binding}")));
+                            return Err(misconfigured(variable, format_args!("{problem} {binding}")));
                         }
                     }
                     Ok(Rc::new(settings))
@@ -122,18 +123,15 @@ impl Settings {
 
     fn parse(variables: &Variables<'_>) -> Result<Self, Error> {
         let rpc_url = variables.text("RPC_URL").unwrap_or_else(|| DEFAULT_RPC_URL.to_owned());
-        let rpc = parse_list(&rpc_url).map_err(|error| Error::Misconfigured(format!("RPC_URL {error}")))?;
+        let rpc = parse_list(&rpc_url).map_err(|error| misconfigured("RPC_URL", error))?;
         let registry = variables.address("REGISTRY_ADDRESS")?.ok_or_else(|| {
-            Error::Misconfigured(
-                "REGISTRY_ADDRESS is not set; it is the deployed registry's address".to_owned(),
-            )
+            misconfigured("REGISTRY_ADDRESS", "is not set; it is the deployed registry's address")
         })?;
         let chain_id = variables.chain_id()?;
         if rpc.len() > 1 && chain_id.is_none() {
-            return Err(Error::Misconfigured(
-                "CHAIN_ID is not set; where RPC_URL names several endpoints, it is the chain they all have to be on"
-                    .to_owned(),
-            ));
+            let problem =
+                "is not set; where RPC_URL names several endpoints, it is the chain they all have to be on";
+            return Err(misconfigured("CHAIN_ID", problem));
         }
         Ok(Self {
             public_rpc: rpc.first().map(RpcEndpoint::origin).unwrap_or_default(),
@@ -200,16 +198,27 @@ impl Variables<'_> {
         (!value.is_empty()).then(|| value.to_owned())
     }
 
-    fn number(&self, name: &str, default: u32) -> Result<u32, Error> {
+    /// What `parse` makes of a variable, `default` where it is not set.
+    fn parsed<T>(
+        &self,
+        name: &str,
+        default: T,
+        rule: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, Error> {
         let Some(text) = self.text(name) else { return Ok(default) };
-        text.parse().map_err(|_| Error::Misconfigured(format!("{name} must be a whole number of at least 0")))
+        parse(&text).ok_or_else(|| misconfigured(name, rule))
+    }
+
+    fn number(&self, name: &str, default: u32) -> Result<u32, Error> {
+        self.parsed(name, default, "must be a whole number of at least 0", |text| text.parse().ok())
     }
 
     /// A duration of at least one second and at most an hour.
     fn seconds(&self, name: &str, default: u32) -> Result<u32, Error> {
         match self.number(name, default)? {
             seconds @ 1..=3_600 => Ok(seconds),
-            _ => Err(Error::Misconfigured(format!("{name} must be 1 to 3600 seconds"))),
+            _ => Err(misconfigured(name, "must be 1 to 3600 seconds")),
         }
     }
 
@@ -221,11 +230,9 @@ impl Variables<'_> {
     }
 
     fn chain_id(&self) -> Result<Option<u64>, Error> {
-        let Some(text) = self.text("CHAIN_ID") else { return Ok(None) };
-        match text.parse() {
-            Ok(id) if id > 0 => Ok(Some(id)),
-            _ => Err(Error::Misconfigured("CHAIN_ID must be a whole number of at least 1".to_owned())),
-        }
+        self.parsed("CHAIN_ID", None, "must be a whole number of at least 1", |text| {
+            text.parse().ok().filter(|id| *id > 0).map(Some)
+        })
     }
 
     fn limits(&self) -> Result<ClientLimits, Error> {
@@ -239,27 +246,30 @@ impl Variables<'_> {
     }
 
     fn index_mode(&self) -> Result<IndexMode, Error> {
-        match self.text("INDEX").as_deref() {
-            None | Some("off") => Ok(IndexMode::Off),
-            Some("durable-object") => Ok(IndexMode::DurableObject),
-            Some(_) => Err(Error::Misconfigured("INDEX must be durable-object or off".to_owned())),
-        }
+        self.parsed("INDEX", IndexMode::Off, "must be durable-object or off", |text| match text {
+            "off" => Some(IndexMode::Off),
+            "durable-object" => Some(IndexMode::DurableObject),
+            _ => None,
+        })
     }
 
     fn layout(&self) -> Result<Option<Layout>, Error> {
-        let parse = |text: String| {
-            Layout::parse(&text).map_err(|error| Error::Misconfigured(format!("EVIDENCE_LAYOUT {error}")))
-        };
+        let parse =
+            |text: String| Layout::parse(&text).map_err(|error| misconfigured("EVIDENCE_LAYOUT", error));
         self.text("EVIDENCE_LAYOUT").map(parse).transpose()
     }
 
     fn limiter_mode(&self) -> Result<LimiterMode, Error> {
-        match self.text("RATE_LIMITER").as_deref() {
-            None | Some("kv") => Ok(LimiterMode::Kv),
-            Some("durable-object") => Ok(LimiterMode::DurableObject),
-            Some(_) => Err(Error::Misconfigured("RATE_LIMITER must be kv or durable-object".to_owned())),
-        }
+        self.parsed("RATE_LIMITER", LimiterMode::Kv, "must be kv or durable-object", |text| match text {
+            "kv" => Some(LimiterMode::Kv),
+            "durable-object" => Some(LimiterMode::DurableObject),
+            _ => None,
+        })
     }
+}
+
+fn misconfigured(name: &str, problem: impl Display) -> Error {
+    Error::Misconfigured(format!("{name} {problem}"))
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use registry_core::{api::route::Route, registry::changes::Since};
-use worker::{Context, ObjectNamespace};
+use worker::Context;
 
-use crate::settings::Settings;
+use crate::{index::IndexClient, settings::Settings};
 
 /// The surroundings of a request.
 #[derive(Clone, Debug)]
@@ -14,8 +14,8 @@ pub(crate) struct RequestContext {
     pub(crate) context: Rc<Context>,
     /// Scheme and host of the request's URL.
     pub(crate) origin: Rc<str>,
-    /// The index's objects, where there is an index.
-    pub(crate) objects: Option<Rc<ObjectNamespace>>,
+    /// The index, where there is one.
+    pub(crate) index: Option<Rc<IndexClient>>,
 }
 
 /// What can be asked for.

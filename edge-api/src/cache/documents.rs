@@ -17,12 +17,11 @@ use registry_core::{
 
 use super::{
     colo,
-    context::{Request, RequestContext},
-    retention::of_error,
+    context::Request,
     scans::{self, KeptScan},
-    single_flight::{Flight, Memory, SharedRead},
+    single_flight::{Flight, Memory, SharedRead, lasting_millis},
 };
-use crate::{http::Content, index, log::unix_millis, settings::Settings};
+use crate::{http::Content, log::unix_millis, settings::Settings};
 
 /// Together with the scan little more than a quarter of an instance's memory. The list of the most agents
 /// that a scan covers takes 20 MB.
@@ -74,29 +73,27 @@ impl SharedRead for DocumentRead {
         }
     }
 
-    async fn read(&self, context: &RequestContext, flight: &mut Flight<Self>) -> Result<Rc<Content>, Error> {
+    async fn read(&self, flight: &Flight<Self>) -> Result<Rc<Content>, Error> {
         // Boxed, each is a function of its own, and the one that waits longest is short: V8 takes megabytes
         // to optimize a long one that is polled again and again.
         let read = match self {
-            Self::Index(route) => from_index(context, route, flight).boxed_local(),
-            Self::Direct(Request::Events(since)) => events(context, *since, flight).boxed_local(),
-            Self::Direct(Request::Ready) => readiness(context, flight).boxed_local(),
-            Self::Direct(Request::Api(route)) => from_chain(context, route, flight).boxed_local(),
+            Self::Index(route) => from_index(route, flight).boxed_local(),
+            Self::Direct(Request::Events(since)) => events(*since, flight).boxed_local(),
+            Self::Direct(Request::Ready) => readiness(flight).boxed_local(),
+            Self::Direct(Request::Api(route)) => from_chain(route, flight).boxed_local(),
         };
         read.await
     }
 
-    fn outcome(&self, result: &Result<Rc<Content>, Error>) -> ReadOutcome {
-        match (result, self) {
-            (Ok(content), _) => ReadOutcome::Value {
-                bytes: content.size(),
-                made_at: content.made_at.as_millis(),
-                millis: content.max_age_millis(),
-            },
-            (Err(Error::IndexUnavailable), Self::Index(route)) if !is_only_source(route) => {
-                ReadOutcome::Failure { millis: UNINDEXED_MILLIS }
-            }
-            (Err(error), _) => of_error(error),
+    fn outcome(content: &Rc<Content>) -> ReadOutcome {
+        let (bytes, made_at) = (content.size(), content.made_at.as_millis());
+        ReadOutcome::Value { bytes, made_at, millis: content.max_age_millis() }
+    }
+
+    fn error_millis(&self, error: &Error) -> u64 {
+        match (self, error) {
+            (Self::Index(route), Error::IndexUnavailable) if !is_only_source(route) => UNINDEXED_MILLIS,
+            _ => lasting_millis(error),
         }
     }
 }
@@ -121,16 +118,12 @@ pub(super) fn of_scan(kept: &KeptScan, route: &Route) -> Result<Rc<Content>, Err
 }
 
 /// From the object that keeps the index.
-async fn from_index(
-    context: &RequestContext,
-    route: &Route,
-    flight: &mut Flight<DocumentRead>,
-) -> Result<Rc<Content>, Error> {
-    let settings = &*context.settings;
-    let objects = context.objects.as_ref().ok_or(Error::IndexUnavailable)?;
+async fn from_index(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
+    let settings = flight.settings();
+    let index = flight.context.index.as_ref().ok_or(Error::IndexUnavailable)?;
     flight.hold(index_millis(settings));
-    let response = index::document(objects, settings, route).await?;
-    flight.rpc_calls += response.rpc_calls;
+    let response = index.document(route).await?;
+    flight.count(response.rpc_calls);
     let time_to_live = settings.time_to_live(route.cache_scope());
     let content = Content::of(response.document, time_to_live, response.read_at).with_block(response.block);
     // With another `Accept` the answer is a stream.
@@ -139,16 +132,12 @@ async fn from_index(
 }
 
 /// Changes, from the object that keeps the index.
-async fn events(
-    context: &RequestContext,
-    since: Since,
-    flight: &mut Flight<DocumentRead>,
-) -> Result<Rc<Content>, Error> {
-    let settings = &*context.settings;
-    let objects = context.objects.as_ref().ok_or(Error::IndexRequired)?;
+async fn events(since: Since, flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
+    let settings = flight.settings();
+    let index = flight.context.index.as_ref().ok_or(Error::IndexRequired)?;
     flight.hold(index_millis(settings));
-    let response = index::events(objects, settings, since).await?;
-    flight.rpc_calls += response.rpc_calls;
+    let response = index.events(since).await?;
+    flight.count(response.rpc_calls);
     Ok(Rc::new(Content::of(response.document, settings.follow_seconds(), response.read_at)))
 }
 
@@ -158,31 +147,24 @@ const fn index_millis(settings: &Settings) -> u32 {
 }
 
 /// Whether a question could be answered, by the chain and the index.
-async fn readiness(
-    context: &RequestContext,
-    flight: &mut Flight<DocumentRead>,
-) -> Result<Rc<Content>, Error> {
-    let settings = &*context.settings;
-    let index = match &context.objects {
-        Some(objects) => index::progress(objects, settings).await,
+async fn readiness(flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
+    let settings = flight.settings();
+    let index = match &flight.context.index {
+        Some(index) => index.progress().await,
         None => None,
     };
     let now = Timestamp::from_millis(unix_millis());
     let question = Readiness { registry: settings.registry, multicall3: settings.multicall3, now, index };
-    let document = flight.ask(question, now, settings).await?;
+    let document = flight.ask(question, now).await?;
     Ok(Rc::new(Content::of(document, 0, now)))
 }
 
 /// From the data centre's cache, or the chain.
-async fn from_chain(
-    context: &RequestContext,
-    route: &Route,
-    flight: &mut Flight<DocumentRead>,
-) -> Result<Rc<Content>, Error> {
-    let settings = &*context.settings;
+async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
+    let settings = flight.settings();
     let time_to_live = settings.time_to_live(route.cache_scope());
     let now = Timestamp::from_millis(unix_millis());
-    let colo_key = (time_to_live > 0).then(|| colo::key(&context.origin, settings, route));
+    let colo_key = (time_to_live > 0).then(|| colo::key(&flight.context.origin, settings, route));
     if let Some(colo_key) = &colo_key {
         // An answer as of a final block outlives the setting.
         let is_pinned = route.block().is_some();
@@ -196,8 +178,8 @@ async fn from_chain(
     // A verdict takes a wallet's past from the index, or else from the scan that is in memory.
     let (mut excerpt, mut scan) = (None, None);
     if route.is_about_wallets() {
-        if let Some(objects) = &context.objects {
-            excerpt = index::excerpt(objects, settings, route).await;
+        if let Some(index) = &flight.context.index {
+            excerpt = index.excerpt(route).await;
         }
         scan = scans::in_memory();
     }
@@ -205,13 +187,13 @@ async fn from_chain(
     let question =
         Question { endpoint: route.clone(), registry: settings.registry, chain, now, scan, excerpt };
     let question = WithEvidence { question, layout: settings.layout };
-    let document = flight.ask(question, now, settings).await?;
+    let document = flight.ask(question, now).await?;
     let content = Rc::new(Content::of(document, time_to_live, now));
     if let Some(colo_key) = colo_key
         && content.max_age > 0
     {
         let entry = content.clone();
-        context.context.wait_until(async move { colo::store(colo_key, &entry).await });
+        flight.context.context.wait_until(async move { colo::store(colo_key, &entry).await });
     }
     Ok(content)
 }

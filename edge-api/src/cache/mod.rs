@@ -8,7 +8,6 @@
 mod colo;
 mod context;
 mod documents;
-mod retention;
 mod scans;
 mod single_flight;
 
@@ -32,7 +31,7 @@ pub(crate) async fn answer(
     request: Request,
     record: &mut Record,
 ) -> Result<Rc<Content>, Error> {
-    let has_index = context.objects.is_some();
+    let has_index = context.index.is_some();
     if let Request::Api(route) = &request
         && has_index
         && index_documents::covers(route)

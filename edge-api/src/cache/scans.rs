@@ -15,11 +15,7 @@ use registry_core::{
     host::shared_reads::{Cache, ReadOutcome},
 };
 
-use super::{
-    context::RequestContext,
-    retention::of_error,
-    single_flight::{Flight, Memory, SharedRead},
-};
+use super::single_flight::{Flight, Memory, SharedRead};
 use crate::{log::unix_millis, settings::Settings};
 
 /// The largest scan that is kept: the rows of the most agents that a scan covers take 10 MiB.
@@ -68,23 +64,17 @@ impl SharedRead for ScanRead {
         settings.rpc_deadline_seconds.saturating_mul(4)
     }
 
-    async fn read(&self, context: &RequestContext, flight: &mut Flight<Self>) -> Result<Rc<KeptScan>, Error> {
-        let settings = &*context.settings;
+    async fn read(&self, flight: &Flight<Self>) -> Result<Rc<KeptScan>, Error> {
+        let settings = flight.settings();
         let made_at = Timestamp::from_millis(unix_millis());
         let query = ScanQuery { registry: settings.registry, chain: settings.public_rpc.clone() };
-        let scan = flight.ask(query, made_at, settings).boxed_local().await?;
+        let scan = flight.ask(query, made_at).boxed_local().await?;
         Ok(Rc::new(KeptScan { scan, made_at, max_age: settings.time_to_live(CacheScope::Agent) }))
     }
 
-    fn outcome(&self, result: &Result<Rc<KeptScan>, Error>) -> ReadOutcome {
-        match result {
-            Ok(kept) => ReadOutcome::Value {
-                bytes: kept.scan.size_bytes(),
-                made_at: kept.made_at.as_millis(),
-                millis: kept.max_age_millis(),
-            },
-            Err(error) => of_error(error),
-        }
+    fn outcome(kept: &Rc<KeptScan>) -> ReadOutcome {
+        let (bytes, made_at) = (kept.scan.size_bytes(), kept.made_at.as_millis());
+        ReadOutcome::Value { bytes, made_at, millis: kept.max_age_millis() }
     }
 }
 

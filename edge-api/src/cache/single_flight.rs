@@ -6,14 +6,18 @@
 //! disconnects takes nothing from the others.
 
 use core::{hash::Hash, time::Duration};
-use std::{cell::RefCell, thread::LocalKey};
+use std::{
+    cell::{Cell, RefCell},
+    thread::LocalKey,
+};
 
 use futures_util::FutureExt as _;
 use registry_core::{
     api::error::Error,
-    chain::{Query, RunError},
+    chain::{Query, QueryError, RunError},
     eth::timestamp::Timestamp,
     host::shared_reads::{Cache, CacheLookup, ReadLease, ReadOutcome},
+    registry::error_code::Code,
 };
 use worker::Delay;
 
@@ -29,6 +33,8 @@ const LEASE_MARGIN_MILLIS: u64 = 1_000;
 /// Milliseconds until a waiting request looks for the first time; each further pause is half as long again.
 const FIRST_PAUSE_MILLIS: u64 = 4;
 const LONGEST_PAUSE_MILLIS: u64 = 40;
+/// Milliseconds for which an error is kept that is certain to repeat.
+const LASTING_ERROR_MILLIS: u64 = 5_000;
 
 /// A cache of an instance. Errors are kept, too, for the time that they are certain to repeat.
 pub(super) type Memory<K, V> = LocalKey<RefCell<Cache<K, Result<V, Error>>>>;
@@ -48,47 +54,66 @@ pub(super) trait SharedRead: Clone + 'static {
     fn patience_seconds(&self, settings: &Settings) -> u32;
 
     /// Reads it.
-    async fn read(&self, context: &RequestContext, flight: &mut Flight<Self>) -> Result<Self::Value, Error>;
+    async fn read(&self, flight: &Flight<Self>) -> Result<Self::Value, Error>;
 
-    /// For how long the result of a read is kept.
-    fn outcome(&self, result: &Result<Self::Value, Error>) -> ReadOutcome;
+    /// The size and the TTL of a value.
+    fn outcome(value: &Self::Value) -> ReadOutcome;
+
+    /// Milliseconds for which an error is kept.
+    fn error_millis(&self, error: &Error) -> u64 {
+        lasting_millis(error)
+    }
+}
+
+/// Milliseconds for which an error is certain to repeat.
+pub(super) const fn lasting_millis(error: &Error) -> u64 {
+    match error.code() {
+        Code::TooLarge | Code::RegistryError => LASTING_ERROR_MILLIS,
+        _ => 0,
+    }
 }
 
 /// A read in progress.
 pub(super) struct Flight<R: SharedRead> {
+    pub(super) context: RequestContext,
     key: R::Key,
     lease: ReadLease,
     /// Whether the value is still served, and this read replaces it before it expires.
     pub(super) is_renewal: bool,
-    /// RPC requests that it took so far.
-    pub(super) rpc_calls: u32,
+    rpc_calls: Cell<u32>,
 }
 
 impl<R: SharedRead> Flight<R> {
+    fn new(context: &RequestContext, key: R::Key, lease: ReadLease, is_renewal: bool) -> Self {
+        Self { context: context.clone(), key, lease, is_renewal, rpc_calls: Cell::new(0) }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.context.settings
+    }
+
+    /// Counts RPC requests that the read took.
+    pub(super) fn count(&self, rpc_calls: u32) {
+        self.rpc_calls.set(self.rpc_calls.get() + rpc_calls);
+    }
+
     /// Keeps the lease for so many milliseconds more, and the runtime margin.
     pub(super) fn hold(&self, millis: u32) {
-        hold::<R>(&self.key, &self.lease, millis);
+        let until = unix_millis() + u64::from(millis) + LEASE_MARGIN_MILLIS;
+        R::memory().with_borrow_mut(|memory| memory.extend(&self.key, &self.lease, until));
     }
 
     /// Asks the chain, and holds the lease meanwhile.
-    pub(super) async fn ask<Q: Query>(
-        &mut self,
-        query: Q,
-        now: Timestamp,
-        settings: &Settings,
-    ) -> Result<Q::Output, Error>
+    pub(super) async fn ask<Q: Query>(&self, query: Q, now: Timestamp) -> Result<Q::Output, Error>
     where
         Error: From<Q::Error>,
     {
-        let (key, lease) = (&self.key, &self.lease);
-        let hold = |millis| hold::<R>(key, lease, millis);
-        chain::ask(query, now, settings, &mut self.rpc_calls, &hold).await
+        let mut rpc_calls = 0;
+        let output =
+            chain::ask(query, now, self.settings(), &mut rpc_calls, &|millis| self.hold(millis)).await;
+        self.count(rpc_calls);
+        output
     }
-}
-
-fn hold<R: SharedRead>(key: &R::Key, lease: &ReadLease, millis: u32) {
-    let until = unix_millis() + u64::from(millis) + LEASE_MARGIN_MILLIS;
-    R::memory().with_borrow_mut(|memory| memory.extend(key, lease, until));
 }
 
 /// The value in memory, or else the one that a single request reads for all that ask for it now. `record`
@@ -113,15 +138,15 @@ pub(super) async fn share<R: SharedRead>(
                 return value;
             }
             CacheLookup::Renew(value, lease) => {
-                let flight = Flight { key, lease, is_renewal: true, rpc_calls: 0 };
-                context.context.wait_until(renew(context.clone(), read, flight, record.clone()));
+                let flight = Flight::new(context, key, lease, true);
+                context.context.wait_until(renew(read, flight, record.clone()));
                 record.cache = "HIT";
                 return value;
             }
             CacheLookup::Read(lease) => {
-                let flight = Flight { key, lease, is_renewal: false, rpc_calls: 0 };
+                let flight = Flight::new(context, key, lease, false);
                 // Polled by this request, and by `waitUntil` if the client disconnects.
-                let reading = finish(context.clone(), read, flight).shared();
+                let reading = finish(read, flight).shared();
                 context.context.wait_until(reading.clone().map(drop));
                 let (value, rpc_calls) = reading.await;
                 record.rpc_calls = rpc_calls;
@@ -145,8 +170,8 @@ pub(super) async fn share<R: SharedRead>(
 }
 
 /// Reads a value again before it expires, and writes a line of its own to the log.
-async fn renew<R: SharedRead>(context: RequestContext, read: R, flight: Flight<R>, record: Record) {
-    let (value, rpc_calls) = finish(context, read, flight).await;
+async fn renew<R: SharedRead>(read: R, flight: Flight<R>, record: Record) {
+    let (value, rpc_calls) = finish(read, flight).await;
     let (status, error) = match &value {
         Ok(_) => (200, ""),
         Err(error) => (error.status(), error.code().name()),
@@ -155,14 +180,18 @@ async fn renew<R: SharedRead>(context: RequestContext, read: R, flight: Flight<R
 }
 
 /// Reads a value for all requests that wait for it; with it the number of RPC requests that it took.
-async fn finish<R: SharedRead>(
-    context: RequestContext,
-    read: R,
-    mut flight: Flight<R>,
-) -> (Result<R::Value, Error>, u32) {
-    let value = read.read(&context, &mut flight).await;
+async fn finish<R: SharedRead>(read: R, flight: Flight<R>) -> (Result<R::Value, Error>, u32) {
+    let value = read.read(&flight).await;
+    let now = unix_millis();
+    let outcome = match &value {
+        Ok(value) => R::outcome(value),
+        // True of one block, as values are: a request that came after the read began needs a newer block.
+        Err(Error::Query(QueryError::AgentNotFound(_))) => {
+            ReadOutcome::Value { bytes: 0, made_at: now, millis: 0 }
+        }
+        Err(error) => ReadOutcome::Failure { millis: read.error_millis(error) },
+    };
     let Flight { key, lease, rpc_calls, .. } = flight;
-    let outcome = read.outcome(&value);
-    R::memory().with_borrow_mut(|memory| memory.finish(&key, &lease, value.clone(), outcome, unix_millis()));
-    (value, rpc_calls)
+    R::memory().with_borrow_mut(|memory| memory.finish(&key, &lease, value.clone(), outcome, now));
+    (value, rpc_calls.get())
 }

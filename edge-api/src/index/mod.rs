@@ -32,4 +32,4 @@ mod sql;
 mod worker;
 
 #[cfg(not(feature = "index-object"))]
-pub(crate) use self::client::{IndexResponse, document, events, excerpt, list_piece, objects, progress};
+pub(crate) use self::client::{IndexClient, IndexResponse};

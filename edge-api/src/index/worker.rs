@@ -3,8 +3,8 @@
 
 use worker::{Context, Env, Request, Response, Result, ScheduleContext, ScheduledEvent, console_warn, event};
 
-use super::{client::ask, protocol::IndexQuestion};
-use crate::settings::{INDEX_BINDING, Settings};
+use super::{client::IndexClient, protocol::IndexQuestion};
+use crate::settings::Settings;
 
 #[event(fetch)]
 async fn fetch(_request: Request, _env: Env, _context: Context) -> Result<Response> {
@@ -15,8 +15,8 @@ async fn fetch(_request: Request, _env: Env, _context: Context) -> Result<Respon
 #[event(scheduled)]
 async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) {
     let Ok(settings) = Settings::of(&env) else { return };
-    let Ok(objects) = env.durable_object(INDEX_BINDING) else { return };
-    if let Err(error) = ask(&objects, &settings, IndexQuestion::Tick).await {
+    let Ok(index) = IndexClient::bound(&settings, &env) else { return };
+    if let Err(error) = index.ask(IndexQuestion::Tick).await {
         console_warn!("index not looked after: {error}");
     }
 }

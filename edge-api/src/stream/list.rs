@@ -17,7 +17,7 @@ use worker::{
 };
 
 use super::write;
-use crate::{cache::RequestContext, index};
+use crate::cache::RequestContext;
 
 /// The stream, which begins with the piece `first`.
 pub(crate) fn open(context: RequestContext, first: Document) -> Result<ReadableStream> {
@@ -33,8 +33,8 @@ async fn write_all(
 ) -> Result<()> {
     loop {
         write(&writer, piece.body.as_bytes()).await?;
-        let (Some(next), Some(objects)) = (piece.links, &context.objects) else { return Ok(()) };
-        let response = index::list_piece(objects, &context.settings, Some(next)).await;
+        let (Some(next), Some(index)) = (piece.links, &context.index) else { return Ok(()) };
+        let response = index.list_piece(Some(next)).await;
         piece = response.map_err(|error| error.code().name())?.document;
     }
 }
