@@ -29,9 +29,9 @@ use crate::{
 async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker::Result<web_sys::Response> {
     let request = Incoming::new(&request);
     let id = log::request_id(|name| request.header(name));
-    let mut record = Record::begin(id, request.method(), unix_millis());
+    let mut record = Record::begin(id, request.request.method(), unix_millis());
     let (status, response) = if record.method == "OPTIONS" {
-        let takes_post = Target::parse(request.url())
+        let takes_post = Target::parse(request.request.url())
             .is_ok_and(|target| Route::check_post(target.path_and_query()).is_ok());
         (204, http::preflight(&record.id, takes_post)?)
     } else {
@@ -84,14 +84,6 @@ struct Incoming<'a> {
 impl<'a> Incoming<'a> {
     fn new(request: &'a web_sys::Request) -> Self {
         Self { headers: request.headers(), request }
-    }
-
-    fn method(&self) -> String {
-        self.request.method()
-    }
-
-    fn url(&self) -> String {
-        self.request.url()
     }
 
     fn header(&self, name: &str) -> Option<String> {
@@ -208,7 +200,7 @@ async fn admit(
     record: &mut Record,
 ) -> Result<(RequestContext, Request, Option<RateLimitVerdict>), RatedAnswer> {
     let now = Timestamp::from_millis(record.started_at);
-    let parsed = match Target::parse(request.url()) {
+    let parsed = match Target::parse(request.request.url()) {
         Ok(target) => Resource::parse(request, &record.method, &target).await.map(|route| (target, route)),
         Err(error) => Err(error),
     };

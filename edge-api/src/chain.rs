@@ -5,8 +5,7 @@ use std::cell::RefCell;
 use registry_core::{
     api::error::Error,
     chain::{Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step},
-    eth::rpc::endpoint::RpcEndpoint,
-    eth::timestamp::Timestamp,
+    eth::{rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
 };
 use registry_fetch::{RpcPost, body::BodyReader};
 use worker::{

@@ -6,12 +6,12 @@ use std::{cell::OnceCell, rc::Rc};
 
 use alloy_primitives::{Address, hex, keccak256};
 use registry_core::{
-    api::error::Error,
-    api::route::CacheScope,
-    eth::address,
-    eth::multicall,
-    eth::redact::Redactor,
-    eth::rpc::endpoint::{RpcEndpoint, parse_list},
+    api::{error::Error, route::CacheScope},
+    eth::{
+        address, multicall,
+        redact::Redactor,
+        rpc::endpoint::{RpcEndpoint, parse_list},
+    },
     evidence::Layout,
     host::rate_limit::WindowLimit,
 };

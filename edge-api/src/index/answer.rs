@@ -2,10 +2,7 @@
 //! them.
 
 use registry_core::{
-    api::document::Document,
-    api::error::Error,
-    api::index_documents::is_only_source,
-    api::route::Route,
+    api::{document::Document, error::Error, index_documents::is_only_source, route::Route},
     chain::MAX_AGENTS,
     eth::timestamp::Timestamp,
     index::{Index, IndexError, ListCursor, Piece, Progress, State},

@@ -24,18 +24,11 @@ use registry_core::{
     registry::history::HistoryCursor,
 };
 use worker::{
-    Delay,
-    DurableObject,
-    Env,
-    Request,
-    Response,
-    Result,
-    console_warn,
-    durable_object,
+    Delay, DurableObject, Env, Request, Response, Result, console_warn, durable_object,
     js_sys::{Object, Reflect, WebAssembly},
-    // What `durable_object` expands to names this crate.
-    wasm_bindgen,
 };
+// `durable_object` expands to paths of this crate.
+use worker::wasm_bindgen;
 
 use super::{
     answer::{Form, answer, failure, not_covered, progress, refusal, respond, warn},

@@ -38,8 +38,9 @@ pub(crate) async fn charge(
     let ClientLimits { client: limit, site: site_limit } = settings.limits;
     let site = client.site().filter(|_| site_limit.requests > 0);
     // The site is checked first and charged last: a refused request is counted nowhere.
-    if let Some(refusal) = site.as_ref().and_then(|site| refusal(tallies::peek(site_limit, site, now))) {
-        return Some(refusal);
+    let verdict = site.as_ref().and_then(|site| tallies::peek(site_limit, site, now));
+    if verdict.is_some_and(|verdict| !verdict.admitted) {
+        return verdict;
     }
     let verdict = match settings.limiter_mode {
         LimiterMode::Kv => kv::charge(limit, env, context, client, now, cost),
@@ -57,10 +58,6 @@ pub(crate) async fn charge(
 pub(crate) fn peek(limits: &ClientLimits, client: &ClientKey, now: Timestamp) -> Option<RateLimitVerdict> {
     let site = client.site().and_then(|site| tallies::peek(limits.site, &site, now));
     nearer(tallies::peek(limits.client, client, now), site)
-}
-
-fn refusal(verdict: Option<RateLimitVerdict>) -> Option<RateLimitVerdict> {
-    verdict.filter(|verdict| !verdict.admitted)
 }
 
 /// The one of two verdicts that leaves fewer requests.

@@ -21,18 +21,9 @@ use registry_core::{
     host::rate_limit::{ClientKey, RateLimitVerdict, WindowLimit, WindowTally},
 };
 use serde::{Deserialize, Serialize};
-use worker::{
-    DurableObject,
-    Env,
-    Request,
-    Response,
-    Result,
-    State,
-    console_warn,
-    durable_object,
-    // What `durable_object` expands to names this crate.
-    wasm_bindgen,
-};
+use worker::{DurableObject, Env, Request, Response, Result, State, console_warn, durable_object};
+// `durable_object` expands to paths of this crate.
+use worker::wasm_bindgen;
 
 use super::tallies;
 use crate::{

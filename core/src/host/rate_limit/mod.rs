@@ -6,7 +6,6 @@
 //! make a verdict stricter.
 
 mod client_key;
-mod publication;
 mod sharing;
 mod window;
 

@@ -15,10 +15,7 @@
 //!
 //! The write comes before the read: of two instances that do this at once, at least one sees the other.
 
-use super::{
-    publication::Publication,
-    window::{WindowLimit, WindowTally},
-};
+use super::window::{Publication, WindowLimit, WindowTally};
 
 /// How often a client's counts are written and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +116,15 @@ mod tests {
         tally.sync_task(&SHARING, now, 1)
     }
 
+    /// A tally after so many requests at once.
+    fn after(requests: u32) -> WindowTally {
+        let mut tally = WindowTally::default();
+        for _ in 0..requests {
+            admit(&mut tally, START);
+        }
+        tally
+    }
+
     #[test]
     fn what_is_worth_a_write_follows_the_limit() {
         assert_eq!(SHARING, Sharing { quiet: 14, listen_every: 5, pause_millis: 1_000 });
@@ -141,10 +147,7 @@ mod tests {
 
     #[test]
     fn what_is_counted_before_a_sync_task_publishes_is_published_with_it() {
-        let mut tally = WindowTally::default();
-        for _ in 0..14 {
-            admit(&mut tally, START);
-        }
+        let mut tally = after(14);
         let task = admit(&mut tally, START).unwrap();
         assert_eq!(task, SyncTask { window: 1, publishes: true, after_millis: 0 });
         assert_eq!(tally.publish(&SHARING, 1, START), Some(15));
@@ -159,20 +162,14 @@ mod tests {
 
     #[test]
     fn a_sync_task_lost_with_its_request_is_made_up_for() {
-        let mut tally = WindowTally::default();
-        for _ in 0..15 {
-            admit(&mut tally, START);
-        }
+        let mut tally = after(15);
         assert_eq!(admit(&mut tally, START + 999), None);
         assert!(admit(&mut tally, START + 1_000).is_some());
     }
 
     #[test]
     fn a_failed_write_is_published_again_after_the_pause() {
-        let mut tally = WindowTally::default();
-        for _ in 0..15 {
-            admit(&mut tally, START);
-        }
+        let mut tally = after(15);
         assert_eq!(tally.publish(&SHARING, 1, START), Some(15));
         tally.retract(1);
         assert_eq!(tally.publish(&SHARING, 1, START + 500), None);
@@ -181,10 +178,7 @@ mod tests {
 
     #[test]
     fn a_window_gone_by_is_neither_published_nor_merged() {
-        let mut tally = WindowTally::default();
-        for _ in 0..15 {
-            admit(&mut tally, START);
-        }
+        let mut tally = after(15);
         admit(&mut tally, START + 60_000);
         assert_eq!(tally.publish(&SHARING, 1, START + 60_000), None);
         tally.merge(1, 60);

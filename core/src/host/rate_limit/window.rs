@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::publication::Publication;
-
 /// How many requests a client may make in a window. Windows are aligned to the clock: every client's window
 /// starts at a multiple of `window_seconds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +22,26 @@ pub struct WindowTally {
     pub(super) others: u32,
     #[serde(skip)]
     pub(super) publication: Publication,
+}
+
+/// What an instance has published about a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Publication {
+    /// The count last written.
+    pub(super) published: u32,
+    /// When the count was written, unix milliseconds.
+    pub(super) published_at: u64,
+    /// Until this unix millisecond a sync task is under way, which will publish what is counted by then. A
+    /// task that has not published anything by then was lost with its request.
+    pub(super) under_way_until: u64,
+}
+
+impl Publication {
+    /// The state at the beginning of a window: nothing is published or under way, but the pause between two
+    /// writes holds across windows.
+    pub(super) const fn in_a_new_window(self) -> Self {
+        Self { published: 0, published_at: self.published_at, under_way_until: 0 }
+    }
 }
 
 /// Whether a request is admitted, and what is left of the window.

@@ -27,6 +27,14 @@ fn value(made_at: u64, millis: u64) -> ReadOutcome {
     ReadOutcome::Value { bytes: 10, made_at, millis }
 }
 
+/// A cache with a value that was read at once, at 0.
+fn keeping(text: &'static str, millis: u64) -> Cache<u8, &'static str> {
+    let mut cache = cache();
+    let reader = lease(come(&mut cache, 0));
+    cache.finish(&1, &reader, text, value(0, millis), 0);
+    cache
+}
+
 #[test]
 fn of_a_crowd_one_reads_and_the_others_get_what_it_read() {
     let mut cache = cache();
@@ -95,9 +103,7 @@ fn a_reader_that_is_lost_is_replaced_when_its_lease_is_over() {
 
 #[test]
 fn a_value_asked_for_all_the_time_is_renewed_once_before_its_end() {
-    let mut cache = cache();
-    let reader = lease(come(&mut cache, 0));
-    cache.finish(&1, &reader, "old", value(0, MINUTE), 0);
+    let mut cache = keeping("old", MINUTE);
     for now in [1, 20_000, 53_999] {
         assert_eq!(come(&mut cache, now), CacheLookup::Found("old"));
     }
@@ -124,9 +130,7 @@ fn peek_makes_no_caller_read() {
 
 #[test]
 fn a_value_hardly_asked_for_is_not_renewed() {
-    let mut cache = cache();
-    let reader = lease(come(&mut cache, 0));
-    cache.finish(&1, &reader, "old", value(0, MINUTE), 0);
+    let mut cache = keeping("old", MINUTE);
     for now in 59_000..59_003 {
         assert_eq!(come(&mut cache, now), CacheLookup::Found("old"));
     }
@@ -146,9 +150,7 @@ fn a_value_made_of_another_is_not_renewed_however_often_it_is_asked_for() {
 
 #[test]
 fn a_renewal_that_fails_leaves_the_value_until_its_end_and_is_tried_again_after_a_pause() {
-    let mut cache = cache();
-    let reader = lease(come(&mut cache, 0));
-    cache.finish(&1, &reader, "old", value(0, MINUTE), 0);
+    let mut cache = keeping("old", MINUTE);
     let renewal = (0..4).map(|_| come(&mut cache, 55_000)).last().map(lease).unwrap();
     cache.finish(&1, &renewal, "no answer", ReadOutcome::Failure { millis: 0 }, 55_100);
     assert_eq!(come(&mut cache, 56_099), CacheLookup::Found("old"));
