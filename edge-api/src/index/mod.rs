@@ -4,8 +4,8 @@
 //! ```text
 //!   request --> memory of the instance --> the object --> its SQLite, where that is fresh enough
 //!                                             |  older than the TTL: a refresh first, 3 round trips
-//!                                             |  being filled: a scan; or 503 and the progress, where a scan would not do
-//!                                             |  history of an agent: its events are read, as of the block of the rows
+//!                                             |  being filled: a scan, or 503 and the progress
+//!                                             |  an agent's history: its events, at the rows' block
 //!   alarm  --> a refresh before answers expire, or the next slice of the fill; none while no requests come
 //!   cron   --> an alarm, where one has stalled
 //! ```
