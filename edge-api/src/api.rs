@@ -238,7 +238,7 @@ async fn admit(
     }
     let index = IndexClient::of(&settings, env).map(Rc::new);
     let context =
-        RequestContext { settings, context: Rc::new(context), origin: target.origin().into(), index };
+        RequestContext { settings, runtime: Rc::new(context), origin: target.origin().into(), index };
     Ok((context, counted, verdict))
 }
 

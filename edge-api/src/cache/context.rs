@@ -11,7 +11,8 @@ use crate::{index::IndexClient, settings::Settings};
 #[derive(Clone, Debug)]
 pub(crate) struct RequestContext {
     pub(crate) settings: Rc<Settings>,
-    pub(crate) context: Rc<Context>,
+    /// The runtime's handle of the request, which keeps background work alive.
+    pub(crate) runtime: Rc<Context>,
     /// Scheme and host of the request's URL.
     pub(crate) origin: Rc<str>,
     /// The index, where there is one.

@@ -193,7 +193,7 @@ async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
         && content.max_age > 0
     {
         let entry = content.clone();
-        flight.context.context.wait_until(async move { colo::store(colo_key, &entry).await });
+        flight.context.runtime.wait_until(async move { colo::store(colo_key, &entry).await });
     }
     Ok(content)
 }

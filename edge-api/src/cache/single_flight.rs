@@ -139,7 +139,7 @@ pub(super) async fn share<R: SharedRead>(
             }
             CacheLookup::Renew(value, lease) => {
                 let flight = Flight::new(context, key, lease, true);
-                context.context.wait_until(renew(read, flight, record.clone()));
+                context.runtime.wait_until(renew(read, flight, record.clone()));
                 record.cache = "HIT";
                 return value;
             }
@@ -147,7 +147,7 @@ pub(super) async fn share<R: SharedRead>(
                 let flight = Flight::new(context, key, lease, false);
                 // Polled by this request, and by `waitUntil` if the client disconnects.
                 let reading = finish(read, flight).shared();
-                context.context.wait_until(reading.clone().map(drop));
+                context.runtime.wait_until(reading.clone().map(drop));
                 let (value, rpc_calls) = reading.await;
                 record.rpc_calls = rpc_calls;
                 record.cache = match (&value, rpc_calls) {
