@@ -1,4 +1,4 @@
-//! A request's way: method, route, limiter, cache, chain.
+//! The path of a request: method, route, rate limiter, cache.
 
 use std::rc::Rc;
 
@@ -7,16 +7,16 @@ use registry_core::{
     api::error::Error,
     api::route::{KYA_BODY_BYTES_MAX, Route},
     eth::timestamp::Timestamp,
-    host::rate_limit::{Client, Verdict},
+    host::rate_limit::{ClientKey, RateLimitVerdict},
     registry::error_code::Code,
 };
 use worker::{Context, Env, event, web_sys};
 
 use crate::{
     body,
-    cache::{self, Asker, Request},
+    cache::{self, Request, RequestContext},
     http::{self, Content, Delivery, EVENTS_TYPE, JSON_TYPE, Target},
-    index::{self, Told},
+    index::{IndexClient, IndexResponse},
     limiter,
     log::{self, Record, unix_millis},
     pages::{self, Page},
@@ -29,9 +29,9 @@ use crate::{
 async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker::Result<web_sys::Response> {
     let request = Incoming::new(&request);
     let id = log::request_id(|name| request.header(name));
-    let mut record = Record::begin(id, request.method(), unix_millis());
+    let mut record = Record::begin(id, request.request.method(), unix_millis());
     let (status, response) = if record.method == "OPTIONS" {
-        let takes_post = Target::parse(request.url())
+        let takes_post = Target::parse(request.request.url())
             .is_ok_and(|target| Route::check_post(target.path_and_query()).is_ok());
         (204, http::preflight(&record.id, takes_post)?)
     } else {
@@ -39,25 +39,25 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
         let delivery =
             Delivery { request_id: &record.id, verdict, now: Timestamp::from_millis(unix_millis()) };
         match answer {
-            Ok(Answer::Content(content)) => {
+            Ok(Payload::Document(content)) => {
                 let known = request.header("If-None-Match");
                 http::success(&content, record.cache == "HIT", known.as_deref(), &delivery)?
             }
-            Ok(Answer::Events(asker, first)) => {
-                let head = Content::unkept(EVENTS_TYPE, "", delivery.now).varying_by_accept();
+            Ok(Payload::Events(context, first)) => {
+                let head = Content::no_store(EVENTS_TYPE, "", delivery.now).varying_by_accept();
                 let stream = match record.method.as_str() {
                     "HEAD" => None,
-                    _ => Some(stream::events::open(asker, first, record.clone())?),
+                    _ => Some(stream::events::open(context, first, record.clone())?),
                 };
                 (200, http::stream(&head, stream.as_ref(), &delivery)?)
             }
-            Ok(Answer::List(asker, first)) => {
-                let mut head = Content::unkept(JSON_TYPE, "", delivery.now);
+            Ok(Payload::List(context, first)) => {
+                let mut head = Content::no_store(JSON_TYPE, "", delivery.now);
                 let stream = match first {
                     None => None,
-                    Some(Told { document, block, .. }) => {
+                    Some(IndexResponse { document, block, .. }) => {
                         head = head.with_block(block);
-                        Some(stream::list::open(asker, document)?)
+                        Some(stream::list::open(context, document)?)
                     }
                 };
                 (200, http::stream(&head, stream.as_ref(), &delivery)?)
@@ -74,8 +74,8 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
     Ok(response)
 }
 
-/// A request as it came. The runtime's own type is read instead of the library's, which takes methods it does not know for
-/// GET and converts more than is asked for.
+/// A request. It is the runtime's own type and not the library's, which takes unknown methods for GET and
+/// converts more than is needed.
 struct Incoming<'a> {
     request: &'a web_sys::Request,
     headers: web_sys::Headers,
@@ -86,54 +86,46 @@ impl<'a> Incoming<'a> {
         Self { headers: request.headers(), request }
     }
 
-    fn method(&self) -> String {
-        self.request.method()
-    }
-
-    fn url(&self) -> String {
-        self.request.url()
-    }
-
     fn header(&self, name: &str) -> Option<String> {
         self.headers.get(name).ok().flatten()
     }
 
-    /// Whom it counts as. Only headers are believed that Cloudflare sets and clients can't.
-    fn client(&self) -> Client {
-        Client::of(self.header("CF-Connecting-IP").as_deref(), || self.header("CF-Worker"))
+    /// The key of the rate limit. Only headers are trusted that Cloudflare sets and clients cannot.
+    fn client(&self) -> ClientKey {
+        ClientKey::of(self.header("CF-Connecting-IP").as_deref(), || self.header("CF-Worker"))
     }
 }
 
-/// What a request can be for.
+/// The resource of a request.
 enum Resource {
-    /// One of the pages that are the same for everybody.
+    /// A static page.
     Page(&'static Page),
     /// Whether this code runs at all.
     Live,
-    /// What only the chain can answer: it needs settings, and counts against the client's limit.
+    /// A request that is rate-limited, and answered from the chain or the index.
     Counted(Request),
 }
 
-/// A good answer.
-enum Answer {
-    Content(Rc<Content>),
-    /// A stream of changes that begins with these.
-    Events(Asker, Rc<Content>),
-    /// A list that is too long to be held; it begins with this piece, or is not wanted.
-    List(Asker, Option<Told>),
+/// A successful answer.
+enum Payload {
+    Document(Rc<Content>),
+    /// A stream of changes, and its first piece.
+    Events(RequestContext, Rc<Content>),
+    /// A list that is too long to be held in memory, and its first piece; without one, the headers alone.
+    List(RequestContext, Option<IndexResponse>),
 }
 
-impl From<Rc<Content>> for Answer {
-    fn from(content: Rc<Content>) -> Self {
-        Self::Content(content)
+impl From<Content> for Payload {
+    fn from(content: Content) -> Self {
+        Self::Document(Rc::new(content))
     }
 }
 
-/// `/readyz`, where whatever is wrong means that the service is not ready.
+/// `/readyz`, where every error means that the service is not ready.
 const READY: &str = "/readyz";
 
 impl Resource {
-    /// The route of a request. A body is only read where the path takes one.
+    /// The resource of a request. A body is read only where the path takes one.
     async fn parse(request: &Incoming<'_>, method: &str, target: &Target) -> Result<Self, Error> {
         match method {
             "GET" | "HEAD" => Self::parse_get(target),
@@ -159,7 +151,7 @@ impl Resource {
         }
     }
 
-    /// How many requests it counts as.
+    /// How many requests it counts as in the rate limit.
     fn cost(&self) -> u32 {
         match self {
             Self::Counted(Request::Api(endpoint)) => endpoint.cost(),
@@ -187,27 +179,28 @@ fn status(error: &Error, route: &str) -> u16 {
     }
 }
 
-/// An answer, and where the client stands with the limiter.
-type Judged = (Result<Answer, Error>, Option<Verdict>);
+/// An answer, and the verdict of the rate limiter.
+type RatedAnswer = (Result<Payload, Error>, Option<RateLimitVerdict>);
 
 /// The answer to anything but a preflight.
-async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mut Record) -> Judged {
-    // Boxed, each is a function of its own: V8 takes megabytes to optimize a long one that is polled again and again.
+async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mut Record) -> RatedAnswer {
+    // Boxed, each is a function of its own: V8 takes megabytes to optimize a long one that is polled again
+    // and again.
     match admit(request, env, context, record).boxed_local().await {
-        Ok((asker, counted, verdict)) => (tell(asker, counted, record).boxed_local().await, verdict),
-        Err(judged) => judged,
+        Ok((context, counted, verdict)) => (payload(context, counted, record).boxed_local().await, verdict),
+        Err(answer) => answer,
     }
 }
 
-/// What is to be answered, and for whom; or what there is to say without asking anybody.
+/// A request that is admitted; or the answer to one that needs no admission or is refused.
 async fn admit(
     request: &Incoming<'_>,
     env: &Env,
     context: Context,
     record: &mut Record,
-) -> Result<(Asker, Request, Option<Verdict>), Judged> {
+) -> Result<(RequestContext, Request, Option<RateLimitVerdict>), RatedAnswer> {
     let now = Timestamp::from_millis(record.started_at);
-    let parsed = match Target::parse(request.url()) {
+    let parsed = match Target::parse(request.request.url()) {
         Ok(target) => Resource::parse(request, &record.method, &target).await.map(|route| (target, route)),
         Err(error) => Err(error),
     };
@@ -216,16 +209,16 @@ async fn admit(
         record.route = route.name();
     }
     let counted = match parsed {
-        // What works however the settings are.
+        // These need no settings.
         Ok((target, Resource::Page(page))) => {
             let page = page.content(env, &target, now).await;
-            return Err((page.map(|page| Rc::new(page).into()), None));
+            return Err((page.map(Payload::from), None));
         }
         Ok((_, Resource::Live)) => {
-            return Err((Ok(Rc::new(Content::unkept(JSON_TYPE, r#"{"live":true}"#, now)).into()), None));
+            return Err((Ok(Content::no_store(JSON_TYPE, r#"{"live":true}"#, now).into()), None));
         }
         Ok((target, Resource::Counted(counted))) => {
-            followed(request, counted).map(|counted| (target, counted))
+            as_stream(request, counted).map(|counted| (target, counted))
         }
         Err(error) => Err(error),
     };
@@ -236,37 +229,38 @@ async fn admit(
     let client = request.client();
     let (target, counted) = match counted {
         Ok(counted) => counted,
-        // What can be refused before it costs anything is not charged.
+        // A request that is refused before it costs anything is not charged.
         Err(error) => return Err((Err(error), limiter::peek(&settings.limits, &client, now))),
     };
     let verdict = limiter::charge(&settings, env, &context, &client, now, cost).await;
     if verdict.is_some_and(|verdict| !verdict.admitted) {
         return Err((Err(Error::RateLimited), verdict));
     }
-    let objects = index::objects(&settings, env).map(Rc::new);
-    let asker = Asker { settings, context: Rc::new(context), origin: target.origin().into(), objects };
-    Ok((asker, counted, verdict))
+    let index = IndexClient::of(&settings, env).map(Rc::new);
+    let context =
+        RequestContext { settings, runtime: Rc::new(context), origin: target.origin().into(), index };
+    Ok((context, counted, verdict))
 }
 
-/// The answer to what counts: a document, or a stream and how it begins.
-async fn tell(asker: Asker, counted: Request, record: &mut Record) -> Result<Answer, Error> {
+/// The answer to an admitted request: a document, or a stream and its first piece.
+async fn payload(context: RequestContext, counted: Request, record: &mut Record) -> Result<Payload, Error> {
     let is_stream = matches!(counted, Request::Events(_));
     let is_whole_list = matches!(counted, Request::Api(Route::Compliance(None)));
-    match (cache::answer(&asker, counted, record).await, asker.objects.clone()) {
-        (Ok(first), _) if is_stream => Ok(Answer::Events(asker, first)),
-        (Err(error), Some(objects)) if is_whole_list && error.code() == Code::TooLarge => {
+    match (cache::answer(&context, counted, record).await, context.index.clone()) {
+        (Ok(first), _) if is_stream => Ok(Payload::Events(context, first)),
+        (Err(error), Some(index)) if is_whole_list && error.code() == Code::TooLarge => {
             let first = match record.method.as_str() {
                 "HEAD" => None,
-                _ => Some(index::tell(&objects, &asker.settings, &index::list("")).await?),
+                _ => Some(index.list_piece(None).await?),
             };
-            Ok(Answer::List(asker, first))
+            Ok(Payload::List(context, first))
         }
-        (answer, _) => answer.map(Answer::from),
+        (answer, _) => answer.map(Payload::Document),
     }
 }
 
-/// The request, as a stream where it is for changes and the client takes events.
-fn followed(request: &Incoming<'_>, counted: Request) -> Result<Request, Error> {
+/// The request; one for a stream where it asks for changes and accepts events.
+fn as_stream(request: &Incoming<'_>, counted: Request) -> Result<Request, Error> {
     match counted {
         Request::Api(Route::Changes { since, .. })
             if request.header("Accept").is_some_and(|accept| stream::events::is_wanted(&accept)) =>

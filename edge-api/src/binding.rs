@@ -1,6 +1,7 @@
-//! Requests to what is bound to a Worker: assets, and objects. The library's own `Request` and `Response` would bring kilobytes of
-//! conversions along.
+//! Requests to the bindings of a Worker: assets and Durable Objects. The library's own `Request` and
+//! `Response` would add kilobytes of conversions.
 
+use serde::{Serialize, de::DeserializeOwned};
 use worker::{
     Result, Stub,
     js_sys::{Function, Promise, Reflect},
@@ -9,7 +10,7 @@ use worker::{
     web_sys::{RequestInit, Response},
 };
 
-/// What `binding` answers: to a GET, or to a POST with this body.
+/// The response of a binding: to a GET, or to a POST with this body.
 pub(crate) async fn fetch(binding: &JsValue, url: &str, body: Option<&str>) -> Result<Response> {
     let init = RequestInit::new();
     if let Some(body) = body {
@@ -21,9 +22,28 @@ pub(crate) async fn fetch(binding: &JsValue, url: &str, body: Option<&str>) -> R
     Ok(JsFuture::from(response).await?.unchecked_into())
 }
 
-/// What an object answers. It knows what it is about: the URL only has to be one.
-pub(crate) async fn ask(object: Stub, body: &str) -> Result<Response> {
-    fetch(&object.into_rpc(), "https://object/", Some(body)).await
+/// Sends a request to an object as JSON. Any valid URL will do: an object has one endpoint.
+///
+/// # Errors
+///
+/// What the object throws, and every status but 200.
+pub(crate) async fn post(object: Stub, request: &impl Serialize) -> Result<Response> {
+    let body = serde_json::to_string(request)?;
+    let response = fetch(&object.into_rpc(), "https://object/", Some(&body)).await?;
+    match response.status() {
+        200 => Ok(response),
+        status => Err(format!("status {status}").into()),
+    }
+}
+
+/// Sends a request to an object, and reads its response; both are JSON.
+///
+/// # Errors
+///
+/// Those of [`post`], and a response of another type.
+pub(crate) async fn ask<A: DeserializeOwned>(object: Stub, request: &impl Serialize) -> Result<A> {
+    let response = post(object, request).await?;
+    Ok(serde_json::from_str(&text(&response).await?)?)
 }
 
 /// A response's body.

@@ -1,35 +1,28 @@
-//! The chain, over `fetch`: moves a run's batches to the RPC endpoints it names and back, and gives it the time.
+//! The chain, over `fetch`: carries a run's batches to the RPC endpoints and back, and tells it the time.
 
-use core::time::Duration;
 use std::cell::RefCell;
 
-use futures_util::{
-    future::{Either, select},
-    pin_mut,
-};
 use registry_core::{
     api::error::Error,
     chain::{Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step, Update},
-    eth::rpc::endpoint::RpcEndpoint,
-    eth::timestamp::Timestamp,
+    eth::{rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
 };
+use registry_fetch::{RpcPost, body::BodyReader};
 use worker::{
-    Delay,
-    js_sys::{self, Object, Reflect},
-    wasm_bindgen::{JsCast as _, JsValue},
-    wasm_bindgen_futures::JsFuture,
-    web_sys,
+    js_sys::{Object, Reflect},
+    wasm_bindgen::JsValue,
+    web_sys::{AbortSignal, RequestRedirect},
 };
 
-use crate::{body, log::unix_millis, settings::Settings};
+use crate::{log::unix_millis, settings::Settings};
 
 thread_local! {
-    /// What this instance knows of its endpoints: which one answers, on which chain.
+    /// What this instance knows of its endpoints: which one answers, and on which chain.
     static ENDPOINTS: RefCell<Option<Endpoints>> = const { RefCell::new(None) };
 }
 
-/// The answer, in as few round trips as it needs; `rpc_calls` counts them, and `hold` is called before each with the
-/// milliseconds it may take. `now` is what the age of a block is measured by.
+/// The output of a query, in as few round trips as it needs. `rpc_calls` counts them. Before each, `hold` is
+/// called with the milliseconds that it may take. `now` is the time by which the age of a block is measured.
 pub(crate) async fn ask<Q: Query>(
     query: Q,
     now: Timestamp,
@@ -51,7 +44,7 @@ where
     driven.map_err(|error| Error::from(error).redacted(&settings.redactor))
 }
 
-/// How far a run may go.
+/// The limits of a run.
 pub(crate) fn limits(settings: &Settings, now: Timestamp) -> Limits {
     let max_age_seconds = u64::from(settings.max_head_age_seconds);
     let freshness = Freshness { now, max_age_seconds };
@@ -63,8 +56,8 @@ pub(crate) fn limits(settings: &Settings, now: Timestamp) -> Limits {
     }
 }
 
-/// Drives a run that began at that unix millisecond to its output. `hold` is called before each round trip with the milliseconds
-/// it may take, `merge` after each with what the run has found out about the endpoints.
+/// Drives a run that began at that unix millisecond to its output. Before each round trip, `hold` is called with
+/// the milliseconds that it may take; after it, `merge` with what the run has found out about the endpoints.
 pub(crate) async fn drive<Q: Query>(
     mut run: Run<Q>,
     endpoints: &[RpcEndpoint],
@@ -85,7 +78,8 @@ pub(crate) async fn drive<Q: Query>(
                     Ok((status, body)) => run.feed(Reply { status, body: &body }),
                     Err(failure) => run.fail(failure),
                 };
-                // At once: a client that goes away ends this request, and the next should not wait for a dead endpoint.
+                // Merged after each batch, not at the end: a client that disconnects ends this request, and
+                // the next request should not wait for a dead endpoint again.
                 merge(&run.update());
                 fed?;
             }
@@ -93,40 +87,24 @@ pub(crate) async fn drive<Q: Query>(
     }
 }
 
-/// One round trip.
+/// One round trip: HTTP status and body.
 pub(crate) async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<(u16, Vec<u8>), Failure> {
-    if batch.delay_ms > 0 {
-        Delay::from(Duration::from_millis(batch.delay_ms.into())).await;
-    }
     let endpoint = endpoints.get(batch.endpoint).ok_or(Failure::Unreachable)?;
-    let controller = web_sys::AbortController::new().map_err(|_| Failure::Unreachable)?;
-    let signal = controller.signal();
-    let exchange = exchange(endpoint, &batch.body, batch.max_reply_bytes, &signal);
-    let time_out = Delay::from(Duration::from_millis(batch.timeout_ms.into()));
-    pin_mut!(exchange, time_out);
-    match select(exchange, time_out).await {
-        // What `fetch` throws may quote the URL, so it is not passed on.
-        Either::Left((Ok(Some(reply)), _)) => Ok(reply),
-        Either::Left((Ok(None), _)) => {
-            controller.abort();
-            Err(Failure::TooLarge)
-        }
-        Either::Left((Err(_), _)) => Err(Failure::Unreachable),
-        Either::Right(_) => {
-            controller.abort();
-            Err(Failure::TimedOut)
-        }
-    }
+    let headers = headers(endpoint).map_err(|_| Failure::Unreachable)?;
+    let post = RpcPost {
+        fetch: &registry_fetch::global(),
+        url: &endpoint.url,
+        headers: &headers,
+        redirect: RequestRedirect::Manual,
+        reader: BodyReader::Byob,
+    };
+    let exchange = async |signal: &AbortSignal| post.send(batch, signal).await;
+    registry_fetch::round_trip(batch, exchange).await
 }
 
-/// Status and body; `None` where the body is larger than `max_bytes`.
-async fn exchange(
-    endpoint: &RpcEndpoint,
-    body: &str,
-    max_bytes: usize,
-    signal: &web_sys::AbortSignal,
-) -> Result<Option<(u16, Vec<u8>)>, JsValue> {
-    // Not a `Headers` in a `Request`: what of the runtime's objects JavaScript has seen stays until V8 collects all, kilobytes each.
+/// A plain object, not a `Headers`: each object of the runtime that JavaScript has seen keeps kilobytes until
+/// V8 collects all.
+fn headers(endpoint: &RpcEndpoint) -> Result<Object, JsValue> {
     let headers = Object::new();
     let json = JsValue::from("application/json");
     Reflect::set(&headers, &"Content-Type".into(), &json)?;
@@ -134,19 +112,5 @@ async fn exchange(
     if let Some(authorization) = &endpoint.authorization {
         Reflect::set(&headers, &"Authorization".into(), &authorization.into())?;
     }
-    let init = web_sys::RequestInit::new();
-    init.set_method("POST");
-    init.set_headers(&headers);
-    init.set_body(&body.into());
-    // A redirect would carry the key in the path somewhere else.
-    init.set_redirect(web_sys::RequestRedirect::Manual);
-    init.set_signal(Some(signal));
-    let scope: web_sys::WorkerGlobalScope = js_sys::global().unchecked_into();
-    let response = JsFuture::from(scope.fetch_with_str_and_init(&endpoint.url, &init)).await?;
-    let response: web_sys::Response = response.unchecked_into();
-    let body = match response.body() {
-        None => Some(Vec::new()),
-        Some(stream) => body::collect(&stream, max_bytes).await?,
-    };
-    Ok(body.map(|body| (response.status(), body)))
+    Ok(headers)
 }

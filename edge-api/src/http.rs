@@ -1,13 +1,13 @@
 //! HTTP: the request's target, and responses with their headers. No header is decided anywhere else.
 //!
-//! Headers are collected as the text of a JSON object and cross over to JavaScript in one piece: setting them one by one
-//! took most of a warm answer's time.
+//! Headers are collected as the text of a JSON object and passed to JavaScript in one piece: setting them one
+//! by one took most of a warm answer's time.
 
 use core::fmt::{Display, Write};
 
 use registry_core::{
-    api::document::Document, api::error::Error, eth::timestamp::Timestamp, host::rate_limit::Verdict,
-    host::shared_reads::due_for_renewal,
+    api::document::Document, api::error::Error, eth::timestamp::Timestamp,
+    host::rate_limit::RateLimitVerdict, host::shared_reads::due_for_renewal,
 };
 use worker::{
     Result,
@@ -16,7 +16,7 @@ use worker::{
     web_sys::{self, ResponseInit},
 };
 
-/// The headers of every answer: leave for any web page to read it and its headers, and no leave to be taken for a page itself.
+/// The headers of every answer: any web page may read it and its headers, and no browser takes it for a page.
 const COMMON: [(&str, &str); 7] = [
     ("Access-Control-Allow-Origin", "*"),
     (
@@ -37,7 +37,7 @@ pub(crate) const JSON_TYPE: &str = "application/json";
 /// The media type of a stream of server-sent events.
 pub(crate) const EVENTS_TYPE: &str = "text/event-stream";
 
-/// Where a request goes, as text: a URL library would bring 160 KB of domain-name tables.
+/// A request's URL, as text: a URL library would add 160 KB of domain-name tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     url: String,
@@ -63,31 +63,31 @@ impl Target {
         self.url.get(..self.path_start).unwrap_or_default()
     }
 
-    /// What follows, without a fragment.
+    /// Path and query, without a fragment.
     pub(crate) fn path_and_query(&self) -> &str {
         self.url.get(self.path_start..).unwrap_or_default()
     }
 
-    /// What follows, without the query.
+    /// The path.
     pub(crate) fn path(&self) -> &str {
         self.path_and_query().split('?').next().unwrap_or_default()
     }
 }
 
-/// A good answer's body and what clients may do with it.
+/// The body of a successful answer, and its caching.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
-    /// The headers that are the same whoever gets it, and when.
+    /// The headers that are the same for every client at any time.
     head: Head,
     pub(crate) body: Vec<u8>,
-    /// The entity tag; empty where there is nothing to compare.
+    /// The entity tag; empty where there is none.
     pub(crate) etag: String,
     /// The `Link` header, for one page of a list.
     pub(crate) links: Option<String>,
     /// When it was made.
     pub(crate) made_at: Timestamp,
-    /// Seconds it may be kept from then on; 0 is not at all.
-    pub(crate) keep_for: u32,
+    /// The TTL in seconds from then on; 0 is `no-store`.
+    pub(crate) max_age: u32,
 }
 
 impl Content {
@@ -98,11 +98,11 @@ impl Content {
         etag: String,
         links: Option<String>,
         made_at: Timestamp,
-        keep_for: u32,
+        max_age: u32,
     ) -> Self {
         let mut head = Head::common();
         head.set("Content-Type", media_type);
-        match keep_for {
+        match max_age {
             0 => head.set("Cache-Control", "no-store"),
             seconds => head.set("Cache-Control", format_args!("public, max-age={seconds}")),
         }
@@ -112,46 +112,46 @@ impl Content {
         if let Some(links) = &links {
             head.set("Link", links);
         }
-        Self { head, body, etag, links, made_at, keep_for }
+        Self { head, body, etag, links, made_at, max_age }
     }
 
-    /// An answer made of what the chain said at `made_at`, which may be kept for `time_to_live` seconds if nothing in it ends
-    /// sooner.
+    /// A document that was read at `made_at`. Its TTL is `time_to_live` seconds, or less where something in
+    /// it expires sooner.
     pub(crate) fn of(document: Document, time_to_live: u32, made_at: Timestamp) -> Self {
-        let keep_for = document.max_age(time_to_live, made_at);
-        Self::new(JSON_TYPE, document.body.into_bytes(), document.etag, document.links, made_at, keep_for)
+        let max_age = document.max_age(time_to_live, made_at);
+        Self::new(JSON_TYPE, document.body.into_bytes(), document.etag, document.links, made_at, max_age)
     }
 
-    /// The same, saying of which block it is.
+    /// Adds the header that names the block.
     pub(crate) fn with_block(mut self, number: u64) -> Self {
         self.head.set("X-As-Of-Block", number);
         self
     }
 
-    /// The same, saying that it depends on what the client accepts.
+    /// Adds the header that the answer depends on `Accept`.
     pub(crate) fn varying_by_accept(mut self) -> Self {
         self.head.set("Vary", "Accept");
         self
     }
 
-    /// A body that is true now and says nothing about later.
-    pub(crate) fn unkept(media_type: &str, body: &str, now: Timestamp) -> Self {
+    /// A body that must not be kept.
+    pub(crate) fn no_store(media_type: &str, body: &str, now: Timestamp) -> Self {
         Self::new(media_type, body.into(), String::new(), None, now, 0)
     }
 
-    /// Seconds since it was made, a part of one counting as one: a cache downstream must not keep it too long.
+    /// Seconds since it was made, rounded up: a cache downstream must not keep it too long.
     fn age(&self, now: Timestamp) -> u64 {
         now.as_millis().saturating_sub(self.made_at.as_millis()).div_ceil(1_000)
     }
 
-    /// For how many milliseconds it may be kept from when it was made.
-    pub(crate) const fn keep_for_millis(&self) -> u64 {
-        self.keep_for as u64 * 1_000
+    /// The TTL in milliseconds.
+    pub(crate) const fn max_age_millis(&self) -> u64 {
+        self.max_age as u64 * 1_000
     }
 
-    /// Whether it has to be read again soon.
+    /// Whether it is in the last tenth of its TTL.
     pub(crate) const fn is_due_for_renewal(&self, now: Timestamp) -> bool {
-        due_for_renewal(self.made_at.as_millis(), self.keep_for_millis()) <= now.as_millis()
+        due_for_renewal(self.made_at.as_millis(), self.max_age_millis()) <= now.as_millis()
     }
 
     /// What it takes in memory, in bytes.
@@ -161,11 +161,11 @@ impl Content {
     }
 }
 
-/// What is particular to one request about its answer.
+/// The part of a response that depends on the request.
 #[derive(Debug)]
 pub(crate) struct Delivery<'a> {
     pub(crate) request_id: &'a str,
-    pub(crate) verdict: Option<Verdict>,
+    pub(crate) verdict: Option<RateLimitVerdict>,
     pub(crate) now: Timestamp,
 }
 
@@ -190,11 +190,11 @@ impl Head {
         self.0.push('"');
     }
 
-    /// Sets what every answer has of its own.
+    /// Sets the headers of this delivery.
     fn deliver(&mut self, delivery: &Delivery<'_>) {
         self.set("X-Request-Id", delivery.request_id);
         let Some(verdict) = delivery.verdict else { return };
-        let Verdict { limit, window_seconds, remaining, resets_at, retry_after, .. } = verdict;
+        let RateLimitVerdict { limit, window_seconds, remaining, resets_at, retry_after, .. } = verdict;
         self.set("X-RateLimit-Limit", limit);
         self.set("X-RateLimit-Remaining", remaining);
         self.set("X-RateLimit-Reset", resets_at);
@@ -223,7 +223,7 @@ impl Write for Escaped<'_> {
         for character in text.chars() {
             match character {
                 '"' | '\\' => self.0.extend(['\\', character]),
-                // No header has any; JSON takes none.
+                // Headers have no control characters, and JSON allows none.
                 control if control.is_control() => {}
                 plain => self.0.push(plain),
             }
@@ -237,7 +237,7 @@ const READ_METHODS: &str = "GET, HEAD, OPTIONS";
 /// Those of a path that takes a body.
 const POST_METHODS: &str = "POST, OPTIONS";
 
-/// The answer to a browser's question whether it may ask (Fetch standard, CORS preflight).
+/// The answer to a CORS preflight (Fetch standard).
 pub(crate) fn preflight(request_id: &str, takes_post: bool) -> Result<web_sys::Response> {
     let methods = if takes_post { POST_METHODS } else { READ_METHODS };
     let mut head = Head(String::new());
@@ -250,8 +250,8 @@ pub(crate) fn preflight(request_id: &str, takes_post: bool) -> Result<web_sys::R
     head.response(204, None)
 }
 
-/// The content, and whether it came without asking the chain for it; or 304 where the client has it already: `known` is its
-/// `If-None-Match`.
+/// The content; 304 where the client has it already: `known` is its `If-None-Match`. `is_hit` says that it
+/// came without an RPC request.
 pub(crate) fn success(
     content: &Content,
     is_hit: bool,
@@ -260,7 +260,7 @@ pub(crate) fn success(
 ) -> Result<(u16, web_sys::Response)> {
     let mut head = content.head.clone();
     head.set("X-Cache", if is_hit { "HIT" } else { "MISS" });
-    if content.keep_for > 0 {
+    if content.max_age > 0 {
         head.set("Age", content.age(delivery.now));
     }
     head.deliver(delivery);
@@ -269,7 +269,7 @@ pub(crate) fn success(
     Ok((status, head.response(status, body)?))
 }
 
-/// A stream with the headers of this content, or these alone.
+/// A stream with the headers of this content; without a stream, the headers alone.
 pub(crate) fn stream(
     content: &Content,
     stream: Option<&web_sys::ReadableStream>,
@@ -309,7 +309,7 @@ fn matches(known: &str, etag: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn content(keep_for: u32) -> Content {
+    fn content(max_age: u32) -> Content {
         let links = Some("</api/v1/agents?page=2>; rel=\"next\"".to_owned());
         Content::new(
             JSON_TYPE,
@@ -317,7 +317,7 @@ mod tests {
             "W/\"1\"".to_owned(),
             links,
             Timestamp::from_millis(10_000),
-            keep_for,
+            max_age,
         )
     }
 

@@ -1,12 +1,13 @@
 //! The read API as a Cloudflare Worker: a thin host around `registry-core`.
 //!
-//! Everything that is decided on a request's way is decided in the core; here are only the clock, the counters, the cache and the
-//! bytes to and from the RPC endpoint.
+//! The core makes all decisions; this crate has the clock, the counters, the caches, and the bytes to and
+//! from the RPC endpoints.
 //!
-//! There are two Workers. The one that answers requests ([`api`]), and with the feature `index-object` the one whose objects keep the
-//! index ([`index`]): in one, a Worker that answers without an index would be a third larger.
+//! There are two Workers: one answers requests ([`api`]), and with the feature `index-object` the objects of
+//! the other keep the index ([`index`]). As one, a Worker that answers without an index would be a third
+//! larger.
 
-#![cfg_attr(feature = "index-object", allow(dead_code))] // of what the two Workers share, it uses less
+#![cfg_attr(feature = "index-object", allow(dead_code))] // it uses less of the shared code
 
 #[cfg(not(feature = "index-object"))]
 mod api;

@@ -1,11 +1,12 @@
-//! One line of JSON per request, for whoever runs the Worker. It names no client and no wallet: the route stands for the path.
+//! One line of JSON per request, for the operator. It names no client and no wallet: the route stands for the
+//! path.
 
 use worker::{
     console_log,
     js_sys::{Date, Math},
 };
 
-/// The longest id taken over from a client.
+/// The longest request id that is accepted from a client.
 const LONGEST_ID: usize = 64;
 
 /// What is known of a request when it is answered.
@@ -16,11 +17,12 @@ pub(crate) struct Record {
     pub(crate) method: String,
     /// The route, parameters by name; `none` where there is no such route.
     pub(crate) route: &'static str,
-    /// `HIT` or `MISS`, where there was a question; `RENEWAL` where it was asked behind another request's answer.
+    /// `HIT` or `MISS` where the request was answered from the cache or the chain; `RENEWAL` for a read in
+    /// the background of another request.
     pub(crate) cache: &'static str,
     /// Requests sent to RPC endpoints.
     pub(crate) rpc_calls: u32,
-    /// The code of the error answered with.
+    /// The code of the error in the response.
     pub(crate) error: &'static str,
     /// Unix milliseconds.
     pub(crate) started_at: u64,
@@ -32,7 +34,8 @@ impl Record {
         Self { id, method, route: "none", cache: "", rpc_calls: 0, error: "", started_at }
     }
 
-    /// Writes the line. Clocks stand still in a Worker while it only computes: the milliseconds are those spent waiting.
+    /// Writes the line. The clock of a Worker stands still while it computes: the milliseconds are those
+    /// spent waiting.
     pub(crate) fn write(&self, status: u16, now: u64) {
         // Nothing here needs escaping: methods are tokens, ids are checked, the rest is ours.
         console_log!(
@@ -50,13 +53,13 @@ impl Record {
 
 /// The clock, in unix milliseconds.
 pub(crate) fn unix_millis() -> u64 {
-    // The clock is a whole number of milliseconds, far below 2^53.
+    // A whole number of milliseconds, far below 2^53.
     Date::now() as u64
 }
 
-/// The client's own id where it sent a plain one, else Cloudflare's, else a random one.
+/// The client's request id if it is a plain one, else Cloudflare's, else a random one.
 pub(crate) fn request_id(header: impl Fn(&str) -> Option<String>) -> String {
-    // An id tells requests apart, and need not be hard to guess. 2^52: as many random bits as a double has.
+    // An id need not be hard to guess. 2^52: as many random bits as a double has.
     let random = || format!("{:013x}", (Math::random() * (1_u64 << 52) as f64) as u64);
     let plain = |name| header(name).filter(|id| is_plain(id));
     plain("X-Request-Id").or_else(|| plain("CF-Ray")).unwrap_or_else(random)

@@ -1,73 +1,92 @@
-//! The Worker's settings: environment variables, checked. They are read once an instance: a change of them is a deployment,
-//! which begins with new instances.
+//! The Worker's settings: environment variables, checked. They are read once per instance: a change of them
+//! is a deployment, which begins with new instances.
 
+use core::fmt::Display;
 use std::{cell::OnceCell, rc::Rc};
 
 use alloy_primitives::{Address, hex, keccak256};
 use registry_core::{
-    api::error::Error,
-    api::route::CacheScope,
-    eth::address,
-    eth::multicall,
-    eth::redact::Redactor,
-    eth::rpc::endpoint::{RpcEndpoint, parse_list},
+    api::{error::Error, route::CacheScope},
+    eth::{
+        address, multicall,
+        redact::Redactor,
+        rpc::endpoint::{RpcEndpoint, parse_list},
+    },
     evidence::Layout,
-    host::rate_limit::Limit,
+    host::rate_limit::WindowLimit,
 };
 use worker::Env;
 
-use crate::{
-    index,
-    limiter::{OBJECT_BINDING, Scheme},
-};
+/// The binding of the objects that count clients' requests.
+pub(crate) const LIMITER_BINDING: &str = "CLIENT_LIMITS";
+/// The binding of the objects that keep indexes.
+pub(crate) const INDEX_BINDING: &str = "REGISTRY_INDEX";
 
 /// Base Sepolia's public endpoint, the documented default.
 const DEFAULT_RPC_URL: &str = "https://sepolia.base.org";
-/// A node that has been stuck for longer must not vouch for anybody.
+/// Verdicts must not rest on the state of a node that has been stuck for longer.
 const DEFAULT_MAX_HEAD_AGE_SECONDS: u32 = 300;
-/// How many clients' quotas a /48 of IPv6 has, where the settings say nothing.
+/// The default limit of a /48 of IPv6, in limits of one client.
 const CLIENTS_OF_A_SITE: u32 = 10;
 
-/// What the operator decided; the README's table of settings.
+/// The operator's settings, as documented in the README.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// At least one.
+    /// The RPC endpoints, at least one.
     pub(crate) rpc: Vec<RpcEndpoint>,
-    /// Scheme and host of the first of them, whichever answers: what clients may see.
+    /// Scheme and host of the first RPC endpoint, whichever answers: what clients may see.
     pub(crate) public_rpc: String,
-    /// Tells a set of endpoints and their chain from any other, and nothing else about them.
+    /// A name that differs for every set of endpoints and chain, and discloses no endpoint.
     pub(crate) upstream: String,
-    /// Strikes the rest of all of them out of nodes' messages.
+    /// Removes the secret parts of the endpoints' URLs from nodes' messages.
     pub(crate) redactor: Redactor,
-    /// For one batch at one endpoint.
+    /// Time limit of one batch at one endpoint.
     pub(crate) rpc_timeout_seconds: u32,
-    /// For all of a request's batches and endpoints.
+    /// Time limit of all batches of a request together.
     pub(crate) rpc_deadline_seconds: u32,
-    /// 0 is any age.
+    /// The age above which a node's newest block is refused; 0 is any age.
     pub(crate) max_head_age_seconds: u32,
-    /// The chain all endpoints have to be on; `None`, for a single endpoint, is any.
+    /// The chain that all endpoints must be on; `None`, for a single endpoint, is any chain.
     pub(crate) chain_id: Option<u64>,
     pub(crate) registry: Address,
     pub(crate) multicall3: Address,
-    pub(crate) limits: Limits,
-    pub(crate) rate_limiter: Scheme,
-    pub(crate) index: index::Scheme,
-    /// After so many seconds a stream of changes ends.
+    pub(crate) limits: ClientLimits,
+    pub(crate) limiter_mode: LimiterMode,
+    pub(crate) index_mode: IndexMode,
+    /// The longest duration of a stream of changes.
     pub(crate) stream_seconds: u32,
-    /// For evidence, where the registry's code is not this project's.
+    /// The storage layout for evidence, where the registry's code is not this project's.
     pub(crate) layout: Option<Layout>,
     agent_ttl: u32,
     lineage_ttl: u32,
     kya_ttl: u32,
 }
 
-/// How often one may ask.
+/// The rate limits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// For a client.
-    pub(crate) client: Limit,
-    /// For all clients of a /48 of IPv6 together.
-    pub(crate) site: Limit,
+pub(crate) struct ClientLimits {
+    /// The limit of one client.
+    pub(crate) client: WindowLimit,
+    /// The limit of all clients of a /48 of IPv6 together.
+    pub(crate) site: WindowLimit,
+}
+
+/// How the instances of a Worker count a client's requests together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimiterMode {
+    /// Each instance counts, and publishes its count through KV.
+    Kv,
+    /// A Durable Object per client counts for all instances.
+    DurableObject,
+}
+
+/// Where answers about the whole registry are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IndexMode {
+    /// From scans of the chain.
+    Off,
+    /// From the index in a Durable Object.
+    DurableObject,
 }
 
 thread_local! {
@@ -86,20 +105,15 @@ impl Settings {
             settings
                 .get_or_init(|| {
                     let settings = Self::parse(&Variables(&variable))?;
-                    if settings.rate_limiter == Scheme::DurableObject
-                        && env.durable_object(OBJECT_BINDING).is_err()
+                    let limiter = settings.limiter_mode == LimiterMode::DurableObject;
+                    let index = settings.index_mode == IndexMode::DurableObject;
+                    for (is_needed, variable, binding) in
+                        [(limiter, "RATE_LIMITER", LIMITER_BINDING), (index, "INDEX", INDEX_BINDING)]
                     {
-                        return Err(Error::Misconfigured(format!(
-                            "RATE_LIMITER is durable-object, but the Worker has no binding {OBJECT_BINDING}"
-                        )));
-                    }
-                    if settings.index == index::Scheme::DurableObject
-                        && env.durable_object(index::BINDING).is_err()
-                    {
-                        return Err(Error::Misconfigured(format!(
-                            "INDEX is durable-object, but the Worker has no binding {}",
-                            index::BINDING
-                        )));
+                        if is_needed && env.durable_object(binding).is_err() {
+                            let problem = "is durable-object, but the Worker has no binding";
+                            return Err(misconfigured(variable, format_args!("{problem} {binding}")));
+                        }
                     }
                     Ok(Rc::new(settings))
                 })
@@ -109,18 +123,15 @@ impl Settings {
 
     fn parse(variables: &Variables<'_>) -> Result<Self, Error> {
         let rpc_url = variables.text("RPC_URL").unwrap_or_else(|| DEFAULT_RPC_URL.to_owned());
-        let rpc = parse_list(&rpc_url).map_err(|error| Error::Misconfigured(format!("RPC_URL {error}")))?;
+        let rpc = parse_list(&rpc_url).map_err(|error| misconfigured("RPC_URL", error))?;
         let registry = variables.address("REGISTRY_ADDRESS")?.ok_or_else(|| {
-            Error::Misconfigured(
-                "REGISTRY_ADDRESS is not set; it is the deployed registry's address".to_owned(),
-            )
+            misconfigured("REGISTRY_ADDRESS", "is not set; it is the deployed registry's address")
         })?;
         let chain_id = variables.chain_id()?;
         if rpc.len() > 1 && chain_id.is_none() {
-            return Err(Error::Misconfigured(
-                "CHAIN_ID is not set; where RPC_URL names several endpoints, it is the chain they all have to be on"
-                    .to_owned(),
-            ));
+            let problem =
+                "is not set; where RPC_URL names several endpoints, it is the chain they all have to be on";
+            return Err(misconfigured("CHAIN_ID", problem));
         }
         Ok(Self {
             public_rpc: rpc.first().map(RpcEndpoint::origin).unwrap_or_default(),
@@ -134,8 +145,8 @@ impl Settings {
             registry,
             multicall3: variables.address("MULTICALL3_ADDRESS")?.unwrap_or(multicall::CANONICAL_ADDRESS),
             limits: variables.limits()?,
-            rate_limiter: variables.rate_limiter()?,
-            index: variables.index()?,
+            limiter_mode: variables.limiter_mode()?,
+            index_mode: variables.index_mode()?,
             stream_seconds: variables.seconds("CHANGES_STREAM_SECONDS", 300)?,
             layout: variables.layout()?,
             agent_ttl: variables.number("AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
@@ -144,7 +155,7 @@ impl Settings {
         })
     }
 
-    /// How many seconds an answer of that scope may be kept; 0 is not at all.
+    /// The TTL of answers of that scope, in seconds; 0 is not to be kept.
     pub(crate) const fn time_to_live(&self, scope: CacheScope) -> u32 {
         match scope {
             CacheScope::None => 0,
@@ -154,13 +165,14 @@ impl Settings {
         }
     }
 
-    /// How many seconds lie between two looks at the changes that a stream follows: ten, or fewer where verdicts are kept for less.
+    /// The seconds between two polls of a stream of changes: ten, or fewer where the TTL of verdicts is
+    /// shorter.
     pub(crate) fn follow_seconds(&self) -> u32 {
         self.kya_ttl.clamp(1, 10)
     }
 }
 
-/// A name for a chain as these endpoints tell of it: any change of them is another name.
+/// The name of a chain as read through these endpoints: any change of them is another name.
 fn upstream(chain_id: Option<u64>, rpc: &[RpcEndpoint]) -> String {
     let mut endpoints = String::new();
     for endpoint in rpc {
@@ -175,27 +187,38 @@ fn upstream(chain_id: Option<u64>, rpc: &[RpcEndpoint]) -> String {
     format!("{chain}-{digest}")
 }
 
-/// The environment.
+/// The environment variables.
 struct Variables<'a>(&'a dyn Fn(&str) -> Option<String>);
 
 impl Variables<'_> {
-    /// A variable's value; one left empty counts as not set.
+    /// A variable's value; an empty one counts as not set.
     fn text(&self, name: &str) -> Option<String> {
         let value = (self.0)(name)?;
         let value = value.trim();
         (!value.is_empty()).then(|| value.to_owned())
     }
 
-    fn number(&self, name: &str, default: u32) -> Result<u32, Error> {
+    /// What `parse` makes of a variable, `default` where it is not set.
+    fn parsed<T>(
+        &self,
+        name: &str,
+        default: T,
+        rule: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, Error> {
         let Some(text) = self.text(name) else { return Ok(default) };
-        text.parse().map_err(|_| Error::Misconfigured(format!("{name} must be a whole number of at least 0")))
+        parse(&text).ok_or_else(|| misconfigured(name, rule))
     }
 
-    /// A time to wait, which is at least one second and at most an hour.
+    fn number(&self, name: &str, default: u32) -> Result<u32, Error> {
+        self.parsed(name, default, "must be a whole number of at least 0", |text| text.parse().ok())
+    }
+
+    /// A duration of at least one second and at most an hour.
     fn seconds(&self, name: &str, default: u32) -> Result<u32, Error> {
         match self.number(name, default)? {
             seconds @ 1..=3_600 => Ok(seconds),
-            _ => Err(Error::Misconfigured(format!("{name} must be 1 to 3600 seconds"))),
+            _ => Err(misconfigured(name, "must be 1 to 3600 seconds")),
         }
     }
 
@@ -207,45 +230,46 @@ impl Variables<'_> {
     }
 
     fn chain_id(&self) -> Result<Option<u64>, Error> {
-        let Some(text) = self.text("CHAIN_ID") else { return Ok(None) };
-        match text.parse() {
-            Ok(id) if id > 0 => Ok(Some(id)),
-            _ => Err(Error::Misconfigured("CHAIN_ID must be a whole number of at least 1".to_owned())),
-        }
+        self.parsed("CHAIN_ID", None, "must be a whole number of at least 1", |text| {
+            text.parse().ok().filter(|id| *id > 0).map(Some)
+        })
     }
 
-    fn limits(&self) -> Result<Limits, Error> {
+    fn limits(&self) -> Result<ClientLimits, Error> {
         let window_seconds = self.seconds("RATE_LIMIT_WINDOW_SECONDS", 60)?.into();
         let requests = self.number("RATE_LIMIT_PER_MINUTE", 60)?;
-        let client = Limit { requests, window_seconds };
-        // Where clients have no limit, a site has none unless somebody says so.
+        let client = WindowLimit { requests, window_seconds };
+        // Where clients have no limit, a site has none unless the operator sets one.
         let default = requests.saturating_mul(CLIENTS_OF_A_SITE);
         let requests = self.number("RATE_LIMIT_PER_MINUTE_IPV6_48", default)?;
-        Ok(Limits { client, site: Limit { requests, window_seconds } })
+        Ok(ClientLimits { client, site: WindowLimit { requests, window_seconds } })
     }
 
-    fn index(&self) -> Result<index::Scheme, Error> {
-        match self.text("INDEX").as_deref() {
-            None | Some("off") => Ok(index::Scheme::Off),
-            Some("durable-object") => Ok(index::Scheme::DurableObject),
-            Some(_) => Err(Error::Misconfigured("INDEX must be durable-object or off".to_owned())),
-        }
+    fn index_mode(&self) -> Result<IndexMode, Error> {
+        self.parsed("INDEX", IndexMode::Off, "must be durable-object or off", |text| match text {
+            "off" => Some(IndexMode::Off),
+            "durable-object" => Some(IndexMode::DurableObject),
+            _ => None,
+        })
     }
 
     fn layout(&self) -> Result<Option<Layout>, Error> {
-        let parse = |text: String| {
-            Layout::parse(&text).map_err(|error| Error::Misconfigured(format!("EVIDENCE_LAYOUT {error}")))
-        };
+        let parse =
+            |text: String| Layout::parse(&text).map_err(|error| misconfigured("EVIDENCE_LAYOUT", error));
         self.text("EVIDENCE_LAYOUT").map(parse).transpose()
     }
 
-    fn rate_limiter(&self) -> Result<Scheme, Error> {
-        match self.text("RATE_LIMITER").as_deref() {
-            None | Some("kv") => Ok(Scheme::Kv),
-            Some("durable-object") => Ok(Scheme::DurableObject),
-            Some(_) => Err(Error::Misconfigured("RATE_LIMITER must be kv or durable-object".to_owned())),
-        }
+    fn limiter_mode(&self) -> Result<LimiterMode, Error> {
+        self.parsed("RATE_LIMITER", LimiterMode::Kv, "must be kv or durable-object", |text| match text {
+            "kv" => Some(LimiterMode::Kv),
+            "durable-object" => Some(LimiterMode::DurableObject),
+            _ => None,
+        })
     }
+}
+
+fn misconfigured(name: &str, problem: impl Display) -> Error {
+    Error::Misconfigured(format!("{name} {problem}"))
 }
 
 #[cfg(test)]
@@ -268,10 +292,10 @@ mod tests {
         assert_eq!(settings.public_rpc, "https://sepolia.base.org");
         assert_eq!(settings.max_head_age_seconds, 300);
         assert_eq!((settings.rpc_timeout_seconds, settings.rpc_deadline_seconds), (4, 15));
-        assert_eq!(settings.limits.client, Limit { requests: 60, window_seconds: 60 });
-        assert_eq!(settings.limits.site, Limit { requests: 600, window_seconds: 60 });
-        assert_eq!(settings.index, index::Scheme::Off);
-        assert_eq!((settings.rate_limiter, settings.chain_id), (Scheme::Kv, None));
+        assert_eq!(settings.limits.client, WindowLimit { requests: 60, window_seconds: 60 });
+        assert_eq!(settings.limits.site, WindowLimit { requests: 600, window_seconds: 60 });
+        assert_eq!(settings.index_mode, IndexMode::Off);
+        assert_eq!((settings.limiter_mode, settings.chain_id), (LimiterMode::Kv, None));
         assert_eq!((settings.stream_seconds, settings.follow_seconds()), (300, 10));
         let short = |ttl: &str| parse(&[("KYA_TTL_SECONDS", ttl)]).unwrap().follow_seconds();
         assert_eq!(["0", "4", "11"].map(short), [1, 4, 10]);
@@ -280,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_is_named_by_chain_and_endpoints_and_tells_no_key() {
+    fn an_upstream_is_named_by_chain_and_endpoints_and_discloses_no_key() {
         let names = [
             &[("RPC_URL", "https://rpc.example/k3y")][..],
             &[("RPC_URL", "https://rpc.example/0ther")],

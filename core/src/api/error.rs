@@ -169,7 +169,7 @@ impl Error {
     }
 
     /// Seconds for `Retry-After`, where the fault is an RPC endpoint's or the index's. A rate-limited
-    /// client's wait is in its [`Verdict`](crate::host::rate_limit::Verdict).
+    /// client's wait is in its [`RateLimitVerdict`](crate::host::rate_limit::RateLimitVerdict).
     pub const fn retry_after(&self) -> Option<u32> {
         match self.code() {
             Code::RpcUnavailable | Code::RpcError | Code::Indexing => Some(10),

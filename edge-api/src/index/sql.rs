@@ -3,7 +3,7 @@
 use registry_core::index::{Store, StoreError, Value};
 use worker::{SqlStorage, SqlStorageValue};
 
-/// What is written between two awaits is one transaction, by the platform's rules.
+/// The writes between two awaits are one transaction, by the platform's rules.
 pub(super) struct Sql(pub(super) SqlStorage);
 
 impl Store for Sql {

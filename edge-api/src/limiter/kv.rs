@@ -1,29 +1,26 @@
-//! The limiter that costs no time: every instance counts exactly what reaches it, and publishes its count through KV
-//! after the answer is sent.
+//! The limiter without latency: every instance counts exactly what reaches it, and publishes its count
+//! through KV after the answer is sent.
 //!
-//! Each instance has a key of its own for a client and window, `window:client:instance`, with its count as metadata,
-//! and reads the others' with one `list` of the prefix. So no instance overwrites another's count, no two write one
-//! key (KV takes one write a second for each), and the read is not a `get`, which KV would answer from its cache for
-//! at least 30 seconds, "no such key" included.
+//! Each instance has a key of its own for a client and window, `window:client:instance`, with its count as
+//! metadata, and reads the others' with one `list` of the prefix. So no instance overwrites another's count,
+//! no two write one key (KV takes one write a second for each), and the read is not a `get`, which KV would
+//! serve from its cache for at least 30 seconds, "no such key" included.
 //!
-//! What it costs at the usual limit of 60, per client and instance in a minute: nothing below 5 requests, a list at the 5th
-//! and the 10th, and from the 15th on a write and a list a second at most, as long as requests are admitted. Of the free plan's 1,000
-//! writes and 1,000 lists a day only busy clients use any; when they are used up, KV refuses, and each instance goes
-//! on with its own count.
+//! The cost at the default limit of 60, per client and instance in a minute: nothing below 5 requests, a list
+//! at the 5th and the 10th, and from the 15th on at most a write and a list a second, while requests are
+//! admitted. Only busy clients use any of the free plan's 1,000 writes and 1,000 lists a day; when these are
+//! used up, KV refuses, and each instance continues with its own count.
 //!
-//! How exact it is: what an instance does not know yet it cannot count, so a client gets at most its limit from each
-//! instance, and less the longer it takes. Where the store is one place (`wrangler dev`) others know within a second
-//! of a busy client's request. In production KV promises less: what is written shows at once where it was written,
-//! as a rule, and elsewhere within a minute, which may be the whole window.
+//! The precision: an instance cannot count what it has not read yet, so a client gets at most its limit from
+//! each instance, and less the longer it takes. Where the store is one place (`wrangler dev`) the others know
+//! of a busy client's requests within a second. In production KV guarantees less: a write is visible at once
+//! where it was made, as a rule, and elsewhere within a minute, which may be the whole window.
 
 use std::{cell::OnceCell, time::Duration};
 
 use registry_core::{
     eth::timestamp::Timestamp,
-    host::rate_limit::{
-        Client, Limit, Verdict,
-        sharing::{Sharing, SyncTask},
-    },
+    host::rate_limit::{ClientKey, RateLimitVerdict, Sharing, SyncTask, WindowLimit},
 };
 use worker::{Context, Delay, Env, KvError, KvStore, js_sys::Math};
 
@@ -36,19 +33,20 @@ const BINDING: &str = "RATE_COUNTERS";
 const SHORTEST_EXPIRATION_SECONDS: u64 = 60;
 
 thread_local! {
-    /// What tells this instance's keys from others'.
+    /// The part of this instance's keys that no other instance has.
     static INSTANCE: OnceCell<String> = const { OnceCell::new() };
 }
 
-/// Counts a request as `cost` of them, and shares the count once the answer is sent. `None` where the limit is off.
+/// Counts a request as `cost` requests, and shares the count once the answer is sent. `None` where the limit
+/// is off.
 pub(super) fn charge(
-    limit: Limit,
+    limit: WindowLimit,
     env: &Env,
     context: &Context,
-    client: &Client,
+    client: &ClientKey,
     now: Timestamp,
     cost: u32,
-) -> Option<Verdict> {
+) -> Option<RateLimitVerdict> {
     if limit.requests == 0 {
         return None;
     }
@@ -69,7 +67,7 @@ pub(super) fn charge(
     verdict
 }
 
-async fn run(store: &KvStore, limit: Limit, client: &Client, task: SyncTask) -> Result<(), KvError> {
+async fn run(store: &KvStore, limit: WindowLimit, client: &ClientKey, task: SyncTask) -> Result<(), KvError> {
     let sharing = Sharing::of(&limit);
     if task.after_millis > 0 {
         Delay::from(Duration::from_millis(task.after_millis)).await;

@@ -1,16 +1,18 @@
-//! Who asked how often, and whether that is too often.
+//! The rate limiter.
 //!
-//! A Worker runs as many instances, and a client's requests reach several of them. Two ways to count all the same,
-//! chosen by the setting `RATE_LIMITER`; the arithmetic of both is the core's, and both look the same to clients:
+//! A Worker runs as many instances, and a client's requests reach several of them. The setting `RATE_LIMITER`
+//! chooses how they are counted together; the arithmetic is the core's, and both modes look the same to
+//! clients:
 //!
-//! - [`kv`]: every instance counts by itself and publishes its count through KV. Costs a request no time; late.
-//! - [`object`]: one Durable Object per client counts. Exact; costs each admitted request a call.
+//! - [`kv`]: every instance counts by itself and publishes its count through KV. No latency; shared counts
+//!   are late.
+//! - [`object`]: one Durable Object per client counts. Exact; each admitted request costs a call.
 //!
-//! Either way what an instance knows stays in its memory ([`tallies`]): a client known to have used up its window is
-//! refused without asking anybody, and if KV or the object fails, the instance's own count still holds.
+//! In both modes an instance keeps what it knows in memory ([`tallies`]): a client that has used up its
+//! window is refused without a call, and if KV or the object fails, the instance's own count still holds.
 //!
-//! The clients of one IPv6 site have a limit together as well: whoever has a /48 has 65,536 networks to ask from. It is there
-//! against a flood and need not be exact, so that it is counted in the first way whichever the setting.
+//! The clients of one IPv6 site have a limit together as well: the owner of a /48 has 65,536 networks to send
+//! from. This limit is against floods and need not be exact, so that it is always counted through KV.
 
 mod kv;
 mod object;
@@ -18,40 +20,31 @@ mod tallies;
 
 use registry_core::{
     eth::timestamp::Timestamp,
-    host::rate_limit::{Client, Verdict},
+    host::rate_limit::{ClientKey, RateLimitVerdict},
 };
 use worker::{Context, Env};
 
-pub(crate) use self::object::BINDING as OBJECT_BINDING;
-use crate::settings::{Limits, Settings};
+use crate::settings::{ClientLimits, LimiterMode, Settings};
 
-/// How instances come to one count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scheme {
-    /// Each counts, and publishes its count through KV.
-    Kv,
-    /// A Durable Object per client counts for all.
-    DurableObject,
-}
-
-/// Counts a request as `cost` of them; `None` where the limit is off.
+/// Counts a request as `cost` requests; `None` where the limit is off.
 pub(crate) async fn charge(
     settings: &Settings,
     env: &Env,
     context: &Context,
-    client: &Client,
+    client: &ClientKey,
     now: Timestamp,
     cost: u32,
-) -> Option<Verdict> {
-    let Limits { client: limit, site: site_limit } = settings.limits;
+) -> Option<RateLimitVerdict> {
+    let ClientLimits { client: limit, site: site_limit } = settings.limits;
     let site = client.site().filter(|_| site_limit.requests > 0);
-    // Asked first and charged last: what is refused counts nowhere.
-    if let Some(refusal) = site.as_ref().and_then(|site| refusal(tallies::peek(site_limit, site, now))) {
-        return Some(refusal);
+    // The site is checked first and charged last: a refused request is counted nowhere.
+    let verdict = site.as_ref().and_then(|site| tallies::peek(site_limit, site, now));
+    if verdict.is_some_and(|verdict| !verdict.admitted) {
+        return verdict;
     }
-    let verdict = match settings.rate_limiter {
-        Scheme::Kv => kv::charge(limit, env, context, client, now, cost),
-        Scheme::DurableObject => object::charge(limit, env, client, now, cost).await,
+    let verdict = match settings.limiter_mode {
+        LimiterMode::Kv => kv::charge(limit, env, context, client, now, cost),
+        LimiterMode::DurableObject => object::charge(limit, env, client, now, cost).await,
     };
     match site {
         Some(site) if verdict.is_none_or(|verdict| verdict.admitted) => {
@@ -61,18 +54,14 @@ pub(crate) async fn charge(
     }
 }
 
-/// Where the client stands as far as this instance knows, without counting. `None` where the limit is off.
-pub(crate) fn peek(limits: &Limits, client: &Client, now: Timestamp) -> Option<Verdict> {
+/// The verdict by what this instance knows, without counting. `None` where the limit is off.
+pub(crate) fn peek(limits: &ClientLimits, client: &ClientKey, now: Timestamp) -> Option<RateLimitVerdict> {
     let site = client.site().and_then(|site| tallies::peek(limits.site, &site, now));
     nearer(tallies::peek(limits.client, client, now), site)
 }
 
-fn refusal(verdict: Option<Verdict>) -> Option<Verdict> {
-    verdict.filter(|verdict| !verdict.admitted)
-}
-
 /// The one of two verdicts that leaves fewer requests.
-fn nearer(one: Option<Verdict>, other: Option<Verdict>) -> Option<Verdict> {
+fn nearer(one: Option<RateLimitVerdict>, other: Option<RateLimitVerdict>) -> Option<RateLimitVerdict> {
     match (one, other) {
         (Some(one), Some(other)) if other.remaining < one.remaining => Some(other),
         (one, other) => one.or(other),
@@ -82,10 +71,10 @@ fn nearer(one: Option<Verdict>, other: Option<Verdict>) -> Option<Verdict> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use registry_core::host::rate_limit::{Limit, Tally};
+    use registry_core::host::rate_limit::{WindowLimit, WindowTally};
 
-    fn verdict(requests: u32) -> Option<Verdict> {
-        Limit { requests, window_seconds: 60 }.peek(&Tally::default(), 0)
+    fn verdict(requests: u32) -> Option<RateLimitVerdict> {
+        WindowLimit { requests, window_seconds: 60 }.peek(&WindowTally::default(), 0)
     }
 
     #[test]

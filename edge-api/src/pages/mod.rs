@@ -1,7 +1,8 @@
-//! Pages that are the same for everybody: the API's description, where to find it, and an introduction for language models.
-//! They need neither settings nor a chain, so they are there on the worst of days, and cost a client nothing.
+//! Static pages: the API's description, the catalog that links to it, and an introduction for language
+//! models. They need neither settings nor the chain, so they are served during any outage, and are not
+//! rate-limited.
 //!
-//! Their texts are assets beside the explorer's, not parts of the Worker, which would take longer to start with them.
+//! Their texts are assets beside the explorer's: as parts of the Worker they would make it start more slowly.
 
 use registry_core::{api::document::entity_tag, api::error::Error, eth::timestamp::Timestamp};
 use worker::{Env, Result as WorkerResult, js_sys::Reflect};
@@ -11,18 +12,19 @@ use crate::{
     http::{Content, Target},
 };
 
-/// How long a page may be kept, in seconds: they change with deployments alone.
-const KEEP_FOR: u32 = 3_600;
+/// The TTL of a page in seconds: pages change with deployments alone.
+const MAX_AGE: u32 = 3_600;
 
-/// The binding of the assets in `wrangler.toml`, which also names those that are asked for through the Worker alone.
+/// The binding of the assets in `wrangler.toml`, which also names those that are served through the Worker
+/// alone.
 const BINDING: &str = "ASSETS";
 
-/// A page, and where it is.
+/// A page, and its address.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) path: &'static str,
     media_type: &'static str,
-    /// Its text, in which `{origin}` stands for the scheme and host it is asked at.
+    /// The asset with its text, in which `{origin}` stands for the scheme and host of the request.
     asset: &'static str,
     /// The `Link` header.
     links: Option<&'static str>,
@@ -45,7 +47,7 @@ pub(crate) fn find(path: &str) -> Option<&'static Page> {
 }
 
 impl Page {
-    /// The page, as asked for at this origin.
+    /// The page, with the request's origin.
     ///
     /// # Errors
     ///
@@ -57,7 +59,7 @@ impl Page {
         };
         let etag = entity_tag(&text);
         let body = text.replace("{origin}", target.origin()).into_bytes();
-        Ok(Content::new(self.media_type, body, etag, self.links.map(str::to_owned), now, KEEP_FOR))
+        Ok(Content::new(self.media_type, body, etag, self.links.map(str::to_owned), now, MAX_AGE))
     }
 }
 

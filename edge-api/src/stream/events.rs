@@ -1,21 +1,24 @@
 //! `/changes` as server-sent events (HTML, section 9.2), for a client that asks for `text/event-stream`.
 //!
 //! ```text
-//!   client <-- this Worker: ask, write, pause; ask, write, pause; ... the end
+//!   client <-- this Worker: poll, write, pause; poll, write, pause; ... the end
 //!                            |
 //!                            +--> the instance's memory, which all its streams share --> the index's object
 //! ```
 //!
-//! The stream is this Worker's. An object is paid for by the time for which a connection to it is open, so that one that held the
-//! streams would be awake as long as anybody listens, whether anything changes or not. Here it only hears a question now and then, answers it from its
-//! rows or after a refresh, and may sleep until the next one. However many streams an instance has at one cursor, it asks once
-//! for all of them. WebSockets would let an object sleep as well, but neither `EventSource` nor curl speaks them.
+//! The Worker holds the streams, not the object. An object is billed for the time that a connection to it is
+//! open, so that one that held streams would be awake as long as any client listens, whether anything changes
+//! or not. The object is polled instead; it answers from its rows or after a refresh, and may sleep until the
+//! next poll. All streams of an instance at one cursor share one poll. WebSockets would let an object sleep
+//! as well, but neither `EventSource` nor curl speaks them.
 //!
-//! A stream ends by itself after `CHANGES_STREAM_SECONDS`. So a client that has gone without a word is not written to for ever, and a request
-//! stays within the subrequests that a plan allows. Nothing is lost by it: each piece ends with an `id`, and whoever comes back
-//! with it as `Last-Event-ID`, as `EventSource` does, goes on there.
+//! A stream ends by itself after `CHANGES_STREAM_SECONDS`. So a client that vanished is not written to for
+//! ever, and a request stays within the subrequests that a plan allows. No change is lost: each piece ends
+//! with an `id`, and a client that reconnects with it as `Last-Event-ID`, as `EventSource` does, continues
+//! there.
 //!
-//! Where the chain or the index does not answer, a `failure` event says so, each time: silence would pass for "nothing has changed".
+//! Where the chain or the index does not answer, a `failure` event says so, each time: silence would read as
+//! "nothing has changed".
 
 use core::time::Duration;
 use std::{fmt::Write as _, rc::Rc};
@@ -31,21 +34,22 @@ use worker::{
 
 use super::write;
 use crate::{
-    cache::{self, Asker, Request},
+    cache::{self, Request, RequestContext},
     http::{Content, EVENTS_TYPE},
     log::{Record, unix_millis},
 };
 
-/// How long a client waits before it comes back: none would do, but clients that all lost one Worker should not come at once.
+/// The delay before a client reconnects: the clients of a Worker that was stopped should not all reconnect at
+/// once.
 const BEGIN: &[u8] = b"retry: 2000\n\n";
 
-/// Whether a client takes events, by its `Accept` header.
+/// Whether an `Accept` header names the media type of events.
 pub(crate) fn is_wanted(accept: &str) -> bool {
     let media_type = |range: &str| range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     accept.split(',').any(|range| media_type(range) == EVENTS_TYPE)
 }
 
-/// Where a stream begins: behind the last event that the client has got, or else where it asks for.
+/// Where a stream begins: after the last event that the client has received, or else where it asks for.
 ///
 /// # Errors
 ///
@@ -60,21 +64,21 @@ pub(crate) fn begin(last_event_id: Option<&str>, since: Since) -> core::result::
     }
 }
 
-/// The stream, which begins with that piece.
-pub(crate) fn open(asker: Asker, first: Rc<Content>, record: Record) -> Result<ReadableStream> {
+/// The stream, which begins with the piece `first`.
+pub(crate) fn open(context: RequestContext, first: Rc<Content>, record: Record) -> Result<ReadableStream> {
     let (writer, stream) = super::open()?;
-    super::spawn(writer.clone(), Box::pin(write_all(writer, asker, first, record)));
+    super::spawn(writer.clone(), Box::pin(write_all(writer, context, first, record)));
     Ok(stream)
 }
 
 async fn write_all(
     writer: WritableStreamDefaultWriter,
-    asker: Asker,
+    context: RequestContext,
     first: Rc<Content>,
     mut record: Record,
 ) -> Result<()> {
-    let until = unix_millis() + u64::from(asker.settings.stream_seconds) * 1_000;
-    let interval = Duration::from_secs(asker.settings.follow_seconds().into());
+    let until = unix_millis() + u64::from(context.settings.stream_seconds) * 1_000;
+    let interval = Duration::from_secs(context.settings.follow_seconds().into());
     write(&writer, BEGIN).await?;
     let (mut piece, mut next) = (Ok(first), None);
     loop {
@@ -88,7 +92,7 @@ async fn write_all(
             }
             Err(error) => {
                 write(&writer, failure(error).as_bytes()).await?;
-                // It will not pass: the client has to begin anew.
+                // A retry will not help: the client has to begin anew.
                 if error.status() < 500 {
                     return Ok(());
                 }
@@ -98,7 +102,7 @@ async fn write_all(
             Delay::from(interval).await;
         }
         let Some(next) = next.filter(|_| unix_millis() < until) else { return Ok(()) };
-        piece = cache::answer(&asker, Request::Events(Since::Cursor(next)), &mut record).await;
+        piece = cache::answer(&context, Request::Events(Since::Cursor(next)), &mut record).await;
     }
 }
 
@@ -116,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_for_whoever_names_their_media_type() {
+    fn events_are_for_clients_that_name_their_media_type() {
         for accept in ["text/event-stream", "text/html, Text/Event-Stream;q=0.9", " text/event-stream "] {
             assert!(is_wanted(accept), "{accept}");
         }
@@ -126,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_event_a_client_has_got_goes_before_where_it_asked_to_begin() {
+    fn the_last_event_received_goes_before_the_start_asked_for() {
         let cursor = Since::Cursor(Cursor { began: 7, number: 4 });
         assert_eq!(begin(None, Since::Now), Ok(Since::Now));
         assert_eq!(begin(Some("7-4"), Since::Now), Ok(cursor));

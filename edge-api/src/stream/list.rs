@@ -1,4 +1,5 @@
-//! The whole list of `/agents/compliance`, where it is too long to be held: from the index's object to the client, piece by piece.
+//! The whole list of `/agents/compliance`, where it is too long to be held in memory: from the index's object
+//! to the client, piece by piece.
 //!
 //! ```text
 //!   client <-- this Worker: ask, write; ask, write; ... the end
@@ -6,7 +7,8 @@
 //!                            +--> the index's object, which answers others in between
 //! ```
 //!
-//! Each piece is asked for when the one before it has been taken: a slow client takes no memory, and one that has gone no more pieces.
+//! Each piece is asked for once the client has taken the one before: a slow client takes no memory, and a
+//! disconnected one no more pieces.
 
 use registry_core::api::document::Document;
 use worker::{
@@ -15,20 +17,24 @@ use worker::{
 };
 
 use super::write;
-use crate::{cache::Asker, index};
+use crate::cache::RequestContext;
 
-/// The stream, which begins with that piece.
-pub(crate) fn open(asker: Asker, first: Document) -> Result<ReadableStream> {
+/// The stream, which begins with the piece `first`.
+pub(crate) fn open(context: RequestContext, first: Document) -> Result<ReadableStream> {
     let (writer, stream) = super::open()?;
-    super::spawn(writer.clone(), Box::pin(write_all(writer, asker, first)));
+    super::spawn(writer.clone(), Box::pin(write_all(writer, context, first)));
     Ok(stream)
 }
 
-async fn write_all(writer: WritableStreamDefaultWriter, asker: Asker, mut piece: Document) -> Result<()> {
+async fn write_all(
+    writer: WritableStreamDefaultWriter,
+    context: RequestContext,
+    mut piece: Document,
+) -> Result<()> {
     loop {
         write(&writer, piece.body.as_bytes()).await?;
-        let (Some(next), Some(objects)) = (piece.links, &asker.objects) else { return Ok(()) };
-        let told = index::tell(objects, &asker.settings, &index::list(&next)).await;
-        piece = told.map_err(|error| error.code().name())?.document;
+        let (Some(next), Some(index)) = (piece.links, &context.index) else { return Ok(()) };
+        let response = index.list_piece(Some(next)).await;
+        piece = response.map_err(|error| error.code().name())?.document;
     }
 }

@@ -1,4 +1,5 @@
-//! Answers that are written while they are read: changes as they come ([`events`]), and a list that is too long to be held ([`list`]).
+//! Streamed answers: changes as they come ([`events`]), and a list that is too long to be held in memory
+//! ([`list`]).
 
 pub(crate) mod events;
 pub(crate) mod list;
@@ -17,22 +18,23 @@ fn open() -> Result<(WritableStreamDefaultWriter, ReadableStream)> {
     Ok((stream.writable().get_writer()?, stream.readable()))
 }
 
-/// Lets `writing` go on until it is done; where it fails, the stream is aborted. What is written has to show its end by itself: workerd
-/// ends the response as if it were whole (<https://github.com/cloudflare/workerd/issues/6818>).
+/// Runs `writing` in the background; if it fails, the stream is aborted. The text itself has to show where it
+/// ends: workerd ends an aborted response as if it were whole
+/// (<https://github.com/cloudflare/workerd/issues/6818>).
 fn spawn(writer: WritableStreamDefaultWriter, writing: LocalBoxFuture<'static, Result<()>>) {
-    // The open response keeps the request alive. `waitUntil` must not: on the platform, unlike locally, it ends the request with what
-    // it waits for after 30 seconds.
+    // The open response keeps the request alive. Not `waitUntil`: on the platform, unlike locally, it ends
+    // the request after 30 seconds, and what it waits for with it.
     spawn_local(async move {
         let ended = match writing.await {
             Ok(()) => writer.close(),
             Err(_) => writer.abort(),
         };
-        // A client that has gone is no failure.
+        // A client that disconnected is no failure.
         let _ = JsFuture::from(ended).await;
     });
 }
 
-/// Waits until the client can take more.
+/// Writes, and waits until the client can take more (backpressure).
 async fn write(writer: &WritableStreamDefaultWriter, bytes: &[u8]) -> Result<()> {
     JsFuture::from(writer.write_with_chunk(&Uint8Array::from(bytes))).await?;
     Ok(())

@@ -14,7 +14,7 @@ use registry_core::chain::{Endpoints, Failure, Limits, Reply, Run, Step};
 use registry_core::eth::rpc::endpoint::parse_list;
 use registry_core::eth::timestamp::Timestamp;
 use registry_core::forward::{Rules, SignedRequest, domain};
-use registry_core::host::rate_limit::{Limit, Tally};
+use registry_core::host::rate_limit::{WindowLimit, WindowTally};
 
 const SIZE: usize = 64 * 1024;
 
@@ -92,6 +92,6 @@ pub extern "C" fn forward(length: usize, chain_id: u64, now_seconds: u64) -> u32
 /// Charges one client; gives what remains to it, or -1 where there is no limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn window(requests: u32, window_seconds: u64, now_seconds: u64) -> i64 {
-    let limit = Limit { requests, window_seconds };
-    limit.charge(&mut Tally::default(), now_seconds).map_or(-1, |verdict| verdict.remaining.into())
+    let limit = WindowLimit { requests, window_seconds };
+    limit.charge(&mut WindowTally::default(), now_seconds).map_or(-1, |verdict| verdict.remaining.into())
 }

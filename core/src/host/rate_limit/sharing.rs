@@ -1,37 +1,38 @@
-//! How instances that count the same client share their counts, through a store all of them read and write: when to publish,
-//! what, and what to make of the others' counts.
+//! How instances that count the same client share their counts, through a store that all of them read and
+//! write.
 //!
-//! Every instance writes its own count under a name of its own and adds up those of the others. So no instance ever
-//! overwrites another's count, and a sum that misses the latest writes is too low, never too high: a client that
-//! keeps to its limit is never refused. In return the store may take a write only so often, and a client of few
-//! requests is not worth one: that is what [`Sharing`] is for.
+//! Every instance writes its own count under a key of its own and adds up the others'. So no instance
+//! overwrites another's count, and a sum that misses the latest writes is too low, never too high: a client
+//! that keeps to its limit is never refused. In return the store may take a write only so often, and a client
+//! of few requests is not worth one: [`Sharing`] holds these thresholds.
 //!
 //! The host asks for a [`SyncTask`] after each request it admitted, and runs it once the answer is sent:
 //!
 //! 1. wait [`after_millis`](SyncTask::after_millis);
-//! 2. if the sync task publishes: write what [`Tally::publish`] returns, and call [`Tally::retract`] if that fails;
-//! 3. read the counts of the others, and hand their sum to [`Tally::merge`].
+//! 2. if the sync task publishes: write what [`WindowTally::publish`] returns, and call
+//!    [`WindowTally::retract`] if that fails;
+//! 3. read the counts of the others, and pass their sum to [`WindowTally::merge`].
 //!
-//! Written before read: of two instances that do this at once, at least one sees the other.
+//! The write comes before the read: of two instances that do this at once, at least one sees the other.
 
-use super::{Limit, Tally};
+use super::window::{Publication, WindowLimit, WindowTally};
 
-/// How much sharing costs.
+/// How often a client's counts are written and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
-    /// A client of no more requests than this in the window is never written.
+    /// A client's count is not written while it is this or lower.
     pub quiet: u32,
-    /// Of such a client the others' counts are read after every so many requests, at least 1: it may have been
-    /// busy with them.
+    /// The others' counts for such a client are read after every so many requests, at least 1: it may have
+    /// sent more to them.
     pub listen_every: u32,
     /// Milliseconds between two writes for a client by one instance.
     pub pause_millis: u64,
 }
 
 impl Sharing {
-    /// What sharing costs for a client of this limit, where the store takes one write a second. Whoever has used no more than
-    /// a quarter of it is not worth a write.
-    pub const fn of(limit: &Limit) -> Self {
+    /// The thresholds for this limit, where the store takes one write a second. A client that has used no
+    /// more than a quarter of its limit is not worth a write.
+    pub const fn of(limit: &WindowLimit) -> Self {
         let (quiet, listen_every) = (limit.requests / 4, limit.requests / 12);
         Self {
             quiet: quiet.saturating_sub(1),
@@ -41,39 +42,20 @@ impl Sharing {
     }
 }
 
-/// What an instance is to do for a client when its answer is sent.
+/// What an instance has to do for a client once its answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncTask {
-    /// The window it is about.
+    /// The window of the counts.
     pub window: u64,
-    /// Whether the own count is to be written before the others' are read.
+    /// Whether the own count is written before the others' are read.
     pub publishes: bool,
     /// Milliseconds to wait first.
     pub after_millis: u64,
 }
 
-/// What an instance has published about a client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Publication {
-    /// The count last written.
-    published: u32,
-    /// Unix millisecond of that.
-    published_at: u64,
-    /// Until this unix millisecond a sync task is on its way that will publish what is counted by then. One that has not
-    /// published anything by then was lost with its request.
-    under_way_until: u64,
-}
-
-impl Publication {
-    /// Nothing published, nothing under way; but the pause holds across windows.
-    pub(super) const fn in_a_new_window(self) -> Self {
-        Self { published: 0, published_at: self.published_at, under_way_until: 0 }
-    }
-}
-
-impl Tally {
-    /// What is to be done after a request that was admitted at `now` (unix milliseconds) and counted as `cost`. A sync
-    /// task publishes whatever is counted until it runs, so that one at a time is enough.
+impl WindowTally {
+    /// The task after a request that was admitted at `now` (unix milliseconds) and counted as `cost`. A sync
+    /// task publishes all that is counted until it runs, so that one at a time is enough.
     pub fn sync_task(&mut self, sharing: &Sharing, now: u64, cost: u32) -> Option<SyncTask> {
         if self.own <= sharing.quiet {
             let before = self.own.saturating_sub(cost.max(1));
@@ -90,8 +72,8 @@ impl Tally {
         Some(SyncTask { window: self.window, publishes: true, after_millis: begins - now })
     }
 
-    /// The count to write at `now` (unix milliseconds) for that window; `None` when there is nothing new, the pause
-    /// is not over, or the window is.
+    /// The count to write at `now` (unix milliseconds) for that window; `None` where nothing is new, the
+    /// pause is not over, or the window has ended.
     pub fn publish(&mut self, sharing: &Sharing, window: u64, now: u64) -> Option<u32> {
         let publication = &mut self.publication;
         let early = now < publication.published_at.saturating_add(sharing.pause_millis);
@@ -102,14 +84,14 @@ impl Tally {
         Some(self.own)
     }
 
-    /// Takes [`publish`](Self::publish) back: the count did not reach the store. The next sync task publishes it.
+    /// Reverts [`publish`](Self::publish), for a write that failed. The next sync task publishes the count.
     pub fn retract(&mut self, window: u64) {
         if self.window == window {
             self.publication.published = 0;
         }
     }
 
-    /// Merges the sum of what the other instances have written for that window.
+    /// Merges the sum of the counts that the other instances have written for that window.
     pub fn merge(&mut self, window: u64, others: u32) {
         if self.window == window {
             // Counts only grow within a window: a lower sum is an older one.
@@ -124,27 +106,36 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    const PER_MINUTE: Limit = Limit { requests: 60, window_seconds: 60 };
+    const PER_MINUTE: WindowLimit = WindowLimit { requests: 60, window_seconds: 60 };
     const SHARING: Sharing = Sharing::of(&PER_MINUTE);
     /// Where the tests' window begins, in unix milliseconds.
     const START: u64 = 60_000;
 
-    fn admit(tally: &mut Tally, now: u64) -> Option<SyncTask> {
+    fn admit(tally: &mut WindowTally, now: u64) -> Option<SyncTask> {
         assert!(PER_MINUTE.charge(tally, now / 1_000).unwrap().admitted);
         tally.sync_task(&SHARING, now, 1)
+    }
+
+    /// A tally after so many requests at once.
+    fn after(requests: u32) -> WindowTally {
+        let mut tally = WindowTally::default();
+        for _ in 0..requests {
+            admit(&mut tally, START);
+        }
+        tally
     }
 
     #[test]
     fn what_is_worth_a_write_follows_the_limit() {
         assert_eq!(SHARING, Sharing { quiet: 14, listen_every: 5, pause_millis: 1_000 });
-        let of = |requests| Sharing::of(&Limit { requests, window_seconds: 60 });
+        let of = |requests| Sharing::of(&WindowLimit { requests, window_seconds: 60 });
         assert_eq!(of(600), Sharing { quiet: 149, listen_every: 50, pause_millis: 1_000 });
         assert_eq!(of(5), Sharing { quiet: 0, listen_every: 1, pause_millis: 1_000 });
     }
 
     #[test]
     fn a_quiet_client_is_listened_for_now_and_then_and_never_published() {
-        let mut tally = Tally::default();
+        let mut tally = WindowTally::default();
         let listened: Vec<u32> = (1..=14)
             .filter(|_| {
                 admit(&mut tally, START).is_some_and(|task| !task.publishes && task.after_millis == 0)
@@ -156,10 +147,7 @@ mod tests {
 
     #[test]
     fn what_is_counted_before_a_sync_task_publishes_is_published_with_it() {
-        let mut tally = Tally::default();
-        for _ in 0..14 {
-            admit(&mut tally, START);
-        }
+        let mut tally = after(14);
         let task = admit(&mut tally, START).unwrap();
         assert_eq!(task, SyncTask { window: 1, publishes: true, after_millis: 0 });
         assert_eq!(tally.publish(&SHARING, 1, START), Some(15));
@@ -174,20 +162,14 @@ mod tests {
 
     #[test]
     fn a_sync_task_lost_with_its_request_is_made_up_for() {
-        let mut tally = Tally::default();
-        for _ in 0..15 {
-            admit(&mut tally, START);
-        }
+        let mut tally = after(15);
         assert_eq!(admit(&mut tally, START + 999), None);
         assert!(admit(&mut tally, START + 1_000).is_some());
     }
 
     #[test]
     fn a_failed_write_is_published_again_after_the_pause() {
-        let mut tally = Tally::default();
-        for _ in 0..15 {
-            admit(&mut tally, START);
-        }
+        let mut tally = after(15);
         assert_eq!(tally.publish(&SHARING, 1, START), Some(15));
         tally.retract(1);
         assert_eq!(tally.publish(&SHARING, 1, START + 500), None);
@@ -196,10 +178,7 @@ mod tests {
 
     #[test]
     fn a_window_gone_by_is_neither_published_nor_merged() {
-        let mut tally = Tally::default();
-        for _ in 0..15 {
-            admit(&mut tally, START);
-        }
+        let mut tally = after(15);
         admit(&mut tally, START + 60_000);
         assert_eq!(tally.publish(&SHARING, 1, START + 60_000), None);
         tally.merge(1, 60);
@@ -207,11 +186,11 @@ mod tests {
         assert_eq!(PER_MINUTE.peek(&tally, START / 1_000 + 60).unwrap().remaining, 59);
     }
 
-    /// What happens next in the simulation below, to which instance.
+    /// An event of the simulation below.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     enum Event {
         Request,
-        /// A publishing sync task writes; how long it then takes to read.
+        /// A publishing sync task writes, and reads after that time.
         Write {
             latency: u64,
         },
@@ -223,19 +202,19 @@ mod tests {
 
         /// Any number of instances, any interleaving of requests, writes and reads, writes that fail.
         #[test]
-        fn sharing_loses_no_count_refuses_nobody_too_early_and_keeps_its_pace(
+        fn sharing_loses_no_count_refuses_no_client_too_early_and_keeps_its_pace(
             instances in 1usize..6,
             requests in prop::collection::vec((any::<prop::sample::Index>(), 0u64..150), 1..390),
             latencies in prop::collection::vec(0u64..400, 1..20),
             failures in prop::collection::btree_set(0usize..60, 0..5),
         ) {
-            let mut tallies = vec![Tally::default(); instances];
+            let mut tallies = vec![WindowTally::default(); instances];
             let mut store = BTreeMap::<usize, u32>::new();
             let mut admitted = vec![0; instances];
             let mut writes = vec![Vec::<(u64, u32)>::new(); instances];
             let mut attempts = 0;
             let mut latency = latencies.iter().copied().cycle();
-            // In the order of time; the counter tells apart what happens at once.
+            // By time; the counter orders events at the same time.
             let mut events = BTreeSet::new();
             let mut time = START;
             for (place, (instance, gap)) in requests.iter().enumerate() {
@@ -297,10 +276,10 @@ mod tests {
             }
         }
 
-        /// However a client goes about it, what it asked of one instance is known to the store a second later.
+        /// Whatever the pattern of requests, the store has an instance's count at most a second late.
         #[test]
         fn a_busy_client_is_published_within_a_second(gaps in prop::collection::vec(0u64..2_000, 15..60)) {
-            let (mut tally, mut now, mut written) = (Tally::default(), START, 0);
+            let (mut tally, mut now, mut written) = (WindowTally::default(), START, 0);
             let mut tasks = Vec::<u64>::new();
             let mut unpublished_since = None;
             for gap in gaps {

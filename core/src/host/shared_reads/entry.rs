@@ -1,43 +1,65 @@
-//! One entry: what its state is, and every transition of it.
+//! One entry: its state, and every transition of it.
 
-use super::{
-    HANDOVER_MILLIS, HOT, Lease, Lookup, OVERHEAD, Outcome, RENEWAL_PAUSE_MILLIS, Ticket, due_for_renewal,
-};
+use super::read::{Arrival, CacheLookup, ReadLease, ReadOutcome, due_for_renewal};
 
-/// A value, and who may have it.
+/// What an entry costs beside its value, in bytes: key, links and table.
+pub(super) const OVERHEAD: usize = 256;
+/// Milliseconds after a read in which coalesced callers get its value, whatever its TTL.
+const HANDOVER_MILLIS: u64 = 2_000;
+/// A value is asked for often if it was served more than this many times before the last tenth of its TTL.
+const HOT: u32 = 3;
+/// Milliseconds between two attempts to renew a value, where the first failed.
+const RENEWAL_PAUSE_MILLIS: u64 = 1_000;
+
+/// A value, and which callers may have it.
 #[derive(Clone, Debug)]
 pub(super) struct Kept<V> {
     value: V,
     bytes: usize,
-    /// Given out to everybody before this unix millisecond.
+    /// When its TTL ends, unix milliseconds.
     until: u64,
-    /// From this unix millisecond on it may be renewed.
+    /// When it may be renewed at the earliest, unix milliseconds.
     renew_from: u64,
-    /// How often it was given out.
-    asked: u32,
-    /// Askers up to this one may have it beyond its end, until the handover is over.
-    shared_with: Ticket,
+    /// How often it was served.
+    served: u32,
+    /// The last of the coalesced callers, which may have it after expiry, until the handover is over.
+    shared_with: Arrival,
+    /// When the handover is over, unix milliseconds.
     handed_over: u64,
 }
 
 impl<V> Kept<V> {
-    const fn is_for(&self, asker: Ticket, now: u64) -> bool {
-        now < self.until || (asker.0 <= self.shared_with.0 && now < self.handed_over)
+    fn is_for(&self, arrival: Arrival, now: u64) -> bool {
+        now < self.until || (arrival <= self.shared_with && now < self.handed_over)
     }
 }
 
 /// The state of an entry; the transitions are the methods that take `&mut self`.
 #[derive(Clone, Debug)]
-pub(super) enum Entry<V> {
-    /// Nobody has read it yet.
-    Reading(Lease),
-    /// It is known, though its time may be over.
+pub(super) enum CacheEntry<V> {
+    /// It is being read for the first time.
+    Reading(ReadLease),
+    /// There is a value, which may have expired.
     Kept(Kept<V>),
-    /// It is known and being read again.
-    Renewing(Kept<V>, Lease),
+    /// There is a value, which may have expired, and it is being read again.
+    Renewing(Kept<V>, ReadLease),
 }
 
-impl<V: Clone> Entry<V> {
+impl<V: Clone> CacheEntry<V> {
+    /// An entry of a value that was derived from another, may be served before `until`, and is not renewed.
+    pub(super) const fn derived(value: V, bytes: usize, until: u64) -> Self {
+        let bytes = bytes.saturating_add(OVERHEAD);
+        Self::Kept(Kept {
+            value,
+            bytes,
+            until,
+            renew_from: u64::MAX,
+            served: 0,
+            shared_with: Arrival(0),
+            handed_over: 0,
+        })
+    }
+
     pub(super) const fn bytes(&self) -> usize {
         match self {
             Self::Reading(_) => OVERHEAD,
@@ -45,42 +67,42 @@ impl<V: Clone> Entry<V> {
         }
     }
 
-    const fn lease(&self) -> Option<&Lease> {
+    const fn lease(&self) -> Option<&ReadLease> {
         match self {
             Self::Reading(lease) | Self::Renewing(_, lease) => Some(lease),
             Self::Kept(_) => None,
         }
     }
 
-    /// What an asker is to do. `lease` is the one it gets if it is to read.
-    pub(super) fn look_up(&mut self, asker: Ticket, now: u64, lease: Lease) -> Lookup<V> {
+    /// What a caller has to do. `lease` is the one that it gets if it has to read.
+    pub(super) fn look_up(&mut self, arrival: Arrival, now: u64, lease: ReadLease) -> CacheLookup<V> {
         let being_read = self.lease().is_some_and(|held| now < held.until);
         let kept = match self {
-            Self::Reading(_) if being_read => return Lookup::Wait,
+            Self::Reading(_) if being_read => return CacheLookup::Wait,
             Self::Reading(held) => {
                 *held = lease;
-                return Lookup::Read(lease);
+                return CacheLookup::Read(lease);
             }
             Self::Kept(kept) | Self::Renewing(kept, _) => kept,
         };
-        if !kept.is_for(asker, now) {
+        if !kept.is_for(arrival, now) {
             if being_read {
-                return Lookup::Wait;
+                return CacheLookup::Wait;
             }
             *self = Self::Renewing(kept.clone(), lease);
-            return Lookup::Read(lease);
+            return CacheLookup::Read(lease);
         }
-        kept.asked = kept.asked.saturating_add(1);
+        kept.served = kept.served.saturating_add(1);
         let value = kept.value.clone();
-        let is_hot = kept.asked > HOT && (kept.renew_from..kept.until).contains(&now);
+        let is_hot = kept.served > HOT && (kept.renew_from..kept.until).contains(&now);
         if is_hot && !being_read {
             *self = Self::Renewing(kept.clone(), lease);
-            return Lookup::Renew(value, lease);
+            return CacheLookup::Renew(value, lease);
         }
-        Lookup::Found(value)
+        CacheLookup::Found(value)
     }
 
-    /// The value, where it may be given out to everybody.
+    /// The value, where its TTL is not over.
     pub(super) fn peek(&self, now: u64) -> Option<V> {
         match self {
             Self::Kept(kept) | Self::Renewing(kept, _) if now < kept.until => Some(kept.value.clone()),
@@ -89,7 +111,7 @@ impl<V: Clone> Entry<V> {
     }
 
     /// Gives the holder of a lease more time.
-    pub(super) fn extend(&mut self, lease: &Lease, until: u64) {
+    pub(super) fn extend(&mut self, lease: &ReadLease, until: u64) {
         if let Self::Reading(held) | Self::Renewing(_, held) = self
             && held.began == lease.began
         {
@@ -97,14 +119,15 @@ impl<V: Clone> Entry<V> {
         }
     }
 
-    /// The holder of a lease has read it; `last` is the last ticket given out. False where somebody else holds the lease.
+    /// Takes what the holder of a lease has read; `last` is the last arrival so far. False if it has lost the
+    /// lease.
     pub(super) fn finish(
         &mut self,
-        lease: &Lease,
+        lease: &ReadLease,
         value: V,
-        outcome: Outcome,
+        outcome: ReadOutcome,
         now: u64,
-        last: Ticket,
+        last: Arrival,
     ) -> bool {
         if self.lease().is_none_or(|held| held.began != lease.began) {
             return false;
@@ -112,18 +135,17 @@ impl<V: Clone> Entry<V> {
         let handed_over = now.saturating_add(HANDOVER_MILLIS);
         let kept = |bytes: usize, until, renew_from, shared_with| {
             let bytes = bytes.saturating_add(OVERHEAD);
-            Kept { value, bytes, until, renew_from, asked: 0, shared_with, handed_over }
+            Kept { value, bytes, until, renew_from, served: 0, shared_with, handed_over }
         };
         *self = Self::Kept(match (outcome, &*self) {
-            (Outcome::Value { bytes, made_at, millis }, _) => {
+            (ReadOutcome::Value { bytes, made_at, millis }, _) => {
                 let until = made_at.saturating_add(millis);
                 kept(bytes, until, due_for_renewal(made_at, millis), lease.began)
             }
-            (Outcome::Derived { bytes, until }, _) => kept(bytes, until, u64::MAX, lease.began),
-            (Outcome::Failure { .. }, Self::Kept(good) | Self::Renewing(good, _)) if now < good.until => {
+            (ReadOutcome::Failure { .. }, Self::Kept(good) | Self::Renewing(good, _)) if now < good.until => {
                 Kept { renew_from: now.saturating_add(RENEWAL_PAUSE_MILLIS), ..good.clone() }
             }
-            (Outcome::Failure { millis }, _) => {
+            (ReadOutcome::Failure { millis }, _) => {
                 let until = now.saturating_add(millis);
                 kept(0, until, until, last)
             }

@@ -1,6 +1,6 @@
 //! What a cache promises, by example and for any order of events.
 
-use super::*;
+use super::{entry::OVERHEAD, *};
 use proptest::prelude::*;
 
 const LEASE: u64 = 5_000;
@@ -11,53 +11,67 @@ fn cache() -> Cache<u8, &'static str> {
 }
 
 /// Comes and looks at `now`.
-fn come(cache: &mut Cache<u8, &'static str>, now: u64) -> Lookup<&'static str> {
-    let ticket = cache.ticket();
-    cache.look_up(&1, ticket, now, LEASE)
+fn come(cache: &mut Cache<u8, &'static str>, now: u64) -> CacheLookup<&'static str> {
+    let arrival = cache.arrive();
+    cache.look_up(&1, arrival, now, LEASE)
 }
 
-fn lease(lookup: Lookup<&'static str>) -> Lease {
+fn lease(lookup: CacheLookup<&'static str>) -> ReadLease {
     match lookup {
-        Lookup::Read(lease) | Lookup::Renew(_, lease) => lease,
+        CacheLookup::Read(lease) | CacheLookup::Renew(_, lease) => lease,
         other => panic!("{other:?}"),
     }
 }
 
-fn value(made_at: u64, millis: u64) -> Outcome {
-    Outcome::Value { bytes: 10, made_at, millis }
+fn value(made_at: u64, millis: u64) -> ReadOutcome {
+    ReadOutcome::Value { bytes: 10, made_at, millis }
+}
+
+/// A cache with a value that was read at once, at 0.
+fn keeping(text: &'static str, millis: u64) -> Cache<u8, &'static str> {
+    let mut cache = cache();
+    let reader = lease(come(&mut cache, 0));
+    cache.finish(&1, &reader, text, value(0, millis), 0);
+    cache
 }
 
 #[test]
 fn of_a_crowd_one_reads_and_the_others_get_what_it_read() {
     let mut cache = cache();
     let reader = lease(come(&mut cache, 0));
-    let crowd: Vec<Ticket> = (0..99).map(|_| cache.ticket()).collect();
-    assert!(crowd.iter().all(|asker| cache.look_up(&1, *asker, 1, LEASE) == Lookup::Wait));
+    let crowd: Vec<Arrival> = (0..99).map(|_| cache.arrive()).collect();
+    assert!(crowd.iter().all(|arrival| cache.look_up(&1, *arrival, 1, LEASE) == CacheLookup::Wait));
     cache.finish(&1, &reader, "answer", value(40, MINUTE), 40);
-    assert!(crowd.iter().all(|asker| cache.look_up(&1, *asker, 41, LEASE) == Lookup::Found("answer")));
+    assert!(
+        crowd.iter().all(|arrival| cache.look_up(&1, *arrival, 41, LEASE) == CacheLookup::Found("answer"))
+    );
 }
 
 #[test]
 fn what_is_not_kept_is_read_once_more_for_all_who_came_meanwhile() {
     let mut cache = cache();
     let first = lease(come(&mut cache, 0));
-    let crowd: Vec<Ticket> = (0..99).map(|_| cache.ticket()).collect();
+    let crowd: Vec<Arrival> = (0..99).map(|_| cache.arrive()).collect();
     cache.finish(&1, &first, "before they came", value(10, 0), 10);
     let second = lease(cache.look_up(&1, crowd[0], 11, LEASE));
-    assert!(crowd[1..].iter().all(|asker| cache.look_up(&1, *asker, 12, LEASE) == Lookup::Wait));
+    assert!(crowd[1..].iter().all(|arrival| cache.look_up(&1, *arrival, 12, LEASE) == CacheLookup::Wait));
     cache.finish(&1, &second, "theirs", value(20, 0), 20);
-    assert!(crowd[1..].iter().all(|asker| cache.look_up(&1, *asker, 21, LEASE) == Lookup::Found("theirs")));
-    assert!(matches!(come(&mut cache, 21), Lookup::Read(_)), "whoever comes later reads anew");
+    assert!(
+        crowd[1..]
+            .iter()
+            .all(|arrival| cache.look_up(&1, *arrival, 21, LEASE) == CacheLookup::Found("theirs"))
+    );
+    assert!(matches!(come(&mut cache, 21), CacheLookup::Read(_)), "a later caller reads anew");
 }
 
 #[test]
-fn a_value_larger_than_the_whole_cache_takes_nobodys_place() {
+fn a_value_larger_than_the_whole_cache_evicts_nothing() {
     let mut cache = cache();
     let reader = lease(come(&mut cache, 0));
     cache.finish(&1, &reader, "small", value(0, MINUTE), 10);
-    let ticket = cache.ticket();
-    let large = lease(cache.look_up(&2, ticket, 11, LEASE));
-    cache.finish(&2, &large, "large", Outcome::Value { bytes: 2 << 20, made_at: 11, millis: MINUTE }, 12);
+    let arrival = cache.arrive();
+    let large = lease(cache.look_up(&2, arrival, 11, LEASE));
+    cache.finish(&2, &large, "large", ReadOutcome::Value { bytes: 2 << 20, made_at: 11, millis: MINUTE }, 12);
     assert_eq!((cache.peek(&1, 13), cache.peek(&2, 13)), (Some("small"), None));
 }
 
@@ -65,13 +79,13 @@ fn a_value_larger_than_the_whole_cache_takes_nobodys_place() {
 fn a_failure_goes_to_all_who_waited_and_to_newcomers_only_where_it_is_certain_to_repeat() {
     let mut cache = cache();
     let reader = lease(come(&mut cache, 0));
-    let waiting = cache.ticket();
-    cache.finish(&1, &reader, "no answer", Outcome::Failure { millis: 0 }, 10);
-    assert_eq!(cache.look_up(&1, waiting, 11, LEASE), Lookup::Found("no answer"));
+    let waiting = cache.arrive();
+    cache.finish(&1, &reader, "no answer", ReadOutcome::Failure { millis: 0 }, 10);
+    assert_eq!(cache.look_up(&1, waiting, 11, LEASE), CacheLookup::Found("no answer"));
     let reader = lease(come(&mut cache, 12));
-    cache.finish(&1, &reader, "too large", Outcome::Failure { millis: 5_000 }, 20);
-    assert_eq!(come(&mut cache, 5_019), Lookup::Found("too large"));
-    assert!(matches!(come(&mut cache, 5_020), Lookup::Read(_)));
+    cache.finish(&1, &reader, "too large", ReadOutcome::Failure { millis: 5_000 }, 20);
+    assert_eq!(come(&mut cache, 5_019), CacheLookup::Found("too large"));
+    assert!(matches!(come(&mut cache, 5_020), CacheLookup::Read(_)));
 }
 
 #[test]
@@ -79,30 +93,32 @@ fn a_reader_that_is_lost_is_replaced_when_its_lease_is_over() {
     let mut cache = cache();
     let lost = lease(come(&mut cache, 0));
     cache.extend(&1, &lost, 7_000);
-    assert_eq!(come(&mut cache, 6_999), Lookup::Wait);
+    assert_eq!(come(&mut cache, 6_999), CacheLookup::Wait);
     let next = lease(come(&mut cache, 7_000));
     cache.finish(&1, &lost, "late", value(7_001, MINUTE), 7_001);
-    assert_eq!(come(&mut cache, 7_002), Lookup::Wait, "the lost one's word counts no more");
+    assert_eq!(come(&mut cache, 7_002), CacheLookup::Wait, "what the lost one read is ignored");
     cache.finish(&1, &next, "answer", value(7_003, MINUTE), 7_003);
-    assert_eq!(come(&mut cache, 7_004), Lookup::Found("answer"));
+    assert_eq!(come(&mut cache, 7_004), CacheLookup::Found("answer"));
 }
 
 #[test]
 fn a_value_asked_for_all_the_time_is_renewed_once_before_its_end() {
-    let mut cache = cache();
-    let reader = lease(come(&mut cache, 0));
-    cache.finish(&1, &reader, "old", value(0, MINUTE), 0);
+    let mut cache = keeping("old", MINUTE);
     for now in [1, 20_000, 53_999] {
-        assert_eq!(come(&mut cache, now), Lookup::Found("old"));
+        assert_eq!(come(&mut cache, now), CacheLookup::Found("old"));
     }
-    let Lookup::Renew("old", renewal) = come(&mut cache, 54_000) else { panic!("is not renewed") };
-    assert_eq!(come(&mut cache, 54_001), Lookup::Found("old"), "one renews, the others take what there is");
+    let CacheLookup::Renew("old", renewal) = come(&mut cache, 54_000) else { panic!("is not renewed") };
+    assert_eq!(
+        come(&mut cache, 54_001),
+        CacheLookup::Found("old"),
+        "one renews, the others are served meanwhile"
+    );
     cache.finish(&1, &renewal, "new", value(54_002, MINUTE), 54_002);
-    assert_eq!(come(&mut cache, 60_001), Lookup::Found("new"));
+    assert_eq!(come(&mut cache, 60_001), CacheLookup::Found("new"));
 }
 
 #[test]
-fn a_look_in_passing_makes_nobody_read() {
+fn peek_makes_no_caller_read() {
     let mut cache = cache();
     assert_eq!(cache.peek(&1, 0), None);
     let reader = lease(come(&mut cache, 0));
@@ -114,68 +130,64 @@ fn a_look_in_passing_makes_nobody_read() {
 
 #[test]
 fn a_value_hardly_asked_for_is_not_renewed() {
-    let mut cache = cache();
-    let reader = lease(come(&mut cache, 0));
-    cache.finish(&1, &reader, "old", value(0, MINUTE), 0);
+    let mut cache = keeping("old", MINUTE);
     for now in 59_000..59_003 {
-        assert_eq!(come(&mut cache, now), Lookup::Found("old"));
+        assert_eq!(come(&mut cache, now), CacheLookup::Found("old"));
     }
-    assert!(matches!(come(&mut cache, MINUTE), Lookup::Read(_)));
+    assert!(matches!(come(&mut cache, MINUTE), CacheLookup::Read(_)));
 }
 
 #[test]
 fn a_value_made_of_another_is_not_renewed_however_often_it_is_asked_for() {
     let mut cache = cache();
-    let reader = lease(come(&mut cache, 0));
-    cache.finish(&1, &reader, "made", Outcome::Derived { bytes: 10, until: MINUTE }, 0);
+    let mut derive = |now, value| cache.get_or_derive(&1, now, MINUTE, || Ok::<_, ()>((value, 10)));
+    assert_eq!(derive(0, "made"), Ok("made"));
     for now in (59_000..MINUTE).step_by(10) {
-        assert_eq!(come(&mut cache, now), Lookup::Found("made"));
+        assert_eq!(derive(now, "again"), Ok("made"));
     }
-    assert!(matches!(come(&mut cache, MINUTE), Lookup::Read(_)));
+    assert!(matches!(come(&mut cache, MINUTE), CacheLookup::Read(_)));
 }
 
 #[test]
 fn a_renewal_that_fails_leaves_the_value_until_its_end_and_is_tried_again_after_a_pause() {
-    let mut cache = cache();
-    let reader = lease(come(&mut cache, 0));
-    cache.finish(&1, &reader, "old", value(0, MINUTE), 0);
+    let mut cache = keeping("old", MINUTE);
     let renewal = (0..4).map(|_| come(&mut cache, 55_000)).last().map(lease).unwrap();
-    cache.finish(&1, &renewal, "no answer", Outcome::Failure { millis: 0 }, 55_100);
-    assert_eq!(come(&mut cache, 56_099), Lookup::Found("old"));
+    cache.finish(&1, &renewal, "no answer", ReadOutcome::Failure { millis: 0 }, 55_100);
+    assert_eq!(come(&mut cache, 56_099), CacheLookup::Found("old"));
     let renewal = lease(come(&mut cache, 56_100));
-    cache.finish(&1, &renewal, "no answer", Outcome::Failure { millis: 5_000 }, 56_200);
-    assert_eq!(come(&mut cache, 57_199), Lookup::Found("old"));
-    assert!(matches!(come(&mut cache, MINUTE), Lookup::Read(_)), "never beyond its end");
+    cache.finish(&1, &renewal, "no answer", ReadOutcome::Failure { millis: 5_000 }, 56_200);
+    assert_eq!(come(&mut cache, 57_199), CacheLookup::Found("old"));
+    assert!(matches!(come(&mut cache, MINUTE), CacheLookup::Read(_)), "never beyond its end");
 }
 
 #[test]
-fn the_least_recently_used_makes_room_and_what_is_too_large_is_not_kept() {
+fn the_least_recently_used_is_evicted_and_what_is_too_large_is_not_kept() {
     let mut cache: Cache<u8, &'static str> = Cache::new(3 * (OVERHEAD + 10));
     let keep = |cache: &mut Cache<_, _>, key, bytes| {
-        let ticket = cache.ticket();
-        let lease = lease(cache.look_up(&key, ticket, 0, LEASE));
-        cache.finish(&key, &lease, "answer", Outcome::Value { bytes, made_at: 0, millis: MINUTE }, 0);
+        let arrival = cache.arrive();
+        let lease = lease(cache.look_up(&key, arrival, 0, LEASE));
+        cache.finish(&key, &lease, "answer", ReadOutcome::Value { bytes, made_at: 0, millis: MINUTE }, 0);
     };
     for key in 1..=3 {
         keep(&mut cache, key, 10);
     }
-    assert_eq!(come(&mut cache, 1), Lookup::Found("answer"));
+    assert_eq!(come(&mut cache, 1), CacheLookup::Found("answer"));
     keep(&mut cache, 4, 10);
     let mut is_kept = |key| {
-        let ticket = cache.ticket();
-        matches!(cache.look_up(&key, ticket, 1, LEASE), Lookup::Found(_))
+        let arrival = cache.arrive();
+        matches!(cache.look_up(&key, arrival, 1, LEASE), CacheLookup::Found(_))
     };
     assert!(is_kept(1) && is_kept(3) && is_kept(4) && !is_kept(2));
     keep(&mut cache, 5, 1 << 20);
     assert!(cache.bytes() <= 3 * (OVERHEAD + 10));
-    assert!(matches!(cache.look_up(&5, Ticket(u64::MAX), 1, LEASE), Lookup::Read(_)));
+    assert!(matches!(cache.look_up(&5, Arrival(u64::MAX), 1, LEASE), CacheLookup::Read(_)));
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// Somebody comes for the key.
+    /// A caller comes for the key.
     Come(u8),
-    /// The asker of that place looks again.
+    /// The caller of that place looks again.
     Again(prop::sample::Index),
     /// The reader of that place has read.
     Finish {
@@ -200,9 +212,9 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Values are the time they end at, and when their reading began.
+    /// Values are the time they end at, and when their read began.
     #[test]
-    fn no_order_of_events_gives_a_value_out_beyond_its_time_or_lets_two_read_at_once(
+    fn no_order_of_events_serves_a_value_beyond_its_ttl_or_lets_two_read_at_once(
         events in prop::collection::vec(event(), 1..120),
         capacity in 0usize..6_000,
     ) {
@@ -210,18 +222,18 @@ proptest! {
         struct Value { until: u64, began: u64, failed: bool }
         let mut cache = Cache::<u8, Value>::new(capacity);
         let mut now = 1_000_000;
-        let mut askers = Vec::<(u8, Ticket, u64)>::new();
-        let mut readers = Vec::<(u8, Lease, u64)>::new();
+        let mut callers = Vec::<(u8, Arrival, u64)>::new();
+        let mut readers = Vec::<(u8, ReadLease, u64)>::new();
         for event in events {
-            let (key, ticket, came) = match event {
+            let (key, arrival, came) = match event {
                 Event::Wait(millis) => { now += millis; continue; }
                 Event::Finish { reader, bytes, millis, fails } => {
                     if readers.is_empty() { continue; }
                     let (key, lease, began) = readers.swap_remove(reader.index(readers.len()));
                     let outcome = if fails {
-                        Outcome::Failure { millis }
+                        ReadOutcome::Failure { millis }
                     } else {
-                        Outcome::Value { bytes, made_at: began, millis }
+                        ReadOutcome::Value { bytes, made_at: began, millis }
                     };
                     let until = if fails { now } else { began } + millis;
                     cache.finish(&key, &lease, Value { until, began, failed: fails }, outcome, now);
@@ -229,33 +241,33 @@ proptest! {
                     continue;
                 }
                 Event::Come(key) => {
-                    let ticket = cache.ticket();
-                    askers.push((key, ticket, now));
-                    (key, ticket, now)
+                    let arrival = cache.arrive();
+                    callers.push((key, arrival, now));
+                    (key, arrival, now)
                 }
-                Event::Again(asker) => match askers.is_empty() {
+                Event::Again(caller) => match callers.is_empty() {
                     true => continue,
-                    false => askers[asker.index(askers.len())],
+                    false => callers[caller.index(callers.len())],
                 },
             };
-            match cache.look_up(&key, ticket, now, 200) {
-                Lookup::Found(value) => {
+            match cache.look_up(&key, arrival, now, 200) {
+                CacheLookup::Found(value) => {
                     let own = value.failed || came <= value.began;
                     prop_assert!(now < value.until || (own && now < value.began + 100_000));
                 }
-                Lookup::Renew(value, lease) => {
+                CacheLookup::Renew(value, lease) => {
                     prop_assert!(now < value.until);
                     readers.push((key, lease, now));
                 }
-                Lookup::Read(lease) => {
-                    // Where there is room nobody is forgotten, and then there is one reader at a time.
+                CacheLookup::Read(lease) => {
+                    // Where there is room nothing is evicted, and then there is one reader at a time.
                     let others = readers.iter().filter(|(of, held, _)| *of == key && now < held.until);
                     prop_assert!(capacity < 4 * (OVERHEAD + 2_000) || others.count() == 0);
                     readers.push((key, lease, now));
                 }
-                Lookup::Wait => {
+                CacheLookup::Wait => {
                     let reading = readers.iter().any(|(of, held, _)| *of == key && now < held.until);
-                    prop_assert!(reading, "nobody waits for nothing");
+                    prop_assert!(reading, "a caller waits for a reader");
                 }
             }
             prop_assert!(cache.bytes() <= capacity);

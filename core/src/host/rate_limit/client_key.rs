@@ -1,18 +1,19 @@
-//! Whom a request counts as: the network its address is of, or the Worker that sent it.
+//! The key under which a request is counted: the network of its address, or the zone of the Worker that sent
+//! it.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr},
 };
 
-/// The address of all requests that Workers send, whoever runs them.
+/// The address of all requests that Workers send, whatever their account.
 const WORKERS: Ipv6Addr = Ipv6Addr::new(0x2a06, 0x98c0, 0x3600, 0, 0, 0, 0, 0x103);
 
 /// The longest name of a zone: that of a domain (RFC 1035 section 2.3.4).
 const LONGEST_ZONE: usize = 253;
 
-/// The network a client counts as. IPv6 clients count by /64, the smallest block a site is given, so that
-/// nobody gets 2^64 quotas; an IPv4 address mapped into IPv6 counts as itself.
+/// The network under which an address is counted. IPv6 addresses count by /64, the smallest block a site is
+/// given, so that no client has 2^64 quotas; an IPv4 address mapped into IPv6 counts as itself.
 pub const fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(prefix(address, 64)),
@@ -20,22 +21,23 @@ pub const fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whom a request counts as. Its text form is a key to share counts under.
+/// The key under which a request is counted. Its text form is a key of the shared store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Client {
+pub enum ClientKey {
     /// The [`network`] of an address.
     Network(IpAddr),
-    /// A /48 of IPv6, the largest block a site is given: it has a limit of its own beside those of its networks.
+    /// A /48 of IPv6, the largest block a site is given: it has a limit of its own beside those of its
+    /// networks.
     Site(Ipv6Addr),
     /// The zone of a Worker. All Workers have one address.
     Zone(String),
-    /// Whoever comes without an address.
+    /// All requests without an address.
     Unknown,
 }
 
-impl Client {
-    /// The client of a request: `address` is its `CF-Connecting-IP`, and `zone` its `CF-Worker`, which names the zone of the
-    /// Worker that sent it. The zone is asked for, and believed, where the address is that of all Workers alone.
+impl ClientKey {
+    /// The key of a request: `address` is its `CF-Connecting-IP`, and `zone` its `CF-Worker`, the zone of the
+    /// Worker that sent it. The zone is trusted only where the address is the one that all Workers share.
     pub fn of<Z: AsRef<str>>(address: Option<&str>, zone: impl FnOnce() -> Option<Z>) -> Self {
         match address.and_then(|text| text.trim().parse::<IpAddr>().ok()) {
             Some(address) if address == IpAddr::V6(WORKERS) => {
@@ -47,7 +49,7 @@ impl Client {
         }
     }
 
-    /// The site an IPv6 network belongs to, where it can be told.
+    /// The site of an IPv6 network.
     pub const fn site(&self) -> Option<Self> {
         match self {
             Self::Network(IpAddr::V6(address)) => Some(Self::Site(prefix(*address, 48))),
@@ -56,7 +58,7 @@ impl Client {
     }
 }
 
-impl fmt::Display for Client {
+impl fmt::Display for ClientKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Network(IpAddr::V4(address)) => write!(f, "{address}"),
@@ -84,12 +86,12 @@ fn plain(zone: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn client(address: &str) -> Client {
-        Client::of(Some(address), || None::<&str>)
+    fn client(address: &str) -> ClientKey {
+        ClientKey::of(Some(address), || None::<&str>)
     }
 
     fn from_a_worker(zone: Option<&str>) -> String {
-        Client::of(Some("2a06:98c0:3600::103"), || zone).to_string()
+        ClientKey::of(Some("2a06:98c0:3600::103"), || zone).to_string()
     }
 
     #[test]
@@ -99,7 +101,7 @@ mod tests {
         assert_ne!(client("2001:db8:1:2::"), client("2001:db8:1:3::"));
         assert_eq!(client("::ffff:192.0.2.7"), client("192.0.2.7"));
         assert_eq!(client("192.0.2.7").to_string(), "192.0.2.7");
-        assert_eq!(client("nonsense"), Client::Unknown);
+        assert_eq!(client("nonsense"), ClientKey::Unknown);
     }
 
     #[test]
@@ -115,14 +117,14 @@ mod tests {
     #[test]
     fn requests_of_workers_count_by_their_zone() {
         assert_eq!(from_a_worker(Some("Example.org")), "zone example.org");
-        let one = Client::of(Some("2a06:98c0:3600::103"), || Some("one.example"));
-        assert_ne!(one, Client::of(Some("2a06:98c0:3600::103"), || Some("two.example")));
+        let one = ClientKey::of(Some("2a06:98c0:3600::103"), || Some("one.example"));
+        assert_ne!(one, ClientKey::of(Some("2a06:98c0:3600::103"), || Some("two.example")));
         assert_eq!(one.site(), None, "all zones are in one /48");
         for no_zone in [None, Some(""), Some("a:b"), Some("a b"), Some(&*"x".repeat(254))] {
             assert_eq!(from_a_worker(no_zone), "2a06:98c0:3600::/64", "{no_zone:?}");
         }
         assert_eq!(
-            Client::of(Some("192.0.2.7"), || Some("one.example")),
+            ClientKey::of(Some("192.0.2.7"), || Some("one.example")),
             client("192.0.2.7"),
             "not to be claimed"
         );

@@ -1,0 +1,299 @@
+//! A fixed window: its limit, the counts of one client in it, and the verdict.
+
+use serde::{Deserialize, Serialize};
+
+/// How many requests a client may make in a window. Windows are aligned to the clock: every client's window
+/// starts at a multiple of `window_seconds`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowLimit {
+    /// Requests admitted per window; 0 switches the limit off.
+    pub requests: u32,
+    /// Length of a window in seconds, at least 1.
+    pub window_seconds: u64,
+}
+
+/// What one instance knows of one client in one window. Its serialized form holds what the instance counted
+/// itself, without the published counts of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowTally {
+    pub(super) window: u64,
+    pub(super) own: u32,
+    #[serde(skip)]
+    pub(super) others: u32,
+    #[serde(skip)]
+    pub(super) publication: Publication,
+}
+
+/// What an instance has published about a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Publication {
+    /// The count last written.
+    pub(super) published: u32,
+    /// When the count was written, unix milliseconds.
+    pub(super) published_at: u64,
+    /// Until this unix millisecond a sync task is under way, which will publish what is counted by then. A
+    /// task that has not published anything by then was lost with its request.
+    pub(super) under_way_until: u64,
+}
+
+impl Publication {
+    /// The state at the beginning of a window: nothing is published or under way, but the pause between two
+    /// writes holds across windows.
+    pub(super) const fn in_a_new_window(self) -> Self {
+        Self { published: 0, published_at: self.published_at, under_way_until: 0 }
+    }
+}
+
+/// Whether a request is admitted, and what is left of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateLimitVerdict {
+    /// Whether the request is admitted.
+    pub admitted: bool,
+    /// Requests per window: `X-RateLimit-WindowLimit`, `q` of `RateLimit-Policy`.
+    pub limit: u32,
+    /// Length of the window in seconds: `w` of `RateLimit-Policy`.
+    pub window_seconds: u64,
+    /// Requests left in this window: `X-RateLimit-Remaining`, `r` of `RateLimit`.
+    pub remaining: u32,
+    /// Unix second at which the window ends: `X-RateLimit-Reset`.
+    pub resets_at: u64,
+    /// Seconds until then, at least 1: `Retry-After`, `t` of `RateLimit`.
+    pub retry_after: u64,
+}
+
+impl WindowLimit {
+    /// Which window `now` (unix seconds) falls into.
+    pub const fn window(&self, now: u64) -> u64 {
+        match now.checked_div(self.window_seconds) {
+            Some(window) => window,
+            None => now,
+        }
+    }
+
+    /// Counts one request at `now`, if it is admitted. `None` where the limit is off.
+    pub fn charge(&self, tally: &mut WindowTally, now: u64) -> Option<RateLimitVerdict> {
+        self.charge_for(tally, now, 1)
+    }
+
+    /// Counts a request as `cost` requests, or as a whole window where that is fewer. It is admitted whole or
+    /// not at all.
+    pub fn charge_for(&self, tally: &mut WindowTally, now: u64, cost: u32) -> Option<RateLimitVerdict> {
+        let before = self.peek(tally, now)?;
+        let cost = cost.clamp(1, self.requests);
+        let Some(remaining) = before.remaining.checked_sub(cost) else {
+            return Some(RateLimitVerdict { admitted: false, ..before });
+        };
+        tally.enter(self.window(now));
+        tally.own = tally.own.saturating_add(cost);
+        Some(RateLimitVerdict { admitted: true, remaining, ..before })
+    }
+
+    /// [`charge_for`](Self::charge_for) for a caller with a count of its own for this client: the higher one
+    /// holds. So a counter that has lost its memory resumes from the count of its next caller.
+    pub fn charge_knowing(
+        &self,
+        tally: &mut WindowTally,
+        known: &WindowTally,
+        now: u64,
+        cost: u32,
+    ) -> Option<RateLimitVerdict> {
+        let window = self.window(now);
+        tally.enter(window);
+        if known.window == window {
+            tally.own = tally.own.max(known.own);
+        }
+        self.charge_for(tally, now, cost)
+    }
+
+    /// The verdict on a request at `now`, without counting it.
+    pub fn peek(&self, tally: &WindowTally, now: u64) -> Option<RateLimitVerdict> {
+        if self.requests == 0 {
+            return None;
+        }
+        let window = self.window(now);
+        let used = if tally.window == window { tally.own.saturating_add(tally.others) } else { 0 };
+        let remaining = self.requests.saturating_sub(used);
+        let resets_at = window.saturating_add(1).saturating_mul(self.window_seconds.max(1));
+        Some(RateLimitVerdict {
+            admitted: remaining > 0,
+            limit: self.requests,
+            window_seconds: self.window_seconds,
+            remaining,
+            resets_at,
+            retry_after: resets_at.saturating_sub(now).max(1),
+        })
+    }
+
+    /// Takes over the verdict of a counter for all instances. Verdicts may come in any order: counts only
+    /// grow, so the highest is the latest. The window is the verdict's, because the counter has a clock of
+    /// its own.
+    pub fn adopt(&self, tally: &mut WindowTally, verdict: &RateLimitVerdict) {
+        let window = self.window(verdict.resets_at.saturating_sub(1));
+        if window > tally.window {
+            tally.enter(window);
+        }
+        if window == tally.window {
+            tally.own = tally.own.max(verdict.limit.saturating_sub(verdict.remaining));
+        }
+    }
+}
+
+impl WindowTally {
+    /// The window these counts belong to.
+    pub const fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// Requests counted by this instance.
+    pub const fn own(&self) -> u32 {
+        self.own
+    }
+
+    /// Begins a window, unless it has begun.
+    fn enter(&mut self, window: u64) {
+        if self.window != window {
+            *self = Self { window, publication: self.publication.in_a_new_window(), ..Self::default() };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PER_MINUTE: WindowLimit = WindowLimit { requests: 60, window_seconds: 60 };
+
+    fn admitted(limit: WindowLimit, tally: &mut WindowTally, now: u64) -> bool {
+        limit.charge(tally, now).is_none_or(|verdict| verdict.admitted)
+    }
+
+    #[test]
+    fn the_61st_request_of_a_minute_waits_for_the_next() {
+        let mut tally = WindowTally::default();
+        for used in 1..=60 {
+            let verdict = PER_MINUTE.charge(&mut tally, 125).unwrap();
+            assert_eq!((verdict.admitted, verdict.remaining), (true, 60 - used));
+        }
+        let refused = PER_MINUTE.charge(&mut tally, 179).unwrap();
+        assert_eq!(
+            refused,
+            RateLimitVerdict {
+                admitted: false,
+                limit: 60,
+                window_seconds: 60,
+                remaining: 0,
+                resets_at: 180,
+                retry_after: 1
+            }
+        );
+        assert!(admitted(PER_MINUTE, &mut tally, 180));
+    }
+
+    #[test]
+    fn a_request_that_counts_for_ten_is_admitted_whole_or_not_at_all() {
+        let mut tally = WindowTally::default();
+        for used in 1..=5 {
+            let verdict = PER_MINUTE.charge_for(&mut tally, 125, 10).unwrap();
+            assert_eq!((verdict.admitted, verdict.remaining), (true, 60 - 10 * used));
+        }
+        PER_MINUTE.charge(&mut tally, 125);
+        let refused = PER_MINUTE.charge_for(&mut tally, 125, 10).unwrap();
+        assert_eq!((refused.admitted, refused.remaining), (false, 9), "nothing is counted");
+        assert!(PER_MINUTE.charge_for(&mut tally, 125, 9).unwrap().admitted, "what is left is still there");
+        let narrow = WindowLimit { requests: 5, window_seconds: 60 };
+        assert!(
+            narrow.charge_for(&mut WindowTally::default(), 125, 10).unwrap().admitted,
+            "a whole window at most"
+        );
+    }
+
+    #[test]
+    fn zero_switches_the_limit_off() {
+        assert_eq!(
+            WindowLimit { requests: 0, window_seconds: 60 }.charge(&mut WindowTally::default(), 1),
+            None
+        );
+    }
+
+    #[test]
+    fn a_counter_that_lost_its_memory_resumes_from_the_count_of_its_caller() {
+        let known = WindowTally { window: 2, own: 40, ..WindowTally::default() };
+        let sent = serde_json::to_string(&known).unwrap();
+        assert_eq!(sent, r#"{"window":2,"own":40}"#);
+        let known = serde_json::from_str(&sent).unwrap();
+
+        let mut counter = WindowTally::default();
+        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &known, 120, 1).unwrap().remaining, 19);
+        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &known, 121, 1).unwrap().remaining, 18);
+        let fresh = WindowTally::default();
+        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &fresh, 122, 1).unwrap().remaining, 17);
+        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &known, 180, 1).unwrap().remaining, 59);
+    }
+
+    #[test]
+    fn a_verdict_of_another_window_does_not_count_in_this_one() {
+        let mut counter = WindowTally::default();
+        let last_of_the_old = (0..60).filter_map(|_| PER_MINUTE.charge(&mut counter, 119)).last().unwrap();
+        let first_of_the_new = PER_MINUTE.charge(&mut counter, 120).unwrap();
+
+        let mut tally = WindowTally::default();
+        PER_MINUTE.adopt(&mut tally, &first_of_the_new);
+        PER_MINUTE.adopt(&mut tally, &last_of_the_old);
+        assert_eq!(PER_MINUTE.peek(&tally, 120).unwrap().remaining, 59);
+    }
+
+    proptest! {
+        #[test]
+        fn a_window_never_admits_more_than_its_limit(
+            requests in 1u32..50,
+            window_seconds in 1u64..100,
+            mut times in prop::collection::vec(0u64..1_000, 0..400),
+        ) {
+            times.sort_unstable();
+            let limit = WindowLimit { requests, window_seconds };
+            let mut tally = WindowTally::default();
+            let mut per_window = std::collections::BTreeMap::<u64, (u32, u32)>::new();
+            for now in times {
+                let (asked, given) = per_window.entry(now / window_seconds).or_default();
+                *asked += 1;
+                *given += u32::from(admitted(limit, &mut tally, now));
+            }
+            for (asked, given) in per_window.into_values() {
+                prop_assert_eq!(given, asked.min(requests));
+            }
+        }
+
+        /// Instances that adopt one counter's verdicts, in any order, know no more than it counted.
+        #[test]
+        fn verdicts_adopted_in_any_order_add_up_to_the_highest(
+            requests in 1u32..50,
+            asked in 1usize..80,
+            order in prop::collection::vec(any::<prop::sample::Index>(), 1..80),
+        ) {
+            let limit = WindowLimit { requests, window_seconds: 60 };
+            let mut counter = WindowTally::default();
+            let verdicts: Vec<_> = (0..asked).filter_map(|_| limit.charge(&mut counter, 60)).collect();
+            let mut tally = WindowTally::default();
+            let mut lowest = requests;
+            for index in order {
+                let verdict = index.get(&verdicts);
+                limit.adopt(&mut tally, verdict);
+                lowest = lowest.min(verdict.remaining);
+                prop_assert_eq!(limit.peek(&tally, 60).unwrap().remaining, lowest);
+            }
+        }
+
+        #[test]
+        fn no_time_or_count_overflows(requests: u32, window_seconds: u64, now: u64, others: u32) {
+            let limit = WindowLimit { requests, window_seconds };
+            let mut tally = WindowTally::default();
+            limit.charge(&mut tally, now);
+            tally.merge(tally.window(), others);
+            if let Some(verdict) = limit.charge(&mut tally, now) {
+                prop_assert!(verdict.retry_after >= 1 && verdict.remaining <= requests);
+                limit.adopt(&mut tally, &verdict);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The cache: entries by key, bounded in bytes.
+
+use core::hash::Hash;
+
+use lru::LruCache;
+
+use super::{
+    entry::CacheEntry,
+    read::{Arrival, CacheLookup, ReadLease, ReadOutcome},
+};
+
+/// Values by key, bounded in bytes; the least recently used are evicted first.
+#[derive(Debug)]
+pub struct Cache<K: Hash + Eq, V> {
+    entries: LruCache<K, CacheEntry<V>>,
+    capacity: usize,
+    bytes: usize,
+    last: u64,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
+    /// An empty cache of at most `capacity` bytes.
+    pub fn new(capacity: usize) -> Self {
+        Self { entries: LruCache::unbounded(), capacity, bytes: 0, last: 0 }
+    }
+
+    /// The arrival of a caller that has just come.
+    pub const fn arrive(&mut self) -> Arrival {
+        self.last += 1;
+        Arrival(self.last)
+    }
+
+    /// What the caller of that arrival has to do at `now` (unix milliseconds). A lease that it gets expires
+    /// after `lease_millis`.
+    pub fn look_up(&mut self, key: &K, arrival: Arrival, now: u64, lease_millis: u64) -> CacheLookup<V> {
+        // A read that begins now serves all callers that have come by now. Each read has a number of its own.
+        let lease = ReadLease { began: self.arrive(), until: now.saturating_add(lease_millis) };
+        match self.entries.get_mut(key) {
+            Some(entry) => entry.look_up(arrival, now, lease),
+            None => {
+                self.insert(key, CacheEntry::Reading(lease));
+                CacheLookup::Read(lease)
+            }
+        }
+    }
+
+    /// The value under the key that may be served at `now` (unix milliseconds), without a read.
+    pub fn peek(&self, key: &K, now: u64) -> Option<V> {
+        self.entries.peek(key)?.peek(now)
+    }
+
+    /// The value under the key that may be served at `now`, or else one that `derive` computes, with its
+    /// bytes. It may be served before `until` (both unix milliseconds), and is not renewed: its source is.
+    ///
+    /// # Errors
+    ///
+    /// Those of `derive`, which are not kept.
+    pub fn get_or_derive<E>(
+        &mut self,
+        key: &K,
+        now: u64,
+        until: u64,
+        derive: impl FnOnce() -> Result<(V, usize), E>,
+    ) -> Result<V, E> {
+        if let Some(value) = self.entries.get(key).and_then(|entry| entry.peek(now)) {
+            return Ok(value);
+        }
+        let (value, bytes) = derive()?;
+        let entry = CacheEntry::derived(value.clone(), bytes, until);
+        self.remove(key);
+        if entry.bytes() <= self.capacity {
+            self.insert(key, entry);
+        }
+        Ok(value)
+    }
+
+    /// Gives the holder of a lease more time, unless it has lost the lease.
+    pub fn extend(&mut self, key: &K, lease: &ReadLease, until: u64) {
+        if let Some(entry) = self.entries.peek_mut(key) {
+            entry.extend(lease, until);
+        }
+    }
+
+    /// Keeps what the holder of a lease has read at `now` (unix milliseconds). Ignored if it has lost the
+    /// lease. A failure replaces no value that may still be served; that value is renewed a little later. A
+    /// value larger than the whole cache is not kept, and evicts nothing.
+    pub fn finish(&mut self, key: &K, lease: &ReadLease, value: V, outcome: ReadOutcome, now: u64) {
+        let Some(entry) = self.entries.peek_mut(key) else { return };
+        let before = entry.bytes();
+        if entry.finish(lease, value, outcome, now, Arrival(self.last)) {
+            let bytes = entry.bytes();
+            self.bytes = self.bytes.saturating_sub(before);
+            if bytes > self.capacity {
+                self.entries.pop(key);
+            } else {
+                self.bytes = self.bytes.saturating_add(bytes);
+                self.entries.promote(key);
+                self.evict();
+            }
+        }
+    }
+
+    /// The bytes that all entries take.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn insert(&mut self, key: &K, entry: CacheEntry<V>) {
+        self.bytes = self.bytes.saturating_add(entry.bytes());
+        self.entries.push(key.clone(), entry);
+        self.evict();
+    }
+
+    fn remove(&mut self, key: &K) {
+        if let Some(entry) = self.entries.pop(key) {
+            self.bytes = self.bytes.saturating_sub(entry.bytes());
+        }
+    }
+
+    fn evict(&mut self) {
+        while self.bytes > self.capacity
+            && let Some((_, entry)) = self.entries.pop_lru()
+        {
+            self.bytes = self.bytes.saturating_sub(entry.bytes());
+        }
+    }
+}

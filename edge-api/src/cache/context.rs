@@ -1,0 +1,31 @@
+//! What a request brings along, as far as answering it goes.
+
+use std::rc::Rc;
+
+use registry_core::{api::route::Route, registry::changes::Since};
+use worker::Context;
+
+use crate::{index::IndexClient, settings::Settings};
+
+/// The surroundings of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestContext {
+    pub(crate) settings: Rc<Settings>,
+    /// The runtime's handle of the request, which keeps background work alive.
+    pub(crate) runtime: Rc<Context>,
+    /// Scheme and host of the request's URL.
+    pub(crate) origin: Rc<str>,
+    /// The index, where there is one.
+    pub(crate) index: Option<Rc<IndexClient>>,
+}
+
+/// What can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Request {
+    /// Whether a question could be answered.
+    Ready,
+    /// A question of the read API.
+    Api(Route),
+    /// Changes from there on, for a stream.
+    Events(Since),
+}

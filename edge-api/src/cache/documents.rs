@@ -1,0 +1,197 @@
+//! Documents: from the index, from a scan, from the data centre's cache, or from the chain.
+
+use std::{cell::RefCell, rc::Rc};
+
+use futures_util::FutureExt as _;
+use registry_core::{
+    api::error::Error,
+    api::health::Readiness,
+    api::question::{Question, WithEvidence},
+    api::route::FINAL_SECONDS,
+    api::route::Route,
+    eth::timestamp::Timestamp,
+    host::shared_reads::{Cache, ReadOutcome},
+    registry::changes::Since,
+};
+
+use super::{
+    colo,
+    context::Request,
+    scans::{self, KeptScan},
+    single_flight::{Flight, Memory, SharedRead, lasting_millis},
+};
+use crate::{http::Content, log::unix_millis, settings::Settings};
+
+/// Together with the scan little more than a quarter of an instance's memory. The list of the most agents
+/// that a scan covers takes 20 MB.
+const CAPACITY_BYTES: usize = 24 * 1024 * 1024;
+/// Milliseconds for which the index is not asked again what it could not answer.
+const UNINDEXED_MILLIS: u64 = 1_000;
+
+thread_local! {
+    static DOCUMENTS: RefCell<Cache<DocumentKey, Result<Rc<Content>, Error>>> =
+        RefCell::new(Cache::new(CAPACITY_BYTES));
+}
+
+/// The key of a document.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum DocumentKey {
+    Read(DocumentRead),
+    /// The document of a route, from the scan made at that unix millisecond.
+    OfScan(Route, u64),
+}
+
+/// The read of a document.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum DocumentRead {
+    /// From the index's object alone; [`Error::IndexUnavailable`] where it does not know.
+    Index(Route),
+    /// From the source of such requests: the chain, or for events the index.
+    Direct(Request),
+}
+
+impl SharedRead for DocumentRead {
+    type Key = DocumentKey;
+    type Value = Rc<Content>;
+
+    fn memory() -> &'static Memory<DocumentKey, Rc<Content>> {
+        &DOCUMENTS
+    }
+
+    fn key(&self) -> DocumentKey {
+        DocumentKey::Read(self.clone())
+    }
+
+    /// The index may refresh first, which takes it up to four deadlines.
+    fn patience_seconds(&self, settings: &Settings) -> u32 {
+        match self {
+            Self::Index(_) | Self::Direct(Request::Events(_)) => {
+                settings.rpc_deadline_seconds.saturating_mul(4)
+            }
+            Self::Direct(_) => settings.rpc_deadline_seconds,
+        }
+    }
+
+    async fn read(&self, flight: &Flight<Self>) -> Result<Rc<Content>, Error> {
+        // Boxed, each is a function of its own, and the one that waits longest is short: V8 takes megabytes
+        // to optimize a long one that is polled again and again.
+        let read = match self {
+            Self::Index(route) => from_index(route, flight).boxed_local(),
+            Self::Direct(Request::Events(since)) => events(*since, flight).boxed_local(),
+            Self::Direct(Request::Ready) => readiness(flight).boxed_local(),
+            Self::Direct(Request::Api(route)) => from_chain(route, flight).boxed_local(),
+        };
+        read.await
+    }
+
+    fn outcome(content: &Rc<Content>) -> ReadOutcome {
+        let (bytes, made_at) = (content.size(), content.made_at.as_millis());
+        ReadOutcome::Value { bytes, made_at, millis: content.max_age_millis() }
+    }
+
+    fn error_millis(&self, error: &Error) -> u64 {
+        match (self, error) {
+            (Self::Index(route), Error::IndexUnavailable) if !route.needs_index() => UNINDEXED_MILLIS,
+            _ => lasting_millis(error),
+        }
+    }
+}
+
+/// Whether a request's document is in memory.
+pub(super) fn is_in_memory(request: &Request) -> bool {
+    let key = DocumentRead::Direct(request.clone()).key();
+    DOCUMENTS.with_borrow(|documents| documents.peek(&key, unix_millis())).is_some()
+}
+
+/// The document of a route that a scan covers. It is kept beside the scan, until the scan's TTL ends.
+pub(super) fn of_scan(kept: &KeptScan, route: &Route) -> Result<Rc<Content>, Error> {
+    let key = DocumentKey::OfScan(route.clone(), kept.made_at.as_millis());
+    DOCUMENTS.with_borrow_mut(|documents| {
+        documents.get_or_derive::<Error>(&key, unix_millis(), kept.until(), || {
+            let document = kept.scan.document(route, kept.made_at)?;
+            let content = Rc::new(Content::of(document, kept.max_age, kept.made_at));
+            let bytes = content.size();
+            Ok((Ok(content), bytes))
+        })
+    })?
+}
+
+/// From the object that keeps the index.
+async fn from_index(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
+    let settings = flight.settings();
+    let index = flight.context.index.as_ref().ok_or(Error::IndexUnavailable)?;
+    flight.hold(index_millis(settings));
+    let response = index.document(route).await?;
+    flight.count(response.rpc_calls);
+    let time_to_live = settings.time_to_live(route.cache_scope());
+    let content = Content::of(response.document, time_to_live, response.read_at).with_block(response.block);
+    // With another `Accept` the answer is a stream.
+    let varies = matches!(route, Route::Changes { .. });
+    Ok(Rc::new(if varies { content.varying_by_accept() } else { content }))
+}
+
+/// Changes, from the object that keeps the index.
+async fn events(since: Since, flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
+    let settings = flight.settings();
+    let index = flight.context.index.as_ref().ok_or(Error::IndexRequired)?;
+    flight.hold(index_millis(settings));
+    let response = index.events(since).await?;
+    flight.count(response.rpc_calls);
+    Ok(Rc::new(Content::of(response.document, settings.follow_seconds(), response.read_at)))
+}
+
+/// The milliseconds that the object may work before it answers.
+const fn index_millis(settings: &Settings) -> u32 {
+    settings.rpc_deadline_seconds.saturating_mul(4_000)
+}
+
+/// Whether a question could be answered, by the chain and the index.
+async fn readiness(flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
+    let settings = flight.settings();
+    let index = match &flight.context.index {
+        Some(index) => index.progress().await,
+        None => None,
+    };
+    let now = Timestamp::from_millis(unix_millis());
+    let question = Readiness { registry: settings.registry, multicall3: settings.multicall3, now, index };
+    let document = flight.ask(question, now).await?;
+    Ok(Rc::new(Content::of(document, 0, now)))
+}
+
+/// From the data centre's cache, or the chain.
+async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
+    let settings = flight.settings();
+    let time_to_live = settings.time_to_live(route.cache_scope());
+    let now = Timestamp::from_millis(unix_millis());
+    let colo_key = (time_to_live > 0).then(|| colo::key(&flight.context.origin, settings, route));
+    if let Some(colo_key) = &colo_key {
+        // An answer as of a final block outlives the setting.
+        let is_pinned = route.block().is_some();
+        let longest = if is_pinned { time_to_live.max(FINAL_SECONDS) } else { time_to_live };
+        // For a renewal an entry is of use only if another instance has renewed it already.
+        let is_usable = |content: &Content| !(flight.is_renewal && content.is_due_for_renewal(now));
+        if let Some(content) = colo::find(colo_key, longest, now).await.filter(is_usable) {
+            return Ok(Rc::new(content));
+        }
+    }
+    // A verdict takes a wallet's past from the index, or else from the scan that is in memory.
+    let (mut excerpt, mut scan) = (None, None);
+    if route.is_about_wallets() {
+        if let Some(index) = &flight.context.index {
+            excerpt = index.excerpt(route).await;
+        }
+        scan = scans::in_memory();
+    }
+    let chain = settings.public_rpc.clone();
+    let question = Question { route: route.clone(), registry: settings.registry, chain, now, scan, excerpt };
+    let question = WithEvidence { question, layout: settings.layout };
+    let document = flight.ask(question, now).await?;
+    let content = Rc::new(Content::of(document, time_to_live, now));
+    if let Some(colo_key) = colo_key
+        && content.max_age > 0
+    {
+        let entry = content.clone();
+        flight.context.runtime.wait_until(async move { colo::store(colo_key, &entry).await });
+    }
+    Ok(content)
+}

@@ -1,0 +1,148 @@
+//! The Worker's side: questions to the object of this chain and registry.
+
+use std::rc::Rc;
+
+use registry_core::{
+    api::document::Document,
+    api::error::Error,
+    api::route::{CHANGES_LIMIT_MAX, Route},
+    chain::MAX_AGENTS,
+    eth::timestamp::Timestamp,
+    index::{Excerpt, Progress},
+    registry::changes::Since,
+};
+use worker::{Env, ObjectNamespace, Result as WorkerResult, Stub};
+
+use super::protocol::{DOCUMENT_HEAD, DocumentHead, IndexAnswer, IndexQuestion, IndexRequest, name};
+use crate::{
+    binding,
+    settings::{INDEX_BINDING, IndexMode, Settings},
+};
+
+/// A document from an object.
+#[derive(Debug)]
+pub(crate) struct IndexResponse {
+    pub(crate) document: Document,
+    /// When the chain was asked for it.
+    pub(crate) read_at: Timestamp,
+    /// The number of the block that it is as of.
+    pub(crate) block: u64,
+    /// RPC requests that it took just now.
+    pub(crate) rpc_calls: u32,
+}
+
+/// The object of this chain and registry.
+#[derive(Debug)]
+pub(crate) struct IndexClient {
+    objects: ObjectNamespace,
+    settings: Rc<Settings>,
+}
+
+impl IndexClient {
+    /// The client, where the settings and the bindings provide an index.
+    pub(crate) fn of(settings: &Rc<Settings>, env: &Env) -> Option<Self> {
+        match settings.index_mode {
+            IndexMode::Off => None,
+            IndexMode::DurableObject => Self::bound(settings, env).ok(),
+        }
+    }
+
+    /// The client, whatever the mode.
+    pub(super) fn bound(settings: &Rc<Settings>, env: &Env) -> WorkerResult<Self> {
+        Ok(Self { objects: env.durable_object(INDEX_BINDING)?, settings: Rc::clone(settings) })
+    }
+
+    /// The document of a route.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::IndexUnavailable`] where the object fails, or only the chain can tell. [`Error::Indexing`]
+    /// where the registry is being read for the first time, and a scan is no way out: the registry is too
+    /// large for one, or the index is the only source. [`Error::Relayed`] for the object's own error.
+    pub(crate) async fn document(&self, route: &Route) -> Result<IndexResponse, Error> {
+        let scan_would_do = |total| total <= MAX_AGENTS && !route.needs_index();
+        self.read(IndexQuestion::Document { route: route.canonical() }, scan_would_do).await
+    }
+
+    /// Changes from there on, as server-sent events.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`document`](Self::document); the index is the only source.
+    pub(crate) async fn events(&self, since: Since) -> Result<IndexResponse, Error> {
+        let route = Route::Changes { since, limit: CHANGES_LIMIT_MAX }.canonical();
+        self.read(IndexQuestion::Events { route }, |_| false).await
+    }
+
+    /// A piece of the whole list of `/agents/compliance`: the first, or the one at a cursor, which is the
+    /// `links` of the piece before.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`document`](Self::document); the index is the only source.
+    pub(crate) async fn list_piece(&self, cursor: Option<String>) -> Result<IndexResponse, Error> {
+        self.read(IndexQuestion::ListPiece { cursor }, |_| false).await
+    }
+
+    /// The progress of the index; `None` where the object does not answer.
+    pub(crate) async fn progress(&self) -> Option<Progress> {
+        match self.ask(IndexQuestion::Progress).await {
+            Ok(IndexAnswer::Progress(progress)) => Some(progress),
+            _ => None,
+        }
+    }
+
+    /// What the index knows of the wallets of a route; `None` where it knows nothing, or nothing recent.
+    pub(crate) async fn excerpt(&self, route: &Route) -> Option<Excerpt> {
+        let refresh = matches!(route, Route::Kya { history: true, .. });
+        let wallets: Vec<String> = route.wallets().iter().map(|wallet| format!("{wallet:#x}")).collect();
+        if wallets.is_empty() || route.block().is_some() {
+            return None;
+        }
+        match self.ask(IndexQuestion::Excerpt { wallets, refresh }).await {
+            Ok(IndexAnswer::Excerpt(digits)) => Excerpt::decode(&digits),
+            _ => None,
+        }
+    }
+
+    /// Asks a question that is not answered by a document.
+    pub(super) async fn ask(&self, question: IndexQuestion) -> WorkerResult<IndexAnswer> {
+        let (object, request) = self.request(question)?;
+        binding::ask(object, &request).await
+    }
+
+    fn request(&self, question: IndexQuestion) -> WorkerResult<(Stub, IndexRequest)> {
+        let object = name(&self.settings);
+        Ok((self.objects.get_by_name(&object)?, IndexRequest { object, question }))
+    }
+
+    /// Asks for a document. `scan_would_do` says of the number of agents whether a scan could answer instead.
+    async fn read(
+        &self,
+        question: IndexQuestion,
+        scan_would_do: impl Fn(u64) -> bool,
+    ) -> Result<IndexResponse, Error> {
+        match self.receive(question).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(IndexAnswer::Progress(Progress { percent, total, .. }))) if !scan_would_do(total) => {
+                Err(Error::Indexing { percent })
+            }
+            Ok(Err(IndexAnswer::Failure(body))) => {
+                Err(Error::relayed(&body).unwrap_or(Error::IndexUnavailable))
+            }
+            _ => Err(Error::IndexUnavailable),
+        }
+    }
+
+    async fn receive(&self, question: IndexQuestion) -> WorkerResult<Result<IndexResponse, IndexAnswer>> {
+        let (object, request) = self.request(question)?;
+        let response = binding::post(object, &request).await?;
+        let body = binding::text(&response).await?;
+        let Some(head) = response.headers().get(DOCUMENT_HEAD)? else {
+            return Ok(Err(serde_json::from_str(&body)?));
+        };
+        let DocumentHead { etag, links, read_at, block, rpc_calls } = serde_json::from_str(&head)?;
+        let document = Document { body, etag, links, ..Document::default() };
+        Ok(Ok(IndexResponse { document, read_at: Timestamp::from_millis(read_at), block, rpc_calls }))
+    }
+}
