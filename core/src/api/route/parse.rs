@@ -166,15 +166,15 @@ fn asked(segment: &str) -> Asked {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::registry::{agent::Status, changes::Since, page::Page};
 
-    fn agents(number: u64, limit: u64, status: Option<Status>) -> Route {
+    pub(in crate::api::route) fn agents(number: u64, limit: u64, status: Option<Status>) -> Route {
         Route::Agents { page: Page { number, limit }, status }
     }
 
-    fn rule(target: &str) -> String {
+    pub(in crate::api::route) fn rule(target: &str) -> String {
         match Route::parse(target) {
             Err(error @ Error::InvalidParameter { .. }) => error.to_string(),
             other => panic!("{target}: {other:?}"),
