@@ -128,7 +128,7 @@ fn a_scan_that_no_longer_holds_makes_no_clean_record() {
 }
 
 #[test]
-fn the_past_is_told_without_a_scan_where_it_is_asked_for() {
+fn the_past_is_read_without_a_scan_where_it_is_asked_for() {
     let mut node = Node::new(registered_again());
     let answer = ask(&mut node, &format!("{}?history=1", kya(2)), None);
     assert_eq!(answer["reasons"], json!(["FORMER_AGENT_REVOKED"]));

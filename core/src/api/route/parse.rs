@@ -282,7 +282,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_past_is_told_when_asked_for_and_at_the_newest_block_only() {
+    fn history_is_read_when_asked_for_and_at_the_newest_block_only() {
         let path = "/api/v1/kya/0x1111111111111111111111111111111111111111";
         let canonical = |query: &str| Route::parse(&format!("{path}{query}")).unwrap().canonical();
         assert_eq!(canonical("?history=1&x"), format!("{path}?history=1"));
