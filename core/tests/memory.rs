@@ -1,5 +1,5 @@
-//! The memory that a reply costs, measured with a counting allocator. The tests run one at a time, as the count is of
-//! the whole process.
+//! The memory that a reply costs, measured with a counting allocator. The tests run one at a time, as the
+//! count is of the whole process.
 //!
 //! 1. No reply of 1 MB makes the core hold more than 16 MB, whichever of its fields repeats itself.
 //! 2. What goes out is bounded by what came in.
@@ -18,7 +18,7 @@ use registry_core::{
     api::route::Route,
     chain::MAX_AGENTS,
     chain::lens::LENS_ADDRESS,
-    chain::{Batch, Limits, Reply, Run, Step},
+    chain::{Batch, Limits, Reply, Run, Step, drive},
     eth::abi::{
         IMulticall3::{self, IMulticall3Calls},
         IRegistryLens::walkCall,
@@ -261,23 +261,14 @@ fn large_node(batch: &Batch, agents: u64) -> Vec<u8> {
 /// The answer, its round trips, and the peak of held bytes, which includes the node's.
 fn ask(target: &str, agents: u64) -> (Result<String, Error>, usize, usize) {
     let ((answer, trips), held) = peak(|| {
-        let (mut run, mut trips) = (run(target), 0);
-        let answer = loop {
-            match run.step() {
-                Ok(Step::Done(answer)) => break Ok(answer.body),
-                Ok(Step::Send(batch)) => {
-                    trips += 1;
-                    let body = large_node(&batch, agents);
-                    if let Err(error) = run.feed(Reply { status: 200, body: &body }) {
-                        break Err(error);
-                    }
-                }
-                Err(error) => break Err(error),
-            }
-        };
+        let mut trips = 0;
+        let answer = drive(run(target), |batch| {
+            trips += 1;
+            (200, large_node(batch, agents))
+        });
         (answer, trips)
     });
-    (answer, trips, held)
+    (answer.map(|document| document.body), trips, held)
 }
 
 #[test]

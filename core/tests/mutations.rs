@@ -39,7 +39,8 @@ fn seeded(offset: u64) -> Random {
 /// 16 million.
 const WORD: [u8; 64] = *b"0000000000000000000000000000000000000000000000000000000000ffffff";
 
-/// Changes a text in one to four places: a byte, a digit of a number, a piece cut out, doubled or moved, an end.
+/// Changes a text in one to four places: a byte, a digit of a number, a piece cut out, doubled or moved, an
+/// end.
 fn mutate(text: &[u8], random: &mut Random) -> Vec<u8> {
     let mut text = text.to_vec();
     for _ in 0..=random.below(4) {

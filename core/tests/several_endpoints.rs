@@ -1,12 +1,13 @@
-//! Failover between several RPC endpoints, with the faults of [`common::host::Fault`] and a clock that only the test
-//! moves.
+//! Failover between several RPC endpoints, with the faults of [`common::host::Fault`] and a clock that only
+//! the test moves.
 //!
 //! 1. A run fails over from a failing endpoint to the next one without delay; later runs stay with that one.
 //! 2. A failure that lasts rules the endpoint out; one that passes gives it another chance, after a pause.
 //! 3. All endpoints have to be on the chain of the settings.
 //! 4. A head older than allowed is a failure like any other.
 //! 5. When no endpoint answers, the error says how many were tried, and the fault of one of them.
-//! 6. Whatever the endpoints do: a run ends within its limits and its deadline, and what it reads is of one block.
+//! 6. Whatever the endpoints do: a run ends within its limits and its deadline, and what it reads is of one
+//!    block.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 mod common;

@@ -4,7 +4,7 @@
 mod common;
 
 use alloy_primitives::{Address, U256};
-use common::{NOW, Node, REGISTRY, Registry, ids_in, pinned, record};
+use common::{NOW, Node, REGISTRY, Registry, host::read, ids_in, pinned, record};
 use registry_core::{
     api::error::Error,
     api::route::{FINAL_SECONDS, Route},
@@ -39,9 +39,13 @@ fn scan_of(registry: &Registry) -> Scan {
 }
 
 fn ask(node: &mut Node, target: &str, scan: Option<Scan>) -> Value {
-    let endpoint = Route::parse(target).unwrap();
-    let document = node.document(endpoint, scan, Limits::default()).unwrap();
-    serde_json::from_str(&document.body).unwrap()
+    read(node.document(Route::parse(target).unwrap(), scan, Limits::default()).unwrap())
+}
+
+/// The answer to a POST of this body.
+fn post(node: &mut Node, body: &str) -> Value {
+    let route = Route::parse_post("/api/v1/kya", body.as_bytes()).unwrap();
+    read(node.document(route, None, Limits::default()).unwrap())
 }
 
 fn kya(of: u64) -> String {
@@ -49,7 +53,7 @@ fn kya(of: u64) -> String {
 }
 
 #[test]
-fn a_scan_at_hand_tells_the_past_and_costs_nothing() {
+fn a_cached_scan_gives_the_past_and_costs_nothing() {
     let registry = registered_again();
     let mut node = Node::new(registry.clone());
     let answer = ask(&mut node, &kya(2), Some(scan_of(&registry)));
@@ -66,7 +70,7 @@ fn a_scan_at_hand_tells_the_past_and_costs_nothing() {
 }
 
 #[test]
-fn a_wallet_is_never_registered_formerly_or_nobody_can_tell() {
+fn a_wallet_was_never_registered_or_formerly_or_that_is_unknown() {
     let mut registry = registered_again();
     registry.agents[2].status = 3;
     let scan = Some(scan_of(&registry));
@@ -115,22 +119,21 @@ fn a_scan_that_no_longer_holds_makes_no_clean_record() {
     assert_eq!(added_since["unknownBecause"], "SCAN_OUTDATED");
     assert_eq!(node.round_trips(), 2);
     // Asked for, it is read up to date.
-    let told = ask(&mut node, &format!("{}?history=1", kya(2)), scan.clone());
-    assert_eq!(told["registration"], "former");
-    assert_eq!(told["formerAgents"][0]["status"], "Terminated");
-    assert_eq!(told["formerAgents"][1]["status"], "Revoked");
-    let told = ask(&mut node, &format!("{}?history=1", kya(9)), scan);
-    assert_eq!((&told["registration"], told.get("unknownBecause")), (&json!("former"), None));
+    let current = ask(&mut node, &format!("{}?history=1", kya(2)), scan.clone());
+    assert_eq!(current["registration"], "former");
+    assert_eq!(current["formerAgents"][0]["status"], "Terminated");
+    assert_eq!(current["formerAgents"][1]["status"], "Revoked");
+    let current = ask(&mut node, &format!("{}?history=1", kya(9)), scan);
+    assert_eq!((&current["registration"], current.get("unknownBecause")), (&json!("former"), None));
 }
 
 #[test]
-fn the_past_is_told_without_a_scan_where_it_is_asked_for() {
+fn the_past_is_read_without_a_scan_where_it_is_asked_for() {
     let mut node = Node::new(registered_again());
     let answer = ask(&mut node, &format!("{}?history=1", kya(2)), None);
     assert_eq!(answer["reasons"], json!(["FORMER_AGENT_REVOKED"]));
     assert!(node.round_trips() <= 3, "{:?}", node.log);
-    let many = Registry { agents: vec![], ..Registry::with_agents(0) };
-    let mut node = Node::new(many);
+    let mut node = Node::new(Registry::with_agents(0));
     let answer = ask(&mut node, &format!("{}?history=1", kya(2)), None);
     assert_eq!(answer["registration"], "never", "of an empty registry, too");
 }
@@ -165,10 +168,10 @@ fn a_verdict_at_a_block_is_read_there_and_judged_at_its_time() {
 #[test]
 fn what_is_final_is_kept_for_long_and_what_is_not_for_the_usual_time() {
     let mut node = expiring();
-    for (block, keep_for) in [("90", FINAL_SECONDS), ("91", 60), ("100", 60)] {
-        let endpoint = Route::parse(&format!("{}?block={block}", kya(1))).unwrap();
-        let document = node.document(endpoint, None, Limits::default()).unwrap();
-        assert_eq!(document.max_age(60, Timestamp::from_seconds(NOW)), keep_for, "block {block}");
+    for (block, max_age) in [("90", FINAL_SECONDS), ("91", 60), ("100", 60)] {
+        let route = Route::parse(&format!("{}?block={block}", kya(1))).unwrap();
+        let document = node.document(route, None, Limits::default()).unwrap();
+        assert_eq!(document.max_age(60, Timestamp::from_seconds(NOW)), max_age, "block {block}");
         assert_eq!(document.max_age(0, Timestamp::from_seconds(NOW)), 0);
     }
 }
@@ -181,11 +184,8 @@ fn a_block_without_state_is_not_available_and_says_so() {
         for path in [kya(1), "/api/v1/agent/1".to_owned()] {
             node.log.clear();
             let error = node.ask(&format!("{path}?block={block}")).unwrap_err();
-            assert_eq!(
-                error,
-                Error::Query(QueryError::BlockNotAvailable(BlockId::parse(block).unwrap())),
-                "{path}"
-            );
+            let expected = Error::Query(QueryError::BlockNotAvailable(BlockId::parse(block).unwrap()));
+            assert_eq!(error, expected, "{path}");
             assert_eq!((error.code(), error.status()), (Code::BlockNotAvailable, 404));
             assert!(node.round_trips() <= 3, "{:?}", node.log);
         }
@@ -206,10 +206,8 @@ fn a_hundred_wallets_are_one_round_trip_at_one_block_in_order() {
     let mut node = Node::new(Registry::with_agents(60));
     let wallets: Vec<String> = (1..=100).rev().map(|id| wallet(id).to_string()).collect();
     let body = json!({"wallets": wallets}).to_string();
-    let endpoint = Route::parse_post("/api/v1/kya", body.as_bytes()).unwrap();
-    let document = node.document(endpoint, None, Limits::default()).unwrap();
+    let list = post(&mut node, &body);
     assert_eq!(node.round_trips(), 1);
-    let list: Value = serde_json::from_str(&document.body).unwrap();
     assert_eq!(list["total"], 100);
     for (wallet, verdict) in wallets.iter().zip(list["data"].as_array().unwrap()) {
         assert_eq!(*verdict, ask(&mut node, &format!("/api/v1/kya/{wallet}"), None), "{wallet}");
@@ -225,10 +223,9 @@ fn what_is_no_wallet_is_reported_in_its_place() {
     let error = "Invalid wallet: must be 0x followed by 40 hexadecimal digits";
     assert_eq!(data[1], json!({"wallet": "me", "error": error, "code": "INVALID_PARAMETER"}));
     node.log.clear();
-    let endpoint = Route::parse_post("/api/v1/kya", br#"{"wallets": ["me", ""]}"#).unwrap();
-    let document = node.document(endpoint, None, Limits::default()).unwrap();
+    let list = post(&mut node, r#"{"wallets": ["me", ""]}"#);
     assert_eq!(node.round_trips(), 0, "a list without a wallet asks the chain nothing");
-    assert_eq!(serde_json::from_str::<Value>(&document.body).unwrap()["total"], 2);
+    assert_eq!(list["total"], 2);
 }
 
 #[test]

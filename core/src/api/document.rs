@@ -291,7 +291,10 @@ impl Write for Tagger {
 mod tests {
     use super::*;
     use crate::{
-        eth::as_of::IndexedAt, registry::agent::Status, registry::agent_query::AgentQuery, registry::changes,
+        eth::as_of::IndexedAt,
+        registry::agent::{Agent, Status},
+        registry::agent_query::AgentQuery,
+        registry::changes,
         registry::fixture::agent,
     };
     use alloy_primitives::Address;
@@ -303,9 +306,8 @@ mod tests {
     }
 
     fn kya_at(as_of: AsOf, attested: u64, status: Status, now: u64) -> Document {
-        let mut agent = agent(1);
-        agent.status = status;
-        agent.last_attestation = Timestamp::from_seconds(attested);
+        let last_attestation = Timestamp::from_seconds(attested);
+        let agent = Agent { status, last_attestation, ..agent(1) };
         let (grace, now) = (U256::from(GRACE), Timestamp::from_seconds(now));
         Document::of(Kya::of(Address::ZERO, Some(agent), grace, now, as_of), &Route::Stats)
     }

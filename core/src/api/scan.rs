@@ -274,6 +274,15 @@ mod tests {
         Scan::of_agents(Address::ZERO, String::new(), U256::from(604_800), agents, [])
     }
 
+    /// Agents from id 1 on that last attested at these seconds.
+    fn attested_at(seconds: &[u64]) -> Vec<Agent> {
+        let agent = |(seconds, id): (&u64, u64)| Agent {
+            last_attestation: Timestamp::from_seconds(*seconds),
+            ..agent(id)
+        };
+        seconds.iter().zip(1..).map(agent).collect()
+    }
+
     #[test]
     fn the_last_ten_come_newest_first() {
         let agents: Vec<_> = (1..=13).map(agent).collect();
@@ -312,11 +321,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_list_is_whole_and_stalest_first(stamps in prop::collection::vec(0u64..50, 0..40)) {
-            let agents: Vec<_> = stamps.iter().zip(1..).map(|(stamp, id)| {
-                let mut agent = agent(id);
-                agent.last_attestation = Timestamp::from_seconds(*stamp);
-                agent
-            }).collect();
+            let agents = attested_at(&stamps);
             let list = scan(&agents).compliance(None, Timestamp::from_seconds(60)).unwrap();
             prop_assert_eq!(list.data.len(), agents.len());
             for pair in list.data.windows(2) {
@@ -330,11 +335,7 @@ mod tests {
             stamps in prop::collection::vec(0u64..50, 1..40),
             limit in 1u64..9,
         ) {
-            let mut agents: Vec<_> = stamps.iter().zip(1..).map(|(stamp, id)| {
-                let mut agent = agent(id);
-                agent.last_attestation = Timestamp::from_seconds(*stamp);
-                agent
-            }).collect();
+            let mut agents = attested_at(&stamps);
             let (now, mut cursor, mut shown) = (Timestamp::from_seconds(60), None, Vec::new());
             let whole = scan(&agents).compliance(None, now).unwrap();
             loop {
@@ -346,9 +347,8 @@ mod tests {
                 }
                 cursor = page.next;
                 // A new agent has just attested.
-                let mut newcomer = agent(agents.len() as u64 + 1);
-                newcomer.last_attestation = Timestamp::from_seconds(50);
-                agents.push(newcomer);
+                let id = agents.len() as u64 + 1;
+                agents.push(Agent { last_attestation: Timestamp::from_seconds(50), ..agent(id) });
             }
             shown.truncate(whole.data.len());
             prop_assert_eq!(shown, whole.data);

@@ -14,10 +14,23 @@ pub(crate) use quirks::{Logs, Quirks, Undeployed};
 pub(crate) use registry::{Registry, record, report};
 
 use alloy_primitives::Address;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) const REGISTRY: Address = Address::repeat_byte(0x42);
 pub(crate) const NOW: u64 = 1_800_000_000;
+
+/// A JSON-RPC response.
+pub(crate) fn response(id: &Value, outcome: Result<Value, Value>) -> Value {
+    match outcome {
+        Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
+    }
+}
+
+/// The error of a node that takes no batch, or none of that size.
+pub(crate) fn batch_too_large() -> Value {
+    json!({"code": -32600, "message": "batch too large"})
+}
 
 /// The ids of the agents in a list of an answer.
 pub(crate) fn ids_in(list: &Value) -> Vec<u64> {

@@ -24,12 +24,12 @@ use registry_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Logs, NOW, Quirks, REGISTRY, Registry, Undeployed};
+use super::{Logs, NOW, Quirks, REGISTRY, Registry, Undeployed, batch_too_large, response};
 
-/// The chain of a node that is on no other.
+/// The chain id of nodes where nothing else is set.
 pub(crate) const CHAIN_ID: u64 = 84_532;
 
-/// An address that tells a chain and a block.
+/// An address made of a chain and a block.
 pub(crate) fn signature(chain_id: u64, number: u64) -> Address {
     Address::left_padding_from(&[chain_id.to_be_bytes(), number.to_be_bytes()].concat())
 }
@@ -40,7 +40,7 @@ pub(crate) struct Mined {
     pub(crate) hash: B256,
     pub(crate) seconds: u64,
     pub(crate) registry: Rc<Registry>,
-    /// Agents that had an event, as far as this node tells of it.
+    /// Agents with an event in this block, as this node serves it.
     pub(crate) events: Vec<u64>,
 }
 
@@ -56,17 +56,18 @@ pub(crate) struct Node {
     pub(crate) milliseconds_per_block: u64,
     /// The chain's blocks, where the registry is not the same in all of them.
     pub(crate) chain: BTreeMap<u64, Mined>,
-    /// Machines behind the node's URL, which take turns, by how many blocks each is behind; none is one that is not.
+    /// By how many blocks each of the machines behind the node's URL lags. They take turns; none means one
+    /// that does not lag.
     pub(crate) machines: Vec<u64>,
     /// The newest final block.
     pub(crate) finalized: u64,
     /// State is kept from this block on.
     pub(crate) oldest_state: u64,
-    /// What was asked, reply by reply: methods and block parameters.
+    /// The requests of each reply: methods and block parameters.
     pub(crate) log: Vec<Vec<(String, Value)>>,
 }
 
-/// What a path asks of the registry.
+/// The question of a path.
 pub(crate) fn question(target: &str) -> Question {
     question_about(Route::parse(target).unwrap())
 }
@@ -107,7 +108,7 @@ impl Node {
         Ok(serde_json::from_str(&document.body).unwrap())
     }
 
-    /// The answer of an endpoint to a host that has this scan at hand.
+    /// The document of a route for a host that has this scan cached.
     pub(crate) fn document(
         &mut self,
         endpoint: Route,
@@ -118,7 +119,7 @@ impl Node {
         drive(Run::new(question, CANONICAL_ADDRESS, limits), |batch| self.post(batch))
     }
 
-    /// How many replies the last questions took.
+    /// The number of replies so far.
     pub(crate) fn round_trips(&self) -> usize {
         self.log.len()
     }
@@ -135,10 +136,9 @@ impl Node {
             requests.iter().map(|r| (r["method"].as_str().unwrap().into(), r["params"][1].clone())).collect(),
         );
         if self.quirks.batch_limit.is_some_and(|limit| requests.len() > limit) {
-            let error = json!({"code": -32600, "message": "batch too large"});
             let refusal = match self.quirks.refuses_by_id {
-                true => json!([{"jsonrpc": "2.0", "id": requests[0]["id"], "error": error}]),
-                false => json!({"jsonrpc": "2.0", "id": null, "error": error}),
+                true => json!([response(&requests[0]["id"], Err(batch_too_large()))]),
+                false => response(&Value::Null, Err(batch_too_large())),
             };
             return (200, refusal.to_string().into_bytes());
         }
@@ -188,10 +188,7 @@ impl Node {
             }),
             method => panic!("unexpected {method}"),
         };
-        match outcome {
-            Ok(result) => json!({"jsonrpc": "2.0", "id": request["id"], "result": result}),
-            Err(error) => json!({"jsonrpc": "2.0", "id": request["id"], "error": error}),
-        }
+        response(&request["id"], outcome)
     }
 
     fn number(&mut self, block: &Value) -> Result<u64, Value> {
@@ -372,8 +369,8 @@ impl Node {
         NOW - self.head_age - age
     }
 
-    /// What Multicall3 tells of the block itself.
-    fn tell(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Vec<u8>> {
+    /// Multicall3's own functions, which are about the block.
+    fn block_call(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Vec<u8>> {
         match IMulticall3Calls::abi_decode(data) {
             Ok(IMulticall3Calls::getLastBlockHash(_)) => Ok(self.hash(number.saturating_sub(1)).abi_encode()),
             Ok(IMulticall3Calls::getBlockNumber(_)) => Ok(U256::from(number).abi_encode()),
@@ -424,7 +421,7 @@ impl Node {
         let outcome = match (call.target, self.quirks.no_tag) {
             (REGISTRY, _) if self.is_heavy(&call.callData) => Err(Vec::new()),
             (REGISTRY, _) => registry.call(&call.callData),
-            (CANONICAL_ADDRESS, false) => self.tell(&call.callData, number),
+            (CANONICAL_ADDRESS, false) => self.block_call(&call.callData, number),
             (CANONICAL_ADDRESS, true) => Err(Vec::new()),
             // No code there.
             _ => Ok(Vec::new()),

@@ -5,7 +5,7 @@
 pub(crate) struct Quirks {
     /// Registry calls an `eth_call` may hold before it runs out of gas.
     pub(crate) gas_for_calls: Option<usize>,
-    /// Registry calls that take more gas than the node has, whoever makes them: their calldata.
+    /// Calldata of registry calls that take more gas than the node has.
     pub(crate) heavy: Vec<Vec<u8>>,
     /// Ways to run a contract that is not deployed.
     pub(crate) undeployed: Undeployed,

@@ -2,7 +2,7 @@
 
 use alloy_primitives::{Address, B256, U256};
 use alloy_sol_types::{Revert, SolError, SolInterface, SolValue};
-use registry_core::eth::abi::{AgentRecord, IAgentRegistry::IAgentRegistryCalls, RevenueReport};
+use registry_core::eth::abi::{AgentRecord, IAgentRegistry::IAgentRegistryCalls as Calls, RevenueReport};
 
 use super::NOW;
 
@@ -26,28 +26,28 @@ impl Registry {
     /// Return data, or revert data; empty revert data for a function it does not have.
     pub(super) fn call(&self, data: &[u8]) -> Result<Vec<u8>, Vec<u8>> {
         let revert = |reason: &str| Err(Revert::from(reason).abi_encode());
-        let Ok(call) = IAgentRegistryCalls::abi_decode(data) else { return Err(Vec::new()) };
+        let Ok(call) = Calls::abi_decode(data) else { return Err(Vec::new()) };
         let agent = |id: U256| self.agents.get(usize::try_from(id).ok()?.checked_sub(1)?);
         match call {
-            IAgentRegistryCalls::getAgent(call) => match agent(call.agentId) {
+            Calls::getAgent(call) => match agent(call.agentId) {
                 Some(record) => Ok(record.abi_encode()),
                 None => revert("Agent not found"),
             },
-            IAgentRegistryCalls::getAgentByWallet(call) => {
+            Calls::getAgentByWallet(call) => {
                 match self.agents.iter().find(|agent| agent.agentWallet == call.wallet && agent.status < 2) {
                     Some(record) => Ok(record.abi_encode()),
                     None => revert("No agent registered for this wallet"),
                 }
             }
-            IAgentRegistryCalls::getChildren(call) => {
+            Calls::getChildren(call) => {
                 let of = |agent: &&AgentRecord| agent.parentAgentId == call.agentId;
                 Ok(self.agents.iter().filter(of).map(|agent| agent.agentId).collect::<Vec<_>>().abi_encode())
             }
-            IAgentRegistryCalls::getRevenueHistory(call) => {
+            Calls::getRevenueHistory(call) => {
                 let of = |report: &&RevenueReport| report.agentId == call.agentId;
                 Ok(self.reports.iter().filter(of).cloned().collect::<Vec<_>>().abi_encode())
             }
-            IAgentRegistryCalls::complianceStatus(call) => match agent(call.agentId) {
+            Calls::complianceStatus(call) => match agent(call.agentId) {
                 Some(record) => {
                     let of = |agent: &&AgentRecord| agent.parentAgentId == call.agentId;
                     let children = U256::from(self.agents.iter().filter(of).count());
@@ -56,8 +56,8 @@ impl Registry {
                 }
                 None => revert("Agent not found"),
             },
-            IAgentRegistryCalls::nextAgentId(_) => Ok(U256::from(self.agents.len() + 1).abi_encode()),
-            IAgentRegistryCalls::attestationGracePeriod(_) => match self.grace_seconds {
+            Calls::nextAgentId(_) => Ok(U256::from(self.agents.len() + 1).abi_encode()),
+            Calls::attestationGracePeriod(_) => match self.grace_seconds {
                 Some(seconds) => Ok(U256::from(seconds).abi_encode()),
                 None => Err(Vec::new()),
             },
@@ -85,7 +85,7 @@ pub(crate) fn record(id: u64, parent: u64) -> AgentRecord {
     }
 }
 
-/// A report of agent `id`, told apart by its amount.
+/// A report of agent `id`, distinguished by its amount.
 pub(crate) fn report(id: u64, amount: u64) -> RevenueReport {
     RevenueReport {
         agentId: U256::from(id),

@@ -26,8 +26,8 @@ fn list(fields: &[Vec<u8>]) -> Vec<u8> {
     [vec![0xf9, high, low], payload].concat()
 }
 
-/// The 21 fields of a header of Base since its Isthmus fork: those of Ethereum's Prague, with the message passer's storage root as withdrawals root, no blobs,
-/// and a beacon root from the layer below.
+/// The 21 fields of a header of Base since its Isthmus fork: those of Ethereum's Prague, with the message
+/// passer's storage root as withdrawals root, no blobs, and a beacon root from the layer below.
 fn op_stack() -> Vec<Vec<u8>> {
     vec![
         vec![0xaa; 32],                                                                    // parentHash

@@ -141,7 +141,8 @@ fn a_scope_of_several_slots_is_proved_to_its_last_byte() {
 
 #[test]
 fn a_slot_that_was_cleared_and_one_that_never_was_set_both_prove_no_agent() {
-    // anvil keeps a leaf of zero for the one, and proves the other by absence, as nodes with a real database do for both.
+    // anvil keeps a leaf of zero for the one, and proves the other by absence, as nodes with a real database
+    // do for both.
     let last = |kind: &str| {
         let proof = &Recorded::load(kind).proof["storageProof"][0]["proof"];
         proof.as_array().unwrap().last().unwrap().as_str().unwrap().to_owned()

@@ -178,8 +178,8 @@ impl Chain {
         json!({"jsonrpc": "2.0", "id": request["id"], "result": result})
     }
 
-    /// Carries out an `eth_call` as nodes do: under the gas cap, with state overrides and creation code as far as this
-    /// node takes them.
+    /// Carries out an `eth_call` as nodes do: under the gas cap, with state overrides and creation code as
+    /// far as this node takes them.
     fn eth_call(&mut self, params: &Value) -> Result<Bytes, Value> {
         let refusal = |message: &str| Err(json!({"code": -32602, "message": message}));
         let data: Bytes = hex::decode(params[0]["data"].as_str().unwrap()).unwrap().into();

@@ -2,8 +2,8 @@
 //! random registry operations.
 //!
 //! 1. Every write does what the model says, or reverts with the message the model says.
-//! 2. Every endpoint's answer is the model's, whatever the registry holds, on nodes of 10 and of 50 million gas that run code
-//!    which is not deployed in one way, another, or none.
+//! 2. Every endpoint's answer is the model's, whatever the registry holds, on nodes of 10 and of 50 million
+//!    gas that run code which is not deployed in one way, another, or none.
 //! 3. An index that is filled from them answers the same.
 //! 4. No agent spoils the answer about the others.
 //! 5. Evidence knows the registry's code and storage as the compiler laid them out.

@@ -454,7 +454,8 @@ fn check(holds: bool, otherwise: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(otherwise.into()) }
 }
 
-/// An answer with its timestamps as unix seconds, and without the registry's address, which the model has not.
+/// An answer with its timestamps as unix seconds, and without the registry's address, which the model has
+/// not.
 pub(crate) fn plain_times(answer: Value) -> Value {
     match answer {
         Value::Object(fields) => {

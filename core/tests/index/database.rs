@@ -1,4 +1,4 @@
-//! The store of an index over SQLite in memory, which has all numbers as JavaScript has them, like the one in a Durable Object.
+//! The store of an index in SQLite in memory. Its numbers are JavaScript's, as in a Durable Object.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -7,7 +7,8 @@ use rusqlite::{Connection, StatementStatus, params_from_iter, types};
 
 pub(crate) struct Database {
     connection: Connection,
-    /// Steps of SQLite's virtual machine so far, by statement: what they take, on any machine.
+    /// Steps of SQLite's virtual machine so far, by statement: a measure of work that is the same on any
+    /// machine.
     pub(crate) steps: RefCell<BTreeMap<String, u64>>,
 }
 
@@ -16,7 +17,7 @@ impl Database {
         Self { connection: Connection::open_in_memory().unwrap(), steps: RefCell::default() }
     }
 
-    /// Carries out `work` as one transaction, or not at all where it does not come to its end.
+    /// Runs `work` in one transaction, which is rolled back where it gives `None`.
     pub(crate) fn transaction<T>(&self, work: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
         self.connection.execute_batch("BEGIN").unwrap();
         let done = work(self);

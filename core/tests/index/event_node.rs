@@ -1,11 +1,15 @@
-//! A node that knows headers and events, and serves the events as real ones do: capped, pruned, wrong, or not at all.
+//! A node that knows headers and events, and serves the events as real ones do: capped, pruned, wrong, or not
+//! at all.
 
 use alloy_primitives::{B256, keccak256};
 use alloy_sol_types::SolEvent;
 use registry_core::chain::{Batch, Failure};
 use serde_json::{Value, json};
 
-use crate::{REGISTRY, common::number_of};
+use crate::{
+    REGISTRY,
+    common::{batch_too_large, number_of, response},
+};
 
 /// The newest block.
 pub(crate) const HEAD: u64 = 5_000_000;
@@ -52,19 +56,9 @@ pub(crate) struct EventNode {
 
 impl EventNode {
     pub(crate) fn new(head: B256) -> Self {
-        let serves = Serves::All;
-        let (headers_from, denial) = (0, None);
-        Self {
-            head,
-            logs: Vec::new(),
-            serves,
-            times_logs: true,
-            lies: None,
-            headers_from,
-            denial,
-            calls: 0,
-            batches: 0,
-        }
+        let (serves, denial, lies) = (Serves::All, None, None);
+        let (headers_from, calls, batches) = (0, 0, 0);
+        Self { head, logs: Vec::new(), serves, times_logs: true, lies, headers_from, denial, calls, batches }
     }
 
     fn hash(&self, number: u64) -> B256 {
@@ -96,8 +90,7 @@ impl EventNode {
             return Ok(self.answer(&requests).to_string().into_bytes());
         };
         if self.serves == Serves::NoBatches {
-            let error = json!({"code": -32600, "message": "batch too large"});
-            return Ok(json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string().into_bytes());
+            return Ok(response(&Value::Null, Err(batch_too_large())).to_string().into_bytes());
         }
         let answers: Vec<Value> = requests.iter().map(|request| self.answer(request)).collect();
         let body = Value::from(answers).to_string().into_bytes();
@@ -114,18 +107,15 @@ impl EventNode {
             "eth_getBlockByNumber" => {
                 let number = number(&params[0]);
                 assert!(number <= HEAD);
-                if number < self.headers_from {
-                    return match self.denial {
-                        None => json!({"jsonrpc": "2.0", "id": request["id"], "result": null}),
-                        Some((code, message)) => {
-                            json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message}})
-                        }
-                    };
+                let parent = self.hash(number.saturating_sub(1));
+                match self.denial {
+                    Some(denial) if number < self.headers_from => Err(denial),
+                    None if number < self.headers_from => Ok(Value::Null),
+                    _ => Ok(json!({
+                        "number": params[0], "hash": self.hash(number), "parentHash": parent,
+                        "timestamp": format!("{:#x}", seconds(number)),
+                    })),
                 }
-                Ok(json!({
-                    "number": params[0], "hash": self.hash(number), "parentHash": self.hash(number.saturating_sub(1)),
-                    "timestamp": format!("{:#x}", seconds(number)),
-                }))
             }
             "eth_getLogs" => {
                 self.calls += 1;
@@ -135,12 +125,8 @@ impl EventNode {
             }
             other => panic!("{other}"),
         };
-        match outcome {
-            Ok(result) => json!({"jsonrpc": "2.0", "id": request["id"], "result": result}),
-            Err((code, message)) => {
-                json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message}})
-            }
-        }
+        let error = |(code, message)| json!({"code": code, "message": message});
+        response(&request["id"], outcome.map_err(error))
     }
 
     fn list(&self, (from, to): (u64, u64), topics: &Value) -> Result<Value, (i64, &'static str)> {

@@ -1,5 +1,5 @@
-//! The agents that a person is liable for, against plain lists of the registry's records. The work for an answer does
-//! not grow with the registry.
+//! The agents that a person is liable for, against plain lists of the registry's records. The work for an
+//! answer does not grow with the registry.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! What is too much for a node: bytes, time, gas, calls in a batch. It is asked for in smaller pieces, or named.
+//! What is too much for a node: bytes, time, gas, calls in a batch. It is asked for in smaller pieces, or
+//! named.
 
 use alloy_primitives::U256;
 use alloy_sol_types::SolCall;

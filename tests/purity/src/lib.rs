@@ -61,7 +61,7 @@ pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
     loop {
         run.passed(endpoints as u32);
         match run.step() {
-            Ok(Step::Done(answer)) => return answer.document.body.len() + answer.document.etag.len(),
+            Ok(Step::Done(answer)) => return answer.body.len() + answer.etag.len(),
             Ok(Step::Send(batch)) => {
                 let Some(body) = parts.next() else { return 0 };
                 let status = if batch.body.is_empty() { 500 } else { 200 };

@@ -1,5 +1,5 @@
 //! A wallet's past: its former agents and inactive ancestors, from an index or a scan, and from the
-//! question's own reads of what those do not cover. [`Past`] says when it is covered.
+//! question's own reads of what those do not cover. [`Past`] says when it is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 

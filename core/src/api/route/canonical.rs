@@ -98,12 +98,8 @@ impl QueryText {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::page::Page;
+    use crate::api::route::parse::tests::agents;
     use proptest::prelude::*;
-
-    fn agents(number: u64, limit: u64, status: Option<Status>) -> Route {
-        Route::Agents { page: Page { number, limit }, status }
-    }
 
     #[test]
     fn spellings_of_one_question_share_its_canonical_form() {

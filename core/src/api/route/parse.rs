@@ -166,15 +166,15 @@ fn asked(segment: &str) -> Asked {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::registry::{agent::Status, changes::Since, page::Page};
 
-    fn agents(number: u64, limit: u64, status: Option<Status>) -> Route {
+    pub(in crate::api::route) fn agents(number: u64, limit: u64, status: Option<Status>) -> Route {
         Route::Agents { page: Page { number, limit }, status }
     }
 
-    fn rule(target: &str) -> String {
+    pub(in crate::api::route) fn rule(target: &str) -> String {
         match Route::parse(target) {
             Err(error @ Error::InvalidParameter { .. }) => error.to_string(),
             other => panic!("{target}: {other:?}"),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_is_told_when_asked_for_and_at_the_newest_block_only() {
+    fn history_is_read_when_asked_for_and_at_the_newest_block_only() {
         let path = "/api/v1/kya/0x1111111111111111111111111111111111111111";
         let canonical = |query: &str| Route::parse(&format!("{path}{query}")).unwrap().canonical();
         assert_eq!(canonical("?history=1&x"), format!("{path}?history=1"));

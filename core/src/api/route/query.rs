@@ -103,14 +103,7 @@ pub(super) fn status(query: &str) -> Result<Option<Status>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::route::Route;
-
-    fn rule(target: &str) -> String {
-        match Route::parse(target) {
-            Err(error @ Error::InvalidParameter { .. }) => error.to_string(),
-            other => panic!("{target}: {other:?}"),
-        }
-    }
+    use crate::api::route::{Route, parse::tests::rule};
 
     #[test]
     fn a_parameter_that_breaks_its_rule_is_named_with_the_rule() {
@@ -129,24 +122,28 @@ mod tests {
         assert_eq!(rule("/api/v1/agents?page=%ff"), "Invalid page: must be UTF-8 text");
     }
 
+    /// Holds each query string of `path` to its canonical form, which parses to the same route.
+    fn assert_canonical(path: &str, queries: &[(&str, &str)]) {
+        for (query, canonical) in queries {
+            let route = Route::parse(&format!("{path}{query}")).unwrap();
+            assert_eq!(route.canonical(), format!("{path}{canonical}"));
+            assert_eq!(Route::parse(&route.canonical()), Ok(route));
+        }
+    }
+
     #[test]
     fn changes_are_asked_for_since_a_cursor_or_from_now_on() {
-        for (query, canonical) in [
+        let queries = [
             ("?limit=100&since=now", "?since=now"),
             ("?limit=20&since=newest", "?since=newest&limit=20"),
             ("?limit=5&x=y&since=1800000000123-42", "?since=1800000000123-42&limit=5"),
             ("?limit=501", "?limit=500"),
-        ] {
-            let route = Route::parse(&format!("/api/v1/changes{query}")).unwrap();
-            assert_eq!(route.canonical(), format!("/api/v1/changes{canonical}"));
-            assert_eq!(Route::parse(&route.canonical()), Ok(route));
-        }
+        ];
+        assert_canonical("/api/v1/changes", &queries);
         for bad in ["", "NOW", "7", "1-", "-1", "1-2-3", "9007199254740992-1", "latest", "1800000000123%2d"] {
             let message = rule(&format!("/api/v1/changes?since={bad}"));
-            assert_eq!(
-                message, "Invalid since: must be the `next` of an earlier answer, now or newest",
-                "{bad}"
-            );
+            let expected = "Invalid since: must be the `next` of an earlier answer, now or newest";
+            assert_eq!(message, expected, "{bad}");
         }
         assert_eq!(rule("/api/v1/changes?since=now&since=now"), "Invalid since: must be given once");
         assert_eq!(rule("/api/v1/changes?limit=0"), "Invalid limit: must be a whole number of at least 1");
@@ -154,36 +151,28 @@ mod tests {
 
     #[test]
     fn a_history_goes_on_at_its_cursor() {
-        for (query, canonical) in [
+        let queries = [
             ("?limit=50&cursor=5-9-0-3", "?cursor=5-9-0-3"),
             ("?limit=101&x=y&cursor=0-9-7-0", "?limit=100&cursor=0-9-7-0"),
-        ] {
-            let route = Route::parse(&format!("/api/v1/agent/7/history{query}")).unwrap();
-            assert_eq!(route.canonical(), format!("/api/v1/agent/7/history{canonical}"));
-            assert_eq!(Route::parse(&route.canonical()), Ok(route));
-        }
+        ];
+        assert_canonical("/api/v1/agent/7/history", &queries);
         for bad in ["", "7", "1-2-3", "1-2-3-4-5", "1-2-3-x"] {
             let message = rule(&format!("/api/v1/agent/7/history?cursor={bad}"));
-            assert_eq!(
-                message, "Invalid cursor: must be the `next` of an earlier answer to the same question",
-                "{bad}"
-            );
+            let expected = "Invalid cursor: must be the `next` of an earlier answer to the same question";
+            assert_eq!(message, expected, "{bad}");
         }
         assert!(rule("/api/v1/agent/x/history").starts_with("Invalid id: "));
     }
 
     #[test]
     fn the_compliance_list_is_whole_unless_a_page_is_asked_for() {
-        for (query, canonical) in [
+        let queries = [
             ("?x=1", ""),
             ("?limit=500", "?limit=100"),
             ("?cursor=0-0", "?limit=20&cursor=0-0"),
             ("?cursor=1800000000-7&limit=3", "?limit=3&cursor=1800000000-7"),
-        ] {
-            let route = Route::parse(&format!("/api/v1/agents/compliance{query}")).unwrap();
-            assert_eq!(route.canonical(), format!("/api/v1/agents/compliance{canonical}"));
-            assert_eq!(Route::parse(&route.canonical()), Ok(route));
-        }
+        ];
+        assert_canonical("/api/v1/agents/compliance", &queries);
         for bad in ["", "7", "-7", "1-", "1-2-3"] {
             let message = rule(&format!("/api/v1/agents/compliance?cursor={bad}"));
             assert_eq!(message, format!("Invalid cursor: {}", AgentCursor::RULE));
@@ -203,11 +192,8 @@ mod tests {
             }
         }
         for bad in ["", "latest", "-1", "0x10", "1e3", &hash[2..]] {
-            assert!(
-                rule(&format!("/api/v1/agent/7?block={bad}"))
-                    .starts_with("Invalid block: must be a block's number"),
-                "{bad}"
-            );
+            let message = rule(&format!("/api/v1/agent/7?block={bad}"));
+            assert!(message.starts_with("Invalid block: must be a block's number"), "{bad}");
         }
     }
 }
