@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use registry_core::{
     api::error::Error,
-    chain::{Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step},
+    chain::{Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step, Update},
     eth::{rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
 };
 use registry_fetch::{RpcPost, body::BodyReader};
@@ -33,10 +33,15 @@ pub(crate) async fn ask<Q: Query>(
 where
     Error: From<Q::Error>,
 {
-    let run = Run::new(query, settings.multicall3, limits(settings, now));
-    drive(run, settings, rpc_calls, hold)
-        .await
-        .map_err(|error| Error::from(error).redacted(&settings.redactor))
+    let endpoints = ENDPOINTS.with_borrow_mut(|known| {
+        known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
+    });
+    let run = Run::new(query, settings.multicall3, limits(settings, now)).over(endpoints);
+    let merge = |update: &Update| {
+        ENDPOINTS.with_borrow_mut(|known| known.as_mut().map(|known| known.merge(update)));
+    };
+    let driven = drive(run, &settings.rpc, unix_millis(), rpc_calls, hold, &merge).await;
+    driven.map_err(|error| Error::from(error).redacted(&settings.redactor))
 }
 
 /// The limits of a run.
@@ -51,17 +56,17 @@ pub(crate) fn limits(settings: &Settings, now: Timestamp) -> Limits {
     }
 }
 
-async fn drive<Q: Query>(
-    run: Run<Q>,
-    settings: &Settings,
+/// Drives a run that began at that unix millisecond to its output. `hold` is called before each round trip
+/// with the milliseconds that it may take, `merge` after each with what the run has learnt about the
+/// endpoints.
+pub(crate) async fn drive<Q: Query>(
+    mut run: Run<Q>,
+    endpoints: &[RpcEndpoint],
+    began: u64,
     rpc_calls: &mut u32,
     hold: &dyn Fn(u32),
+    merge: &dyn Fn(&Update),
 ) -> Result<Q::Output, Q::Error> {
-    let endpoints = ENDPOINTS.with_borrow_mut(|known| {
-        known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
-    });
-    let mut run = run.over(endpoints);
-    let began = unix_millis();
     loop {
         let elapsed = unix_millis().saturating_sub(began);
         run.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
@@ -70,13 +75,13 @@ async fn drive<Q: Query>(
             Step::Send(batch) => {
                 *rpc_calls += 1;
                 hold(batch.delay_ms.saturating_add(batch.timeout_ms));
-                let fed = match post(&settings.rpc, &batch).await {
+                let fed = match post(endpoints, &batch).await {
                     Ok((status, body)) => run.feed(Reply { status, body: &body }),
                     Err(failure) => run.fail(failure),
                 };
                 // Merged after each batch, not at the end: a client that disconnects ends this request, and
                 // the next request should not wait for a dead endpoint again.
-                ENDPOINTS.with_borrow_mut(|known| known.as_mut().map(|known| known.merge(&run.update())));
+                merge(&run.update());
                 fed?;
             }
         }

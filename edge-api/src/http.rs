@@ -118,7 +118,7 @@ impl Content {
     /// A document that was read at `made_at`. Its TTL is `time_to_live` seconds, or less where something in
     /// it expires sooner.
     pub(crate) fn of(document: Document, time_to_live: u32, made_at: Timestamp) -> Self {
-        let max_age = document.keep_for(time_to_live, made_at);
+        let max_age = document.max_age(time_to_live, made_at);
         Self::new(JSON_TYPE, document.body.into_bytes(), document.etag, document.links, made_at, max_age)
     }
 

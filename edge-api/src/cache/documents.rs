@@ -4,12 +4,10 @@ use std::{cell::RefCell, rc::Rc};
 
 use futures_util::FutureExt as _;
 use registry_core::{
-    api::document::FINAL_SECONDS,
     api::error::Error,
     api::health::Readiness,
-    api::index_documents::is_only_source,
     api::question::{Question, WithEvidence},
-    api::route::Route,
+    api::route::{FINAL_SECONDS, Route},
     eth::timestamp::Timestamp,
     host::shared_reads::{Cache, ReadOutcome},
     registry::changes::Since,
@@ -92,7 +90,7 @@ impl SharedRead for DocumentRead {
 
     fn error_millis(&self, error: &Error) -> u64 {
         match (self, error) {
-            (Self::Index(route), Error::IndexUnavailable) if !is_only_source(route) => UNINDEXED_MILLIS,
+            (Self::Index(route), Error::IndexUnavailable) if !route.needs_index() => UNINDEXED_MILLIS,
             _ => lasting_millis(error),
         }
     }
@@ -184,8 +182,7 @@ async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
         scan = scans::in_memory();
     }
     let chain = settings.public_rpc.clone();
-    let question =
-        Question { endpoint: route.clone(), registry: settings.registry, chain, now, scan, excerpt };
+    let question = Question { route: route.clone(), registry: settings.registry, chain, now, scan, excerpt };
     let question = WithEvidence { question, layout: settings.layout };
     let document = flight.ask(question, now).await?;
     let content = Rc::new(Content::of(document, time_to_live, now));

@@ -13,9 +13,7 @@ mod single_flight;
 
 use std::rc::Rc;
 
-use registry_core::{
-    api::error::Error, api::index_documents, api::route::Route, api::scan::Scan, registry::error_code::Code,
-};
+use registry_core::{api::error::Error, api::route::Route, registry::error_code::Code};
 
 pub(crate) use self::context::{Request, RequestContext};
 use self::{
@@ -34,16 +32,16 @@ pub(crate) async fn answer(
     let has_index = context.index.is_some();
     if let Request::Api(route) = &request
         && has_index
-        && index_documents::covers(route)
+        && route.is_indexed()
     {
         match share(context, DocumentRead::Index(route.clone()), record).await {
             // The chain answers instead, or says why not.
-            Err(Error::IndexUnavailable) if !index_documents::is_only_source(route) => {}
+            Err(Error::IndexUnavailable) if !route.needs_index() => {}
             answer => return answer,
         }
     }
     if let Request::Api(route) = &request
-        && Scan::covers(route)
+        && route.is_about_registry()
     {
         let kept = share(context, ScanRead, record).await?;
         return of_scan(&kept, route);

@@ -2,7 +2,7 @@
 //! them.
 
 use registry_core::{
-    api::{document::Document, error::Error, index_documents::is_only_source, route::Route},
+    api::{document::Document, error::Error, route::Route},
     chain::MAX_AGENTS,
     eth::timestamp::Timestamp,
     index::{Index, IndexError, ListCursor, Piece, Progress, State},
@@ -62,9 +62,7 @@ pub(super) fn answer(
         Err(IndexError::Incomplete { .. }) => progress(state),
         // No other source knows more; a list that is too large is asked for in pieces.
         Err(error) => match Error::try_from(error) {
-            Ok(error)
-                if form != Form::Document || is_only_source(route) || error.code() == Code::TooLarge =>
-            {
+            Ok(error) if form != Form::Document || route.needs_index() || error.code() == Code::TooLarge => {
                 failure(error, settings)
             }
             _ => not_covered(),
@@ -102,7 +100,7 @@ pub(super) fn refusal(
 ) -> Result<Response> {
     warn(&error, settings);
     let Ok(error) = Error::try_from(error) else { return not_covered() };
-    let scan_would_do = state.total <= MAX_AGENTS && !is_only_source(route);
+    let scan_would_do = state.total <= MAX_AGENTS && !route.needs_index();
     if error.code() != Code::RpcUnavailable && scan_would_do {
         return not_covered();
     }

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use registry_core::{
     api::document::Document,
     api::error::Error,
-    api::index_documents::is_only_source,
     api::route::{CHANGES_LIMIT_MAX, Route},
     chain::MAX_AGENTS,
     eth::timestamp::Timestamp,
@@ -61,7 +60,7 @@ impl IndexClient {
     /// where the registry is being read for the first time, and a scan is no way out: the registry is too
     /// large for one, or the index is the only source. [`Error::Relayed`] for the object's own error.
     pub(crate) async fn document(&self, route: &Route) -> Result<IndexResponse, Error> {
-        let scan_would_do = |total| total <= MAX_AGENTS && !is_only_source(route);
+        let scan_would_do = |total| total <= MAX_AGENTS && !route.needs_index();
         self.read(IndexQuestion::Document { route: route.canonical() }, scan_would_do).await
     }
 
