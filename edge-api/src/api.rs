@@ -133,7 +133,7 @@ impl Resource {
                 let target = target.path_and_query();
                 Route::check_post(target)?;
                 let body = body::read(request.request, KYA_BODY_BYTES_MAX).await?;
-                Route::parse_post(target, &body).map(|endpoint| Self::Counted(Request::Api(endpoint)))
+                Route::parse_post(target, &body).map(|route| Self::Counted(Request::Api(route)))
             }
             _ => Err(Route::check_post(target.path_and_query()).err().unwrap_or(Error::PostOnly)),
         }
@@ -147,14 +147,14 @@ impl Resource {
         match path {
             "/livez" => Ok(Self::Live),
             READY => Ok(Self::Counted(Request::Ready)),
-            _ => Route::parse(target.path_and_query()).map(|endpoint| Self::Counted(Request::Api(endpoint))),
+            _ => Route::parse(target.path_and_query()).map(|route| Self::Counted(Request::Api(route))),
         }
     }
 
     /// How many requests it counts as in the rate limit.
     fn cost(&self) -> u32 {
         match self {
-            Self::Counted(Request::Api(endpoint)) => endpoint.cost(),
+            Self::Counted(Request::Api(route)) => route.cost(),
             _ => 1,
         }
     }
@@ -164,7 +164,7 @@ impl Resource {
             Self::Page(page) => page.path,
             Self::Live => "/livez",
             Self::Counted(Request::Ready) => READY,
-            Self::Counted(Request::Api(endpoint)) => endpoint.pattern(),
+            Self::Counted(Request::Api(route)) => route.pattern(),
             // Routes become streams later.
             Self::Counted(Request::Events(_)) => "/api/v1/changes",
         }

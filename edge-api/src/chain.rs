@@ -56,8 +56,9 @@ pub(crate) fn limits(settings: &Settings, now: Timestamp) -> Limits {
     }
 }
 
-/// Drives a run that began at that unix millisecond to its output. Before each round trip, `hold` is called with
-/// the milliseconds that it may take; after it, `merge` with what the run has found out about the endpoints.
+/// Drives a run that began at that unix millisecond to its output. `hold` is called before each round trip
+/// with the milliseconds that it may take, `merge` after each with what the run has learnt about the
+/// endpoints.
 pub(crate) async fn drive<Q: Query>(
     mut run: Run<Q>,
     endpoints: &[RpcEndpoint],

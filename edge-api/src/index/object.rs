@@ -322,8 +322,9 @@ impl RegistryIndex {
             let config = config(settings, unix_millis());
             let query = HistoryQuery::new(sql, &state, settings.registry, page)?;
             let run = query.run(&config, self.endpoints(settings));
-            let merge = |update: &Update| self.merge(update);
-            match chain::drive(run, &settings.rpc, began, rpc_calls, &|_| (), &merge).await {
+            match chain::drive(run, &settings.rpc, began, rpc_calls, &|_| (), &|update| self.merge(update))
+                .await
+            {
                 // The block has been reorged out: a refresh comes first, whatever the TTL.
                 Err(QueryError::BlockNotAvailable(_)) => {
                     state = self.ready(sql, settings, 0, rpc_calls).await?;
@@ -332,6 +333,13 @@ impl RegistryIndex {
             }
         }
         Err(RunError::BlockUnavailable.into())
+    }
+
+    /// Merges what a run has learnt about the endpoints.
+    fn merge(&self, update: &Update) {
+        if let Some(known) = self.endpoints.borrow_mut().as_mut() {
+            known.merge(update);
+        }
     }
 
     /// What is known of the endpoints.
