@@ -4,7 +4,7 @@
 //! contract's reason that quotes "nonce too low" stays a revert. Reads have a table of their own
 //! (`registry_core::eth::rpc::read_error`).
 
-use registry_core::eth::rpc::{ErrorObject, revert::Revert};
+use registry_core::eth::rpc::{ErrorPayload, revert::Revert};
 
 /// What became of a raw transaction, as far as one answer tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,7 +81,7 @@ const TABLE: &[(&str, Verdict)] = &[
 
 /// The verdict on a JSON-RPC error that answers `eth_sendRawTransaction`.
 #[must_use]
-pub fn send_error(error: &ErrorObject) -> Verdict {
+pub fn send_error(error: &ErrorPayload) -> Verdict {
     if Revert::from_error(error).is_some() {
         return Verdict::Rejected;
     }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     fn verdict(code: i64, message: &str) -> Verdict {
-        send_error(&ErrorObject { code, message: message.to_owned(), data: None })
+        send_error(&ErrorPayload { code, message: message.to_owned().into(), data: None })
     }
 
     #[test]

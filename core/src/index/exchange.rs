@@ -16,7 +16,7 @@ use super::{
 use crate::{
     chain::{Batch, Failure, Header, Limits, Reply, RunError},
     eth::rpc::{
-        self, BadReply, ErrorObject, Request,
+        self, BadReply, ErrorPayload, Request,
         read_error::{Action, classify},
     },
 };
@@ -261,7 +261,7 @@ impl Exchange {
     fn request(&self, id: u64, item: Item) -> Request {
         match item {
             Item::Header(number) => {
-                Request { id, method: "eth_getBlockByNumber", params: format!(r#"["{number:#x}",false]"#) }
+                rpc::request(id, "eth_getBlockByNumber", format!(r#"["{number:#x}",false]"#))
             }
             Item::Events(from, to) => {
                 let list = |words: &[B256]| {
@@ -278,7 +278,7 @@ impl Exchange {
                     r#"[{{"address":"{:#x}","fromBlock":"{from:#x}","toBlock":"{to:#x}","topics":[{topics}]}}]"#,
                     self.registry
                 );
-                Request { id, method: "eth_getLogs", params }
+                rpc::request(id, "eth_getLogs", params)
             }
         }
     }
@@ -405,7 +405,7 @@ impl Exchange {
     }
 
     /// A node's error about the batch, or about a range of events.
-    fn refused(&mut self, error: &ErrorObject, status: u16) -> Result<(), RunError> {
+    fn refused(&mut self, error: &ErrorPayload, status: u16) -> Result<(), RunError> {
         let has_events = self.flight.iter().any(|item| matches!(item, Item::Events(..)));
         // Some have one code for too many requests and too many blocks: -32005.
         let message = error.message.to_ascii_lowercase();

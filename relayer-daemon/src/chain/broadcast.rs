@@ -77,7 +77,7 @@ impl Rpc {
         match self.ask(index, "eth_sendRawTransaction", params).await {
             Ok(_) => (Verdict::Accepted, "accepted".to_owned()),
             Err(Fault::Transport(error)) => (Verdict::Unknown, error.to_string()),
-            Err(Fault::Node(error)) => (classify::send_error(&error), error.message),
+            Err(Fault::Node(error)) => (classify::send_error(&error), error.message.into_owned()),
         }
     }
 }

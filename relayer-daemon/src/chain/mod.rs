@@ -19,7 +19,7 @@ use futures_util::StreamExt as _;
 use registry_core::{
     eth::abi::{IAgentRegistry, IForwarder},
     eth::rpc::{
-        ErrorObject,
+        ErrorPayload,
         classify::{Action, classify},
     },
 };
@@ -277,7 +277,7 @@ impl Node for Chain {
 
 /// Whether a node says that it has pruned what it was asked for: with the code that geth, Nethermind and Besu have
 /// for it, or in words.
-fn is_pruned(error: &ErrorObject) -> bool {
+fn is_pruned(error: &ErrorPayload) -> bool {
     const PRUNED: i64 = 4_444;
     let message = error.message.to_lowercase();
     error.code == PRUNED || ["prune", "history", "not available"].iter().any(|word| message.contains(word))

@@ -22,7 +22,7 @@ use futures_util::{Stream, future::join_all, stream::FuturesUnordered};
 use registry_core::{
     eth::redact::{Redactor, public_origin},
     eth::rpc::{
-        ErrorObject,
+        ErrorPayload,
         classify::{Action, classify},
     },
 };
@@ -55,7 +55,7 @@ pub enum RpcError {
     Timeout,
     /// The node answered with an error; a revert is one too.
     #[error("RPC error: {}", .0.message)]
-    Node(ErrorObject),
+    Node(ErrorPayload),
     /// The node's answer is not what was asked for.
     #[error("RPC answer to {0} makes no sense")]
     Malformed(&'static str),
@@ -271,10 +271,11 @@ impl Rpc {
     fn fault(&self, method: &'static str, error: AlloyError<TransportErrorKind>) -> Fault {
         let unreachable = |what: String| Fault::Transport(RpcError::Unreachable(what));
         match error {
-            AlloyError::ErrorResp(payload) => Fault::Node(ErrorObject {
+            AlloyError::ErrorResp(payload) => Fault::Node(ErrorPayload {
                 code: payload.code,
-                message: self.redactor.clean(&payload.message),
-                data: payload.data.and_then(|data| serde_json::from_str(data.get()).ok()),
+                message: self.redactor.clean(&payload.message).into(),
+                // An object may quote the endpoint's URL; a revert's data is a string.
+                data: payload.data.filter(|data| data.get().starts_with('"')),
             }),
             AlloyError::Transport(TransportErrorKind::HttpError(http)) => {
                 unreachable(format!("HTTP {}", http.status))
@@ -317,7 +318,7 @@ pub(super) enum Fault {
     /// The endpoint did not answer.
     Transport(RpcError),
     /// The node behind it answered with an error.
-    Node(ErrorObject),
+    Node(ErrorPayload),
 }
 
 /// A block number, if it is one that any chain will reach: the store and the metrics keep signed 64-bit numbers.

@@ -9,7 +9,7 @@ use alloy::{
     primitives::{Bytes, U64},
     sol_types::SolCall,
 };
-use registry_core::{eth::abi::IForwarder, eth::rpc::ErrorObject};
+use registry_core::{eth::abi::IForwarder, eth::rpc::ErrorPayload};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -81,7 +81,7 @@ fn simulation(answer: &Bytes, gas_used: Option<u64>) -> Option<Simulation> {
 }
 
 /// Whether a node says that it has no such method: with JSON-RPC's own code, or in words.
-fn lacks_method(error: &ErrorObject) -> bool {
+fn lacks_method(error: &ErrorPayload) -> bool {
     const METHOD_NOT_FOUND: i64 = -32_601;
     const WORDS: [&str; 4] = ["method not found", "does not exist", "not supported", "not whitelisted"];
     let message = error.message.to_ascii_lowercase();

@@ -1,7 +1,7 @@
 //! What to do about a node's error while reading: one table, most specific first. The texts are the nodes'
 //! own; each row names who says so.
 
-use super::{ErrorObject, revert::Revert};
+use super::{ErrorPayload, revert::Revert};
 
 /// What an error of a read calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ const TABLE: &[(&str, Action)] = &[
 
 /// Classifies by message first: codes are used too freely to trust. A revert is recognised before any
 /// phrase, so a contract's reason that quotes one stays a revert; gas running out is no revert.
-pub fn classify(error: &ErrorObject) -> Action {
+pub fn classify(error: &ErrorPayload) -> Action {
     if Revert::from_error(error).is_some() {
         return Action::Revert;
     }
@@ -143,7 +143,7 @@ mod tests {
     use serde_json::Value;
 
     fn action(code: i64, message: &str) -> Action {
-        classify(&ErrorObject { code, message: message.to_string(), data: None })
+        classify(&ErrorPayload { code, message: message.to_owned().into(), data: None })
     }
 
     #[test]

@@ -11,7 +11,7 @@ use alloy_sol_types::{Panic, Revert as ErrorString, SolError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::ErrorObject;
+use super::ErrorPayload;
 
 /// A call's revert. `message` is the contract's reason, `panic 0x..` for a Solidity panic, `custom error
 /// 0x........` for an error this project's interfaces do not define; `None` where the revert carries nothing.
@@ -29,11 +29,11 @@ impl Revert {
 
     /// From a node's error object; `None` where the error is not a revert. Nodes attach hex to errors of every
     /// kind, so data that is no `Error(string)` or `Panic(uint256)` counts only where the error says "revert".
-    pub fn from_error(error: &ErrorObject) -> Option<Self> {
+    pub fn from_error(error: &ErrorPayload) -> Option<Self> {
         let in_data = error
             .data
             .as_deref()
-            .and_then(|data| from_value(data, DEEPEST))
+            .and_then(|data| from_value(data.get(), DEEPEST))
             .and_then(|revert| revert.message);
         let in_text = from_text(&error.message);
         let says_so = error.code == 3 || in_text.is_some();
@@ -127,12 +127,12 @@ fn panic_code(message: &str) -> Option<String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use serde::Deserialize;
+    use serde_json::value::to_raw_value;
 
     #[derive(Deserialize)]
     struct Vector {
         node: String,
-        error: ErrorObject,
+        error: ErrorPayload,
         message: Option<String>,
     }
 
@@ -154,8 +154,8 @@ mod tests {
             (-32005, "limit exceeded", Some("see docs")),
             (-32603, "Internal error", None),
         ] {
-            let data = data.map(|text| format!("{text:?}"));
-            let error = ErrorObject { code, message: message.to_string(), data };
+            let data = data.map(|text| to_raw_value(text).unwrap());
+            let error = ErrorPayload { code, message: message.into(), data };
             assert_eq!(Revert::from_error(&error), None, "{message}");
         }
     }
@@ -171,7 +171,8 @@ mod tests {
         #[test]
         fn any_data_is_survived(data: Vec<u8>, message: String, code: i64) {
             Revert::from_data(&data);
-            let error = ErrorObject { code, message: message.clone(), data: Some(format!("{message:?}")) };
+            let data = to_raw_value(&message).ok();
+            let error = ErrorPayload { code, message: message.into(), data };
             Revert::from_error(&error);
         }
     }
