@@ -17,33 +17,33 @@ use crate::{
 
 /// Which events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Filter {
-    pub(super) events: Vec<B256>,
+pub(crate) struct Filter {
+    pub(crate) events: Vec<B256>,
     /// Whom they are about.
-    pub(super) agents: Vec<u64>,
+    pub(crate) agents: Vec<u64>,
 }
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct EventLog {
-    pub(super) number: u64,
-    pub(super) index: u64,
-    pub(super) block_hash: B256,
-    pub(super) transaction_hash: B256,
+pub(crate) struct EventLog {
+    pub(crate) number: u64,
+    pub(crate) index: u64,
+    pub(crate) block_hash: B256,
+    pub(crate) transaction_hash: B256,
     /// The time of the block, unix seconds; `None` where the node does not say.
-    pub(super) seconds: Option<u64>,
+    pub(crate) seconds: Option<u64>,
     /// Whom it is about.
-    pub(super) agent: u64,
-    pub(super) event: Event,
+    pub(crate) agent: u64,
+    pub(crate) event: Event,
 }
 
 impl EventLog {
-    pub(super) const fn is_registration(&self) -> bool {
+    pub(crate) const fn is_registration(&self) -> bool {
         matches!(self.event, Event::Registered { .. })
     }
 
     /// Bytes of its texts: what may be long in it.
-    pub(super) const fn text_bytes(&self) -> usize {
+    pub(crate) const fn text_bytes(&self) -> usize {
         match &self.event {
             Event::RevenueReported { currency, category, .. } => currency.len() + category.len(),
             Event::Suspended { reason, .. } | Event::Revoked { reason, .. } => reason.len(),
@@ -71,7 +71,7 @@ struct Wire {
 }
 
 /// The events in the result of an `eth_getLogs` about these blocks, both included; `None` where it is no such result.
-pub(super) fn parse(
+pub(crate) fn parse(
     text: &str,
     registry: Address,
     filter: &Filter,

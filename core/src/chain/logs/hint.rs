@@ -11,7 +11,7 @@ use crate::eth::abi::IAgentRegistry::{
 };
 
 /// Events whose first topic is the agent they are about.
-pub(super) const EVENTS: [B256; 7] = [
+pub(crate) const EVENTS: [B256; 7] = [
     AgentRegistered::SIGNATURE_HASH,
     ComplianceAttested::SIGNATURE_HASH,
     RevenueReported::SIGNATURE_HASH,
@@ -23,16 +23,16 @@ pub(super) const EVENTS: [B256; 7] = [
 
 /// When an event was, as the node that lists it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(crate) struct Moment {
     /// The height of its block.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The time of its block, unix seconds; `None` where the node does not say.
-    pub(super) seconds: Option<u64>,
+    pub(crate) seconds: Option<u64>,
 }
 
 /// As much of a log as is believed: whom it may be about.
 #[derive(Deserialize)]
-pub(super) struct Log {
+pub(crate) struct Hint {
     #[serde(default)]
     topics: Vec<String>,
     #[serde(default, rename = "blockNumber")]
@@ -42,13 +42,13 @@ pub(super) struct Log {
     block_timestamp: Option<String>,
 }
 
-impl Log {
-    pub(super) fn number(&self) -> Option<u64> {
+impl Hint {
+    pub(crate) fn number(&self) -> Option<u64> {
         quantity(self.block_number.as_deref()?)
     }
 
     /// Whose status it set, and when.
-    pub(super) fn moment(&self) -> Option<(u64, Moment)> {
+    pub(crate) fn moment(&self) -> Option<(u64, Moment)> {
         let event: B256 = self.topics.first()?.parse().ok()?;
         let sets_status =
             event != ComplianceAttested::SIGNATURE_HASH && event != RevenueReported::SIGNATURE_HASH;
@@ -56,13 +56,13 @@ impl Log {
         sets_status.then_some((self.agent()?, Moment { number: self.number()?, seconds }))
     }
 
-    pub(super) fn agent(&self) -> Option<u64> {
+    pub(crate) fn agent(&self) -> Option<u64> {
         let topic: B256 = self.topics.get(1)?.parse().ok()?;
         U256::from_be_bytes(topic.0).try_into().ok()
     }
 }
 
 /// A number, as JSON-RPC writes it.
-pub(super) fn quantity(text: &str) -> Option<u64> {
+pub(crate) fn quantity(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
