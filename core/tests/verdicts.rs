@@ -107,7 +107,7 @@ fn a_scan_that_no_longer_holds_makes_no_clean_record() {
     assert_eq!(added_since["registration"], "unknown");
     assert_eq!(added_since["unknownBecause"], "SCAN_OUTDATED");
     assert_eq!(node.round_trips(), 2);
-    // Asked for, it is read up to date.
+    // WalletInput for, it is read up to date.
     let told = ask(&mut node, &format!("{}?history=1", kya(2)), scan.clone());
     assert_eq!(told["registration"], "former");
     assert_eq!(told["formerAgents"][0]["status"], "Terminated");

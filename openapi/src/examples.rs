@@ -11,17 +11,17 @@ use registry_core::{
     eth::abi::RevenueReport,
     eth::as_of::{AsOf, IndexedAt},
     eth::timestamp::Timestamp,
-    registry::agent::{Agent, AgentId, AgentListItem, AgentSummary, Status},
+    registry::agent::{Agent, AgentId, AgentListItem, AgentSummary, Fetched, Status},
     registry::agent_detail::AgentDetail,
     registry::agent_query::{AgentFilter, AgentQuery, Sort, Start},
     registry::ancestors::Ancestors,
     registry::changes::{Change, ChangeList, Cursor, Standing},
     registry::compliance::{Compliance, ComplianceList, DEFAULT_GRACE_SECONDS},
     registry::cursor::AgentCursor,
-    registry::history::{AgentHistory, Event, HistoryEvent},
+    registry::history::{AgentEvent, AgentHistory, HistoryEvent},
     registry::kya::{Kya, KyaItem, KyaList},
     registry::liable::{Lapse, Liable},
-    registry::lineage::{self, Fetched, LineageNode, Member},
+    registry::lineage::{self, LineageNode, Member},
     registry::page::{AgentList, AgentPage, Page},
     registry::revenue::{RevenueAggregate, RevenueHistory},
     registry::stats::{DetailedStats, Stats},
@@ -173,7 +173,7 @@ pub(crate) fn list() -> AgentList {
 pub(crate) fn liable() -> Liable {
     let agents = agents();
     let summaries: Vec<AgentSummary> = agents.iter().map(summary).collect();
-    let mut liable = Liable::of_nobody(agents[0].haftungsperson, 20, indexed_at());
+    let mut liable = Liable::none(agents[0].haftungsperson, 20, indexed_at());
     liable.total = summaries.len() as u64;
     for summary in &summaries {
         *liable.status_distribution.entry(summary.status).or_default() += 1;
@@ -218,7 +218,7 @@ pub(crate) fn lineage() -> LineageNode {
     let [root, child, _] = agents();
     let root = Member { agent: (&root).into(), children: vec![child.agent_id.0].into() };
     let child = Member { agent: (&child).into(), children: Vec::new().into() };
-    let tree = lineage::grow(root, |_| Ok::<_, Infallible>(vec![Fetched::Member(Box::new(child.clone()))]));
+    let tree = lineage::grow(root, |_| Ok::<_, Infallible>(vec![Fetched::Found(Box::new(child.clone()))]));
     match tree {
         Ok(tree) => tree,
         Err(never) => match never {},
@@ -243,7 +243,7 @@ pub(crate) fn history() -> AgentHistory {
         transaction_hash: B256::repeat_byte(transaction),
         log_index,
     };
-    let registered = Event::Registered {
+    let registered = AgentEvent::Registered {
         creator: agent.creator,
         haftungsperson: agent.haftungsperson,
         agent_wallet: agent.agent_wallet,
@@ -253,8 +253,8 @@ pub(crate) fn history() -> AgentHistory {
     let reason = "Operator under investigation".to_owned();
     let data = vec![
         told(registered, agent.registered_at.seconds(), 3, 0xa1),
-        told(Event::Attested { by: agent.agent_wallet }, agent.last_attestation.seconds(), 0, 0xb2),
-        told(Event::Suspended { by: OPERATOR, reason }, NOW - 400, 12, 0xc3),
+        told(AgentEvent::Attested { by: agent.agent_wallet }, agent.last_attestation.seconds(), 0, 0xb2),
+        told(AgentEvent::Suspended { by: OPERATOR, reason }, NOW - 400, 12, 0xc3),
     ];
     AgentHistory {
         agent_id: agent.agent_id,

@@ -82,7 +82,7 @@ impl Chain {
             // No estimate: one made in the second of the last write is too low in the next, when a timestamp changes.
             .gas_limit(WRITE_GAS)
             .input(Bytes::from(call.abi_encode()).into());
-        // Asked first, a call that reverts says why.
+        // WalletInput first, a call that reverts says why.
         self.node.provider.call(request.clone()).await?;
         let receipt = self.node.provider.send_transaction(request).await?.get_receipt().await?;
         if !receipt.status() {

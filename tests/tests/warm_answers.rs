@@ -172,7 +172,7 @@ fn under_load_the_chain_is_asked_once() {
         let (_turn, setup) = setup().await;
         let server = setup.server(Kind::Worker);
         for path in [
-            // Asked for by no other test.
+            // WalletInput for by no other test.
             format!("/api/v1/kya/{}", seed::wallet("zurich").address()),
             format!("/api/v1/agent/{}", setup.showcase.id("zurich")),
         ] {

@@ -27,7 +27,7 @@ use crate::{
         revert::Revert,
     },
     registry::revenue::RevenueAggregate,
-    registry::row::{Full, Row},
+    registry::row::{Row, RowDetail},
 };
 
 /// An answer that just came in, and what it says of its block.
@@ -354,7 +354,7 @@ impl Reading<'_> {
             };
             let mut row = record.as_ref().map_or(Row::UNREADABLE, Row::of);
             let readable = record.filter(|_| row.record_is_readable());
-            let mut full = readable.map(|record| Full::of(&record, &[])).unwrap_or_default();
+            let mut full = readable.map(|record| RowDetail::of(&record, &[])).unwrap_or_default();
             row.history_is_readable = !key.detail.has_revenue();
             // Whoever is asked alone later would otherwise count twice.
             if let Some(CallOutcome::Returned(data)) = history

@@ -1,19 +1,19 @@
-//! How evidence writes Ethereum's values as JSON, and reads them back: each value has one spelling, and any other is refused. So a
-//! document cannot be changed in a byte and still be the same document.
+//! The one spelling that each of Ethereum's values has in evidence: any other is refused, so a document with a changed byte is not
+//! the same document.
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
-use serde::Serializer;
+use serde::{Serialize as _, Serializer};
 
 use crate::eth::address;
 
 /// A type with one spelling.
 pub(super) trait Spelled: Default {
-    /// What it has to look like, in words.
+    /// The rule of the spelling, as errors state it.
     const RULE: &'static str;
 
     fn spell(&self) -> String;
 
-    /// Reads it however it is spelled.
+    /// Reads a value in any spelling.
     fn read(text: &str) -> Option<Self>;
 }
 
@@ -78,18 +78,10 @@ impl Spelled for u64 {
     }
 }
 
-/// For `#[serde(serialize_with)]`.
-pub(super) fn text<T: Spelled, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&value.spell())
-}
-
-/// For `#[serde(serialize_with)]` of what may be absent.
+/// For `#[serde(serialize_with)]` of an optional value.
 pub(super) fn optional<T: Spelled, S: Serializer>(
     value: &Option<T>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    match value {
-        Some(value) => text(value, serializer),
-        None => serializer.serialize_none(),
-    }
+    value.as_ref().map(Spelled::spell).serialize(serializer)
 }

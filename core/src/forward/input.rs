@@ -3,50 +3,24 @@
 
 use alloy_sol_types::Eip712Domain;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::{
     ParseError, Problem, Rules, eip712, number,
-    parse::{address, field, hash, object, string},
+    parse::{address, field, hash, object, raw_object, string},
 };
 use crate::eth::abi::IAgentRegistry::{attestComplianceCall, registerAgentCall};
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawDomain<'a> {
-    #[serde(borrow)]
-    chain_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    forwarder: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawRules<'a> {
-    #[serde(borrow)]
-    registry: Option<&'a RawValue>,
-    #[serde(borrow)]
-    max_gas: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawRegistration<'a> {
-    #[serde(borrow)]
-    haftungsperson: Option<&'a RawValue>,
-    #[serde(borrow)]
-    agent_wallet: Option<&'a RawValue>,
-    #[serde(borrow)]
-    constitution_hash: Option<&'a RawValue>,
-    #[serde(borrow)]
-    capability_hash: Option<&'a RawValue>,
-    #[serde(borrow)]
-    operational_scope: Option<&'a RawValue>,
-    #[serde(borrow)]
-    parent_agent_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    self_modifying: Option<&'a RawValue>,
-}
+raw_object!(RawDomain { chain_id, forwarder });
+raw_object!(RawRules { registry, max_gas });
+raw_object!(RawRegistration {
+    haftungsperson,
+    agent_wallet,
+    constitution_hash,
+    capability_hash,
+    operational_scope,
+    parent_agent_id,
+    self_modifying,
+});
 
 /// The EIP-712 domain in `{chainId, forwarder}`.
 ///

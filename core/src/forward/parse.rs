@@ -22,31 +22,20 @@ pub struct SignedRequest {
     pub signature: Bytes,
 }
 
-#[derive(Deserialize)]
-struct RawBody<'a> {
-    #[serde(borrow)]
-    request: Option<&'a RawValue>,
-    #[serde(borrow)]
-    signature: Option<&'a RawValue>,
+/// A JSON object with these members, each as raw text; `null` is absent.
+macro_rules! raw_object {
+    ($name:ident { $($field:ident),* $(,)? }) => {
+        #[derive(::serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct $name<'a> {
+            $(#[serde(borrow)] $field: Option<&'a ::serde_json::value::RawValue>,)*
+        }
+    };
 }
+pub(super) use raw_object;
 
-#[derive(Deserialize)]
-struct RawRequest<'a> {
-    #[serde(borrow)]
-    from: Option<&'a RawValue>,
-    #[serde(borrow)]
-    to: Option<&'a RawValue>,
-    #[serde(borrow)]
-    value: Option<&'a RawValue>,
-    #[serde(borrow)]
-    gas: Option<&'a RawValue>,
-    #[serde(borrow)]
-    nonce: Option<&'a RawValue>,
-    #[serde(borrow)]
-    deadline: Option<&'a RawValue>,
-    #[serde(borrow)]
-    data: Option<&'a RawValue>,
-}
+raw_object!(RawBody { request, signature });
+raw_object!(RawRequest { from, to, value, gas, nonce, deadline, data });
 
 impl SignedRequest {
     /// Reads the body of a relay request. It panics on no input.

@@ -45,7 +45,7 @@ pub(crate) async fn charge(
 ) -> Option<Verdict> {
     let Limits { client: limit, site: site_limit } = settings.limits;
     let site = client.site().filter(|_| site_limit.requests > 0);
-    // Asked first and charged last: what is refused counts nowhere.
+    // WalletInput first and charged last: what is refused counts nowhere.
     if let Some(refusal) = site.as_ref().and_then(|site| refusal(tallies::peek(site_limit, site, now))) {
         return Some(refusal);
     }

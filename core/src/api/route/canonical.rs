@@ -6,7 +6,8 @@ use super::{
     AGENTS_LIMIT_DEFAULT, CHANGES_LIMIT_DEFAULT, HISTORY_LIMIT_DEFAULT, REVENUE_LIMIT_DEFAULT, Route,
 };
 use crate::{
-    eth::as_of::BlockId, registry::agent::Status, registry::compliance::CompliancePage, registry::kya::Asked,
+    eth::as_of::BlockId, registry::agent::Status, registry::compliance::CompliancePage,
+    registry::kya::WalletInput,
 };
 
 impl Route {
@@ -66,7 +67,7 @@ impl Route {
             Self::Kya { wallet, history: true, .. } => format!("/api/v1/kya/{wallet}?history=1"),
             Self::Kya { wallet, block, history: false } => at_block(format!("/api/v1/kya/{wallet}"), *block),
             Self::KyaList { wallets, block } => {
-                let wallets: Vec<String> = wallets.iter().map(Asked::path_segment).collect();
+                let wallets: Vec<String> = wallets.iter().map(WalletInput::path_segment).collect();
                 at_block(format!("/api/v1/kya/{}", wallets.join(",")), *block)
             }
             Self::Evidence(wallet) => format!("/api/v1/kya/{wallet}?evidence=1"),

@@ -1,38 +1,37 @@
-//! What to do about a node's error while reading: one table, most specific first. The texts are the nodes'
-//! own; each row names who says so.
+//! How to react to a node's error while reading: one table, most specific first. Each phrase is followed by the nodes that send it.
 
 use super::{ErrorPayload, revert::Revert};
 
-/// What an error of a read calls for.
+/// The reaction to an error of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The contract said no: an answer like any other.
+    /// The contract reverted, which is a result.
     Revert,
     /// Too many requests in one batch: send fewer at once.
     SmallerBatch,
-    /// Too much work in one request: ask in smaller parts.
+    /// Too much work in one request: split it.
     Split,
-    /// The node does not know the pinned block (yet): ask once more, then pin a little further back.
+    /// The node does not have the pinned block (yet): retry once, then pin a few blocks further back.
     Repin,
     /// The node does not take a block hash as parameter (EIP-1898): pin by number.
     PinByNumber,
-    /// It may pass, or another endpoint may do better: ask again.
+    /// Transient, or specific to this endpoint: retry.
     Retry,
-    /// It will not pass.
+    /// Permanent.
     GiveUp,
 }
 
-/// Phrases in lower case. "proxyd" stands before the nodes of OP-stack chains, `sepolia.base.org` among them;
-/// jsonrpsee is the server in reth and anvil's kin.
+/// Phrases in lower case. proxyd is the proxy of OP-stack chains, `sepolia.base.org` among them; jsonrpsee is the server of reth and
+/// of related nodes.
 const TABLE: &[(&str, Action)] = &[
-    // Who asks is not let in.
+    // Access refused.
     ("not whitelisted", Action::GiveUp), // proxyd, -32001, of a method
     ("unauthorized", Action::GiveUp),    // Ankr, NodeReal, -32000; Goldsky, -32016
     // EIP-1898 refused.
     ("cannot unmarshal object", Action::PinByNumber), // geth family before 1.9.16, many proxies
     ("invalid type: map", Action::PinByNumber),       // nodes written in Rust, on an unexpected object
     ("invalid block number or tag", Action::PinByNumber), // proxies that validate parameters
-    // The pinned block, or its state, is not there.
+    // The pinned block or its state is missing.
     ("header not found", Action::Repin), // geth, op-geth behind a load balancer
     ("header for hash not found", Action::Repin), // geth, EIP-1898
     ("block not found", Action::Repin),  // reth, erigon, besu
@@ -66,7 +65,7 @@ const TABLE: &[(&str, Action)] = &[
     ("batch of more than", Action::SmallerBatch),   // dRPC's free tier, code 31 and HTTP 500
     ("calls in batch request", Action::SmallerBatch), // proxyd, -32014
     ("requests in batch", Action::SmallerBatch),    // hosted endpoints
-    ("request entity too large", Action::SmallerBatch), // nginx's words for 413
+    ("request entity too large", Action::SmallerBatch), // nginx, HTTP 413
     // Too much work in one request.
     ("out of gas", Action::Split),
     ("outofgas", Action::Split),             // anvil, reth
@@ -78,7 +77,7 @@ const TABLE: &[(&str, Action)] = &[
     ("enabled timeout", Action::Split),        // nethermind, -32016: "canceled due to enabled timeout"
     ("response is too big", Action::Split),    // jsonrpsee, -32008
     ("response size", Action::Split),          // hosted endpoints
-    // It may pass.
+    // Transient.
     ("rate limit", Action::Retry), // Infura, -32005; proxyd, -32016; Blockvision, -32605
     ("rate exceeded", Action::Retry), // Infura, "project ID request rate exceeded"
     ("too many requests", Action::Retry), // Infura, 429; op-geth passing on its sequencer's
@@ -113,11 +112,11 @@ const TABLE: &[(&str, Action)] = &[
     ("backend returned an invalid", Action::Retry), // proxyd, -32013
     ("sync is still in progress", Action::Retry), // besu, -32008
     ("cannot fulfill request", Action::Retry), // Cloudflare, -32046
-    ("internal error", Action::Retry),        // -32603, from almost everybody
+    ("internal error", Action::Retry),        // -32603, almost all nodes
 ];
 
-/// Classifies by message first: codes are used too freely to trust. A revert is recognised before any
-/// phrase, so a contract's reason that quotes one stays a revert; gas running out is no revert.
+/// Classifies by message first, as nodes use codes inconsistently. Reverts are recognised before any phrase: a contract's reason
+/// may contain one. Out of gas is not a revert.
 pub fn classify(error: &ErrorPayload) -> Action {
     if Revert::from_error(error).is_some() {
         return Action::Revert;
@@ -128,11 +127,11 @@ pub fn classify(error: &ErrorPayload) -> Action {
     }
     match error.code {
         -32001 => Action::Repin, // EIP-1474
-        // EIP-1474's limit; QuickNode's two; proxyd's, and eRPC's timeout; Cloudflare's two; HTTP's own.
+        // EIP-1474's limit; QuickNode's two; proxyd's and eRPC's timeouts; Cloudflare's two; HTTP statuses.
         -32005 | -32007 | -32009 | -32015 | -32016 | -32029 | -32046 | -32055 | -32097 | 402 | 429 => {
             Action::Retry
         }
-        -32603 => Action::Retry, // JSON-RPC's own internal error, whatever it says
+        -32603 => Action::Retry, // JSON-RPC's internal error, with any message
         _ => Action::GiveUp,
     }
 }
