@@ -330,7 +330,6 @@ fn binary(build: Build) -> Result<PathBuf> {
 }
 
 fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
-    // The same selection of packages as a plain `cargo test`: another one would compile the dependencies again.
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // What cargo says of this package to its tests is not meant for another build: build scripts that look at
     // it would run again, and all that depends on them would be compiled again, each time anew.
@@ -345,7 +344,7 @@ fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
     }
     let output = cargo
         .current_dir(repo::root())
-        .args(["build", "--quiet", "--bin", "relayer-daemon", "--message-format", "json"])
+        .args(["all-build", "--quiet", "--bin", "relayer-daemon", "--message-format", "json"])
         .args(features)
         .output()
         .context("cargo cannot be started")?;

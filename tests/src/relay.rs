@@ -144,15 +144,20 @@ pub struct RelayClient {
 impl Daemon {
     /// A client of this daemon.
     pub fn client(&self) -> RelayClient {
-        RelayClient {
-            http: http::client(Duration::from_secs(120)),
-            base: self.url().to_owned(),
-            headers: HeaderMap::new(),
-        }
+        RelayClient::new(self.url())
     }
 }
 
 impl RelayClient {
+    /// A client of the daemon, or of a proxy before it, at `base`.
+    pub fn new(base: &str) -> Self {
+        Self {
+            http: http::client(Duration::from_secs(120)),
+            base: base.to_owned(),
+            headers: HeaderMap::new(),
+        }
+    }
+
     /// The same client behind a proxy that appends this to `X-Forwarded-For`.
     ///
     /// # Panics
