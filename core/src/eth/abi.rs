@@ -5,8 +5,8 @@
 
 use alloy_sol_types::{SolCall, abi::AbiDecoderConfig, sol};
 
-/// A call's return value. Decoding takes little more memory than the data itself: malicious data may refer to the same megabyte a
-/// thousand times.
+/// A call's return value. Decoding takes little more memory than the data itself: malicious data may refer to
+/// the same megabyte a thousand times.
 ///
 /// # Errors
 ///
@@ -104,8 +104,8 @@ sol! {
         event AgentTerminated(uint256 indexed agentId, address indexed by);
     }
 
-    /// A meta-transaction: what `from` signs (EIP-712) and the forwarder executes in its name.
-    /// `deadline` is unix seconds, 0 = no expiry; `gas` is the inner call's limit; `nonce` counts up per `from`.
+    /// A meta-transaction: what `from` signs (EIP-712) and the forwarder executes in its name. `deadline` is
+    /// unix seconds, 0 = no expiry; `gas` is the inner call's limit; `nonce` counts up per `from`.
     #[derive(Debug, PartialEq, Eq)]
     struct ForwardRequest {
         address from;
@@ -164,7 +164,8 @@ sol! {
         function getCurrentBlockTimestamp() external view returns (uint256 timestamp);
     }
 
-    /// The lens (`RegistryLens.sol`). [`lens`](crate::chain::lens) reads its return data, which is packed, not ABI-encoded.
+    /// The lens (`RegistryLens.sol`). [`lens`](crate::chain::lens) reads its return data, which is packed,
+    /// not ABI-encoded.
     interface IRegistryLens {
         function walk(address registry, uint256 first, uint256 count, uint256 detail, uint256 maxBytes, uint256 gasPerByte)
             external view;

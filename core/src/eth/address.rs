@@ -1,4 +1,5 @@
-//! Addresses as text: `0x` and 40 hexadecimal digits, in one case, or in mixed case with a valid EIP-55 checksum.
+//! Addresses as text: `0x` and 40 hexadecimal digits, in one case, or in mixed case with a valid EIP-55
+//! checksum.
 
 use alloy_primitives::Address;
 use thiserror::Error;

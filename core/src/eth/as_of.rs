@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::{eth::json, eth::timestamp::Timestamp};
 
-/// The block an answer was read at. Calls cannot read the hash of their own block, so `parentHash` identifies it: compare it with
-/// the header of `blockNumber`.
+/// The block an answer was read at. Calls cannot read the hash of their own block, so `parentHash` identifies
+/// it: compare it with the header of `blockNumber`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

@@ -1,4 +1,5 @@
-//! How the API writes Ethereum's values as JSON, one type per kind, for `#[serde(with)]`. Their JSON Schemas are in `schema`.
+//! How the API writes Ethereum's values as JSON, one type per kind, for `#[serde(with)]`. Their JSON Schemas
+//! are in `schema`.
 //!
 //! Numbers keep all their digits: a `uint256` is a JSON number of any size, never a rounded float.
 
@@ -51,11 +52,7 @@ impl<T: Display> Serialize for Digits<T> {
 pub struct Integer;
 
 impl Integer {
-    /// Serializes an integer.
-    ///
-    /// # Errors
-    ///
-    /// Those of the serializer.
+    /// For `#[serde(with)]`. The errors are those of the serializer.
     pub fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
         Digits(value).serialize(serializer)
     }
@@ -93,11 +90,7 @@ impl IntegersByKey {
 pub struct Checksummed;
 
 impl Checksummed {
-    /// Serializes an address.
-    ///
-    /// # Errors
-    ///
-    /// Those of the serializer.
+    /// For `#[serde(with)]`. The errors are those of the serializer.
     pub fn serialize<S: Serializer>(value: &Address, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&value.to_checksum(None))
     }
@@ -108,11 +101,7 @@ impl Checksummed {
 pub struct Hash;
 
 impl Hash {
-    /// Serializes a hash.
-    ///
-    /// # Errors
-    ///
-    /// Those of the serializer.
+    /// For `#[serde(with)]`. The errors are those of the serializer.
     pub fn serialize<S: Serializer>(value: &B256, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{value:#x}"))
     }

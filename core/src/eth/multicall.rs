@@ -32,7 +32,8 @@ pub enum CallOutcome {
     Returned(Bytes),
     /// It reverted with data.
     Reverted(Revert),
-    /// It failed without data: out of gas, or a revert without a reason. Only a separate call tells the two apart.
+    /// It failed without data: out of gas, or a revert without a reason. Only a separate call tells the two
+    /// apart.
     Ambiguous,
 }
 

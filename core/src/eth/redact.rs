@@ -1,8 +1,8 @@
-//! Redaction of RPC endpoints: only scheme, host and port are public. Providers put their keys into path, query and user info,
-//! and quote them in error texts.
+//! Redaction of RPC endpoints: only scheme, host and port are public. Providers put their keys into path,
+//! query and user info, and quote them in error texts.
 //!
-//! A host that knows the URLs removes their secrets from texts ([`Redactor`]). Code that does not know the URLs removes every word
-//! that may be a secret ([`without_secrets`]).
+//! A host that knows the URLs removes their secrets from texts ([`Redactor`]). Code that does not know the
+//! URLs removes every word that may be a secret ([`without_secrets`]).
 
 use std::{cmp::Reverse, fmt};
 
@@ -49,8 +49,8 @@ impl Redactor {
     }
 }
 
-/// A node's message without the words that may be URLs or keys, cut to 200 characters. It needs no list of secrets, and removes
-/// more than a [`Redactor`].
+/// A node's message without the words that may be URLs or keys, cut to 200 characters. It needs no list of
+/// secrets, and removes more than a [`Redactor`].
 pub(crate) fn without_secrets(message: &str) -> String {
     let is_harmless = |word: &&str| {
         let key_like = word.len() >= 20 && word.bytes().any(|byte| byte.is_ascii_digit());

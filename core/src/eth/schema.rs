@@ -1,4 +1,5 @@
-//! JSON Schemas of the types in [`super::json`]. Behind the feature `schema`, for the descriptions of the services.
+//! JSON Schemas of the types in [`super::json`]. Behind the feature `schema`, for the descriptions of the
+//! services.
 
 use std::borrow::Cow;
 

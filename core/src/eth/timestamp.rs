@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::json::serialize_as_text;
 
-/// A point in time, UTC, to the millisecond. Times on chain are whole seconds; hosts' clocks have milliseconds.
+/// A point in time, UTC, to the millisecond. Times on chain are whole seconds; hosts' clocks have
+/// milliseconds.
 ///
 /// Serializes as the specification's `<timestamp>`: ISO 8601 UTC with milliseconds (`service.md` section 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,8 +42,8 @@ impl Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// Written by hand: date libraries stop long before `u64::MAX` seconds, which a contract may store. Years above 9999 have
-    /// ISO 8601's expanded form with a plus sign.
+    /// Written by hand: date libraries stop long before `u64::MAX` seconds, which a contract may store. Years
+    /// above 9999 have ISO 8601's expanded form with a plus sign.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, second_of_day) = (self.seconds / 86_400, self.seconds % 86_400);
         let (year, month, day) = civil_from_days(days);
@@ -57,8 +58,8 @@ impl fmt::Display for Timestamp {
 
 serialize_as_text!(Timestamp);
 
-/// The date of the proleptic Gregorian calendar, from days since 1970-01-01. Years begin in March, so that the leap day is the
-/// last of a year; all eras of 400 years have 146,097 days.
+/// The date of the proleptic Gregorian calendar, from days since 1970-01-01. Years begin in March, so that
+/// the leap day is the last of a year; all eras of 400 years have 146,097 days.
 const fn civil_from_days(days: u64) -> (u64, u64, u64) {
     const DAYS_FROM_0000_03_01: u64 = 719_468;
     let shifted = days + DAYS_FROM_0000_03_01;

@@ -1,7 +1,8 @@
 //! Block headers: hashed whole, and read field by field.
 //!
-//! A header is an RLP list. Its first fifteen fields are the same on all EVM chains; forks append fields, and OP-stack chains have the
-//! same ones in the same order. Fields beyond the fifteenth are not read: the hash covers them.
+//! A header is an RLP list. Its first fifteen fields are the same on all EVM chains; forks append fields, and
+//! OP-stack chains have the same ones in the same order. Fields beyond the fifteenth are not read: the hash
+//! covers them.
 
 use alloy_primitives::{B256, Bytes, U256, keccak256};
 use alloy_rlp::Encodable;
@@ -63,7 +64,8 @@ enum Encoding {
     Quantity,
 }
 
-/// The names of the fields in JSON-RPC, in the header's order. Chains omit the fields of forks that they do not have.
+/// The names of the fields in JSON-RPC, in the header's order. Chains omit the fields of forks that they do
+/// not have.
 const JSON_FIELDS: [(&str, Encoding); 23] = {
     use Encoding::{Data, Quantity};
     [
@@ -93,8 +95,9 @@ const JSON_FIELDS: [(&str, Encoding); 23] = {
     ]
 };
 
-/// The RLP of the header in the result of `eth_getBlockByHash` or `eth_getBlockByNumber`; `None` where the result is not a block. The
-/// caller must compare its hash: a chain with additional header fields yields another one.
+/// The RLP of the header in the result of `eth_getBlockByHash` or `eth_getBlockByNumber`; `None` where the
+/// result is not a block. The caller must compare its hash: a chain with additional header fields yields
+/// another one.
 pub(crate) fn from_json(block: &str) -> Option<Bytes> {
     let block: Object<'_> = parse(block)?;
     let mut payload = Vec::with_capacity(700);

@@ -1,9 +1,10 @@
 //! The storage layout of a registry, and the code that it belongs to.
 //!
-//! The layout decides which slot is what, and so the verdict. It is therefore bound to the registry's code, whose hash the account
-//! proof proves. The code of this project's `AgentRegistry` is recognised by its hash without the trusted forwarder, which the
-//! constructor writes into the code: each deployment has another hash, so a document contains the code. Other code needs a layout that
-//! its operator vouches for, by the code's hash.
+//! The layout decides which slot is what, and so the verdict. It is therefore bound to the registry's code,
+//! whose hash the account proof proves. The code of this project's `AgentRegistry` is recognised by its hash
+//! without the trusted forwarder, which the constructor writes into the code: each deployment has another
+//! hash, so a document contains the code. Other code needs a layout that its operator vouches for, by the
+//! code's hash.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,8 @@ use super::{
 };
 use crate::eth::json;
 
-/// The hash of `AgentRegistry`'s runtime bytecode, with zeros where the constructor writes the trusted forwarder.
+/// The hash of `AgentRegistry`'s runtime bytecode, with zeros where the constructor writes the trusted
+/// forwarder.
 pub const AGENT_REGISTRY_CODE_HASH: B256 =
     b256!("df745f3846e3edcb417aa1cb56b0b48569cccdcb4b310b3602946fb5c828f307");
 /// The byte offsets of the 32-byte words in that code that hold the trusted forwarder.
@@ -24,8 +26,8 @@ pub const FORWARDER_PLACES: [usize; 3] = [640, 718, 6_793];
 
 /// The storage layout of a registry, and the code that it belongs to.
 ///
-/// Slots have solc's numbers (`storageLayout`); those of a record count from its first slot. Proxies are not supported: their code
-/// stays the same while the implementation, and its layout, changes.
+/// Slots have solc's numbers (`storageLayout`); those of a record count from its first slot. Proxies are not
+/// supported: their code stays the same while the implementation, and its layout, changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -34,7 +36,8 @@ pub struct Layout {
     #[serde(serialize_with = "wire::optional", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "json::Hash"))]
     pub code_hash: Option<B256>,
-    /// The slot of `mapping(address wallet => uint256 agentId)`, which is 0 for a wallet without a live agent.
+    /// The slot of `mapping(address wallet => uint256 agentId)`, which is 0 for a wallet without a live
+    /// agent.
     #[serde(with = "json::Quantity")]
     pub wallet_to_agent: U256,
     /// The grace period in seconds.

@@ -32,8 +32,8 @@ pub struct Material<'a> {
     pub code: &'a str,
 }
 
-/// The slots that a verdict rests on, to be requested. `agent` is the id of the wallet's live agent and the length of its operational
-/// scope in bytes.
+/// The slots that a verdict rests on, to be requested. `agent` is the id of the wallet's live agent and the
+/// length of its operational scope in bytes.
 pub fn slots(layout: &Layout, wallet: Address, agent: Option<(U256, usize)>) -> Vec<B256> {
     let mut slots = vec![layout.wallet_slot(wallet)];
     if let GracePeriod::Slot(slot) = layout.attestation_grace_period {
@@ -52,12 +52,13 @@ pub fn slots(layout: &Layout, wallet: Address, agent: Option<(U256, usize)>) -> 
 }
 
 impl Material<'_> {
-    /// The slots that the verdict rests on, given the values in this proof. Where they differ from the requested ones, the caller
-    /// requests these.
+    /// The slots that the verdict rests on, given the values in this proof. Where they differ from the
+    /// requested ones, the caller requests these.
     ///
     /// # Errors
     ///
-    /// [`EvidenceError`] where the layout belongs to other code, and where the proof is malformed or holds no agent's record.
+    /// [`EvidenceError`] where the layout belongs to other code, and where the proof is malformed or holds no
+    /// agent's record.
     pub fn needed_slots(&self) -> Result<Vec<B256>, EvidenceError> {
         self.checked_code()?;
         let storage_proof = self.account_proof()?.storage_proof;

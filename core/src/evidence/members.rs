@@ -1,6 +1,6 @@
-//! Reads JSON objects member by member, with errors that name the member's path. Web pages load this code: what serde derives for the
-//! same shapes is several times as large, and does not name paths. A member that breaks a rule reads as its default; the caller checks
-//! for the first error at the end.
+//! Reads JSON objects member by member, with errors that name the member's path. Web pages load this code:
+//! what serde derives for the same shapes is several times as large, and does not name paths. A member that
+//! breaks a rule reads as its default; the caller checks for the first error at the end.
 
 use std::{cell::OnceCell, fmt};
 

@@ -3,14 +3,14 @@
 //! ```text
 //! block hash --keccak--> header --stateRoot--> accountProof --> codeHash, which the layout is bound to
 //!  (trusted)                                        |
-//!                                              storageHash --> storageProof of each slot --> record, grace period
-//!                                                                                                 |
-//!                                                                 header's timestamp ----------> verdict
+//!                                          storageHash --> storageProof of each slot --> record, grace period
+//!                                                                                             |
+//!                                                             header's timestamp ----------> verdict
 //! ```
 //!
-//! [`verify`] follows this path without a network, computes the verdict itself, and refuses a document with another one. A document
-//! proves what the registry's storage held at that block. The caller must trust the source of the block hash. A header does not hold
-//! the chain's id, so `chainId` is the document's claim.
+//! [`verify`] follows this path without a network, computes the verdict itself, and refuses a document with
+//! another one. A document proves what the registry's storage held at that block. The caller must trust the
+//! source of the block hash. A header does not hold the chain's id, so `chainId` is the document's claim.
 //!
 //! The fields are those of `eth_getProof` (EIP-1186), so any library for it can check the proofs.
 
@@ -41,8 +41,8 @@ pub use making::{Material, make, slots};
 use record::{SlotError, Slots};
 pub use trie::ProofError;
 
-/// The version of documents that this crate makes and verifies. Documents are kept for years, so a new shape of the document or of
-/// its verdict gets a new number.
+/// The version of documents that this crate makes and verifies. Documents are kept for years, so a new shape
+/// of the document or of its verdict gets a new number.
 pub const VERSION: u32 = 1;
 
 /// The longest provable operational scope in bytes: 128 slots.
@@ -84,8 +84,9 @@ pub struct Evidence {
     /// The trie nodes from the header's state root to the registry's account.
     #[serde(with = "json::DataList")]
     pub account_proof: Vec<Bytes>,
-    /// The slots that the verdict rests on: the wallet's agent id, the grace period, the record's slots in ascending order, and those
-    /// of an operational scope of more than 31 bytes. Without an agent, the first two.
+    /// The slots that the verdict rests on: the wallet's agent id, the grace period, the record's slots in
+    /// ascending order, and those of an operational scope of more than 31 bytes. Without an agent, the first
+    /// two.
     pub storage_proof: Vec<StorageProof>,
     /// The registry's code, which identifies it as this project's `AgentRegistry`. Absent for other code.
     #[serde(serialize_with = "wire::optional", skip_serializing_if = "Option::is_none")]
@@ -225,7 +226,8 @@ impl Evidence {
         }
     }
 
-    /// The layout needs a trusted source: this crate, for the code in the document, or the verifier, for a code hash.
+    /// The layout needs a trusted source: this crate, for the code in the document, or the verifier, for a
+    /// code hash.
     fn check_vouched(&self, expected: &Expected) -> Result<(), EvidenceError> {
         let layout = if self.code.is_some() { Some(Layout::AGENT_REGISTRY) } else { expected.layout };
         match layout == Some(self.layout) {

@@ -1,5 +1,5 @@
-//! Reading a document of evidence. Every value has one spelling, and only `code` is optional, so a document with a changed byte is
-//! not read as the same document.
+//! Reading a document of evidence. Every value has one spelling, and only `code` is optional, so a document
+//! with a changed byte is not read as the same document.
 
 use serde_json::value::RawValue;
 
@@ -13,8 +13,8 @@ impl Evidence {
     ///
     /// # Errors
     ///
-    /// [`EvidenceError::Malformed`] names the member and the rule that it breaks. [`EvidenceError::Version`] is a document of another
-    /// version.
+    /// [`EvidenceError::Malformed`] names the member and the rule that it breaks. [`EvidenceError::Version`]
+    /// is a document of another version.
     pub fn read(document: &str) -> Result<Self, EvidenceError> {
         let errors = FirstError::default();
         let mut members = Members::of_document(document, &errors);

@@ -11,7 +11,8 @@ use crate::{
     registry::agent::{Agent, AgentId, Status},
 };
 
-/// The values of slots, in the order in which a verdict reads them. Reading an absent slot returns which one is missing.
+/// The values of slots, in the order in which a verdict reads them. Reading an absent slot returns which one
+/// is missing.
 pub(super) struct Slots<'a> {
     known: &'a [(B256, U256)],
     /// How many are read.
@@ -102,8 +103,8 @@ impl<'a> Slots<'a> {
         })
     }
 
-    /// The `string` in the slot with this word: up to 31 bytes are in the word itself, more in separate slots (Solidity, "bytes and
-    /// string").
+    /// The `string` in the slot with this word: up to 31 bytes are in the word itself, more in separate slots
+    /// (Solidity, "bytes and string").
     fn string(&mut self, slot: B256, word: U256) -> Result<String, SlotError> {
         let bad = SlotError::NoRecord("the operational scope is no text");
         if !word.bit(0) {

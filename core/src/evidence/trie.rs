@@ -1,7 +1,7 @@
 //! Walks a Merkle-Patricia proof from its root to the value of a key (Yellow Paper, appendix D; EIP-1186).
 //!
-//! `alloy-trie` decodes the nodes. The walk is stricter than that crate's own: it refuses superfluous nodes, does not panic on paths
-//! longer than a key, and returns the value.
+//! `alloy-trie` decodes the nodes. The walk is stricter than that crate's own: it refuses superfluous nodes,
+//! does not panic on paths longer than a key, and returns the value.
 
 use alloy_primitives::{B256, Bytes, keccak256};
 use alloy_rlp::Decodable;
@@ -58,7 +58,8 @@ enum Link {
     End(Option<Vec<u8>>),
 }
 
-/// Follows `path` through a node and its inline nodes, and removes the part that it followed; `None` where this is not a node.
+/// Follows `path` through a node and its inline nodes, and removes the part that it followed; `None` where
+/// this is not a node.
 fn step(rlp: &[u8], path: &mut Nibbles) -> Option<Link> {
     // Nodes of less than 32 bytes are inlined into their parents.
     let mut node = decode(rlp)?;

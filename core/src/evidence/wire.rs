@@ -1,5 +1,5 @@
-//! The one spelling that each of Ethereum's values has in evidence: any other is refused, so a document with a changed byte is not
-//! the same document.
+//! The one spelling that each of Ethereum's values has in evidence: any other is refused, so a document with
+//! a changed byte is not the same document.
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
 use serde::{Serialize as _, Serializer};
@@ -53,30 +53,23 @@ impl Spelled for Bytes {
     }
 }
 
-impl Spelled for U256 {
-    const RULE: &'static str =
-        "must be 0x and a number in hexadecimal digits in lower case, without leading zeros";
+macro_rules! spelled_quantity {
+    ($($type:ty),*) => {$(
+        impl Spelled for $type {
+            const RULE: &'static str =
+                "must be 0x and a number in hexadecimal digits in lower case, without leading zeros";
 
-    fn spell(&self) -> String {
-        format!("{self:#x}")
-    }
+            fn spell(&self) -> String {
+                format!("{self:#x}")
+            }
 
-    fn read(text: &str) -> Option<Self> {
-        Self::from_str_radix(text.strip_prefix("0x")?, 16).ok()
-    }
+            fn read(text: &str) -> Option<Self> {
+                Self::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+            }
+        }
+    )*};
 }
-
-impl Spelled for u64 {
-    const RULE: &'static str = U256::RULE;
-
-    fn spell(&self) -> String {
-        format!("{self:#x}")
-    }
-
-    fn read(text: &str) -> Option<Self> {
-        Self::from_str_radix(text.strip_prefix("0x")?, 16).ok()
-    }
-}
+spelled_quantity!(U256, u64);
 
 /// For `#[serde(serialize_with)]` of an optional value.
 pub(super) fn optional<T: Spelled, S: Serializer>(

@@ -1,5 +1,6 @@
-//! What a client needs to make a forward request: the forwarder's domain, the relayer's rules, and the arguments of the call.
-//! Read from JSON with the leniency of [`SignedRequest`](super::SignedRequest), and with its errors.
+//! What a client needs to make a forward request: the forwarder's domain, the relayer's rules, and the
+//! arguments of the call. Read from JSON with the leniency of [`SignedRequest`](super::SignedRequest), and
+//! with its errors.
 
 use alloy_sol_types::Eip712Domain;
 use serde::Deserialize;

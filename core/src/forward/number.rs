@@ -1,7 +1,7 @@
 //! The three spellings of a number in a signed request: JSON number, decimal string, `0x`-hex string.
 //!
-//! ethers, web3.py and viem serialise integers in different ways, so all three are read, up to 2^256-1. A JSON number is read
-//! from its text: a double would change digits beyond 2^53.
+//! ethers, web3.py and viem serialise integers in different ways, so all three are read, up to 2^256-1. A
+//! JSON number is read from its text: a double would change digits beyond 2^53.
 
 use std::borrow::Cow;
 
@@ -21,8 +21,9 @@ pub(super) fn parse(json: &str) -> Result<U256, Problem> {
 /// 2^53: a double holds every whole number up to it.
 const LARGEST_IN_A_DOUBLE: U256 = U256::from_limbs([1 << 53, 0, 0, 0]);
 
-/// A JSON number literal. Some libraries write a whole number that they keep as a double with a fraction of zeros: it is exact
-/// up to 2^53. Exponents are refused: JavaScript writes `1e21` for a number whose last digits are lost.
+/// A JSON number literal. Some libraries write a whole number that they keep as a double with a fraction of
+/// zeros: it is exact up to 2^53. Exponents are refused: JavaScript writes `1e21` for a number whose last
+/// digits are lost.
 fn literal(text: &str) -> Result<U256, Problem> {
     if text.contains(['e', 'E']) {
         return Err(Problem::NotWhole);

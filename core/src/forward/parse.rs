@@ -1,8 +1,8 @@
 //! The relay body, `{"request": {...}, "signature": "0x..."}`, read leniently, with precise errors.
 //!
-//! Lenient: numbers in any of three spellings ([`super::number`]), unknown fields ignored. Precise: an error names the field and
-//! the rule that it breaks. `super::rules` decides whether the request may be relayed, `super::signature` whether its signature
-//! is valid.
+//! Lenient: numbers in any of three spellings ([`super::number`]), unknown fields ignored. Precise: an error
+//! names the field and the rule that it breaks. `super::rules` decides whether the request may be relayed,
+//! `super::signature` whether its signature is valid.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,8 @@
 //! What the relayer refuses to forward, as pure functions: target, value, signature, gas, deadline.
 //!
-//! Source: service.md sections 4, 5 and 7. Each refusal has its HTTP status, message and stable code here, so that the daemon and
-//! a page that checks before it posts agree. The daemon checks limits, budget and balance; the chain checks nonces.
+//! Source: service.md sections 4, 5 and 7. Each refusal has its HTTP status, message and stable code here, so
+//! that the daemon and a page that checks before it posts agree. The daemon checks limits, budget and
+//! balance; the chain checks nonces.
 
 use alloy_primitives::{Address, U256};
 use alloy_sol_types::Eip712Domain;
@@ -39,7 +40,8 @@ pub enum Refusal {
         /// The cap.
         max: u64,
     },
-    /// `request.deadline` has passed. The forwarder would report an invalid signature, so the message is the same.
+    /// `request.deadline` has passed. The forwarder would report an invalid signature, so the message is the
+    /// same.
     #[error("Invalid signature or nonce mismatch")]
     Expired {
         /// The deadline, unix seconds.

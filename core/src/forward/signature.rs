@@ -1,7 +1,7 @@
 //! Signatures of forward requests: recovering the signer and comparing it with `from`.
 //!
-//! As strict as the forwarder's own check (OpenZeppelin's `ECDSA`): 65 bytes, `s` in the lower half of the group order, `v` 27
-//! or 28. A signature accepted here recovers to the same address on chain.
+//! As strict as the forwarder's own check (OpenZeppelin's `ECDSA`): 65 bytes, `s` in the lower half of the
+//! group order, `v` 27 or 28. A signature accepted here recovers to the same address on chain.
 
 use alloy_primitives::{Address, B256, U256, uint};
 use alloy_sol_types::Eip712Domain;
@@ -37,8 +37,8 @@ pub enum SignatureError {
 }
 
 impl SignedRequest {
-    /// Checks without a node that `request.from` signed this request for this domain, and returns the digest. The chain checks
-    /// nonce and deadline.
+    /// Checks without a node that `request.from` signed this request for this domain, and returns the digest.
+    /// The chain checks nonce and deadline.
     ///
     /// # Errors
     /// [`SignatureError`] with the reason.

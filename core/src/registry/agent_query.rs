@@ -1,4 +1,5 @@
-//! Filter, order and start of a list of agents: the parameters of `/agents` that need an index of the registry.
+//! Filter, order and start of a list of agents: the parameters of `/agents` that need an index of the
+//! registry.
 
 use alloy_primitives::Address;
 

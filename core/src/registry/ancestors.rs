@@ -1,7 +1,7 @@
 //! Responsibility: an agent's ancestors up to the root, each with its status and its liable person.
 //!
-//! An agent's parent never changes, so the path to the root is walked once, with one round trip per level. The registry is not
-//! trusted to be a tree: a path ends at a cycle and at the documented number of levels.
+//! An agent's parent never changes, so the path to the root is walked once, with one round trip per level.
+//! The registry is not trusted to be a tree: a path ends at a cycle and at the documented number of levels.
 
 use alloy_primitives::{Address, U256};
 use serde::Serialize;

@@ -1,5 +1,5 @@
-//! Changes of verdicts, and cursors into their list: the answer of `/changes`. The registry's [index](crate::index) finds and keeps
-//! the changes.
+//! Changes of verdicts, and cursors into their list: the answer of `/changes`. The registry's
+//! [index](crate::index) finds and keeps the changes.
 
 use core::fmt::{self, Write as _};
 
@@ -18,8 +18,8 @@ use crate::{
 /// The retention of changes in seconds: 30 days.
 pub const KEPT_SECONDS: u64 = 30 * 86_400;
 
-/// A place in the list of changes: behind the change with that number. A rebuilt index begins a new list, so that cursors of the
-/// old one are recognised by `began`.
+/// A place in the list of changes: behind the change with that number. A rebuilt index begins a new list, so
+/// that cursors of the old one are recognised by `began`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cursor {
     /// When the list began, unix milliseconds.
@@ -89,8 +89,8 @@ impl fmt::Display for Since {
 pub struct Standing {
     /// The agent's status.
     pub status: Status,
-    /// What a provider does about its wallet: `provision` while the agent is Active and its attestation current, `deny` once it has
-    /// ended, otherwise `request_renewal`.
+    /// What a provider does about its wallet: `provision` while the agent is Active and its attestation
+    /// current, `deny` once it has ended, otherwise `request_renewal`.
     pub decision: Decision,
 }
 
@@ -121,7 +121,8 @@ pub struct Change {
     pub to: Option<Standing>,
     /// The block of its event, where the node serves events; otherwise the block at which it was found.
     pub block_number: u64,
-    /// The time: the second of a lapse, the time stored by a registration or attestation, or the block's time.
+    /// The time: the second of a lapse, the time stored by a registration or attestation, or the block's
+    /// time.
     pub time: Timestamp,
 }
 
@@ -143,8 +144,9 @@ pub struct ChangeList {
 }
 
 impl ChangeList {
-    /// The list as server-sent events (HTML, section 9.2): a `change` for each, with its cursor as id. A complete list ends with a
-    /// comment that names the block, and with an id without an event, from which clients continue even where nothing has changed.
+    /// The list as server-sent events (HTML, section 9.2): a `change` for each, with its cursor as id. A
+    /// complete list ends with a comment that names the block, and with an id without an event, from which
+    /// clients continue even where nothing has changed.
     pub fn events(&self) -> String {
         let mut text = String::with_capacity(64 + self.data.len() * 360);
         for change in &self.data {

@@ -1,4 +1,5 @@
-//! Keyset pagination of lists of agents: a cursor names the last agent of a page, so pages stay stable while the registry grows.
+//! Keyset pagination of lists of agents: a cursor names the last agent of a page, so pages stay stable while
+//! the registry grows.
 
 use core::fmt;
 

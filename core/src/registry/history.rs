@@ -1,5 +1,5 @@
-//! The events of one agent, and cursors into them: the answer of `/agent/:id/history`. The registry's [index](crate::index) finds
-//! the events.
+//! The events of one agent, and cursors into them: the answer of `/agent/:id/history`. The registry's
+//! [index](crate::index) finds the events.
 
 use core::fmt;
 
@@ -149,9 +149,11 @@ pub struct HistoryEvent {
 pub enum IncompleteBecause {
     /// The RPC endpoint serves no events.
     NoLogs,
-    /// The RPC endpoint serves the events of too few blocks per request; only those from `fromBlock` on were read.
+    /// The RPC endpoint serves the events of too few blocks per request; only those from `fromBlock` on were
+    /// read.
     LogRange,
-    /// The RPC endpoint lacks an event that must exist, such as that of the registration: it has pruned events.
+    /// The RPC endpoint lacks an event that must exist, such as that of the registration: it has pruned
+    /// events.
     EventsMissing,
 }
 
@@ -167,7 +169,8 @@ pub struct AgentHistory {
     /// Why it is incomplete; absent where it is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incomplete_because: Option<IncompleteBecause>,
-    /// The first block of the history: that of the registration where it is complete. Absent where no events are served.
+    /// The first block of the history: that of the registration where it is complete. Absent where no events
+    /// are served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_block: Option<u64>,
     /// The page size used: the one requested, capped.

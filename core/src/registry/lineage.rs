@@ -1,7 +1,7 @@
 //! Lineage: the tree below an agent, grown level by level within the documented bounds.
 //!
-//! The registry is not trusted to be a tree. An agent that is reached a second time is shown as a leaf, so that cycles end and no
-//! arrangement of children makes the answer larger than the registry.
+//! The registry is not trusted to be a tree. An agent that is reached a second time is shown as a leaf, so
+//! that cycles end and no arrangement of children makes the answer larger than the registry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,8 +106,8 @@ impl Children {
     }
 }
 
-/// Grows the tree below `root`, fetching all new agents of one level at a time. Absent agents are left out; unreadable ones are
-/// named, but not shown.
+/// Grows the tree below `root`, fetching all new agents of one level at a time. Absent agents are left out;
+/// unreadable ones are named, but not shown.
 ///
 /// # Errors
 ///

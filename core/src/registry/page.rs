@@ -68,7 +68,8 @@ pub struct AgentPage {
     pub total_pages: U256,
     /// The agents, by ascending id.
     pub data: Vec<AgentListItem>,
-    /// Unreadable agents, which are not in the list: without a filter those of this page, else all. Absent where there are none.
+    /// Unreadable agents, which are not in the list: without a filter those of this page, else all. Absent
+    /// where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<AgentId>,
 }
@@ -86,7 +87,8 @@ impl AgentPage {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentList {
-    /// How many agents there are after filtering. Absent, as `page` and `totalPages`, where the request has a cursor.
+    /// How many agents there are after filtering. Absent, as `page` and `totalPages`, where the request has a
+    /// cursor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
     /// Present and true where there may be more than `total`.

@@ -9,7 +9,8 @@ use crate::{
     eth::abi::RevenueReport, eth::json, eth::timestamp::Timestamp, registry::agent::AgentId, registry::page,
 };
 
-/// A sum of amounts, 64 bits wider than an amount: a report of `2^256 - 1` must not overflow the totals of other agents.
+/// A sum of amounts, 64 bits wider than an amount: a report of `2^256 - 1` must not overflow the totals of
+/// other agents.
 pub type Total = Uint<320, 5>;
 
 /// One report of revenue (`service.md` section 2).
@@ -67,7 +68,8 @@ impl RevenueHistory {
     }
 }
 
-/// The sums of all revenue (`service.md` section 2): the answer of `/revenue/aggregate`. Amounts are in cents.
+/// The sums of all revenue (`service.md` section 2): the answer of `/revenue/aggregate`. Amounts are in
+/// cents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

@@ -44,7 +44,8 @@ impl Row {
         generation: 0,
     };
 
-    /// The row of a record with a readable history. As in the lens, it is unreadable where a field does not fit.
+    /// The row of a record with a readable history. As in the lens, it is unreadable where a field does not
+    /// fit.
     pub(crate) fn of(record: &AgentRecord) -> Self {
         let fits = |value: U256, bytes: usize| value.byte_len() <= bytes;
         let parent = u64::try_from(record.parentAgentId).ok().filter(|_| fits(record.parentAgentId, 5));

@@ -75,8 +75,8 @@ pub struct DetailedStats {
     pub total_revenue: BTreeMap<String, Total>,
     /// The last registered agents, newest first.
     pub recent_registrations: Vec<RecentRegistration>,
-    /// Agents with an unreadable record, which count only in `totalAgents`, or with unreadable revenue, which is not in the sums.
-    /// Absent where there are none.
+    /// Agents with an unreadable record, which count only in `totalAgents`, or with unreadable revenue, which
+    /// is not in the sums. Absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<AgentId>,
 }

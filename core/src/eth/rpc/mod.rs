@@ -1,12 +1,12 @@
 //! JSON-RPC 2.0 as text: requests out, responses in. The host moves the bytes.
 //!
-//! The wire types are `alloy-json-rpc`'s; the envelope around them is tolerant. Responses are matched by id alone: nodes and
-//! proxies shuffle a batch, cut it short, quote ids, or answer it with one lone error object. The caller asks again for what
-//! is missing. Reading a reply takes little more memory than the reply itself: results are slices of the body, and responses
-//! to requests that were not sent are skipped.
+//! The wire types are `alloy-json-rpc`'s; the envelope around them is tolerant. Responses are matched by id
+//! alone: nodes and proxies shuffle a batch, cut it short, quote ids, or answer it with one lone error
+//! object. The caller asks again for what is missing. Reading a reply takes little more memory than the reply
+//! itself: results are slices of the body, and responses to requests that were not sent are skipped.
 //!
-//! `alloy-json-rpc`'s `ResponsePacket` and `Response` do not read replies here: one element without a result, or with an error
-//! that is a bare text or has no code, makes them refuse the whole batch.
+//! `alloy-json-rpc`'s `ResponsePacket` and `Response` do not read replies here: one element without a result,
+//! or with an error that is a bare text or has no code, makes them refuse the whole batch.
 
 pub mod endpoint;
 pub mod provider;
@@ -25,7 +25,8 @@ use serde_json::value::RawValue;
 
 use crate::eth::json;
 
-/// A request such as `eth_call`. `id` is unique within its batch; `params` is the parameter array as JSON text.
+/// A request such as `eth_call`. `id` is unique within its batch; `params` is the parameter array as JSON
+/// text.
 pub fn request(id: u64, method: &'static str, params: String) -> Request {
     // The callers write valid JSON; anything else would be sent as `null` and refused by the node.
     Request::new(method, Id::Number(id), RawValue::from_string(params).unwrap_or_default())
@@ -55,7 +56,8 @@ pub enum BadReply {
     Malformed,
 }
 
-/// The body that carries `requests`: an array, or for a single request the bare object, which every node takes.
+/// The body that carries `requests`: an array, or for a single request the bare object, which every node
+/// takes.
 pub fn encode(requests: &[Request]) -> String {
     let size_hint = requests.iter().map(|request| 96 + request.params.get().len()).sum();
     match requests {
@@ -64,7 +66,8 @@ pub fn encode(requests: &[Request]) -> String {
     }
 }
 
-/// The results in a reply by request id, for the requests with these ids. Requests without a response are absent.
+/// The results in a reply by request id, for the requests with these ids. Requests without a response are
+/// absent.
 ///
 /// # Errors
 ///

@@ -1,8 +1,9 @@
-//! JSON-RPC for a host without an endpoint: a wallet's provider takes one call at a time and gives its result, or
-//! throws (EIP-1193).
+//! JSON-RPC for a host without an endpoint: a wallet's provider takes one call at a time and gives its
+//! result, or throws (EIP-1193).
 //!
-//! [`calls`] takes a batch apart; [`reply`] joins the results into the reply that an endpoint would have sent, errors
-//! included. So a run need not know which of the two it talks to, and a provider's errors are classified as a node's are.
+//! [`calls`] takes a batch apart; [`reply`] joins the results into the reply that an endpoint would have
+//! sent, errors included. So a run need not know which of the two it talks to, and a provider's errors are
+//! classified as a node's are.
 
 use alloy_json_rpc::{Id, Response, ResponsePayload};
 use serde::Deserialize;

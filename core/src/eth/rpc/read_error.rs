@@ -1,4 +1,5 @@
-//! How to react to a node's error while reading: one table, most specific first. Each phrase is followed by the nodes that send it.
+//! How to react to a node's error while reading: one table, most specific first. Each phrase is followed by
+//! the nodes that send it.
 
 use super::{ErrorPayload, revert::Revert};
 
@@ -21,8 +22,8 @@ pub enum Action {
     GiveUp,
 }
 
-/// Phrases in lower case. proxyd is the proxy of OP-stack chains, `sepolia.base.org` among them; jsonrpsee is the server of reth and
-/// of related nodes.
+/// Phrases in lower case. proxyd is the proxy of OP-stack chains, `sepolia.base.org` among them; jsonrpsee is
+/// the server of reth and of related nodes.
 const TABLE: &[(&str, Action)] = &[
     // Access refused.
     ("not whitelisted", Action::GiveUp), // proxyd, -32001, of a method
@@ -37,14 +38,14 @@ const TABLE: &[(&str, Action)] = &[
     ("block not found", Action::Repin),  // reth, erigon, besu
     ("unknown block", Action::Repin),    // geth, EIP-1474
     ("could not be found", Action::Repin), // nethermind, a number or hash it does not have
-    ("requested block yet", Action::Repin), // hosted load balancers: "upstream does not have the requested block yet"
-    ("blockoutofrange", Action::Repin),     // anvil
-    ("block out of range", Action::Repin),  // reth
+    ("requested block yet", Action::Repin), // hosted load balancers
+    ("blockoutofrange", Action::Repin),  // anvil
+    ("block out of range", Action::Repin), // reth
     ("after last accepted block", Action::Repin), // avalanche
     ("not currently canonical", Action::Repin), // geth, requireCanonical
-    ("missing trie node", Action::Repin),   // geth, nethermind: state already pruned
-    ("historical state", Action::Repin),    // geth, path scheme and before
-    ("no state available", Action::Repin),  // nethermind, -32002
+    ("missing trie node", Action::Repin), // geth, nethermind: state already pruned
+    ("historical state", Action::Repin), // geth, path scheme and before
+    ("no state available", Action::Repin), // nethermind, -32002
     ("state not available", Action::Repin), // geth path scheme, erigon while it executes
     ("state is not available", Action::Repin),
     ("world state unavailable", Action::Repin), // besu
@@ -58,13 +59,13 @@ const TABLE: &[(&str, Action)] = &[
     ("batch response was too large", Action::SmallerBatch), // jsonrpsee, -32011
     ("request is too big", Action::SmallerBatch), // jsonrpsee, -32701
     ("batched requests are not supported", Action::SmallerBatch), // jsonrpsee, -32005
-    ("batch requests are", Action::SmallerBatch), // Hedera, -32202, and Polygon's cdk-node: "disabled"; proxies: "not supported"
-    ("batch request amount", Action::SmallerBatch), // Hedera, -32203, "Batch request amount 142 exceeds max 100"
-    ("batch size", Action::SmallerBatch),           // besu and nethermind, -32005; NodeReal
-    ("batch limit", Action::SmallerBatch),          // erigon, "batch limit 100 exceeded"
-    ("batch of more than", Action::SmallerBatch),   // dRPC's free tier, code 31 and HTTP 500
+    ("batch requests are", Action::SmallerBatch), // Hedera, -32202, and Polygon's cdk-node; proxies
+    ("batch request amount", Action::SmallerBatch), // Hedera, -32203
+    ("batch size", Action::SmallerBatch),      // besu and nethermind, -32005; NodeReal
+    ("batch limit", Action::SmallerBatch),     // erigon, "batch limit 100 exceeded"
+    ("batch of more than", Action::SmallerBatch), // dRPC's free tier, code 31 and HTTP 500
     ("calls in batch request", Action::SmallerBatch), // proxyd, -32014
-    ("requests in batch", Action::SmallerBatch),    // hosted endpoints
+    ("requests in batch", Action::SmallerBatch), // hosted endpoints
     ("request entity too large", Action::SmallerBatch), // nginx, HTTP 413
     // Too much work in one request.
     ("out of gas", Action::Split),
@@ -115,8 +116,8 @@ const TABLE: &[(&str, Action)] = &[
     ("internal error", Action::Retry),        // -32603, almost all nodes
 ];
 
-/// Classifies by message first, as nodes use codes inconsistently. Reverts are recognised before any phrase: a contract's reason
-/// may contain one. Out of gas is not a revert.
+/// Classifies by message first, as nodes use codes inconsistently. Reverts are recognised before any phrase:
+/// a contract's reason may contain one. Out of gas is not a revert.
 pub fn classify(error: &ErrorPayload) -> Action {
     if Revert::from_error(error).is_some() {
         return Action::Revert;

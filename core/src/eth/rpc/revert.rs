@@ -1,7 +1,7 @@
 //! Revert reasons, in the formats of all known nodes.
 //!
-//! A revert's payload is `Error(string)` or `Panic(uint256)`, ABI-encoded. Nodes put it into the error's `data`, into text with a
-//! prefix or into a nested object, or send only a message.
+//! A revert's payload is `Error(string)` or `Panic(uint256)`, ABI-encoded. Nodes put it into the error's
+//! `data`, into text with a prefix or into a nested object, or send only a message.
 
 use std::fmt;
 
@@ -13,8 +13,9 @@ use serde_json::value::RawValue;
 
 use super::ErrorPayload;
 
-/// A call's revert. `message` is the contract's reason, `panic 0x..` for a Solidity panic, or `custom error 0x........` for an
-/// error that the interfaces here do not define; `None` for a revert without data.
+/// A call's revert. `message` is the contract's reason, `panic 0x..` for a Solidity panic, or
+/// `custom error 0x........` for an error that the interfaces here do not define; `None` for a revert without
+/// data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revert {
     /// The reason.
@@ -27,8 +28,9 @@ impl Revert {
         Self { message: reason(data) }
     }
 
-    /// From a node's error; `None` where it is not a revert. Nodes attach hex to errors of any kind, so data other than
-    /// `Error(string)` and `Panic(uint256)` counts only where the message or the code says "revert".
+    /// From a node's error; `None` where it is not a revert. Nodes attach hex to errors of any kind, so data
+    /// other than `Error(string)` and `Panic(uint256)` counts only where the message or the code says
+    /// "revert".
     pub fn from_error(error: &ErrorPayload) -> Option<Self> {
         let in_data = error
             .data
@@ -84,7 +86,8 @@ struct Members<'a> {
     message: Option<&'a RawValue>,
 }
 
-/// A revert in an error's `data`, as JSON text: hex, hex behind a word, text, or an object around one of these.
+/// A revert in an error's `data`, as JSON text: hex, hex behind a word, text, or an object around one of
+/// these.
 fn from_value(data: &str, deepest: u32) -> Option<Revert> {
     if data.starts_with('{') {
         let members: Members<'_> = serde_json::from_str(data).ok()?;

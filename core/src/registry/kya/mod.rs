@@ -20,8 +20,8 @@ pub use past::{
 
 /// The verdict on a wallet (`service.md` section 2), the answer of `/kya/:wallet`.
 ///
-/// How to read it: compliant means provision; registered but not compliant means request an attestation; not registered means
-/// deny, or request a registration.
+/// How to read it: compliant means provision; registered but not compliant means request an attestation; not
+/// registered means deny, or request a registration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -41,8 +41,8 @@ pub struct Kya {
     pub decision: Decision,
     /// The reasons for the decision, the most important first.
     pub reasons: Vec<Reason>,
-    /// The last second at which the attestation is current; `null` where the agent is not compliant, and where the attestation
-    /// never lapses.
+    /// The last second at which the attestation is current; `null` where the agent is not compliant, and
+    /// where the attestation never lapses.
     pub compliant_until: Option<Timestamp>,
     /// The block the registry was read at.
     pub as_of: AsOf,
@@ -58,7 +58,8 @@ pub struct Kya {
     /// Why something is unknown; absent where nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_because: Option<UnknownBecause>,
-    /// The first second at which the attestation is no longer current; `None` where no time changes the verdict.
+    /// The first second at which the attestation is no longer current; `None` where no time changes the
+    /// verdict.
     #[serde(skip)]
     pub valid_until: Option<Timestamp>,
 }
@@ -126,8 +127,8 @@ pub struct KyaAgent {
 }
 
 impl Kya {
-    /// The verdict on `wallet` at `now`. `agent` is its live agent at the block `as_of`. The past is unknown until
-    /// [`with_past`](Self::with_past).
+    /// The verdict on `wallet` at `now`. `agent` is its live agent at the block `as_of`. The past is unknown
+    /// until [`with_past`](Self::with_past).
     pub fn of(
         wallet: Address,
         agent: Option<Agent>,

@@ -1,18 +1,20 @@
 //! The part of a verdict that a wallet's history decides: its former agents, and the ancestors of its agent.
 //!
-//! Revoking or terminating an agent frees its wallet: the contract's getters then show it as never registered, and it may be
-//! registered again. Only a [scan](crate::api::scan) or an [index](crate::index) of the whole registry knows its former agents,
-//! while a verdict is one question of one round trip. Hence:
+//! Revoking or terminating an agent frees its wallet: the contract's getters then show it as never
+//! registered, and it may be registered again. Only a [scan](crate::api::scan) or an [index](crate::index) of
+//! the whole registry knows its former agents, while a verdict is one question of one round trip. Hence:
 //!
-//! - A verdict uses the scan that the host has cached, at no cost. Without one it says `unknown`, and why; it never claims that
-//!   there was nothing.
-//! - A verdict alone never starts a scan: the cheapest request would cost as much as the most expensive. `history=1` starts one.
-//! - A scan is older than the verdict, and usually still right: ended agents stay ended, wallets and parents never change. It holds
-//!   while the registry has no more agents ([`Row`]s are compared with the newest id) and no agent that the scan shows alive has
-//!   ended since. Otherwise the answer is `SCAN_OUTDATED`, or with `history=1` the scan is brought up to date.
+//! - A verdict uses the scan that the host has cached, at no cost. Without one it says `unknown`, and why; it
+//!   never claims that there was nothing.
+//! - A verdict alone never starts a scan: the cheapest request would cost as much as the most expensive.
+//!   `history=1` starts one.
+//! - A scan is older than the verdict, and usually still right: ended agents stay ended, wallets and parents
+//!   never change. It holds while the registry has no more agents ([`Row`]s are compared with the newest id)
+//!   and no agent that the scan shows alive has ended since. Otherwise the answer is `SCAN_OUTDATED`, or with
+//!   `history=1` the scan is brought up to date.
 //! - The status of ancestors does change. It is read along with the verdict, by the ids in the scan.
-//! - An index takes precedence over a scan. It lacks only agents that are newer than it, and whether live ones have ended since;
-//!   both are read along with the verdict.
+//! - An index takes precedence over a scan. It lacks only agents that are newer than it, and whether live
+//!   ones have ended since; both are read along with the verdict.
 
 use serde::Serialize;
 
