@@ -12,7 +12,7 @@ use registry_core::{
     chain::{Endpoints, Limits, Reply, Run, Step},
     eth::as_of::BlockId,
     eth::timestamp::Timestamp,
-    registry::kya::Asked,
+    registry::kya::WalletInput,
 };
 use wasm_bindgen::prelude::*;
 
@@ -70,7 +70,7 @@ impl Registry {
     ) -> Result<JsValue, RegistryError> {
         let wallets = wallets.dyn_into::<Array>();
         let wallets = wallets.map_err(|_| invalid("wallets", "must be a list of 1 to 100 wallets"))?;
-        let wallets = wallets.iter().map(|wallet| Asked::parse(&text_of(&wallet))).collect();
+        let wallets = wallets.iter().map(|wallet| WalletInput::parse(&text_of(&wallet))).collect();
         let block = member(&query, "block")
             .map(|block| BlockId::parse(&text_of(&block)).ok_or(invalid("block", BlockId::RULE)))
             .transpose()?;

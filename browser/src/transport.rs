@@ -8,11 +8,13 @@ use registry_core::{
     chain::{Batch, Failure},
     eth::redact::Redactor,
     eth::rpc::{
+        ErrorPayload,
         endpoint::RpcEndpoint,
         provider::{Call, calls, reply},
     },
 };
 use registry_fetch::{RpcPost, body::BodyReader, round_trip};
+use serde_json::value::RawValue;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortSignal, Headers, RequestRedirect};
@@ -121,34 +123,32 @@ async fn ask(provider: &Provider, batch: &str) -> RpcReply {
         answers.push((
             id,
             outcome.map_err(|error| {
-                let object = error_object(&error);
+                let payload = error_payload(&error);
                 thrown = error;
-                object
+                payload
             }),
         ));
     }
     RpcReply { status: 200, body: reply(answers).into_bytes(), thrown }
 }
 
-/// A call's result as JSON text, or what the wallet threw.
-async fn outcome(provider: &Provider, call: &Call<'_>) -> Result<String, JsValue> {
+/// A call's result, or what the wallet threw.
+async fn outcome(provider: &Provider, call: &Call<'_>) -> Result<Box<RawValue>, JsValue> {
     let call = JSON::parse(&format!(r#"{{"method":"{}","params":{}}}"#, call.method, call.params()))?;
     let result = JsFuture::from(Promise::resolve(&provider.request(&call)?)).await?;
-    Ok(json(&result).unwrap_or_else(|| "null".to_owned()))
+    Ok(json(&result).unwrap_or_default())
 }
 
-/// A wallet's error as a node's, as JSON text: both have code, message and data (EIP-1193, EIP-1474).
-fn error_object(error: &JsValue) -> String {
+/// A wallet's error as a node's: both have code, message and data (EIP-1193, EIP-1474).
+fn error_payload(error: &JsValue) -> ErrorPayload {
     let field = |name| member(error, name).unwrap_or(JsValue::UNDEFINED);
     // Saturates; a code that is no number is none.
     let code = field("code").as_f64().unwrap_or_default() as i64;
     let message = field("message").as_string().unwrap_or_else(|| text_of(error));
-    let message = json(&message.into()).unwrap_or_else(|| r#""""#.to_owned());
-    let data = json(&field("data")).unwrap_or_else(|| "null".to_owned());
-    format!(r#"{{"code":{code},"message":{message},"data":{data}}}"#)
+    ErrorPayload { code, message: message.into(), data: json(&field("data")) }
 }
 
-/// A value as JSON text; `None` for what has none, such as `undefined`.
-fn json(value: &JsValue) -> Option<String> {
-    JSON::stringify(value).ok()?.as_string()
+/// A value as JSON; `None` for what has none, such as `undefined`.
+fn json(value: &JsValue) -> Option<Box<RawValue>> {
+    RawValue::from_string(JSON::stringify(value).ok()?.as_string()?).ok()
 }

@@ -16,17 +16,17 @@ use registry_core::{
     eth::as_of::{AsOf, IndexedAt},
     eth::timestamp::Timestamp,
     evidence::Evidence,
-    registry::agent::{Agent, AgentId, AgentListItem, AgentSummary, Status},
+    registry::agent::{Agent, AgentId, AgentListItem, AgentSummary, Fetched, Status},
     registry::agent_detail::AgentDetail,
     registry::agent_query::{AgentFilter, AgentQuery, Sort, Start},
     registry::ancestors::Ancestors,
     registry::changes::{Change, ChangeList, Cursor, Standing},
     registry::compliance::{Compliance, DEFAULT_GRACE_SECONDS},
     registry::cursor::AgentCursor,
-    registry::history::{AgentHistory, Event, HistoryEvent},
+    registry::history::{AgentEvent, AgentHistory, HistoryEvent},
     registry::kya::{Kya, KyaItem, KyaList},
     registry::liable::{Lapse, Liable},
-    registry::lineage::{self, Fetched, LineageNode, Member},
+    registry::lineage::{self, LineageNode, Member},
     registry::page::{AgentList, AgentPage, Page},
     registry::revenue::{RevenueAggregate, RevenueHistory},
     registry::stats::Stats,
@@ -202,7 +202,7 @@ fn liable() -> Liable {
     let mut liable = Liable {
         total: agents.len() as u64,
         data: agents.iter().map(summary).collect(),
-        ..Liable::of_nobody(agents[0].haftungsperson, 20, INDEXED_AT)
+        ..Liable::none(agents[0].haftungsperson, 20, INDEXED_AT)
     };
     for summary in &liable.data {
         *liable.status_distribution.entry(summary.status).or_default() += 1;
@@ -242,7 +242,7 @@ fn lineage() -> LineageNode {
     let root = Member { agent: (&root).into(), children: vec![child.agent_id.0].into() };
     let child = Member { agent: (&child).into(), children: Vec::new().into() };
     let Ok(tree) =
-        lineage::grow(root, |_| Ok::<_, Infallible>(vec![Fetched::Member(Box::new(child.clone()))]));
+        lineage::grow(root, |_| Ok::<_, Infallible>(vec![Fetched::Found(Box::new(child.clone()))]));
     tree
 }
 
@@ -256,7 +256,7 @@ fn history() -> AgentHistory {
         transaction_hash: B256::repeat_byte(transaction),
         log_index,
     };
-    let registered = Event::Registered {
+    let registered = AgentEvent::Registered {
         creator: agent.creator,
         haftungsperson: agent.haftungsperson,
         agent_wallet: agent.agent_wallet,
@@ -266,8 +266,8 @@ fn history() -> AgentHistory {
     let reason = "Operator under investigation".to_owned();
     let data = vec![
         event(registered, agent.registered_at.seconds(), 3, 0xa1),
-        event(Event::Attested { by: agent.agent_wallet }, agent.last_attestation.seconds(), 0, 0xb2),
-        event(Event::Suspended { by: OPERATOR, reason }, NOW - 400, 12, 0xc3),
+        event(AgentEvent::Attested { by: agent.agent_wallet }, agent.last_attestation.seconds(), 0, 0xb2),
+        event(AgentEvent::Suspended { by: OPERATOR, reason }, NOW - 400, 12, 0xc3),
     ];
     AgentHistory {
         agent_id: agent.agent_id,

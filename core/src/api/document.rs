@@ -345,7 +345,7 @@ mod tests {
             let query = AgentQuery { limit, ..*query.clone() };
             AgentList::of(&query, (0, false), Vec::new(), None, as_of)
         });
-        tags(|limit, as_of| Liable::of_nobody(Address::ZERO, limit, as_of));
+        tags(|limit, as_of| Liable::none(Address::ZERO, limit, as_of));
         let next = changes::Cursor { began: 1, number: 1 };
         tags(|limit, as_of| ChangeList { limit, data: Vec::new(), next, has_more: false, as_of });
         tags(|number, IndexedAt { block_number, block_timestamp }| Ancestors {

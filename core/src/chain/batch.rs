@@ -223,7 +223,7 @@ impl Flight {
                 }
                 HeaderOf::Block(BlockId::Hash(hash)) => ("eth_getBlockByHash", format!("\"{hash:#x}\"")),
             };
-            Request { id, method, params: format!("[{block},false]") }
+            rpc::request(id, method, format!("[{block},false]"))
         });
         let marker = if self.marked { Marker::calls(multicall3).to_vec() } else { Vec::new() };
         let aggregate = |id, calls: &[Call]| {
@@ -245,7 +245,7 @@ impl Flight {
             }
             Job::Walk(key, span) => {
                 let params = lens::params(key.subject(), *span, self.method, block);
-                vec![Request { id: *id, method: "eth_call", params }]
+                vec![rpc::request(*id, "eth_call", params)]
             }
         });
         rpc::encode(&headers.chain(calls).collect::<Vec<_>>())
@@ -253,7 +253,7 @@ impl Flight {
 }
 
 fn eth_call(id: u64, to: Address, data: &Bytes, block: &str) -> Request {
-    Request { id, method: "eth_call", params: format!(r#"[{{"to":"{to:#x}","data":"{data}"}},{block}]"#) }
+    rpc::request(id, "eth_call", format!(r#"[{{"to":"{to:#x}","data":"{data}"}},{block}]"#))
 }
 
 /// The calls that read a piece of a walk without the lens: each agent's record, and its history where that is wanted.

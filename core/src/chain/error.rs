@@ -7,7 +7,7 @@ use crate::{
     eth::{
         as_of::BlockId,
         redact::{Redactor, without_secrets},
-        rpc::{ErrorObject, revert::Revert},
+        rpc::{ErrorPayload, revert::Revert},
     },
     registry::{
         agent::{AgentId, UnknownStatus},
@@ -136,7 +136,7 @@ impl RunError {
     }
 
     /// A node's error, made safe to show.
-    pub(crate) fn node(error: &ErrorObject) -> Self {
+    pub(crate) fn node(error: &ErrorPayload) -> Self {
         Self::Node { code: error.code, message: without_secrets(&error.message) }
     }
 

@@ -14,7 +14,7 @@ use super::batch::Job;
 use crate::{
     chain::lens::Method,
     eth::rpc::{
-        ErrorObject,
+        ErrorPayload,
         read_error::{Action, classify},
     },
 };
@@ -78,7 +78,7 @@ pub(super) struct Circumstances {
 }
 
 /// The table.
-pub(super) fn remedy(error: &ErrorObject, asked: Asked, circumstances: Circumstances) -> Remedy {
+pub(super) fn remedy(error: &ErrorPayload, asked: Asked, circumstances: Circumstances) -> Remedy {
     let Circumstances { status, requests, is_for_all, by_hash, method } = circumstances;
     match (classify(error), asked) {
         (Action::SmallerBatch, _) if requests > 1 => Remedy::HalveBatch,
@@ -128,7 +128,7 @@ mod tests {
     };
 
     fn row(message: &str, circumstances: Circumstances) -> [Remedy; 6] {
-        let error = ErrorObject { code: -32_000, message: message.to_owned(), data: None };
+        let error = ErrorPayload { code: -32_000, message: message.to_owned().into(), data: None };
         ALL.map(|asked| remedy(&error, asked, circumstances))
     }
 

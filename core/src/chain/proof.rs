@@ -6,7 +6,7 @@
 use alloy_primitives::{Address, B256};
 
 use super::batch;
-use crate::eth::rpc::{self, Request};
+use crate::eth::rpc;
 
 /// Which slots of which contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,16 +71,16 @@ impl Wanted {
                     Some(_) => ("eth_getBlockByNumber", at.clone()),
                     None => ("eth_getBlockByHash", format!(r#""{hash:#x}""#)),
                 };
-                Request { id: BLOCK, method, params: format!("[{block},false]") }
+                rpc::request(BLOCK, method, format!("[{block},false]"))
             }
             PROOF => {
                 let slots: Vec<String> =
                     self.key.slots.iter().map(|slot| format!(r#""{slot:#x}""#)).collect();
                 let params = format!(r#"["{contract:#x}",[{}],{at}]"#, slots.join(","));
-                Request { id: PROOF, method: "eth_getProof", params }
+                rpc::request(PROOF, "eth_getProof", params)
             }
-            CODE => Request { id: CODE, method: "eth_getCode", params: format!(r#"["{contract:#x}",{at}]"#) },
-            _ => Request { id: CHAIN_ID, method: "eth_chainId", params: "[]".to_owned() },
+            CODE => rpc::request(CODE, "eth_getCode", format!(r#"["{contract:#x}",{at}]"#)),
+            _ => rpc::request(CHAIN_ID, "eth_chainId", "[]".to_owned()),
         };
         rpc::encode(&ids.iter().map(request).collect::<Vec<_>>())
     }

@@ -22,12 +22,12 @@ use crate::{
     },
     eth::multicall::{self, CallOutcome},
     eth::rpc::{
-        self, BadReply, ErrorObject,
+        self, BadReply, ErrorPayload,
         read_error::{Action, classify},
         revert::Revert,
     },
     registry::revenue::RevenueAggregate,
-    registry::row::{Full, Row},
+    registry::row::{Row, RowDetail},
 };
 
 /// An answer that just came in, and what it says of its block.
@@ -153,7 +153,7 @@ type Ends<T> = Result<T, (RunError, Vec<Job>)>;
 impl Reading<'_> {
     fn outcomes(
         &mut self,
-        outcomes: &mut BTreeMap<u64, rpc::Outcome<'_>>,
+        outcomes: &mut BTreeMap<u64, rpc::RpcResult<'_>>,
         jobs: Vec<Posted>,
         requests: usize,
     ) -> Ends<()> {
@@ -191,7 +191,7 @@ impl Reading<'_> {
         })
     }
 
-    fn header(&mut self, of: HeaderOf, outcome: rpc::Outcome<'_>, requests: usize) -> Ends<()> {
+    fn header(&mut self, of: HeaderOf, outcome: rpc::RpcResult<'_>, requests: usize) -> Ends<()> {
         match outcome {
             // Whoever cannot tell says nothing, and the block counts as one that may change.
             outcome if of == HeaderOf::Finalized => {
@@ -298,8 +298,8 @@ impl Reading<'_> {
     fn suspect(
         &mut self,
         pending: Pending,
-        outcome: Option<rpc::Outcome<'_>>,
-        direct: Option<rpc::Outcome<'_>>,
+        outcome: Option<rpc::RpcResult<'_>>,
+        direct: Option<rpc::RpcResult<'_>>,
         requests: usize,
     ) -> Ends<()> {
         let (outcome, direct) = match (outcome, direct) {
@@ -354,7 +354,7 @@ impl Reading<'_> {
             };
             let mut row = record.as_ref().map_or(Row::UNREADABLE, Row::of);
             let readable = record.filter(|_| row.record_is_readable());
-            let mut full = readable.map(|record| Full::of(&record, &[])).unwrap_or_default();
+            let mut full = readable.map(|record| RowDetail::of(&record, &[])).unwrap_or_default();
             row.history_is_readable = !key.detail.has_revenue();
             // Whoever is asked alone later would otherwise count twice.
             if let Some(CallOutcome::Returned(data)) = history
@@ -382,7 +382,7 @@ impl Reading<'_> {
     }
 
     /// One error for all that was asked.
-    fn refusal(&mut self, jobs: Vec<Job>, error: &ErrorObject, requests: usize) -> Ends<()> {
+    fn refusal(&mut self, jobs: Vec<Job>, error: &ErrorPayload, requests: usize) -> Ends<()> {
         let circumstances = Circumstances { is_for_all: true, ..self.circumstances(requests) };
         if jobs.is_empty() {
             return self.apply(remedy(error, Asked::Header, circumstances), None, error, requests);
@@ -398,7 +398,7 @@ impl Reading<'_> {
     }
 
     /// An error under one request's id.
-    fn node_error(&mut self, job: Job, error: &ErrorObject, requests: usize) -> Ends<()> {
+    fn node_error(&mut self, job: Job, error: &ErrorPayload, requests: usize) -> Ends<()> {
         let remedy = remedy(error, Asked::of(&job), self.circumstances(requests));
         self.apply(remedy, Some(job), error, requests)
     }
@@ -409,7 +409,7 @@ impl Reading<'_> {
     }
 
     /// Does what an error calls for.
-    fn apply(&mut self, remedy: Remedy, job: Option<Job>, error: &ErrorObject, requests: usize) -> Ends<()> {
+    fn apply(&mut self, remedy: Remedy, job: Option<Job>, error: &ErrorPayload, requests: usize) -> Ends<()> {
         match (remedy, job) {
             (Remedy::Cut, Some(Job::Walk(key, span))) => {
                 self.findings.refused.push((key, span));

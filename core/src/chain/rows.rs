@@ -4,7 +4,7 @@ use crate::{
     chain::lens::Slice,
     registry::{
         revenue::RevenueAggregate,
-        row::{Full, Row},
+        row::{Row, RowDetail},
     },
 };
 
@@ -18,7 +18,7 @@ pub(crate) struct Rows {
     first: u64,
     rows: Vec<Row>,
     /// In full detail: the rest of each row, as far as it was read.
-    full: Vec<Full>,
+    full: Vec<RowDetail>,
     /// Of all readable histories among them.
     pub(crate) revenue: RevenueAggregate,
 }
@@ -39,8 +39,8 @@ impl Rows {
     }
 
     /// All rows by ascending id, in full detail.
-    pub(crate) fn full(&self) -> impl Iterator<Item = (u64, Row, Full)> {
-        let rest = self.full.iter().cloned().chain(std::iter::repeat(Full::default()));
+    pub(crate) fn full(&self) -> impl Iterator<Item = (u64, Row, RowDetail)> {
+        let rest = self.full.iter().cloned().chain(std::iter::repeat(RowDetail::default()));
         self.iter().zip(rest).map(|((id, row), full)| (id, *row, full))
     }
 
@@ -68,7 +68,7 @@ impl Rows {
         }
         if !slice.full.is_empty() {
             if self.full.len() < end {
-                self.full.resize(end, Full::default());
+                self.full.resize(end, RowDetail::default());
             }
             for (place, full) in self.full.iter_mut().skip(start).zip(slice.full) {
                 *place = full;

@@ -5,8 +5,8 @@
 
 use alloy_sol_types::{SolCall, abi::AbiDecoderConfig, sol};
 
-/// A call's return value. Decoding takes no more memory than the data itself is large, and a little: honest data names each
-/// of its bytes once, where other data repeats a megabyte a thousand times.
+/// A call's return value. Decoding takes little more memory than the data itself: malicious data may refer to
+/// the same megabyte a thousand times.
 ///
 /// # Errors
 ///
@@ -104,8 +104,8 @@ sol! {
         event AgentTerminated(uint256 indexed agentId, address indexed by);
     }
 
-    /// A meta-transaction: what `from` signs (EIP-712) and the forwarder executes in its name.
-    /// `deadline` is unix seconds, 0 = no expiry; `gas` is the inner call's limit; `nonce` counts up per `from`.
+    /// A meta-transaction: what `from` signs (EIP-712) and the forwarder executes in its name. `deadline` is
+    /// unix seconds, 0 = no expiry; `gas` is the inner call's limit; `nonce` counts up per `from`.
     #[derive(Debug, PartialEq, Eq)]
     struct ForwardRequest {
         address from;
@@ -142,9 +142,9 @@ sol! {
         event RequestExecuted(address indexed from, uint256 nonce, bool success, bytes returnData);
     }
 
-    /// Multicall3, as far as it is used here.
+    /// The part of Multicall3 that is used here.
     interface IMulticall3 {
-        /// One call; with `allowFailure` its revert is reported in its [`Result`] and the others go on.
+        /// One call. With `allowFailure` its revert is in its [`Result`], and the other calls run.
         #[derive(Debug, PartialEq, Eq)]
         struct Call3 {
             address target;
@@ -164,7 +164,8 @@ sol! {
         function getCurrentBlockTimestamp() external view returns (uint256 timestamp);
     }
 
-    /// The lens (`RegistryLens.sol`), whose answer is no ABI: [`lens`](crate::chain::lens) reads it.
+    /// The lens (`RegistryLens.sol`). [`lens`](crate::chain::lens) reads its return data, which is packed,
+    /// not ABI-encoded.
     interface IRegistryLens {
         function walk(address registry, uint256 first, uint256 count, uint256 detail, uint256 maxBytes, uint256 gasPerByte)
             external view;

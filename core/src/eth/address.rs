@@ -1,16 +1,16 @@
-//! Addresses as people and programs write them: `0x` and 40 hexadecimal digits, in one case, or in mixed case with
-//! a right EIP-55 checksum.
+//! Addresses as text: `0x` and 40 hexadecimal digits, in one case, or in mixed case with a valid EIP-55
+//! checksum.
 
 use alloy_primitives::Address;
 use thiserror::Error;
 
-/// Why a text is no address.
+/// Why a text is not an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[error("{}", self.rule())]
 pub enum AddressError {
-    /// Something else altogether.
+    /// Not `0x` and 40 hexadecimal digits.
     Shape,
-    /// Mixed case, and not the case EIP-55 gives it: most likely a typo.
+    /// Mixed case with a wrong EIP-55 checksum: most likely a typo.
     Checksum,
 }
 

@@ -1,4 +1,4 @@
-//! Which block an answer is of, and which one a question is about.
+//! The block that an answer was read at, and the block that a request names.
 
 use core::fmt;
 
@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::{eth::json, eth::timestamp::Timestamp};
 
-/// The block an answer was read at. A block does not know its own hash inside a call, so its parent's hash stands for it:
-/// whoever has the header of `blockNumber` compares its `parentHash`.
+/// The block an answer was read at. Calls cannot read the hash of their own block, so `parentHash` identifies
+/// it: compare it with the header of `blockNumber`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -22,7 +22,7 @@ pub struct AsOf {
     pub parent_hash: B256,
 }
 
-/// The block that an answer from the registry's index is as of.
+/// The block of an answer from the registry's index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -33,17 +33,17 @@ pub struct IndexedAt {
     pub block_timestamp: Timestamp,
 }
 
-/// A block that a question names; without one it is about the newest.
+/// The block that a request names. Without one the newest block is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockId {
-    /// By its number: whatever block the chain has there.
+    /// A block number.
     Number(u64),
-    /// By its hash (EIP-1898), as long as it is on the chain.
+    /// The hash of a canonical block (EIP-1898).
     Hash(B256),
 }
 
 impl BlockId {
-    /// The rule that [`parse`](Self::parse) holds texts to.
+    /// The rule of [`parse`](Self::parse).
     pub const RULE: &str = "must be a block's number, or its hash: 0x followed by 64 hexadecimal digits";
 
     /// Reads decimal digits, or `0x` and 64 hexadecimal digits; `None` for anything else.

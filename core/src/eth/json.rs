@@ -1,17 +1,29 @@
-//! How the API writes Ethereum's values as JSON, one type per kind, for `#[serde(with)]`. What they look like to
-//! a reader of the schema stands beside them in `schema`.
+//! How the API writes Ethereum's values as JSON, one type per kind, for `#[serde(with)]`. Their JSON Schemas
+//! are in `schema`.
 //!
-//! Numbers keep all their digits: a `uint256` is a JSON number, however large, never a rounded float.
+//! Numbers keep all their digits: a `uint256` is a JSON number of any size, never a rounded float.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{Display, LowerHex};
 
-use alloy_primitives::{Address, B256, U256};
+use alloy_primitives::{Address, B256, Bytes, U256, hex};
 use serde::{
     Serialize, Serializer,
-    ser::{Error, SerializeMap, SerializeSeq},
+    ser::{Error, SerializeMap},
 };
 use serde_json::value::RawValue;
+
+/// Implements `Serialize` by `Display`.
+macro_rules! serialize_as_text {
+    ($type:ty) => {
+        impl ::serde::Serialize for $type {
+            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    };
+}
+pub(crate) use serialize_as_text;
 
 /// For `#[serde(skip_serializing_if)]`.
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
@@ -19,14 +31,14 @@ pub(crate) const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// Strings, numbers and maps with string keys: serialization has nothing to fail on.
+/// The JSON text of a value whose serialization cannot fail: strings, numbers, and maps with string keys.
 pub(crate) fn text(shape: &impl Serialize, size_hint: usize) -> String {
     let mut body = Vec::with_capacity(size_hint);
     let written = serde_json::to_writer(&mut body, shape);
     written.ok().and_then(|()| String::from_utf8(body).ok()).unwrap_or_default()
 }
 
-/// A non-negative integer of any width, all digits written out.
+/// A non-negative integer of any width, with all its digits.
 struct Digits<T>(T);
 
 impl<T: Display> Serialize for Digits<T> {
@@ -40,11 +52,7 @@ impl<T: Display> Serialize for Digits<T> {
 pub struct Integer;
 
 impl Integer {
-    /// For `#[serde(with)]`.
-    ///
-    /// # Errors
-    ///
-    /// Those of the serializer.
+    /// For `#[serde(with)]`. The errors are those of the serializer.
     pub fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
         Digits(value).serialize(serializer)
     }
@@ -55,31 +63,17 @@ impl Integer {
 pub struct Integers;
 
 impl Integers {
-    /// For `#[serde(with)]`.
-    ///
-    /// # Errors
-    ///
-    /// Those of the serializer.
-    pub fn serialize<S: Serializer>(values: &Vec<U256>, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(Some(values.len()))?;
-        for value in values {
-            list.serialize_element(&Digits(value))?;
-        }
-        list.end()
+    pub(crate) fn serialize<S: Serializer>(values: &[U256], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(values.iter().map(Digits))
     }
 }
 
-/// An object from text to integers, in key order.
+/// Integers by key, as a JSON object; keys are written as strings, values with all their digits.
 #[derive(Debug)]
 pub struct IntegersByKey;
 
 impl IntegersByKey {
-    /// For `#[serde(with)]`.
-    ///
-    /// # Errors
-    ///
-    /// Those of the serializer.
-    pub fn serialize<K: Display, V: Display, S: Serializer>(
+    pub(crate) fn serialize<K: Display, V: Display, S: Serializer>(
         values: &BTreeMap<K, V>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -96,11 +90,7 @@ impl IntegersByKey {
 pub struct Checksummed;
 
 impl Checksummed {
-    /// For `#[serde(with)]`.
-    ///
-    /// # Errors
-    ///
-    /// Those of the serializer.
+    /// For `#[serde(with)]`. The errors are those of the serializer.
     pub fn serialize<S: Serializer>(value: &Address, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&value.to_checksum(None))
     }
@@ -111,12 +101,35 @@ impl Checksummed {
 pub struct Hash;
 
 impl Hash {
-    /// For `#[serde(with)]`.
-    ///
-    /// # Errors
-    ///
-    /// Those of the serializer.
+    /// For `#[serde(with)]`. The errors are those of the serializer.
     pub fn serialize<S: Serializer>(value: &B256, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&format!("{value:#x}"))
+        serializer.collect_str(&format_args!("{value:#x}"))
+    }
+}
+
+/// Bytes as `0x` and pairs of hexadecimal digits, as JSON-RPC writes them.
+pub(crate) struct Data;
+
+impl Data {
+    pub(crate) fn serialize<S: Serializer>(value: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex::encode_prefixed(value))
+    }
+}
+
+/// A list of [`Data`].
+pub(crate) struct DataList;
+
+impl DataList {
+    pub(crate) fn serialize<S: Serializer>(values: &[Bytes], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(values.iter().map(hex::encode_prefixed))
+    }
+}
+
+/// A number in hexadecimal digits without leading zeros, as JSON-RPC writes it.
+pub(crate) struct Quantity;
+
+impl Quantity {
+    pub(crate) fn serialize<T: LowerHex, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{value:#x}"))
     }
 }

@@ -1,4 +1,4 @@
-//! Ethereum as the registry's readers meet it: ABI, addresses, JSON-RPC, reverts, times.
+//! Ethereum: ABI, addresses, blocks, JSON-RPC, reverts, Multicall3, redaction, timestamps.
 
 pub mod abi;
 pub mod address;

@@ -1,11 +1,11 @@
-//! Multicall3: many calls in one `eth_call`, so that they see one block and cost one round trip.
+//! Multicall3: many calls in one `eth_call`, which all read the same block in one round trip.
 
 use alloy_primitives::{Address, Bytes};
 use alloy_sol_types::SolCall;
 
 use crate::{eth::abi::IMulticall3, eth::rpc::revert::Revert};
 
-/// Where Multicall3 stands on almost every chain.
+/// The address of Multicall3 on almost every chain.
 pub const CANONICAL_ADDRESS: Address =
     alloy_primitives::address!("0xcA11bde05977b3631167028862bE2a173976CA11");
 
@@ -19,20 +19,21 @@ pub struct Call {
 }
 
 impl Call {
-    /// The bytes this call takes up in `aggregate3`'s calldata: its offset, four words of frame, its padded data.
+    /// The bytes of this call in `aggregate3`'s calldata: its offset, four words of frame, its padded data.
     pub fn packed_size(&self) -> usize {
         32 * 5 + self.data.len().next_multiple_of(32)
     }
 }
 
-/// What one call inside a chunk came to.
+/// The outcome of one call of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// It returned this. Empty means that there is no code at the target.
+    /// Its return data. Empty where the target has no code.
     Returned(Bytes),
-    /// It reverted, with something to say.
+    /// It reverted with data.
     Reverted(Revert),
-    /// It failed without data: out of gas, or a revert without a reason. Only a call of its own tells which.
+    /// It failed without data: out of gas, or a revert without a reason. Only a separate call tells the two
+    /// apart.
     Ambiguous,
 }
 
@@ -49,7 +50,7 @@ pub fn pack<'a>(calls: impl IntoIterator<Item = &'a Call>) -> Bytes {
     IMulticall3::aggregate3Call { calls }.abi_encode().into()
 }
 
-/// The outcomes in `aggregate3`'s return data, in the order of the calls; `None` where it is no such data.
+/// The outcomes in `aggregate3`'s return data, in the order of the calls; `None` for other data.
 pub fn unpack(data: &[u8]) -> Option<Vec<CallOutcome>> {
     let results = IMulticall3::aggregate3Call::abi_decode_returns(data).ok()?;
     let outcome = |result: IMulticall3::Result| match (result.success, result.returnData) {

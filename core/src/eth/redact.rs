@@ -1,20 +1,20 @@
-//! What may be said about an RPC endpoint: scheme, host and port. Providers put their keys into path, query
-//! and user info, and quote them in error texts.
+//! Redaction of RPC endpoints: only scheme, host and port are public. Providers put their keys into path,
+//! query and user info, and quote them in error texts.
 //!
-//! A host that knows the URLs strikes their secrets out of texts ([`Redactor`]). Where nobody knows them yet, as inside a run,
-//! every word goes that may be one ([`without_secrets`]).
+//! A host that knows the URLs removes their secrets from texts ([`Redactor`]). Code that does not know the
+//! URLs removes every word that may be a secret ([`without_secrets`]).
 
 use std::{cmp::Reverse, fmt};
 
 use percent_encoding::percent_decode_str;
 
-/// Shorter pieces are words such as `v2` or `rpc`, not secrets; replacing them would garble messages.
+/// Shorter parts are words such as `v2` or `rpc`, not secrets; replacing them would garble messages.
 const SHORTEST_SECRET: usize = 6;
 
-/// The longest message worth showing, in characters.
+/// The longest message, in characters.
 const LONGEST_MESSAGE: usize = 400;
 
-/// Knows endpoints' secrets well enough to strike them out of a text.
+/// Removes endpoints' secrets from texts.
 #[derive(Clone, Default)]
 pub struct Redactor {
     secrets: Vec<String>,
@@ -36,7 +36,7 @@ impl Redactor {
         Self { secrets }
     }
 
-    /// `text` without any of the secrets, and not longer than an error message need be.
+    /// `text` without the secrets, cut to the longest message.
     pub fn clean(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.secrets {
@@ -49,8 +49,8 @@ impl Redactor {
     }
 }
 
-/// A node's message without the words that may be URLs or keys, cut to 200 characters. It needs no list of secrets, and leaves
-/// out more than a [`Redactor`] would.
+/// A node's message without the words that may be URLs or keys, cut to 200 characters. It needs no list of
+/// secrets, and removes more than a [`Redactor`].
 pub(crate) fn without_secrets(message: &str) -> String {
     let is_harmless = |word: &&str| {
         let key_like = word.len() >= 20 && word.bytes().any(|byte| byte.is_ascii_digit());
@@ -60,7 +60,7 @@ pub(crate) fn without_secrets(message: &str) -> String {
     words.join(" ").chars().take(200).collect()
 }
 
-/// What may be shown of an RPC endpoint's URL: scheme, host and port.
+/// The public part of an RPC endpoint's URL: scheme, host and port.
 pub fn public_origin(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let host = authority(rest).rsplit('@').next().unwrap_or_default();
@@ -71,7 +71,7 @@ fn authority(rest: &str) -> &str {
     rest.split(['/', '?', '#', '\\']).next().unwrap_or_default()
 }
 
-/// Everything in a URL that may be a secret, as it stands and percent-decoded.
+/// The parts of a URL that may be secrets, each also percent-decoded.
 fn pieces(url: &str) -> Vec<String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = authority(rest);

@@ -1,16 +1,16 @@
-//! Ethereum's values as JSON Schema: the twin of [`super::json`]. Behind the feature `schema`, with which the descriptions of the
-//! services are made.
+//! JSON Schemas of the types in [`super::json`]. Behind the feature `schema`, for the descriptions of the
+//! services.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{
-    json::{Checksummed, Hash, Integer},
+    json::{Checksummed, Data, DataList, Hash, Integer, Quantity},
     timestamp::Timestamp,
 };
 
-/// A type that is written with a name of its own, under which the schema is found once.
+/// Implements `JsonSchema` with this name and schema.
 macro_rules! named {
     ($type:ty, $name:literal, $schema:tt) => {
         impl JsonSchema for $type {
@@ -26,6 +26,26 @@ macro_rules! named {
 }
 pub(crate) use named;
 
+/// A type with the schema of another one.
+macro_rules! like {
+    ($type:ty, $other:ty) => {
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                <$other>::schema_name()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                <$other>::json_schema(generator)
+            }
+        }
+    };
+}
+pub(crate) use like;
+
 named!(Checksummed, "Address", {
     "description": "An account or contract, with its EIP-55 checksum.",
     "type": "string",
@@ -38,7 +58,7 @@ named!(Hash, "Hash", {
     "pattern": "^0x[0-9a-f]{64}$",
 });
 
-// Not `date-time`: a contract may store what no calendar library reads.
+// Not `date-time`: a contract may store times that calendar libraries do not read.
 named!(Timestamp, "Timestamp", {
     "description": "ISO 8601, UTC, with milliseconds. Years above 9999 have a plus sign and at least six digits.",
     "type": "string",
@@ -51,20 +71,16 @@ named!(Integer, "Integer", {
     "minimum": 0,
 });
 
-/// Bytes, as JSON-RPC writes them.
-pub(crate) struct Data;
-
 named!(Data, "Data", {
     "description": "Bytes of any number.",
     "type": "string",
     "pattern": "^0x([0-9a-f]{2})*$",
 });
 
-/// A number, as JSON-RPC writes it.
-pub(crate) struct Quantity;
-
 named!(Quantity, "Quantity", {
     "description": "A number in hexadecimal digits, without leading zeros.",
     "type": "string",
     "pattern": "^0x(0|[1-9a-f][0-9a-f]{0,63})$",
 });
+
+like!(DataList, Vec<Data>);

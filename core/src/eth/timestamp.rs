@@ -1,10 +1,11 @@
-//! Points in time: what the chain stores as unix seconds and the API writes as ISO 8601.
+//! Points in time: unix seconds on chain, ISO 8601 in the API.
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use super::json::serialize_as_text;
 
-/// A point in time, UTC, to the millisecond. Chain times are whole seconds; a host's clock has the rest.
+/// A point in time, UTC, to the millisecond. Times on chain are whole seconds; hosts' clocks have
+/// milliseconds.
 ///
 /// Serializes as the specification's `<timestamp>`: ISO 8601 UTC with milliseconds (`service.md` section 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,12 +15,12 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// From unix seconds, as contracts store them.
+    /// From unix seconds.
     pub const fn from_seconds(seconds: u64) -> Self {
         Self { seconds, millis: 0 }
     }
 
-    /// From unix milliseconds, as hosts' clocks tell them.
+    /// From unix milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Self { seconds: millis / 1000, millis: (millis % 1000) as u16 }
     }
@@ -41,8 +42,8 @@ impl Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// Written by hand because date libraries stop long before `u64::MAX` seconds, and a contract's caller
-    /// may store any of them. Years above 9999 take ISO 8601's expanded form with a plus sign.
+    /// Written by hand: date libraries stop long before `u64::MAX` seconds, which a contract may store. Years
+    /// above 9999 have ISO 8601's expanded form with a plus sign.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, second_of_day) = (self.seconds / 86_400, self.seconds % 86_400);
         let (year, month, day) = civil_from_days(days);
@@ -55,14 +56,10 @@ impl fmt::Display for Timestamp {
     }
 }
 
-impl Serialize for Timestamp {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+serialize_as_text!(Timestamp);
 
-/// Days since 1970-01-01 to a date of the proleptic Gregorian calendar. Years are counted from March, so
-/// that the leap day is a year's last, and in eras of 400 years, which all have 146,097 days.
+/// The date of the proleptic Gregorian calendar, from days since 1970-01-01. Years begin in March, so that
+/// the leap day is the last of a year; all eras of 400 years have 146,097 days.
 const fn civil_from_days(days: u64) -> (u64, u64, u64) {
     const DAYS_FROM_0000_03_01: u64 = 719_468;
     let shifted = days + DAYS_FROM_0000_03_01;

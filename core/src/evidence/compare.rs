@@ -1,10 +1,10 @@
-//! Two JSON texts compared by what they say: the order of an object's members and the spaces do not count, everything else does.
+//! Compares two JSON texts. The order of members and white space do not matter, everything else does.
 
 use serde_json::value::RawValue;
 
 use super::members::{Object, parse};
 
-/// The path to the first thing in which two texts differ, such as `agent.status`; `None` where they say the same.
+/// The path of the first difference, such as `agent.status`; `None` where the texts are equal.
 pub(super) fn difference(left: &str, right: &str) -> Option<String> {
     let (left, right) = (left.trim(), right.trim());
     if let (Some(left), Some(right)) = (parse::<Object<'_>>(left), parse::<Object<'_>>(right)) {

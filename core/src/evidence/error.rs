@@ -1,24 +1,24 @@
-//! Why a document proves nothing.
+//! Why evidence is refused.
 
 use alloy_primitives::{Address, B256, U256};
 
 use super::trie::ProofError;
 
-/// The reason for which evidence is refused.
+/// Why evidence is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvidenceError {
-    /// It is no such document, or not spelled as one.
+    /// It is not a document of evidence, or a value is not in its one spelling.
     #[error("the document is no evidence: {0}")]
     Malformed(String),
-    /// Its version is another than [`VERSION`](super::VERSION).
+    /// Its version is not [`VERSION`](super::VERSION).
     #[error("version {0} of such documents is not one that this verifier reads")]
     Version(u32),
-    /// It is about another block than the one that is trusted.
+    /// It is not about the trusted block.
     #[error("the document is about block {document}, not about {trusted}")]
     OtherBlock {
         /// The document's.
         document: B256,
-        /// The one that is trusted.
+        /// The trusted one.
         trusted: B256,
     },
     /// It is about another chain.
@@ -45,10 +45,10 @@ pub enum EvidenceError {
         /// The one expected.
         expected: Address,
     },
-    /// The header is no block header.
+    /// The header is not a block header.
     #[error("header is no block header")]
     Header,
-    /// The header is another block's.
+    /// The header is that of another block.
     #[error("header is that of block {header}, not of blockHash {block_hash}")]
     HeaderHash {
         /// The header's hash.
@@ -59,16 +59,16 @@ pub enum EvidenceError {
     /// The account proof does not lead to an account.
     #[error("accountProof does not prove the registry's account: {0}")]
     AccountProof(ProofError),
-    /// At this block nothing is at the registry's address.
+    /// The registry's address has no account at this block.
     #[error("accountProof shows that the registry did not exist at this block")]
     NoAccount,
-    /// What the account proof shows is no account.
+    /// The account proof leads to something else than an account.
     #[error("accountProof leads to something that is no account")]
     BadAccount,
-    /// The account is another than the document says.
+    /// The proved account differs from the document.
     #[error("{field} is not what accountProof shows")]
     Account {
-        /// Which of the account's four fields.
+        /// The field that differs.
         field: &'static str,
     },
     /// The code in the document is not the registry's.
@@ -77,13 +77,13 @@ pub enum EvidenceError {
         /// The hash of the registry's code.
         code_hash: B256,
     },
-    /// The registry's code is not the one that the layout holds for.
+    /// The layout does not belong to the registry's code.
     #[error("layout holds for other code than the registry's, whose hash is {code_hash}")]
     OtherCode {
         /// The hash of the registry's code.
         code_hash: B256,
     },
-    /// Nobody vouches for the layout.
+    /// The layout has no trusted source.
     #[error("layout is not one that this verifier knows for the registry's code, whose hash is {code_hash}")]
     UnknownLayout {
         /// The hash of the registry's code.
@@ -92,7 +92,7 @@ pub enum EvidenceError {
     /// The slots are not those that the verdict rests on.
     #[error("storageProof[{place}] should be about slot {expected}")]
     OtherSlot {
-        /// The first place where another slot is.
+        /// The first place with another slot.
         place: usize,
         /// The slot that belongs there.
         expected: B256,
@@ -103,34 +103,34 @@ pub enum EvidenceError {
     /// A storage proof does not lead to a value.
     #[error("storageProof[{place}] proves nothing: {error}")]
     StorageProof {
-        /// Which of them.
+        /// Its place.
         place: usize,
-        /// Why.
+        /// The error.
         error: ProofError,
     },
-    /// A slot's value is another than the document says.
+    /// A proved value differs from the document.
     #[error("storageProof[{place}] shows the value {proved:#x}, not {document:#x}")]
     Value {
-        /// Which of them.
+        /// Its place.
         place: usize,
-        /// What the proof shows.
+        /// The proved value.
         proved: U256,
-        /// What the document says.
+        /// The document's value.
         document: U256,
     },
-    /// What a storage proof shows is no value of a slot.
+    /// A storage proof leads to something else than the value of a slot.
     #[error("storageProof[{place}] leads to something that is no value of a slot")]
     BadValue {
-        /// Which of them.
+        /// Its place.
         place: usize,
     },
-    /// The slots hold what no registry stores.
+    /// The slots do not hold an agent's record.
     #[error("the slots hold no agent's record: {0}")]
     Record(&'static str),
-    /// The verdict is not the one that the slots give.
+    /// The verdict differs from the computed one.
     #[error("verdict.{field} is not what the slots and the block's time give")]
     Verdict {
-        /// Its first field that differs.
+        /// The first field that differs.
         field: String,
     },
 }

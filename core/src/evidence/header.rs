@@ -1,7 +1,8 @@
 //! Block headers: hashed whole, and read field by field.
 //!
-//! A header is an RLP list. Its first fifteen fields are the same on every chain of Ethereum's kind; each fork appends some, and OP-stack chains
-//! have the same in the same order. So fields are counted, and those beyond the fifteenth are not looked at: the hash covers them.
+//! A header is an RLP list. Its first fifteen fields are the same on all EVM chains; forks append fields, and
+//! OP-stack chains have the same ones in the same order. Fields beyond the fifteenth are not read: the hash
+//! covers them.
 
 use alloy_primitives::{B256, Bytes, U256, keccak256};
 use alloy_rlp::Encodable;
@@ -16,12 +17,12 @@ use crate::{eth::as_of::AsOf, eth::timestamp::Timestamp};
 /// The fields that every header has (Yellow Paper, section 4.4).
 const FIELDS: usize = 15;
 
-/// As much of a header as evidence needs.
+/// The fields of a header that evidence needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct BlockHeader {
     /// The hash of the whole header: the block's.
     pub hash: B256,
-    /// The hash of the block before.
+    /// The hash of the parent block.
     pub parent_hash: B256,
     /// The root of the trie of accounts after this block.
     pub state_root: B256,
@@ -31,8 +32,8 @@ pub struct Header {
     pub timestamp: u64,
 }
 
-impl Header {
-    /// Reads a header from its RLP; `None` where it is none.
+impl BlockHeader {
+    /// Reads a header from its RLP; `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let fields = rlp::fields(bytes).filter(|fields| fields.len() >= FIELDS)?;
         let hash = |place: usize| fields.get(place).and_then(|field| B256::try_from(*field).ok());
@@ -46,7 +47,7 @@ impl Header {
         })
     }
 
-    /// The block, as answers name it.
+    /// The block, as answers state it.
     pub(super) const fn as_of(&self) -> AsOf {
         AsOf {
             block_number: self.number,
@@ -56,16 +57,17 @@ impl Header {
     }
 }
 
-/// How JSON-RPC writes a field.
+/// The encoding of a field in JSON-RPC.
 #[derive(Clone, Copy)]
-enum Kind {
+enum Encoding {
     Data,
     Quantity,
 }
 
-/// The fields as JSON-RPC calls them, in the header's order. What a chain's headers do not have is absent.
-const JSON_FIELDS: [(&str, Kind); 23] = {
-    use Kind::{Data, Quantity};
+/// The names of the fields in JSON-RPC, in the header's order. Chains omit the fields of forks that they do
+/// not have.
+const JSON_FIELDS: [(&str, Encoding); 23] = {
+    use Encoding::{Data, Quantity};
     [
         ("parentHash", Data),
         ("sha3Uncles", Data),
@@ -93,9 +95,9 @@ const JSON_FIELDS: [(&str, Kind); 23] = {
     ]
 };
 
-/// The RLP of the header in a node's answer to `eth_getBlockByHash` or `eth_getBlockByNumber`; `None` where the answer is no block. Whether it is the header
-/// asked for is for its hash to say: a chain whose headers have a field of their own gives another one.
-#[inline(never)]
+/// The RLP of the header in the result of `eth_getBlockByHash` or `eth_getBlockByNumber`; `None` where the
+/// result is not a block. The caller must compare its hash: a chain with additional header fields yields
+/// another one.
 pub(crate) fn from_json(block: &str) -> Option<Bytes> {
     let block: Object<'_> = parse(block)?;
     let mut payload = Vec::with_capacity(700);
@@ -108,8 +110,8 @@ pub(crate) fn from_json(block: &str) -> Option<Bytes> {
         };
         let text = string(value)?;
         match kind {
-            Kind::Data => Bytes::read(text)?.encode(&mut payload),
-            Kind::Quantity => U256::read(text)?.encode(&mut payload),
+            Encoding::Data => Bytes::read(text)?.encode(&mut payload),
+            Encoding::Quantity => U256::read(text)?.encode(&mut payload),
         }
     }
     let mut rlp = Vec::with_capacity(payload.len() + 4);

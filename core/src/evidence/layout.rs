@@ -1,66 +1,66 @@
-//! Where a registry keeps what a verdict rests on: its storage layout, and the code it holds for.
+//! The storage layout of a registry, and the code that it belongs to.
 //!
-//! A layout says which storage slot is what, so whoever chooses it chooses the verdict. It is therefore bound to the registry's code, whose hash the
-//! account proof proves. The code of this project's `AgentRegistry` is known here by the hash that it has without the forwarder it trusts: the constructor
-//! writes that into the code, so that each deployment has another hash. A document therefore brings the code along. Other code needs a layout that its
-//! operator vouches for, by the code's hash.
+//! The layout decides which slot is what, and so the verdict. It is therefore bound to the registry's code,
+//! whose hash the account proof proves. The code of this project's `AgentRegistry` is recognised by its hash
+//! without the trusted forwarder, which the constructor writes into the code: each deployment has another
+//! hash, so a document contains the code. Other code needs a layout that its operator vouches for, by the
+//! code's hash.
+
+use std::collections::BTreeSet;
 
 use alloy_primitives::{Address, B256, U256, b256, keccak256};
 use serde::Serialize;
 
 use super::{
-    members::{Faults, Members},
+    members::{FirstError, Members},
     wire,
 };
+use crate::eth::json;
 
-/// The hash of `AgentRegistry`'s runtime bytecode, with zeros where the constructor writes the trusted forwarder.
+/// The hash of `AgentRegistry`'s runtime bytecode, with zeros where the constructor writes the trusted
+/// forwarder.
 pub const AGENT_REGISTRY_CODE_HASH: B256 =
     b256!("df745f3846e3edcb417aa1cb56b0b48569cccdcb4b310b3602946fb5c828f307");
-/// Where in that code the constructor writes the trusted forwarder, in bytes: words of 32.
+/// The byte offsets of the 32-byte words in that code that hold the trusted forwarder.
 pub const FORWARDER_PLACES: [usize; 3] = [640, 718, 6_793];
 
-/// Which storage slot of a registry is what, and the code that it holds for.
+/// The storage layout of a registry, and the code that it belongs to.
 ///
-/// Slots are as solc numbers them (`storageLayout`); those of a record count from where the mapping puts it. Not for a proxy: its code
-/// stays while the code behind it, and with that the layout, changes.
+/// Slots have solc's numbers (`storageLayout`); those of a record count from its first slot. Proxies are not
+/// supported: their code stays the same while the implementation, and its layout, changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Layout {
-    /// The hash of other code, for which its operator vouches. Absent for this project's.
-    #[serde(default, serialize_with = "wire::optional", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Hash"))]
+    /// The hash of the code that the operator vouches for. Absent for this project's code.
+    #[serde(serialize_with = "wire::optional", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "json::Hash"))]
     pub code_hash: Option<B256>,
-    /// The slot of `mapping(address wallet => uint256 agentId)`, which is 0 for a wallet without a live agent.
-    #[serde(serialize_with = "wire::text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Quantity"))]
+    /// The slot of `mapping(address wallet => uint256 agentId)`, which is 0 for a wallet without a live
+    /// agent.
+    #[serde(with = "json::Quantity")]
     pub wallet_to_agent: U256,
     /// The grace period in seconds.
     pub attestation_grace_period: GracePeriod,
     /// The slot of `mapping(uint256 agentId => record)`.
-    #[serde(serialize_with = "wire::text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Quantity"))]
+    #[serde(with = "json::Quantity")]
     pub agents: U256,
-    /// Where the fields of a record are.
+    /// The locations of a record's fields.
     pub record: RecordLayout,
 }
 
-/// Where the grace period is.
+/// The location of the grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum GracePeriod {
     /// In a slot of its own, as a `uint256`.
-    Slot(
-        #[serde(serialize_with = "wire::text")]
-        #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Quantity"))]
-        U256,
-    ),
-    /// In the code: it is always the same.
+    Slot(#[serde(with = "json::Quantity")] U256),
+    /// A constant in the code.
     Seconds(u64),
 }
 
-/// Where the fields of a record are that a verdict is made of.
+/// The locations of the record's fields that a verdict needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -81,16 +81,16 @@ pub struct RecordLayout {
     pub last_attestation: Field,
 }
 
-/// A number within a slot.
+/// The location of a number within a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Field {
-    /// Slots from the record's first.
+    /// Its slot, counted from the record's first.
     pub slot: u64,
-    /// Bytes from the slot's low end.
+    /// Its offset in bytes from the slot's low end.
     pub offset: u8,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub bytes: u8,
 }
 
@@ -99,7 +99,6 @@ impl Field {
         Self { slot, offset, bytes }
     }
 
-    #[inline(never)]
     fn read(record: &mut Members<'_>, name: &str) -> Self {
         let mut members = record.object(name);
         let mut byte = |name| members.number(name, 255) as u8;
@@ -109,7 +108,7 @@ impl Field {
         field
     }
 
-    /// The number in its slot's word.
+    /// The field's number in the word of its slot.
     pub(super) fn of(self, word: U256) -> U256 {
         let shifted = word >> (usize::from(self.offset) * 8);
         match U256::ONE.checked_shl(usize::from(self.bytes) * 8) {
@@ -131,19 +130,12 @@ impl RecordLayout {
             self.last_attestation,
         ];
         let all = fields.map(|field| field.slot).into_iter().chain([self.operational_scope]);
-        // The next larger one, again and again: a sort of so few is many times its size.
-        let after =
-            |slot: Option<&u64>| all.clone().filter(|other| slot.is_none_or(|slot| other > slot)).min();
-        let mut slots = Vec::new();
-        while let Some(slot) = after(slots.last()) {
-            slots.push(slot);
-        }
-        slots
+        all.collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 
 impl Layout {
-    /// That of this project's `AgentRegistry`.
+    /// The layout of this project's `AgentRegistry`.
     pub const AGENT_REGISTRY: Self = Self {
         code_hash: None,
         wallet_to_agent: U256::from_limbs([5, 0, 0, 0]),
@@ -164,11 +156,11 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// What is wrong, in words that quote nothing of the text.
+    /// The rule that the text breaks; it does not quote the text.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let faults = Faults::default();
-        let layout = Self::read(Members::of_document(text, &faults));
-        faults.end().map_err(
+        let errors = FirstError::default();
+        let layout = Self::read(Members::of_document(text, &errors));
+        errors.end().map_err(
             |_| "must be JSON like the layout in a document of evidence, each member once and no other",
         )?;
         if layout.code_hash.is_none() {
@@ -217,7 +209,7 @@ impl Layout {
         layout
     }
 
-    /// Whether the layout holds for this code.
+    /// Whether the layout belongs to this code.
     pub(super) fn holds_for(&self, code: &[u8]) -> bool {
         match self.code_hash {
             Some(hash) => keccak256(code) == hash,
@@ -236,7 +228,7 @@ impl Layout {
     }
 }
 
-/// Whether this is the code of `AgentRegistry`, whichever forwarder it trusts.
+/// Whether this is the code of `AgentRegistry`, with any trusted forwarder.
 fn is_agent_registry(code: &[u8]) -> bool {
     let mut code = code.to_vec();
     for place in FORWARDER_PLACES {

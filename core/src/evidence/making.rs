@@ -1,4 +1,4 @@
-//! Making evidence of what a node answered.
+//! Makes evidence from a node's responses.
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 use serde_json::value::to_raw_value;
@@ -6,12 +6,12 @@ use serde_json::value::to_raw_value;
 use super::{
     Evidence, EvidenceError, Layout, StorageProof, VERSION, Verified, header,
     layout::GracePeriod,
-    members::{Faults, Members, string},
-    record::{Slots, Stop},
+    members::{FirstError, Members, string},
+    record::{SlotError, Slots},
     wire::Spelled as _,
 };
 
-/// What evidence is made of.
+/// The parts that evidence is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Material<'a> {
     /// The wallet.
@@ -22,7 +22,7 @@ pub struct Material<'a> {
     pub chain_id: u64,
     /// The registry's storage layout.
     pub layout: Layout,
-    /// The slots that were asked for.
+    /// The requested slots.
     pub slots: &'a [B256],
     /// The result of `eth_getBlockByHash`, or `eth_getBlockByNumber`: JSON text.
     pub block: &'a str,
@@ -32,8 +32,8 @@ pub struct Material<'a> {
     pub code: &'a str,
 }
 
-/// The slots that a verdict rests on: those to ask for. `agent` is the id of the wallet's live agent and the length of its operational scope in
-/// bytes.
+/// The slots that a verdict rests on, to be requested. `agent` is the id of the wallet's live agent and the
+/// length of its operational scope in bytes.
 pub fn slots(layout: &Layout, wallet: Address, agent: Option<(U256, usize)>) -> Vec<B256> {
     let mut slots = vec![layout.wallet_slot(wallet)];
     if let GracePeriod::Slot(slot) = layout.attestation_grace_period {
@@ -52,12 +52,13 @@ pub fn slots(layout: &Layout, wallet: Address, agent: Option<(U256, usize)>) -> 
 }
 
 impl Material<'_> {
-    /// The slots that the verdict rests on by what this proof says they hold: where they are others than those asked for, they are to be asked for.
+    /// The slots that the verdict rests on, given the values in this proof. Where they differ from the
+    /// requested ones, the caller requests these.
     ///
     /// # Errors
     ///
-    /// [`EvidenceError`] where the layout is that of other code, and where the proof is none or holds no agent's record.
-    #[inline(never)]
+    /// [`EvidenceError`] where the layout belongs to other code, and where the proof is malformed or holds no
+    /// agent's record.
     pub fn needed_slots(&self) -> Result<Vec<B256>, EvidenceError> {
         self.checked_code()?;
         let storage_proof = self.account_proof()?.storage_proof;
@@ -70,15 +71,15 @@ impl Material<'_> {
                     let count = slots.read();
                     return Ok(known.into_iter().take(count).map(|(slot, _)| slot).collect());
                 }
-                Err(Stop::Missing(place, slot)) => (place, slot),
-                Err(Stop::NoRecord(rule)) => return Err(EvidenceError::Record(rule)),
+                Err(SlotError::Missing(place, slot)) => (place, slot),
+                Err(SlotError::NoRecord(rule)) => return Err(EvidenceError::Record(rule)),
             };
             known.truncate(place);
             known.push((missing, U256::ZERO));
         }
     }
 
-    /// The registry's code, which is the one that the layout holds for.
+    /// The registry's code, after checking that the layout belongs to it.
     fn checked_code(&self) -> Result<Bytes, EvidenceError> {
         let code = string(self.code).and_then(Bytes::read);
         let code = code.ok_or_else(|| EvidenceError::Malformed("eth_getCode gave no bytes".to_owned()))?;
@@ -89,11 +90,11 @@ impl Material<'_> {
     }
 
     fn account_proof(&self) -> Result<AccountProof, EvidenceError> {
-        let faults = Faults::default();
-        let mut members = Members::of_answer(self.proof, &faults);
+        let errors = FirstError::default();
+        let mut members = Members::of_answer(self.proof, &errors);
         let answered = members.objects("storageProof");
         let count = answered.len();
-        // Nodes write slots in several ways; in which order they are answered does not differ.
+        // Nodes spell slots in several ways, but keep the order of the request.
         let slot = |(key, mut members): (&B256, Members<'_>)| {
             let value = members.spelled("value");
             StorageProof { key: *key, value, proof: members.list("proof") }
@@ -106,7 +107,7 @@ impl Material<'_> {
             storage_hash: members.spelled("storageHash"),
             storage_proof: self.slots.iter().zip(answered).map(slot).collect(),
         };
-        faults.end()?;
+        errors.end()?;
         if count == self.slots.len() { Ok(proof) } else { Err(EvidenceError::TooManySlots(self.slots.len())) }
     }
 }
@@ -115,14 +116,13 @@ impl Material<'_> {
 ///
 /// # Errors
 ///
-/// [`EvidenceError`] where what the node answered proves nothing: it is of another block, for one.
-/// [`EvidenceError::OtherSlot`] names the first slot that should have been asked for.
-#[inline(never)]
+/// [`EvidenceError`] where the responses prove nothing, for example because they are from another block.
+/// [`EvidenceError::OtherSlot`] names the first slot that should have been requested.
 pub fn make(material: &Material<'_>) -> Result<(Evidence, Verified), EvidenceError> {
     let header = header::from_json(material.block).ok_or(EvidenceError::Header)?;
-    let faults = Faults::default();
-    let block_hash = Members::of_answer(material.block, &faults).spelled("hash");
-    faults.end()?;
+    let errors = FirstError::default();
+    let block_hash = Members::of_answer(material.block, &errors).spelled("hash");
+    errors.end()?;
     let (proof, code) = (material.account_proof()?, material.checked_code()?);
     let mut evidence = Evidence {
         version: VERSION,
@@ -137,12 +137,12 @@ pub fn make(material: &Material<'_>) -> Result<(Evidence, Verified), EvidenceErr
         nonce: proof.nonce,
         storage_hash: proof.storage_hash,
         storage_proof: proof.storage_proof,
-        // Other code is known by its hash alone.
+        // The hash alone identifies other code.
         code: material.layout.code_hash.is_none().then_some(code),
         layout: material.layout,
         verdict: Box::default(),
     };
-    // Whoever makes the document vouches for the layout.
+    // The maker of the document vouches for the layout.
     let verified = evidence.find()?;
     evidence.verdict =
         to_raw_value(&verified.verdict).map_err(|error| EvidenceError::Malformed(error.to_string()))?;

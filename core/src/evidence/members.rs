@@ -1,5 +1,6 @@
-//! JSON objects read member by member, without a type for each. Pages and the Worker load this code: what serde derives for the same shapes is several times as
-//! large, and so is an early return after each member. A fault gives the member its default; whoever reads asks for the first fault at the end.
+//! Reads JSON objects member by member, with errors that name the member's path. Web pages load this code:
+//! what serde derives for the same shapes is several times as large, and does not name paths. A member that
+//! breaks a rule reads as its default; the caller checks for the first error at the end.
 
 use std::{cell::OnceCell, fmt};
 
@@ -11,61 +12,59 @@ use serde_json::value::RawValue;
 
 use super::{EvidenceError, wire::Spelled};
 
-/// The most members that an object may have; those read here have half as many.
+/// The most members of an object; those read here have at most half as many.
 const MAX_MEMBERS: usize = 64;
 
-/// The first fault that was met.
+/// The first error found.
 #[derive(Default)]
-pub(super) struct Faults(OnceCell<String>);
+pub(super) struct FirstError(OnceCell<String>);
 
-impl Faults {
-    /// The fault, if there was any.
+impl FirstError {
+    /// The error, if there is one.
     pub(super) fn end(self) -> Result<(), EvidenceError> {
         self.0.into_inner().map_or(Ok(()), |fault| Err(EvidenceError::Malformed(fault)))
     }
 
-    #[inline(never)]
     fn add(&self, path: &str, name: &str, rule: &str) {
         self.0.get_or_init(|| format!("{path}{name} {rule}"));
     }
 }
 
-/// The members of an object that nobody has read yet.
+/// The members of an object that are not read yet.
 pub(super) struct Members<'a> {
-    faults: &'a Faults,
-    /// Where the object is in the document: empty, or such as `layout.record.`.
+    errors: &'a FirstError,
+    /// The path of the object in the document: empty, or such as `layout.record.`.
     path: String,
     members: Object<'a>,
-    /// Each value has one spelling, and no member is left over.
+    /// Whether each value has one spelling, and members may not be left over.
     strict: bool,
 }
 
 impl<'a> Members<'a> {
-    /// Those of a document, in which each value has one spelling.
-    pub(super) fn of_document(text: &'a str, faults: &'a Faults) -> Self {
-        Self::parse(text, faults, true)
+    /// The members of a document, in which each value has one spelling.
+    pub(super) fn of_document(text: &'a str, errors: &'a FirstError) -> Self {
+        Self::parse(text, errors, true)
     }
 
-    /// Those of what a node has answered, whatever else it says and however it spells it.
-    pub(super) fn of_answer(text: &'a str, faults: &'a Faults) -> Self {
-        Self::parse(text, faults, false)
+    /// The members of a node's result, which may have other members and other spellings.
+    pub(super) fn of_answer(text: &'a str, errors: &'a FirstError) -> Self {
+        Self::parse(text, errors, false)
     }
 
-    fn parse(text: &'a str, faults: &'a Faults, strict: bool) -> Self {
+    fn parse(text: &'a str, errors: &'a FirstError, strict: bool) -> Self {
         let members = parse(text).unwrap_or_else(|| {
-            faults.add("", "it", "must be a JSON object, each member of which is there once");
+            errors.add("", "it", "must be a JSON object, each member of which is there once");
             Object::default()
         });
-        Self { faults, path: String::new(), members, strict }
+        Self { errors, path: String::new(), members, strict }
     }
 
-    /// Whether there is a member.
+    /// Whether there is a member with this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.members.get(name).is_some()
     }
 
     /// A member, as JSON text.
-    #[inline(never)]
     pub(super) fn take(&mut self, name: &str) -> &'a str {
         let place = self.members.0.iter().position(|(known, _)| *known == name);
         match place {
@@ -107,7 +106,6 @@ impl<'a> Members<'a> {
     }
 
     /// A whole number in decimal digits, up to `max`.
-    #[inline(never)]
     pub(super) fn number(&mut self, name: &str, max: u64) -> u64 {
         let digits = self.take(name);
         let number = digits.parse().ok().filter(|number: &u64| *number <= max);
@@ -117,7 +115,7 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// Nothing is left.
+    /// Checks that no member is left.
     pub(super) fn end(self) {
         if let Some((name, _)) = self.members.0.first().filter(|_| self.strict) {
             self.fault(name, "does not belong here");
@@ -125,7 +123,7 @@ impl<'a> Members<'a> {
     }
 
     fn fault(&self, name: &str, rule: &str) {
-        self.faults.add(&self.path, name, rule);
+        self.errors.add(&self.path, name, rule);
     }
 
     fn value<T: Spelled>(&self, name: &str, text: &str) -> T {
@@ -136,7 +134,6 @@ impl<'a> Members<'a> {
         })
     }
 
-    #[inline(never)]
     fn object_in(&self, name: &str, text: &'a str) -> Self {
         let members = parse(text).unwrap_or_else(|| {
             self.fault(name, "must be an object, each member of which is there once");
@@ -145,7 +142,6 @@ impl<'a> Members<'a> {
         Self { path: format!("{}{name}.", self.path), members, ..*self }
     }
 
-    #[inline(never)]
     fn items(&mut self, name: &str) -> Vec<&'a RawValue> {
         parse(self.take(name)).unwrap_or_else(|| {
             self.fault(name, "must be a list");
@@ -154,7 +150,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// What stands between a string's quotes. A string with escapes is none of those that a value here is spelled as.
+/// The text between a string's quotes. No value here is spelled with escapes.
 pub(super) fn string(text: &str) -> Option<&str> {
     text.strip_prefix('"')?.strip_suffix('"')
 }
@@ -163,13 +159,12 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// An object of a few members, no two of which have the same name, and whose names have no escapes.
+/// An object with few members, unique names, and no escapes in the names.
 #[derive(Default)]
 pub(super) struct Object<'a>(pub(super) Vec<(&'a str, &'a RawValue)>);
 
 impl<'a> Object<'a> {
     /// A member, as JSON text.
-    #[inline(never)]
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.get())
     }

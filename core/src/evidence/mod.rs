@@ -1,18 +1,18 @@
-//! Evidence: a document that proves a verdict to whoever has a trusted hash of its block.
+//! Evidence: a document that proves a verdict, given a trusted hash of its block.
 //!
 //! ```text
 //! block hash --keccak--> header --stateRoot--> accountProof --> codeHash, which the layout is bound to
 //!  (trusted)                                        |
-//!                                              storageHash --> storageProof of each slot --> record, grace period
-//!                                                                                                 |
-//!                                                                 header's timestamp ----------> verdict
+//!                                          storageHash --> storageProof of each slot --> record, grace period
+//!                                                                                             |
+//!                                                             header's timestamp ----------> verdict
 //! ```
 //!
-//! [`verify`] goes this way without a network, finds the verdict itself, and refuses a document that says another. What the document proves is what
-//! the registry's storage held at that block. That the block is of a chain one cares for is whoever's word who quotes its hash; a header does not hold
-//! the chain's id, so `chainId` is the document's own word.
+//! [`verify`] follows this path without a network, computes the verdict itself, and refuses a document with
+//! another one. A document proves what the registry's storage held at that block. The caller must trust the
+//! source of the block hash. A header does not hold the chain's id, so `chainId` is the document's claim.
 //!
-//! The fields are those of `eth_getProof` (EIP-1186), so that any library for it can check the proofs.
+//! The fields are those of `eth_getProof` (EIP-1186), so any library for it can check the proofs.
 
 mod compare;
 mod error;
@@ -27,97 +27,98 @@ mod trie;
 mod wire;
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::{registry::agent::Agent, registry::kya::Kya};
+use crate::{
+    eth::json,
+    registry::{agent::Agent, kya::Kya},
+};
 pub use error::EvidenceError;
-pub use header::Header;
+pub use header::BlockHeader;
 pub use layout::{AGENT_REGISTRY_CODE_HASH, FORWARDER_PLACES, Field, GracePeriod, Layout, RecordLayout};
 pub use making::{Material, make, slots};
-use record::{Slots, Stop};
+use record::{SlotError, Slots};
 pub use trie::ProofError;
 
-/// The version of documents that this crate makes and verifies. A document is kept for years: another shape of it, or of its verdict, gets another
-/// number.
+/// The version of documents that this crate makes and verifies. Documents are kept for years, so a new shape
+/// of the document or of its verdict gets a new number.
 pub const VERSION: u32 = 1;
 
-/// The longest operational scope that is proved, in bytes: 128 slots.
+/// The longest provable operational scope in bytes: 128 slots.
 pub const MAX_SCOPE_BYTES: usize = 4_096;
 
 /// A document of evidence: the answer of `/kya/:wallet?evidence=1`.
-#[derive(Clone, Debug)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(rename_all = "camelCase", deny_unknown_fields)
-)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Evidence {
     /// The version of this shape, and of the verdict's: 1.
     pub version: u32,
-    /// The wallet that the verdict is about.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Checksummed"))]
-    pub wallet: Address,
-    /// The registry, whose account and storage are proved.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Checksummed"))]
-    pub registry: Address,
-    /// The chain's id. No header holds it: it is the word of whoever made the document.
+    /// The chain's id. No header holds it: the document claims it.
     pub chain_id: u64,
-    /// The block at whose end all this was so.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Hash"))]
+    /// The wallet that the verdict is about.
+    #[serde(with = "json::Checksummed")]
+    pub wallet: Address,
+    /// The registry. Its account and storage are proved.
+    #[serde(with = "json::Checksummed")]
+    pub registry: Address,
+    /// The block. Everything is proved for its end.
+    #[serde(with = "json::Hash")]
     pub block_hash: B256,
     /// The block's header, RLP.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Data"))]
+    #[serde(with = "json::Data")]
     pub header: Bytes,
-    /// The trie nodes from the header's state root to the registry's account.
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::eth::schema::Data>"))]
-    pub account_proof: Vec<Bytes>,
     /// The registry's balance in wei.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Quantity"))]
+    #[serde(with = "json::Quantity")]
     pub balance: U256,
     /// The hash of the registry's code.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Hash"))]
+    #[serde(with = "json::Hash")]
     pub code_hash: B256,
     /// The registry's nonce.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Quantity"))]
+    #[serde(with = "json::Quantity")]
     pub nonce: u64,
     /// The root of the registry's storage.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Hash"))]
+    #[serde(with = "json::Hash")]
     pub storage_hash: B256,
-    /// The slots that the verdict rests on: the wallet's agent id, the grace period, the record's slots in ascending order, and those
-    /// of an operational scope of more than 31 bytes. Without an agent, the first two.
+    /// The trie nodes from the header's state root to the registry's account.
+    #[serde(with = "json::DataList")]
+    pub account_proof: Vec<Bytes>,
+    /// The slots that the verdict rests on: the wallet's agent id, the grace period, the record's slots in
+    /// ascending order, and those of an operational scope of more than 31 bytes. Without an agent, the first
+    /// two.
     pub storage_proof: Vec<StorageProof>,
-    /// The registry's code, by which it is known as this project's `AgentRegistry`. Absent for other code.
-    #[cfg_attr(
-        feature = "schema",
-        schemars(skip_serializing_if = "Option::is_none", with = "crate::eth::schema::Data")
-    )]
+    /// The registry's code, which identifies it as this project's `AgentRegistry`. Absent for other code.
+    #[serde(serialize_with = "wire::optional", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "json::Data"))]
     pub code: Option<Bytes>,
-    /// Which slot is what.
+    /// The registry's storage layout.
     pub layout: Layout,
     /// The verdict at the block's time: the answer of `/kya/:wallet`.
     #[cfg_attr(feature = "schema", schemars(with = "Kya"))]
     pub verdict: Box<RawValue>,
 }
 
-/// A slot, and the proof of what it holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+/// A slot, its value, and the proof of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
 pub struct StorageProof {
     /// The slot.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::json::Hash"))]
+    #[serde(with = "json::Hash")]
     pub key: B256,
-    /// What it holds.
-    #[cfg_attr(feature = "schema", schemars(with = "crate::eth::schema::Quantity"))]
+    /// Its value.
+    #[serde(with = "json::Quantity")]
     pub value: U256,
     /// The trie nodes from `storageHash` to the slot, or to where it would be.
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::eth::schema::Data>"))]
+    #[serde(with = "json::DataList")]
     pub proof: Vec<Bytes>,
 }
 
-/// What a verifier knows from elsewhere, and holds a document to.
+/// What a verifier requires of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// The hash of the block, from somebody who is trusted. Without it a document proves only that it agrees with itself.
+    /// The hash of the block, from a trusted source. Without it a document proves only that it is consistent.
     pub block_hash: Option<B256>,
     /// The chain.
     pub chain_id: Option<u64>,
@@ -125,20 +126,20 @@ pub struct Expected {
     pub registry: Option<Address>,
     /// The wallet.
     pub wallet: Option<Address>,
-    /// For a registry of other code than this project's: the layout that its operator vouches for.
+    /// The layout that the operator vouches for, where the registry's code is not this project's.
     pub layout: Option<Layout>,
 }
 
-/// What a document of evidence has proved.
+/// What a verified document proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// The verdict, found from the slots and the block's time.
+    /// The verdict, computed from the slots and the block's time.
     pub verdict: Kya,
     /// The block.
-    pub block: Header,
+    pub block: BlockHeader,
     /// The registry.
     pub registry: Address,
-    /// The chain's id: the document's word, as no header holds it.
+    /// The chain's id, which is the document's claim: no header holds it.
     pub chain_id: u64,
 }
 
@@ -161,7 +162,7 @@ impl Evidence {
         self.check_subject(expected)?;
         self.check_vouched(expected)?;
         let verified = self.find()?;
-        // Texts and numbers: serialization has nothing to fail on.
+        // Texts and numbers: serialization cannot fail.
         let found = serde_json::to_string(&verified.verdict).unwrap_or_default();
         match compare::difference(self.verdict.get(), &found) {
             Some(field) => Err(EvidenceError::Verdict { field }),
@@ -169,8 +170,7 @@ impl Evidence {
         }
     }
 
-    /// Finds the verdict by the document's layout, whatever the document says it is.
-    #[inline(never)]
+    /// Computes the verdict by the document's layout. The verdict in the document does not matter.
     fn find(&self) -> Result<Verified, EvidenceError> {
         let block = self.header()?;
         self.check_account(&block)?;
@@ -197,9 +197,8 @@ impl Evidence {
         }
     }
 
-    #[inline(never)]
-    fn header(&self) -> Result<Header, EvidenceError> {
-        let header = Header::decode(&self.header).ok_or(EvidenceError::Header)?;
+    fn header(&self) -> Result<BlockHeader, EvidenceError> {
+        let header = BlockHeader::decode(&self.header).ok_or(EvidenceError::Header)?;
         if header.hash != self.block_hash {
             let (header, block_hash) = (header.hash, self.block_hash);
             return Err(EvidenceError::HeaderHash { header, block_hash });
@@ -207,8 +206,7 @@ impl Evidence {
         Ok(header)
     }
 
-    #[inline(never)]
-    fn check_account(&self, block: &Header) -> Result<(), EvidenceError> {
+    fn check_account(&self, block: &BlockHeader) -> Result<(), EvidenceError> {
         let rlp = trie::lookup(block.state_root, self.registry.as_slice(), &self.account_proof)
             .map_err(EvidenceError::AccountProof)?
             .ok_or(EvidenceError::NoAccount)?;
@@ -228,7 +226,8 @@ impl Evidence {
         }
     }
 
-    /// Somebody has to vouch for the layout: this crate, for the code that the document brings along, or the verifier, for a hash.
+    /// The layout needs a trusted source: this crate, for the code in the document, or the verifier, for a
+    /// code hash.
     fn check_vouched(&self, expected: &Expected) -> Result<(), EvidenceError> {
         let layout = if self.code.is_some() { Some(Layout::AGENT_REGISTRY) } else { expected.layout };
         match layout == Some(self.layout) {
@@ -237,7 +236,7 @@ impl Evidence {
         }
     }
 
-    /// The layout is that of the registry's code.
+    /// Checks that the layout belongs to the registry's code.
     fn check_code(&self) -> Result<(), EvidenceError> {
         let code_hash = self.code_hash;
         let holds = match &self.code {
@@ -248,8 +247,7 @@ impl Evidence {
         if holds { Ok(()) } else { Err(EvidenceError::OtherCode { code_hash }) }
     }
 
-    /// The wallet's agent and the grace period, from proved slots; no slot is missing, and none is too many.
-    #[inline(never)]
+    /// The wallet's agent and the grace period, from proved slots. No slot may be missing or superfluous.
     fn proved_record(&self) -> Result<(Option<Agent>, U256), EvidenceError> {
         for (place, slot) in self.storage_proof.iter().enumerate() {
             let proved = self.proved(place, slot)?;
@@ -259,19 +257,18 @@ impl Evidence {
         }
         let known: Vec<(B256, U256)> = self.storage_proof.iter().map(|slot| (slot.key, slot.value)).collect();
         let mut slots = Slots::new(&known);
-        let read = slots.read_all(&self.layout, self.wallet).map_err(|stop| match stop {
-            Stop::Missing(place, expected) => EvidenceError::OtherSlot { place, expected },
-            Stop::NoRecord(rule) => EvidenceError::Record(rule),
+        let read = slots.read_all(&self.layout, self.wallet).map_err(|error| match error {
+            SlotError::Missing(place, expected) => EvidenceError::OtherSlot { place, expected },
+            SlotError::NoRecord(rule) => EvidenceError::Record(rule),
         })?;
         if slots.read() == known.len() { Ok(read) } else { Err(EvidenceError::TooManySlots(slots.read())) }
     }
 
-    /// What the proof of a slot shows: the value, a word without its leading zeros as RLP; 0 where there is none.
-    #[inline(never)]
+    /// The proved value of a slot: a word without leading zeros, in RLP; 0 where there is none.
     fn proved(&self, place: usize, slot: &StorageProof) -> Result<U256, EvidenceError> {
         let found = trie::lookup(self.storage_hash, slot.key.as_slice(), &slot.proof)
             .map_err(|error| EvidenceError::StorageProof { place, error })?;
-        // anvil keeps a leaf of zero where other nodes clear the slot: both read as 0.
+        // anvil keeps a leaf of zero where other nodes clear the slot; both are 0.
         let Some(rlp) = found else { return Ok(U256::ZERO) };
         rlp::number(&rlp).ok_or(EvidenceError::BadValue { place })
     }

@@ -1,4 +1,4 @@
-//! An agent's record, read from proved slots.
+//! Reads an agent's record from proved slots.
 
 use alloy_primitives::{Address, B256, U256, keccak256};
 
@@ -11,19 +11,20 @@ use crate::{
     registry::agent::{Agent, AgentId, Status},
 };
 
-/// What slots hold, in the order in which a verdict rests on them. Reading one that is not there says which is missing.
+/// The values of slots, in the order in which a verdict reads them. Reading an absent slot returns which one
+/// is missing.
 pub(super) struct Slots<'a> {
     known: &'a [(B256, U256)],
-    /// How many of them have been read.
+    /// How many are read.
     read: usize,
 }
 
-/// The next slot a verdict rests on, of which nothing is known yet, or an error.
+/// Why a record cannot be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// The slot at this place.
+pub(super) enum SlotError {
+    /// The slot that belongs at this place is missing.
     Missing(usize, B256),
-    /// The slots hold what no registry stores.
+    /// The slots do not hold a record.
     NoRecord(&'static str),
 }
 
@@ -32,27 +33,27 @@ impl<'a> Slots<'a> {
         Self { known, read: 0 }
     }
 
-    /// How many slots have been read.
+    /// How many slots are read.
     pub(super) const fn read(&self) -> usize {
         self.read
     }
 
-    fn take(&mut self, slot: B256) -> Result<U256, Stop> {
+    fn take(&mut self, slot: B256) -> Result<U256, SlotError> {
         match self.known.get(self.read) {
             Some((known, value)) if *known == slot => {
                 self.read += 1;
                 Ok(*value)
             }
-            _ => Err(Stop::Missing(self.read, slot)),
+            _ => Err(SlotError::Missing(self.read, slot)),
         }
     }
 
-    /// The wallet's agent and the grace period in seconds, all that a verdict rests on; no agent where the registry has no live one for the wallet.
+    /// The wallet's live agent, if it has one, and the grace period in seconds.
     pub(super) fn read_all(
         &mut self,
         layout: &Layout,
         wallet: Address,
-    ) -> Result<(Option<Agent>, U256), Stop> {
+    ) -> Result<(Option<Agent>, U256), SlotError> {
         let id = self.take(layout.wallet_slot(wallet))?;
         let grace = match layout.attestation_grace_period {
             GracePeriod::Slot(slot) => self.take(B256::from(slot))?,
@@ -64,7 +65,7 @@ impl<'a> Slots<'a> {
         Ok((Some(self.agent(layout, id)?), grace))
     }
 
-    fn agent(&mut self, layout: &Layout, id: U256) -> Result<Agent, Stop> {
+    fn agent(&mut self, layout: &Layout, id: U256) -> Result<Agent, SlotError> {
         let first = layout.record_slot(id);
         let mut words = Vec::new();
         for slot in layout.record.slots() {
@@ -81,7 +82,7 @@ impl<'a> Slots<'a> {
         let time = |field: Field| {
             u64::try_from(number(field))
                 .map(Timestamp::from_seconds)
-                .map_err(|_| Stop::NoRecord("a time is out of range"))
+                .map_err(|_| SlotError::NoRecord("a time is out of range"))
         };
         Ok(Agent {
             agent_id: AgentId(id),
@@ -89,10 +90,10 @@ impl<'a> Slots<'a> {
             haftungsperson: address(number(record.haftungsperson)),
             agent_wallet: address(number(record.agent_wallet)),
             operational_scope,
-            status: status.ok_or(Stop::NoRecord("the status has no such number"))?,
+            status: status.ok_or(SlotError::NoRecord("the status has no such number"))?,
             registered_at: time(record.registered_at)?,
             last_attestation: time(record.last_attestation)?,
-            // No part of a verdict.
+            // Not part of a verdict.
             constitution_hash: B256::ZERO,
             capability_hash: B256::ZERO,
             parent_agent_id: AgentId(U256::ZERO),
@@ -102,9 +103,10 @@ impl<'a> Slots<'a> {
         })
     }
 
-    /// A `string` whose slot holds `word`: up to 31 bytes stand in it, more in slots of their own (Solidity, "bytes and string").
-    fn string(&mut self, slot: B256, word: U256) -> Result<String, Stop> {
-        let bad = Stop::NoRecord("the operational scope is no text");
+    /// The `string` in the slot with this word: up to 31 bytes are in the word itself, more in separate slots
+    /// (Solidity, "bytes and string").
+    fn string(&mut self, slot: B256, word: U256) -> Result<String, SlotError> {
+        let bad = SlotError::NoRecord("the operational scope is no text");
         if !word.bit(0) {
             let length = usize::from(word.byte(0) / 2);
             let bytes = word.to_be_bytes::<32>();
@@ -113,7 +115,7 @@ impl<'a> Slots<'a> {
         }
         let length = usize::try_from(word >> 1).unwrap_or(usize::MAX);
         if length > MAX_SCOPE_BYTES {
-            return Err(Stop::NoRecord("the operational scope is too long to be proved"));
+            return Err(SlotError::NoRecord("the operational scope is too long to be proved"));
         }
         if length < 32 {
             return Err(bad);

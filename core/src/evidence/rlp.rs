@@ -1,9 +1,9 @@
-//! RLP (Yellow Paper, appendix B) as far as headers and accounts need it: a list of strings, and numbers.
+//! The RLP (Yellow Paper, appendix B) of headers and accounts: lists of strings, and numbers.
 
 use alloy_primitives::U256;
 use alloy_rlp::Header;
 
-/// The fields of a list of strings; `None` where this is none.
+/// The fields of a list of strings; `None` for anything else.
 pub(super) fn fields(rlp: &[u8]) -> Option<Vec<&[u8]>> {
     let mut rest = rlp;
     let list = Header::decode(&mut rest).ok()?;
@@ -17,19 +17,18 @@ pub(super) fn fields(rlp: &[u8]) -> Option<Vec<&[u8]>> {
     Some(fields)
 }
 
-/// A string that is a number without leading zeros, and nothing else.
+/// A string that is a number without leading zeros; `None` for anything else.
 pub(super) fn number(rlp: &[u8]) -> Option<U256> {
     let mut rest = rlp;
     let digits = string(&mut rest).filter(|_| rest.is_empty())?;
     integer(digits)
 }
 
-/// The number that these digits are: without leading zeros.
+/// The number with these big-endian bytes; `None` for leading zeros.
 pub(super) fn integer(digits: &[u8]) -> Option<U256> {
     U256::try_from_be_slice(digits).filter(|_| digits.first() != Some(&0))
 }
 
-#[inline(never)]
 fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Header::decode_bytes(rest, false).ok()
 }

@@ -1,7 +1,7 @@
-//! Walking a Merkle-Patricia proof from its root to what lies under a key (Yellow Paper, appendix D; EIP-1186).
+//! Walks a Merkle-Patricia proof from its root to the value of a key (Yellow Paper, appendix D; EIP-1186).
 //!
-//! `alloy-trie` reads the nodes. The walk is stricter than that crate's own: it takes no node beyond the last one it needs, cannot be made to
-//! panic by paths that are longer than a key, and says what it found.
+//! `alloy-trie` decodes the nodes. The walk is stricter than that crate's own: it refuses superfluous nodes,
+//! does not panic on paths longer than a key, and returns the value.
 
 use alloy_primitives::{B256, Bytes, keccak256};
 use alloy_rlp::Decodable;
@@ -13,21 +13,21 @@ use alloy_trie::{
 /// Why a proof proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {
-    /// A node's hash is not the one that the node before it, or the root, names.
+    /// A node does not have the hash in its parent, or in the root.
     #[error("node {0} of the proof is not the one that is named before it")]
     Unlinked(usize),
-    /// The nodes end before the key does.
+    /// The nodes end before the key's value.
     #[error("the proof is cut short")]
     Truncated,
-    /// There are nodes behind the last one that is needed.
+    /// There are more nodes than needed.
     #[error("the proof has more nodes than it needs")]
     Superfluous,
-    /// It has the right hash, and yet is no node.
+    /// A node has the right hash, but is not a trie node.
     #[error("node {0} of the proof is no trie node")]
     NoNode(usize),
 }
 
-/// What lies under `key`'s hash in the trie with this root; `None` where the proof shows that nothing does.
+/// The value of `key`'s hash in the trie with this root; `None` where the proof shows that there is none.
 pub(super) fn lookup(root: B256, key: &[u8], proof: &[Bytes]) -> Result<Option<Vec<u8>>, ProofError> {
     if proof.is_empty() && root == EMPTY_ROOT_HASH {
         return Ok(None);
@@ -39,42 +39,43 @@ pub(super) fn lookup(root: B256, key: &[u8], proof: &[Bytes]) -> Result<Option<V
             return Err(ProofError::Unlinked(place));
         }
         let found = match step(node, &mut path).ok_or(ProofError::NoNode(place))? {
-            Step::Next(hash) => {
+            Link::Next(hash) => {
                 link = hash;
                 continue;
             }
-            Step::End(found) => found,
+            Link::End(found) => found,
         };
         return if place + 1 == proof.len() { Ok(found) } else { Err(ProofError::Superfluous) };
     }
     Err(ProofError::Truncated)
 }
 
-/// Where a node leads.
-enum Step {
-    /// To the node with this hash.
+/// Where a node leads to.
+enum Link {
+    /// The node with this hash.
     Next(B256),
-    /// To the end: a value, or the certainty that there is none.
+    /// The end: the value, or `None` where the key is proved absent.
     End(Option<Vec<u8>>),
 }
 
-/// Follows `path` through a node and the short nodes inside it, and takes off what it has followed; `None` where this is no node.
-fn step(rlp: &[u8], path: &mut Nibbles) -> Option<Step> {
-    // Nodes of less than 32 bytes stand inside others.
+/// Follows `path` through a node and its inline nodes, and removes the part that it followed; `None` where
+/// this is not a node.
+fn step(rlp: &[u8], path: &mut Nibbles) -> Option<Link> {
+    // Nodes of less than 32 bytes are inlined into their parents.
     let mut node = decode(rlp)?;
     loop {
         let child = match node {
-            TrieNode::EmptyRoot => return Some(Step::End(None)),
+            TrieNode::EmptyRoot => return Some(Link::End(None)),
             TrieNode::Leaf(leaf) => {
-                return Some(Step::End((leaf.key == *path).then_some(leaf.value)));
+                return Some(Link::End((leaf.key == *path).then_some(leaf.value)));
             }
             TrieNode::Extension(extension) => {
-                // An extension without a path could stand in itself for ever.
+                // An extension without a path could contain itself endlessly.
                 if extension.key.is_empty() {
                     return None;
                 }
                 if !path.starts_with(&extension.key) {
-                    return Some(Step::End(None));
+                    return Some(Link::End(None));
                 }
                 *path = path.slice(extension.key.len()..);
                 extension.child
@@ -89,12 +90,12 @@ fn step(rlp: &[u8], path: &mut Nibbles) -> Option<Step> {
                     .and_then(|(_, child)| child.cloned());
                 match child {
                     Some(child) => child,
-                    None => return Some(Step::End(None)),
+                    None => return Some(Link::End(None)),
                 }
             }
         };
         match child.as_hash() {
-            Some(hash) => return Some(Step::Next(hash)),
+            Some(hash) => return Some(Link::Next(hash)),
             None => node = decode(child.as_slice())?,
         }
     }

@@ -1,19 +1,19 @@
-//! How evidence writes Ethereum's values as JSON, and reads them back: each value has one spelling, and any other is refused. So a
-//! document cannot be changed in a byte and still be the same document.
+//! The one spelling that each of Ethereum's values has in evidence: any other is refused, so a document with
+//! a changed byte is not the same document.
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
-use serde::Serializer;
+use serde::{Serialize as _, Serializer};
 
 use crate::eth::address;
 
 /// A type with one spelling.
 pub(super) trait Spelled: Default {
-    /// What it has to look like, in words.
+    /// The rule of the spelling, as errors state it.
     const RULE: &'static str;
 
     fn spell(&self) -> String;
 
-    /// Reads it however it is spelled.
+    /// Reads a value in any spelling.
     fn read(text: &str) -> Option<Self>;
 }
 
@@ -53,43 +53,28 @@ impl Spelled for Bytes {
     }
 }
 
-impl Spelled for U256 {
-    const RULE: &'static str =
-        "must be 0x and a number in hexadecimal digits in lower case, without leading zeros";
+macro_rules! spelled_quantity {
+    ($($type:ty),*) => {$(
+        impl Spelled for $type {
+            const RULE: &'static str =
+                "must be 0x and a number in hexadecimal digits in lower case, without leading zeros";
 
-    fn spell(&self) -> String {
-        format!("{self:#x}")
-    }
+            fn spell(&self) -> String {
+                format!("{self:#x}")
+            }
 
-    fn read(text: &str) -> Option<Self> {
-        Self::from_str_radix(text.strip_prefix("0x")?, 16).ok()
-    }
+            fn read(text: &str) -> Option<Self> {
+                Self::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+            }
+        }
+    )*};
 }
+spelled_quantity!(U256, u64);
 
-impl Spelled for u64 {
-    const RULE: &'static str = U256::RULE;
-
-    fn spell(&self) -> String {
-        format!("{self:#x}")
-    }
-
-    fn read(text: &str) -> Option<Self> {
-        Self::from_str_radix(text.strip_prefix("0x")?, 16).ok()
-    }
-}
-
-/// For `#[serde(serialize_with)]`.
-pub(super) fn text<T: Spelled, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&value.spell())
-}
-
-/// For `#[serde(serialize_with)]` of what may be absent.
+/// For `#[serde(serialize_with)]` of an optional value.
 pub(super) fn optional<T: Spelled, S: Serializer>(
     value: &Option<T>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    match value {
-        Some(value) => text(value, serializer),
-        None => serializer.serialize_none(),
-    }
+    value.as_ref().map(Spelled::spell).serialize(serializer)
 }

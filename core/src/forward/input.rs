@@ -1,54 +1,27 @@
-//! What somebody who wants a request relayed has beside it: the forwarder it is for, the relayer's rules, and the
-//! call it shall carry. Read from JSON with the leniency of [`SignedRequest`](super::SignedRequest), and with its
-//! errors.
+//! What a client needs to make a forward request: the forwarder's domain, the relayer's rules, and the
+//! arguments of the call. Read from JSON with the leniency of [`SignedRequest`](super::SignedRequest), and
+//! with its errors.
 
 use alloy_sol_types::Eip712Domain;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::{
-    ParseError, Problem, Rules, number,
-    parse::{address, field, hash, object, string},
-    signature::domain,
+    ParseError, Problem, Rules, eip712, number,
+    parse::{address, field, hash, object, raw_object, string},
 };
 use crate::eth::abi::IAgentRegistry::{attestComplianceCall, registerAgentCall};
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawDomain<'a> {
-    #[serde(borrow)]
-    chain_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    forwarder: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawRules<'a> {
-    #[serde(borrow)]
-    registry: Option<&'a RawValue>,
-    #[serde(borrow)]
-    max_gas: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawRegistration<'a> {
-    #[serde(borrow)]
-    haftungsperson: Option<&'a RawValue>,
-    #[serde(borrow)]
-    agent_wallet: Option<&'a RawValue>,
-    #[serde(borrow)]
-    constitution_hash: Option<&'a RawValue>,
-    #[serde(borrow)]
-    capability_hash: Option<&'a RawValue>,
-    #[serde(borrow)]
-    operational_scope: Option<&'a RawValue>,
-    #[serde(borrow)]
-    parent_agent_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    self_modifying: Option<&'a RawValue>,
-}
+raw_object!(RawDomain { chain_id, forwarder });
+raw_object!(RawRules { registry, max_gas });
+raw_object!(RawRegistration {
+    haftungsperson,
+    agent_wallet,
+    constitution_hash,
+    capability_hash,
+    operational_scope,
+    parent_agent_id,
+    self_modifying,
+});
 
 /// The EIP-712 domain in `{chainId, forwarder}`.
 ///
@@ -56,10 +29,10 @@ struct RawRegistration<'a> {
 /// [`ParseError`], naming the field.
 pub fn domain_from_json(json: &[u8]) -> Result<Eip712Domain, ParseError> {
     let raw: RawDomain<'_> = named("domain", json)?;
-    Ok(domain(field("chainId", raw.chain_id, chain_id)?, field("forwarder", raw.forwarder, address)?))
+    Ok(eip712::domain(field("chainId", raw.chain_id, chain_id)?, field("forwarder", raw.forwarder, address)?))
 }
 
-/// The relayer's rules in `{registry, maxGas}`; without `maxGas` there is no cap.
+/// The relayer's rules in `{registry, maxGas}`. Without `maxGas` there is no cap.
 ///
 /// # Errors
 /// [`ParseError`], naming the field.
@@ -72,7 +45,7 @@ pub fn rules_from_json(json: &[u8]) -> Result<Rules, ParseError> {
 /// The arguments of `registerAgent`, by the names of the ABI.
 ///
 /// # Errors
-/// [`ParseError`], naming the first field in the order of the ABI that is wrong.
+/// [`ParseError`], naming the first field in the order of the ABI that breaks a rule.
 pub fn registration_from_json(json: &[u8]) -> Result<registerAgentCall, ParseError> {
     let raw: RawRegistration<'_> = named("registration", json)?;
     Ok(registerAgentCall {
@@ -89,7 +62,7 @@ pub fn registration_from_json(json: &[u8]) -> Result<registerAgentCall, ParseErr
 /// The argument of `attestCompliance`: an agent's id.
 ///
 /// # Errors
-/// [`ParseError`] where it is no number.
+/// [`ParseError`] where it is not a number.
 pub fn attestation_from_json(json: &str) -> Result<attestComplianceCall, ParseError> {
     let agent_id = number::parse(json).map_err(|problem| ParseError::Field { field: "agentId", problem })?;
     Ok(attestComplianceCall { agentId: agent_id })

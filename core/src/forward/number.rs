@@ -1,31 +1,29 @@
 //! The three spellings of a number in a signed request: JSON number, decimal string, `0x`-hex string.
 //!
-//! ethers, web3.py and viem each serialise integers their own way, so all three are read, up to 2^256-1.
-//! A JSON number is taken from its text: going through a double would change digits beyond 2^53.
+//! ethers, web3.py and viem serialise integers in different ways, so all three are read, up to 2^256-1. A
+//! JSON number is read from its text: a double would change digits beyond 2^53.
+
+use std::borrow::Cow;
 
 use alloy_primitives::U256;
 
-use super::parse::Problem;
+use super::Problem;
 
 /// Reads the raw JSON text of one field as an unsigned integer.
 pub(super) fn parse(json: &str) -> Result<U256, Problem> {
     match json.as_bytes().first() {
-        Some(b'"') => {
-            let text: std::borrow::Cow<'_, str> =
-                serde_json::from_str(json).map_err(|_| Problem::NotANumber)?;
-            spelled(&text)
-        }
+        Some(b'"') => spelled(&serde_json::from_str::<Cow<'_, str>>(json).map_err(|_| Problem::NotANumber)?),
         Some(b'0'..=b'9' | b'-') => literal(json),
         _ => Err(Problem::NotANumber),
     }
 }
 
-/// The largest whole number up to which a double holds every other one.
+/// 2^53: a double holds every whole number up to it.
 const LARGEST_IN_A_DOUBLE: U256 = U256::from_limbs([1 << 53, 0, 0, 0]);
 
-/// A JSON number literal. A fraction of zeros is how some libraries write a whole number they keep as a double,
-/// and means what it says as long as doubles have all digits. Exponents are refused: `1e21` is how JavaScript
-/// writes a number whose last digits it no longer knows.
+/// A JSON number literal. Some libraries write a whole number that they keep as a double with a fraction of
+/// zeros: it is exact up to 2^53. Exponents are refused: JavaScript writes `1e21` for a number whose last
+/// digits are lost.
 fn literal(text: &str) -> Result<U256, Problem> {
     if text.contains(['e', 'E']) {
         return Err(Problem::NotWhole);
@@ -51,14 +49,11 @@ fn spelled(text: &str) -> Result<U256, Problem> {
 }
 
 fn decimal(text: &str) -> Result<U256, Problem> {
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text),
-    };
+    let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(Problem::NotANumber);
     }
-    if negative {
+    if digits != text {
         return Err(Problem::Negative);
     }
     U256::from_str_radix(digits, 10).map_err(|_| Problem::TooLarge { bits: 256 })

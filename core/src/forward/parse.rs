@@ -1,146 +1,47 @@
-//! The relay body, `{"request": {...}, "signature": "0x..."}`, read leniently and blamed precisely.
+//! The relay body, `{"request": {...}, "signature": "0x..."}`, read leniently, with precise errors.
 //!
 //! Lenient: numbers in any of three spellings ([`super::number`]), unknown fields ignored. Precise: an error
-//! names the field and the rule it broke. Whether the request may be relayed is not decided here
-//! (`super::rules`), nor whether its signature is right (`super::signature`).
+//! names the field and the rule that it breaks. `super::rules` decides whether the request may be relayed,
+//! `super::signature` whether its signature is valid.
 
 use std::borrow::Cow;
 
 use alloy_primitives::{Address, B256, Bytes, U256, aliases::U48, hex};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use thiserror::Error;
 
-use super::number;
-use crate::{
-    eth::abi::ForwardRequest,
-    eth::address::{self, AddressError},
-};
+use super::{ParseError, Problem, number};
+use crate::{eth::abi::ForwardRequest, eth::address};
 
-/// A request together with the signature that claims to be its `from`'s. Nothing is verified yet.
+/// A request and its signature, as received: neither is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedRequest {
-    /// What is to be executed.
+    /// What the forwarder executes.
     pub request: ForwardRequest,
     /// The signature as sent, of any length.
     pub signature: Bytes,
 }
 
-/// Why a relay body could not be read: the client's fault, HTTP 400.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum ParseError {
-    /// The body is not JSON, or not a JSON object.
-    #[error("Body is not a JSON object")]
-    NotJson,
-    /// `request` or `signature` is absent, `null` or, for the signature, empty (service.md section 7).
-    #[error("Missing request or signature")]
-    Missing,
-    /// `request` is there but is not an object, or names one of its fields twice.
-    #[error("Invalid request: must be a JSON object with each field once")]
-    NotAnObject,
-    /// One field breaks a rule.
-    #[error("Invalid {field}: {problem}")]
-    Field {
-        /// The field's path, for instance `request.gas`.
-        field: &'static str,
-        /// The rule it broke.
-        problem: Problem,
-    },
-}
-
-/// The rule that a field broke.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Problem {
-    /// The field is absent or `null`.
-    #[error("missing")]
-    Missing,
-    /// Not a number in any of the accepted spellings.
-    #[error("must be a whole number: a JSON number, a decimal string or a 0x-hex string")]
-    NotANumber,
-    /// A number with a fraction or an exponent.
-    #[error("must be a whole number without fraction or exponent; write large values as strings")]
-    NotWhole,
-    /// A number below zero.
-    #[error("must not be negative")]
-    Negative,
-    /// A number that its Solidity type cannot hold.
-    #[error("must fit in {bits} bits")]
-    TooLarge {
-        /// The width of the Solidity type.
-        bits: usize,
-    },
-    /// Not a JSON string where one is needed.
-    #[error("must be a string")]
-    NotAString,
-    /// A string that is no `0x`-prefixed hex.
-    #[error("must be 0x-prefixed hex")]
-    NotHex,
-    /// Hex with an odd number of digits.
-    #[error("must have an even number of hex digits")]
-    OddHex,
-    /// Not a JSON object, or one that names a field twice.
-    #[error("must be an object with each field once")]
-    NotAnObject,
-    /// A string that is no address.
-    #[error(transparent)]
-    Address(#[from] AddressError),
-    /// A hash that is not 32 bytes.
-    #[error("must be 32 bytes, 0x and 64 hex digits")]
-    HashLength,
-    /// Not `true` or `false`.
-    #[error("must be true or false")]
-    NotABoolean,
-}
-
-impl ParseError {
-    /// The stable, machine-readable name of the error.
-    #[must_use]
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::NotJson => "INVALID_JSON",
-            Self::Missing => "MISSING_REQUEST_OR_SIGNATURE",
-            Self::NotAnObject | Self::Field { .. } => "INVALID_FIELD",
+/// A JSON object with these members, each as raw text; `null` is absent.
+macro_rules! raw_object {
+    ($name:ident { $($field:ident),* $(,)? }) => {
+        #[derive(::serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct $name<'a> {
+            $(#[serde(borrow)] $field: Option<&'a ::serde_json::value::RawValue>,)*
         }
-    }
-
-    /// The HTTP status: always the client's fault.
-    #[must_use]
-    pub const fn status(&self) -> u16 {
-        400
-    }
+    };
 }
+pub(super) use raw_object;
 
-#[derive(Deserialize)]
-struct RawBody<'a> {
-    #[serde(borrow)]
-    request: Option<&'a RawValue>,
-    #[serde(borrow)]
-    signature: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct RawRequest<'a> {
-    #[serde(borrow)]
-    from: Option<&'a RawValue>,
-    #[serde(borrow)]
-    to: Option<&'a RawValue>,
-    #[serde(borrow)]
-    value: Option<&'a RawValue>,
-    #[serde(borrow)]
-    gas: Option<&'a RawValue>,
-    #[serde(borrow)]
-    nonce: Option<&'a RawValue>,
-    #[serde(borrow)]
-    deadline: Option<&'a RawValue>,
-    #[serde(borrow)]
-    data: Option<&'a RawValue>,
-}
+raw_object!(RawBody { request, signature });
+raw_object!(RawRequest { from, to, value, gas, nonce, deadline, data });
 
 impl SignedRequest {
-    /// Reads the body of a relay request. Never panics, whatever the bytes.
+    /// Reads the body of a relay request. It panics on no input.
     ///
     /// # Errors
-    /// [`ParseError`], naming the first field in the order of the Solidity struct that is wrong.
+    /// [`ParseError`], naming the first field in the order of the Solidity struct that breaks a rule.
     pub fn from_json(body: &[u8]) -> Result<Self, ParseError> {
         let body: RawBody<'_> = object(body).ok_or(ParseError::NotJson)?;
         let (Some(request), Some(signature)) = (body.request, body.signature) else {
@@ -155,10 +56,10 @@ impl SignedRequest {
     }
 }
 
-/// Reads the `request` of a relay body alone, as it is before anybody has signed it.
+/// Reads the `request` of a relay body, as it is before it is signed.
 ///
 /// # Errors
-/// [`ParseError`], naming the first field in the order of the Solidity struct that is wrong.
+/// [`ParseError`], naming the first field in the order of the Solidity struct that breaks a rule.
 pub fn request_from_json(json: &[u8]) -> Result<ForwardRequest, ParseError> {
     let raw: RawRequest<'_> = object(json).ok_or(ParseError::NotAnObject)?;
     Ok(ForwardRequest {
@@ -172,7 +73,7 @@ pub fn request_from_json(json: &[u8]) -> Result<ForwardRequest, ParseError> {
     })
 }
 
-/// Deserializes a JSON object. Serde would take an array for a struct as well, so the brace is asked for.
+/// Deserializes a JSON object. Serde also reads a struct from an array, so the brace is checked first.
 pub(super) fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
     if json.trim_ascii_start().first() != Some(&b'{') {
         return None;
@@ -217,7 +118,7 @@ pub(super) fn hash(json: &str) -> Result<B256, Problem> {
     B256::try_from(bytes(json)?.as_ref()).map_err(|_| Problem::HashLength)
 }
 
-/// An address in any single case, or in mixed case with a right EIP-55 checksum.
+/// An address in one case, or in mixed case with a valid EIP-55 checksum.
 pub(super) fn address(json: &str) -> Result<Address, Problem> {
     Ok(address::parse(&string(json)?)?)
 }

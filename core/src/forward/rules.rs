@@ -1,8 +1,8 @@
 //! What the relayer refuses to forward, as pure functions: target, value, signature, gas, deadline.
 //!
-//! Source: service.md sections 4, 5 and 7. Each refusal knows its HTTP status, its message and a stable code,
-//! so that the daemon and a page that checks before it posts say the same. Limits, budget and balance are the
-//! daemon's; nonces are the chain's.
+//! Source: service.md sections 4, 5 and 7. Each refusal has its HTTP status, message and stable code here, so
+//! that the daemon and a page that checks before it posts agree. The daemon checks limits, budget and
+//! balance; the chain checks nonces.
 
 use alloy_primitives::{Address, U256};
 use alloy_sol_types::Eip712Domain;
@@ -20,7 +20,7 @@ pub struct Rules {
     pub max_gas: u64,
 }
 
-/// A request that the rules forbid: the client's fault.
+/// A request that the rules forbid: the client's error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// `request.to` is not the registry.
@@ -29,18 +29,19 @@ pub enum Refusal {
     /// `request.value` is not 0.
     #[error("Value transfers not supported")]
     Value,
-    /// The signature is not `request.from`'s.
+    /// The signature is not that of `request.from`.
     #[error("Invalid signature or nonce mismatch")]
     Signature(#[source] SignatureError),
     /// `request.gas` is above the relayer's cap.
     #[error("Invalid request.gas: {gas} is above the relayer's maximum of {max}")]
     Gas {
-        /// What was asked for.
+        /// The `request.gas` given.
         gas: U256,
-        /// What is allowed.
+        /// The cap.
         max: u64,
     },
-    /// `request.deadline` has passed. The forwarder would call the signature invalid, and so do we.
+    /// `request.deadline` has passed. The forwarder would report an invalid signature, so the message is the
+    /// same.
     #[error("Invalid signature or nonce mismatch")]
     Expired {
         /// The deadline, unix seconds.
@@ -96,7 +97,7 @@ impl Rules {
         if is_expired(deadline, now_seconds) { Err(Refusal::Expired { deadline }) } else { Ok(()) }
     }
 
-    /// Every rule that needs no network, in the order in which the daemon applies them.
+    /// All rules that need no network, in the daemon's order.
     ///
     /// # Errors
     /// The first [`Refusal`].
@@ -112,7 +113,7 @@ impl Rules {
     }
 }
 
-/// Whether a deadline has passed; 0 never does, and the deadline's own second still counts.
+/// Whether a deadline has passed. The second of the deadline is still in time; 0 means no deadline.
 #[must_use]
 pub const fn is_expired(deadline_seconds: u64, now_seconds: u64) -> bool {
     deadline_seconds != 0 && now_seconds > deadline_seconds

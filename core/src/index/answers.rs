@@ -13,9 +13,9 @@ use crate::{
     chain::QueryError,
     eth::timestamp::Timestamp,
     registry::{
-        agent::{AgentId, AgentListItem, Status},
+        agent::{AgentId, AgentListItem, Fetched, Status},
         changes::{ChangeList, Since},
-        lineage::{self, Children, Fetched, LineageNode, MAX_CHILDREN, Member, Relative},
+        lineage::{self, Children, LineageNode, MAX_CHILDREN, Member, Relative},
         page::{AgentPage, Page},
         revenue::RevenueAggregate,
         stats::{DetailedStats, RECENT_REGISTRATIONS, RecentRegistration, Stats},
@@ -136,7 +136,7 @@ impl<S: Store> Index<'_, S> {
         lineage::grow(root, |ids| {
             let fetch = |id: &U256| {
                 let member = u64::try_from(*id).ok().map(|id| self.member(id)).transpose()?.flatten();
-                Ok(member.map_or(Fetched::Absent, |member| Fetched::Member(Box::new(member))))
+                Ok(member.map_or(Fetched::Absent, |member| Fetched::Found(Box::new(member))))
             };
             ids.iter().map(fetch).collect()
         })

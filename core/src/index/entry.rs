@@ -5,7 +5,7 @@ use alloy_primitives::Address;
 use super::store::{StoreError, Value, ordered};
 use crate::{
     registry::agent::{AgentId, Status, UnknownStatus},
-    registry::row::{Full, Row},
+    registry::row::{Row, RowDetail},
 };
 
 /// Bytes of an entry's packed form without the scope.
@@ -15,7 +15,7 @@ pub(super) const PACKED_BYTES: usize = 98;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) row: Row,
-    pub(crate) full: Full,
+    pub(crate) full: RowDetail,
 }
 
 /// Bits of an entry's flaws: what keeps it out of some sums.
@@ -27,9 +27,9 @@ pub(super) mod flaw {
 
 impl Entry {
     /// An entry in one form, however it was read: sums in order, nothing beside what is readable.
-    pub(crate) fn new(row: Row, mut full: Full) -> Self {
+    pub(crate) fn new(row: Row, mut full: RowDetail) -> Self {
         if !row.record_is_readable() {
-            full = Full { reports: full.reports, sums: full.sums, ..Full::default() };
+            full = RowDetail { reports: full.reports, sums: full.sums, ..RowDetail::default() };
         }
         let mut entry = Self { row, full };
         entry.sort_sums();
@@ -45,7 +45,7 @@ impl Entry {
 
     /// An entry of which only the row matters.
     pub(super) fn of_row(row: Row) -> Self {
-        Self { row, full: Full { wallet: row.wallet, ..Full::default() } }
+        Self { row, full: RowDetail { wallet: row.wallet, ..RowDetail::default() } }
     }
 
     pub(super) fn flaws(&self) -> i64 {
@@ -105,7 +105,7 @@ impl Entry {
         let (wallet, haftungsperson) = (row.wallet, address(take(20)?)?);
         let reports = take(4)?.try_into().map(u32::from_be_bytes).map_err(|_| StoreError::corrupt())?;
         let scope = String::from_utf8(rest.to_vec()).map_err(|_| StoreError::corrupt())?;
-        Ok(Self { row, full: Full { wallet, haftungsperson, scope, reports, sums: Vec::new() } })
+        Ok(Self { row, full: RowDetail { wallet, haftungsperson, scope, reports, sums: Vec::new() } })
     }
 
     /// The row of the agent with that id, as of the block of that height: the table's columns, in their order.

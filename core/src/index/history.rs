@@ -41,7 +41,7 @@ use crate::{
     eth::{abi::IAgentRegistry::AgentRegistered, as_of::BlockId, timestamp::Timestamp},
     registry::{
         agent::AgentId,
-        history::{AgentHistory, Event, HistoryCursor, HistoryEvent, IncompleteBecause},
+        history::{AgentEvent, AgentHistory, HistoryCursor, HistoryEvent, IncompleteBecause},
     },
 };
 
@@ -361,8 +361,12 @@ impl HistoryQuery {
                 transaction_hash: log.transaction_hash,
                 log_index: log.index,
                 event: match log.event {
-                    Event::Registered { creator, agent_wallet, .. } if log.agent != self.id => {
-                        Event::ChildRegistered { child_agent_id: log.agent.into(), creator, agent_wallet }
+                    AgentEvent::Registered { creator, agent_wallet, .. } if log.agent != self.id => {
+                        AgentEvent::ChildRegistered {
+                            child_agent_id: log.agent.into(),
+                            creator,
+                            agent_wallet,
+                        }
                     }
                     event => event,
                 },

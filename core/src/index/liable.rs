@@ -29,7 +29,7 @@ impl<S: Store> Index<'_, S> {
     ) -> Result<Liable, IndexError> {
         self.check_statuses()?;
         let as_of = self.state.as_of().map(IndexedAt::from).unwrap_or_default();
-        let mut liable = Liable::of_nobody(person, limit, as_of);
+        let mut liable = Liable::none(person, limit, as_of);
         for (status, agents) in self.statuses_of(person)? {
             liable.total += agents;
             liable.status_distribution.insert(status, agents);

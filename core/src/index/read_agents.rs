@@ -8,7 +8,7 @@ use super::{entry::Entry, find_changes::Head};
 use crate::{
     chain::{Halt, Header, Query, QueryError, RunError, View, lens::Detail, reader::Registry, rows::Rows},
     eth::abi::IAgentRegistry::{getAgentCall, getRevenueHistoryCall},
-    registry::row::{Full, Row},
+    registry::row::{Row, RowDetail},
 };
 
 /// Agents of one block, and the registry's own figures there.
@@ -122,7 +122,7 @@ fn agents(registry: &Registry<'_>, ids: &[u64]) -> Result<Vec<(u64, Entry)>, Hal
             if let (Ok(record), Ok(history)) = read {
                 let row = Row::of(&record);
                 if row.record_is_readable() {
-                    return Ok(vec![(*id, Entry::new(row, Full::of(&record, &history)))]);
+                    return Ok(vec![(*id, Entry::new(row, RowDetail::of(&record, &history)))]);
                 }
             }
             slice(registry, *id, *id)

@@ -4,6 +4,7 @@ use std::fmt;
 
 use alloy_primitives::{Address, B256, U256};
 use serde::{Serialize, Serializer};
+use strum::VariantArray as _;
 
 use crate::{eth::abi::AgentRecord, eth::json, eth::timestamp::Timestamp};
 
@@ -30,12 +31,24 @@ impl Serialize for AgentId {
 }
 
 /// An agent's state (`service.md` section 3). Revoked and Terminated are final.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Status {
     /// In good standing.
     Active,
-    /// Stopped by a regulator, who may reactivate or revoke it.
+    /// Stopped by a regulator, which may reactivate or revoke it.
     Suspended,
     /// Ended by a regulator; its wallet is free again.
     Revoked,
@@ -44,22 +57,17 @@ pub enum Status {
 }
 
 impl Status {
-    /// All of them, in the order of the contract's numbers.
-    pub const ALL: [Self; 4] = [Self::Active, Self::Suspended, Self::Revoked, Self::Terminated];
+    /// All statuses, in the order of the contract's numbers.
+    pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// The name the API uses.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Active => "Active",
-            Self::Suspended => "Suspended",
-            Self::Revoked => "Revoked",
-            Self::Terminated => "Terminated",
-        }
+    /// The name in the API.
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
-    /// The status of that name, exactly as documented.
+    /// The status with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.name() == name)
+        Self::ALL.iter().copied().find(|status| status.name() == name)
     }
 
     /// Whether it is final: the agent's wallet is free again.
@@ -67,10 +75,21 @@ impl Status {
         matches!(self, Self::Revoked | Self::Terminated)
     }
 
-    /// The status behind the contract's number; `None` for a number it does not define.
+    /// The status with the contract's number; `None` for a number that the contract does not define.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
+}
+
+/// The result of reading an agent by its id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetched<T> {
+    /// The agent.
+    Found(Box<T>),
+    /// The registry has no such agent.
+    Absent,
+    /// The agent's record cannot be read.
+    Unreadable,
 }
 
 /// An agent's record (`service.md` section 2).
@@ -83,26 +102,26 @@ pub struct Agent {
     /// The wallet that registered it.
     #[serde(with = "json::Checksummed")]
     pub creator: Address,
-    /// The wallet of the person who is liable for it.
+    /// The wallet of the liable person.
     #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
     /// The agent's own wallet.
     #[serde(with = "json::Checksummed")]
     pub agent_wallet: Address,
-    /// Hash of the rules it says it follows.
+    /// Hash of the rules that it claims to follow.
     #[serde(with = "json::Hash")]
     pub constitution_hash: B256,
-    /// Hash of what it says it can do.
+    /// Hash of the capabilities that it claims.
     #[serde(with = "json::Hash")]
     pub capability_hash: B256,
-    /// What it says it is for: free text by whoever registered it.
+    /// Its purpose: free text, given at registration.
     pub operational_scope: String,
     /// The agent it descends from; 0 for a root.
     pub parent_agent_id: AgentId,
     /// Its depth in the lineage; 0 for a root.
     #[serde(with = "json::Integer")]
     pub generation: U256,
-    /// It may change its own code.
+    /// Whether it may change its own code.
     pub self_modifying: bool,
     /// When it was registered.
     pub registered_at: Timestamp,
@@ -110,17 +129,17 @@ pub struct Agent {
     pub last_attestation: Timestamp,
     /// When it last reported revenue; 1970-01-01T00:00:00.000Z if it never did.
     pub last_revenue_report: Timestamp,
-    /// Its state.
+    /// Its status.
     pub status: Status,
 }
 
-/// The registry gave a status number that it does not define.
+/// A record with a status number that the contract does not define.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("agent {agent_id} has the unknown status {number}")]
 pub struct UnknownStatus {
-    /// The agent whose record says so.
+    /// The agent.
     pub agent_id: U256,
-    /// The number found.
+    /// The number in its record.
     pub number: u8,
 }
 
@@ -159,7 +178,7 @@ pub struct AgentListItem {
     /// The wallet that registered it.
     #[serde(with = "json::Checksummed")]
     pub creator: Address,
-    /// Its state.
+    /// Its status.
     pub status: Status,
     /// When it was registered.
     pub registered_at: Timestamp,
@@ -186,13 +205,13 @@ pub struct AgentSummary {
     /// The wallet that registered it.
     #[serde(with = "json::Checksummed")]
     pub creator: Address,
-    /// The wallet of the person who is liable for it.
+    /// The wallet of the liable person.
     #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
     /// The agent's own wallet.
     #[serde(with = "json::Checksummed")]
     pub agent_wallet: Address,
-    /// The beginning of what it says it is for: 256 bytes at most, where `/agent/:id` has it all.
+    /// The beginning of its purpose, at most 256 bytes; `/agent/:id` has all of it.
     pub operational_scope: String,
     /// The agent it descends from; 0 for a root.
     pub parent_agent_id: AgentId,
@@ -202,8 +221,8 @@ pub struct AgentSummary {
     pub registered_at: Timestamp,
     /// When it last attested its compliance.
     pub last_attestation: Timestamp,
-    /// Its state.
+    /// Its status.
     pub status: Status,
-    /// It is Active, and its attestation is current.
+    /// Whether it is Active and its attestation current.
     pub is_compliant: bool,
 }

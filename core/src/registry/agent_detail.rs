@@ -1,4 +1,4 @@
-//! The answer of `/agent/:id`: a record, its children, and where it stands.
+//! The answer of `/agent/:id`: a record, its children, and its compliance.
 
 use alloy_primitives::U256;
 use serde::Serialize;
@@ -20,15 +20,15 @@ pub struct AgentDetail {
     /// Ids of the direct children, in order of registration.
     #[serde(with = "json::Integers")]
     pub children: Vec<U256>,
-    /// Where the agent stands now.
+    /// The agent's compliance now.
     pub compliance: Compliance,
-    /// Present and true where children were cut.
+    /// Present and true where children are left out.
     #[serde(skip_serializing_if = "is_false")]
     pub truncated: bool,
-    /// Why children are not shown; absent where all are.
+    /// Why children are left out; absent where none are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The block asked about, at whose time compliance is judged; absent where none was named.
+    /// The block of the answer, whose time decides compliance; present where the request named a block.
     #[serde(rename = "asOf", skip_serializing_if = "Option::is_none")]
     pub as_of: Option<AsOf>,
 }

@@ -1,5 +1,5 @@
-//! Which agents a list is of, in which order, and where it begins: the parameters of `/agents` that only an index of the registry can
-//! answer.
+//! Filter, order and start of a list of agents: the parameters of `/agents` that need an index of the
+//! registry.
 
 use alloy_primitives::Address;
 
@@ -8,63 +8,63 @@ use crate::registry::{
     cursor::{AgentCursor, SortKey},
 };
 
-/// Characters that a text to search for may have at most.
+/// The longest text to search for, in characters.
 pub const TEXT_MAX: usize = 200;
-/// Up to this agent of a list pages are found by their number; cursors go further.
+/// The last place in a list that page numbers reach; cursors reach further.
 pub const NUMBERED_MAX: u64 = 5_000;
 
-/// Which agents. All that are set have to hold.
+/// Conditions on the agents of a list. All that are set must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AgentFilter {
-    /// With this person liable.
+    /// The wallet of the liable person.
     pub haftungsperson: Option<Address>,
-    /// Registered by this wallet.
+    /// The wallet that registered them.
     pub creator: Option<Address>,
-    /// Children of this agent; 0 for roots.
+    /// Their parent; 0 for roots.
     pub parent: Option<u64>,
-    /// So deep in the lineage.
+    /// Their depth in the lineage.
     pub generation: Option<u64>,
-    /// In this state.
+    /// Their status.
     pub status: Option<Status>,
-    /// Compliant, or not.
+    /// Whether they are compliant.
     pub compliant: Option<bool>,
-    /// With these words in their operational scope, separated by single spaces; the last may be the beginning of one.
+    /// Words in their operational scope, separated by single spaces. The last may be the beginning of a word.
     pub text: Option<String>,
 }
 
 /// The order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sort {
-    /// By what.
+    /// The key to sort by.
     pub key: SortKey,
-    /// The highest first.
+    /// Whether the highest come first.
     pub is_descending: bool,
 }
 
 /// Where a page begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Start {
-    /// The page of this number, from 1.
+    /// At the page with this number, counted from 1.
     Page(u64),
-    /// Behind a place in the list.
+    /// Behind this place in the list.
     Cursor(AgentCursor),
 }
 
 /// A page of a list of agents.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AgentQuery {
-    /// Which agents.
+    /// Conditions on the agents.
     pub filter: AgentFilter,
-    /// In which order.
+    /// The order.
     pub sort: Sort,
-    /// Where it begins.
+    /// Where the page begins.
     pub start: Start,
     /// Agents per page.
     pub limit: u64,
 }
 
 impl Start {
-    /// The cursor; none where it is a page's number.
+    /// The cursor; `None` for a page number.
     pub(crate) const fn cursor(self) -> Option<AgentCursor> {
         match self {
             Self::Page(_) => None,
@@ -74,7 +74,7 @@ impl Start {
 }
 
 impl Sort {
-    /// Its spelling in a query string.
+    /// The order as a query string writes it.
     pub(crate) const fn name(self) -> &'static str {
         match (self.key, self.is_descending) {
             (SortKey::Id, false) => "id",

@@ -1,7 +1,7 @@
-//! Responsibility: the agents above an agent, up to the root, each with its status and who is liable for it.
+//! Responsibility: an agent's ancestors up to the root, each with its status and its liable person.
 //!
-//! An agent's parent never changes, so the path to the root is walked once, one round trip for each level. The registry is
-//! not trusted to be a tree: a path that comes back to an agent ends there, and none is longer than the documented levels.
+//! An agent's parent never changes, so the path to the root is walked once, with one round trip per level.
+//! The registry is not trusted to be a tree: a path ends at a cycle and at the documented number of levels.
 
 use alloy_primitives::{Address, U256};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{
     eth::as_of::AsOf,
     eth::json,
-    registry::agent::{Agent, AgentId, Status},
+    registry::agent::{Agent, AgentId, Fetched, Status},
     registry::lineage::MAX_LEVELS,
 };
 
@@ -20,9 +20,9 @@ use crate::{
 pub struct Ancestors {
     /// The agent asked about.
     pub agent_id: AgentId,
-    /// Its parent, that one's parent, and so on up to the root; empty for a root.
+    /// The path from its parent up to the root; empty for a root.
     pub ancestors: Vec<Ancestor>,
-    /// Why the path ends before the root; absent where it does not.
+    /// Why the path ends before the root; absent where it reaches the root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The block the registry was read at.
@@ -39,7 +39,7 @@ pub struct Ancestor {
     /// Its own wallet.
     #[serde(with = "json::Checksummed")]
     pub wallet: Address,
-    /// The wallet of the person who is liable for it.
+    /// The wallet of the liable person.
     #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
     /// Its status.
@@ -47,17 +47,6 @@ pub struct Ancestor {
     /// Its generation, as registered.
     #[serde(with = "json::Integer")]
     pub generation: U256,
-}
-
-/// What an id turns out to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fetched {
-    /// An agent.
-    Agent(Box<Agent>),
-    /// No agent of the registry.
-    Absent,
-    /// An agent whose record cannot be read.
-    Unreadable,
 }
 
 impl From<&Agent> for Ancestor {
@@ -72,14 +61,14 @@ impl From<&Agent> for Ancestor {
     }
 }
 
-/// Climbs from `agent` to its root, asking `fetch` for one parent at a time. The path, and why it ends early.
+/// Climbs from `agent` to its root, fetching one parent at a time. Returns the path, and why it ends early.
 ///
 /// # Errors
 ///
-/// Whatever `fetch` fails with.
+/// The errors of `fetch`.
 pub fn climb<E>(
     agent: &Agent,
-    mut fetch: impl FnMut(AgentId) -> Result<Fetched, E>,
+    mut fetch: impl FnMut(AgentId) -> Result<Fetched<Agent>, E>,
 ) -> Result<(Vec<Ancestor>, Option<String>), E> {
     let mut path: Vec<Ancestor> = Vec::new();
     let mut next = agent.parent_agent_id;
@@ -93,7 +82,7 @@ pub fn climb<E>(
             return Ok((path, Some(format!("Depth limit of {MAX_LEVELS} levels reached"))));
         }
         match fetch(next)? {
-            Fetched::Agent(above) => {
+            Fetched::Found(above) => {
                 path.push(Ancestor::from(&*above));
                 next = above.parent_agent_id;
             }
@@ -122,7 +111,7 @@ mod tests {
         let climbed = climb(&member(id).unwrap(), |id| {
             fetches += 1;
             let found = member(id.0.to::<u64>());
-            Ok::<_, Infallible>(found.map_or(Fetched::Absent, |agent| Fetched::Agent(Box::new(agent))))
+            Ok::<_, Infallible>(found.map_or(Fetched::Absent, |agent| Fetched::Found(Box::new(agent))))
         });
         let Ok((path, note)) = climbed;
         (path.iter().map(|above| above.agent_id.0.to::<u64>()).collect(), note, fetches)

@@ -1,10 +1,10 @@
-//! Changes of verdicts, and places in their list: the answer of `/changes`. Who finds and keeps them is the registry's
-//! [index](crate::index).
+//! Changes of verdicts, and cursors into their list: the answer of `/changes`. The registry's
+//! [index](crate::index) finds and keeps the changes.
 
 use core::fmt::{self, Write as _};
 
 use alloy_primitives::Address;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::{
     eth::as_of::IndexedAt,
@@ -15,21 +15,21 @@ use crate::{
     registry::kya::Decision,
 };
 
-/// For how long changes are kept, in seconds: 30 days.
+/// The retention of changes in seconds: 30 days.
 pub const KEPT_SECONDS: u64 = 30 * 86_400;
 
-/// A place in the list of changes: behind the change of that number. The list of an index that has been lost since began at another
-/// time.
+/// A place in the list of changes: behind the change with that number. A rebuilt index begins a new list, so
+/// that cursors of the old one are recognised by `began`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cursor {
     /// When the list began, unix milliseconds.
     pub began: u64,
-    /// How many changes came before, in all.
+    /// The number of changes before this place.
     pub number: u64,
 }
 
 impl Cursor {
-    /// A cursor as [`Display`](fmt::Display) writes it.
+    /// Reads what [`Display`](fmt::Display) writes; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let (began, number) = text.split_once('-')?;
         Some(Self { began: cursor::number(began)?, number: cursor::number(number)? })
@@ -42,27 +42,23 @@ impl fmt::Display for Cursor {
     }
 }
 
-impl Serialize for Cursor {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+json::serialize_as_text!(Cursor);
 
-/// Where to begin.
+/// The start of a list of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Since {
-    /// At the oldest change that is kept.
+    /// The oldest change that is kept.
     Oldest,
-    /// Behind the newest one.
+    /// Behind the newest change.
     Now,
-    /// At the newest ones, as many as are asked for.
+    /// The newest changes, as many as the limit allows.
     Newest,
-    /// Behind that one.
+    /// Behind this cursor.
     Cursor(Cursor),
 }
 
 impl Since {
-    /// The rule that [`parse`](Self::parse) holds texts to.
+    /// The rule of [`parse`](Self::parse).
     pub const RULE: &str = "must be the `next` of an earlier answer, now or newest";
 
     /// Reads a cursor, `now` or `newest`; `None` for anything else.
@@ -75,7 +71,7 @@ impl Since {
     }
 }
 
-/// As a parameter's value; nothing for [`Since::Oldest`], which is what its absence means.
+/// As a parameter's value; empty for [`Since::Oldest`], which is the default.
 impl fmt::Display for Since {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -87,21 +83,21 @@ impl fmt::Display for Since {
     }
 }
 
-/// What a verdict on an agent comes to.
+/// The status and decision of a verdict on an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Standing {
     /// The agent's status.
     pub status: Status,
-    /// What a provider does about its wallet: `provision` while the agent is Active and its attestation current, `request_renewal` while
-    /// the attestation is not or the agent is Suspended, `deny` once it has ended.
+    /// What a provider does about its wallet: `provision` while the agent is Active and its attestation
+    /// current, `deny` once it has ended, otherwise `request_renewal`.
     pub decision: Decision,
 }
 
 impl Standing {
     /// The standing of an agent with this status.
     pub const fn new(status: Status, attestation_current: bool) -> Self {
-        // The wallet of an agent that has ended is registered no more.
+        // The wallet of an ended agent is no longer registered.
         let is_compliant = matches!(status, Status::Active) && attestation_current;
         Self { status, decision: Decision::of(!status.has_ended(), is_compliant) }
     }
@@ -112,20 +108,21 @@ impl Standing {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// Go on from here with `since`, and this change is behind you.
+    /// The place behind this change: a value for `since`.
     pub cursor: Cursor,
     /// The agent.
     pub agent_id: AgentId,
     /// Its wallet.
     #[serde(with = "json::Checksummed")]
     pub wallet: Address,
-    /// What the verdict was; `null` where the wallet did not have this agent.
+    /// The verdict before; `null` where the wallet did not have this agent.
     pub from: Option<Standing>,
-    /// What it is; `null` where the wallet does not have this agent any more, because its registration was undone.
+    /// The verdict after; `null` where a reorg removed the registration of this agent.
     pub to: Option<Standing>,
-    /// The block of the event that announced it, where the node says; else the one it was seen at.
+    /// The block of its event, where the node serves events; otherwise the block at which it was found.
     pub block_number: u64,
-    /// When: a lapse at its second, a registration or an attestation at its own, the rest at its block's.
+    /// The time: the second of a lapse, the time stored by a registration or attestation, or the block's
+    /// time.
     pub time: Timestamp,
 }
 
@@ -134,21 +131,22 @@ pub struct Change {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ChangeList {
-    /// How many changes an answer holds at most: what was asked for, cut to the maximum.
+    /// The most changes in an answer: the number requested, capped.
     pub limit: u64,
     /// Changes, oldest first.
     pub data: Vec<Change>,
-    /// Ask with `since` this next time.
+    /// The value of `since` for the next request.
     pub next: Cursor,
-    /// There are more changes already.
+    /// Whether there are more changes.
     pub has_more: bool,
     /// The block up to which changes are known.
     pub as_of: IndexedAt,
 }
 
 impl ChangeList {
-    /// The list as server-sent events (HTML, section 9.2): one `change` for each, whose id is its cursor. Where nothing is left out, a comment that
-    /// names the block follows, and an id without an event: the client goes on there, even if nothing has changed yet.
+    /// The list as server-sent events (HTML, section 9.2): a `change` for each, with its cursor as id. A
+    /// complete list ends with a comment that names the block, and with an id without an event, from which
+    /// clients continue even where nothing has changed.
     pub fn events(&self) -> String {
         let mut text = String::with_capacity(64 + self.data.len() * 360);
         for change in &self.data {
@@ -163,12 +161,12 @@ impl ChangeList {
     }
 }
 
-/// Where [events](ChangeList::events) end.
+/// The end of a text of [events](ChangeList::events).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventsEnd {
-    /// Go on from here.
+    /// The cursor of the next events.
     pub next: Cursor,
-    /// There is nothing more yet.
+    /// Whether the list was complete.
     pub is_newest: bool,
 }
 

@@ -11,10 +11,10 @@ use crate::{
     registry::cursor::AgentCursor,
 };
 
-/// How old an attestation may be, in seconds, where the registry does not say: 7 days (`service.md` section 8).
+/// The grace period in seconds where the registry has none: 7 days (`service.md` section 8).
 pub const DEFAULT_GRACE_SECONDS: u64 = 604_800;
 
-/// Where an agent stands (`service.md` section 2). It is compliant while it is Active and its attestation current.
+/// An agent's compliance (`service.md` section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -33,12 +33,12 @@ pub struct Compliance {
 }
 
 impl Compliance {
-    /// Where `agent` stands at `now`, given the registry's grace period in seconds.
+    /// The compliance of `agent` at `now`.
     pub fn of(agent: &Agent, child_count: U256, grace_seconds: U256, now: Timestamp) -> Self {
         Self::judge(agent.status, agent.last_attestation, child_count, grace_seconds, now)
     }
 
-    /// The same of an agent of which no more is known.
+    /// The compliance of an agent with this status and attestation.
     pub(crate) fn judge(
         status: Status,
         last_attestation: Timestamp,
@@ -56,13 +56,13 @@ impl Compliance {
         }
     }
 
-    /// The verdict: Active, and attested in time.
+    /// Whether the agent is Active and its attestation current.
     pub const fn is_compliant(&self) -> bool {
         self.is_active && self.attestation_current
     }
 }
 
-/// The first second at which `agent`'s attestation is no longer current; `None` where that is beyond all clocks.
+/// The first second at which `agent`'s attestation is no longer current; `None` where no clock reaches it.
 pub fn lapses_at(agent: &Agent, grace_seconds: U256) -> Option<Timestamp> {
     let grace = u64::try_from(grace_seconds).ok()?;
     agent.last_attestation.seconds().checked_add(grace)?.checked_add(1).map(Timestamp::from_seconds)
@@ -78,18 +78,18 @@ pub struct ComplianceListItem {
     /// The wallet that registered it.
     #[serde(with = "json::Checksummed")]
     pub creator: Address,
-    /// Its state.
+    /// Its status.
     pub status: Status,
-    /// Where it stands now.
+    /// Its compliance now.
     pub compliance: Compliance,
 }
 
-/// Which part of `/agents/compliance` is asked for.
+/// A page of `/agents/compliance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CompliancePage {
-    /// Agents to give at most.
+    /// Agents per page.
     pub limit: u64,
-    /// Where to go on.
+    /// Where the page begins; the list's start without one.
     pub cursor: Option<AgentCursor>,
 }
 
@@ -99,21 +99,21 @@ pub struct CompliancePage {
 pub struct ComplianceList {
     /// How many agents there are.
     pub total: usize,
-    /// The page size used: what was asked for, cut to the maximum. Absent where the whole list was asked for.
+    /// The page size used: the one requested, capped. Absent for the whole list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// All of them, or those of the page, the stalest attestation first; equally stale ones by id.
+    /// The agents of the list or page, the stalest attestation first, equally stale ones by id.
     pub data: Vec<ComplianceListItem>,
-    /// The cursor of the next page; absent on the last, and where the whole list was asked for.
+    /// The cursor of the next page; absent on the last page and for the whole list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<AgentCursor>,
-    /// Agents that cannot be read, and are not in the list. Absent where there are none.
+    /// Unreadable agents, which are not in the list. Absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<AgentId>,
 }
 
 impl ComplianceList {
-    /// Bytes of its JSON, roughly.
+    /// The approximate size of its JSON in bytes.
     pub(crate) fn size_hint(&self) -> usize {
         128 + self.data.len() * 225
     }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn only_active_agents_are_compliant() {
         for status in Status::ALL {
-            assert_eq!(compliant_after(0, status), status == Status::Active);
+            assert_eq!(compliant_after(0, *status), *status == Status::Active);
         }
     }
 

@@ -1,34 +1,34 @@
-//! A place in a list of agents, for pages that stay where they are while the registry grows: behind the agent that it names, in the
-//! list's order.
+//! Keyset pagination of lists of agents: a cursor names the last agent of a page, so pages stay stable while
+//! the registry grows.
 
 use core::fmt;
 
-use serde::{Serialize, Serializer};
+use crate::eth::json::serialize_as_text;
 
-/// What a list is sorted by; agents that are equal in that, by id in the same direction.
+/// The key that a list is sorted by. Ties are sorted by id, in the same direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SortKey {
-    /// The id, which is the order of registration: the registry counts ids up.
+    /// The id, and so the order of registration.
     #[default]
     Id,
     /// The last attestation.
     Attestation,
 }
 
-/// Behind an agent in a list by id, or by attestation; they are ordered as the agents are in such a list.
+/// The place behind an agent in a list by id or by attestation. Cursors sort as the agents of such a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentCursor {
-    /// When it last attested, unix seconds, in a list by attestation.
+    /// The agent's last attestation in unix seconds, in a list by attestation.
     pub attested: Option<u64>,
-    /// The agent's id; 0 is before the first.
+    /// The agent's id; 0 for the start of the list.
     pub id: u64,
 }
 
 impl AgentCursor {
-    /// The rule that [`parse`](Self::parse) holds texts to.
+    /// The rule of [`parse`](Self::parse).
     pub const RULE: &str = "must be the `next` of an earlier answer to the same question";
 
-    /// Behind an agent in a list by id.
+    /// The place behind an agent in a list by id.
     pub const fn after(id: u64) -> Self {
         Self { attested: None, id }
     }
@@ -54,13 +54,9 @@ impl fmt::Display for AgentCursor {
     }
 }
 
-impl Serialize for AgentCursor {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+serialize_as_text!(AgentCursor);
 
-/// Decimal digits below 2^53: more is no id, and no integer to a store in JavaScript.
+/// Reads decimal digits. Numbers from 2^53 on are refused: JavaScript stores cannot keep them exactly.
 pub(crate) fn number(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|number| is_number && *number < 1 << 53)

@@ -2,7 +2,7 @@
 
 use strum::VariantArray as _;
 
-/// What an error is to a program that has to act on it. A closed set: messages may change, codes do not.
+/// The stable code of an error, for programs. A closed set: messages may change, codes do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -12,33 +12,33 @@ pub enum Code {
     InvalidParameter,
     /// The registry has no such agent.
     AgentNotFound,
-    /// No RPC endpoint has the state of the block asked about.
+    /// No RPC endpoint has the state of the requested block.
     BlockNotAvailable,
     /// No such route.
     NotFound,
-    /// The path does not take this method; `Allow` names those it takes.
+    /// The path does not support this method; `Allow` names those that it supports.
     MethodNotAllowed,
-    /// The body is larger than any good one.
+    /// The body is too large.
     BodyTooLarge,
-    /// The body is not said to be JSON.
+    /// The body's `Content-Type` is not JSON.
     UnsupportedMediaType,
-    /// Too many requests; `Retry-After` says when to come back.
+    /// Too many requests; `Retry-After` says when to retry.
     RateLimited,
-    /// No RPC endpoint gave an answer; the same request may work soon.
+    /// No RPC endpoint answered; the same request may succeed later.
     RpcUnavailable,
-    /// The RPC endpoint answered, with an error or with nonsense.
+    /// The RPC endpoint answered with an error, or with an invalid response.
     RpcError,
-    /// There is no contract where one should be, or it answers what its interface does not define.
+    /// The registry's address has no contract, or its answer does not fit the interface.
     RegistryError,
-    /// The registry, or an agent's list in it, is too large for this answer.
+    /// The registry, or a list of an agent, is too large for this answer.
     TooLarge,
-    /// The service is set up wrongly.
+    /// The service is misconfigured.
     Misconfigured,
     /// The changes since the cursor are no longer kept.
     CursorExpired,
-    /// Only an index of the registry can tell, and the service keeps none.
+    /// The answer needs an index of the registry, and the service has none.
     IndexRequired,
-    /// The registry's index is being filled, or does not answer; `Retry-After` says when to come back.
+    /// The registry's index is being built, or does not answer; `Retry-After` says when to retry.
     Indexing,
 }
 

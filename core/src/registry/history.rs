@@ -1,25 +1,25 @@
-//! What happened to one agent, and places in that list: the answer of `/agent/:id/history`. What finds it out is the registry's
-//! [index](crate::index).
+//! The events of one agent, and cursors into them: the answer of `/agent/:id/history`. The registry's
+//! [index](crate::index) finds the events.
 
 use core::fmt;
 
 use alloy_primitives::{Address, B256, U256};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::{
     eth::as_of::IndexedAt, eth::json, eth::timestamp::Timestamp, registry::agent::AgentId, registry::cursor,
 };
 
-/// A place in an agent's history: at the first event that has not been given yet.
+/// A place in an agent's history: before the first event of the next page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HistoryCursor {
-    /// The block that the history begins at; 0 where the event of the registration was not found.
+    /// The first block of the history; 0 where the event of the registration was not found.
     pub first: u64,
-    /// The block to go on at.
+    /// The block of the next event.
     pub block: u64,
-    /// The position in that block to go on at.
+    /// The position of the next event in its block.
     pub log_index: u64,
-    /// The last child whose registration was given; 0 is none.
+    /// The last child with a registration on an earlier page; 0 for none.
     pub child: u64,
 }
 
@@ -39,17 +39,13 @@ impl fmt::Display for HistoryCursor {
     }
 }
 
-impl Serialize for HistoryCursor {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+json::serialize_as_text!(HistoryCursor);
 
-/// What the registry's events tell of an agent. `by` is the wallet that had it done.
+/// An event of an agent. `by` is the wallet that caused it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Event {
+pub enum AgentEvent {
     /// It was registered, which counts as the first attestation.
     Registered {
         /// The wallet that registered it.
@@ -69,16 +65,16 @@ pub enum Event {
     },
     /// Its attestation was renewed.
     Attested {
-        /// Who attested.
+        /// The wallet that attested.
         #[serde(with = "json::Checksummed")]
         by: Address,
     },
     /// Revenue was reported.
     RevenueReported {
-        /// Who reported it.
+        /// The wallet that reported it.
         #[serde(with = "json::Checksummed")]
         by: Address,
-        /// In cents.
+        /// The amount in cents.
         #[serde(with = "json::Integer")]
         amount: U256,
         /// The currency.
@@ -88,29 +84,29 @@ pub enum Event {
     },
     /// A regulator suspended it.
     Suspended {
-        /// Which regulator.
+        /// The regulator.
         #[serde(with = "json::Checksummed")]
         by: Address,
-        /// Why, in the regulator's words.
+        /// The regulator's reason.
         reason: String,
     },
     /// A regulator reinstated it.
     Reactivated {
-        /// Which regulator.
+        /// The regulator.
         #[serde(with = "json::Checksummed")]
         by: Address,
     },
-    /// A regulator revoked it, for ever.
+    /// A regulator revoked it. Final.
     Revoked {
-        /// Which regulator.
+        /// The regulator.
         #[serde(with = "json::Checksummed")]
         by: Address,
-        /// Why, in the regulator's words.
+        /// The regulator's reason.
         reason: String,
     },
-    /// Its own side terminated it, for ever.
+    /// Its own side terminated it. Final.
     Terminated {
-        /// Who terminated it.
+        /// The wallet that terminated it.
         #[serde(with = "json::Checksummed")]
         by: Address,
     },
@@ -134,7 +130,7 @@ pub enum Event {
 pub struct HistoryEvent {
     /// What happened.
     #[serde(flatten)]
-    pub event: Event,
+    pub event: AgentEvent,
     /// The block of the event.
     pub block_number: u64,
     /// The timestamp of the block.
@@ -146,17 +142,18 @@ pub struct HistoryEvent {
     pub log_index: u64,
 }
 
-/// Why a history is not complete. A closed set.
+/// Why a history is incomplete. A closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum IncompleteBecause {
     /// The RPC endpoint serves no events.
     NoLogs,
-    /// The RPC endpoint gives the events of so few blocks at once that only those from `fromBlock` on were asked for.
+    /// The RPC endpoint serves the events of too few blocks per request; only those from `fromBlock` on were
+    /// read.
     LogRange,
-    /// An event that there must have been, such as that of the registration, is not among those that the RPC endpoint has: it has
-    /// pruned them.
+    /// The RPC endpoint lacks an event that must exist, such as that of the registration: it has pruned
+    /// events.
     EventsMissing,
 }
 
@@ -167,17 +164,18 @@ pub enum IncompleteBecause {
 pub struct AgentHistory {
     /// The agent.
     pub agent_id: AgentId,
-    /// Nothing is missing between the registration and the end of this page.
+    /// Whether no event is missing between the registration and the end of this page.
     pub complete: bool,
-    /// Why it is not complete; absent where it is.
+    /// Why it is incomplete; absent where it is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incomplete_because: Option<IncompleteBecause>,
-    /// The block that the history begins at: that of the registration where it is complete. Absent where no events are served.
+    /// The first block of the history: that of the registration where it is complete. Absent where no events
+    /// are served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_block: Option<u64>,
-    /// The page size used: what was asked for, cut to the maximum.
+    /// The page size used: the one requested, capped.
     pub limit: u64,
-    /// Events, oldest first. There may be fewer than `limit`, even none, on a page that is not the last.
+    /// Events, oldest first. A page may have fewer than `limit`, even none, and not be the last.
     pub data: Vec<HistoryEvent>,
     /// The cursor of the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -203,7 +201,7 @@ mod tests {
     #[test]
     fn an_event_says_what_happened_beside_where_and_when() {
         let event = HistoryEvent {
-            event: Event::RevenueReported {
+            event: AgentEvent::RevenueReported {
                 by: Address::repeat_byte(0x11),
                 amount: U256::MAX,
                 currency: "EUR".into(),

@@ -1,4 +1,4 @@
-//! A person, and the agents that they are liable for: the answer of `/liable/:wallet`.
+//! A liable person and their agents: the answer of `/liable/:wallet`.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     registry::stats::ByStatus,
 };
 
-/// How many attestations `nextLapses` holds at most.
+/// The most attestations in `nextLapses`.
 pub const NEXT_LAPSES: u64 = 10;
 
 /// An attestation that will lapse.
@@ -27,58 +27,46 @@ pub struct Lapse {
     /// The agent's own wallet.
     #[serde(with = "json::Checksummed")]
     pub agent_wallet: Address,
-    /// The last second at which the agent is compliant, if nobody attests.
+    /// The last second at which the agent is compliant without another attestation.
     pub compliant_until: Timestamp,
 }
 
 /// The answer of `/liable/:wallet`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Liable {
     /// The person.
     #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
-    /// How many agents name this person, whatever their status.
+    /// How many agents name this person, of any status.
     pub total: u64,
-    /// The same per status; all four keys are always there.
+    /// Agents per status; all four keys are always there.
     #[serde(with = "ByStatus")]
     pub status_distribution: BTreeMap<Status, u64>,
-    /// Agents that are Active, and whose attestation is current.
+    /// How many are Active with a current attestation.
     pub compliant_count: u64,
-    /// Agents that are Active, and whose attestation has lapsed.
+    /// How many are Active with a lapsed attestation.
     pub expired_count: u64,
-    /// The compliant agents whose attestations lapse next, the soonest first; at most ten.
+    /// The next lapses of compliant agents, the soonest first; at most ten.
     pub next_lapses: Vec<Lapse>,
-    /// The page size used: what was asked for, cut to the maximum.
+    /// The page size used: the one requested, capped.
     pub limit: u64,
     /// The person's agents by ascending id, from the cursor on.
     pub data: Vec<AgentSummary>,
     /// The cursor of the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<AgentCursor>,
-    /// The block that the answer is as of.
+    /// The block of the answer.
     pub as_of: IndexedAt,
-    /// Agents of the registry that cannot be read, and count nowhere above. Absent where there are none.
+    /// Unreadable agents of the registry, which count nowhere above. Absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<AgentId>,
 }
 
 impl Liable {
-    /// A person whom no agent names.
-    pub fn of_nobody(haftungsperson: Address, limit: u64, as_of: IndexedAt) -> Self {
-        Self {
-            haftungsperson,
-            total: 0,
-            status_distribution: Status::ALL.into_iter().map(|status| (status, 0)).collect(),
-            compliant_count: 0,
-            expired_count: 0,
-            next_lapses: Vec::new(),
-            limit,
-            data: Vec::new(),
-            next: None,
-            as_of,
-            unreadable: Vec::new(),
-        }
+    /// A person without agents.
+    pub fn none(haftungsperson: Address, limit: u64, as_of: IndexedAt) -> Self {
+        Self { haftungsperson, status_distribution: ByStatus::zeros(), limit, as_of, ..Self::default() }
     }
 }

@@ -1,7 +1,7 @@
-//! Lineage: the tree below an agent, grown level by level and cut at the documented bounds.
+//! Lineage: the tree below an agent, grown level by level within the documented bounds.
 //!
-//! The registry is not trusted to be a tree. An agent that turns up a second time is shown as a leaf, so
-//! that a cycle ends and no arrangement of children makes the answer larger than the registry.
+//! The registry is not trusted to be a tree. An agent that is reached a second time is shown as a leaf, so
+//! that cycles end and no arrangement of children makes the answer larger than the registry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use serde::Serialize;
 
 use crate::{
     eth::json::{self, is_false},
-    registry::agent::{Agent, AgentId, Status},
+    registry::agent::{Agent, AgentId, Fetched, Status},
 };
 
-/// Levels a tree shows at most, the root's included (`service.md` section 8).
+/// The most levels of a tree, the root's included (`service.md` section 8).
 pub const MAX_LEVELS: usize = 15;
-/// Children a node shows at most.
+/// The most children of a node.
 pub const MAX_CHILDREN: usize = 50;
 
 /// An agent in a lineage tree (`service.md` section 2); the answer of `/agent/:id/lineage` is the root.
@@ -35,13 +35,13 @@ pub struct LineageNode {
     pub status: Status,
     /// Its children, in order of registration; empty for a leaf.
     pub children: Vec<LineageNode>,
-    /// Present and true where children were cut.
+    /// Present and true where children are left out.
     #[serde(skip_serializing_if = "is_false")]
     pub truncated: bool,
-    /// Why something is not shown; absent where all is.
+    /// Why something is left out; absent where nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Children whose records cannot be read, and which are not shown. Absent where there are none.
+    /// Children with unreadable records, which are not shown. Absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<AgentId>,
 }
@@ -49,13 +49,13 @@ pub struct LineageNode {
 /// An agent and its direct children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Who it is.
+    /// The agent.
     pub agent: Relative,
     /// Its children.
     pub children: Children,
 }
 
-/// As much of an agent as a tree shows.
+/// The part of an agent's record that a tree shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relative {
     /// The agent.
@@ -82,7 +82,7 @@ impl From<&Agent> for Relative {
 /// An agent's direct children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Children {
-    /// Their ids, in order of registration; not all of them where there are too many to read.
+    /// Their ids, in order of registration. Cut where there are too many to read.
     pub ids: Vec<U256>,
     /// How many there are.
     pub total: U256,
@@ -95,44 +95,32 @@ impl From<Vec<U256>> for Children {
 }
 
 impl Children {
-    /// Whether there are more than those known.
+    /// Whether `ids` is cut.
     pub fn is_cut(&self) -> bool {
         self.total > U256::from(self.ids.len())
     }
 
-    /// What to say where so many are shown; `None` where these are all.
+    /// The note beside `shown` children; `None` where these are all.
     pub fn note(&self, shown: usize) -> Option<String> {
         (self.total > U256::from(shown)).then(|| format!("Showing {shown} of {} children", self.total))
     }
 }
 
-/// What an id in a list of children turns out to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fetched {
-    /// An agent.
-    Member(Box<Member>),
-    /// No agent of the registry; it is left out.
-    Absent,
-    /// An agent whose record cannot be read; it is named, and not shown.
-    Unreadable,
-}
-
-/// Grows the tree below `root`, asking `fetch` for all unknown agents of one level at a time.
+/// Grows the tree below `root`, fetching all new agents of one level at a time. Absent agents are left out;
+/// unreadable ones are named, but not shown.
 ///
 /// # Errors
 ///
-/// Whatever `fetch` fails with.
+/// The errors of `fetch`.
 pub fn grow<E>(
     root: Member,
-    mut fetch: impl FnMut(&[U256]) -> Result<Vec<Fetched>, E>,
+    mut fetch: impl FnMut(&[U256]) -> Result<Vec<Fetched<Member>>, E>,
 ) -> Result<LineageNode, E> {
     let root_id = root.agent.agent_id.0;
     let mut tree =
         Tree { members: BTreeMap::new(), first_shown_by: BTreeMap::new(), unreadable: BTreeSet::new() };
-    // Not `from`: a kilobyte of sorting for each type of one.
-    let mut seen = BTreeSet::new();
+    let mut seen = BTreeSet::from([root_id]);
     tree.members.insert(root_id, root.clone());
-    seen.insert(root_id);
     let mut level = Vec::from([root_id]);
     for _ in 1..MAX_LEVELS {
         let mut next = Vec::new();
@@ -149,7 +137,7 @@ pub fn grow<E>(
         }
         for (id, fetched) in next.iter().zip(fetch(&next)?) {
             match fetched {
-                Fetched::Member(member) => {
+                Fetched::Found(member) => {
                     tree.members.insert(*id, *member);
                 }
                 Fetched::Unreadable => {
@@ -180,7 +168,7 @@ impl Tree {
             .collect()
     }
 
-    /// The node of `member` on `level`; recursion is as deep as [`MAX_LEVELS`] at most.
+    /// The node of `member` on `level`. Recursion is at most [`MAX_LEVELS`] deep.
     fn node(&self, member: &Member, level: usize) -> LineageNode {
         let Member { agent, children } = member;
         let mut node = LineageNode::leaf(agent);
@@ -247,7 +235,7 @@ mod tests {
         let node = grow(member(root).unwrap(), |ids| {
             fetches += 1;
             let fetched = |id: &U256| {
-                member(id.to::<u64>()).map_or(Fetched::Absent, |member| Fetched::Member(Box::new(member)))
+                member(id.to::<u64>()).map_or(Fetched::Absent, |member| Fetched::Found(Box::new(member)))
             };
             Ok::<_, Infallible>(ids.iter().map(fetched).collect())
         });

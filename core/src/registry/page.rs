@@ -1,4 +1,4 @@
-//! Pages of agents: which ids a page covers, and the documented shape of `/agents`.
+//! Pages of agents: which items a page covers, and the documented shapes of `/agents`.
 
 use alloy_primitives::U256;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::{
     registry::cursor::AgentCursor,
 };
 
-/// Which page of a list is asked for: `number` counts from 1, `limit` items each. Neither is 0.
+/// A page of a list. Neither field is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Page {
     /// Page number, from 1.
@@ -21,12 +21,12 @@ pub struct Page {
 }
 
 impl Page {
-    /// How many items stand before this page; saturates, so a page beyond any list stays beyond it.
+    /// How many items come before this page; saturates.
     pub const fn skipped(self) -> u128 {
         (self.number as u128).saturating_sub(1).saturating_mul(self.limit as u128)
     }
 
-    /// How many pages `total` items fill.
+    /// How many pages `total` items take.
     pub fn count(self, total: U256) -> U256 {
         // Limb by limb: the division of two `U256` is 8 KB of code.
         let (limit, mut rest, mut limbs) = (u128::from(self.limit.max(1)), 0, total.into_limbs());
@@ -38,13 +38,13 @@ impl Page {
         U256::from_limbs(limbs) + U256::from(rest > 0)
     }
 
-    /// This page's part of `items`.
+    /// The items of this page.
     pub fn slice<T>(self, items: &[T]) -> &[T] {
         slice(items, self.skipped(), self.limit)
     }
 }
 
-/// At most `limit` of `items`, from the `offset`th on; empty beyond the end.
+/// At most `limit` of `items` from `offset` on; empty beyond the end.
 pub fn slice<T>(items: &[T], offset: u128, limit: u64) -> &[T] {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(items.len());
     let end = start.saturating_add(usize::try_from(limit).unwrap_or(usize::MAX)).min(items.len());
@@ -59,44 +59,45 @@ pub struct AgentPage {
     /// How many agents there are after filtering.
     #[serde(with = "json::Integer")]
     pub total: U256,
-    /// The page given.
+    /// The page's number.
     pub page: u64,
-    /// The page size used: what was asked for, cut to the maximum.
+    /// The page size used: the one requested, capped.
     pub limit: u64,
     /// How many pages there are.
     #[serde(with = "json::Integer")]
     pub total_pages: U256,
     /// The agents, by ascending id.
     pub data: Vec<AgentListItem>,
-    /// Agents that cannot be read, and are not in the list: without a filter those of this page, else all there are.
-    /// Absent where there are none.
+    /// Unreadable agents, which are not in the list: without a filter those of this page, else all. Absent
+    /// where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<AgentId>,
 }
 
 impl AgentPage {
-    /// The page with its already selected `data`.
+    /// The page with these agents.
     pub fn of(page: Page, total: U256, data: Vec<AgentListItem>) -> Self {
         let total_pages = page.count(total);
         Self { total, page: page.number, limit: page.limit, total_pages, data, unreadable: Vec::new() }
     }
 }
 
-/// The answer of `/agents` where an index gives it: filtered by more than a status, searched, sorted or with a cursor.
+/// The answer of `/agents` from an index: filtered by more than a status, searched, sorted or with a cursor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentList {
-    /// How many agents there are after filtering; absent where a cursor was given, as are `page` and `totalPages`.
+    /// How many agents there are after filtering. Absent, as `page` and `totalPages`, where the request has a
+    /// cursor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// There may be more than `total`. Absent where there are not.
+    /// Present and true where there may be more than `total`.
     #[serde(skip_serializing_if = "is_false")]
     pub total_is_lower_bound: bool,
-    /// The page given.
+    /// The page's number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<u64>,
-    /// The page size used: what was asked for, cut to the maximum.
+    /// The page size used: the one requested, capped.
     pub limit: u64,
     /// How many pages there are.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,15 +107,15 @@ pub struct AgentList {
     /// The cursor of the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<AgentCursor>,
-    /// The block that the answer is as of.
+    /// The block of the answer.
     pub as_of: IndexedAt,
-    /// Agents of the registry that cannot be read, and are in no list. Absent where there are none.
+    /// Unreadable agents of the registry, which are in no list. Absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<AgentId>,
 }
 
 impl AgentList {
-    /// A page of what was asked for; `total` is how many agents there are, and whether there may be more.
+    /// A page of `query`; `total` is how many agents there are, with whether there may be more.
     pub fn of(
         query: &AgentQuery,
         (total, total_is_lower_bound): (u64, bool),

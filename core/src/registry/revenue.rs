@@ -1,4 +1,4 @@
-//! Revenue: what agents reported, listed and added up.
+//! Revenue reports of agents, as lists and as sums.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::{
     eth::abi::RevenueReport, eth::json, eth::timestamp::Timestamp, registry::agent::AgentId, registry::page,
 };
 
-/// A sum of amounts. 64 bits wider than an amount, so that adding up every report there can be never
-/// overflows: anyone may report `2^256 - 1`, and one such report must not break everybody's totals.
+/// A sum of amounts, 64 bits wider than an amount: a report of `2^256 - 1` must not overflow the totals of
+/// other agents.
 pub type Total = Uint<320, 5>;
 
 /// One report of revenue (`service.md` section 2).
@@ -18,16 +18,16 @@ pub type Total = Uint<320, 5>;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RevenueRecord {
-    /// How much, in cents of the currency.
+    /// The amount in cents of the currency.
     #[serde(with = "json::Integer")]
     pub amount: U256,
     /// The currency, in the reporter's own words.
     pub currency: String,
     /// The kind of revenue, in the reporter's own words.
     pub category: String,
-    /// Where the period reported begins, as the reporter says.
+    /// The start of the reported period, as the reporter gives it.
     pub period_start: Timestamp,
-    /// Where it ends.
+    /// The end of the reported period, as the reporter gives it.
     pub period_end: Timestamp,
     /// When it was reported.
     pub reported_at: Timestamp,
@@ -52,30 +52,31 @@ impl From<&RevenueReport> for RevenueRecord {
 pub struct RevenueHistory {
     /// How many reports the agent made.
     pub total: usize,
-    /// How many of them were passed over.
+    /// How many reports come before `data`.
     pub offset: u64,
-    /// The most that `data` may hold.
+    /// The most reports in `data`.
     pub limit: u64,
     /// The reports, oldest first.
     pub data: Vec<RevenueRecord>,
 }
 
 impl RevenueHistory {
-    /// At most `limit` of the agent's `reports`, from the `offset`th on.
+    /// At most `limit` of the agent's `reports` from `offset` on.
     pub fn of(reports: &[RevenueReport], offset: u64, limit: u64) -> Self {
         let data = page::slice(reports, u128::from(offset), limit).iter().map(RevenueRecord::from).collect();
         Self { total: reports.len(), offset, limit, data }
     }
 }
 
-/// All revenue added up (`service.md` section 2), the answer of `/revenue/aggregate`. Amounts are in cents.
+/// The sums of all revenue (`service.md` section 2): the answer of `/revenue/aggregate`. Amounts are in
+/// cents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RevenueAggregate {
     /// How many reports all agents made.
     pub total_reports: u64,
-    /// All amounts added up, whatever their currency.
+    /// The sum of all amounts of all currencies.
     #[serde(with = "json::Integer")]
     pub total_amount: Total,
     /// Amounts by currency.
@@ -84,7 +85,7 @@ pub struct RevenueAggregate {
     /// Amounts by category.
     #[serde(with = "json::IntegersByKey")]
     pub by_category: BTreeMap<String, Total>,
-    /// Agents whose reports are too many to read, and not in the sums. Absent where there are none.
+    /// Agents with too many reports to read, which are not in the sums. Absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<AgentId>,
 }

@@ -1,4 +1,4 @@
-//! An agent's record in the form in which many of them fit into memory, as the lens packs it and the index stores it.
+//! Compact records, many of which fit into memory: what the lens packs and the index stores.
 
 use alloy_primitives::{Address, U256};
 
@@ -10,14 +10,14 @@ use crate::{
     },
 };
 
-/// The status of a row whose record is unreadable.
+/// The status of an unreadable record.
 const UNREADABLE: u8 = 255;
-/// Bytes of a scope that are kept at most, as the lens has it.
+/// The most bytes of a scope that are kept, as in the lens.
 const SCOPE_BYTES_MAX: usize = 256;
-/// The status of a row that is not read yet; the lens never writes it.
+/// The status of a record that is not read yet. The lens never writes it.
 const UNREAD: u8 = 253;
 
-/// As much of an agent as answers about the whole registry need. Times are unix seconds.
+/// The part of an agent's record that answers about the whole registry need. Times are unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     /// The contract's number; see [`Row::record_is_readable`].
@@ -44,7 +44,8 @@ impl Row {
         generation: 0,
     };
 
-    /// The row of a record whose history is readable; an unreadable one where a field does not fit, as the lens has it.
+    /// The row of a record with a readable history. As in the lens, it is unreadable where a field does not
+    /// fit.
     pub(crate) fn of(record: &AgentRecord) -> Self {
         let fits = |value: U256, bytes: usize| value.byte_len() <= bytes;
         let parent = u64::try_from(record.parentAgentId).ok().filter(|_| fits(record.parentAgentId, 5));
@@ -100,21 +101,21 @@ pub(crate) struct Sum {
     pub(crate) amount: Total,
 }
 
-/// What full detail adds to an agent's [`Row`].
+/// The part of an agent's record that full detail adds to [`Row`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Full {
+pub(crate) struct RowDetail {
     pub(crate) wallet: Address,
     pub(crate) haftungsperson: Address,
     /// The beginning of its operational scope, at most [`SCOPE_BYTES_MAX`].
     pub(crate) scope: String,
-    /// How many reports it made, if its history is readable.
+    /// The number of its reports; 0 where its history is unreadable.
     pub(crate) reports: u32,
-    /// Its own revenue.
+    /// The sums of its revenue.
     pub(crate) sums: Vec<Sum>,
 }
 
-impl Full {
-    /// Of a record, and of the reports of a readable history.
+impl RowDetail {
+    /// The detail of a record and of the reports of a readable history.
     pub(crate) fn of(record: &AgentRecord, reports: &[RevenueReport]) -> Self {
         let mut full = Self {
             wallet: record.agentWallet,
@@ -126,13 +127,13 @@ impl Full {
         full
     }
 
-    /// Adds up the reports of a readable history.
+    /// Takes the reports of a readable history.
     pub(crate) fn take_reports(&mut self, reports: &[RevenueReport]) {
         self.reports = u32::try_from(reports.len()).unwrap_or(u32::MAX);
         self.sums = sums(RevenueAggregate::of(reports)).collect();
     }
 
-    /// Adds a sum. Texts that only differ in what is no UTF-8 are one text.
+    /// Adds a sum. Texts that differ only in invalid UTF-8 are one text.
     pub(crate) fn add(&mut self, sum: Sum) {
         let same = |known: &&mut Sum| known.is_category == sum.is_category && known.text == sum.text;
         match self.sums.iter_mut().find(same) {
@@ -142,12 +143,12 @@ impl Full {
     }
 }
 
-/// The beginning of a scope, cut where a character ends.
+/// The beginning of a scope, cut at a character boundary.
 pub(crate) fn scope(text: &str) -> String {
     text.get(..text.floor_char_boundary(SCOPE_BYTES_MAX)).unwrap_or_default().to_owned()
 }
 
-/// The sums in an aggregate, first by currency.
+/// The sums of an aggregate, those by currency first.
 pub(crate) fn sums(revenue: RevenueAggregate) -> impl Iterator<Item = Sum> {
     let sum = |is_category| move |(text, amount)| Sum { is_category, text, amount };
     revenue.by_currency.into_iter().map(sum(false)).chain(revenue.by_category.into_iter().map(sum(true)))

@@ -1,5 +1,5 @@
-//! The documented values as JSON Schema: the twin of the hand-written `Serialize`s. Shapes
-//! made of fields derive theirs. Behind the feature `schema`; descriptions of the services are made with it.
+//! JSON Schemas of the types with a hand-written `Serialize`; the others derive theirs. Behind the feature
+//! `schema`, for the descriptions of the services.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::eth::{
     json::{Integer, Integers, IntegersByKey},
-    schema::named,
+    schema::{like, named},
 };
 
 named!(AgentId, "AgentId", {
@@ -41,25 +41,6 @@ named!(Cursor, "ChangeCursor", {
     "pattern": "^[0-9]{1,16}-[0-9]{1,16}$",
 });
 
-/// A type that stands for another one's schema.
-macro_rules! like {
-    ($type:ty, $other:ty) => {
-        impl JsonSchema for $type {
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn schema_name() -> Cow<'static, str> {
-                <$other>::schema_name()
-            }
-
-            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-                <$other>::json_schema(generator)
-            }
-        }
-    };
-}
-
 like!(Integers, Vec<AgentId>);
 like!(IntegersByKey, BTreeMap<String, Integer>);
 
@@ -73,9 +54,9 @@ impl JsonSchema for ByStatus {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let names = Status::ALL.map(Status::name);
+        let names: Vec<&str> = Status::ALL.iter().map(|status| status.name()).collect();
         let count = generator.subschema_for::<u64>();
-        let properties: BTreeMap<&str, &Schema> = names.into_iter().map(|name| (name, &count)).collect();
+        let properties: BTreeMap<&str, &Schema> = names.iter().map(|name| (*name, &count)).collect();
         json_schema!({ "type": "object", "properties": properties, "required": names })
     }
 }

@@ -12,21 +12,21 @@ use crate::{
     registry::revenue::Total,
 };
 
-/// How many agents `recentRegistrations` holds at most (`service.md` section 8).
+/// The most agents in `recentRegistrations` (`service.md` section 8).
 pub const RECENT_REGISTRATIONS: usize = 10;
 
 /// The answer of `/stats`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
-    /// How many agents were ever registered.
+    /// How many agents were registered in all.
     #[serde(with = "json::Integer")]
     pub total_agents: U256,
     /// The registry's address.
     #[serde(with = "json::Checksummed")]
     pub registry_address: Address,
-    /// The RPC endpoint, scheme and host only.
+    /// Scheme and host of the RPC endpoint.
     pub chain: String,
 }
 
@@ -40,7 +40,7 @@ pub struct RecentRegistration {
     /// The wallet that registered it.
     #[serde(with = "json::Checksummed")]
     pub creator: Address,
-    /// The wallet of the person who is liable for it.
+    /// The wallet of the liable person.
     #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
     /// The agent's own wallet.
@@ -48,12 +48,12 @@ pub struct RecentRegistration {
     pub agent_wallet: Address,
     /// When it was registered.
     pub registered_at: Timestamp,
-    /// Its state.
+    /// Its status.
     pub status: Status,
 }
 
 /// The answer of `/stats/detailed`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DetailedStats {
@@ -75,28 +75,24 @@ pub struct DetailedStats {
     pub total_revenue: BTreeMap<String, Total>,
     /// The last registered agents, newest first.
     pub recent_registrations: Vec<RecentRegistration>,
-    /// Agents whose record or revenue cannot be read; they count nowhere above but in `totalAgents`, or not with their
-    /// revenue. Absent where there are none.
+    /// Agents with an unreadable record, which count only in `totalAgents`, or with unreadable revenue, which
+    /// is not in the sums. Absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<AgentId>,
 }
 
 impl DetailedStats {
-    /// Of no agents.
+    /// The statistics of no agents.
     pub(crate) fn empty(stats: Stats) -> Self {
         Self {
             stats,
-            status_distribution: Status::ALL.into_iter().map(|status| (status, 0)).collect(),
-            generation_distribution: BTreeMap::new(),
+            status_distribution: ByStatus::zeros(),
             compliance_rate: percentage(0, 0),
-            compliant_count: 0,
-            total_revenue: BTreeMap::new(),
-            recent_registrations: Vec::new(),
-            unreadable: Vec::new(),
+            ..Self::default()
         }
     }
 
-    /// Puts the rate in, when all agents are counted.
+    /// Sets the rate once all agents are counted.
     pub(crate) fn rate(&mut self) {
         self.compliance_rate = percentage(self.compliant_count, self.status_distribution.values().sum());
     }
@@ -133,6 +129,11 @@ fn percentage(part: u64, whole: u64) -> String {
 pub(crate) struct ByStatus;
 
 impl ByStatus {
+    /// No agents, with all four keys.
+    pub(crate) fn zeros() -> BTreeMap<Status, u64> {
+        Status::ALL.iter().map(|status| (*status, 0)).collect()
+    }
+
     pub(crate) fn serialize<S: Serializer>(
         counts: &BTreeMap<Status, u64>,
         serializer: S,

@@ -1,7 +1,7 @@
 //! Headers: hashed whole, fields counted.
 
 use alloy_primitives::{B256, hex, keccak256};
-use registry_core::evidence::{EvidenceError, Header};
+use registry_core::evidence::{BlockHeader, EvidenceError};
 use serde_json::json;
 
 use crate::Recorded;
@@ -60,7 +60,7 @@ fn an_op_stack_header_and_one_with_fields_of_tomorrow_are_hashed_whole() {
         let mut fields = op_stack();
         fields.extend((0..extra).map(|_| vec![0x99; 32]));
         let rlp = list(&fields);
-        let header = Header::decode(&rlp).unwrap();
+        let header = BlockHeader::decode(&rlp).unwrap();
         assert_eq!(header.hash, keccak256(&rlp));
         assert_eq!((header.number, header.timestamp), (25_000_000, 0x6925_a000));
         assert_eq!(
@@ -73,18 +73,18 @@ fn an_op_stack_header_and_one_with_fields_of_tomorrow_are_hashed_whole() {
 #[test]
 fn what_is_no_header_is_refused() {
     let fields = op_stack();
-    assert!(Header::decode(&list(&fields[..15])).is_some(), "as before London");
-    assert!(Header::decode(&list(&fields[..14])).is_none(), "too few fields");
+    assert!(BlockHeader::decode(&list(&fields[..15])).is_some(), "as before London");
+    assert!(BlockHeader::decode(&list(&fields[..14])).is_none(), "too few fields");
     let whole = list(&fields);
-    assert!(Header::decode(&whole[..whole.len() - 1]).is_none(), "cut short");
-    assert!(Header::decode(&[whole.as_slice(), &[0]].concat()).is_none(), "something behind it");
-    assert!(Header::decode(&[]).is_none() && Header::decode(&[0xc0]).is_none());
+    assert!(BlockHeader::decode(&whole[..whole.len() - 1]).is_none(), "cut short");
+    assert!(BlockHeader::decode(&[whole.as_slice(), &[0]].concat()).is_none(), "something behind it");
+    assert!(BlockHeader::decode(&[]).is_none() && BlockHeader::decode(&[0xc0]).is_none());
     for (place, wrong) in
         [(0, vec![1; 31]), (3, vec![1; 33]), (8, vec![0, 1]), (8, vec![1; 9]), (11, vec![0])]
     {
         let mut fields = fields.clone();
         fields[place] = wrong;
-        assert!(Header::decode(&list(&fields)).is_none(), "field {place}");
+        assert!(BlockHeader::decode(&list(&fields)).is_none(), "field {place}");
     }
 }
 

@@ -40,10 +40,10 @@ use registry_core::{
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
     index::{Basis, Config, Index, IndexError, Phase, State, Step, Work, prepare},
-    registry::agent::{Agent, AgentId, Status},
+    registry::agent::{Agent, AgentId, Fetched, Status},
     registry::changes::{ChangeList, Cursor, Since, Standing},
     registry::kya::Decision,
-    registry::lineage::{self, Fetched, Member},
+    registry::lineage::{self, Member},
 };
 
 const CHAIN: &str = "http://node";
@@ -263,7 +263,7 @@ fn tree(agents: &[Agent], root: u64) -> lineage::LineageNode {
         Member { agent: agent.into(), children: children.into() }
     };
     let fetch = |ids: &[U256]| {
-        let fetched = ids.iter().map(|id| Fetched::Member(Box::new(member(*id)))).collect();
+        let fetched = ids.iter().map(|id| Fetched::Found(Box::new(member(*id)))).collect();
         Ok::<_, std::convert::Infallible>(fetched)
     };
     let Ok(tree) = lineage::grow(member(U256::from(root)), fetch);

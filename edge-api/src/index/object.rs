@@ -301,13 +301,6 @@ impl RegistryIndex {
         }
     }
 
-    /// Merges what a run has found out about the endpoints.
-    fn merge(&self, update: &Update) {
-        if let Some(known) = self.endpoints.borrow_mut().as_mut() {
-            known.merge(update);
-        }
-    }
-
     /// An agent's history, and the state that it is as of: a refreshed one after a reorg.
     async fn history(
         &self,

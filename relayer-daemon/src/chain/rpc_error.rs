@@ -1,8 +1,7 @@
 //! Why a call to the endpoints has no result.
 
-use alloy::rpc::json_rpc::ErrorPayload;
 use registry_core::eth::rpc::{
-    ErrorObject,
+    ErrorPayload,
     read_error::{Action, classify},
     revert::Revert,
 };
@@ -38,16 +37,10 @@ impl From<RpcError> for Failure {
 
 /// What a node's error calls for.
 pub(crate) fn action(error: &ErrorPayload) -> Action {
-    classify(&error_object(error))
+    classify(error)
 }
 
 /// The revert in a node's error, if it is one.
 pub(crate) fn revert(error: &ErrorPayload) -> Option<Revert> {
-    Revert::from_error(&error_object(error))
-}
-
-/// The error as the core reads it.
-fn error_object(error: &ErrorPayload) -> ErrorObject {
-    let data = error.data.as_ref().map(|data| data.get().to_owned());
-    ErrorObject { code: error.code, message: error.message.to_string(), data }
+    Revert::from_error(error)
 }

@@ -35,11 +35,11 @@ use crate::{
     },
     index::Excerpt,
     registry::{
-        agent::{Agent, AgentId, AgentListItem},
+        agent::{Agent, AgentId, AgentListItem, Fetched},
         agent_detail::AgentDetail,
-        ancestors::{self, Ancestors, Fetched},
+        ancestors::{self, Ancestors},
         compliance::Compliance,
-        kya::{Asked, Kya, KyaItem, KyaList},
+        kya::{Kya, KyaItem, KyaList, WalletInput},
         lineage::{self, Children, LineageNode, Member},
         page::{AgentPage, Page},
         revenue::RevenueHistory,
@@ -146,11 +146,11 @@ impl Question {
     }
 
     /// Judges each wallet. A record that cannot be read fails its own item only.
-    fn kya_list<'a>(&'a self, registry: &Registry<'a>, wallets: &[Asked]) -> Result<KyaList, Halt> {
+    fn kya_list<'a>(&'a self, registry: &Registry<'a>, wallets: &[WalletInput]) -> Result<KyaList, Halt> {
         // All are requested before the first missing one ends the round.
-        let read = |asked: &Asked| match asked {
-            Asked::Wallet(wallet) => Ok((*wallet, registry.agent_of(*wallet))),
-            Asked::Malformed { text, error } => Err(malformed(text, *error)),
+        let read = |asked: &WalletInput| match asked {
+            WalletInput::Wallet(wallet) => Ok((*wallet, registry.agent_of(*wallet))),
+            WalletInput::Malformed { text, error } => Err(malformed(text, *error)),
         };
         let read: Vec<_> = wallets.iter().map(read).collect();
         if read.iter().all(Result::is_err) {
@@ -223,11 +223,9 @@ fn lineage(registry: &Registry<'_>, id: AgentId) -> Result<LineageNode, Halt> {
         // All are requested before the first missing one ends the round.
         let children: Vec<_> = ids.iter().map(|id| registry.children(*id)).collect();
         let member = |(record, children): (Result<Agent, QueryError>, Result<Children, Halt>)| match record {
-            Ok(agent) => {
-                Ok(lineage::Fetched::Member(Box::new(Member { agent: (&agent).into(), children: children? })))
-            }
-            Err(QueryError::Reverted { .. }) => Ok(lineage::Fetched::Absent),
-            Err(QueryError::TooHeavy { .. }) => Ok(lineage::Fetched::Unreadable),
+            Ok(agent) => Ok(Fetched::Found(Box::new(Member { agent: (&agent).into(), children: children? }))),
+            Err(QueryError::Reverted { .. }) => Ok(Fetched::Absent),
+            Err(QueryError::TooHeavy { .. }) => Ok(Fetched::Unreadable),
             Err(error) => Err(error.into()),
         };
         records?.into_iter().zip(children).map(member).collect()
@@ -238,7 +236,7 @@ fn ancestors(registry: &Registry<'_>, id: AgentId) -> Result<Ancestors, Halt> {
     let (agent, as_of) = (registry.agent(id), registry.view.as_of());
     let (agent, as_of) = (agent?, as_of?);
     let (ancestors, note) = ancestors::climb(&agent, |id| match registry.agent(id) {
-        Ok(agent) => Ok(Fetched::Agent(Box::new(agent))),
+        Ok(agent) => Ok(Fetched::Found(Box::new(agent))),
         Err(Halt::Error(QueryError::AgentNotFound(_))) => Ok(Fetched::Absent),
         Err(Halt::Error(error)) if error.is_of_one_record() => Ok(Fetched::Unreadable),
         Err(halt) => Err(halt),

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use super::{
     AGENTS_LIMIT_DEFAULT, CHANGES_LIMIT_DEFAULT, HISTORY_LIMIT_DEFAULT, REVENUE_LIMIT_DEFAULT, Route,
 };
-use crate::registry::{agent::Status, changes::Since, compliance::CompliancePage, kya::Asked};
+use crate::registry::{agent::Status, changes::Since, compliance::CompliancePage, kya::WalletInput};
 
 impl Route {
     /// The canonical form: defaults left out, the rest in fixed order. Two requests that ask the same have
@@ -68,7 +68,7 @@ impl Route {
                 pattern.replace(":wallet", &wallet.to_checksum(None))
             }
             Self::KyaList { wallets, .. } => {
-                let wallets: Vec<String> = wallets.iter().map(Asked::path_segment).collect();
+                let wallets: Vec<String> = wallets.iter().map(WalletInput::path_segment).collect();
                 [pattern, "/", &wallets.join(",")].concat()
             }
             _ => pattern.to_owned(),

@@ -21,7 +21,7 @@ use crate::{
     registry::compliance::CompliancePage,
     registry::cursor::AgentCursor,
     registry::history::HistoryCursor,
-    registry::kya::Asked,
+    registry::kya::WalletInput,
     registry::page::Page,
 };
 
@@ -120,7 +120,7 @@ pub enum Route {
     /// `/api/v1/kya/:wallet,:wallet...`, and `POST /api/v1/kya`
     KyaList {
         /// The wallets, in the order asked.
-        wallets: Vec<Asked>,
+        wallets: Vec<WalletInput>,
         /// The block to read at; `None` for the newest.
         block: Option<BlockId>,
     },
@@ -171,8 +171,8 @@ impl Route {
             Self::KyaList { wallets, .. } => wallets
                 .iter()
                 .filter_map(|asked| match asked {
-                    Asked::Wallet(wallet) => Some(*wallet),
-                    Asked::Malformed { .. } => None,
+                    WalletInput::Wallet(wallet) => Some(*wallet),
+                    WalletInput::Malformed { .. } => None,
                 })
                 .collect(),
             _ => Vec::new(),

@@ -15,7 +15,7 @@ use crate::{
     eth::as_of::BlockId,
     registry::agent::AgentId,
     registry::cursor::SortKey,
-    registry::kya::Asked,
+    registry::kya::WalletInput,
 };
 
 impl Route {
@@ -63,13 +63,13 @@ impl Route {
             },
             (Some("kya"), None, ..) => return Err(Error::PostOnly),
             (Some("kya"), Some(list), None, _) if list.contains(',') => {
-                let wallets: Vec<Asked> = list.split(',').map(asked).collect();
+                let wallets: Vec<WalletInput> = list.split(',').map(asked).collect();
                 if wallets.len() > KYA_PATH_MAX {
                     let rule = "must be at most 20 wallets; POST /api/v1/kya takes 100";
                     return Err(Error::InvalidParameter { field: "wallet", rule });
                 }
-                if let Some(Asked::Malformed { error, .. }) =
-                    wallets.first().filter(|_| !wallets.iter().any(Asked::is_wallet))
+                if let Some(WalletInput::Malformed { error, .. }) =
+                    wallets.first().filter(|_| !wallets.iter().any(WalletInput::is_wallet))
                 {
                     return Err(Error::InvalidParameter { field: "wallet", rule: error.rule() });
                 }
@@ -114,7 +114,7 @@ impl Route {
         let Body { wallets } =
             serde_json::from_slice(body).map_err(|_| Error::InvalidParameter { field: "body", rule })?;
         let (_, query) = target.split_once('?').unwrap_or((target, ""));
-        Self::kya_list(wallets.iter().map(|text| Asked::parse(text)).collect(), block(query)?)
+        Self::kya_list(wallets.iter().map(|text| WalletInput::parse(text)).collect(), block(query)?)
     }
 
     /// The route for a list of wallets.
@@ -122,7 +122,7 @@ impl Route {
     /// # Errors
     ///
     /// [`Error::InvalidParameter`] where there are none, or too many.
-    pub fn kya_list(wallets: Vec<Asked>, block: Option<BlockId>) -> Result<Self, Error> {
+    pub fn kya_list(wallets: Vec<WalletInput>, block: Option<BlockId>) -> Result<Self, Error> {
         if wallets.is_empty() || wallets.len() > KYA_BODY_MAX {
             return Err(Error::InvalidParameter {
                 field: "wallets",
@@ -161,8 +161,8 @@ fn wallet(segment: &str) -> Result<Address, Error> {
 }
 
 /// One item of a path's list of wallets, which may be malformed.
-fn asked(segment: &str) -> Asked {
-    Asked::parse(&percent_decode_str(segment).decode_utf8_lossy())
+fn asked(segment: &str) -> WalletInput {
+    WalletInput::parse(&percent_decode_str(segment).decode_utf8_lossy())
 }
 
 #[cfg(test)]
@@ -296,8 +296,9 @@ pub(super) mod tests {
         let (one, two) = (Address::repeat_byte(0x11), Address::repeat_byte(0x22));
         let path = format!("/api/v1/kya/{two},me%2Ftoo,{one},");
         let Ok(Route::KyaList { wallets, .. }) = Route::parse(&path) else { panic!("{path}") };
-        let malformed = |text: &str| Asked::Malformed { text: text.into(), error: AddressError::Shape };
-        let expected = [Asked::Wallet(two), malformed("me/too"), Asked::Wallet(one), malformed("")];
+        let malformed = |text: &str| WalletInput::Malformed { text: text.into(), error: AddressError::Shape };
+        let expected =
+            [WalletInput::Wallet(two), malformed("me/too"), WalletInput::Wallet(one), malformed("")];
         assert_eq!(wallets, expected);
         let many = vec![one.to_string(); 20].join(",");
         assert!(Route::parse(&format!("/api/v1/kya/{many}")).is_ok());
@@ -313,10 +314,13 @@ pub(super) mod tests {
         for (count, cost) in [(1, 1), (10, 1), (11, 2), (100, 10)] {
             let route = post(&list(count)).unwrap();
             assert_eq!(route.cost(), cost, "{count} wallets");
-            assert_eq!(route, Route::KyaList { wallets: vec![Asked::Wallet(wallet); count], block: None });
+            assert_eq!(
+                route,
+                Route::KyaList { wallets: vec![WalletInput::Wallet(wallet); count], block: None }
+            );
         }
         let Ok(Route::KyaList { wallets, .. }) = post("{\"wallets\": [\"me\", \"\"]}") else { panic!() };
-        let malformed = |text: &str| Asked::Malformed { text: text.into(), error: AddressError::Shape };
+        let malformed = |text: &str| WalletInput::Malformed { text: text.into(), error: AddressError::Shape };
         assert_eq!(wallets, ["me", ""].map(malformed));
         let message = |body: &str| post(body).unwrap_err().to_string();
         for bad in ["", "[]", "{}", "{\"wallets\": 7}", "{\"wallets\": [7]}", "{\"wallets\": [}", "\u{1}"] {

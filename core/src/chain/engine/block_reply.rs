@@ -9,7 +9,7 @@ use crate::{
         logs::BlockRequest,
     },
     eth::rpc::{
-        self, BadReply, ErrorObject,
+        self, BadReply, ErrorPayload,
         read_error::{Action, classify},
     },
 };
@@ -120,7 +120,7 @@ impl Engine {
     fn refuse_blocks(
         &mut self,
         requests: &[BlockRequest],
-        error: &ErrorObject,
+        error: &ErrorPayload,
         status: u16,
     ) -> Result<(), QueryError> {
         let has_logs = requests.iter().any(|request| matches!(request, BlockRequest::Logs { .. }));

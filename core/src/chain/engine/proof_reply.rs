@@ -8,7 +8,7 @@ use crate::{
         proof::{BLOCK, Wanted},
     },
     eth::rpc::{
-        self, BadReply, ErrorObject,
+        self, BadReply, ErrorPayload,
         read_error::{Action, classify},
     },
 };
@@ -73,7 +73,7 @@ impl Engine {
         requests: usize,
         by_hash: bool,
         status: u16,
-        error: &ErrorObject,
+        error: &ErrorPayload,
     ) -> Result<(), QueryError> {
         match classify(error) {
             Action::SmallerBatch if requests > 1 => {

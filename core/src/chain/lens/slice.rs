@@ -7,7 +7,7 @@ use crate::{
     chain::marker::Marker,
     registry::{
         revenue::{RevenueAggregate, Total},
-        row::{Full, Row, Sum, scope, sums},
+        row::{Row, RowDetail, Sum, scope, sums},
     },
 };
 
@@ -22,7 +22,7 @@ pub(crate) struct Slice {
     /// Of the first agents asked for: the rest did not fit the call's gas, or does not exist.
     pub(crate) rows: Vec<Row>,
     /// In full detail: the rest of each row, with the agent's own sums.
-    pub(crate) full: Vec<Full>,
+    pub(crate) full: Vec<RowDetail>,
     pub(crate) reports: u64,
     pub(crate) sums: Vec<Sum>,
 }
@@ -62,11 +62,11 @@ impl Slice {
             };
             rows.push(row);
             if detail == Detail::Full {
-                full.push(Full {
+                full.push(RowDetail {
                     wallet: row.wallet,
                     haftungsperson: Address::from(input.take::<20>()?),
                     reports: u32::from_be_bytes(input.take()?),
-                    ..Full::default()
+                    ..RowDetail::default()
                 });
             }
         }

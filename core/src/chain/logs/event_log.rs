@@ -12,7 +12,7 @@ use crate::{
         RevenueReported,
     },
     registry::agent::AgentId,
-    registry::history::Event,
+    registry::history::AgentEvent,
 };
 
 /// Which events.
@@ -34,19 +34,19 @@ pub(crate) struct EventLog {
     pub(crate) seconds: Option<u64>,
     /// Whom it is about.
     pub(crate) agent: u64,
-    pub(crate) event: Event,
+    pub(crate) event: AgentEvent,
 }
 
 impl EventLog {
     pub(crate) const fn is_registration(&self) -> bool {
-        matches!(self.event, Event::Registered { .. })
+        matches!(self.event, AgentEvent::Registered { .. })
     }
 
     /// Bytes of its texts: what may be long in it.
     pub(crate) const fn text_bytes(&self) -> usize {
         match &self.event {
-            Event::RevenueReported { currency, category, .. } => currency.len() + category.len(),
-            Event::Suspended { reason, .. } | Event::Revoked { reason, .. } => reason.len(),
+            AgentEvent::RevenueReported { currency, category, .. } => currency.len() + category.len(),
+            AgentEvent::Suspended { reason, .. } | AgentEvent::Revoked { reason, .. } => reason.len(),
             _ => 0,
         }
     }
@@ -107,13 +107,13 @@ impl Wire {
 }
 
 /// What the topics and data of an event say. `by` is a topic, so that only three kinds have data that matters here.
-fn event(topics: &[B256], data: &[u8]) -> Option<Event> {
+fn event(topics: &[B256], data: &[u8]) -> Option<AgentEvent> {
     let account = |position: usize| topics.get(position).map(|word| Address::from_word(*word));
     let by = account(2)?;
     Some(match *topics.first()? {
         AgentRegistered::SIGNATURE_HASH => {
             let (haftungsperson, parent, generation) = decode::<AgentRegistered>(data)?;
-            Event::Registered {
+            AgentEvent::Registered {
                 creator: account(3)?,
                 haftungsperson,
                 agent_wallet: by,
@@ -123,19 +123,19 @@ fn event(topics: &[B256], data: &[u8]) -> Option<Event> {
         }
         RevenueReported::SIGNATURE_HASH => {
             let (amount, currency, category) = decode::<RevenueReported>(data)?;
-            Event::RevenueReported { by, amount, currency, category }
+            AgentEvent::RevenueReported { by, amount, currency, category }
         }
         // Both have a reason, and nothing else.
         kind @ (AgentSuspended::SIGNATURE_HASH | AgentRevoked::SIGNATURE_HASH) => {
             let (reason,) = decode::<AgentSuspended>(data)?;
             match kind == AgentSuspended::SIGNATURE_HASH {
-                true => Event::Suspended { by, reason },
-                false => Event::Revoked { by, reason },
+                true => AgentEvent::Suspended { by, reason },
+                false => AgentEvent::Revoked { by, reason },
             }
         }
-        ComplianceAttested::SIGNATURE_HASH => Event::Attested { by },
-        AgentReactivated::SIGNATURE_HASH => Event::Reactivated { by },
-        AgentTerminated::SIGNATURE_HASH => Event::Terminated { by },
+        ComplianceAttested::SIGNATURE_HASH => AgentEvent::Attested { by },
+        AgentReactivated::SIGNATURE_HASH => AgentEvent::Reactivated { by },
+        AgentTerminated::SIGNATURE_HASH => AgentEvent::Terminated { by },
         _ => return None,
     })
 }

@@ -16,7 +16,7 @@ pub(crate) use event_log::{EventLog, Filter};
 pub(crate) use hint::{EVENTS, Moment};
 
 use super::block::Header;
-use crate::eth::rpc::Request;
+use crate::eth::rpc::{self, Request};
 use hint::Hint;
 
 /// Requests of a batch, the pinned block's header included: nodes that cap batches take as many, or say so.
@@ -196,7 +196,7 @@ impl LogWalk {
             r#"[{{"address":"{:#x}","fromBlock":"{from:#x}","toBlock":"{to:#x}","topics":[{topics}]}}]"#,
             self.query.registry
         );
-        Request { id, method: "eth_getLogs", params }
+        rpc::request(id, "eth_getLogs", params)
     }
 }
 
@@ -280,7 +280,7 @@ impl Blocks {
         let request = |(id, request): (u64, &BlockRequest)| match *request {
             BlockRequest::Header { number, .. } => {
                 let params = format!(r#"["{number:#x}",false]"#);
-                Some(Request { id, method: "eth_getBlockByNumber", params })
+                Some(rpc::request(id, "eth_getBlockByNumber", params))
             }
             BlockRequest::Logs { walk, range } => Some(self.walks.get(walk)?.request(id, range)),
         };

@@ -1,4 +1,4 @@
-//! RPC endpoints as an operator lists them, in one text: URLs with keys and passwords and all.
+//! An operator's list of RPC endpoints: one text of URLs, with their keys and passwords.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use percent_encoding::percent_decode_str;
 
 use crate::eth::redact::public_origin;
 
-/// The longest list: more would hardly all be tried within one request's deadline.
+/// The longest list. More endpoints could hardly be tried within one request's deadline.
 pub const MOST_ENDPOINTS: usize = 8;
 
-/// One RPC endpoint: where to post, and as whom.
+/// One RPC endpoint: its URL and its credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RpcEndpoint {
-    /// The URL without a user part, which `fetch` would refuse.
+    /// The URL without its user part, which `fetch` refuses.
     pub url: String,
     /// The user part as an `Authorization` header (RFC 7617).
     pub authorization: Option<String>,
@@ -21,7 +21,7 @@ pub struct RpcEndpoint {
 }
 
 impl RpcEndpoint {
-    /// What may be shown of it: scheme, host and port.
+    /// The public part of its URL: scheme, host and port.
     pub fn origin(&self) -> String {
         public_origin(&self.url)
     }
@@ -34,13 +34,13 @@ impl RpcEndpoint {
 }
 
 impl fmt::Debug for RpcEndpoint {
-    /// The rest of it is a secret.
+    /// Only the origin: the rest is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RpcEndpoint").field(&self.origin()).finish()
     }
 }
 
-/// Why a text is no list of endpoints; free of the text, which may hold a key.
+/// Why a text is not a list of endpoints. The errors do not quote the text, which may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// There is no entry.
@@ -49,10 +49,10 @@ pub enum ListError {
     /// There are more than [`MOST_ENDPOINTS`].
     #[error("names more than {MOST_ENDPOINTS} endpoints")]
     TooLong,
-    /// An entry is something else than a URL to post to.
+    /// An entry is not an HTTP URL.
     #[error("must be http:// or https:// URLs separated by commas or spaces; number {position} is none")]
     NoUrl {
-        /// Counting from 1.
+        /// Its position, counted from 1.
         position: usize,
     },
 }
@@ -61,7 +61,7 @@ pub enum ListError {
 ///
 /// # Errors
 ///
-/// [`ListError`] where one of them is none, or there are too few or too many.
+/// [`ListError`] where an entry is not a URL, or where there are none or too many.
 pub fn parse_list(text: &str) -> Result<Vec<RpcEndpoint>, ListError> {
     let entries = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|entry| !entry.is_empty());
     let endpoints: Vec<RpcEndpoint> = entries

@@ -1,130 +1,116 @@
-//! JSON-RPC 2.0 as text: requests out, answers in. Moving the bytes is the host's part.
+//! JSON-RPC 2.0 as text: requests out, responses in. The host moves the bytes.
 //!
-//! Answers are matched by id alone. Nodes and the proxies before them shuffle a batch, cut it short, quote
-//! ids, or answer it with one lone error object: all of that is survived, because what is missing is asked
-//! again. Whatever a reply holds, reading it takes little more memory than the reply itself: what nobody asked for is
-//! skipped, not kept.
+//! The wire types are `alloy-json-rpc`'s; the envelope around them is tolerant. Responses are matched by id
+//! alone: nodes and proxies shuffle a batch, cut it short, quote ids, or answer it with one lone error
+//! object. The caller asks again for what is missing. Reading a reply takes little more memory than the reply
+//! itself: results are slices of the body, and responses to requests that were not sent are skipped.
 //!
-//! The wire types are not `alloy-json-rpc`'s. Its packet of responses is read as a whole: one element without a result, or with an
-//! error that is a bare text or has no code, makes it refuse all the others. It also keeps every element, asked for or not: 7 MB
-//! for a reply of 1 MB that repeats `{"id":0,"result":0}`. What remains would be a request of four fields and an error of three,
-//! at the price of `http` and `tracing` in the Worker's wasm.
+//! `alloy-json-rpc`'s `ResponsePacket` and `Response` do not read replies here: one element without a result,
+//! or with an error that is a bare text or has no code, makes them refuse the whole batch.
 
 pub mod endpoint;
 pub mod provider;
 pub mod read_error;
 pub mod revert;
 
-use std::{collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
+use alloy_json_rpc::Id;
+pub use alloy_json_rpc::{ErrorPayload, PartiallySerializedRequest as Request};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
-/// One JSON-RPC request. `params` is JSON text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Unique within its batch.
-    pub id: u64,
-    /// Such as `eth_call`.
-    pub method: &'static str,
-    /// The parameter array as JSON text.
-    pub params: String,
+use crate::eth::json;
+
+/// A request such as `eth_call`. `id` is unique within its batch; `params` is the parameter array as JSON
+/// text.
+pub fn request(id: u64, method: &'static str, params: String) -> Request {
+    // The callers write valid JSON; anything else would be sent as `null` and refused by the node.
+    Request::new(method, Id::Number(id), RawValue::from_string(params).unwrap_or_default())
 }
 
-/// The error object of a JSON-RPC answer.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct ErrorObject {
-    /// The code; what it means depends on the node.
+/// [`ErrorPayload`] as nodes and proxies send it: any member may be missing.
+#[derive(Deserialize)]
+#[serde(remote = "ErrorPayload")]
+struct LenientError {
     #[serde(default)]
-    pub code: i64,
-    /// The message.
+    code: i64,
     #[serde(default)]
-    pub message: String,
-    /// Revert data in one of many forms, or anything else, as JSON text.
-    #[serde(default, deserialize_with = "text")]
-    pub data: Option<String>,
+    message: Cow<'static, str>,
+    #[serde(default)]
+    data: Option<Box<RawValue>>,
 }
 
-fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(|raw| Some(raw.get().to_owned()))
-}
+/// The outcome of one request: the result as JSON text, or the node's error.
+pub type RpcResult<'a> = Result<&'a str, ErrorPayload>;
 
-/// What one request came to: the result as JSON text, or the node's error.
-pub type Outcome<'a> = Result<&'a str, ErrorObject>;
-
-/// Why a whole reply is of no use.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a reply answers none of its batch's requests.
+#[derive(Clone, Debug)]
 pub enum BadReply {
-    /// One error object for everything that was asked.
-    Refused(ErrorObject),
-    /// Not JSON-RPC at all.
+    /// One error for the whole batch.
+    Refused(ErrorPayload),
+    /// The body is not JSON-RPC.
     Malformed,
 }
 
-/// The body that carries `requests`: an array, or for a single request the bare object, which every node takes.
+/// The body that carries `requests`: an array, or for a single request the bare object, which every node
+/// takes.
 pub fn encode(requests: &[Request]) -> String {
-    let object = |request: &Request| {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{},"method":"{}","params":{}}}"#,
-            request.id, request.method, request.params
-        )
-    };
+    let size_hint = requests.iter().map(|request| 96 + request.params.get().len()).sum();
     match requests {
-        [single] => object(single),
-        many => {
-            let objects: Vec<String> = many.iter().map(object).collect();
-            format!("[{}]", objects.join(","))
-        }
+        [single] => json::text(single, size_hint),
+        many => json::text(&many, size_hint),
     }
 }
 
-/// The outcomes in a reply, by request id. Ids of `asked` that the reply does not answer are absent.
+/// The results in a reply by request id, for the requests with these ids. Requests without a response are
+/// absent.
 ///
 /// # Errors
 ///
-/// [`BadReply`] where not a single request of `asked` is answered.
-pub fn decode<'a>(body: &'a [u8], asked: &[u64]) -> Result<BTreeMap<u64, Outcome<'a>>, BadReply> {
+/// [`BadReply`] where no request is answered.
+pub fn decode<'a>(body: &'a [u8], ids: &[u64]) -> Result<BTreeMap<u64, RpcResult<'a>>, BadReply> {
     let text = str::from_utf8(body).map_err(|_| BadReply::Malformed)?.trim_start();
-    let mut replies = Replies { asked, outcomes: BTreeMap::new(), stray: None };
+    let mut replies = Replies { ids, results: BTreeMap::new(), stray: None };
     let read = if text.starts_with('[') {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         deserializer.deserialize_seq(&mut replies).and_then(|()| deserializer.end())
     } else {
-        serde_json::from_str(text).and_then(|answer| replies.take(answer, true))
+        serde_json::from_str(text).and_then(|response| replies.take(response, true))
     };
     if read.is_err() {
         return Err(BadReply::Malformed);
     }
-    match (replies.outcomes.is_empty(), replies.stray) {
-        (false, _) => Ok(replies.outcomes),
+    match (replies.results.is_empty(), replies.stray) {
+        (false, _) => Ok(replies.results),
         (true, Some(error)) => Err(BadReply::Refused(error)),
         (true, None) => Err(BadReply::Malformed),
     }
 }
 
-/// Sorts answers by id as they are read.
-struct Replies<'asked, 'a> {
-    asked: &'asked [u64],
-    outcomes: BTreeMap<u64, Outcome<'a>>,
-    /// The last error that no request asked for.
-    stray: Option<ErrorObject>,
+/// Collects results by id as responses are read.
+struct Replies<'ids, 'a> {
+    ids: &'ids [u64],
+    results: BTreeMap<u64, RpcResult<'a>>,
+    /// The last error that belongs to no request.
+    stray: Option<ErrorPayload>,
 }
 
 impl<'a> Replies<'_, 'a> {
-    fn take(&mut self, answer: Answer<'a>, lone: bool) -> serde_json::Result<()> {
-        // A number, or a number in quotes; nothing else is an id of ours.
-        let id = answer.id.and_then(|id| id.get().trim_matches('"').parse().ok());
-        let Some(outcome) = answer.outcome()? else { return Ok(()) };
-        match (id.filter(|id| self.asked.contains(id)), outcome) {
-            (Some(id), outcome) => {
-                self.outcomes.insert(id, outcome);
+    fn take(&mut self, response: LenientResponse<'a>, lone: bool) -> serde_json::Result<()> {
+        // Requests have numbers as ids; some proxies quote them.
+        let id = response.id.and_then(|id| id.get().trim_matches('"').parse().ok());
+        let Some(result) = response.result()? else { return Ok(()) };
+        match (id.filter(|id| self.ids.contains(id)), result) {
+            (Some(id), result) => {
+                self.results.insert(id, result);
             }
-            // A lone answer to a lone question needs no id; some proxies answer errors with `"id": null`.
-            (None, outcome) if lone && id.is_none() && self.asked.len() == 1 => {
-                self.outcomes.extend(self.asked.first().map(|id| (*id, outcome)));
+            // A lone response to a lone request needs no id: some proxies answer errors with `"id": null`.
+            (None, result) if lone && id.is_none() && self.ids.len() == 1 => {
+                self.results.extend(self.ids.first().map(|id| (*id, result)));
             }
             (None, Err(error)) => self.stray = Some(error),
             (None, Ok(_)) => {}
@@ -137,19 +123,19 @@ impl<'a> Visitor<'a> for &mut Replies<'_, 'a> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of JSON-RPC answers")
+        f.write_str("an array of JSON-RPC responses")
     }
 
-    fn visit_seq<A: SeqAccess<'a>>(self, mut answers: A) -> Result<(), A::Error> {
-        while let Some(answer) = answers.next_element()? {
-            self.take(answer, false).map_err(A::Error::custom)?;
+    fn visit_seq<A: SeqAccess<'a>>(self, mut responses: A) -> Result<(), A::Error> {
+        while let Some(response) = responses.next_element()? {
+            self.take(response, false).map_err(A::Error::custom)?;
         }
         Ok(())
     }
 }
 
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct LenientResponse<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -158,19 +144,19 @@ struct Answer<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A value of `null` is there; only an absent one is not.
+/// Tells `null`, which is a value, from an absent member.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-impl<'a> Answer<'a> {
-    fn outcome(&self) -> serde_json::Result<Option<Outcome<'a>>> {
+impl<'a> LenientResponse<'a> {
+    fn result(&self) -> serde_json::Result<Option<RpcResult<'a>>> {
         let error = match self.error.map(RawValue::get).filter(|error| *error != "null") {
             // Some proxies put a bare string where the error object belongs.
             Some(text) if text.starts_with('"') => {
-                Some(ErrorObject { code: 0, message: serde_json::from_str(text)?, data: None })
+                Some(ErrorPayload { code: 0, message: serde_json::from_str(text)?, data: None })
             }
-            Some(object) => Some(serde_json::from_str(object)?),
+            Some(object) => Some(LenientError::deserialize(&mut serde_json::Deserializer::from_str(object))?),
             None => None,
         };
         Ok(match (error, self.result) {
@@ -185,14 +171,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ok(text: &str) -> Outcome<'_> {
-        Ok(text)
+    /// The results by id; `None` for an error.
+    fn results<'a>(body: &'a str, ids: &[u64]) -> Vec<(u64, Option<&'a str>)> {
+        decode(body.as_bytes(), ids).unwrap().into_iter().map(|(id, result)| (id, result.ok())).collect()
     }
 
     #[test]
     fn a_single_request_is_a_bare_object_and_several_an_array() {
-        let request = |id| Request { id, method: "eth_chainId", params: "[]".to_string() };
-        let single = r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[]}"#;
+        let request = |id| request(id, "eth_chainId", "[]".to_string());
+        let single = r#"{"method":"eth_chainId","params":[],"id":1,"jsonrpc":"2.0"}"#;
         assert_eq!(encode(&[request(1)]), single);
         assert_eq!(encode(&[request(1), request(2)]), format!("[{single},{}]", single.replace(":1,", ":2,")));
     }
@@ -200,32 +187,42 @@ mod tests {
     #[test]
     fn shuffled_short_and_quoted_batches_are_matched_by_id() {
         let body =
-            br#"[{"id":"3","result":"c"},{"id":1,"result":"a"},{"id":9,"result":"?"},{"jsonrpc":"2.0"}]"#;
-        let outcomes = decode(body, &[1, 2, 3]).unwrap();
-        assert_eq!(outcomes, BTreeMap::from([(1, ok("\"a\"")), (3, ok("\"c\""))]));
+            r#"[{"id":"3","result":"c"},{"id":1,"result":"a"},{"id":9,"result":"?"},{"jsonrpc":"2.0"}]"#;
+        assert_eq!(results(body, &[1, 2, 3]), [(1, Some("\"a\"")), (3, Some("\"c\""))]);
     }
 
     #[test]
     fn a_null_result_is_an_answer() {
-        let outcomes = decode(br#"{"id":1,"result":null}"#, &[1]);
-        assert!(outcomes.is_ok_and(|outcomes| outcomes.get(&1) == Some(&ok("null"))));
+        assert_eq!(results(r#"{"id":1,"result":null}"#, &[1]), [(1, Some("null"))]);
     }
 
     #[test]
     fn a_single_object_answers_a_batch_as_far_as_it_goes() {
-        assert_eq!(decode(br#"{"id":2,"result":"b"}"#, &[1, 2]), Ok(BTreeMap::from([(2, ok("\"b\""))])));
+        assert_eq!(results(r#"{"id":2,"result":"b"}"#, &[1, 2]), [(2, Some("\"b\""))]);
         let refused = decode(br#"{"id":null,"error":{"code":-32005,"message":"batch too large"}}"#, &[1, 2]);
         assert!(matches!(refused, Err(BadReply::Refused(error)) if error.code == -32005));
-        let alone = decode(br#"{"id":null,"error":{"code":-32005,"message":"slow down"}}"#, &[1]).unwrap();
-        assert!(alone[&1].is_err());
+        let alone = r#"{"id":null,"error":{"code":-32005,"message":"slow down"}}"#;
+        assert_eq!(results(alone, &[1]), [(1, None)]);
+    }
+
+    #[test]
+    fn errors_without_a_code_or_an_object_are_errors() {
+        for error in
+            [r#"{"message":"slow down"}"#, r#"{"message":"slow down","data":null}"#, r#""slow down""#]
+        {
+            let body = format!(r#"[{{"id":1,"error":{error}}},{{"id":2,"result":7}}]"#);
+            assert_eq!(results(&body, &[1, 2]), [(1, None), (2, Some("7"))]);
+            let error = decode(body.as_bytes(), &[1]).unwrap().remove(&1).unwrap().unwrap_err();
+            assert_eq!((error.code, &*error.message, error.data.is_none()), (0, "slow down", true));
+        }
     }
 
     #[test]
     fn what_is_not_json_rpc_is_malformed() {
-        for body in ["", "<html>", "null", "[]", "{}", "[1]", r#"{"id":1}"#, "\u{fffd}"] {
-            assert_eq!(decode(body.as_bytes(), &[1]), Err(BadReply::Malformed), "{body}");
+        let bodies = ["", "<html>", "null", "[]", "{}", "[1]", r#"{"id":1}"#, "\u{fffd}"].map(str::as_bytes);
+        for body in bodies.into_iter().chain([[0xff].as_slice()]) {
+            assert!(matches!(decode(body, &[1]), Err(BadReply::Malformed)), "{body:?}");
         }
-        assert_eq!(decode(&[0xff], &[1]), Err(BadReply::Malformed));
     }
 
     proptest! {

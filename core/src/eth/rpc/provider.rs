@@ -1,11 +1,16 @@
-//! JSON-RPC for a host without an endpoint: a wallet's provider takes one call at a time and gives its result, or
-//! throws (EIP-1193).
+//! JSON-RPC for a host without an endpoint: a wallet's provider takes one call at a time and gives its
+//! result, or throws (EIP-1193).
 //!
-//! [`calls`] takes a batch apart; [`reply`] makes of the outcomes the reply an endpoint would have sent, errors
-//! included. So a run cannot tell the two apart, and a provider's errors are classified as a node's are.
+//! [`calls`] takes a batch apart; [`reply`] joins the results into the reply that an endpoint would have
+//! sent, errors included. So a run need not know which of the two it talks to, and a provider's errors are
+//! classified as a node's are.
 
+use alloy_json_rpc::{Id, Response, ResponsePayload};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use super::ErrorPayload;
+use crate::eth::json;
 
 /// One call of a batch.
 #[derive(Debug, Deserialize)]
@@ -33,51 +38,44 @@ pub fn calls(body: &str) -> Vec<Call<'_>> {
         .unwrap_or_default()
 }
 
-/// The body of a reply with these outcomes, by the calls' ids: results and error objects as JSON text.
-pub fn reply(outcomes: impl IntoIterator<Item = (u64, Result<String, String>)>) -> String {
-    let answer = |(id, outcome): (u64, Result<String, String>)| {
-        let (name, value) = match outcome {
-            Ok(result) => ("result", result),
-            Err(error) => ("error", error),
-        };
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"{name}":{value}}}"#)
+/// The body of a reply with these results, each with its call's id.
+pub fn reply(results: impl IntoIterator<Item = (u64, Result<Box<RawValue>, ErrorPayload>)>) -> String {
+    let response = |(id, result): (u64, Result<_, _>)| Response {
+        id: Id::Number(id),
+        payload: result.map_or_else(ResponsePayload::Failure, ResponsePayload::Success),
     };
-    let answers: Vec<String> = outcomes.into_iter().map(answer).collect();
-    format!("[{}]", answers.join(","))
+    json::text(&results.into_iter().map(response).collect::<Vec<_>>(), 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eth::rpc::{Request, decode, encode};
+    use crate::eth::rpc::{decode, encode, request};
 
     #[test]
     fn a_batch_comes_apart_into_its_calls() {
-        let request = |id, params: &str| Request { id, method: "eth_call", params: params.to_string() };
+        let params = r#"[{"to":"0x1"},"latest"]"#;
         for count in 1..4 {
-            let requests: Vec<Request> =
-                (0..count).map(|id| request(id, r#"[{"to":"0x1"},"latest"]"#)).collect();
+            let requests: Vec<_> = (0..count).map(|id| request(id, "eth_call", params.to_owned())).collect();
             let body = encode(&requests);
-            let calls: Vec<Request> =
-                calls(&body).iter().map(|call| request(call.id, call.params())).collect();
-            assert_eq!(calls, requests);
+            let calls = calls(&body);
+            let calls = calls.iter().map(|call| (call.id, call.method, call.params()));
+            assert!(calls.eq((0..count).map(|id| (id, "eth_call", params))), "{body}");
         }
         assert!(calls("<html>").is_empty());
     }
 
     #[test]
-    fn outcomes_put_together_are_read_as_an_endpoints_reply() {
-        let error = r#"{"code":3,"message":"execution \"reverted\"","data":"0x08c379a0"}"#;
-        let outcomes = [
-            (0, Ok("null".to_string())),
-            (1, Ok(r#"{"number":"0x1"}"#.to_string())),
-            (2, Err(error.to_string())),
-        ];
-        let reply = reply(outcomes);
-        let outcomes = decode(reply.as_bytes(), &[0, 1, 2]).unwrap();
-        assert_eq!((&outcomes[&0], &outcomes[&1]), (&Ok("null"), &Ok(r#"{"number":"0x1"}"#)));
-        let error = outcomes[&2].as_ref().unwrap_err();
-        assert_eq!((error.code, error.message.as_str()), (3, r#"execution "reverted""#));
-        assert_eq!(error.data, Some(r#""0x08c379a0""#.to_string()));
+    fn results_put_together_are_read_as_an_endpoints_reply() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let message = r#"execution "reverted""#;
+        let error = ErrorPayload { code: 3, message: message.into(), data: Some(raw(r#""0x08c379a0""#)) };
+        let block = r#"{"number":"0x1"}"#;
+        let reply = reply([(0, Ok(raw("null"))), (1, Ok(raw(block))), (2, Err(error))]);
+        let results = decode(reply.as_bytes(), &[0, 1, 2]).unwrap();
+        assert_eq!((results[&0].as_ref().ok(), results[&1].as_ref().ok()), (Some(&"null"), Some(&block)));
+        let error = results[&2].as_ref().unwrap_err();
+        assert_eq!((error.code, &*error.message), (3, message));
+        assert_eq!(error.data.as_ref().unwrap().get(), r#""0x08c379a0""#);
     }
 }

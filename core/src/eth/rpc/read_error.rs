@@ -1,51 +1,51 @@
-//! What to do about a node's error while reading: one table, most specific first. The texts are the nodes'
-//! own; each row names who says so.
+//! How to react to a node's error while reading: one table, most specific first. Each phrase is followed by
+//! the nodes that send it.
 
-use super::{ErrorObject, revert::Revert};
+use super::{ErrorPayload, revert::Revert};
 
-/// What an error of a read calls for.
+/// The reaction to an error of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The contract said no: an answer like any other.
+    /// The contract reverted, which is a result.
     Revert,
     /// Too many requests in one batch: send fewer at once.
     SmallerBatch,
-    /// Too much work in one request: ask in smaller parts.
+    /// Too much work in one request: split it.
     Split,
-    /// The node does not know the pinned block (yet): ask once more, then pin a little further back.
+    /// The node does not have the pinned block (yet): retry once, then pin a few blocks further back.
     Repin,
     /// The node does not take a block hash as parameter (EIP-1898): pin by number.
     PinByNumber,
-    /// It may pass, or another endpoint may do better: ask again.
+    /// Transient, or specific to this endpoint: retry.
     Retry,
-    /// It will not pass.
+    /// Permanent.
     GiveUp,
 }
 
-/// Phrases in lower case. "proxyd" stands before the nodes of OP-stack chains, `sepolia.base.org` among them;
-/// jsonrpsee is the server in reth and anvil's kin.
+/// Phrases in lower case. proxyd is the proxy of OP-stack chains, `sepolia.base.org` among them; jsonrpsee is
+/// the server of reth and of related nodes.
 const TABLE: &[(&str, Action)] = &[
-    // Who asks is not let in.
+    // Access refused.
     ("not whitelisted", Action::GiveUp), // proxyd, -32001, of a method
     ("unauthorized", Action::GiveUp),    // Ankr, NodeReal, -32000; Goldsky, -32016
     // EIP-1898 refused.
     ("cannot unmarshal object", Action::PinByNumber), // geth family before 1.9.16, many proxies
     ("invalid type: map", Action::PinByNumber),       // nodes written in Rust, on an unexpected object
     ("invalid block number or tag", Action::PinByNumber), // proxies that validate parameters
-    // The pinned block, or its state, is not there.
+    // The pinned block or its state is missing.
     ("header not found", Action::Repin), // geth, op-geth behind a load balancer
     ("header for hash not found", Action::Repin), // geth, EIP-1898
     ("block not found", Action::Repin),  // reth, erigon, besu
     ("unknown block", Action::Repin),    // geth, EIP-1474
     ("could not be found", Action::Repin), // nethermind, a number or hash it does not have
-    ("requested block yet", Action::Repin), // hosted load balancers: "upstream does not have the requested block yet"
-    ("blockoutofrange", Action::Repin),     // anvil
-    ("block out of range", Action::Repin),  // reth
+    ("requested block yet", Action::Repin), // hosted load balancers
+    ("blockoutofrange", Action::Repin),  // anvil
+    ("block out of range", Action::Repin), // reth
     ("after last accepted block", Action::Repin), // avalanche
     ("not currently canonical", Action::Repin), // geth, requireCanonical
-    ("missing trie node", Action::Repin),   // geth, nethermind: state already pruned
-    ("historical state", Action::Repin),    // geth, path scheme and before
-    ("no state available", Action::Repin),  // nethermind, -32002
+    ("missing trie node", Action::Repin), // geth, nethermind: state already pruned
+    ("historical state", Action::Repin), // geth, path scheme and before
+    ("no state available", Action::Repin), // nethermind, -32002
     ("state not available", Action::Repin), // geth path scheme, erigon while it executes
     ("state is not available", Action::Repin),
     ("world state unavailable", Action::Repin), // besu
@@ -59,14 +59,14 @@ const TABLE: &[(&str, Action)] = &[
     ("batch response was too large", Action::SmallerBatch), // jsonrpsee, -32011
     ("request is too big", Action::SmallerBatch), // jsonrpsee, -32701
     ("batched requests are not supported", Action::SmallerBatch), // jsonrpsee, -32005
-    ("batch requests are", Action::SmallerBatch), // Hedera, -32202, and Polygon's cdk-node: "disabled"; proxies: "not supported"
-    ("batch request amount", Action::SmallerBatch), // Hedera, -32203, "Batch request amount 142 exceeds max 100"
-    ("batch size", Action::SmallerBatch),           // besu and nethermind, -32005; NodeReal
-    ("batch limit", Action::SmallerBatch),          // erigon, "batch limit 100 exceeded"
-    ("batch of more than", Action::SmallerBatch),   // dRPC's free tier, code 31 and HTTP 500
+    ("batch requests are", Action::SmallerBatch), // Hedera, -32202, and Polygon's cdk-node; proxies
+    ("batch request amount", Action::SmallerBatch), // Hedera, -32203
+    ("batch size", Action::SmallerBatch),      // besu and nethermind, -32005; NodeReal
+    ("batch limit", Action::SmallerBatch),     // erigon, "batch limit 100 exceeded"
+    ("batch of more than", Action::SmallerBatch), // dRPC's free tier, code 31 and HTTP 500
     ("calls in batch request", Action::SmallerBatch), // proxyd, -32014
-    ("requests in batch", Action::SmallerBatch),    // hosted endpoints
-    ("request entity too large", Action::SmallerBatch), // nginx's words for 413
+    ("requests in batch", Action::SmallerBatch), // hosted endpoints
+    ("request entity too large", Action::SmallerBatch), // nginx, HTTP 413
     // Too much work in one request.
     ("out of gas", Action::Split),
     ("outofgas", Action::Split),             // anvil, reth
@@ -78,7 +78,7 @@ const TABLE: &[(&str, Action)] = &[
     ("enabled timeout", Action::Split),        // nethermind, -32016: "canceled due to enabled timeout"
     ("response is too big", Action::Split),    // jsonrpsee, -32008
     ("response size", Action::Split),          // hosted endpoints
-    // It may pass.
+    // Transient.
     ("rate limit", Action::Retry), // Infura, -32005; proxyd, -32016; Blockvision, -32605
     ("rate exceeded", Action::Retry), // Infura, "project ID request rate exceeded"
     ("too many requests", Action::Retry), // Infura, 429; op-geth passing on its sequencer's
@@ -113,12 +113,12 @@ const TABLE: &[(&str, Action)] = &[
     ("backend returned an invalid", Action::Retry), // proxyd, -32013
     ("sync is still in progress", Action::Retry), // besu, -32008
     ("cannot fulfill request", Action::Retry), // Cloudflare, -32046
-    ("internal error", Action::Retry),        // -32603, from almost everybody
+    ("internal error", Action::Retry),        // -32603, almost all nodes
 ];
 
-/// Classifies by message first: codes are used too freely to trust. A revert is recognised before any
-/// phrase, so a contract's reason that quotes one stays a revert; gas running out is no revert.
-pub fn classify(error: &ErrorObject) -> Action {
+/// Classifies by message first, as nodes use codes inconsistently. Reverts are recognised before any phrase:
+/// a contract's reason may contain one. Out of gas is not a revert.
+pub fn classify(error: &ErrorPayload) -> Action {
     if Revert::from_error(error).is_some() {
         return Action::Revert;
     }
@@ -128,11 +128,11 @@ pub fn classify(error: &ErrorObject) -> Action {
     }
     match error.code {
         -32001 => Action::Repin, // EIP-1474
-        // EIP-1474's limit; QuickNode's two; proxyd's, and eRPC's timeout; Cloudflare's two; HTTP's own.
+        // EIP-1474's limit; QuickNode's two; proxyd's and eRPC's timeouts; Cloudflare's two; HTTP statuses.
         -32005 | -32007 | -32009 | -32015 | -32016 | -32029 | -32046 | -32055 | -32097 | 402 | 429 => {
             Action::Retry
         }
-        -32603 => Action::Retry, // JSON-RPC's own internal error, whatever it says
+        -32603 => Action::Retry, // JSON-RPC's internal error, with any message
         _ => Action::GiveUp,
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     use serde_json::Value;
 
     fn action(code: i64, message: &str) -> Action {
-        classify(&ErrorObject { code, message: message.to_string(), data: None })
+        classify(&ErrorPayload { code, message: message.to_owned().into(), data: None })
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Revert reasons, in every node's way of writing them.
+//! Revert reasons, in the formats of all known nodes.
 //!
-//! A revert's payload is `Error(string)` or `Panic(uint256)` ABI-encoded, but nodes put it into the error's
-//! `data`, into text with a prefix, into a nested object, or leave only a message.
+//! A revert's payload is `Error(string)` or `Panic(uint256)`, ABI-encoded. Nodes put it into the error's
+//! `data`, into text with a prefix or into a nested object, or send only a message.
 
 use std::fmt;
 
@@ -11,10 +11,11 @@ use alloy_sol_types::{Panic, Revert as ErrorString, SolError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::ErrorObject;
+use super::ErrorPayload;
 
-/// A call's revert. `message` is the contract's reason, `panic 0x..` for a Solidity panic, `custom error
-/// 0x........` for an error this project's interfaces do not define; `None` where the revert carries nothing.
+/// A call's revert. `message` is the contract's reason, `panic 0x..` for a Solidity panic, or
+/// `custom error 0x........` for an error that the interfaces here do not define; `None` for a revert without
+/// data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revert {
     /// The reason.
@@ -27,18 +28,19 @@ impl Revert {
         Self { message: reason(data) }
     }
 
-    /// From a node's error object; `None` where the error is not a revert. Nodes attach hex to errors of every
-    /// kind, so data that is no `Error(string)` or `Panic(uint256)` counts only where the error says "revert".
-    pub fn from_error(error: &ErrorObject) -> Option<Self> {
+    /// From a node's error; `None` where it is not a revert. Nodes attach hex to errors of any kind, so data
+    /// other than `Error(string)` and `Panic(uint256)` counts only where the message or the code says
+    /// "revert".
+    pub fn from_error(error: &ErrorPayload) -> Option<Self> {
         let in_data = error
             .data
             .as_deref()
-            .and_then(|data| from_value(data, DEEPEST))
+            .and_then(|data| from_value(data.get(), DEEPEST))
             .and_then(|revert| revert.message);
         let in_text = from_text(&error.message);
         let says_so = error.code == 3 || in_text.is_some();
         let speaks_for_itself = in_data.as_ref().is_some_and(|message| !message.starts_with(CUSTOM_ERROR));
-        // A payload outranks the node's rendering of it.
+        // The payload is more precise than the node's rendering of it.
         (says_so || speaks_for_itself)
             .then(|| Self { message: in_data.or_else(|| in_text.and_then(|revert| revert.message)) })
     }
@@ -50,10 +52,10 @@ impl fmt::Display for Revert {
     }
 }
 
-/// How a reason begins that this project's interfaces do not define.
+/// The prefix of reasons that the interfaces here do not define.
 const CUSTOM_ERROR: &str = "custom error 0x";
 
-/// The reason in revert data, if it has any.
+/// The reason in revert data.
 fn reason(data: &[u8]) -> Option<String> {
     if let Ok(error) = ErrorString::abi_decode(data) {
         return Some(error.reason);
@@ -65,10 +67,10 @@ fn reason(data: &[u8]) -> Option<String> {
     Some(format!("{CUSTOM_ERROR}{}", hex::encode(selector)))
 }
 
-/// The deepest that revert data is looked for, in objects within objects.
+/// The most nested objects that are searched for revert data.
 const DEEPEST: u32 = 8;
 
-/// The members of an error's `data` that revert data is found in.
+/// The members of an error's `data` that may hold revert data.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Members<'a> {
@@ -84,7 +86,8 @@ struct Members<'a> {
     message: Option<&'a RawValue>,
 }
 
-/// A revert in an error's `data`, as JSON text: hex, hex behind a word, text, or an object that holds one of these deeper.
+/// A revert in an error's `data`, as JSON text: hex, hex behind a word, text, or an object around one of
+/// these.
 fn from_value(data: &str, deepest: u32) -> Option<Revert> {
     if data.starts_with('{') {
         let members: Members<'_> = serde_json::from_str(data).ok()?;
@@ -127,12 +130,12 @@ fn panic_code(message: &str) -> Option<String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use serde::Deserialize;
+    use serde_json::value::to_raw_value;
 
     #[derive(Deserialize)]
     struct Vector {
         node: String,
-        error: ErrorObject,
+        error: ErrorPayload,
         message: Option<String>,
     }
 
@@ -154,8 +157,8 @@ mod tests {
             (-32005, "limit exceeded", Some("see docs")),
             (-32603, "Internal error", None),
         ] {
-            let data = data.map(|text| format!("{text:?}"));
-            let error = ErrorObject { code, message: message.to_string(), data };
+            let data = data.map(|text| to_raw_value(text).unwrap());
+            let error = ErrorPayload { code, message: message.into(), data };
             assert_eq!(Revert::from_error(&error), None, "{message}");
         }
     }
@@ -171,7 +174,8 @@ mod tests {
         #[test]
         fn any_data_is_survived(data: Vec<u8>, message: String, code: i64) {
             Revert::from_data(&data);
-            let error = ErrorObject { code, message: message.clone(), data: Some(format!("{message:?}")) };
+            let data = to_raw_value(&message).ok();
+            let error = ErrorPayload { code, message: message.into(), data };
             Revert::from_error(&error);
         }
     }

@@ -10,25 +10,25 @@ use crate::{
     registry::error_code::Code,
 };
 
-/// Characters of a malformed wallet that an answer repeats.
+/// The most characters of a malformed wallet that an answer repeats.
 const SHOWN: usize = 64;
 
-/// One of the wallets of a list, as it was asked for.
+/// One entry of a requested list of wallets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Asked {
+pub enum WalletInput {
     /// A wallet.
     Wallet(Address),
-    /// Something else; its first characters.
+    /// Not a wallet.
     Malformed {
-        /// What it is instead.
+        /// Its first characters.
         text: String,
-        /// The rule it breaks.
+        /// The rule that it breaks.
         error: AddressError,
     },
 }
 
-impl Asked {
-    /// Reads a wallet, whatever the text is.
+impl WalletInput {
+    /// Reads an entry; any text is one.
     pub fn parse(text: &str) -> Self {
         match address::parse(text) {
             Ok(wallet) => Self::Wallet(wallet),
@@ -41,7 +41,7 @@ impl Asked {
         matches!(self, Self::Wallet(_))
     }
 
-    /// The wallet as a part of a path that is read as the same.
+    /// The entry as a path segment, which parses as the same entry.
     pub(crate) fn path_segment(&self) -> String {
         match self {
             Self::Wallet(wallet) => wallet.to_checksum(None),
@@ -54,32 +54,32 @@ impl Asked {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KyaList {
-    /// How many wallets were asked for.
+    /// How many entries the list has.
     pub total: usize,
-    /// What each comes to, in the order asked.
+    /// The result of each entry, in the order of the request.
     pub data: Vec<KyaItem>,
 }
 
-/// What one wallet of a list comes to.
+/// The result of one entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum KyaItem {
-    /// The same verdict that `/kya/:wallet` gives.
+    /// The verdict, as in `/kya/:wallet`.
     Verdict(Box<Kya>),
-    /// There is none, and why.
+    /// The reason for which there is no verdict.
     Failed(KyaFailure),
 }
 
-/// Why there is no verdict on one wallet of a list.
+/// Why one entry of a list has no verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KyaFailure {
-    /// The wallet as it was asked for; of something longer than a wallet, the first 64 characters.
+    /// The entry as requested, cut to 64 characters where it is not a wallet.
     pub wallet: String,
-    /// What is wrong, in words that may change.
+    /// The error message, which may change.
     pub error: String,
-    /// What is wrong, to a program.
+    /// The stable error code.
     #[cfg_attr(feature = "schema", schemars(with = "Code"))]
     pub code: &'static str,
 }
@@ -91,7 +91,7 @@ impl From<Vec<KyaItem>> for KyaList {
 }
 
 impl KyaItem {
-    /// Why there is no verdict on a wallet, as it was asked for.
+    /// An entry without a verdict.
     pub(crate) fn failed(wallet: String, code: Code, error: String) -> Self {
         Self::Failed(KyaFailure { wallet, error, code: code.name() })
     }
@@ -105,14 +105,14 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_is_asked_for_is_kept_short_and_survives_a_path(text in "\\PC{0,100}") {
-            let asked = Asked::parse(&text);
-            if let Asked::Malformed { text, .. } = &asked {
+            let input = WalletInput::parse(&text);
+            if let WalletInput::Malformed { text, .. } = &input {
                 prop_assert!(text.chars().count() <= SHOWN);
             }
-            let segment = asked.path_segment();
+            let segment = input.path_segment();
             prop_assert!(segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'%'));
             let decoded = percent_encoding::percent_decode_str(&segment).decode_utf8().unwrap().into_owned();
-            prop_assert_eq!(Asked::parse(&decoded), asked);
+            prop_assert_eq!(WalletInput::parse(&decoded), input);
         }
     }
 }

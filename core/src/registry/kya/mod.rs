@@ -13,44 +13,44 @@ use crate::{
     registry::agent::{Agent, AgentId, Status},
     registry::compliance::{Compliance, lapses_at},
 };
-pub use list::{Asked, KyaFailure, KyaItem, KyaList};
+pub use list::{KyaFailure, KyaItem, KyaList, WalletInput};
 pub use past::{
     FORMER_SHOWN, FormerAgent, InactiveAncestor, Known, Past, Registration, Unknown, UnknownBecause,
 };
 
 /// The verdict on a wallet (`service.md` section 2), the answer of `/kya/:wallet`.
 ///
-/// How to read it: compliant means provision; registered but not compliant means ask for an attestation; not
-/// registered means deny, or ask for registration.
+/// How to read it: compliant means provision; registered but not compliant means request an attestation; not
+/// registered means deny, or request a registration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Kya {
-    /// The wallet asked about, checksummed.
+    /// The wallet.
     #[serde(with = "json::Checksummed")]
     pub wallet: Address,
     /// A live agent has this wallet.
     pub is_registered: bool,
-    /// That agent is Active and its attestation current.
+    /// That agent is Active and its attestation is current.
     pub is_compliant: bool,
-    /// The agent, in short; `null` where there is none.
+    /// The agent in brief; `null` where there is none.
     pub agent: Option<KyaAgent>,
     /// When the verdict was given, by the host's clock.
     pub checked_at: Timestamp,
-    /// What to do: it follows from `isRegistered` and `isCompliant`, and from nothing else.
+    /// What to do. It follows from `isRegistered` and `isCompliant` alone.
     pub decision: Decision,
-    /// Why, most telling first.
+    /// The reasons for the decision, the most important first.
     pub reasons: Vec<Reason>,
-    /// The last second at which the attestation is current; `null` where the agent is not compliant, and where no time
-    /// ends it.
+    /// The last second at which the attestation is current; `null` where the agent is not compliant, and
+    /// where the attestation never lapses.
     pub compliant_until: Option<Timestamp>,
     /// The block the registry was read at.
     pub as_of: AsOf,
     /// Whether an agent has, or had, the wallet.
     pub registration: Registration,
-    /// Agents that had the wallet before and have ended, newest first; or `unknown`.
+    /// Ended agents that had the wallet, newest first; or `unknown`.
     pub former_agents: Known<Vec<FormerAgent>>,
-    /// Present and true where there are more of them than are shown.
+    /// Present and true where there are more former agents than are shown.
     #[serde(skip_serializing_if = "is_false")]
     pub former_agents_truncated: bool,
     /// The agent's ancestors that are not Active, the nearest first; or `unknown`.
@@ -58,7 +58,8 @@ pub struct Kya {
     /// Why something is unknown; absent where nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_because: Option<UnknownBecause>,
-    /// The first second at which the attestation is no longer current; `None` where no time changes the verdict.
+    /// The first second at which the attestation is no longer current; `None` where no time changes the
+    /// verdict.
     #[serde(skip)]
     pub valid_until: Option<Timestamp>,
 }
@@ -76,7 +77,7 @@ pub enum Decision {
     Deny,
 }
 
-/// Why a decision is what it is. A closed set.
+/// The reason for a decision, or a remark beside it. A closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -91,7 +92,7 @@ pub enum Reason {
     Terminated,
     /// The last attestation is older than the grace period. Decides.
     AttestationExpired,
-    /// A former agent of the wallet was revoked. A remark: it decides nothing.
+    /// A former agent of the wallet was revoked. A remark, without effect on the decision.
     FormerAgentRevoked,
     /// A former agent of the wallet has terminated. A remark.
     FormerAgentTerminated,
@@ -109,15 +110,15 @@ pub struct KyaAgent {
     /// The wallet that registered it.
     #[serde(with = "json::Checksummed")]
     pub creator: Address,
-    /// The wallet of the person who is liable for it.
+    /// The wallet of the liable person.
     #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
-    /// The agent's own wallet: the one asked about.
+    /// The agent's own wallet.
     #[serde(with = "json::Checksummed")]
     pub agent_wallet: Address,
-    /// What it says it is for: free text by whoever registered it.
+    /// Its purpose: free text, given at registration.
     pub operational_scope: String,
-    /// Its state.
+    /// Its status.
     pub status: Status,
     /// When it was registered.
     pub registered_at: Timestamp,
@@ -126,8 +127,8 @@ pub struct KyaAgent {
 }
 
 impl Kya {
-    /// The verdict on `wallet` at `now`; `agent` is the live agent the registry has for it at the block `as_of`. Its past is unknown
-    /// yet: [`with_past`](Self::with_past).
+    /// The verdict on `wallet` at `now`. `agent` is its live agent at the block `as_of`. The past is unknown
+    /// until [`with_past`](Self::with_past).
     pub fn of(
         wallet: Address,
         agent: Option<Agent>,
@@ -160,7 +161,7 @@ impl Kya {
         }
     }
 
-    /// The same as far as evidence proves it: what the wallet was before, and what the agent's ancestors are, is not part of it.
+    /// The part of the verdict that evidence proves: without the wallet's past and the agent's ancestors.
     #[must_use]
     pub fn as_proved(mut self) -> Self {
         if self.is_registered {
@@ -170,11 +171,11 @@ impl Kya {
         self
     }
 
-    /// The same with what is known of the wallet's past, which changes no decision.
+    /// The verdict with the wallet's past, which changes no decision.
     #[must_use]
     pub fn with_past(mut self, past: Past) -> Self {
         let Past { former, ancestors } = past;
-        // A root has no ancestors, whatever else is known.
+        // A root has no ancestors, even where the past is unknown.
         let ancestors = match self.ancestors_not_active {
             Known::Known(none) => Ok(none),
             Known::Unknown(_) => ancestors,
@@ -206,7 +207,7 @@ impl Kya {
 }
 
 impl Decision {
-    /// What comes of whether a wallet has an agent, and of whether that is compliant.
+    /// The decision on a wallet.
     pub(crate) const fn of(is_registered: bool, is_compliant: bool) -> Self {
         match (is_registered, is_compliant) {
             (true, true) => Self::Provision,
@@ -217,7 +218,7 @@ impl Decision {
 }
 
 impl Reason {
-    /// What keeps a wallet from being served; nothing where its agent is compliant.
+    /// The reasons against serving a wallet; none where its agent is compliant.
     fn of(agent: Option<Compliance>) -> Vec<Self> {
         let Some(Compliance { status, attestation_current, .. }) = agent else {
             return vec![Self::NotRegistered];
@@ -279,9 +280,9 @@ mod tests {
             let kya = verdict(status, age);
             assert_eq!((kya.decision, kya.reasons), (decision, reasons), "{status:?} after {age} s");
         }
-        let nobody = Kya::of(Address::ZERO, None, U256::from(GRACE), Timestamp::default(), AsOf::default());
-        assert_eq!((nobody.decision, nobody.reasons), (Deny, vec![NotRegistered]));
-        assert_eq!(nobody.compliant_until, None);
+        let unregistered = unregistered();
+        assert_eq!((unregistered.decision, unregistered.reasons), (Deny, vec![NotRegistered]));
+        assert_eq!(unregistered.compliant_until, None);
     }
 
     #[test]
@@ -303,7 +304,7 @@ mod tests {
         Past { former: Ok(former), ancestors: Ok(ancestors) }
     }
 
-    fn nobody() -> Kya {
+    fn unregistered() -> Kya {
         Kya::of(Address::ZERO, None, U256::from(GRACE), Timestamp::default(), AsOf::default())
     }
 
@@ -321,16 +322,16 @@ mod tests {
             AsOf::default(),
         );
         for (kya, past, registration, decision, reasons) in [
-            (nobody(), past(vec![], vec![]), Registration::Never, Deny, vec![NotRegistered]),
+            (unregistered(), past(vec![], vec![]), Registration::Never, Deny, vec![NotRegistered]),
             (
-                nobody(),
+                unregistered(),
                 past(vec![former(3, Status::Revoked)], vec![]),
                 Registration::Former,
                 Deny,
                 vec![NotRegistered, Reason::FormerAgentRevoked],
             ),
             (
-                nobody(),
+                unregistered(),
                 past(vec![former(3, Status::Terminated)], vec![]),
                 Registration::Former,
                 Deny,
@@ -358,9 +359,9 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_tell_is_unknown_and_never_a_clean_record() {
+    fn an_unknown_past_is_unknown_and_never_a_clean_record() {
         let because = UnknownBecause::TooManyAgents;
-        let kya = nobody().with_past(Past::unknown(because));
+        let kya = unregistered().with_past(Past::unknown(because));
         assert_eq!((kya.registration, kya.unknown_because), (Registration::Unknown, Some(because)));
         let json = serde_json::to_value(&kya).unwrap();
         assert_eq!(
@@ -369,18 +370,18 @@ mod tests {
         );
         assert_eq!(json["registration"], "unknown");
         // Without any knowledge it is the same.
-        let json = serde_json::to_value(nobody()).unwrap();
+        let json = serde_json::to_value(unregistered()).unwrap();
         assert_eq!(
             (&json["formerAgents"], &json["unknownBecause"]),
             (&"unknown".into(), &"NOT_SCANNED".into())
         );
-        assert_eq!(json["ancestorsNotActive"].to_string(), "[]", "a root, or nobody, has none");
+        assert_eq!(json["ancestorsNotActive"].to_string(), "[]", "a root, or no agent, has none");
     }
 
     #[test]
     fn a_wallet_registered_too_often_is_cut_and_says_so() {
         let many = (1..=21).rev().map(|id| former(id, Status::Terminated)).collect();
-        let kya = nobody().with_past(past(many, vec![]));
+        let kya = unregistered().with_past(past(many, vec![]));
         let Known::Known(shown) = &kya.former_agents else { panic!("unknown") };
         assert_eq!((shown.len(), shown[0].agent_id.0), (FORMER_SHOWN, U256::from(21)));
         assert!(kya.former_agents_truncated);

@@ -1,19 +1,20 @@
-//! What a verdict says of the past of a wallet, and of the agents above its agent.
+//! The part of a verdict that a wallet's history decides: its former agents, and the ancestors of its agent.
 //!
-//! Revoking or terminating an agent frees its wallet: for the contract's getters it is as if it had never been registered, and
-//! it may be registered again. Only who knows all agents can tell, so that it takes a [scan](crate::api::scan) of the registry, and
-//! a verdict is one question of one round trip. Hence:
+//! Revoking or terminating an agent frees its wallet: the contract's getters then show it as never
+//! registered, and it may be registered again. Only a [scan](crate::api::scan) or an [index](crate::index) of
+//! the whole registry knows its former agents, while a verdict is one question of one round trip. Hence:
 //!
-//! - A verdict uses the scan that the host has at hand, which costs nothing more; without one it says `unknown`, and why, never
-//!   that there was nothing.
-//! - It never has a scan made by itself: then the cheapest question of the API would cost as much as the dearest. Who wants to
-//!   know asks with `history=1`.
-//! - A scan is older than the verdict. That does not make it wrong: ended agents stay ended, and wallets and parents never
-//!   change. So it holds as long as the registry has no agent more than it ([`Row`]s are counted against the newest id), and none
-//!   of those it shows alive has ended since; where that is not so, it is `SCAN_OUTDATED`, or with `history=1` read up to date.
-//! - The status of ancestors does change. It is asked for along with the verdict, by the ids that the scan names.
-//! - An [index](crate::index) goes before a scan. It costs nothing to ask either, and what it does not know yet is little: agents
-//!   that are new since, and whether the live ones have ended. Both are read along with the verdict.
+//! - A verdict uses the scan that the host has cached, at no cost. Without one it says `unknown`, and why; it
+//!   never claims that there was nothing.
+//! - A verdict alone never starts a scan: the cheapest request would cost as much as the most expensive.
+//!   `history=1` starts one.
+//! - A scan is older than the verdict, and usually still right: ended agents stay ended, wallets and parents
+//!   never change. It holds while the registry has no more agents ([`Row`]s are compared with the newest id)
+//!   and no agent that the scan shows alive has ended since. Otherwise the answer is `SCAN_OUTDATED`, or with
+//!   `history=1` the scan is brought up to date.
+//! - The status of ancestors does change. It is read along with the verdict, by the ids in the scan.
+//! - An index takes precedence over a scan. It lacks only agents that are newer than it, and whether live
+//!   ones have ended since; both are read along with the verdict.
 
 use serde::Serialize;
 
@@ -23,7 +24,7 @@ use crate::{
     registry::row::Row,
 };
 
-/// Former agents that a verdict names at most: anybody may register any wallet, as often as they like.
+/// The most former agents in a verdict. Any account may register any wallet, any number of times.
 pub const FORMER_SHOWN: usize = 20;
 
 /// Whether an agent has, or had, a wallet.
@@ -41,18 +42,18 @@ pub enum Registration {
     Unknown,
 }
 
-/// Something that may not be known.
+/// A value that may be unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Known<T> {
-    /// It is known.
+    /// The value.
     Known(T),
-    /// It is not; `unknownBecause` says why.
+    /// Unknown; `unknownBecause` says why.
     Unknown(Unknown),
 }
 
-/// The word for what is not known.
+/// The word for an unknown value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -62,22 +63,22 @@ pub enum Unknown {
     Unknown,
 }
 
-/// Why something is not known. A closed set.
+/// Why something is unknown. A closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum UnknownBecause {
-    /// The whole registry has not been read lately: ask with `history=1`.
+    /// The whole registry has not been read recently: ask with `history=1`.
     NotScanned,
     /// The registry has changed since it was read as a whole: ask with `history=1`.
     ScanOutdated,
-    /// It is only told at the newest block.
+    /// It is known only at the newest block.
     PastBlock,
-    /// The registry has more agents than are read at once.
+    /// The registry has too many agents to scan.
     TooManyAgents,
     /// An agent's record cannot be read: it may be one of this wallet's.
     UnreadableAgents,
-    /// Evidence proves no past, and nothing about ancestors.
+    /// Evidence proves neither former agents nor ancestors.
     NotProved,
 }
 
@@ -92,7 +93,7 @@ pub struct FormerAgent {
     pub status: Status,
     /// When it was registered.
     pub registered_at: Timestamp,
-    /// When it ended; absent where nothing tells.
+    /// When it ended; absent where that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
@@ -108,7 +109,7 @@ pub struct InactiveAncestor {
     pub status: Status,
 }
 
-/// All that is known of a wallet's past.
+/// A wallet's past, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Past {
     /// Ended agents of the wallet, newest first.
@@ -131,7 +132,7 @@ impl<T> From<Result<T, UnknownBecause>> for Known<T> {
 }
 
 impl FormerAgent {
-    /// The agent of a row that has ended, at that second if it is known; `None` for one that is alive.
+    /// The agent of a row that has ended, with the second of its end if known; `None` for a live agent.
     pub(crate) fn of(id: AgentId, row: &Row, ended_at: Option<u64>) -> Option<Self> {
         let status = Status::from_number(row.status).filter(|status| status.has_ended())?;
         let registered_at = Timestamp::from_seconds(row.registered_at);

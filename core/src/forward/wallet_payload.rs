@@ -1,6 +1,6 @@
-//! A forward request as typed data: what a wallet shows and signs when it is asked for `eth_signTypedData_v4`.
+//! A forward request as the payload of `eth_signTypedData_v4`: what a wallet shows and signs.
 //!
-//! Types are read off the ABI's own EIP-712 type strings, so that they cannot differ from what the digest covers.
+//! The types come from the ABI's own EIP-712 type strings, so they cannot differ from those in the digest.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::{eth::abi::ForwardRequest, eth::json};
 
-/// The second parameter of `eth_signTypedData_v4` (EIP-712). All of it survives `JSON.stringify`: integers that may be
-/// larger than a double holds are decimal strings.
+/// The second parameter of `eth_signTypedData_v4` (EIP-712). Integers that a double may not hold are decimal
+/// strings, so that the payload survives `JSON.stringify`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TypedData {
@@ -60,7 +60,7 @@ struct Message {
 }
 
 impl TypedData {
-    /// `request`, to be signed for `domain` (see [`domain`](super::domain)).
+    /// The payload of `request` for `domain` (see [`domain`](super::domain)).
     #[must_use]
     pub fn of(request: &ForwardRequest, domain: &Eip712Domain) -> Self {
         Self {

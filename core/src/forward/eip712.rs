@@ -1,0 +1,33 @@
+//! EIP-712 for forward requests: the forwarder's domain, and the digest that `from` signs.
+
+use std::borrow::Cow;
+
+use alloy_primitives::{Address, B256, U256};
+use alloy_sol_types::{Eip712Domain, SolStruct};
+
+use super::SignedRequest;
+
+/// `name` of the forwarder's EIP-712 domain.
+pub const DOMAIN_NAME: &str = "MinimalForwarder";
+/// `version` of the forwarder's EIP-712 domain.
+pub const DOMAIN_VERSION: &str = "1";
+
+/// The domain of the forwarder at `forwarder` on chain `chain_id`.
+#[must_use]
+pub fn domain(chain_id: u64, forwarder: Address) -> Eip712Domain {
+    Eip712Domain::new(
+        Some(Cow::Borrowed(DOMAIN_NAME)),
+        Some(Cow::Borrowed(DOMAIN_VERSION)),
+        Some(U256::from(chain_id)),
+        Some(forwarder),
+        None,
+    )
+}
+
+impl SignedRequest {
+    /// The EIP-712 digest that `from` signed. It identifies the request.
+    #[must_use]
+    pub fn digest(&self, domain: &Eip712Domain) -> B256 {
+        self.request.eip712_signing_hash(domain)
+    }
+}
