@@ -122,14 +122,14 @@ pub enum Failure {
 
 /// A call waiting for its answer, and how many calls may share its chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pending {
+pub(super) struct PendingCall {
     pub(super) call: Call,
     pub(super) peers: usize,
     /// It failed without a reason. Asked alone, and directly beside Multicall3, the node gives one.
     pub(super) suspect: bool,
 }
 
-impl Pending {
+impl PendingCall {
     /// The same call in a chunk of a quarter of `peers`, in the end alone.
     pub(super) fn split(self, peers: usize) -> Self {
         Self { peers: (peers / 4).max(1), ..self }
@@ -145,12 +145,12 @@ impl Pending {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Job {
     /// Calls that share an `aggregate3`.
-    Calls(Vec<Pending>),
+    Calls(Vec<PendingCall>),
     /// One call in an `aggregate3`, and in a second `eth_call` directly: the one says of which block it is, the other whether
     /// it ran out of gas.
-    Suspect(Pending),
+    Suspect(PendingCall),
     /// The same for a node that takes one request at a time.
-    Direct(Pending),
+    Direct(PendingCall),
     /// A piece of a walk.
     Walk(WalkKey, Span),
 }
@@ -167,17 +167,17 @@ impl Job {
 
 /// A job on its way, under its first request's id; the second one's follows.
 #[derive(Debug)]
-pub(super) struct Posted {
+pub(super) struct SentJob {
     pub(super) id: u64,
     pub(super) job: Job,
 }
 
 /// A batch on its way.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct InFlight {
     /// The ids of header requests, from 0 on.
     pub(super) headers: Vec<HeaderOf>,
-    pub(super) jobs: Vec<Posted>,
+    pub(super) jobs: Vec<SentJob>,
     /// Each `aggregate3` begins with the calls of a [`Marker`].
     pub(super) marked: bool,
     /// The calls are pinned by block hash.
@@ -191,14 +191,14 @@ pub(super) struct Flight {
     pub(super) timeout_ms: u32,
 }
 
-impl Flight {
+impl InFlight {
     /// Gives the jobs their ids, after the headers'.
-    pub(super) fn post(jobs: Vec<Job>, headers: usize) -> Vec<Posted> {
+    pub(super) fn with_ids(jobs: Vec<Job>, headers: usize) -> Vec<SentJob> {
         let mut id = headers as u64;
         let mut post = |job: Job| {
-            let posted = Posted { id, job };
-            id += posted.job.requests() as u64;
-            posted
+            let sent = SentJob { id, job };
+            id += sent.job.requests() as u64;
+            sent
         };
         jobs.into_iter().map(&mut post).collect()
     }
@@ -208,7 +208,7 @@ impl Flight {
         self.headers.len()
             + self.proof.len()
             + self.blocks.len()
-            + self.jobs.iter().map(|posted| posted.job.requests()).sum::<usize>()
+            + self.jobs.iter().map(|sent| sent.job.requests()).sum::<usize>()
     }
 
     /// The batch's JSON; `block` is where the calls read.
@@ -230,16 +230,16 @@ impl Flight {
             let data = multicall::pack(marker.iter().chain(calls));
             eth_call(id, multicall3, &data, block)
         };
-        let calls = self.jobs.iter().flat_map(|Posted { id, job }| match job {
+        let calls = self.jobs.iter().flat_map(|SentJob { id, job }| match job {
             Job::Calls(pending) => {
                 let calls: Vec<Call> = pending.iter().map(|pending| pending.call.clone()).collect();
                 vec![aggregate(*id, &calls)]
             }
-            Job::Suspect(Pending { call, .. }) => {
+            Job::Suspect(PendingCall { call, .. }) => {
                 let direct = eth_call(id + 1, call.target, &call.data, block);
                 vec![aggregate(*id, std::slice::from_ref(call)), direct]
             }
-            Job::Direct(Pending { call, .. }) => vec![eth_call(*id, call.target, &call.data, block)],
+            Job::Direct(PendingCall { call, .. }) => vec![eth_call(*id, call.target, &call.data, block)],
             Job::Walk(key, span) if self.method == Method::Multicall => {
                 vec![aggregate(*id, &getters(*key, *span))]
             }
@@ -270,11 +270,11 @@ pub(super) fn getters(key: WalkKey, span: Span) -> Vec<Call> {
 /// Packs `queue` into jobs of at most `room` requests within the limits; the rest comes back. `pairs`: the node takes more than
 /// one request at a time.
 pub(super) fn jobs(
-    queue: Vec<Pending>,
+    queue: Vec<PendingCall>,
     limits: &Limits,
     room: usize,
     pairs: bool,
-) -> (Vec<Job>, Vec<Pending>) {
+) -> (Vec<Job>, Vec<PendingCall>) {
     let (mut jobs, mut left) = (Vec::new(), room);
     let mut queue = queue.into_iter().peekable();
     while let Some(first) = queue.next_if(|next| left >= if next.suspect && pairs { 2 } else { 1 }) {
@@ -320,9 +320,9 @@ mod tests {
             let limits = Limits { bytes_per_chunk: 1_000, ..Limits::default() };
             let call = |index: usize| Call { target: Address::ZERO, data: vec![index as u8; index % 70].into() };
             let pending = |(index, (peers, suspect)): (usize, &(usize, bool))| {
-                Pending { call: call(index), peers: *peers, suspect: *suspect }
+                PendingCall { call: call(index), peers: *peers, suspect: *suspect }
             };
-            let queue: Vec<Pending> = peers.iter().enumerate().map(pending).collect();
+            let queue: Vec<PendingCall> = peers.iter().enumerate().map(pending).collect();
             let (jobs, rest) = jobs(queue.clone(), &limits, room, pairs);
             prop_assert!(jobs.iter().map(Job::requests).sum::<usize>() <= room);
             let mut order = Vec::new();

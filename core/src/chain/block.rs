@@ -71,7 +71,7 @@ impl Header {
 
 /// The state of a run's block; its transitions are the methods that take `&mut self`.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Block {
+pub(super) enum ReadBlock {
     /// The newest. `read` is what the answers so far say of their block.
     Newest {
         read: Option<Marker>,
@@ -108,7 +108,7 @@ pub(super) struct Pin {
     pub(super) is_older: bool,
 }
 
-impl Block {
+impl ReadBlock {
     pub(super) const fn pin(&self) -> Option<&Pin> {
         match self {
             Self::Pinned(pin) => Some(pin),
@@ -255,7 +255,7 @@ mod tests {
     /// The same where a block's number says when it was made, and blocks have to be no older than `oldest` to be the newest.
     fn stepped_back_over(seconds: impl Fn(u64) -> u64, room: usize, oldest: u64) -> Option<u64> {
         let at = |number: u64| header(number, seconds(number));
-        let mut block = Block::Newest { read: None };
+        let mut block = ReadBlock::Newest { read: None };
         block.pin_to(at(1_000), 0, true);
         block.step_back();
         let number = |header| match header {

@@ -13,7 +13,7 @@ use crate::{chain::lens::Method, eth::abi::IMulticall3::getChainIdCall};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     /// One for each endpoint; there is at least one.
-    traits: Vec<Traits>,
+    traits: Vec<NodeLimits>,
     preferred: usize,
     /// The endpoint that was preferred at the last update.
     published: usize,
@@ -24,14 +24,14 @@ pub struct Endpoints {
 /// What a run has found out since its last update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    traits: Vec<Traits>,
+    traits: Vec<NodeLimits>,
     /// The endpoint it left, and the one it asks instead.
     switch: Option<(usize, usize)>,
 }
 
 /// What a node does not accept. Each limit is found out once, and stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Traits {
+pub(super) struct NodeLimits {
     /// It accepts no block hash as a parameter (EIP-1898).
     pub(super) by_number: bool,
     /// How it walks agents.
@@ -40,13 +40,13 @@ pub(super) struct Traits {
     pub(super) requests_per_batch: usize,
 }
 
-impl Default for Traits {
+impl Default for NodeLimits {
     fn default() -> Self {
         Self { by_number: false, method: Method::default(), requests_per_batch: usize::MAX }
     }
 }
 
-impl Traits {
+impl NodeLimits {
     fn merge(&mut self, other: Self) {
         self.by_number |= other.by_number;
         self.method = self.method.max(other.method);
@@ -58,7 +58,7 @@ impl Endpoints {
     /// `count` endpoints (at least one) of which nothing is known, all on the chain `chain_id`; `None` is any chain, which is
     /// good for a single endpoint only: of several, two might be on different ones.
     pub fn new(count: usize, chain_id: Option<u64>) -> Self {
-        Self { traits: vec![Traits::default(); count.max(1)], preferred: 0, published: 0, chain_id }
+        Self { traits: vec![NodeLimits::default(); count.max(1)], preferred: 0, published: 0, chain_id }
     }
 
     /// The endpoint to ask first: the one that answered last.
@@ -103,21 +103,21 @@ impl Endpoints {
 #[derive(Debug)]
 pub(super) struct Rotation {
     known: Endpoints,
-    standing: Vec<Standing>,
-    last_fault: Option<Fault>,
+    standing: Vec<EndpointHealth>,
+    last_fault: Option<EndpointFault>,
     /// Those whose answers were too large, in the order in which they were asked, until it is all of them.
     oversized: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Standing {
+struct EndpointHealth {
     faults: u32,
     /// Not asked again in this run.
     out: bool,
 }
 
 #[derive(Debug)]
-struct Fault {
+struct EndpointFault {
     endpoint: usize,
     error: RunError,
     lasting: bool,
@@ -127,7 +127,7 @@ impl Rotation {
     pub(super) fn new(mut known: Endpoints) -> Self {
         // What is remembered of a longer list may be beyond this one.
         known.preferred = known.preferred.min(known.traits.len().saturating_sub(1));
-        let standing = vec![Standing::default(); known.traits.len()];
+        let standing = vec![EndpointHealth::default(); known.traits.len()];
         Self { standing, known: known.begin(), last_fault: None, oversized: Vec::new() }
     }
 
@@ -146,12 +146,12 @@ impl Rotation {
     }
 
     /// What is known of the current endpoint.
-    pub(super) fn traits(&self) -> Traits {
+    pub(super) fn traits(&self) -> NodeLimits {
         self.known.traits.get(self.current()).copied().unwrap_or_default()
     }
 
     /// Notes what the current endpoint does not accept.
-    pub(super) fn update_traits(&mut self, change: impl FnOnce(&mut Traits)) {
+    pub(super) fn update_traits(&mut self, change: impl FnOnce(&mut NodeLimits)) {
         let current = self.current();
         if let Some(traits) = self.known.traits.get_mut(current) {
             change(traits);
@@ -178,7 +178,7 @@ impl Rotation {
     /// Remembers what is wrong with the current endpoint, for the error to end with.
     pub(super) fn note(&mut self, error: RunError, lasting: bool) {
         if lasting || !self.last_fault.as_ref().is_some_and(|fault| fault.lasting) {
-            self.last_fault = Some(Fault { endpoint: self.current(), error, lasting });
+            self.last_fault = Some(EndpointFault { endpoint: self.current(), error, lasting });
         }
     }
 
@@ -245,7 +245,7 @@ impl Rotation {
     /// The error to end with: the only endpoint's own, or of several the last lasting one, or else the last; `None` where
     /// nothing failed.
     pub(super) fn conclude(&mut self) -> Option<RunError> {
-        let Fault { endpoint, error, .. } = self.last_fault.take()?;
+        let EndpointFault { endpoint, error, .. } = self.last_fault.take()?;
         let count = self.known.traits.len();
         if count == 1 {
             return Some(error);

@@ -21,7 +21,7 @@ use crate::{
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RequestKind {
     /// A block header, or nothing but a batch as a whole.
     Header,
     OneCall,
@@ -32,7 +32,7 @@ pub(super) enum Asked {
     Agents,
 }
 
-impl Asked {
+impl RequestKind {
     pub(super) const fn of(job: &Job) -> Self {
         match job {
             Job::Calls(calls) if calls.len() > 1 => Self::SeveralCalls,
@@ -46,7 +46,7 @@ impl Asked {
 
 /// What to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remedy {
+pub(super) enum Recovery {
     /// The same in smaller pieces.
     Cut,
     /// Nobody can read it: an answer of its own kind.
@@ -65,7 +65,7 @@ pub(super) enum Remedy {
 
 /// How the error came.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Circumstances {
+pub(super) struct ErrorContext {
     /// The HTTP status of the reply.
     pub(super) status: u16,
     /// Requests in the batch.
@@ -78,28 +78,31 @@ pub(super) struct Circumstances {
 }
 
 /// The table.
-pub(super) fn remedy(error: &ErrorObject, asked: Asked, circumstances: Circumstances) -> Remedy {
-    let Circumstances { status, requests, is_for_all, by_hash, method } = circumstances;
+pub(super) fn recovery(error: &ErrorObject, asked: RequestKind, context: ErrorContext) -> Recovery {
+    let ErrorContext { status, requests, is_for_all, by_hash, method } = context;
     match (classify(error), asked) {
-        (Action::SmallerBatch, _) if requests > 1 => Remedy::HalveBatch,
+        (Action::SmallerBatch, _) if requests > 1 => Recovery::HalveBatch,
         // Whatever is wrong with a batch as a whole may be its size.
-        (Action::Split, _) if is_for_all && requests > 1 => Remedy::HalveBatch,
+        (Action::Split, _) if is_for_all && requests > 1 => Recovery::HalveBatch,
         (Action::GiveUp, _) if is_for_all && requests > 1 && !may_pass(status) && !is_denied(status) => {
-            Remedy::HalveBatch
+            Recovery::HalveBatch
         }
-        (Action::Revert, Asked::Direct) => Remedy::Reverted,
-        (Action::Revert, Asked::Header | Asked::OneCall) => Remedy::End,
-        (Action::Revert | Action::Split | Action::SmallerBatch, Asked::SeveralCalls | Asked::Agents) => {
-            Remedy::Cut
+        (Action::Revert, RequestKind::Direct) => Recovery::Reverted,
+        (Action::Revert, RequestKind::Header | RequestKind::OneCall) => Recovery::End,
+        (
+            Action::Revert | Action::Split | Action::SmallerBatch,
+            RequestKind::SeveralCalls | RequestKind::Agents,
+        ) => Recovery::Cut,
+        (Action::Split | Action::SmallerBatch, RequestKind::Header) => Recovery::End,
+        (Action::Revert | Action::Split | Action::SmallerBatch, _) => Recovery::TooHeavy,
+        (Action::PinByNumber, _) if by_hash => Recovery::PinByNumber,
+        (Action::Repin, _) => Recovery::Repin,
+        (Action::Retry, _) => Recovery::AskAgain,
+        (Action::GiveUp, RequestKind::Agents) if !is_for_all && method != Method::Multicall => {
+            Recovery::NextMethod
         }
-        (Action::Split | Action::SmallerBatch, Asked::Header) => Remedy::End,
-        (Action::Revert | Action::Split | Action::SmallerBatch, _) => Remedy::TooHeavy,
-        (Action::PinByNumber, _) if by_hash => Remedy::PinByNumber,
-        (Action::Repin, _) => Remedy::Repin,
-        (Action::Retry, _) => Remedy::AskAgain,
-        (Action::GiveUp, Asked::Agents) if !is_for_all && method != Method::Multicall => Remedy::NextMethod,
-        (Action::GiveUp, _) if may_pass(status) => Remedy::AskAgain,
-        (Action::PinByNumber | Action::GiveUp, _) => Remedy::End,
+        (Action::GiveUp, _) if may_pass(status) => Recovery::AskAgain,
+        (Action::PinByNumber | Action::GiveUp, _) => Recovery::End,
     }
 }
 
@@ -117,29 +120,30 @@ const fn is_denied(status: u16) -> bool {
 mod tests {
     use super::*;
 
-    const ALL: [Asked; 6] =
-        [Asked::Header, Asked::OneCall, Asked::SeveralCalls, Asked::Suspect, Asked::Direct, Asked::Agents];
-    const ALONE: Circumstances = Circumstances {
-        status: 200,
-        requests: 1,
-        is_for_all: false,
-        by_hash: true,
-        method: Method::Override,
-    };
+    const ALL: [RequestKind; 6] = [
+        RequestKind::Header,
+        RequestKind::OneCall,
+        RequestKind::SeveralCalls,
+        RequestKind::Suspect,
+        RequestKind::Direct,
+        RequestKind::Agents,
+    ];
+    const ALONE: ErrorContext =
+        ErrorContext { status: 200, requests: 1, is_for_all: false, by_hash: true, method: Method::Override };
 
-    fn row(message: &str, circumstances: Circumstances) -> [Remedy; 6] {
+    fn row(message: &str, context: ErrorContext) -> [Recovery; 6] {
         let error = ErrorObject { code: -32_000, message: message.to_owned(), data: None };
-        ALL.map(|asked| remedy(&error, asked, circumstances))
+        ALL.map(|asked| recovery(&error, asked, context))
     }
 
     #[test]
     fn the_table_is_as_documented() {
-        use Remedy::{AskAgain, Cut, End, HalveBatch, NextMethod, PinByNumber, Repin, Reverted, TooHeavy};
-        let several = Circumstances { requests: 3, ..ALONE };
-        let numbered = Circumstances { by_hash: false, ..ALONE };
-        let busy = Circumstances { status: 503, ..ALONE };
+        use Recovery::{AskAgain, Cut, End, HalveBatch, NextMethod, PinByNumber, Repin, Reverted, TooHeavy};
+        let several = ErrorContext { requests: 3, ..ALONE };
+        let numbered = ErrorContext { by_hash: false, ..ALONE };
+        let busy = ErrorContext { status: 503, ..ALONE };
         let too_much = [End, TooHeavy, Cut, TooHeavy, TooHeavy, Cut];
-        for (message, circumstances, remedies) in [
+        for (message, context, recoveries) in [
             ("execution reverted", several, [End, End, Cut, TooHeavy, Reverted, Cut]),
             ("out of gas", several, too_much),
             ("batch too large", ALONE, too_much),
@@ -151,19 +155,19 @@ mod tests {
             ("no such method", several, [End, End, End, End, End, NextMethod]),
             ("no such method", busy, [AskAgain, AskAgain, AskAgain, AskAgain, AskAgain, NextMethod]),
         ] {
-            assert_eq!(row(message, circumstances), remedies, "{message}, {circumstances:?}");
+            assert_eq!(row(message, context), recoveries, "{message}, {context:?}");
         }
     }
 
     #[test]
     fn an_error_for_a_whole_batch_may_be_about_its_size() {
-        let whole = Circumstances { requests: 3, is_for_all: true, ..ALONE };
+        let whole = ErrorContext { requests: 3, is_for_all: true, ..ALONE };
         for message in ["out of gas", "no such method"] {
-            assert_eq!(row(message, whole), [Remedy::HalveBatch; 6], "{message}");
+            assert_eq!(row(message, whole), [Recovery::HalveBatch; 6], "{message}");
         }
-        let denied = Circumstances { status: 401, ..whole };
-        assert_eq!(row("no such method", denied), [Remedy::End; 6], "who asks is not let in");
-        let busy = Circumstances { status: 503, ..whole };
-        assert_eq!(row("no such method", busy), [Remedy::AskAgain; 6]);
+        let denied = ErrorContext { status: 401, ..whole };
+        assert_eq!(row("no such method", denied), [Recovery::End; 6], "who asks is not let in");
+        let busy = ErrorContext { status: 503, ..whole };
+        assert_eq!(row("no such method", busy), [Recovery::AskAgain; 6]);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Proof {
 
 /// A proof on its way.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct PendingProof {
     pub(super) key: ProofKey,
     block: Option<String>,
     proof: Option<String>,
@@ -42,7 +42,7 @@ const PROOF: u64 = 1;
 const CODE: u64 = 2;
 const CHAIN_ID: u64 = 3;
 
-impl Wanted {
+impl PendingProof {
     pub(super) const fn new(key: ProofKey) -> Self {
         Self { key, block: None, proof: None, code: None, chain_id: None }
     }

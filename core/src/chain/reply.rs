@@ -1,4 +1,4 @@
-//! What a reply comes to: answers, work to ask again, and what it shows about how to ask. Reading one changes
+//! What a reply comes to: answers, work to ask again, and what it shows about how to ask. ReplyParser one changes
 //! nothing; the [engine](super::engine) draws the conclusions.
 
 use std::collections::BTreeMap;
@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use alloy_primitives::{Address, B256, Bytes, hex};
 
 use super::{
-    batch::{Flight, Job, Pending, Posted, Reply},
+    batch::{InFlight, Job, PendingCall, Reply, SentJob},
     block::{Header, HeaderOf},
     error::RunError,
     marker::Marker,
-    node_error::{Asked, Circumstances, Remedy, may_pass, remedy},
-    view::Outcome,
+    node_error::{ErrorContext, Recovery, RequestKind, may_pass, recovery},
+    view::CallResult,
     walk::WalkKey,
 };
 use crate::{
@@ -32,18 +32,18 @@ use crate::{
 
 /// An answer that just came in, and what it says of its block.
 #[derive(Debug)]
-pub(super) struct Fresh {
-    pub(super) answer: Answered,
+pub(super) struct MarkedResult {
+    pub(super) result: JobResult,
     pub(super) parent: Option<B256>,
 }
 
 #[derive(Debug)]
-pub(super) enum Answered {
-    Call(Pending, Outcome),
+pub(super) enum JobResult {
+    Call(PendingCall, CallResult),
     Walk(WalkKey, Span, Slice),
 }
 
-impl Answered {
+impl JobResult {
     /// The work it was the answer to.
     pub(super) fn into_job(self) -> Job {
         match self {
@@ -55,8 +55,8 @@ impl Answered {
 
 /// What a reply that is of any use comes to.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
-    pub(super) fresh: Vec<Fresh>,
+pub(super) struct ParsedReply {
+    pub(super) results: Vec<MarkedResult>,
     /// Work that is not done yet, some of it to be done in smaller pieces.
     pub(super) again: Vec<Job>,
     /// Pieces of walks that the node cannot carry out.
@@ -80,40 +80,40 @@ pub(super) struct Findings {
 }
 
 /// A reply being read.
-struct Reading<'a> {
-    flight: &'a Flight,
+struct ReplyParser<'a> {
+    in_flight: &'a InFlight,
     status: u16,
     multicall3: Address,
-    findings: Findings,
+    parsed: ParsedReply,
 }
 
-impl Findings {
-    /// Reads the reply to `flight`.
+impl ParsedReply {
+    /// Reads the reply to `in_flight`.
     ///
     /// # Errors
     ///
-    /// [`RunError`] where this endpoint will not answer, however often it is asked; the flight comes back with it.
+    /// [`RunError`] where this endpoint will not answer, however often it is asked; the in_flight comes back with it.
     #[inline(never)]
     pub(super) fn of(
-        mut flight: Flight,
+        mut in_flight: InFlight,
         reply: Reply<'_>,
         multicall3: Address,
     ) -> Result<Self, (RunError, Vec<Job>)> {
-        let jobs = std::mem::take(&mut flight.jobs);
-        let requests = flight.requests() + jobs.iter().map(|posted| posted.job.requests()).sum::<usize>();
+        let jobs = std::mem::take(&mut in_flight.jobs);
+        let requests = in_flight.requests() + jobs.iter().map(|sent| sent.job.requests()).sum::<usize>();
         let ids: Vec<u64> = (0..requests as u64).collect();
         let status = reply.status;
-        let mut reading = Reading { flight: &flight, status, multicall3, findings: Self::default() };
+        let mut parser = ReplyParser { in_flight: &in_flight, status, multicall3, parsed: Self::default() };
         let bad = match rpc::decode(reply.body, &ids) {
             Ok(mut outcomes) => {
-                return match reading.outcomes(&mut outcomes, jobs, requests) {
-                    Ok(()) => Ok(reading.findings),
+                return match parser.outcomes(&mut outcomes, jobs, requests) {
+                    Ok(()) => Ok(parser.parsed),
                     Err((error, mut jobs)) => {
-                        jobs.append(&mut reading.findings.again);
-                        let undone = reading.findings.fresh.into_iter().map(|fresh| fresh.answer.into_job());
+                        jobs.append(&mut parser.parsed.again);
+                        let undone = parser.parsed.results.into_iter().map(|marked| marked.result.into_job());
                         jobs.extend(undone);
                         jobs.extend(
-                            reading.findings.refused.into_iter().map(|(key, span)| Job::Walk(key, span)),
+                            parser.parsed.refused.into_iter().map(|(key, span)| Job::Walk(key, span)),
                         );
                         Err((error, jobs))
                     }
@@ -121,12 +121,12 @@ impl Findings {
             }
             Err(bad) => bad,
         };
-        let jobs = jobs.into_iter().map(|posted| posted.job);
+        let jobs = jobs.into_iter().map(|sent| sent.job);
         match bad {
-            BadReply::Refused(error) => reading.refusal(jobs.collect(), &error, requests)?,
+            BadReply::Refused(error) => parser.refusal(jobs.collect(), &error, requests)?,
             BadReply::Malformed if status == 413 && requests > 1 => {
-                reading.findings.halve(requests);
-                reading.findings.again = jobs.collect();
+                parser.parsed.halve(requests);
+                parser.parsed.again = jobs.collect();
             }
             BadReply::Malformed => {
                 let error = match status {
@@ -134,11 +134,11 @@ impl Findings {
                     status if may_pass(status) => RunError::Http(status),
                     status => return Err((RunError::Http(status), jobs.collect())),
                 };
-                reading.findings.passing = Some(error);
-                reading.findings.again = jobs.collect();
+                parser.parsed.passing = Some(error);
+                parser.parsed.again = jobs.collect();
             }
         }
-        Ok(reading.findings)
+        Ok(parser.parsed)
     }
 
     /// Too large a batch, or none allowed: half as many requests, in the end one by one.
@@ -150,15 +150,15 @@ impl Findings {
 
 type Ends<T> = Result<T, (RunError, Vec<Job>)>;
 
-impl Reading<'_> {
+impl ReplyParser<'_> {
     fn outcomes(
         &mut self,
         outcomes: &mut BTreeMap<u64, rpc::Outcome<'_>>,
-        jobs: Vec<Posted>,
+        jobs: Vec<SentJob>,
         requests: usize,
     ) -> Ends<()> {
         let mut jobs = jobs.into_iter();
-        let headers = (0..).zip(&self.flight.headers);
+        let headers = (0..).zip(&self.in_flight.headers);
         let ends = headers
             .clone()
             .try_for_each(|(id, of)| match outcomes.remove(&id) {
@@ -166,7 +166,7 @@ impl Reading<'_> {
                 None => Ok(()),
             })
             .and_then(|()| {
-                jobs.by_ref().try_for_each(|Posted { id, job }| {
+                jobs.by_ref().try_for_each(|SentJob { id, job }| {
                     let (outcome, second) = (outcomes.remove(&id), outcomes.remove(&(id + 1)));
                     match job {
                         Job::Suspect(pending) => self.suspect(pending, outcome, second, requests),
@@ -177,7 +177,7 @@ impl Reading<'_> {
                                 Some(Ok(result)) => self.result(job, result),
                                 Some(Err(error)) => self.node_error(job, &error, requests),
                                 None => {
-                                    self.findings.again.push(job);
+                                    self.parsed.again.push(job);
                                     Ok(())
                                 }
                             }
@@ -186,7 +186,7 @@ impl Reading<'_> {
                 })
             });
         ends.map_err(|(error, mut undone)| {
-            undone.extend(jobs.map(|posted| posted.job));
+            undone.extend(jobs.map(|sent| sent.job));
             (error, undone)
         })
     }
@@ -197,7 +197,7 @@ impl Reading<'_> {
             outcome if of == HeaderOf::Finalized => {
                 let header: Option<Option<Header>> =
                     outcome.ok().and_then(|result| serde_json::from_str(result).ok());
-                self.findings.finalized = header.flatten().map(|header| header.number);
+                self.parsed.finalized = header.flatten().map(|header| header.number);
                 Ok(())
             }
             Ok(result) => {
@@ -205,17 +205,17 @@ impl Reading<'_> {
                     serde_json::from_str(result).map_err(|_| (RunError::Malformed, Vec::new()))?;
                 // A node behind a load balancer that has not seen the block yet answers null.
                 let is_only =
-                    self.flight.headers.iter().filter(|of| **of != HeaderOf::Finalized).count() == 1;
-                self.findings.lacks_block |= header.is_none() && is_only;
+                    self.in_flight.headers.iter().filter(|of| **of != HeaderOf::Finalized).count() == 1;
+                self.parsed.lacks_block |= header.is_none() && is_only;
                 if header.is_some_and(|header| !header.is_of(of)) {
                     return Err((RunError::Malformed, Vec::new()));
                 }
-                self.findings.headers.extend(header);
+                self.parsed.headers.extend(header);
                 Ok(())
             }
             Err(error) => {
-                let remedy = remedy(&error, Asked::Header, self.circumstances(requests));
-                self.apply(remedy, None, &error, requests)
+                let recovery = recovery(&error, RequestKind::Header, self.context(requests));
+                self.apply(recovery, None, &error, requests)
             }
         }
     }
@@ -226,23 +226,31 @@ impl Reading<'_> {
             Job::Calls(pending) => self.calls(pending, &data),
             Job::Suspect(pending) | Job::Direct(pending) => {
                 // Which block an unpinned call read is unknown, so its data is of no use.
-                let by_hash = self.flight.by_hash;
-                self.fresh(pending, if by_hash { Outcome::Returned(data) } else { Outcome::TooHeavy }, None);
+                let by_hash = self.in_flight.by_hash;
+                self.push_result(
+                    pending,
+                    if by_hash { CallResult::Returned(data) } else { CallResult::TooHeavy },
+                    None,
+                );
                 Ok(())
             }
-            Job::Walk(key, span) if self.flight.method == Method::Multicall => self.getters(key, span, &data),
+            Job::Walk(key, span) if self.in_flight.method == Method::Multicall => {
+                self.getters(key, span, &data)
+            }
             Job::Walk(key, span) => {
                 match Slice::decode(&data, span.first, key.detail) {
                     // The first agent is read with all the gas there is, so none at all is a walk beyond the end.
                     Some(slice) => {
-                        self.findings.markers.push(slice.marker);
+                        self.parsed.markers.push(slice.marker);
                         let parent = slice.marker.parent;
-                        self.findings.fresh.push(Fresh { answer: Answered::Walk(key, span, slice), parent });
+                        self.parsed
+                            .results
+                            .push(MarkedResult { result: JobResult::Walk(key, span, slice), parent });
                     }
                     // No code where the override should have put it, or something else altogether.
                     None => {
-                        self.findings.lacks_method = true;
-                        self.findings.again.push(Job::Walk(key, span));
+                        self.parsed.lacks_method = true;
+                        self.parsed.again.push(Job::Walk(key, span));
                     }
                 }
                 Ok(())
@@ -260,15 +268,15 @@ impl Reading<'_> {
             return Err(RunError::NoMulticall(self.multicall3));
         }
         let mut outcomes = multicall::unpack(data).ok_or(RunError::Malformed)?.into_iter();
-        let marker = self.flight.marked.then(|| Marker::take(&mut outcomes));
+        let marker = self.in_flight.marked.then(|| Marker::take(&mut outcomes));
         if outcomes.len() != count {
             return Err(RunError::Malformed);
         }
-        self.findings.markers.extend(marker);
+        self.parsed.markers.extend(marker);
         Ok((outcomes.collect(), marker.and_then(|marker| marker.parent)))
     }
 
-    fn calls(&mut self, calls: Vec<Pending>, data: &Bytes) -> Ends<()> {
+    fn calls(&mut self, calls: Vec<PendingCall>, data: &Bytes) -> Ends<()> {
         /// Chunks below this size are not split further: each of their silent calls is asked why.
         const FEW: usize = 8;
         let count = calls.len();
@@ -278,26 +286,28 @@ impl Reading<'_> {
         };
         for (pending, outcome) in calls.into_iter().zip(outcomes) {
             match outcome {
-                CallOutcome::Returned(data) => self.fresh(pending, Outcome::Returned(data), parent),
-                CallOutcome::Reverted(revert) => self.fresh(pending, Outcome::Reverted(revert), parent),
+                CallOutcome::Returned(data) => self.push_result(pending, CallResult::Returned(data), parent),
+                CallOutcome::Reverted(revert) => {
+                    self.push_result(pending, CallResult::Reverted(revert), parent)
+                }
                 CallOutcome::Ambiguous => {
                     let pending = if count < FEW { pending.suspected() } else { pending.split(count) };
-                    self.findings.again.push(Job::Calls(vec![pending]));
-                    self.findings.progress = true;
+                    self.parsed.again.push(Job::Calls(vec![pending]));
+                    self.parsed.progress = true;
                 }
             }
         }
         Ok(())
     }
 
-    fn fresh(&mut self, pending: Pending, outcome: Outcome, parent: Option<B256>) {
-        self.findings.fresh.push(Fresh { answer: Answered::Call(pending, outcome), parent });
+    fn push_result(&mut self, pending: PendingCall, outcome: CallResult, parent: Option<B256>) {
+        self.parsed.results.push(MarkedResult { result: JobResult::Call(pending, outcome), parent });
     }
 
     /// A call that failed without a reason: through Multicall3, and directly.
     fn suspect(
         &mut self,
-        pending: Pending,
+        pending: PendingCall,
         outcome: Option<rpc::Outcome<'_>>,
         direct: Option<rpc::Outcome<'_>>,
         requests: usize,
@@ -305,7 +315,7 @@ impl Reading<'_> {
         let (outcome, direct) = match (outcome, direct) {
             (Some(outcome), Some(direct)) => (outcome, direct),
             _ => {
-                self.findings.again.push(Job::Suspect(pending));
+                self.parsed.again.push(Job::Suspect(pending));
                 return Ok(());
             }
         };
@@ -319,18 +329,18 @@ impl Reading<'_> {
             Err(error) => return Err((error, vec![Job::Suspect(pending)])),
         };
         let outcome = match outcomes.into_iter().next() {
-            Some(CallOutcome::Returned(data)) => Outcome::Returned(data),
-            Some(CallOutcome::Reverted(revert)) => Outcome::Reverted(revert),
+            Some(CallOutcome::Returned(data)) => CallResult::Returned(data),
+            Some(CallOutcome::Reverted(revert)) => CallResult::Reverted(revert),
             Some(CallOutcome::Ambiguous) | None => match direct {
                 Ok(result) => return self.result(Job::Direct(pending), result),
                 Err(error) => match Revert::from_error(&error) {
-                    Some(revert) => Outcome::Reverted(revert),
-                    None if matches!(classify(&error), Action::Split) => Outcome::TooHeavy,
+                    Some(revert) => CallResult::Reverted(revert),
+                    None if matches!(classify(&error), Action::Split) => CallResult::TooHeavy,
                     None => return self.node_error(Job::Suspect(pending), &error, requests),
                 },
             },
         };
-        self.fresh(pending, outcome, parent);
+        self.push_result(pending, outcome, parent);
         Ok(())
     }
 
@@ -377,19 +387,19 @@ impl Reading<'_> {
             }
         }
         slice.take_sums(revenue);
-        self.findings.fresh.push(Fresh { answer: Answered::Walk(key, span, slice), parent });
+        self.parsed.results.push(MarkedResult { result: JobResult::Walk(key, span, slice), parent });
         Ok(())
     }
 
     /// One error for all that was asked.
     fn refusal(&mut self, jobs: Vec<Job>, error: &ErrorObject, requests: usize) -> Ends<()> {
-        let circumstances = Circumstances { is_for_all: true, ..self.circumstances(requests) };
+        let context = ErrorContext { is_for_all: true, ..self.context(requests) };
         if jobs.is_empty() {
-            return self.apply(remedy(error, Asked::Header, circumstances), None, error, requests);
+            return self.apply(recovery(error, RequestKind::Header, context), None, error, requests);
         }
         let mut jobs = jobs.into_iter();
         let ends = jobs.by_ref().try_for_each(|job| {
-            self.apply(remedy(error, Asked::of(&job), circumstances), Some(job), error, requests)
+            self.apply(recovery(error, RequestKind::of(&job), context), Some(job), error, requests)
         });
         ends.map_err(|(error, mut undone)| {
             undone.extend(jobs);
@@ -399,54 +409,60 @@ impl Reading<'_> {
 
     /// An error under one request's id.
     fn node_error(&mut self, job: Job, error: &ErrorObject, requests: usize) -> Ends<()> {
-        let remedy = remedy(error, Asked::of(&job), self.circumstances(requests));
-        self.apply(remedy, Some(job), error, requests)
+        let recovery = recovery(error, RequestKind::of(&job), self.context(requests));
+        self.apply(recovery, Some(job), error, requests)
     }
 
-    const fn circumstances(&self, requests: usize) -> Circumstances {
-        let Flight { by_hash, method, .. } = *self.flight;
-        Circumstances { status: self.status, requests, is_for_all: false, by_hash, method }
+    const fn context(&self, requests: usize) -> ErrorContext {
+        let InFlight { by_hash, method, .. } = *self.in_flight;
+        ErrorContext { status: self.status, requests, is_for_all: false, by_hash, method }
     }
 
     /// Does what an error calls for.
-    fn apply(&mut self, remedy: Remedy, job: Option<Job>, error: &ErrorObject, requests: usize) -> Ends<()> {
-        match (remedy, job) {
-            (Remedy::Cut, Some(Job::Walk(key, span))) => {
-                self.findings.refused.push((key, span));
-                self.findings.progress = true;
+    fn apply(
+        &mut self,
+        recovery: Recovery,
+        job: Option<Job>,
+        error: &ErrorObject,
+        requests: usize,
+    ) -> Ends<()> {
+        match (recovery, job) {
+            (Recovery::Cut, Some(Job::Walk(key, span))) => {
+                self.parsed.refused.push((key, span));
+                self.parsed.progress = true;
             }
-            (Remedy::Cut, Some(Job::Calls(calls))) => {
+            (Recovery::Cut, Some(Job::Calls(calls))) => {
                 let count = calls.len();
                 let smaller = calls.into_iter().map(|pending| Job::Calls(vec![pending.split(count)]));
-                self.findings.again.extend(smaller);
-                self.findings.progress = true;
+                self.parsed.again.extend(smaller);
+                self.parsed.progress = true;
             }
-            (Remedy::TooHeavy, Some(Job::Calls(calls))) => {
-                calls.into_iter().for_each(|pending| self.fresh(pending, Outcome::TooHeavy, None));
+            (Recovery::TooHeavy, Some(Job::Calls(calls))) => {
+                calls.into_iter().for_each(|pending| self.push_result(pending, CallResult::TooHeavy, None));
             }
-            (Remedy::TooHeavy, Some(Job::Suspect(pending) | Job::Direct(pending))) => {
-                self.fresh(pending, Outcome::TooHeavy, None);
+            (Recovery::TooHeavy, Some(Job::Suspect(pending) | Job::Direct(pending))) => {
+                self.push_result(pending, CallResult::TooHeavy, None);
             }
-            (Remedy::Reverted, Some(Job::Direct(pending))) => {
+            (Recovery::Reverted, Some(Job::Direct(pending))) => {
                 let revert = Revert::from_error(error).unwrap_or_default();
-                self.fresh(pending, Outcome::Reverted(revert), None);
+                self.push_result(pending, CallResult::Reverted(revert), None);
             }
             // No other job comes to these.
-            (Remedy::End | Remedy::Cut | Remedy::TooHeavy | Remedy::Reverted, job) => {
+            (Recovery::End | Recovery::Cut | Recovery::TooHeavy | Recovery::Reverted, job) => {
                 return Err((RunError::node(error), job.into_iter().collect()));
             }
             (passing, job) => {
                 match passing {
-                    Remedy::NextMethod => self.findings.lacks_method = true,
-                    Remedy::HalveBatch => self.findings.halve(requests),
-                    Remedy::PinByNumber => {
-                        self.findings.by_number = true;
-                        self.findings.progress = true;
+                    Recovery::NextMethod => self.parsed.lacks_method = true,
+                    Recovery::HalveBatch => self.parsed.halve(requests),
+                    Recovery::PinByNumber => {
+                        self.parsed.by_number = true;
+                        self.parsed.progress = true;
                     }
-                    Remedy::Repin => self.findings.lacks_block = true,
-                    _ => self.findings.passing = Some(RunError::node(error)),
+                    Recovery::Repin => self.parsed.lacks_block = true,
+                    _ => self.parsed.passing = Some(RunError::node(error)),
                 }
-                self.findings.again.extend(job);
+                self.parsed.again.extend(job);
             }
         }
         Ok(())

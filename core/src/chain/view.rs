@@ -13,9 +13,9 @@ use super::{
     block::Header,
     error::{QueryError, RunError},
     logs::{Blocks, EventLog, FoundLogs, LogWalk, LogsQuery, NoLogs},
-    proof::{Proof, ProofKey, Wanted},
+    proof::{PendingProof, Proof, ProofKey},
     rows::Rows,
-    walk::{Walk, WalkKey},
+    walk::{AgentWalk, WalkKey},
 };
 use crate::eth::{
     abi,
@@ -86,20 +86,20 @@ impl From<RunError> for Halt {
 
 /// What a call came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum CallResult {
     Returned(Bytes),
     Reverted(Revert),
     /// It takes more gas than the node has for a call, or its answer is larger than this run takes.
     TooHeavy,
 }
 
-pub(super) type Answers = BTreeMap<Call, Outcome>;
+pub(super) type CallResults = BTreeMap<Call, CallResult>;
 
 /// The answers known so far, all of one block.
 #[derive(Debug, Default)]
 pub struct View {
-    pub(super) answers: Answers,
-    pub(super) walks: BTreeMap<WalkKey, Walk>,
+    pub(super) answers: CallResults,
+    pub(super) walks: BTreeMap<WalkKey, AgentWalk>,
     pub(super) block: Option<Header>,
     missing: RefCell<Missing>,
     /// The block of the answers, once known.
@@ -112,7 +112,7 @@ pub struct View {
     /// Headers and logs of other blocks of the chain.
     pub(super) blocks: Blocks,
     /// A proof that is being asked for.
-    pub(super) wanted_proof: Option<Wanted>,
+    pub(super) pending_proof: Option<PendingProof>,
 }
 
 /// What was asked for in vain.
@@ -145,17 +145,17 @@ impl View {
     pub fn call<C: SolCall>(&self, target: Address, call: &C) -> Result<C::Return, Halt> {
         let call = Call { target, data: call.abi_encode().into() };
         match self.answers.get(&call) {
-            Some(Outcome::Returned(data)) if data.is_empty() => Err(match self.asked {
+            Some(CallResult::Returned(data)) if data.is_empty() => Err(match self.asked {
                 // Before the registry was deployed there is nothing to ask.
                 Some(block) => QueryError::BlockNotAvailable(block).into(),
                 None => RunError::NoContract(target).into(),
             }),
-            Some(Outcome::Returned(data)) => abi::decode_returns::<C>(data)
+            Some(CallResult::Returned(data)) => abi::decode_returns::<C>(data)
                 .map_err(|_| RunError::BadReturn { function: C::SIGNATURE }.into()),
-            Some(Outcome::Reverted(revert)) => {
+            Some(CallResult::Reverted(revert)) => {
                 Err(QueryError::Reverted { function: C::SIGNATURE, revert: revert.clone() }.into())
             }
-            Some(Outcome::TooHeavy) => Err(QueryError::TooHeavy { function: C::SIGNATURE }.into()),
+            Some(CallResult::TooHeavy) => Err(QueryError::TooHeavy { function: C::SIGNATURE }.into()),
             None => {
                 self.missing.borrow_mut().calls.insert(call);
                 Err(Need(()).into())
@@ -290,6 +290,6 @@ impl View {
         self.walks.clear();
         self.proofs.clear();
         self.blocks = Blocks::default();
-        self.wanted_proof = None;
+        self.pending_proof = None;
     }
 }

@@ -39,7 +39,7 @@ const MOST_ALONE: usize = 1_024;
 
 /// One walk.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct AgentWalk {
     rows: Arc<Rows>,
     first: u64,
     /// The first agent that no piece was planned for.
@@ -55,7 +55,7 @@ pub(super) struct Walk {
     answered: usize,
 }
 
-impl Walk {
+impl AgentWalk {
     pub(super) fn new(first: u64, piece: u64) -> Self {
         let mut walk = Self {
             rows: Arc::new(Rows::starting_at(first)),
@@ -225,7 +225,7 @@ mod tests {
             most in 1u64..900,
             lost in prop::collection::vec(any::<bool>(), 0..20),
         ) {
-            let mut walk = Walk::new(1, 1_200);
+            let mut walk = AgentWalk::new(1, 1_200);
             let mut lost = lost.into_iter();
             let mut rounds = 0;
             for last in [None, Some(total)] {
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn ten_thousand_equal_agents_take_a_probe_and_one_round() {
         for gas in [200, 260, 1_100, 5_000] {
-            let mut walk = Walk::new(1, 1_200);
+            let mut walk = AgentWalk::new(1, 1_200);
             let probe = walk.take(u64::MAX).unwrap();
             walk.fold(probe, answer(probe, 10_000, gas, &[], &[]));
             walk.extend_to(10_000);
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn a_hundred_heavy_agents_in_a_row_hold_nobody_up_for_long() {
         let heavy: Vec<u64> = (1..=100).collect();
-        let mut walk = Walk::new(1, 1_200);
+        let mut walk = AgentWalk::new(1, 1_200);
         walk.extend_to(1_000);
         let mut rounds = 0;
         while walk.rows(Some(1_000)).is_none() {

@@ -4,10 +4,10 @@ use alloy_primitives::U256;
 
 use super::{
     IndexError, changes,
-    entry::flaw,
+    indexed_agent::flaw,
     reader::Index,
-    store::{Columns, Store, StoreError, Value, ordered},
-    tables::{self, Kind},
+    store::{Columns, SqlValue, Store, StoreError, ordered},
+    tables::{self, CountKind},
 };
 use crate::{
     chain::QueryError,
@@ -40,7 +40,7 @@ impl<S: Store> Index<'_, S> {
             chain: self.chain.to_owned(),
         });
         stats.status_distribution.extend(self.statuses()?);
-        for (key, agents) in self.counts(Kind::Generation)? {
+        for (key, agents) in self.counts(CountKind::Generation)? {
             stats.generation_distribution.insert(U256::from_be_slice(&key), agents);
         }
         stats.compliant_count = self.compliant(now)?;
@@ -71,7 +71,7 @@ impl<S: Store> Index<'_, S> {
 
     pub(crate) fn agents_of(&self, page: Page, status: Status) -> Result<AgentPage, IndexError> {
         self.check_statuses()?;
-        let counts = self.counts(Kind::Status)?;
+        let counts = self.counts(CountKind::Status)?;
         let total = counts.iter().find(|(key, _)| *key == [status as u8]).map_or(0, |(_, agents)| *agents);
         let mut data = Vec::new();
         if let Some(skipped) = u64::try_from(page.skipped()).ok().filter(|skipped| *skipped < total) {
@@ -79,7 +79,7 @@ impl<S: Store> Index<'_, S> {
             let statement = "SELECT id, record FROM agents INDEXED BY agents_by_status \
                              WHERE status = ?1 AND id >= ?2 ORDER BY id LIMIT ?3 OFFSET ?4";
             let skipped = skipped.saturating_sub(before).into();
-            let parameters = [Value::Integer(status as i64), first.into(), page.limit.into(), skipped];
+            let parameters = [SqlValue::Integer(status as i64), first.into(), page.limit.into(), skipped];
             for (id, entry) in self.entries(statement, &parameters)? {
                 data.push(AgentListItem {
                     agent_id: id.into(),
@@ -100,8 +100,8 @@ impl<S: Store> Index<'_, S> {
                          (SELECT key, sum(agents) OVER (ORDER BY key) - agents AS before FROM counts \
                          WHERE kind = ?1 AND key BETWEEN ?2 AND ?3) \
                          WHERE before <= ?4 ORDER BY key DESC LIMIT 1";
-        let [first, last] = [0, u64::MAX].map(|id| Value::Blob(tables::status_range(status as u8, id)));
-        let parameters = [Kind::StatusRange.into(), first, last, skipped.into()];
+        let [first, last] = [0, u64::MAX].map(|id| SqlValue::Blob(tables::status_range(status as u8, id)));
+        let parameters = [CountKind::StatusRange.into(), first, last, skipped.into()];
         let row = self.store.execute(statement, &parameters)?.into_iter().next();
         let mut row = Columns::of(row.ok_or_else(StoreError::corrupt)?);
         let [_, range @ ..] = row.array::<9>()?;
@@ -110,7 +110,7 @@ impl<S: Store> Index<'_, S> {
 
     pub(crate) fn revenue(&self) -> Result<RevenueAggregate, IndexError> {
         let mut revenue = RevenueAggregate::default();
-        for (_, reports) in self.counts(Kind::Reports)? {
+        for (_, reports) in self.counts(CountKind::Reports)? {
             revenue.total_reports = revenue.total_reports.saturating_add(reports);
         }
         for row in self.store.execute("SELECT is_category, text, amount FROM revenue_totals", &[])? {

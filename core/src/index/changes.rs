@@ -16,10 +16,10 @@ use alloy_primitives::{Address, U256};
 
 use super::{
     IndexError, State,
-    entry::Entry,
+    indexed_agent::IndexedAgent,
     open_lists,
     state::Checkpoint,
-    store::{Columns, Store, StoreError, Value, of_ids, one_number, ordered, write},
+    store::{Columns, SqlValue, Store, StoreError, of_ids, one_number, ordered, write},
 };
 use crate::{
     chain::logs::Moment,
@@ -33,15 +33,15 @@ use crate::{
 const ROWS: u64 = 1_000;
 
 /// The standing of an agent where attestations are current from that second on; `None` for a record that cannot be read.
-fn standing(entry: &Entry, current_from: u64) -> Option<Standing> {
+fn standing(entry: &IndexedAgent, current_from: u64) -> Option<Standing> {
     let status = entry.status()?;
     Some(Standing::new(status, entry.row.last_attestation >= current_from))
 }
 
 /// As a number, NULL for none.
-fn value(standing: Option<Standing>) -> Value {
-    let Some(Standing { status, decision }) = standing else { return Value::Null };
-    Value::Integer(status as i64 * 2 + i64::from(matches!(decision, Decision::Provision)))
+fn value(standing: Option<Standing>) -> SqlValue {
+    let Some(Standing { status, decision }) = standing else { return SqlValue::Null };
+    SqlValue::Integer(status as i64 * 2 + i64::from(matches!(decision, Decision::Provision)))
 }
 
 fn read_standing(value: Option<i64>) -> Result<Option<Standing>, StoreError> {
@@ -52,7 +52,7 @@ fn read_standing(value: Option<i64>) -> Result<Option<Standing>, StoreError> {
 
 /// A change on its way into the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Noted {
+pub(super) struct VerdictChange {
     id: u64,
     wallet: Address,
     from: Option<Standing>,
@@ -74,19 +74,19 @@ impl Comparison {
     pub(super) fn compare(
         self,
         id: u64,
-        before: Option<&Entry>,
-        after: Option<&Entry>,
+        before: Option<&IndexedAgent>,
+        after: Option<&IndexedAgent>,
         moment: Option<Moment>,
-    ) -> Vec<Noted> {
-        let of = |entry: Option<&Entry>| entry.and_then(|entry| standing(entry, self.current_from));
+    ) -> Vec<VerdictChange> {
+        let of = |entry: Option<&IndexedAgent>| entry.and_then(|entry| standing(entry, self.current_from));
         let (from, to) = (of(before), of(after));
         let wallet = after.or(before).map(|entry| entry.row.wallet).unwrap_or_default();
-        let note = |from, to, number, seconds| Noted { id, wallet, from, to, number, seconds };
+        let note = |from, to, number, seconds| VerdictChange { id, wallet, from, to, number, seconds };
         if let (Some(before), Some(after)) = (before, after)
             && before.row.wallet != after.row.wallet
         {
             // A wallet never changes: the first registration was undone, and another one has its id.
-            let undone = Noted { wallet: before.row.wallet, ..note(from, None, None, None) };
+            let undone = VerdictChange { wallet: before.row.wallet, ..note(from, None, None, None) };
             let number = moment.map(|moment| moment.number);
             let registered = note(None, to, number, Some(after.row.registered_at));
             return [undone, registered].into_iter().filter(|noted| noted.from != noted.to).collect();
@@ -121,13 +121,13 @@ impl Comparison {
         vec![note(from, to, number, seconds)]
     }
 
-    fn lapses_at(self, entry: &Entry) -> Option<u64> {
+    fn lapses_at(self, entry: &IndexedAgent) -> Option<u64> {
         entry.row.last_attestation.checked_add(self.grace_seconds)?.checked_add(1)
     }
 }
 
 /// Writes changes behind those that are there.
-pub(super) struct Log<'a, S> {
+pub(super) struct ChangeLog<'a, S> {
     pub(super) store: &'a S,
     pub(super) state: &'a mut State,
     /// The block that changes are seen at.
@@ -136,16 +136,16 @@ pub(super) struct Log<'a, S> {
     pub(super) now: u64,
 }
 
-impl<S: Store> Log<'_, S> {
+impl<S: Store> ChangeLog<'_, S> {
     /// Writes them, and when agents ended, where that is known to the second.
-    pub(super) fn write(&mut self, noted: Vec<Noted>) -> Result<(), StoreError> {
+    pub(super) fn write(&mut self, noted: Vec<VerdictChange>) -> Result<(), StoreError> {
         let (mut rows, mut ends) = (Vec::with_capacity(noted.len()), BTreeMap::new());
-        for Noted { id, wallet, from, to, number, seconds } in noted {
+        for VerdictChange { id, wallet, from, to, number, seconds } in noted {
             self.state.changes += 1;
             rows.push([
                 self.state.changes.into(),
                 id.into(),
-                Value::Blob(wallet.to_vec()),
+                SqlValue::Blob(wallet.to_vec()),
                 value(from),
                 value(to),
                 number.unwrap_or(self.at.number).into(),
@@ -172,7 +172,7 @@ impl<S: Store> Log<'_, S> {
         let ids: Vec<u64> = ends.keys().copied().collect();
         of_ids(self.store, "DELETE FROM ends WHERE id", &[], &ids)?;
         let known = |(id, seconds): (u64, Option<u64>)| Some([id.into(), seconds?.into()]);
-        let ends: Vec<[Value; 2]> = ends.into_iter().filter_map(known).collect();
+        let ends: Vec<[SqlValue; 2]> = ends.into_iter().filter_map(known).collect();
         let statement = "INSERT INTO ends (id, seconds) SELECT value->>0, value->>1 FROM json_each(?1)";
         write(self.store, statement, &ends)
     }
@@ -201,7 +201,7 @@ impl<S: Store> Log<'_, S> {
                 (from, after) = (attested, id);
                 let lapse = attested.saturating_add(grace).saturating_add(1);
                 let standing = |current| Some(Standing::new(Status::Active, current));
-                noted.push(Noted {
+                noted.push(VerdictChange {
                     id,
                     wallet,
                     from: standing(lapses),

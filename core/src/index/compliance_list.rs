@@ -19,10 +19,10 @@ use alloy_primitives::U256;
 
 use super::{
     IndexError,
-    entry::{Entry, flaw},
+    indexed_agent::{IndexedAgent, flaw},
     open_lists::{NEWEST, close_forgotten, drop_unneeded},
     reader::Index,
-    store::{Columns, Store, StoreError, Value, ids_as_json, one_number, ordered},
+    store::{Columns, SqlValue, Store, StoreError, ids_as_json, one_number, ordered},
 };
 use crate::{
     chain::QueryError,
@@ -76,7 +76,7 @@ impl core::fmt::Display for ListCursor {
 
 /// A piece of the JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct ListChunk {
     /// The text.
     pub text: String,
     /// Where the next piece begins; `None` where this is the last one.
@@ -84,7 +84,7 @@ pub struct Piece {
 }
 
 /// A list, as its first piece found it.
-struct List {
+struct OpenList {
     number: u64,
     /// Its last agent, which is how many there are.
     total: u64,
@@ -110,7 +110,7 @@ impl<S: Store> Index<'_, S> {
         }
         self.check_statuses()?;
         // Newer than any: nothing is kept for it.
-        let list = List { number: (1 << 53) - 1, total, grace_seconds, now };
+        let list = OpenList { number: (1 << 53) - 1, total, grace_seconds, now };
         let (mut rows, mut next) = (Vec::new(), None);
         match page {
             Some(CompliancePage { limit, cursor }) => {
@@ -139,11 +139,11 @@ impl<S: Store> Index<'_, S> {
     /// So many readable agents of a list, the stalest attestation first, from behind a place on, and their own places.
     fn items(
         &self,
-        list: &List,
+        list: &OpenList,
         after: AgentCursor,
         most: u64,
     ) -> Result<Vec<(AgentCursor, ComplianceListItem)>, IndexError> {
-        let of_list = [Value::from(list.number), list.total.into()];
+        let of_list = [SqlValue::from(list.number), list.total.into()];
         let columns = "id, attested, record";
         let rows = "(attested, id) > (?3, ?4) AND flaws & 1 = 0";
         let records =
@@ -153,7 +153,7 @@ impl<S: Store> Index<'_, S> {
         for row in self.store.execute(&records, &[&of_list[..], &behind].concat())? {
             let mut row = Columns::of(row);
             let (id, _) = (row.number()?, row.blob()?);
-            entries.push((id, Entry::unpack(&row.blob()?)?));
+            entries.push((id, IndexedAgent::unpack(&row.blob()?)?));
         }
         let ids: Vec<u64> = entries.iter().map(|(id, _)| *id).collect();
         let parents = "parent IN (SELECT unhex(printf('%016x', value)) FROM json_each(?3))";
@@ -164,7 +164,7 @@ impl<S: Store> Index<'_, S> {
             let mut row = Columns::of(row);
             children.insert(u64::from_be_bytes(row.array()?), row.number()?);
         }
-        let item = |(id, entry): (u64, Entry)| {
+        let item = |(id, entry): (u64, IndexedAgent)| {
             let Row { creator, last_attestation, .. } = entry.row;
             let status = entry.known_status(id).map_err(QueryError::from)?;
             let compliance = Compliance::judge(
@@ -186,7 +186,7 @@ impl<S: Store> Index<'_, S> {
     ///
     /// [`IndexError::Incomplete`] where the rows are of no one block, [`IndexError::Busy`] where too many lists are open, and
     /// the errors that the list in one piece would be.
-    pub fn open_list(&self, now: Timestamp, clock: u64, most: u64) -> Result<Piece, IndexError> {
+    pub fn open_list(&self, now: Timestamp, clock: u64, most: u64) -> Result<ListChunk, IndexError> {
         if self.state.as_of().is_none() {
             return Err(IndexError::Incomplete { percent: self.state.percent() });
         }
@@ -201,11 +201,11 @@ impl<S: Store> Index<'_, S> {
              SELECT max(?1, coalesce(({NEWEST}) + 1, 0)), ?2, ?3, ?4, ?5 RETURNING number"
         );
         let (total, grace_seconds) = (self.state.total, self.state.grace_seconds);
-        let grace = Value::Blob(grace_seconds.to_be_bytes::<32>().into());
+        let grace = SqlValue::Blob(grace_seconds.to_be_bytes::<32>().into());
         let parameters = [clock.into(), (clock / 1_000).into(), total.into(), grace, now.seconds().into()];
         let number = one_number(self.store, &statement, &parameters)?.ok_or_else(StoreError::corrupt)?;
-        let list = List { number, total, grace_seconds, now };
-        self.piece(&list, BEGIN, most)
+        let list = OpenList { number, total, grace_seconds, now };
+        self.chunk(&list, BEGIN, most)
     }
 
     /// The next piece of a list.
@@ -213,24 +213,24 @@ impl<S: Store> Index<'_, S> {
     /// # Errors
     ///
     /// [`IndexError::CursorExpired`] where the list has been closed, [`IndexError::Store`].
-    pub fn next_piece(&self, cursor: ListCursor, clock: u64, most: u64) -> Result<Piece, IndexError> {
+    pub fn next_chunk(&self, cursor: ListCursor, clock: u64, most: u64) -> Result<ListChunk, IndexError> {
         let statement = "UPDATE lists SET used = ?2 WHERE number = ?1 RETURNING total, grace, seconds";
         let parameters = [cursor.list.into(), (clock / 1_000).into()];
         let Some(row) = self.store.execute(statement, &parameters)?.into_iter().next() else {
             return Err(IndexError::CursorExpired);
         };
         let mut row = Columns::of(row);
-        let list = List {
+        let list = OpenList {
             number: cursor.list,
             total: row.number()?,
             grace_seconds: U256::from_be_bytes(row.array::<32>()?),
             now: Timestamp::from_seconds(row.number()?),
         };
-        self.piece(&list, cursor.after, most)
+        self.chunk(&list, cursor.after, most)
     }
 
     /// The piece of a list that begins behind a place.
-    fn piece(&self, list: &List, after: AgentCursor, most: u64) -> Result<Piece, IndexError> {
+    fn chunk(&self, list: &OpenList, after: AgentCursor, most: u64) -> Result<ListChunk, IndexError> {
         let rows = self.items(list, after, most)?;
         let next = rows.last().map(|(place, _)| ListCursor { list: list.number, after: *place });
         let next = next.filter(|_| rows.len() as u64 == most);
@@ -247,7 +247,7 @@ impl<S: Store> Index<'_, S> {
         }
         let total = usize::try_from(list.total).unwrap_or(usize::MAX);
         let part = ComplianceList { total, limit: None, data, next: None, unreadable };
-        Ok(Piece { text: cut(&part, after == BEGIN, next.is_none()), next })
+        Ok(ListChunk { text: cut(&part, after == BEGIN, next.is_none()), next })
     }
 }
 

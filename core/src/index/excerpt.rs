@@ -7,8 +7,8 @@ use alloy_primitives::{Address, hex};
 
 use super::{
     IndexError, State, changes,
-    entry::{Entry, PACKED_BYTES, flaw},
-    store::{Columns, Store, Value, one_number},
+    indexed_agent::{IndexedAgent, PACKED_BYTES, flaw},
+    store::{Columns, SqlValue, Store, one_number},
 };
 use crate::{
     registry::agent::Status, registry::kya::FORMER_SHOWN, registry::lineage::MAX_LEVELS, registry::row::Row,
@@ -43,10 +43,10 @@ impl Excerpt {
         let mut rows: Vec<(u64, Row)> = Vec::new();
         for wallet in wallets {
             let statement = "SELECT id, record FROM agents WHERE wallet = ?1 ORDER BY id DESC LIMIT ?2";
-            let parameters = [Value::Blob(wallet.to_vec()), OF_A_WALLET.into()];
+            let parameters = [SqlValue::Blob(wallet.to_vec()), OF_A_WALLET.into()];
             for found in store.execute(statement, &parameters)? {
                 let mut found = Columns::of(found);
-                let (mut id, mut row) = (found.number()?, Entry::unpack(&found.blob()?)?.row);
+                let (mut id, mut row) = (found.number()?, IndexedAgent::unpack(&found.blob()?)?.row);
                 for _ in 0..MAX_LEVELS {
                     rows.push((id, row));
                     let statement = "SELECT record FROM agents WHERE id = ?1";
@@ -54,7 +54,7 @@ impl Excerpt {
                     else {
                         break;
                     };
-                    (id, row) = (row.parent, Entry::unpack(&Columns::of(found).blob()?)?.row);
+                    (id, row) = (row.parent, IndexedAgent::unpack(&Columns::of(found).blob()?)?.row);
                 }
             }
         }
@@ -70,7 +70,7 @@ impl Excerpt {
         }
         let statement = "SELECT count(*) FROM agents INDEXED BY agents_with_flaws \
                          WHERE flaws > 0 AND flaws & ?1 > 0";
-        let flawed = one_number(store, statement, &[Value::Integer(flaw::RECORD)])?;
+        let flawed = one_number(store, statement, &[SqlValue::Integer(flaw::RECORD)])?;
         Ok(Self { total: state.total, is_whole: flawed == Some(0), rows, ends })
     }
 
@@ -86,7 +86,7 @@ impl Excerpt {
         packed.extend(self.total.to_be_bytes());
         for (id, row) in &self.rows {
             packed.extend(id.to_be_bytes());
-            packed.extend(Entry::of_row(*row).pack());
+            packed.extend(IndexedAgent::of_row(*row).pack());
             packed.extend(self.ends.get(id).copied().unwrap_or(0).to_be_bytes());
         }
         hex::encode(packed)
@@ -102,7 +102,7 @@ impl Excerpt {
             let (id, piece) = piece.split_first_chunk()?;
             let (record, end) = piece.split_last_chunk()?;
             let (id, end) = (u64::from_be_bytes(*id), u64::from_be_bytes(*end));
-            rows.push((id, Entry::unpack(record).ok()?.row));
+            rows.push((id, IndexedAgent::unpack(record).ok()?.row));
             if end > 0 {
                 ends.insert(id, end);
             }

@@ -34,7 +34,7 @@ const OLDER: usize = 16;
 
 /// The newest block, and the registry's own figures there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct RegistryHead {
     pub(super) header: Header,
     /// How many agents there are.
     pub(super) total: u64,
@@ -59,7 +59,7 @@ pub(super) struct FindChanges {
 
 /// What there is to read again.
 #[derive(Clone, Debug)]
-pub(super) enum Found {
+pub(super) enum FoundChanges {
     /// The newest block is the index's.
     Nothing,
     /// Agents had events, or there is a newer block.
@@ -75,7 +75,7 @@ pub(super) enum Found {
 /// What changed between the index's block and the newest.
 #[derive(Clone, Debug)]
 pub(super) struct Changed {
-    pub(super) head: Head,
+    pub(super) head: RegistryHead,
     /// The newest known block that is still canonical; `None` where the index's own is.
     pub(super) undone_since: Option<u64>,
     /// Agents that had an event.
@@ -89,14 +89,14 @@ pub(super) struct Changed {
 }
 
 impl Query for FindChanges {
-    type Output = Found;
+    type Output = FoundChanges;
     type Error = QueryError;
 
-    fn resolve(&self, view: &View) -> Result<Found, Halt> {
-        let head = Head::read(view, self.registry)?;
+    fn resolve(&self, view: &View) -> Result<FoundChanges, Halt> {
+        let head = RegistryHead::read(view, self.registry)?;
         let (header, block) = (head.header, self.block);
         if self.pass.is_empty() && header.hash == block.hash {
-            return Ok(Found::Nothing);
+            return Ok(FoundChanges::Nothing);
         }
         if header.number < block.number && header.timestamp <= block.seconds {
             // It lags. A chain that was reorganised to a lower height is younger all the same.
@@ -108,7 +108,7 @@ impl Query for FindChanges {
         let known_event = known_event.map(|number| view.logs(&self.events(&head, number, number)));
         let found = view.logs(&self.events(&head, block.number.saturating_add(1), header.number))?;
         let (canonical, known_event) = (canonical?, known_event.transpose()?);
-        let Ok(found) = found else { return Ok(Found::NoEvents) };
+        let Ok(found) = found else { return Ok(FoundChanges::NoEvents) };
         let (mut ids, mut undone_since) = (found.ids.clone(), None);
         match canonical {
             // Of several blocks the last canonical one counts; later slices are read again.
@@ -116,24 +116,24 @@ impl Query for FindChanges {
                 undone_since = Some(since.number);
             }
             Some(_) if known_event.is_some_and(|known| !known.is_ok_and(|known| known.is_any)) => {
-                return Ok(Found::NoEvents);
+                return Ok(FoundChanges::NoEvents);
             }
             Some(_) => {}
-            None if !self.pass.is_empty() => return Ok(Found::AnotherChain),
+            None if !self.pass.is_empty() => return Ok(FoundChanges::AnotherChain),
             None => {
-                let Some(older) = &self.older else { return Ok(Found::NotCanonical) };
+                let Some(older) = &self.older else { return Ok(FoundChanges::NotCanonical) };
                 let Some(since) = last_canonical(view, older, &header)? else {
-                    return Ok(Found::AnotherChain);
+                    return Ok(FoundChanges::AnotherChain);
                 };
                 let to = block.number.min(header.number);
                 let Ok(earlier) = view.logs(&self.events(&head, since.saturating_add(1), to))? else {
-                    return Ok(Found::NoEvents);
+                    return Ok(FoundChanges::NoEvents);
                 };
                 ids.extend(&earlier.ids);
                 undone_since = Some(since);
             }
         }
-        Ok(Found::Changed(Box::new(Changed {
+        Ok(FoundChanges::Changed(Box::new(Changed {
             head,
             undone_since,
             ids,
@@ -146,7 +146,7 @@ impl Query for FindChanges {
 
 impl FindChanges {
     /// The events of these blocks, both included.
-    fn events(&self, head: &Head, from: u64, to: u64) -> LogsQuery {
+    fn events(&self, head: &RegistryHead, from: u64, to: u64) -> LogsQuery {
         let most_calls = head.total / AGENTS_PER_CALL + LOG_CALLS;
         // A range that was too long once may be right now: it is tried where keeping to the shorter one would take too many calls.
         let blocks = head.header.number.saturating_sub(self.block.number);
@@ -158,7 +158,7 @@ impl FindChanges {
     }
 }
 
-impl Head {
+impl RegistryHead {
     pub(super) fn read(view: &View, registry: Address) -> Result<Self, Halt> {
         let registry = Registry { view, address: registry };
         let (total, grace, header) = (registry.total(), registry.grace_period(), view.header());

@@ -36,7 +36,7 @@ use super::{
 use crate::{
     chain::{
         Endpoints, Halt, Header, Limits, Need, Query, QueryError, Run, View,
-        logs::{EVENTS, EventLog, Filter, FoundLogs, LogsQuery, NoLogs},
+        logs::{EVENTS, EventLog, FoundLogs, LogFilter, LogsQuery, NoLogs},
     },
     eth::{abi::IAgentRegistry::AgentRegistered, as_of::BlockId, timestamp::Timestamp},
     registry::{
@@ -72,7 +72,7 @@ pub struct HistoryQuery {
 
 /// What a page will hold.
 #[derive(Clone, Debug, Default)]
-struct Page {
+struct PageDraft {
     logs: Vec<EventLog>,
     because: Option<IncompleteBecause>,
     /// The block that the history begins at; 0 where that is not known.
@@ -99,7 +99,7 @@ impl Query for HistoryQuery {
 
     fn resolve(&self, view: &View) -> Result<AgentHistory, Halt> {
         let Ok(events) = self.own_events(view)? else {
-            let page = Page { because: Some(IncompleteBecause::NoLogs), ..Page::default() };
+            let page = PageDraft { because: Some(IncompleteBecause::NoLogs), ..PageDraft::default() };
             return self.finish(view, page);
         };
         let mut page = self.begin_page(view, &events)?;
@@ -112,7 +112,7 @@ impl Query for HistoryQuery {
         let from = events.from.max(page.first);
         if !self.children.is_empty() && from <= last {
             let filter =
-                Filter { events: vec![AgentRegistered::SIGNATURE_HASH], agents: self.children.clone() };
+                LogFilter { events: vec![AgentRegistered::SIGNATURE_HASH], agents: self.children.clone() };
             match view.logs(&self.logs(filter, (from, last), range, true))? {
                 Ok(found) => {
                     page.logs.extend(found.logs.iter().cloned());
@@ -173,7 +173,7 @@ impl HistoryQuery {
 
     fn logs(
         &self,
-        filter: Filter,
+        filter: LogFilter,
         (from, to): (u64, u64),
         range: Option<u64>,
         may_end_early: bool,
@@ -221,7 +221,7 @@ impl HistoryQuery {
         from: u64,
         range: Option<u64>,
     ) -> Result<Result<FoundLogs, NoLogs>, Need> {
-        let filter = Filter { events: EVENTS.to_vec(), agents: vec![self.id] };
+        let filter = LogFilter { events: EVENTS.to_vec(), agents: vec![self.id] };
         // Block 0 has no events: a query from there on does not know better, and has to cover all blocks.
         let query = self.logs(filter, (from, self.at.number), range, from > 0);
         let registration = self.known_first().map(|first| {
@@ -251,7 +251,7 @@ impl HistoryQuery {
     /// The event of the registration, asked for again by a later page: a node that has none there has pruned its logs, or keeps
     /// none, and says so by an empty list.
     fn registration_event(&self, block: u64) -> LogsQuery {
-        let filter = Filter { events: EVENTS.to_vec(), agents: vec![self.id] };
+        let filter = LogFilter { events: EVENTS.to_vec(), agents: vec![self.id] };
         self.logs(filter, (block, block), None, false)
     }
 
@@ -280,7 +280,7 @@ impl HistoryQuery {
     }
 
     /// The page as the agent's own events make it, and from which block on the history is known.
-    fn begin_page(&self, view: &View, events: &OwnEvents) -> Result<Page, Need> {
+    fn begin_page(&self, view: &View, events: &OwnEvents) -> Result<PageDraft, Need> {
         let OwnEvents { found, newest_only, from, .. } = events;
         let registration = found.logs.iter().find(|log| log.is_registration()).map(|log| log.number);
         let (first, because) = match (self.cursor, registration) {
@@ -308,11 +308,11 @@ impl HistoryQuery {
             }
         };
         let logs = found.logs.iter().filter(|log| self.is_due(log)).cloned().collect();
-        Ok(Page { logs, because, first, unasked: found.unasked, next: None })
+        Ok(PageDraft { logs, because, first, unasked: found.unasked, next: None })
     }
 
     /// Cuts the page to its size.
-    fn cut(&self, mut page: Page) -> Page {
+    fn cut(&self, mut page: PageDraft) -> PageDraft {
         let is_asked = |log: &EventLog| page.unasked.is_none_or(|unasked| log.number < unasked);
         page.logs.retain(|log| self.is_due(log) && is_asked(log));
         page.logs.sort_by_key(position);
@@ -341,7 +341,7 @@ impl HistoryQuery {
     }
 
     /// The answer, with the times of the page's blocks, which not every node's logs tell.
-    fn finish(&self, view: &View, page: Page) -> Result<AgentHistory, Halt> {
+    fn finish(&self, view: &View, page: PageDraft) -> Result<AgentHistory, Halt> {
         let untimed: BTreeSet<u64> =
             page.logs.iter().filter(|log| log.seconds.is_none()).map(|log| log.number).collect();
         let headers: Vec<_> = untimed.into_iter().map(|number| (number, view.header_at(number))).collect();

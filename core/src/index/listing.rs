@@ -18,10 +18,10 @@ use alloy_primitives::Address;
 
 use super::{
     IndexError,
-    entry::flaw,
+    indexed_agent::flaw,
     reader::{Bounds, Index},
-    store::{Columns, Store, StoreError, Value, one_number, ordered},
-    tables::{Kind, records},
+    store::{Columns, SqlValue, Store, StoreError, one_number, ordered},
+    tables::{CountKind, records},
     words::{expression, has_words, words},
 };
 use crate::{
@@ -50,7 +50,7 @@ enum About {
 #[derive(Clone, Debug)]
 struct Clause {
     sql: &'static str,
-    values: Vec<Value>,
+    values: Vec<SqlValue>,
 }
 
 /// Where candidates are read from.
@@ -80,11 +80,11 @@ impl Source {
 #[derive(Default)]
 struct Statement {
     sql: String,
-    values: Vec<Value>,
+    values: Vec<SqlValue>,
 }
 
 impl Statement {
-    fn push(&mut self, sql: &str, values: impl IntoIterator<Item = Value>) -> &mut Self {
+    fn push(&mut self, sql: &str, values: impl IntoIterator<Item = SqlValue>) -> &mut Self {
         self.sql.push_str(sql);
         self.values.extend(values);
         self
@@ -92,7 +92,7 @@ impl Statement {
 }
 
 /// One page to read.
-struct Reading<'a> {
+struct CandidateScan<'a> {
     source: Source,
     /// What is not the source's.
     others: Vec<Clause>,
@@ -123,24 +123,25 @@ impl<S: Store> Index<'_, S> {
             self.conditions(&filter, now).into_iter().filter(|(about, _)| !source.covers.contains(about));
         let mut others: Vec<Clause> = others.map(|(_, clause)| clause).collect();
         if source.covers.is_empty() {
-            others.push(Clause { sql: "agents.flaws & ? = 0", values: vec![Value::Integer(flaw::RECORD)] });
+            others
+                .push(Clause { sql: "agents.flaws & ? = 0", values: vec![SqlValue::Integer(flaw::RECORD)] });
         }
         let (after, skipped) = match query.start {
             Start::Page(number) => (None, number.saturating_sub(1).saturating_mul(query.limit)),
             Start::Cursor(cursor) => (Some(cursor), 0),
         };
-        let mut reading = Reading { source, others, searched, sort: query.sort, size, after, until: None };
-        if searched.is_some() || (size.is_none() && reading.has_others()) {
-            reading.until = self.last_candidate(&reading)?;
+        let mut scan = CandidateScan { source, others, searched, sort: query.sort, size, after, until: None };
+        if searched.is_some() || (size.is_none() && scan.has_others()) {
+            scan.until = self.last_candidate(&scan)?;
         }
         let known = match query.start {
-            Start::Page(_) => self.total(&filter, &reading, now)?,
+            Start::Page(_) => self.total(&filter, &scan, now)?,
             Start::Cursor(_) => Some((0, false)),
         };
         // One more than is shown, to know whether there is one.
-        let (ids, found) = self.passing(&reading, skipped, query.limit + 1, known.is_none())?;
-        let total = known.unwrap_or((found, reading.until.is_some()));
-        let (agents, next) = self.page(&reading, &ids, query.limit, now)?;
+        let (ids, found) = self.passing(&scan, skipped, query.limit + 1, known.is_none())?;
+        let total = known.unwrap_or((found, scan.until.is_some()));
+        let (agents, next) = self.page(&scan, &ids, query.limit, now)?;
         let list = AgentList::of(query, total, agents, next, as_of);
         Ok(AgentList { unreadable, ..list })
     }
@@ -148,7 +149,7 @@ impl<S: Store> Index<'_, S> {
     fn conditions(&self, filter: &AgentFilter, now: Timestamp) -> Vec<(About, Clause)> {
         // Words are no condition of a statement.
         let AgentFilter { haftungsperson, creator, parent, generation, status, compliant, text: _ } = filter;
-        let address = |address: &Address| Value::Blob(address.to_vec());
+        let address = |address: &Address| SqlValue::Blob(address.to_vec());
         let compliance = compliant.map(|compliant| match compliant {
             true => "agents.attested >= ?",
             false => "(agents.status > 0 OR agents.attested < ?)",
@@ -158,11 +159,11 @@ impl<S: Store> Index<'_, S> {
             (About::Person, "agents.person = ?", haftungsperson.as_ref().map(address)),
             (About::Creator, "agents.creator = ?", creator.as_ref().map(address)),
             (About::Parent, "agents.parent = ?", parent.map(ordered)),
-            (About::Generation, "agents.generation = ?", generation.map(Value::from)),
-            (About::Status, "agents.status = ?", status.map(|status| Value::Integer(status as i64))),
+            (About::Generation, "agents.generation = ?", generation.map(SqlValue::from)),
+            (About::Status, "agents.status = ?", status.map(|status| SqlValue::Integer(status as i64))),
             (About::Compliance, compliance.unwrap_or_default(), compliance.map(|_| oldest)),
         ];
-        let set = |(about, sql, value): (About, &'static str, Option<Value>)| {
+        let set = |(about, sql, value): (About, &'static str, Option<SqlValue>)| {
             Some((about, Clause { sql, values: vec![value?] }))
         };
         conditions.into_iter().filter_map(set).collect()
@@ -176,14 +177,14 @@ impl<S: Store> Index<'_, S> {
         now: Timestamp,
     ) -> Result<(Source, Option<u64>), StoreError> {
         let clause = |sql, value| Clause { sql, values: vec![value] };
-        let address = |address: &Address| Value::Blob(address.to_vec());
+        let address = |address: &Address| SqlValue::Blob(address.to_vec());
         let of = |from, sql, value, covers| Source::of_agents(from, clause(sql, value), SortKey::Id, covers);
         let mut sources = Vec::new();
         sources.extend(filter.text.as_deref().map(|text| Source {
             from: "scopes",
             join: " CROSS JOIN agents ON agents.id = scopes.rowid",
             id: "scopes.rowid",
-            clause: clause("scopes MATCH ?", Value::Text(expression(text))),
+            clause: clause("scopes MATCH ?", SqlValue::Text(expression(text))),
             order: Some(SortKey::Id),
             covers: &[About::Text],
         }));
@@ -231,7 +232,7 @@ impl<S: Store> Index<'_, S> {
                 sources.push(active("agents.status = 0", Vec::new(), &[About::Status]));
             }
             (Some(status), None) => {
-                let value = Value::Integer(status as i64);
+                let value = SqlValue::Integer(status as i64);
                 sources.push(of("agents INDEXED BY agents_by_status", "agents.status = ?", value, &[About::Status]));
             }
             (None, None) => {}
@@ -267,21 +268,21 @@ impl<S: Store> Index<'_, S> {
     }
 
     /// The last candidate that is read for a page; `None` where there are so few that all are.
-    fn last_candidate(&self, reading: &Reading<'_>) -> Result<Option<AgentCursor>, StoreError> {
+    fn last_candidate(&self, scan: &CandidateScan<'_>) -> Result<Option<AgentCursor>, StoreError> {
         let Bounds { candidates, searched, .. } = self.bounds;
-        let most = if reading.searched.is_some() { searched } else { candidates };
-        let columns = match reading.sort.key {
-            SortKey::Id => reading.source.id,
+        let most = if scan.searched.is_some() { searched } else { candidates };
+        let columns = match scan.sort.key {
+            SortKey::Id => scan.source.id,
             SortKey::Attestation => "agents.id, agents.attested",
         };
-        let mut statement = reading.select(columns, false);
+        let mut statement = scan.select(columns, false);
         statement.push(" LIMIT 1 OFFSET ?", [most.saturating_sub(1).into()]);
         let Some(row) = self.store.execute(&statement.sql, &statement.values)?.into_iter().next() else {
             return Ok(None);
         };
         let mut row = Columns::of(row);
         let id = row.number()?;
-        let attested = match reading.sort.key {
+        let attested = match scan.sort.key {
             SortKey::Id => None,
             SortKey::Attestation => Some(u64::from_be_bytes(row.array()?)),
         };
@@ -292,13 +293,13 @@ impl<S: Store> Index<'_, S> {
     /// how many pass.
     fn passing(
         &self,
-        reading: &Reading<'_>,
+        scan: &CandidateScan<'_>,
         skipped: u64,
         most: u64,
         is_counted: bool,
     ) -> Result<(Vec<u64>, u64), StoreError> {
-        if let Some(wanted) = reading.searched {
-            let statement = reading.select("agents.id, agents.record", true);
+        if let Some(wanted) = scan.searched {
+            let statement = scan.select("agents.id, agents.record", true);
             let mut found = self.entries(&statement.sql, &statement.values)?;
             found.retain(|(_, entry)| has_words(&entry.full.scope, wanted));
             let [first, most] = [skipped, most].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
@@ -306,7 +307,7 @@ impl<S: Store> Index<'_, S> {
             return Ok((ids, found.len() as u64));
         }
         let count = if is_counted { "count(*) OVER ()" } else { "0" };
-        let mut statement = reading.select(&format!("{}, {count}", reading.source.id), true);
+        let mut statement = scan.select(&format!("{}, {count}", scan.source.id), true);
         statement.push(" LIMIT ? OFFSET ?", [most.into(), skipped.into()]);
         let (mut ids, mut count) = (Vec::new(), 0);
         for row in self.store.execute(&statement.sql, &statement.values)? {
@@ -316,7 +317,7 @@ impl<S: Store> Index<'_, S> {
         }
         if is_counted && ids.is_empty() && skipped > 0 {
             // A page behind the last one: the first agent tells how many there are.
-            (_, count) = self.passing(reading, 0, 1, true)?;
+            (_, count) = self.passing(scan, 0, 1, true)?;
         }
         Ok((ids, count))
     }
@@ -324,7 +325,7 @@ impl<S: Store> Index<'_, S> {
     /// The agents of a page, of which `ids` has one more where there is one, and where the next page begins.
     fn page(
         &self,
-        reading: &Reading<'_>,
+        scan: &CandidateScan<'_>,
         ids: &[u64],
         limit: u64,
         now: Timestamp,
@@ -337,31 +338,31 @@ impl<S: Store> Index<'_, S> {
         let (mut agents, mut last) = (Vec::new(), None);
         for id in shown {
             let entry = entries.get(id).ok_or_else(StoreError::corrupt)?;
-            let attested = (reading.sort.key == SortKey::Attestation).then_some(entry.row.last_attestation);
+            let attested = (scan.sort.key == SortKey::Attestation).then_some(entry.row.last_attestation);
             last = Some(AgentCursor { attested, id: *id });
             agents.push(self.summary(*id, entry, now)?);
         }
-        Ok((agents, if has_more { last } else { reading.until }))
+        Ok((agents, if has_more { last } else { scan.until }))
     }
 
     /// How many agents the list has, and whether there may be more; `None` where those that are found have to be counted.
     fn total(
         &self,
         filter: &AgentFilter,
-        reading: &Reading<'_>,
+        scan: &CandidateScan<'_>,
         now: Timestamp,
     ) -> Result<Option<(u64, bool)>, StoreError> {
         if let Some(total) = self.kept_total(filter, now)? {
             return Ok(Some((total, false)));
         }
-        if reading.has_others() {
+        if scan.has_others() {
             return Ok(None);
         }
-        if let Some(size) = reading.size {
+        if let Some(size) = scan.size {
             return Ok(Some((size, false)));
         }
         let most = self.bounds.counted;
-        let count = self.count(&reading.source, most + 1)?;
+        let count = self.count(&scan.source, most + 1)?;
         Ok(Some((count.min(most), count > most)))
     }
 
@@ -391,7 +392,7 @@ impl<S: Store> Index<'_, S> {
             }
             (Some(person), None, None) => Some(of_status(self.statuses_of(person)?)),
             (None, Some(generation), None) if status.is_none() => {
-                let counts = self.counts(Kind::Generation)?;
+                let counts = self.counts(CountKind::Generation)?;
                 let key = generation.to_be_bytes();
                 Some(counts.iter().find(|(found, _)| *found == key).map_or(0, |(_, agents)| *agents))
             }
@@ -400,7 +401,7 @@ impl<S: Store> Index<'_, S> {
     }
 }
 
-impl Reading<'_> {
+impl CandidateScan<'_> {
     /// Whether candidates are held against anything.
     fn has_others(&self) -> bool {
         self.searched.is_some() || !self.others.is_empty()

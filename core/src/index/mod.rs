@@ -36,7 +36,7 @@
 //!             Ok(reply) => work.feed(reply)?,
 //!             Err(failure) => work.fail(failure)?,
 //!         },
-//!         Step::Done => break,
+//!         Step::Done(()) => break,
 //!     }
 //! }
 //! ```
@@ -44,10 +44,10 @@
 mod answers;
 mod changes;
 mod compliance_list;
-mod entry;
 mod excerpt;
 mod find_changes;
 mod history;
+mod indexed_agent;
 mod liable;
 mod listing;
 mod open_lists;
@@ -60,13 +60,13 @@ mod words;
 mod work;
 
 use crate::chain::{QueryError, RunError};
-pub use compliance_list::{LIST_IN_MEMORY_MAX, ListCursor, Piece};
+pub use compliance_list::{LIST_IN_MEMORY_MAX, ListChunk, ListCursor};
 pub use excerpt::Excerpt;
 pub use history::HistoryQuery;
 pub use reader::{Bounds, Index};
 pub use state::{Basis, Checkpoint, Phase, Progress, State};
-pub use store::{Store, StoreError, Value, prepare};
-pub use work::{Config, Step, Work};
+pub use store::{SqlValue, Store, StoreError, prepare};
+pub use work::{Config, Work};
 
 /// Why an index has no answer, or could not be kept up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use alloy_primitives::{Address, U256};
 
-use super::{entry::Entry, find_changes::Head};
+use super::{find_changes::RegistryHead, indexed_agent::IndexedAgent};
 use crate::{
     chain::{Halt, Header, Query, QueryError, RunError, View, lens::Detail, reader::Registry, rows::Rows},
     eth::abi::IAgentRegistry::{getAgentCall, getRevenueHistoryCall},
@@ -14,11 +14,11 @@ use crate::{
 /// Agents of one block, and the registry's own figures there.
 #[derive(Clone, Debug)]
 pub(super) struct Agents {
-    pub(super) head: Head,
+    pub(super) head: RegistryHead,
     /// The agents asked for, as far as they exist.
-    pub(super) entries: Vec<(u64, Entry)>,
+    pub(super) entries: Vec<(u64, IndexedAgent)>,
     /// The agents that the sweep looked at.
-    pub(super) swept: Vec<(u64, Entry)>,
+    pub(super) swept: Vec<(u64, IndexedAgent)>,
 }
 
 /// Reads consecutive agents at the newest block: at most so many, from the first on.
@@ -38,7 +38,7 @@ impl Query for ReadSlice {
         // The first rows come along with the counter.
         let first =
             registry.total().is_err().then(|| registry.rows(self.first, Detail::Full, None).map(drop));
-        let head = Head::read(view, self.registry)?;
+        let head = RegistryHead::read(view, self.registry)?;
         first.transpose()?;
         let last = head.total.min(self.first.saturating_add(self.most).saturating_sub(1));
         let entries = slice(&registry, self.first, last)?;
@@ -65,7 +65,7 @@ impl Query for ReadAgents {
     fn resolve(&self, view: &View) -> Result<Option<Agents>, Halt> {
         let registry = Registry { view, address: self.registry };
         let total = registry.total();
-        let head = Head::read(view, self.registry);
+        let head = RegistryHead::read(view, self.registry);
         // Until the counter is known, every agent asked for is taken to exist: so all comes in one round trip.
         let bound = total.map_or(u64::MAX, |total| u64::try_from(total).unwrap_or(u64::MAX));
         let there: Vec<u64> = self.ids.iter().copied().filter(|id| *id <= bound).collect();
@@ -94,12 +94,12 @@ impl ReadAgents {
 }
 
 /// The agents from `first` to `last`, through the lens.
-fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, Entry)>, Halt> {
+fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
     if last < first {
         return Ok(Vec::new());
     }
     let rows: &Arc<Rows> = registry.rows(first, Detail::Full, Some(last))?;
-    let entries: Vec<_> = rows.full().map(|(id, row, full)| (id, Entry::new(row, full))).collect();
+    let entries: Vec<_> = rows.full().map(|(id, row, full)| (id, IndexedAgent::new(row, full))).collect();
     if entries.len() as u64 != last - first + 1 || entries.iter().any(|(_, entry)| entry.row.is_unread()) {
         return Err(RunError::Malformed.into());
     }
@@ -108,7 +108,7 @@ fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, Ent
 
 /// Agents by id: through the getters, many in a call; who needs more gas than that through the lens, alone.
 #[inline(never)]
-fn agents(registry: &Registry<'_>, ids: &[u64]) -> Result<Vec<(u64, Entry)>, Halt> {
+fn agents(registry: &Registry<'_>, ids: &[u64]) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
     let id = |id: &u64| U256::from(*id);
     let records = ids.iter().map(|agent| getAgentCall { agentId: id(agent) });
     let histories = ids.iter().map(|agent| getRevenueHistoryCall { agentId: id(agent) });
@@ -122,7 +122,7 @@ fn agents(registry: &Registry<'_>, ids: &[u64]) -> Result<Vec<(u64, Entry)>, Hal
             if let (Ok(record), Ok(history)) = read {
                 let row = Row::of(&record);
                 if row.record_is_readable() {
-                    return Ok(vec![(*id, Entry::new(row, Full::of(&record, &history)))]);
+                    return Ok(vec![(*id, IndexedAgent::new(row, Full::of(&record, &history)))]);
                 }
             }
             slice(registry, *id, *id)

@@ -4,9 +4,9 @@ use alloy_primitives::Address;
 
 use super::{
     IndexError, State,
-    entry::{Entry, flaw},
-    store::{Columns, Store, StoreError, Value, one_number, ordered},
-    tables::{self, HOUR, Kind},
+    indexed_agent::{IndexedAgent, flaw},
+    store::{Columns, SqlValue, Store, StoreError, one_number, ordered},
+    tables::{self, CountKind, HOUR},
 };
 use crate::{
     chain::QueryError,
@@ -61,7 +61,7 @@ impl<'a, S: Store> Index<'a, S> {
     pub(super) fn flawed(&self, flaws: i64) -> Result<Vec<AgentId>, StoreError> {
         let statement = "SELECT id FROM agents INDEXED BY agents_with_flaws \
                          WHERE flaws > 0 AND flaws & ?1 > 0 ORDER BY id";
-        let rows = self.store.execute(statement, &[Value::Integer(flaws)])?;
+        let rows = self.store.execute(statement, &[SqlValue::Integer(flaws)])?;
         rows.into_iter().map(|row| Ok(AgentId::from(Columns::of(row).number()?))).collect()
     }
 
@@ -74,7 +74,7 @@ impl<'a, S: Store> Index<'a, S> {
     }
 
     /// Counts under each key of a kind.
-    pub(super) fn counts(&self, kind: Kind) -> Result<Vec<(Vec<u8>, u64)>, StoreError> {
+    pub(super) fn counts(&self, kind: CountKind) -> Result<Vec<(Vec<u8>, u64)>, StoreError> {
         let statement = "SELECT key, agents FROM counts WHERE kind = ?1 ORDER BY key";
         let read = |row| {
             let mut row = Columns::of(row);
@@ -89,7 +89,7 @@ impl<'a, S: Store> Index<'a, S> {
             let status = key.first().copied().and_then(Status::from_number);
             Ok((status.ok_or_else(StoreError::corrupt)?, agents))
         };
-        self.counts(Kind::Status)?.into_iter().map(read).collect()
+        self.counts(CountKind::Status)?.into_iter().map(read).collect()
     }
 
     /// The second from which on attestations are current.
@@ -98,7 +98,12 @@ impl<'a, S: Store> Index<'a, S> {
     }
 
     /// An agent, in a list.
-    pub(super) fn summary(&self, id: u64, entry: &Entry, now: Timestamp) -> Result<AgentSummary, IndexError> {
+    pub(super) fn summary(
+        &self,
+        id: u64,
+        entry: &IndexedAgent,
+        now: Timestamp,
+    ) -> Result<AgentSummary, IndexError> {
         let Row { creator, registered_at, last_attestation, parent, generation, .. } = entry.row;
         let status = entry.known_status(id).map_err(QueryError::from)?;
         Ok(AgentSummary {
@@ -119,11 +124,11 @@ impl<'a, S: Store> Index<'a, S> {
     pub(super) fn entries(
         &self,
         statement: &str,
-        parameters: &[Value],
-    ) -> Result<Vec<(u64, Entry)>, StoreError> {
+        parameters: &[SqlValue],
+    ) -> Result<Vec<(u64, IndexedAgent)>, StoreError> {
         let read = |row| {
             let mut row = Columns::of(row);
-            Ok((row.number()?, Entry::unpack(&row.blob()?)?))
+            Ok((row.number()?, IndexedAgent::unpack(&row.blob()?)?))
         };
         self.store.execute(statement, parameters)?.into_iter().map(read).collect()
     }
@@ -135,7 +140,7 @@ impl<'a, S: Store> Index<'a, S> {
         let later = one_number(
             self.store,
             "SELECT sum(agents) FROM counts WHERE kind = ?1 AND key > ?2",
-            &[Kind::AttestationHour.into(), ordered(hour)],
+            &[CountKind::AttestationHour.into(), ordered(hour)],
         )?;
         let end = hour.saturating_add(1).saturating_mul(HOUR);
         // 0 is Active, as that index has it: no row of the table itself is read.

@@ -14,7 +14,7 @@
 use alloy_primitives::{B256, U256, hex};
 use serde::{Deserialize, Serialize};
 
-use super::store::{Columns, Store, StoreError, Value};
+use super::store::{Columns, SqlValue, Store, StoreError};
 use crate::{chain::Header, eth::as_of::IndexedAt, eth::timestamp::Timestamp};
 
 /// A block that an index was read at.
@@ -175,7 +175,7 @@ impl State {
     pub(super) fn save(&self, store: &impl Store) -> Result<(), StoreError> {
         let text = serde_json::to_string(self).map_err(|_| StoreError::corrupt())?;
         let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('state', ?1)";
-        store.execute(statement, &[Value::Text(text)]).map(drop)
+        store.execute(statement, &[SqlValue::Text(text)]).map(drop)
     }
 
     /// The block that answers are as of; `None` where the rows are of no one block now.
@@ -270,7 +270,7 @@ pub(super) fn keep_checkpoint(
     let Checkpoint { number, hash, seconds } = checkpoint;
     store.execute(
         "INSERT OR REPLACE INTO checkpoints (number, hash, seconds) VALUES (?1, ?2, ?3)",
-        &[number.into(), Value::Blob(hash.to_vec()), seconds.into()],
+        &[number.into(), SqlValue::Blob(hash.to_vec()), seconds.into()],
     )?;
     let outdated = "DELETE FROM checkpoints WHERE number NOT IN \
                     (SELECT number FROM checkpoints ORDER BY number DESC LIMIT ?1)";

@@ -5,7 +5,7 @@ use alloy_primitives::hex;
 
 /// A value of a row or a parameter. Hosts in JavaScript hold integers as doubles: what may exceed 2^53 is a blob here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum SqlValue {
     /// NULL.
     Null,
     /// An integer below 2^53 in magnitude.
@@ -16,7 +16,7 @@ pub enum Value {
     Blob(Vec<u8>),
 }
 
-impl From<u64> for Value {
+impl From<u64> for SqlValue {
     fn from(number: u64) -> Self {
         Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
     }
@@ -41,10 +41,10 @@ pub trait Store {
     /// # Errors
     ///
     /// [`StoreError`] where the database fails.
-    fn execute(&self, statement: &str, parameters: &[Value]) -> Result<Vec<Vec<Value>>, StoreError>;
+    fn execute(&self, statement: &str, parameters: &[SqlValue]) -> Result<Vec<Vec<SqlValue>>, StoreError>;
 }
 
-/// The tables. A record is packed as [`Entry`](super::entry::Entry) has it; numbers that are compared are in big-endian blobs. An
+/// The tables. A record is packed as [`IndexedAgent`](super::indexed_agent::IndexedAgent) has it; numbers that are compared are in big-endian blobs. An
 /// unreadable record has neither `parent` nor `person`, `creator`, `generation`. The scopes are an index only, of the
 /// [`words`](super::words) of the texts in the records. The former agents are [`compliance_list`](super::compliance_list)'s.
 const SCHEMA: [&str; 23] = [
@@ -108,27 +108,27 @@ pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
     let [meta, ..] = SCHEMA;
     store.execute(meta, &[])?;
     let version = store.execute("SELECT value FROM meta WHERE key = 'version'", &[])?.into_iter().next();
-    if version != Some(vec![Value::Text(VERSION.to_owned())]) {
+    if version != Some(vec![SqlValue::Text(VERSION.to_owned())]) {
         TABLES
             .iter()
             .try_for_each(|table| store.execute(&format!("DROP TABLE IF EXISTS {table}"), &[]).map(drop))?;
     }
     SCHEMA.iter().try_for_each(|statement| store.execute(statement, &[]).map(drop))?;
     let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('version', ?1)";
-    store.execute(statement, &[Value::Text(VERSION.to_owned())]).map(drop)
+    store.execute(statement, &[SqlValue::Text(VERSION.to_owned())]).map(drop)
 }
 
 /// Reads a row from its first column on.
-pub(super) struct Columns(std::vec::IntoIter<Value>);
+pub(super) struct Columns(std::vec::IntoIter<SqlValue>);
 
 impl Columns {
-    pub(super) fn of(row: Vec<Value>) -> Self {
+    pub(super) fn of(row: Vec<SqlValue>) -> Self {
         Self(row.into_iter())
     }
 
     pub(super) fn integer(&mut self) -> Result<i64, StoreError> {
         match self.0.next() {
-            Some(Value::Integer(number)) => Ok(number),
+            Some(SqlValue::Integer(number)) => Ok(number),
             _ => Err(StoreError::corrupt()),
         }
     }
@@ -140,15 +140,15 @@ impl Columns {
     /// An integer that may be NULL.
     pub(super) fn nullable(&mut self) -> Result<Option<i64>, StoreError> {
         match self.0.next() {
-            Some(Value::Integer(number)) => Ok(Some(number)),
-            Some(Value::Null) => Ok(None),
+            Some(SqlValue::Integer(number)) => Ok(Some(number)),
+            Some(SqlValue::Null) => Ok(None),
             _ => Err(StoreError::corrupt()),
         }
     }
 
     pub(super) fn blob(&mut self) -> Result<Vec<u8>, StoreError> {
         match self.0.next() {
-            Some(Value::Blob(bytes)) => Ok(bytes),
+            Some(SqlValue::Blob(bytes)) => Ok(bytes),
             _ => Err(StoreError::corrupt()),
         }
     }
@@ -159,7 +159,7 @@ impl Columns {
 
     pub(super) fn text(&mut self) -> Result<String, StoreError> {
         match self.0.next() {
-            Some(Value::Text(text)) => Ok(text),
+            Some(SqlValue::Text(text)) => Ok(text),
             _ => Err(StoreError::corrupt()),
         }
     }
@@ -177,13 +177,18 @@ const IDS: usize = 10_000;
 pub(super) fn write<const N: usize>(
     store: &impl Store,
     statement: &str,
-    rows: &[[Value; N]],
+    rows: &[[SqlValue; N]],
 ) -> Result<(), StoreError> {
     write_values(store, statement, N, rows.as_flattened())
 }
 
 /// The same with rows end to end, of so many values each: compiled once, whatever the number.
-fn write_values(store: &impl Store, statement: &str, width: usize, rows: &[Value]) -> Result<(), StoreError> {
+fn write_values(
+    store: &impl Store,
+    statement: &str,
+    width: usize,
+    rows: &[SqlValue],
+) -> Result<(), StoreError> {
     let mut text = String::new();
     let mut rows = rows.chunks(width).peekable();
     while let Some(row) = rows.next() {
@@ -191,17 +196,17 @@ fn write_values(store: &impl Store, statement: &str, width: usize, rows: &[Value
         for (column, value) in row.iter().enumerate() {
             text.push(if column == 0 { '[' } else { ',' });
             match value {
-                Value::Null => text.push_str("null"),
-                Value::Integer(number) => text.push_str(&number.to_string()),
+                SqlValue::Null => text.push_str("null"),
+                SqlValue::Integer(number) => text.push_str(&number.to_string()),
                 // A string: serialization has nothing to fail on.
-                Value::Text(value) => text.push_str(&serde_json::to_string(value).unwrap_or_default()),
-                Value::Blob(bytes) => text.extend(["\"", &hex::encode(bytes), "\""]),
+                SqlValue::Text(value) => text.push_str(&serde_json::to_string(value).unwrap_or_default()),
+                SqlValue::Blob(bytes) => text.extend(["\"", &hex::encode(bytes), "\""]),
             }
         }
         text.push(']');
         if text.len() >= TEXT_BYTES || rows.peek().is_none() {
             text.push(']');
-            store.execute(statement, &[Value::Text(core::mem::take(&mut text))])?;
+            store.execute(statement, &[SqlValue::Text(core::mem::take(&mut text))])?;
         }
     }
     Ok(())
@@ -212,9 +217,9 @@ fn write_values(store: &impl Store, statement: &str, width: usize, rows: &[Value
 pub(super) fn of_ids(
     store: &impl Store,
     statement: &str,
-    given: &[Value],
+    given: &[SqlValue],
     ids: &[u64],
-) -> Result<Vec<Vec<Value>>, StoreError> {
+) -> Result<Vec<Vec<SqlValue>>, StoreError> {
     let statement = format!("{statement} IN (SELECT value FROM json_each(?))");
     let mut answered = Vec::new();
     for ids in ids.chunks(IDS) {
@@ -225,25 +230,25 @@ pub(super) fn of_ids(
 }
 
 /// Ids as a JSON array.
-pub(super) fn ids_as_json(ids: &[u64]) -> Value {
+pub(super) fn ids_as_json(ids: &[u64]) -> SqlValue {
     let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
-    Value::Text(format!("[{}]", ids.join(",")))
+    SqlValue::Text(format!("[{}]", ids.join(",")))
 }
 
 /// The one number that a statement answers with; `None` where it is NULL or there is no row.
 pub(super) fn one_number(
     store: &impl Store,
     statement: &str,
-    parameters: &[Value],
+    parameters: &[SqlValue],
 ) -> Result<Option<u64>, StoreError> {
     let row = store.execute(statement, parameters)?.into_iter().next();
     match row.and_then(|row| row.into_iter().next()) {
-        Some(Value::Integer(number)) => Ok(u64::try_from(number).ok()),
+        Some(SqlValue::Integer(number)) => Ok(u64::try_from(number).ok()),
         _ => Ok(None),
     }
 }
 
 /// Big-endian, so that blobs compare as the numbers do.
-pub(super) fn ordered(number: u64) -> Value {
-    Value::Blob(number.to_be_bytes().into())
+pub(super) fn ordered(number: u64) -> SqlValue {
+    SqlValue::Blob(number.to_be_bytes().into())
 }

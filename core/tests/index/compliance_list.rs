@@ -3,7 +3,7 @@
 use registry_core::{
     api::route::Route,
     eth::timestamp::Timestamp,
-    index::{Index, IndexError, ListCursor, Piece, Store as _, Value},
+    index::{Index, IndexError, ListChunk, ListCursor, SqlValue, Store as _},
 };
 
 use crate::{
@@ -37,15 +37,15 @@ impl Indexed {
         index.document(&endpoint, Timestamp::from_seconds(now)).unwrap().body
     }
 
-    fn open_list(&self, now: u64, most: u64) -> Result<Piece, IndexError> {
+    fn open_list(&self, now: u64, most: u64) -> Result<ListChunk, IndexError> {
         let state = self.state();
         let index = Index::new(&self.database, &state, REGISTRY, CHAIN);
         index.open_list(Timestamp::from_seconds(now), self.now * 1_000, most)
     }
 
-    fn next_piece(&self, cursor: ListCursor, most: u64) -> Result<Piece, IndexError> {
+    fn next_chunk(&self, cursor: ListCursor, most: u64) -> Result<ListChunk, IndexError> {
         let state = self.state();
-        Index::new(&self.database, &state, REGISTRY, CHAIN).next_piece(cursor, self.now * 1_000, most)
+        Index::new(&self.database, &state, REGISTRY, CHAIN).next_chunk(cursor, self.now * 1_000, most)
     }
 }
 
@@ -53,7 +53,7 @@ impl Indexed {
 fn kept(index: &Indexed) -> [i64; 2] {
     ["lists", "former_agents"].map(|table| {
         let rows = index.database.execute(&format!("SELECT count(*) FROM {table}"), &[]).unwrap();
-        let Value::Integer(count) = rows[0][0] else { panic!("{rows:?}") };
+        let SqlValue::Integer(count) = rows[0][0] else { panic!("{rows:?}") };
         count
     })
 }
@@ -79,7 +79,7 @@ impl Lists {
                 let Some(cursor) = next else { break };
                 // What goes between the two Workers is text.
                 let cursor = ListCursor::parse(&cursor.to_string()).unwrap();
-                match index.next_piece(cursor, 1 + chance.below(3)) {
+                match index.next_chunk(cursor, 1 + chance.below(3)) {
                     Ok(piece) => {
                         told.text.push_str(&piece.text);
                         (next, told.used) = (piece.next, index.now);
@@ -124,16 +124,16 @@ fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
     let later = index.whole_list(NOW);
     assert_ne!(later, whole);
     // The second comes to its end; then the same agents change again.
-    let rest = index.next_piece(second.next.unwrap(), 1_000).unwrap();
+    let rest = index.next_chunk(second.next.unwrap(), 1_000).unwrap();
     assert_eq!((second.text + &rest.text, rest.next), (whole.clone(), None));
     toggle(&mut index, &mut history, &[7, 8]);
     toggle(&mut index, &mut history, &[7]);
     let third = index.open_list(NOW, 2).unwrap();
     let as_of_third = index.whole_list(NOW);
     toggle(&mut index, &mut history, &[7]);
-    let rest = index.next_piece(first.next.unwrap(), 1_000).unwrap();
+    let rest = index.next_chunk(first.next.unwrap(), 1_000).unwrap();
     assert_eq!((first.text + &rest.text, rest.next), (whole, None));
-    let rest = index.next_piece(third.next.unwrap(), 1_000).unwrap();
+    let rest = index.next_chunk(third.next.unwrap(), 1_000).unwrap();
     assert_eq!((third.text + &rest.text, rest.next), (as_of_third, None));
     assert_eq!(kept(&index), [0, 0]);
 }
@@ -141,7 +141,7 @@ fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
 #[test]
 fn a_list_that_nobody_goes_on_with_is_closed_and_costs_nothing_any_more() {
     let (mut index, mut history, _) = filled(9, 2);
-    let opened: Vec<Piece> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
+    let opened: Vec<ListChunk> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
     let refused = index.open_list(NOW, 2).unwrap_err();
     assert!(matches!(&refused, IndexError::Busy), "{refused}");
     toggle(&mut index, &mut history, &[7, 8]);
@@ -150,7 +150,7 @@ fn a_list_that_nobody_goes_on_with_is_closed_and_costs_nothing_any_more() {
     toggle(&mut index, &mut history, &[9]);
     assert_eq!(kept(&index), [0, 0]);
     for piece in opened {
-        let expired = index.next_piece(piece.next.unwrap(), 2).unwrap_err();
+        let expired = index.next_chunk(piece.next.unwrap(), 2).unwrap_err();
         assert!(matches!(expired, IndexError::CursorExpired), "{expired}");
     }
     assert!(index.open_list(NOW, 2).is_ok());

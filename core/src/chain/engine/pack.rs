@@ -3,14 +3,14 @@
 use super::Engine;
 use crate::{
     chain::{
-        batch::{self, Flight, Job, Pending},
-        block::Block,
-        endpoints::Traits,
+        batch::{self, InFlight, Job, PendingCall},
+        block::ReadBlock,
+        endpoints::NodeLimits,
         error::{QueryError, RunError},
         lens::{Detail, Method},
-        proof::Wanted,
-        view::Outcome,
-        walk::Walk,
+        proof::PendingProof,
+        view::CallResult,
+        walk::AgentWalk,
     },
     eth::as_of::BlockId,
 };
@@ -39,11 +39,11 @@ impl Engine {
                 self.queue.extend(calls.into_iter().map(|pending| pending.split(count)));
             }
             Job::Calls(calls) => {
-                let heavy = calls.into_iter().map(|pending| (pending.call, Outcome::TooHeavy));
+                let heavy = calls.into_iter().map(|pending| (pending.call, CallResult::TooHeavy));
                 self.view.answers.extend(heavy);
             }
             Job::Suspect(pending) | Job::Direct(pending) => {
-                self.view.answers.insert(pending.call, Outcome::TooHeavy);
+                self.view.answers.insert(pending.call, CallResult::TooHeavy);
             }
             Job::Walk(key, span) => {
                 if let Some(walk) = self.view.walks.get_mut(&key) {
@@ -58,7 +58,7 @@ impl Engine {
     pub(in crate::chain) fn queue_missing(&mut self) -> Result<(), QueryError> {
         let missing = self.view.missing();
         if let Some(key) = missing.proof.filter(|_| missing.calls.is_empty()) {
-            self.view.wanted_proof = Some(Wanted::new(key));
+            self.view.pending_proof = Some(PendingProof::new(key));
             return Ok(());
         }
         if !missing.headers.is_empty() || !missing.logs.is_empty() {
@@ -80,11 +80,11 @@ impl Engine {
             return Err(RunError::TooManyCalls.into());
         }
         let peers = self.limits.calls_per_chunk;
-        let pending = missing.calls.into_iter().map(|call| Pending { call, peers, suspect: false });
+        let pending = missing.calls.into_iter().map(|call| PendingCall { call, peers, suspect: false });
         self.queue.extend(pending);
         for (key, last) in missing.walks {
             let agents = self.limits.agents_per_call;
-            let walk = self.view.walks.entry(key).or_insert_with(|| Walk::new(key.first, agents));
+            let walk = self.view.walks.entry(key).or_insert_with(|| AgentWalk::new(key.first, agents));
             if let Some(last) = last {
                 walk.extend_to(last);
             }
@@ -96,32 +96,32 @@ impl Engine {
         Ok(())
     }
 
-    /// Packs what is waiting into a flight; what does not fit waits for the next one.
+    /// Packs what is waiting into a in_flight; what does not fit waits for the next one.
     #[inline(never)]
-    pub(in crate::chain) fn pack(&mut self) -> Flight {
-        let Traits { by_number, method, requests_per_batch } = self.rotation.traits();
+    pub(in crate::chain) fn pack(&mut self) -> InFlight {
+        let NodeLimits { by_number, method, requests_per_batch } = self.rotation.traits();
         let most = self.requests_per_batch.min(requests_per_batch).max(1);
         let asked_for = std::mem::take(&mut self.wants_header);
         let wants_header = match self.block {
-            Block::Newest { .. } => asked_for || self.rounds > 1 || !self.is_one_round,
-            Block::Pinned(_) => false,
-            Block::Asked(_) | Block::SteppingBack { .. } => true,
+            ReadBlock::Newest { .. } => asked_for || self.rounds > 1 || !self.is_one_round,
+            ReadBlock::Pinned(_) => false,
+            ReadBlock::Asked(_) | ReadBlock::SteppingBack { .. } => true,
         };
         let headers = if wants_header { self.block.headers(most) } else { Vec::new() };
         // Where a batch may hold one request only, the header goes alone, and all calls are pinned to it.
         let room = match self.block {
-            Block::SteppingBack { .. } => 0,
+            ReadBlock::SteppingBack { .. } => 0,
             _ => most - headers.len().min(most),
         };
         let (mut jobs, rest) = batch::jobs(std::mem::take(&mut self.queue), &self.limits, room, most > 1);
         self.queue = rest;
         let left = room.saturating_sub(jobs.iter().map(Job::requests).sum());
         jobs.extend(self.take_spans(method, left));
-        let has_hash = matches!(self.block, Block::Pinned(_) | Block::Asked(BlockId::Hash(_)));
+        let has_hash = matches!(self.block, ReadBlock::Pinned(_) | ReadBlock::Asked(BlockId::Hash(_)));
         let by_hash = has_hash && !by_number;
         let marked = !by_hash || self.block.pin().is_none_or(|pin| !pin.checked);
-        let jobs = Flight::post(jobs, headers.len());
-        Flight {
+        let jobs = InFlight::with_ids(jobs, headers.len());
+        InFlight {
             headers,
             jobs,
             marked,

@@ -5,7 +5,7 @@ use crate::{
     chain::{
         batch::Reply,
         error::{QueryError, RunError},
-        proof::{BLOCK, Wanted},
+        proof::{BLOCK, PendingProof},
     },
     eth::rpc::{
         self, BadReply, ErrorObject,
@@ -35,13 +35,13 @@ impl Engine {
                 return self.fault(error, false);
             }
         };
-        let Some(mut wanted) = self.view.wanted_proof.take() else { return Ok(()) };
+        let Some(mut wanted) = self.view.pending_proof.take() else { return Ok(()) };
         let (mut refusal, mut malformed) = (None, false);
         for (id, outcome) in outcomes {
             match outcome {
                 // A node behind a load balancer that has not seen the block answers null.
                 Ok("null") if id == BLOCK => {
-                    self.view.wanted_proof = Some(wanted);
+                    self.view.pending_proof = Some(wanted);
                     return self.repin();
                 }
                 Ok(result) => malformed |= !wanted.take(id, result),
@@ -49,18 +49,18 @@ impl Engine {
             }
         }
         if malformed {
-            self.view.wanted_proof = Some(Wanted::new(wanted.key));
+            self.view.pending_proof = Some(PendingProof::new(wanted.key));
             return self.fault(RunError::Malformed, true);
         }
         if let Some(proof) = wanted.finished() {
             if let Err(error) = self.rotation.check_chain(Some(proof.chain_id)) {
-                self.view.wanted_proof = Some(Wanted::new(wanted.key));
+                self.view.pending_proof = Some(PendingProof::new(wanted.key));
                 return self.fault(error, true);
             }
             self.view.proofs.push((wanted.key, proof));
             return Ok(());
         }
-        self.view.wanted_proof = Some(wanted);
+        self.view.pending_proof = Some(wanted);
         match refusal {
             Some(error) => self.refuse_proof(ids.len(), by_hash, reply.status, &error),
             None => Ok(()),

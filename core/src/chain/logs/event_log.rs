@@ -17,7 +17,7 @@ use crate::{
 
 /// Which events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct LogFilter {
     pub(crate) events: Vec<B256>,
     /// Whom they are about.
     pub(crate) agents: Vec<u64>,
@@ -55,7 +55,7 @@ impl EventLog {
 /// A log as nodes write it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wire {
+struct WireLog {
     address: String,
     topics: Vec<String>,
     data: String,
@@ -74,10 +74,10 @@ struct Wire {
 pub(crate) fn parse(
     text: &str,
     registry: Address,
-    filter: &Filter,
+    filter: &LogFilter,
     (from, to): (u64, u64),
 ) -> Option<Vec<EventLog>> {
-    let logs: Vec<Wire> = serde_json::from_str(text).ok()?;
+    let logs: Vec<WireLog> = serde_json::from_str(text).ok()?;
     logs.into_iter()
         .map(|wire| {
             let is_of_registry = wire.address.parse() == Ok(registry) && !wire.removed;
@@ -88,7 +88,7 @@ pub(crate) fn parse(
         .collect()
 }
 
-impl Wire {
+impl WireLog {
     fn decode(self) -> Option<EventLog> {
         let topics: Vec<B256> = self.topics.iter().map(|topic| topic.parse().ok()).collect::<Option<_>>()?;
         let agent = u64::try_from(U256::from_be_bytes(topics.get(1)?.0)).ok()?;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use alloy_primitives::{Address, B256, U256};
 
-pub(crate) use event_log::{EventLog, Filter};
+pub(crate) use event_log::{EventLog, LogFilter};
 pub(crate) use hint::{EVENTS, Moment};
 
 use super::block::Header;
@@ -27,7 +27,7 @@ const REQUESTS: usize = 20;
 pub(crate) struct LogsQuery {
     pub(crate) registry: Address,
     /// `None`: the events of all agents, of which only [hints](FoundLogs) are kept.
-    pub(crate) filter: Option<Filter>,
+    pub(crate) filter: Option<LogFilter>,
     /// The first block.
     pub(crate) from: u64,
     /// The last block.
@@ -187,7 +187,7 @@ impl LogWalk {
             |words: &[B256]| words.iter().map(|word| format!(r#""{word}""#)).collect::<Vec<_>>().join(",");
         let topics = match &self.query.filter {
             None => format!("[{}]", list(&EVENTS)),
-            Some(Filter { events, agents }) => {
+            Some(LogFilter { events, agents }) => {
                 let agents: Vec<B256> = agents.iter().map(|id| U256::from(*id).into()).collect();
                 format!("[{}],[{}]", list(events), list(&agents))
             }

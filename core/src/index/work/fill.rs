@@ -16,7 +16,7 @@ use crate::{
         read_agents::{Agents, ReadSlice},
         state::{self, Basis, Checkpoint, Phase},
         store::Store,
-        tables::Changes,
+        tables::AgentWriter,
     },
 };
 
@@ -39,7 +39,7 @@ impl Work {
         let last = next.saturating_add(read.entries.len() as u64).saturating_sub(1);
         let is_last = last >= read.head.total;
         let is_whole = is_last && next == 1;
-        let changes = || Changes::new(store, checkpoint.number, self.comparison(), BTreeMap::new());
+        let changes = || AgentWriter::new(store, checkpoint.number, self.comparison(), BTreeMap::new());
         let mut noted = Vec::new();
         for entries in read.entries.chunks(AT_ONCE) {
             let mut changes = changes();
@@ -51,7 +51,7 @@ impl Work {
             changes.end_at(read.head.total)?;
             noted.extend(changes.finish()?);
         }
-        self.log(store, checkpoint).write(noted)?;
+        self.change_log(store, checkpoint).write(noted)?;
         let state = &mut self.state;
         (state.total, state.grace_seconds) = (read.head.total, read.head.grace_seconds);
         if is_whole {

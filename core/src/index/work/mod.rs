@@ -15,19 +15,17 @@ mod fill;
 mod refresh;
 
 use alloy_primitives::Address;
-use refresh::Plan;
+use refresh::RefreshPlan;
 
 use super::{
     IndexError,
-    changes::{Comparison, Log},
+    changes::{ChangeLog, Comparison},
     find_changes::FindChanges,
     read_agents::{ReadAgents, ReadSlice},
     state::{Basis, Checkpoint, Phase, State},
     store::Store,
 };
-use crate::chain::{
-    Batch, Endpoints, Failure, Limits, Query, QueryError, Reply, Run, Step as RunStep, Update,
-};
+use crate::chain::{Batch, Endpoints, Failure, Limits, Query, QueryError, Reply, Run, Step, Update};
 
 /// What an index reads, and how.
 #[derive(Clone, Debug)]
@@ -44,20 +42,11 @@ pub struct Config {
     pub sweep: u64,
 }
 
-/// What work wants next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Send this, and [`feed`](Work::feed) what comes back, or tell that nothing did ([`fail`](Work::fail)).
-    Send(Batch),
-    /// This work is done; the state says whether there is more.
-    Done,
-}
-
 #[derive(Debug)]
 enum Stage {
     Slice(Box<Run<ReadSlice>>),
     Find(Box<Run<FindChanges>>),
-    Agents(Box<Run<ReadAgents>>, Box<Plan>),
+    Agents(Box<Run<ReadAgents>>, Box<RefreshPlan>),
     Done,
 }
 
@@ -132,27 +121,27 @@ impl Work {
     /// # Errors
     ///
     /// [`IndexError`]. What is in the store is as it was, or one step further: begin again later.
-    pub fn step(&mut self, store: &impl Store) -> Result<Step, IndexError> {
+    pub fn step(&mut self, store: &impl Store) -> Result<Step<()>, IndexError> {
         loop {
             match std::mem::replace(&mut self.stage, Stage::Done) {
-                Stage::Done => return Ok(Step::Done),
+                Stage::Done => return Ok(Step::Done(())),
                 Stage::Slice(mut run) => match run.step()? {
-                    RunStep::Send(batch) => return Ok(self.send(batch, Stage::Slice(run))),
-                    RunStep::Done(read) => self.take_slice(store, read)?,
+                    Step::Send(batch) => return Ok(self.send(batch, Stage::Slice(run))),
+                    Step::Done(read) => self.take_slice(store, read)?,
                 },
                 Stage::Find(mut run) => match run.step()? {
-                    RunStep::Send(batch) => return Ok(self.send(batch, Stage::Find(run))),
-                    RunStep::Done(found) => self.take_found(store, run, found)?,
+                    Step::Send(batch) => return Ok(self.send(batch, Stage::Find(run))),
+                    Step::Done(found) => self.take_found(store, run, found)?,
                 },
                 Stage::Agents(mut run, plan) => match run.step()? {
-                    RunStep::Send(batch) => return Ok(self.send(batch, Stage::Agents(run, plan))),
-                    RunStep::Done(read) => self.take_agents(store, plan, read)?,
+                    Step::Send(batch) => return Ok(self.send(batch, Stage::Agents(run, plan))),
+                    Step::Done(read) => self.take_agents(store, plan, read)?,
                 },
             }
         }
     }
 
-    fn send(&mut self, batch: Batch, stage: Stage) -> Step {
+    fn send(&mut self, batch: Batch, stage: Stage) -> Step<()> {
         self.stage = stage;
         Step::Send(batch)
     }
@@ -230,7 +219,7 @@ impl Work {
         if self.state.began == 0 {
             self.state.began = self.now_millis;
         }
-        Ok(self.log(store, block).move_on()?)
+        Ok(self.change_log(store, block).move_on()?)
     }
 
     /// How verdicts are compared, once there is something to compare with.
@@ -239,7 +228,7 @@ impl Work {
         self.state.current_from.map(|current_from| Comparison { current_from, grace_seconds })
     }
 
-    const fn log<'a, S: Store>(&'a mut self, store: &'a S, at: Checkpoint) -> Log<'a, S> {
-        Log { store, now: self.now_millis / 1_000, state: &mut self.state, at }
+    const fn change_log<'a, S: Store>(&'a mut self, store: &'a S, at: Checkpoint) -> ChangeLog<'a, S> {
+        ChangeLog { store, now: self.now_millis / 1_000, state: &mut self.state, at }
     }
 }

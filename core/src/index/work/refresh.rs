@@ -15,12 +15,12 @@ use crate::{
     chain::{Header, Limits, Run, RunError, logs::Moment},
     index::{
         IndexError,
-        entry::Entry,
-        find_changes::{Changed, FindChanges, Found, Head, LOG_RANGE_REFRESHES},
+        find_changes::{Changed, FindChanges, FoundChanges, LOG_RANGE_REFRESHES, RegistryHead},
+        indexed_agent::IndexedAgent,
         read_agents::{Agents, ReadAgents},
         state::{self, Basis, Checkpoint, Phase},
         store::{Columns, Store, one_number},
-        tables::Changes,
+        tables::AgentWriter,
     },
 };
 
@@ -36,7 +36,7 @@ const RETRIES: u32 = 5;
 
 /// The agents to read again.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct RefreshPlan {
     newest: Header,
     /// The newest known block that is still canonical; `None` where the index's own is.
     undone_since: Option<u64>,
@@ -51,9 +51,9 @@ pub(super) struct Plan {
     last_event: Option<u64>,
     moments: BTreeMap<u64, Moment>,
     /// What was read, and where.
-    entries: Vec<(u64, Entry)>,
-    swept: Vec<(u64, Entry)>,
-    read_at: Option<Head>,
+    entries: Vec<(u64, IndexedAgent)>,
+    swept: Vec<(u64, IndexedAgent)>,
+    read_at: Option<RegistryHead>,
 }
 
 impl Work {
@@ -89,27 +89,27 @@ impl Work {
         &mut self,
         store: &impl Store,
         run: Box<Run<FindChanges>>,
-        found: Found,
+        found: FoundChanges,
     ) -> Result<(), IndexError> {
         let block = self.state.block;
         match found {
-            Found::Nothing => {
+            FoundChanges::Nothing => {
                 self.state.read_at = self.now_millis;
                 if let Some(block) = block {
-                    self.log(store, block).move_on()?;
+                    self.change_log(store, block).move_on()?;
                 }
                 Ok(self.state.save(store)?)
             }
-            Found::NotCanonical => {
+            FoundChanges::NotCanonical => {
                 let below = block.map_or(0, |block| block.number.saturating_sub(1));
                 let older = Some(state::checkpoints(store, below)?);
                 let run = run.go_on(|query| FindChanges { older, ..query });
                 self.stage = Stage::Find(Box::new(run));
                 Ok(())
             }
-            Found::NoEvents => self.go_without_events(store),
-            Found::AnotherChain => self.refill(store, false),
-            Found::Changed(changed) => self.plan(store, *changed),
+            FoundChanges::NoEvents => self.go_without_events(store),
+            FoundChanges::AnotherChain => self.refill(store, false),
+            FoundChanges::Changed(changed) => self.plan(store, *changed),
         }
     }
 
@@ -148,7 +148,7 @@ impl Work {
             .then(|| (first, total.min(first.saturating_add(self.config.sweep).saturating_sub(1))));
         let swept = |id: &u64| sweep.is_some_and(|(first, last)| (first..=last).contains(id));
         let ids = expected.iter().copied().filter(|id| !swept(id)).collect();
-        self.read_agents(Box::new(Plan {
+        self.read_agents(Box::new(RefreshPlan {
             newest: head.header,
             undone_since,
             ids,
@@ -165,7 +165,7 @@ impl Work {
     }
 
     /// Reads the next of those planned, with the sweep's.
-    fn read_agents(&mut self, mut plan: Box<Plan>) {
+    fn read_agents(&mut self, mut plan: Box<RefreshPlan>) {
         let rest = plan.ids.split_off(plan.ids.len().min(AGENTS));
         let ids = std::mem::replace(&mut plan.ids, rest);
         let sweep = if plan.read_at.is_none() { plan.sweep } else { None };
@@ -179,7 +179,7 @@ impl Work {
     pub(super) fn take_agents(
         &mut self,
         store: &impl Store,
-        mut plan: Box<Plan>,
+        mut plan: Box<RefreshPlan>,
         read: Option<Agents>,
     ) -> Result<(), IndexError> {
         let Some(mut read) = read else { return self.restart() };
@@ -196,19 +196,32 @@ impl Work {
     }
 
     /// Stores what was read: from now on all rows are of that block.
-    fn apply(&mut self, store: &impl Store, plan: Plan, read_at: Head) -> Result<(), IndexError> {
-        let Plan {
-            undone_since, expected, sweep, mut unannounced, last_event, moments, entries, swept, ..
+    fn apply(
+        &mut self,
+        store: &impl Store,
+        plan: RefreshPlan,
+        read_at: RegistryHead,
+    ) -> Result<(), IndexError> {
+        let RefreshPlan {
+            undone_since,
+            expected,
+            sweep,
+            mut unannounced,
+            last_event,
+            moments,
+            entries,
+            swept,
+            ..
         } = plan;
-        let Head { header, total, grace_seconds } = read_at;
+        let RegistryHead { header, total, grace_seconds } = read_at;
         let checkpoint = Checkpoint::from(header);
-        let mut changes = Changes::new(store, checkpoint.number, self.comparison(), moments);
+        let mut changes = AgentWriter::new(store, checkpoint.number, self.comparison(), moments);
         changes.put(&entries, false)?;
         let changed = changes.put(&swept, false)?;
         unannounced += changed.iter().filter(|id| !expected.contains(id)).count() as u64;
         changes.end_at(total)?;
         let noted = changes.finish()?;
-        self.log(store, checkpoint).write(noted)?;
+        self.change_log(store, checkpoint).write(noted)?;
         let state = &mut self.state;
         (state.total, state.grace_seconds) = (total, grace_seconds);
         if let Some((_, last)) = sweep {

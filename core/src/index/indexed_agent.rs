@@ -2,7 +2,7 @@
 
 use alloy_primitives::Address;
 
-use super::store::{StoreError, Value, ordered};
+use super::store::{SqlValue, StoreError, ordered};
 use crate::{
     registry::agent::{AgentId, Status, UnknownStatus},
     registry::row::{Full, Row},
@@ -13,7 +13,7 @@ pub(super) const PACKED_BYTES: usize = 98;
 
 /// What an index keeps of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct IndexedAgent {
     pub(crate) row: Row,
     pub(crate) full: Full,
 }
@@ -25,7 +25,7 @@ pub(super) mod flaw {
     pub(crate) const STATUS: i64 = 4;
 }
 
-impl Entry {
+impl IndexedAgent {
     /// An entry in one form, however it was read: sums in order, nothing beside what is readable.
     pub(crate) fn new(row: Row, mut full: Full) -> Self {
         if !row.record_is_readable() {
@@ -109,20 +109,20 @@ impl Entry {
     }
 
     /// The row of the agent with that id, as of the block of that height: the table's columns, in their order.
-    pub(super) fn columns(&self, id: u64, height: u64) -> [Value; 11] {
-        let of_record = |value| if self.row.record_is_readable() { value } else { Value::Null };
+    pub(super) fn columns(&self, id: u64, height: u64) -> [SqlValue; 11] {
+        let of_record = |value| if self.row.record_is_readable() { value } else { SqlValue::Null };
         [
             id.into(),
-            Value::Blob(self.row.wallet.to_vec()),
-            Value::Integer(self.row.status.into()),
+            SqlValue::Blob(self.row.wallet.to_vec()),
+            SqlValue::Integer(self.row.status.into()),
             ordered(self.row.last_attestation),
             of_record(ordered(self.row.parent)),
-            of_record(Value::Blob(self.full.haftungsperson.to_vec())),
-            of_record(Value::Blob(self.row.creator.to_vec())),
+            of_record(SqlValue::Blob(self.full.haftungsperson.to_vec())),
+            of_record(SqlValue::Blob(self.row.creator.to_vec())),
             of_record(self.row.generation.into()),
-            Value::Integer(self.flaws()),
+            SqlValue::Integer(self.flaws()),
             height.into(),
-            Value::Blob([&self.pack(), self.full.scope.as_bytes()].concat()),
+            SqlValue::Blob([&self.pack(), self.full.scope.as_bytes()].concat()),
         ]
     }
 }
