@@ -1,42 +1,43 @@
-//! Which RPC endpoint is asked: the one that answered last, until it fails. And what is known of each.
+//! Endpoint selection: sticky failover stays with the last endpoint that answered. Also holds what is known
+//! of each.
 //!
-//! A host keeps [`Endpoints`] from one run to the next. Each run works on a copy; what it finds out goes back as an [`Update`], so
-//! that runs which overlap do not overwrite one another's findings.
+//! A host keeps [`Endpoints`] between runs. Each run works on a copy and returns an [`Update`] to merge, so
+//! that concurrent runs do not overwrite one another's changes.
 
 use alloy_sol_types::SolCall;
 
 use super::error::RunError;
 use crate::{chain::lens::Method, eth::abi::IMulticall3::getChainIdCall};
 
-/// What a host knows of its RPC endpoints and keeps from one run to the next: plain data, no URLs. Endpoints go by
-/// their place in the operator's list, from 0.
+/// What a host keeps of its RPC endpoints between runs: plain data without URLs. An endpoint is identified by
+/// its index in the operator's list, from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
-    /// One for each endpoint; there is at least one.
+    /// One per endpoint, at least one.
     traits: Vec<NodeLimits>,
     preferred: usize,
-    /// The endpoint that was preferred at the last update.
+    /// The preferred endpoint at the last update.
     published: usize,
-    /// The chain that all of them have to be on.
+    /// The chain that all endpoints have to be on.
     chain_id: Option<u64>,
 }
 
-/// What a run has found out since its last update.
+/// What a run learned since its last update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     traits: Vec<NodeLimits>,
-    /// The endpoint it left, and the one it asks instead.
+    /// The endpoint before and after failover.
     switch: Option<(usize, usize)>,
 }
 
-/// What a node does not accept. Each limit is found out once, and stays.
+/// Limits of a node. Each is detected once and kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeLimits {
-    /// It accepts no block hash as a parameter (EIP-1898).
+    /// Accepts no block hash as a parameter (EIP-1898).
     pub(super) by_number: bool,
-    /// How it walks agents.
+    /// How agents are walked.
     pub(super) method: Method,
-    /// JSON-RPC requests it accepts in one batch.
+    /// JSON-RPC requests per batch.
     pub(super) requests_per_batch: usize,
 }
 
@@ -55,25 +56,25 @@ impl NodeLimits {
 }
 
 impl Endpoints {
-    /// `count` endpoints (at least one) of which nothing is known, all on the chain `chain_id`; `None` is any chain, which is
-    /// good for a single endpoint only: of several, two might be on different ones.
+    /// `count` endpoints (at least one) on the chain `chain_id`. `None` accepts any chain, which is safe only
+    /// for a single endpoint: several might be on different chains.
     pub fn new(count: usize, chain_id: Option<u64>) -> Self {
         Self { traits: vec![NodeLimits::default(); count.max(1)], preferred: 0, published: 0, chain_id }
     }
 
-    /// The endpoint to ask first: the one that answered last.
+    /// The endpoint to ask first: the last one that answered.
     pub const fn preferred(&self) -> usize {
         self.preferred
     }
 
-    /// The copy that a run begins with: it has found out nothing yet.
+    /// The copy for a new run, without pending changes.
     #[must_use]
     pub(crate) fn begin(self) -> Self {
         Self { published: self.preferred, ..self }
     }
 
-    /// What this copy has found out since the last update. A switch is in one update only: repeated, it would undo what other
-    /// runs have switched meanwhile.
+    /// What this copy learned since the last update. Each failover is reported once: repeated, it would undo
+    /// that of a concurrent run.
     pub(crate) fn update(&mut self) -> Update {
         let left = std::mem::replace(&mut self.published, self.preferred);
         let switch = (left != self.preferred).then_some((left, self.preferred));
@@ -85,8 +86,7 @@ impl Endpoints {
         self.traits.get(endpoint).is_some_and(|traits| traits.by_number)
     }
 
-    /// Merges what a run has found out. Its switch to another endpoint counts unless a different run has switched meanwhile:
-    /// then the endpoint that it left is no longer the preferred one.
+    /// Merges a run's update. Its failover counts only if no concurrent run has switched endpoints meanwhile.
     pub fn merge(&mut self, update: &Update) {
         if let Some((left, preferred)) = update.switch
             && self.preferred == left
@@ -99,20 +99,20 @@ impl Endpoints {
     }
 }
 
-/// How one run uses the endpoints: which one it asks, and what failed at each.
+/// How one run uses the endpoints: which one it asks, and the faults of each.
 #[derive(Debug)]
 pub(super) struct Rotation {
     known: Endpoints,
     standing: Vec<EndpointHealth>,
     last_fault: Option<EndpointFault>,
-    /// Those whose answers were too large, in the order in which they were asked, until it is all of them.
+    /// Endpoints with too large replies, in the order asked; cleared once all were.
     oversized: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct EndpointHealth {
     faults: u32,
-    /// Not asked again in this run.
+    /// Ruled out for this run.
     out: bool,
 }
 
@@ -125,7 +125,7 @@ struct EndpointFault {
 
 impl Rotation {
     pub(super) fn new(mut known: Endpoints) -> Self {
-        // What is remembered of a longer list may be beyond this one.
+        // The remembered index may come from a longer list.
         known.preferred = known.preferred.min(known.traits.len().saturating_sub(1));
         let standing = vec![EndpointHealth::default(); known.traits.len()];
         Self { standing, known: known.begin(), last_fault: None, oversized: Vec::new() }
@@ -140,17 +140,15 @@ impl Rotation {
         self.known.update()
     }
 
-    /// The endpoint to ask.
     pub(super) const fn current(&self) -> usize {
         self.known.preferred
     }
 
-    /// What is known of the current endpoint.
     pub(super) fn traits(&self) -> NodeLimits {
         self.known.traits.get(self.current()).copied().unwrap_or_default()
     }
 
-    /// Notes what the current endpoint does not accept.
+    /// Records limits of the current endpoint.
     pub(super) fn update_traits(&mut self, change: impl FnOnce(&mut NodeLimits)) {
         let current = self.current();
         if let Some(traits) = self.known.traits.get_mut(current) {
@@ -158,13 +156,13 @@ impl Rotation {
         }
     }
 
-    /// How many others there are to switch to.
+    /// The number of endpoints to fail over to.
     pub(super) const fn others(&self) -> u32 {
         self.known.traits.len().saturating_sub(1) as u32
     }
 
-    /// Counts a fault against the current endpoint and switches to the one with the fewest, in the list's order. A
-    /// lasting fault rules the endpoint out; false where none is left.
+    /// Counts a fault against the current endpoint and fails over to the one with the fewest faults, in list
+    /// order. A lasting fault rules the endpoint out; false if none is left.
     pub(super) fn fault(&mut self, error: RunError, lasting: bool) -> bool {
         let endpoint = self.current();
         self.note(error, lasting);
@@ -175,14 +173,15 @@ impl Rotation {
         self.switch(endpoint + 1)
     }
 
-    /// Remembers what is wrong with the current endpoint, for the error to end with.
+    /// Keeps an error of the current endpoint, for the run's final error.
     pub(super) fn note(&mut self, error: RunError, lasting: bool) {
         if lasting || !self.last_fault.as_ref().is_some_and(|fault| fault.lasting) {
             self.last_fault = Some(EndpointFault { endpoint: self.current(), error, lasting });
         }
     }
 
-    /// The current endpoint lacks a block. Another may have it; but what has failed is not better than what lags.
+    /// The current endpoint lacks a block: another may have it, but a lagging endpoint is preferred to a
+    /// failed one.
     pub(super) fn lacks_block(&mut self) {
         let endpoint = self.current();
         if let Some(standing) = self.standing.get_mut(endpoint) {
@@ -191,8 +190,8 @@ impl Rotation {
         self.switch(endpoint);
     }
 
-    /// The current endpoint's answer is too large. Another one may give a smaller one: true where it is asked next. Where all say
-    /// the same, what was asked for is that large, and the endpoint that was asked first goes on.
+    /// The current endpoint's reply is too large. True if another endpoint is asked next: its reply may be
+    /// smaller. If all replies are too large, so is the request: the run returns to the first of them.
     pub(super) fn try_another_size(&mut self) -> bool {
         let endpoint = self.current();
         if let Some(standing) = self.standing.get_mut(endpoint) {
@@ -208,7 +207,7 @@ impl Rotation {
         other.is_some()
     }
 
-    /// Switches to the [best](Self::best) endpoint. False where none is left.
+    /// Switches to the [best](Self::best) endpoint; false if none is left.
     fn switch(&mut self, start: usize) -> bool {
         let best = self.best(start, &[]);
         if let Some(best) = best {
@@ -217,7 +216,8 @@ impl Rotation {
         best.is_some()
     }
 
-    /// The endpoint with the fewest faults, of those not ruled out and not among `but`; of several, the first from `start` on.
+    /// The endpoint with the fewest faults that is neither ruled out nor in `but`; ties go to the first from
+    /// `start` on.
     fn best(&self, start: usize, but: &[usize]) -> Option<usize> {
         let count = self.known.traits.len();
         (start..start + count)
@@ -228,11 +228,7 @@ impl Rotation {
             .map(|(place, _)| place)
     }
 
-    /// Compares the chain id that the current endpoint gave with the one it has to be on.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::WrongChain`], or [`RunError::MulticallLacks`] where it gave none and it matters.
+    /// Compares the current endpoint's chain id with the expected one.
     pub(super) fn check_chain(&self, found: Option<u64>) -> Result<(), RunError> {
         match (self.known.chain_id, found) {
             (None, _) => Ok(()),
@@ -242,8 +238,7 @@ impl Rotation {
         }
     }
 
-    /// The error to end with: the only endpoint's own, or of several the last lasting one, or else the last; `None` where
-    /// nothing failed.
+    /// The run's final error: the only endpoint's own, or of several the last lasting one, else the last.
     pub(super) fn conclude(&mut self) -> Option<RunError> {
         let EndpointFault { endpoint, error, .. } = self.last_fault.take()?;
         let count = self.known.traits.len();

@@ -1,5 +1,5 @@
-//! What a reply comes to: answers, work to ask again, and what it shows about how to ask. ReplyParser one changes
-//! nothing; the [engine](super::engine) draws the conclusions.
+//! Parses a reply to calls into results, work to retry, and what it shows of the node's limits. Parsing has
+//! no side effects: the [engine](super::engine) applies the outcome.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ use crate::{
     registry::row::{Full, Row},
 };
 
-/// An answer that just came in, and what it says of its block.
+/// A result, with the parent hash of its block if a marker named it.
 #[derive(Debug)]
 pub(super) struct MarkedResult {
     pub(super) result: JobResult,
@@ -44,7 +44,7 @@ pub(super) enum JobResult {
 }
 
 impl JobResult {
-    /// The work it was the answer to.
+    /// The job it is the result of.
     pub(super) fn into_job(self) -> Job {
         match self {
             Self::Call(pending, _) => Job::Calls(vec![pending]),
@@ -53,33 +53,33 @@ impl JobResult {
     }
 }
 
-/// What a reply that is of any use comes to.
+/// The content of a usable reply.
 #[derive(Debug, Default)]
 pub(super) struct ParsedReply {
     pub(super) results: Vec<MarkedResult>,
-    /// Work that is not done yet, some of it to be done in smaller pieces.
+    /// Jobs to retry, some of them split.
     pub(super) again: Vec<Job>,
-    /// Pieces of walks that the node cannot carry out.
+    /// Spans of walks that the node cannot execute.
     pub(super) refused: Vec<(WalkKey, Span)>,
     pub(super) headers: Vec<Header>,
-    /// The number of the newest final block.
+    /// The number of the newest finalized block.
     pub(super) finalized: Option<u64>,
     pub(super) markers: Vec<Marker>,
     /// The node does not know the block.
     pub(super) lacks_block: bool,
-    /// The node does not take block hashes.
+    /// The node accepts no block hashes.
     pub(super) by_number: bool,
-    /// The node does not walk agents by the method it was asked to.
+    /// The node does not support the method of walking agents.
     pub(super) lacks_method: bool,
-    /// The node takes no more requests than this in one batch.
+    /// The node's limit of requests per batch.
     pub(super) requests_per_batch: Option<usize>,
-    /// It shows how to ask, if nothing else.
+    /// The reply shows at least how to ask next.
     pub(super) progress: bool,
-    /// What kept the node from answering, and may pass.
+    /// A transient error.
     pub(super) passing: Option<RunError>,
 }
 
-/// A reply being read.
+/// A reply being parsed.
 struct ReplyParser<'a> {
     in_flight: &'a InFlight,
     status: u16,
@@ -88,11 +88,8 @@ struct ReplyParser<'a> {
 }
 
 impl ParsedReply {
-    /// Reads the reply to `in_flight`.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError`] where this endpoint will not answer, however often it is asked; the in_flight comes back with it.
+    /// Parses the reply to `in_flight`. An error means that the endpoint is ruled out; it returns the
+    /// unfinished jobs.
     #[inline(never)]
     pub(super) fn of(
         mut in_flight: InFlight,
@@ -141,7 +138,7 @@ impl ParsedReply {
         Ok(parser.parsed)
     }
 
-    /// Too large a batch, or none allowed: half as many requests, in the end one by one.
+    /// The batch was too large, or batches are not supported: half as many requests, down to one.
     fn halve(&mut self, requests: usize) {
         self.requests_per_batch = Some(requests / 2);
         self.progress = true;
@@ -193,7 +190,8 @@ impl ReplyParser<'_> {
 
     fn header(&mut self, of: HeaderOf, outcome: rpc::Outcome<'_>, requests: usize) -> Ends<()> {
         match outcome {
-            // Whoever cannot tell says nothing, and the block counts as one that may change.
+            // A node without finality answers with an error or null: the block then counts as one that may
+            // change.
             outcome if of == HeaderOf::Finalized => {
                 let header: Option<Option<Header>> =
                     outcome.ok().and_then(|result| serde_json::from_str(result).ok());
@@ -225,7 +223,7 @@ impl ReplyParser<'_> {
         match job {
             Job::Calls(pending) => self.calls(pending, &data),
             Job::Suspect(pending) | Job::Direct(pending) => {
-                // Which block an unpinned call read is unknown, so its data is of no use.
+                // The block of an unpinned direct call is unknown, so its data cannot be used.
                 let by_hash = self.in_flight.by_hash;
                 self.push_result(
                     pending,
@@ -239,7 +237,8 @@ impl ReplyParser<'_> {
             }
             Job::Walk(key, span) => {
                 match Slice::decode(&data, span.first, key.detail) {
-                    // The first agent is read with all the gas there is, so none at all is a walk beyond the end.
+                    // The first agent is read with all available gas, so an empty slice means a walk beyond
+                    // the end.
                     Some(slice) => {
                         self.parsed.markers.push(slice.marker);
                         let parent = slice.marker.parent;
@@ -247,7 +246,7 @@ impl ReplyParser<'_> {
                             .results
                             .push(MarkedResult { result: JobResult::Walk(key, span, slice), parent });
                     }
-                    // No code where the override should have put it, or something else altogether.
+                    // The node ignored the state override, or returned something else altogether.
                     None => {
                         self.parsed.lacks_method = true;
                         self.parsed.again.push(Job::Walk(key, span));
@@ -258,7 +257,7 @@ impl ReplyParser<'_> {
         }
     }
 
-    /// The outcomes in an `aggregate3` result, behind its marker.
+    /// The results in `aggregate3` return data, behind the marker.
     fn aggregate(
         &mut self,
         data: &Bytes,
@@ -277,7 +276,7 @@ impl ReplyParser<'_> {
     }
 
     fn calls(&mut self, calls: Vec<PendingCall>, data: &Bytes) -> Ends<()> {
-        /// Chunks below this size are not split further: each of their silent calls is asked why.
+        /// A chunk below this size is not split further: each call without a reason becomes a suspect.
         const FEW: usize = 8;
         let count = calls.len();
         let (outcomes, parent) = match self.aggregate(data, count) {
@@ -304,7 +303,7 @@ impl ReplyParser<'_> {
         self.parsed.results.push(MarkedResult { result: JobResult::Call(pending, outcome), parent });
     }
 
-    /// A call that failed without a reason: through Multicall3, and directly.
+    /// Results of a suspect: through Multicall3, and directly.
     fn suspect(
         &mut self,
         pending: PendingCall,
@@ -344,7 +343,7 @@ impl ReplyParser<'_> {
         Ok(())
     }
 
-    /// A piece of a walk through the getters themselves.
+    /// Reads a span from the getters' own return data.
     fn getters(&mut self, key: WalkKey, span: Span, data: &Bytes) -> Ends<()> {
         let reads = if key.detail.has_revenue() { 2 } else { 1 };
         let count = usize::try_from(span.count).unwrap_or(usize::MAX).saturating_mul(reads);
@@ -366,7 +365,7 @@ impl ReplyParser<'_> {
             let readable = record.filter(|_| row.record_is_readable());
             let mut full = readable.map(|record| Full::of(&record, &[])).unwrap_or_default();
             row.history_is_readable = !key.detail.has_revenue();
-            // Whoever is asked alone later would otherwise count twice.
+            // An agent that is read again alone must not count twice.
             if let Some(CallOutcome::Returned(data)) = history
                 && (span.count == 1 || row.record_is_readable())
                 && let Ok(reports) = abi::decode_returns::<getRevenueHistoryCall>(&data)
@@ -382,7 +381,7 @@ impl ReplyParser<'_> {
                 slice.full.push(full);
             }
             if silent && span.count > 1 {
-                // It may have used up the gas of those behind it.
+                // This agent may have used up the gas of those behind it.
                 break;
             }
         }
@@ -391,7 +390,7 @@ impl ReplyParser<'_> {
         Ok(())
     }
 
-    /// One error for all that was asked.
+    /// Applies one error for the whole batch.
     fn refusal(&mut self, jobs: Vec<Job>, error: &ErrorObject, requests: usize) -> Ends<()> {
         let context = ErrorContext { is_for_all: true, ..self.context(requests) };
         if jobs.is_empty() {
@@ -407,7 +406,7 @@ impl ReplyParser<'_> {
         })
     }
 
-    /// An error under one request's id.
+    /// Applies an error for one request.
     fn node_error(&mut self, job: Job, error: &ErrorObject, requests: usize) -> Ends<()> {
         let recovery = recovery(error, RequestKind::of(&job), self.context(requests));
         self.apply(recovery, Some(job), error, requests)
@@ -418,7 +417,6 @@ impl ReplyParser<'_> {
         ErrorContext { status: self.status, requests, is_for_all: false, by_hash, method }
     }
 
-    /// Does what an error calls for.
     fn apply(
         &mut self,
         recovery: Recovery,
@@ -447,7 +445,7 @@ impl ReplyParser<'_> {
                 let revert = Revert::from_error(error).unwrap_or_default();
                 self.push_result(pending, CallResult::Reverted(revert), None);
             }
-            // No other job comes to these.
+            // No other job reaches these.
             (Recovery::End | Recovery::Cut | Recovery::TooHeavy | Recovery::Reverted, job) => {
                 return Err((RunError::node(error), job.into_iter().collect()));
             }
@@ -469,7 +467,7 @@ impl ReplyParser<'_> {
     }
 }
 
-/// The bytes of an `eth_call`'s result.
+/// The bytes of an `eth_call` result.
 fn call_result(result: &str) -> Option<Bytes> {
     let digits = result.strip_prefix("\"0x")?.strip_suffix('"')?;
     hex::decode(digits).ok().map(Bytes::from)

@@ -1,4 +1,4 @@
-//! Answers from the store, equal to those that a scan at the same block gives: the same pure functions make them.
+//! Answers from the store. The same pure functions make them from a scan, so that both agree at one block.
 
 use alloy_primitives::U256;
 
@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl<S: Store> Index<'_, S> {
-    /// So many changes of verdicts, from there on.
+    /// At most `limit` changes of verdicts.
     ///
     /// # Errors
     ///
@@ -93,8 +93,8 @@ impl<S: Store> Index<'_, S> {
         Ok(AgentPage { unreadable, ..AgentPage::of(page, U256::from(total), data) })
     }
 
-    /// The range of ids in which the agent of that status is that has so many before it: its first id, and how many agents of the status
-    /// come before the range.
+    /// The id range that holds the agent of this status with `skipped` predecessors: its first id, and how
+    /// many agents of the status precede the range.
     fn range_of(&self, status: Status, skipped: u64) -> Result<(u64, u64), StoreError> {
         let statement = "SELECT key, before FROM \
                          (SELECT key, sum(agents) OVER (ORDER BY key) - agents AS before FROM counts \
@@ -128,7 +128,7 @@ impl<S: Store> Index<'_, S> {
 
     pub(crate) fn lineage(&self, id: AgentId) -> Result<LineageNode, IndexError> {
         if !self.flawed(flaw::RECORD)?.is_empty() {
-            // Whose child an agent is that cannot be read, only its parent's list tells.
+            // An unreadable agent's parent is known only from the parent's own list.
             return Err(IndexError::Uncovered);
         }
         let root = u64::try_from(id.0).ok().map(|root| self.member(root)).transpose()?.flatten();

@@ -1,5 +1,5 @@
-//! What an index knows of some wallets: who has or had them, and the agents above. A verdict tells a wallet's past by it, as by a
-//! [scan](crate::api::scan), and does not have to read the registry for that.
+//! What an index knows of some wallets: the agents that have or had them, and their ancestors. It replaces
+//! the [scan](crate::api::scan) that a verdict would read a wallet's past from.
 
 use std::collections::BTreeMap;
 
@@ -14,28 +14,28 @@ use crate::{
     registry::agent::Status, registry::kya::FORMER_SHOWN, registry::lineage::MAX_LEVELS, registry::row::Row,
 };
 
-/// Agents of one wallet that are told: those that a verdict shows, one more to know that there are more, and the live one.
+/// Agents per wallet: those that a verdict shows, one more to detect further ones, and the live one.
 const OF_A_WALLET: u64 = FORMER_SHOWN as u64 + 2;
 
-/// What an index knows of some wallets, at its block.
+/// What an index knows of some wallets at its block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
-    /// How many agents there are.
+    /// The number of agents.
     pub(crate) total: u64,
-    /// Every agent's record is readable: nobody else has or had the wallets.
+    /// Every agent's record is readable, so that no other agent has or had the wallets.
     pub(crate) is_whole: bool,
-    /// The newest agents that have or had the wallets, and all their ancestors, by ascending id.
+    /// The newest agents of each wallet and all their ancestors, by ascending id.
     pub(crate) rows: Vec<(u64, Row)>,
-    /// When some of them ended, unix seconds.
+    /// When some of them ended, in unix seconds.
     pub(crate) ends: BTreeMap<u64, u64>,
 }
 
 impl Excerpt {
-    /// What the index in `store`, whose state is `state`, knows of these wallets.
+    /// Reads what the index in `store`, with the state `state`, knows of these wallets.
     ///
     /// # Errors
     ///
-    /// [`IndexError::Incomplete`] where the rows are of no one block, [`IndexError::Store`].
+    /// [`IndexError::Incomplete`] if the rows are of different blocks, [`IndexError::Store`].
     pub fn of(store: &impl Store, state: &State, wallets: &[Address]) -> Result<Self, IndexError> {
         if state.as_of().is_none() {
             return Err(IndexError::Incomplete { percent: state.percent() });
@@ -74,13 +74,12 @@ impl Excerpt {
         Ok(Self { total: state.total, is_whole: flawed == Some(0), rows, ends })
     }
 
-    /// The row of an agent.
     pub(crate) fn get(&self, id: u64) -> Option<&Row> {
         let place = self.rows.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         self.rows.get(place).map(|(_, row)| row)
     }
 
-    /// As hexadecimal digits, for [`decode`](Self::decode).
+    /// Encodes to hexadecimal digits.
     pub fn encode(&self) -> String {
         let mut packed = vec![u8::from(self.is_whole)];
         packed.extend(self.total.to_be_bytes());
@@ -92,7 +91,7 @@ impl Excerpt {
         hex::encode(packed)
     }
 
-    /// What [`encode`](Self::encode) made; `None` for anything else.
+    /// Decodes the output of [`encode`](Self::encode); `None` for anything else.
     pub fn decode(digits: &str) -> Option<Self> {
         let packed = hex::decode(digits).ok()?;
         let (is_whole, rest) = packed.split_first()?;

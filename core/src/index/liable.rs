@@ -1,5 +1,5 @@
-//! The answer of `/liable/:wallet`: counts from kept sums, and two short lists in the order of the SQL indexes that they are read by. What it
-//! takes does not grow with the number of the person's agents.
+//! The answer of `/liable/:wallet`: counts from kept sums, and two short lists read in the order of their SQL
+//! indexes. Its cost does not grow with the number of the person's agents.
 
 use alloy_primitives::Address;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl<S: Store> Index<'_, S> {
-    /// What a person is liable for, as of `now`: a page of at most `limit` agents behind the cursor.
+    /// What a person is liable for as of `now`: a page of at most `limit` agents behind the cursor.
     pub(crate) fn liable(
         &self,
         person: Address,
@@ -42,7 +42,7 @@ impl<S: Store> Index<'_, S> {
         let statement = "SELECT id, record FROM agents INDEXED BY agents_by_person \
                          WHERE person = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
         let mut last = cursor.map_or(0, |cursor| cursor.id);
-        // One more than is shown, to know whether there is one.
+        // One more than shown, to detect a next page.
         let parameters = [SqlValue::Blob(person.to_vec()), last.into(), (limit + 1).into()];
         for (id, entry) in self.entries(statement, &parameters)? {
             if liable.data.len() as u64 == limit {
@@ -69,7 +69,7 @@ impl<S: Store> Index<'_, S> {
         rows.into_iter().map(read).collect()
     }
 
-    /// The person's compliant agents, counted as [`compliant`](Self::compliant) counts all.
+    /// The person's compliant agents, counted as in [`compliant`](Self::compliant).
     fn compliant_of(&self, person: Address, now: Timestamp) -> Result<u64, StoreError> {
         let oldest = self.oldest_current(now);
         let hour = oldest / HOUR;
@@ -98,7 +98,7 @@ impl<S: Store> Index<'_, S> {
             Some(Lapse {
                 agent_id: id.into(),
                 agent_wallet: entry.full.wallet,
-                // None is beyond all clocks.
+                // `None` exceeds all clocks.
                 compliant_until: Timestamp::from_seconds(entry.row.last_attestation.checked_add(grace)?),
             })
         };

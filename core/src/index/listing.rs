@@ -1,18 +1,19 @@
 //! Pages of agents that are filtered, searched or sorted: `/agents` with more parameters than a status.
 //!
-//! What a page takes does not grow with the registry. A page is read from one source: the SQL index of one of its filters, the full-text
-//! index, the agents by id, or those by attestation. Its candidates are held against the other filters.
+//! A page's cost does not grow with the registry. A page is read from one source: the SQL index of one of its
+//! filters, the full-text index, the agents by id, or those by attestation. Its candidates are checked
+//! against the other filters.
 //!
 //! ```text
 //!   the filter with the fewest agents
 //!        |-- at most CANDIDATES --> all of them are read, and sorted
 //!        |-- more ----------------> read in the list's order, from the cursor on, until the page is full;
-//!                                   after CANDIDATES of them the page ends, full or not, and its `next` goes on from there
+//!                                   after CANDIDATES of them the page ends in any case, and `next` continues
 //! ```
 //!
-//! So a page may hold fewer agents than its limit, where filters that many agents pass are passed by few together. A numbered page's
-//! `total` is a lower bound then, and says so. Where another filter is the source, the scopes of its candidates are read and searched one
-//! by one; that takes longer, and is done for fewer candidates.
+//! A page may hold fewer agents than its limit, if each filter matches many agents but few match all. A
+//! numbered page's `total` is then marked as a lower bound. If another filter is the source, the scopes of
+//! its candidates are searched one by one, which takes longer, so fewer candidates are read.
 
 use alloy_primitives::Address;
 
@@ -34,7 +35,7 @@ use crate::{
     registry::page::AgentList,
 };
 
-/// What a condition is about.
+/// The subject of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
     Person,
@@ -46,7 +47,7 @@ enum About {
     Text,
 }
 
-/// A part of a statement: a `?` for each of the values.
+/// A part of a statement, with a `?` for each value.
 #[derive(Clone, Debug)]
 struct Clause {
     sql: &'static str,
@@ -56,17 +57,17 @@ struct Clause {
 /// Where candidates are read from.
 #[derive(Clone, Debug)]
 struct Source {
-    /// The table of their ids, and the SQL index that has to be used.
+    /// The table of their ids, and the SQL index to use.
     from: &'static str,
-    /// What adds the agents' rows to it.
+    /// The join that adds the agents' rows.
     join: &'static str,
-    /// Their ids.
+    /// The column of their ids.
     id: &'static str,
-    /// What all candidates meet.
+    /// The condition that all candidates meet.
     clause: Clause,
-    /// The order in which they are read without sorting them.
+    /// The order they are read in without sorting.
     order: Option<SortKey>,
-    /// The conditions that it stands for; an agent that meets any has a readable record.
+    /// The conditions it implies. An agent that meets any has a readable record.
     covers: &'static [About],
 }
 
@@ -76,7 +77,7 @@ impl Source {
     }
 }
 
-/// A statement on its way.
+/// A statement being assembled.
 #[derive(Default)]
 struct Statement {
     sql: String,
@@ -94,21 +95,21 @@ impl Statement {
 /// One page to read.
 struct CandidateScan<'a> {
     source: Source,
-    /// What is not the source's.
+    /// The conditions that the source does not imply.
     others: Vec<Clause>,
-    /// The words that each candidate's scope is searched for.
+    /// The words to search each candidate's scope for.
     searched: Option<&'a str>,
     sort: Sort,
-    /// How many candidates there are; `None` where there are so many that not all may be read.
+    /// The number of candidates; `None` if there are too many to read all.
     size: Option<u64>,
-    /// Behind this.
+    /// The position to start behind.
     after: Option<AgentCursor>,
-    /// Up to this, that included.
+    /// The last position to read, inclusive.
     until: Option<AgentCursor>,
 }
 
 impl<S: Store> Index<'_, S> {
-    /// A page of agents, as of `now`.
+    /// A page of agents as of `now`.
     pub(crate) fn listing(&self, query: &AgentQuery, now: Timestamp) -> Result<AgentList, IndexError> {
         self.check_statuses()?;
         let as_of = self.state.as_of().map(IndexedAt::from).unwrap_or_default();
@@ -138,7 +139,7 @@ impl<S: Store> Index<'_, S> {
             Start::Page(_) => self.total(&filter, &scan, now)?,
             Start::Cursor(_) => Some((0, false)),
         };
-        // One more than is shown, to know whether there is one.
+        // One more than shown, to detect a next page.
         let (ids, found) = self.passing(&scan, skipped, query.limit + 1, known.is_none())?;
         let total = known.unwrap_or((found, scan.until.is_some()));
         let (agents, next) = self.page(&scan, &ids, query.limit, now)?;
@@ -147,7 +148,7 @@ impl<S: Store> Index<'_, S> {
     }
 
     fn conditions(&self, filter: &AgentFilter, now: Timestamp) -> Vec<(About, Clause)> {
-        // Words are no condition of a statement.
+        // Words are not a condition of a statement.
         let AgentFilter { haftungsperson, creator, parent, generation, status, compliant, text: _ } = filter;
         let address = |address: &Address| SqlValue::Blob(address.to_vec());
         let compliance = compliant.map(|compliant| match compliant {
@@ -169,7 +170,7 @@ impl<S: Store> Index<'_, S> {
         conditions.into_iter().filter_map(set).collect()
     }
 
-    /// The source for a page, and how many candidates it has, if all of them may be read.
+    /// The source of a page, and its number of candidates if all of them may be read.
     fn source(
         &self,
         filter: &AgentFilter,
@@ -258,7 +259,7 @@ impl<S: Store> Index<'_, S> {
         })
     }
 
-    /// How many candidates a source has; `most` of them are counted.
+    /// The number of candidates of a source, counted up to `most`.
     fn count(&self, source: &Source, most: u64) -> Result<u64, StoreError> {
         let mut statement = Statement::default();
         statement.push("SELECT count(*) FROM (SELECT 1 FROM ", []).push(source.from, []);
@@ -267,7 +268,7 @@ impl<S: Store> Index<'_, S> {
         Ok(one_number(self.store, &statement.sql, &statement.values)?.unwrap_or(0))
     }
 
-    /// The last candidate that is read for a page; `None` where there are so few that all are.
+    /// The last candidate to read for a page; `None` if all may be read.
     fn last_candidate(&self, scan: &CandidateScan<'_>) -> Result<Option<AgentCursor>, StoreError> {
         let Bounds { candidates, searched, .. } = self.bounds;
         let most = if scan.searched.is_some() { searched } else { candidates };
@@ -289,8 +290,8 @@ impl<S: Store> Index<'_, S> {
         Ok(Some(AgentCursor { attested, id }))
     }
 
-    /// Of the agents that pass all filters, `most` behind the first `skipped` ones, in the list's order; and, if that is to be counted,
-    /// how many pass.
+    /// The ids of at most `most` agents that pass all filters, after the first `skipped` ones, in the list's
+    /// order; and how many pass, if `is_counted`.
     fn passing(
         &self,
         scan: &CandidateScan<'_>,
@@ -316,13 +317,13 @@ impl<S: Store> Index<'_, S> {
             count = row.number()?;
         }
         if is_counted && ids.is_empty() && skipped > 0 {
-            // A page behind the last one: the first agent tells how many there are.
+            // Beyond the last page: the first agent's row has the count.
             (_, count) = self.passing(scan, 0, 1, true)?;
         }
         Ok((ids, count))
     }
 
-    /// The agents of a page, of which `ids` has one more where there is one, and where the next page begins.
+    /// The agents of a page, and the start of the next page. `ids` holds one more id if there is a next page.
     fn page(
         &self,
         scan: &CandidateScan<'_>,
@@ -345,7 +346,8 @@ impl<S: Store> Index<'_, S> {
         Ok((agents, if has_more { last } else { scan.until }))
     }
 
-    /// How many agents the list has, and whether there may be more; `None` where those that are found have to be counted.
+    /// The number of agents in the list, and whether it is a lower bound; `None` if the results have to be
+    /// counted.
     fn total(
         &self,
         filter: &AgentFilter,
@@ -366,7 +368,7 @@ impl<S: Store> Index<'_, S> {
         Ok(Some((count.min(most), count > most)))
     }
 
-    /// The total of a list whose agents are counted as they change.
+    /// The total, if such agents are counted on every change.
     fn kept_total(&self, filter: &AgentFilter, now: Timestamp) -> Result<Option<u64>, StoreError> {
         let AgentFilter { haftungsperson, generation, status, compliant, .. } = *filter;
         let others = AgentFilter {
@@ -402,12 +404,12 @@ impl<S: Store> Index<'_, S> {
 }
 
 impl CandidateScan<'_> {
-    /// Whether candidates are held against anything.
+    /// Whether candidates have to be checked.
     fn has_others(&self) -> bool {
         self.searched.is_some() || !self.others.is_empty()
     }
 
-    /// Reads candidates in the list's order, all conditions met or only the source's.
+    /// Selects candidates in the list's order: with all conditions (`whole`), or only the source's.
     fn select(&self, columns: &str, whole: bool) -> Statement {
         let needs_rows = self.sort.key == SortKey::Attestation || (whole && self.has_others());
         let join = if needs_rows { self.source.join } else { "" };
@@ -418,7 +420,7 @@ impl CandidateScan<'_> {
         statement
     }
 
-    /// Pushes the conditions; all of them, or only the source's and where the page begins.
+    /// Appends the conditions and bounds of [`select`](Self::select).
     fn bound(&self, statement: &mut Statement, whole: bool) {
         statement.push(" WHERE ", []).push(self.source.clause.sql, self.source.clause.values.clone());
         let (behind, up_to) = if self.sort.is_descending { ("<", ">=") } else { (">", "<=") };
@@ -426,8 +428,8 @@ impl CandidateScan<'_> {
             let Some(AgentCursor { attested, id }) = cursor else { continue };
             match self.sort.key {
                 SortKey::Id => {
-                    // The full-text index takes only integers for bounds of its ids, and reads on to its end where there is none. A store in
-                    // JavaScript has but floating-point numbers.
+                    // The full-text index accepts only integer bounds of its ids, and reads to its end
+                    // without one. A store in JavaScript binds floating-point numbers only.
                     let bound = format!(" AND {} {comparison} CAST(? AS INTEGER)", self.source.id);
                     statement.push(&bound, [id.into()]);
                 }
@@ -454,13 +456,13 @@ impl CandidateScan<'_> {
     }
 }
 
-/// The same filter with as little in it as says the same; `None` where no agent can pass it.
+/// The normalized filter; `None` if no agent can pass it.
 fn settled(filter: &AgentFilter) -> Option<AgentFilter> {
     let (status, compliant) = match (filter.status, filter.compliant) {
         (None | Some(Status::Active), Some(true)) => (Some(Status::Active), Some(true)),
         (Some(_), Some(true)) => return None,
         (Some(Status::Active), compliant) => (Some(Status::Active), compliant),
-        // Whoever is not Active is not compliant.
+        // Only Active agents are compliant.
         (Some(status), _) => (Some(status), None),
         (None, compliant) => (None, compliant),
     };

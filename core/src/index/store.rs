@@ -1,9 +1,10 @@
-//! Where an index keeps its rows: SQLite, behind one function. All statements are this crate's, so that a test over SQLite in memory
-//! runs the very statements that a Durable Object runs.
+//! The SQLite database of an index, behind one function. All statements are in this crate, so that tests over
+//! SQLite in memory run the statements of a Durable Object.
 
 use alloy_primitives::hex;
 
-/// A value of a row or a parameter. Hosts in JavaScript hold integers as doubles: what may exceed 2^53 is a blob here.
+/// A column or parameter. Hosts in JavaScript hold integers as doubles, so values that may exceed 2^53 are
+/// blobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SqlValue {
     /// NULL.
@@ -22,7 +23,7 @@ impl From<u64> for SqlValue {
     }
 }
 
-/// The store failed; the text is the host's.
+/// A failure of the store, with the host's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("index store failed: {0}")]
 pub struct StoreError(pub String);
@@ -36,17 +37,18 @@ impl StoreError {
 
 /// An SQLite database.
 pub trait Store {
-    /// Carries out one statement and gives the rows it answers with. Parameters are `?1`, `?2` and so on.
+    /// Executes one statement with parameters `?1`, `?2` and so on, and returns its rows.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] where the database fails.
+    /// [`StoreError`] if the database fails.
     fn execute(&self, statement: &str, parameters: &[SqlValue]) -> Result<Vec<Vec<SqlValue>>, StoreError>;
 }
 
-/// The tables. A record is packed as [`IndexedAgent`](super::indexed_agent::IndexedAgent) has it; numbers that are compared are in big-endian blobs. An
-/// unreadable record has neither `parent` nor `person`, `creator`, `generation`. The scopes are an index only, of the
-/// [`words`](super::words) of the texts in the records. The former agents are [`compliance_list`](super::compliance_list)'s.
+/// The tables. Records are packed as [`IndexedAgent`](super::indexed_agent::IndexedAgent) defines; numbers
+/// that are compared are big-endian blobs. An unreadable record has no `parent`, `person`, `creator` or
+/// `generation`. The table of scopes is an index only, of the [`words`](super::words) of the texts in the
+/// records. Former agents belong to [`compliance_list`](super::compliance_list).
 const SCHEMA: [&str; 23] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
@@ -82,7 +84,6 @@ const SCHEMA: [&str; 23] = [
     "CREATE TABLE IF NOT EXISTS checkpoints (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, seconds INTEGER NOT NULL)",
 ];
 
-/// The tables' names.
 const TABLES: [&str; 11] = [
     "meta",
     "scopes",
@@ -96,10 +97,11 @@ const TABLES: [&str; 11] = [
     "former_agents",
     "checkpoints",
 ];
-/// To be counted up with each change of the tables: an index made by other code is filled anew.
+/// Increment with each change of the tables: an index of another version is filled anew.
 const VERSION: &str = "8";
 
-/// Makes the tables where there are none, or other ones; to be called once before anything else is done with a store.
+/// Creates the tables, and replaces those of another version. Has to be called before any other use of a
+/// store.
 ///
 /// # Errors
 ///
@@ -118,7 +120,7 @@ pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
     store.execute(statement, &[SqlValue::Text(VERSION.to_owned())]).map(drop)
 }
 
-/// Reads a row from its first column on.
+/// Reads a row column by column.
 pub(super) struct Columns(std::vec::IntoIter<SqlValue>);
 
 impl Columns {
@@ -165,15 +167,16 @@ impl Columns {
     }
 }
 
-/// Bytes from which on a text of rows ends: a parameter has 2 MB at most in a Durable Object.
+/// Bytes that end a JSON text of rows: a Durable Object accepts parameters up to 2 MB.
 const TEXT_BYTES: usize = 128 * 1024;
-/// Ids of a statement at most, for the same reason.
+/// Ids per statement, for the same reason.
 const IDS: usize = 10_000;
 
-/// Writes rows by a statement that reads them from `json_each(?1)`: each is an array of its values there, with blobs in hexadecimal
-/// digits.
+/// Writes rows by a statement that reads them from `json_each(?1)`: each row is an array of its values, with
+/// blobs as hexadecimal digits.
 ///
-/// What is bound to a statement is an object in JavaScript, a blob is three: as one text, thousands of rows are one.
+/// Every bound value is an object in JavaScript, and a blob is three; as one text, thousands of rows are one
+/// object.
 pub(super) fn write<const N: usize>(
     store: &impl Store,
     statement: &str,
@@ -182,7 +185,7 @@ pub(super) fn write<const N: usize>(
     write_values(store, statement, N, rows.as_flattened())
 }
 
-/// The same with rows end to end, of so many values each: compiled once, whatever the number.
+/// Writes rows of `width` values each, laid end to end: compiled once for all widths.
 fn write_values(
     store: &impl Store,
     statement: &str,
@@ -198,7 +201,7 @@ fn write_values(
             match value {
                 SqlValue::Null => text.push_str("null"),
                 SqlValue::Integer(number) => text.push_str(&number.to_string()),
-                // A string: serialization has nothing to fail on.
+                // Serializing a string cannot fail.
                 SqlValue::Text(value) => text.push_str(&serde_json::to_string(value).unwrap_or_default()),
                 SqlValue::Blob(bytes) => text.extend(["\"", &hex::encode(bytes), "\""]),
             }
@@ -212,8 +215,8 @@ fn write_values(
     Ok(())
 }
 
-/// Carries out a statement for these ids that ends before `IN`; `given` are the parameters before them. The rows that it answers
-/// with.
+/// Executes a statement, which ends before `IN`, for these ids and returns its rows. `given` are its other
+/// parameters.
 pub(super) fn of_ids(
     store: &impl Store,
     statement: &str,
@@ -229,13 +232,12 @@ pub(super) fn of_ids(
     Ok(answered)
 }
 
-/// Ids as a JSON array.
 pub(super) fn ids_as_json(ids: &[u64]) -> SqlValue {
     let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
     SqlValue::Text(format!("[{}]", ids.join(",")))
 }
 
-/// The one number that a statement answers with; `None` where it is NULL or there is no row.
+/// The single number of a statement's result; `None` if it is NULL or there is no row.
 pub(super) fn one_number(
     store: &impl Store,
     statement: &str,

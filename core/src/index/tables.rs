@@ -1,5 +1,5 @@
-//! Putting entries into the store, with the sums that answers are made of kept along: counting them anew would take
-//! as long as the registry is large.
+//! Writes agents to the store together with the sums that answers need: counting them for each answer would
+//! take as long as the registry is large.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ pub(super) enum CountKind {
     Generation,
     /// Active agents by the hour of their last attestation.
     AttestationHour,
-    /// Not agents: their reports, under one empty key.
+    /// Not agents but their reports, under one empty key.
     Reports,
-    /// By the person who is liable, and by status.
+    /// By liable person and status.
     Person,
-    /// A person's Active agents, by the hour of their last attestation.
+    /// A person's Active agents by the hour of their last attestation.
     PersonHour,
-    /// By status and by range of ids: where a page begins that lies deep in a list.
+    /// By status and id range, to find the start of a page deep in a list.
     StatusRange,
 }
 
@@ -37,7 +37,7 @@ impl From<CountKind> for SqlValue {
     }
 }
 
-/// Seconds of an [`CountKind::AttestationHour`].
+/// Seconds of a [`CountKind::AttestationHour`].
 pub(super) const HOUR: u64 = 3_600;
 
 /// Ids of a [`CountKind::StatusRange`].
@@ -58,24 +58,25 @@ pub(super) fn person_hour(person: Address, hour: u64) -> Vec<u8> {
     [person.as_slice(), &hour.to_be_bytes()].concat()
 }
 
-/// Changes of one transaction, each agent's put in once. They are read and written many at a time, the rows and the sums by
-/// [`finish`](Self::finish): what a statement costs a host in JavaScript, in time and in memory, is by the statement more than by the row.
+/// The changes of one transaction, each agent's once. Reads are batched, and writes are collected until
+/// [`finish`](Self::finish): the cost of a host in JavaScript, in time and memory, is per statement more than
+/// per row.
 pub(super) struct AgentWriter<'a, S> {
     store: &'a S,
     /// The height of their block.
     number: u64,
-    /// How verdicts are compared; `None` as long as there is nothing to compare with.
+    /// Compares verdicts; `None` before the first complete fill.
     comparison: Option<Comparison>,
     moments: BTreeMap<u64, Moment>,
     noted: Vec<VerdictChange>,
-    /// Agents that are as they were, and were looked at.
+    /// Unchanged agents that were read again.
     touched: Vec<u64>,
-    /// Agents that are another row now, or none.
+    /// Agents that changed or no longer exist.
     replaced: Vec<u64>,
     agents: Vec<[SqlValue; 11]>,
     scopes_out: Vec<[SqlValue; 2]>,
     scopes_in: Vec<[SqlValue; 2]>,
-    /// Agents whose revenue is another one, or none.
+    /// Agents with changed or removed revenue.
     revenue_out: Vec<u64>,
     revenue_in: Vec<[SqlValue; 4]>,
     counts: BTreeMap<(CountKind, Vec<u8>), i64>,
@@ -90,7 +91,6 @@ struct TotalChange {
 }
 
 impl<'a, S: Store> AgentWriter<'a, S> {
-    /// Changes as of the block of that height.
     pub(super) fn new(
         store: &'a S,
         number: u64,
@@ -115,7 +115,8 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
     }
 
-    /// Puts in agents as they are now; gives those that were something else before. `touch`: the height is noted of the others, too.
+    /// Stores agents as they are now, and returns the ids of those that changed. `touch` also records the
+    /// height for the others.
     pub(super) fn put(
         &mut self,
         entries: &[(u64, IndexedAgent)],
@@ -158,7 +159,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         self.agents.push(entry.columns(id, self.number));
     }
 
-    /// Takes out the agents behind `last`: the registry's counter says that there are none.
+    /// Deletes agents beyond `last`, the registry's counter.
     pub(super) fn end_at(&mut self, last: u64) -> Result<(), StoreError> {
         let rows = self.store.execute("SELECT id FROM agents WHERE id > ?1", &[last.into()])?;
         let ids: Vec<u64> =
@@ -203,7 +204,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
     }
 
-    /// Takes out a text that was put in: the table has to be told which.
+    /// Removes a text from the index: the table has to be told which text it was.
     fn take_scope_out(&mut self, id: u64, scope: &str) {
         let words = words(scope);
         if !words.is_empty() {
@@ -231,7 +232,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
     }
 
-    /// Writes the rows and the sums; the changes of verdicts.
+    /// Writes rows and sums, and returns the changes of verdicts.
     pub(super) fn finish(self) -> Result<Vec<VerdictChange>, StoreError> {
         let store = self.store;
         open_lists::keep(store, &self.replaced)?;
@@ -267,14 +268,14 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             .filter(|(_, by)| *by != 0)
             .map(|((kind, key), by)| [kind.into(), SqlValue::Blob(key), SqlValue::Integer(by)])
             .collect();
-        // Without a WHERE, ON would be read as a join's.
+        // Without the WHERE, ON would be parsed as a join's.
         write(
             store,
             "INSERT INTO counts (kind, key, agents) SELECT value->>0, unhex(value->>1), value->>2 FROM json_each(?1) \
              WHERE true ON CONFLICT (kind, key) DO UPDATE SET agents = agents + excluded.agents",
             &counts,
         )?;
-        // Looking for those that are 0 would read all of them, and there are some for each person.
+        // Searching for all zeros would read all counts, and there are some for each person.
         let fewer =
             |[kind, key, by]: [SqlValue; 3]| matches!(by, SqlValue::Integer(..0)).then_some([kind, key]);
         let fewer: Vec<[SqlValue; 2]> = counts.into_iter().filter_map(fewer).collect();
@@ -308,12 +309,12 @@ impl<'a, S: Store> AgentWriter<'a, S> {
     }
 }
 
-/// The entry of an agent, with its sums.
+/// An agent with its sums.
 pub(super) fn find(store: &impl Store, id: u64) -> Result<Option<IndexedAgent>, StoreError> {
     Ok(find_all(store, &[id])?.remove(&id))
 }
 
-/// The entries of those of these agents that there are, without their sums.
+/// The existing ones of these agents, without their sums.
 pub(super) fn records(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
     let read = |row| {
         let mut row = Columns::of(row);
@@ -322,7 +323,7 @@ pub(super) fn records(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, I
     of_ids(store, "SELECT id, record FROM agents WHERE id", &[], ids)?.into_iter().map(read).collect()
 }
 
-/// The same with their sums.
+/// The existing ones of these agents, with their sums.
 fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
     let mut entries = records(store, ids)?;
     let reporting: Vec<u64> =
@@ -338,14 +339,14 @@ fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgen
     Ok(entries)
 }
 
-/// A row of category or not, text and amount.
+/// A row of kind, text and amount.
 pub(super) fn sum(mut row: Columns) -> Result<Sum, StoreError> {
     let is_category = row.integer()? != 0;
     let text = String::from_utf8(row.blob()?).map_err(|_| StoreError::corrupt())?;
     Ok(Sum { is_category, text, amount: Total::from_be_bytes(row.array::<40>()?) })
 }
 
-/// Texts are kept as bytes: whatever they hold, they come back as they went in.
+/// Texts are stored as bytes, so that any content survives unchanged.
 fn bytes(text: &str) -> SqlValue {
     SqlValue::Blob(text.as_bytes().into())
 }

@@ -1,5 +1,5 @@
-//! The RPC engine: what a run has asked, what came back, and what to ask next, whatever the query's type. It is not generic,
-//! so that wasm holds it once.
+//! The RPC engine: decides what to send next and takes in replies, for queries of any type. It is not
+//! generic, so that the wasm holds it once.
 
 mod block_reply;
 mod pack;
@@ -21,40 +21,41 @@ use super::{
 };
 use crate::eth::{abi::IMulticall3::getCurrentBlockTimestampCall, as_of::BlockId, rpc};
 
-/// The most requests of a batch whose time-out counts against the endpoint; a larger batch may just be too large.
+/// The largest batch to count a time-out against the endpoint; a larger one may be the reason itself.
 const FEW_REQUESTS: usize = 4;
 
-/// The state of one run, whatever its query is: [`Run`](super::Run) adds that.
+/// The state of one run without its query, which [`Run`](super::Run) adds.
 #[derive(Debug)]
 pub(super) struct Engine {
     multicall3: Address,
     limits: Limits,
     rotation: Rotation,
     pub(super) view: View,
-    /// The first round's answers are all that the query needs, as a rule.
+    /// The first round's results are usually all that the query needs.
     is_one_round: bool,
     /// The block the query is about, if not the newest.
     asked: Option<BlockId>,
     block: ReadBlock,
-    /// The query cannot go on without the header of the block it reads.
+    /// The query needs the header of its block to continue.
     wants_header: bool,
-    /// Calls waiting to be sent. Walks keep their own queues.
+    /// Calls to send. Walks keep their own queues.
     queue: Vec<PendingCall>,
     in_flight: Option<InFlight>,
-    /// JSON-RPC requests in a batch, where the last ones were too large.
+    /// JSON-RPC requests per batch, after larger batches failed.
     requests_per_batch: usize,
     rounds: u32,
     calls: usize,
-    /// Rounds that brought nothing new.
+    /// Rounds without progress.
     idle_rounds: u32,
     repins: u32,
     elapsed_ms: u32,
-    /// Milliseconds that walks have added to the deadline.
+    /// Milliseconds added to the deadline by walks.
     extra_ms: u32,
 }
 
 impl Engine {
-    /// An engine that has asked nothing yet, for a query about that block. `multicall3` is Multicall3's address on the chain.
+    /// An engine without any state, for a query about the block `asked`. `multicall3` is Multicall3's
+    /// address.
     pub(super) fn new(
         asked: Option<BlockId>,
         is_one_round: bool,
@@ -90,18 +91,17 @@ impl Engine {
         self.block = ReadBlock::pinned(header, self.rotation.current());
     }
 
-    /// What this run has found out about the endpoints since the last time, for [`Endpoints::merge`].
+    /// See [`Run::update`](super::Run::update).
     pub(super) fn update(&mut self) -> Update {
         self.rotation.update()
     }
 
-    /// Sets how many milliseconds the run has been going; its deadline is kept by this. A host that never calls it has no
-    /// deadline.
+    /// See [`Run::passed`](super::Run::passed).
     pub(super) const fn passed(&mut self, elapsed_ms: u32) {
         self.elapsed_ms = elapsed_ms;
     }
 
-    /// Prepares the view for the query. A batch that the host never answered counts as lost: its work is done again.
+    /// Prepares the view for the query. The jobs of a batch that the host never answered are queued again.
     #[inline(never)]
     pub(super) fn begin_step(&mut self) {
         if let Some(in_flight) = self.in_flight.take() {
@@ -111,7 +111,7 @@ impl Engine {
         self.view.block = self.block.pin().map(|pin| pin.header);
     }
 
-    /// Nothing is left to send: the query goes on with the answers known.
+    /// Nothing is left to send: the query can continue.
     pub(super) fn is_idle(&self) -> bool {
         !self.wants_header
             && self.view.pending_proof.is_none()
@@ -120,20 +120,16 @@ impl Engine {
             && self.view.walks.values().all(AgentWalk::is_idle)
     }
 
-    /// The next batch.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError`] beyond the [`Limits`].
-    // Nothing large becomes a part of the host's function, which is polled again and again: V8 takes megabytes to optimize a long one.
-    // So it is with all of this module that is never inlined.
+    /// The next batch, or an error beyond the [`Limits`].
+    // Never inlined into the host's async function, which is polled repeatedly: V8 needs megabytes to
+    // optimize a long function. The same holds for every `inline(never)` of this module.
     #[inline(never)]
     pub(super) fn next_batch(&mut self) -> Result<Batch, QueryError> {
         self.rounds += 1;
         if self.rounds > self.limits.rounds {
             return Err(RunError::TooManyRounds.into());
         }
-        // No pause before each endpoint has had its chance.
+        // Backoff starts after each endpoint has had its chance.
         let delay_ms = self.idle_rounds.saturating_sub(self.rotation.others()).min(4).pow(2) * 100;
         let in_flight = self.pack();
         let proof =
@@ -158,7 +154,7 @@ impl Engine {
             ReadBlock::Pinned(pin) if in_flight.by_hash => {
                 format!(r#"{{"blockHash":"{:#x}"}}"#, pin.header.hash)
             }
-            // Of two blocks with one number only the one on the chain is meant.
+            // If two blocks share a number, only the canonical one is meant.
             ReadBlock::Asked(BlockId::Hash(hash)) => {
                 format!(r#"{{"blockHash":"{hash:#x}","requireCanonical":true}}"#)
             }
@@ -183,11 +179,8 @@ impl Engine {
         Ok(Batch { endpoint, body, delay_ms, timeout_ms, max_reply_bytes })
     }
 
-    /// Takes the reply to the last batch.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError`] where the reply ends the run. What may pass is kept, and asked again by the next step.
+    /// Takes the reply to the last batch. Transient failures are retried by the next step; others end the
+    /// run.
     #[inline(never)]
     pub(super) fn feed(&mut self, reply: Reply<'_>) -> Result<(), QueryError> {
         let Some(in_flight) = self.in_flight.take() else { return Ok(()) };
@@ -232,7 +225,7 @@ impl Engine {
             }
         });
         if parsed.by_number && self.block.pin().is_some_and(|pin| pin.source != self.rotation.current()) {
-            // A number is not the same block everywhere.
+            // A number is not the same block at every endpoint.
             self.restart();
             return Ok(());
         }
@@ -264,11 +257,7 @@ impl Engine {
         self.fault(parsed.passing.unwrap_or(RunError::Stalled), false)
     }
 
-    /// Takes note that nothing came back.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError`] where nobody is left to ask.
+    /// Records that the last batch has no reply; an error if no endpoint is left to ask.
     pub(super) fn fail(&mut self, failure: Failure) -> Result<(), QueryError> {
         let Some(in_flight) = self.in_flight.take() else { return Ok(()) };
         let (requests, seconds) = (in_flight.requests(), in_flight.timeout_ms.div_ceil(1_000));
@@ -308,7 +297,7 @@ impl Engine {
         self.fault(error, false)
     }
 
-    /// Holds the endpoint to what a reply says of its block.
+    /// Checks chain id and freshness of a reply's block.
     fn check(&self, marker: &Marker) -> Result<(), RunError> {
         self.rotation.check_chain(marker.chain_id)?;
         let is_older = self.asked.is_some() || self.block.pin().is_some_and(|pin| pin.is_older);
@@ -319,12 +308,12 @@ impl Engine {
         if seconds > freshness.max_age_seconds { Err(RunError::StaleHead { seconds }) } else { Ok(()) }
     }
 
-    /// A number that grows when a reply brings something.
+    /// A number that grows whenever a reply adds a result.
     fn progress(&self) -> usize {
         self.view.answers.len() + self.view.walks.values().map(AgentWalk::answered).sum::<usize>()
     }
 
-    /// Counts a fault against the current endpoint, and switches to the next.
+    /// Counts a fault against the current endpoint and fails over.
     fn fault(&mut self, error: RunError, lasting: bool) -> Result<(), QueryError> {
         self.idle_rounds += 1;
         let before = self.rotation.current();
@@ -336,7 +325,7 @@ impl Engine {
         Err(self.conclude(RunError::Stalled))
     }
 
-    /// After switching endpoint: forgets what the endpoint `before` answered, unless a block hash vouches for it.
+    /// After failover: drops the results of the endpoint `before`, unless they are pinned by block hash.
     fn after_switch(&mut self, before: usize) {
         if self.rotation.current() == before {
             return;
@@ -347,8 +336,8 @@ impl Engine {
         }
     }
 
-    /// Keeps the answers that belong to this run's block, and asks the others again. True where that block is no more
-    /// under its number. `by_hash`: they were asked for at the pinned hash; `pinned`: the pin came in with them.
+    /// Keeps the results of this run's block and queues the others again. True if a reorg replaced that
+    /// block. `by_hash`: the requests were pinned by hash; `pinned`: this reply pinned the block.
     #[inline(never)]
     fn accept(
         &mut self,
@@ -359,7 +348,7 @@ impl Engine {
     ) -> bool {
         let expected = self.block.parent().or_else(|| results.iter().find_map(|marked| marked.parent));
         let unpinned = self.block.is_open();
-        // Without a marker to compare, one call alone is still of one block.
+        // Without a marker to compare, a single call is consistent by itself.
         let alone =
             unpinned && self.progress() == 0 && results.iter().all(|marked| marked.parent == expected);
         let read = markers.iter().filter(|marker| marker.parent == expected);
@@ -369,7 +358,7 @@ impl Engine {
             let belongs = by_hash
                 || (parent.is_some() && parent == expected)
                 || (parent.is_none() && alone)
-                // It holds at any block.
+                // Holds at any block.
                 || matches!(&result, JobResult::Call(_, outcome) if !matches!(outcome, CallResult::Returned(_)) && parent.is_none());
             match result {
                 JobResult::Call(pending, outcome) if belongs => {
@@ -377,7 +366,7 @@ impl Engine {
                 }
                 JobResult::Walk(key, span, slice) if belongs => self.fold(key, span, slice),
                 result => {
-                    // By number, another parent under the same number: the chain was reorganised.
+                    // Pinned by number, with another parent: a reorg.
                     moved_on |= !unpinned && !pinned;
                     self.take_back([result.into_job()]);
                 }
@@ -392,12 +381,12 @@ impl Engine {
         }
     }
 
-    /// The node does not know the block: once more, then a block seconds further back, or the newest of
-    /// another endpoint than the one that named the block.
+    /// The node does not know the block: retry once, then step back, or use the newest block of another
+    /// endpoint if that one named the block.
     fn repin(&mut self) -> Result<(), QueryError> {
         self.repins += 1;
         self.rotation.note(RunError::BlockUnavailable, false);
-        // A block asked about is there or not: each endpoint is asked once more, and no other block will do.
+        // A block asked about has no substitute: each endpoint gets one more try.
         let most = if self.asked.is_some() { 1 + self.rotation.others() } else { self.limits.repins };
         if self.repins > most {
             return Err(self.conclude(RunError::BlockUnavailable));
@@ -418,7 +407,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The error to end with, of the endpoint whose trouble tells most.
+    /// The run's final error, the most telling one of any endpoint.
     fn conclude(&mut self, otherwise: RunError) -> QueryError {
         let error = self.rotation.conclude().unwrap_or(otherwise);
         match self.asked {
@@ -427,7 +416,7 @@ impl Engine {
         }
     }
 
-    /// Begins anew, reading where the run began.
+    /// Starts over at the initial block.
     fn restart(&mut self) {
         self.block = ReadBlock::begin(self.asked);
         self.queue.clear();

@@ -1,4 +1,4 @@
-//! What a run still has to ask, and what of it goes into the next batch.
+//! The run's queue: what the query misses, and what of it goes into the next batch.
 
 use super::Engine;
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Puts work back that was not done.
+    /// Queues jobs again that have no result.
     pub(in crate::chain) fn take_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
         for job in jobs {
             match job {
@@ -31,7 +31,7 @@ impl Engine {
         }
     }
 
-    /// The answer to a job is too large: smaller pieces, or nobody can read it.
+    /// The reply to a job is too large: split it, or record it as too heavy.
     pub(in crate::chain) fn cut(&mut self, job: Job) {
         match job {
             Job::Calls(calls) if calls.len() > 1 => {
@@ -53,7 +53,6 @@ impl Engine {
         }
     }
 
-    /// Queues what the query has missed.
     #[inline(never)]
     pub(in crate::chain) fn queue_missing(&mut self) -> Result<(), QueryError> {
         let missing = self.view.missing();
@@ -88,7 +87,7 @@ impl Engine {
             if let Some(last) = last {
                 walk.extend_to(last);
             }
-            // Complete, and still missed: the pieces have been answered with nothing.
+            // The walk is complete and still missed: its spans were answered with nothing.
             if walk.is_idle() && walk.rows(last).is_none() {
                 return Err(RunError::Malformed.into());
             }
@@ -96,7 +95,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Packs what is waiting into a in_flight; what does not fit waits for the next one.
+    /// Packs queued work into a batch; what does not fit stays queued.
     #[inline(never)]
     pub(in crate::chain) fn pack(&mut self) -> InFlight {
         let NodeLimits { by_number, method, requests_per_batch } = self.rotation.traits();
@@ -108,7 +107,7 @@ impl Engine {
             ReadBlock::Asked(_) | ReadBlock::SteppingBack { .. } => true,
         };
         let headers = if wants_header { self.block.headers(most) } else { Vec::new() };
-        // Where a batch may hold one request only, the header goes alone, and all calls are pinned to it.
+        // A node that accepts one request per batch gets the header alone, and all calls are pinned to it.
         let room = match self.block {
             ReadBlock::SteppingBack { .. } => 0,
             _ => most - headers.len().min(most),
@@ -133,9 +132,8 @@ impl Engine {
         }
     }
 
-    /// Pieces of walks, as many as `room` and the size of a reply allow.
+    /// Spans of walks, within `room` and the size cap of a reply.
     fn take_spans(&mut self, method: Method, room: usize) -> Vec<Job> {
-        // How many agents a call may hold.
         let most = match method {
             Method::Override => self.limits.agents_per_call,
             Method::Create => 350,
@@ -146,7 +144,8 @@ impl Engine {
         for (key, walk) in &mut self.view.walks {
             while jobs.len() < room && (bytes_left > 0 || jobs.is_empty()) {
                 let Some(span) = walk.take(most) else { break };
-                // Bytes of JSON for an agent, its scope an ordinary one; a reply of long ones may be too large, and is asked for in halves.
+                // Bytes of JSON per agent with an ordinary scope. A reply with long scopes may be too large,
+                // and is split then.
                 let agent_bytes = match (method, key.detail) {
                     (Method::Multicall, _) => 4_500,
                     (_, Detail::Full) => 300,

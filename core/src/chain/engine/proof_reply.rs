@@ -1,4 +1,4 @@
-//! Replies to the batches that ask for a proof.
+//! Replies to batches that request a proof.
 
 use super::Engine;
 use crate::{
@@ -14,7 +14,6 @@ use crate::{
 };
 
 impl Engine {
-    /// Takes the reply to a batch that asked for what `ids` say of a proof.
     #[inline(never)]
     pub(super) fn feed_proof(
         &mut self,
@@ -67,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// Does about a node's error what it calls for.
+    /// Handles a node's error.
     fn refuse_proof(
         &mut self,
         requests: usize,
@@ -83,7 +82,7 @@ impl Engine {
             Action::PinByNumber if by_hash => {
                 self.rotation.update_traits(|traits| traits.by_number = true);
                 if self.block.pin().is_some_and(|pin| pin.source != self.rotation.current()) {
-                    // A number is not the same block everywhere.
+                    // A number is not the same block at every endpoint.
                     self.restart();
                 }
                 Ok(())

@@ -1,5 +1,5 @@
-//! Events of certain agents, as `eth_getLogs` lists them, decoded and checked. What a node lists for one filter and does not match it
-//! makes its reply malformed: no part of it is believed.
+//! Events of certain agents, decoded and checked. If any log of an `eth_getLogs` result does not match the
+//! filter, the whole result is malformed.
 
 use alloy_primitives::{Address, B256, U256, hex};
 use alloy_sol_types::{SolEvent, SolType, abi::AbiDecoderConfig};
@@ -15,24 +15,22 @@ use crate::{
     registry::history::Event,
 };
 
-/// Which events.
+/// Events of certain agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogFilter {
     pub(crate) events: Vec<B256>,
-    /// Whom they are about.
     pub(crate) agents: Vec<u64>,
 }
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventLog {
     pub(crate) number: u64,
     pub(crate) index: u64,
     pub(crate) block_hash: B256,
     pub(crate) transaction_hash: B256,
-    /// The time of the block, unix seconds; `None` where the node does not say.
+    /// The block's timestamp in unix seconds; `None` if the node omits it.
     pub(crate) seconds: Option<u64>,
-    /// Whom it is about.
+    /// The agent it is about.
     pub(crate) agent: u64,
     pub(crate) event: Event,
 }
@@ -42,7 +40,7 @@ impl EventLog {
         matches!(self.event, Event::Registered { .. })
     }
 
-    /// Bytes of its texts: what may be long in it.
+    /// Bytes of the texts, which have no length limit.
     pub(crate) const fn text_bytes(&self) -> usize {
         match &self.event {
             Event::RevenueReported { currency, category, .. } => currency.len() + category.len(),
@@ -52,7 +50,7 @@ impl EventLog {
     }
 }
 
-/// A log as nodes write it.
+/// A log as nodes encode it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireLog {
@@ -63,14 +61,14 @@ struct WireLog {
     block_hash: String,
     transaction_hash: String,
     log_index: String,
-    /// Not in every node's logs.
+    /// Not every node sends it.
     #[serde(default)]
     block_timestamp: Option<String>,
     #[serde(default)]
     removed: bool,
 }
 
-/// The events in the result of an `eth_getLogs` about these blocks, both included; `None` where it is no such result.
+/// Decodes an `eth_getLogs` result for these blocks, both inclusive; `None` if any log does not match.
 pub(crate) fn parse(
     text: &str,
     registry: Address,
@@ -106,7 +104,7 @@ impl WireLog {
     }
 }
 
-/// What the topics and data of an event say. `by` is a topic, so that only three kinds have data that matters here.
+/// Decodes topics and data. `by` is a topic, so that only three kinds have data that matters here.
 fn event(topics: &[B256], data: &[u8]) -> Option<Event> {
     let account = |position: usize| topics.get(position).map(|word| Address::from_word(*word));
     let by = account(2)?;
@@ -125,7 +123,7 @@ fn event(topics: &[B256], data: &[u8]) -> Option<Event> {
             let (amount, currency, category) = decode::<RevenueReported>(data)?;
             Event::RevenueReported { by, amount, currency, category }
         }
-        // Both have a reason, and nothing else.
+        // Both have a reason and nothing else.
         kind @ (AgentSuspended::SIGNATURE_HASH | AgentRevoked::SIGNATURE_HASH) => {
             let (reason,) = decode::<AgentSuspended>(data)?;
             match kind == AgentSuspended::SIGNATURE_HASH {
@@ -140,7 +138,7 @@ fn event(topics: &[B256], data: &[u8]) -> Option<Event> {
     })
 }
 
-/// The data of an event. Decoding takes no more memory than the data itself is large, and a little.
+/// Decodes an event's data, with memory bounded by the data's own size.
 fn decode<'a, E: SolEvent>(data: &'a [u8]) -> Option<<E::DataTuple<'a> as SolType>::RustType> {
     let config = AbiDecoderConfig::new().memory_limit(data.len() + 1_024);
     E::abi_decode_data_with_config(data, config).ok()

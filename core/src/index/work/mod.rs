@@ -1,4 +1,4 @@
-//! What an index asks next, and what an answer changes: one step of work, from the store to the store.
+//! One unit of upkeep, from the store to the store: a slice of the fill, or a refresh.
 //!
 //! ```text
 //!   begin -- Filling ---------------> fill: a slice --+--> done: the next work goes on with the next slice
@@ -8,8 +8,8 @@
 //!     +-- Complete, CatchingUp -----------+------- refresh --> done
 //! ```
 //!
-//! The store changes only while an answer is taken, and never by halves if the host makes each [`Work::step`] a transaction: work that
-//! dies is begun again.
+//! The store changes only while a result is applied. If the host makes each [`Work::step`] a transaction,
+//! work that is aborted starts again from a consistent state.
 
 mod fill;
 mod refresh;
@@ -32,13 +32,13 @@ use crate::chain::{Batch, Endpoints, Failure, Limits, Query, QueryError, Reply, 
 pub struct Config {
     /// The registry's address.
     pub registry: Address,
-    /// Multicall3's address on the chain.
+    /// Multicall3's address.
     pub multicall3: Address,
-    /// For each run.
+    /// Limits of each run.
     pub limits: Limits,
-    /// Agents of a slice of the fill; a registry of no more is always read at one block.
+    /// Agents per slice of a fill; a smaller registry is always read at one block.
     pub slice: u64,
-    /// Agents that the sweep looks at in each refresh.
+    /// Agents that the sweep reads in each refresh.
     pub sweep: u64,
 }
 
@@ -50,7 +50,7 @@ enum Stage {
     Done,
 }
 
-/// One piece of work; see the [module's documentation](super) for how to drive it.
+/// One unit of work; the [module's documentation](super) shows how to drive it.
 #[derive(Debug)]
 pub struct Work {
     config: Config,
@@ -60,17 +60,17 @@ pub struct Work {
     now_millis: u64,
     restarts: u32,
     elapsed_ms: u32,
-    /// When the current run began, by what has passed.
+    /// The elapsed time at which the current run began.
     run_began_ms: u32,
 }
 
 impl Work {
-    /// Takes up work where the store says. `now_millis` is the host's clock.
+    /// Resumes work from the state in the store. `now_millis` is the host's clock.
     ///
     /// # Errors
     ///
     /// [`IndexError::Store`].
-    // As in `Run`, nothing large becomes a part of the host's function.
+    // Never inlined into the host's async function: V8 needs megabytes to optimize a long one.
     #[inline(never)]
     pub fn begin(
         store: &impl Store,
@@ -99,12 +99,12 @@ impl Work {
         Ok(work)
     }
 
-    /// What has been found out about the endpoints since the last time, for [`Endpoints::merge`].
+    /// What was learned of the endpoints since the last update, for [`Endpoints::merge`].
     pub fn update(&mut self) -> Update {
         self.endpoints.update()
     }
 
-    /// Tells how many milliseconds the work has been going, as [`Run::passed`] does.
+    /// Sets the elapsed milliseconds, as [`Run::passed`] does.
     pub fn passed(&mut self, elapsed_ms: u32) {
         self.elapsed_ms = elapsed_ms;
         let of_run = elapsed_ms.saturating_sub(self.run_began_ms);
@@ -116,11 +116,11 @@ impl Work {
         }
     }
 
-    /// Goes on as far as the answers known allow.
+    /// Advances as far as the known results allow.
     ///
     /// # Errors
     ///
-    /// [`IndexError`]. What is in the store is as it was, or one step further: begin again later.
+    /// [`IndexError`]. The store is unchanged or one step further: begin again later.
     pub fn step(&mut self, store: &impl Store) -> Result<Step<()>, IndexError> {
         loop {
             match std::mem::replace(&mut self.stage, Stage::Done) {
@@ -150,7 +150,7 @@ impl Work {
     ///
     /// # Errors
     ///
-    /// [`IndexError`] where no endpoint answers.
+    /// [`IndexError`] if no endpoint answers.
     pub fn feed(&mut self, reply: Reply<'_>) -> Result<(), IndexError> {
         let (fed, update) = match &mut self.stage {
             Stage::Slice(run) => (run.feed(reply), run.update()),
@@ -161,11 +161,11 @@ impl Work {
         self.learn(fed, &update)
     }
 
-    /// Takes note that nothing came back.
+    /// Records that the last batch has no reply.
     ///
     /// # Errors
     ///
-    /// [`IndexError`] where no endpoint answers.
+    /// [`IndexError`] if no endpoint answers.
     pub fn fail(&mut self, failure: Failure) -> Result<(), IndexError> {
         let (failed, update) = match &mut self.stage {
             Stage::Slice(run) => (run.fail(failure), run.update()),
@@ -176,13 +176,13 @@ impl Work {
         self.learn(failed, &update)
     }
 
-    /// What a run has found out about the endpoints is of use to the next, however it ends.
+    /// Keeps what a run learned of the endpoints, even if it fails.
     fn learn(&mut self, outcome: Result<(), QueryError>, update: &Update) -> Result<(), IndexError> {
         self.endpoints.merge(update);
         Ok(outcome?)
     }
 
-    /// The state, as it is in the store after a step.
+    /// The state as stored by the last step.
     pub const fn state(&self) -> &State {
         &self.state
     }
@@ -192,8 +192,8 @@ impl Work {
         Run::new(query, self.config.multicall3, limits).over(self.endpoints.clone())
     }
 
-    /// Reads everybody, as nobody says who has changed. Where that takes several slices, they are never of one block: then answers
-    /// are as of the first slice's block or later, and rest on reading everybody again and again.
+    /// Reads every agent, because no events are available. Several slices are never of one block: answers are
+    /// then as of the first slice's block or later, and every refresh reads all agents again.
     fn go_without_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
         self.state.without_events += 1;
         if let (Phase::CatchingUp, Some(begun)) = (self.state.phase, self.state.block) {
@@ -222,7 +222,7 @@ impl Work {
         Ok(self.change_log(store, block).move_on()?)
     }
 
-    /// How verdicts are compared, once there is something to compare with.
+    /// Compares verdicts, once there is a complete fill.
     fn comparison(&self) -> Option<Comparison> {
         let grace_seconds = self.state.grace();
         self.state.current_from.map(|current_from| Comparison { current_from, grace_seconds })

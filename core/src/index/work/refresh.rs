@@ -1,4 +1,4 @@
-//! The refresh: what changed is found out by one query, planned in SQL, and read by another.
+//! The refresh: one query finds what changed, SQL plans what to read, another query reads it.
 //!
 //! ```text
 //!   find what changed --+--> nothing: done
@@ -6,7 +6,7 @@
 //!                       +--> no events to go by, or no known block is canonical --> the fill
 //! ```
 //!
-//! It takes three round trips where nothing is unusual.
+//! A usual refresh takes three round trips.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,40 +24,41 @@ use crate::{
     },
 };
 
-/// Agents by id in one run.
+/// Agents by id per run.
 const AGENTS: usize = 2_000;
-/// Changes beyond which reading every agent is quicker, and the share of the registry from which it is.
+/// A refill is quicker beyond this many changes, if they also exceed a share of 1 / [`LARGE_SHARE`] of the
+/// registry.
 const MANY_CHANGES: usize = 2_000;
 const LARGE_SHARE: u64 = 4;
-/// Times a refresh begins anew as the chain is reorganised under it.
+/// Restarts of a refresh because of reorgs.
 const RESTARTS: u32 = 3;
-/// Batches in search of what changed that may bring nothing, beyond one for each endpoint but one.
+/// Retries in search of changes, in addition to one failover per further endpoint.
 const RETRIES: u32 = 5;
 
 /// The agents to read again.
 #[derive(Clone, Debug)]
 pub(super) struct RefreshPlan {
     newest: Header,
-    /// The newest known block that is still canonical; `None` where the index's own is.
+    /// The newest canonical checkpoint, if a reorg replaced the index's block.
     undone_since: Option<u64>,
-    /// Not read yet.
+    /// Ids not read yet.
     ids: Vec<u64>,
-    /// All that had an event, or are read for another reason than the sweep.
+    /// Agents with an event, or read for another reason than the sweep.
     expected: BTreeSet<u64>,
     sweep: Option<(u64, u64)>,
-    /// New agents whose registration had no event.
+    /// New agents without an event of their registration.
     unannounced: u64,
-    /// The highest block that had an event.
+    /// The highest block with an event.
     last_event: Option<u64>,
     moments: BTreeMap<u64, Moment>,
-    /// What was read, and where.
+    /// The agents read so far.
     entries: Vec<(u64, IndexedAgent)>,
     swept: Vec<(u64, IndexedAgent)>,
     read_at: Option<RegistryHead>,
 }
 
 impl Work {
-    /// Begins to find out what changed.
+    /// Starts the search for what changed.
     pub(super) fn find(&mut self) {
         let Some(block) = self.state.block else { return self.read_slice(1) };
         let query = FindChanges {
@@ -75,7 +76,7 @@ impl Work {
         self.stage = Stage::Find(Box::new(self.run(query, limits)));
     }
 
-    /// Begins a refresh anew: the chain has changed under it.
+    /// Starts over after a reorg.
     fn restart(&mut self) -> Result<(), IndexError> {
         self.restarts += 1;
         if self.restarts > RESTARTS {
@@ -131,7 +132,7 @@ impl Work {
         let known = one_number(store, "SELECT max(id) FROM agents", &[])?.unwrap_or(0);
         let mut unannounced = 0;
         for id in known.saturating_add(1)..=total {
-            // Without its event an agent is new all the same, but no event can be relied on any more.
+            // A new agent without an event shows that events are unreliable.
             unannounced += u64::from(expected.insert(id) && undone_since.is_none());
         }
         if let Some(since) = undone_since {
@@ -164,7 +165,7 @@ impl Work {
         Ok(())
     }
 
-    /// Reads the next of those planned, with the sweep's.
+    /// Reads the next planned agents, and first the sweep's.
     fn read_agents(&mut self, mut plan: Box<RefreshPlan>) {
         let rest = plan.ids.split_off(plan.ids.len().min(AGENTS));
         let ids = std::mem::replace(&mut plan.ids, rest);
@@ -195,7 +196,7 @@ impl Work {
         self.apply(store, *plan, read.head)
     }
 
-    /// Stores what was read: from now on all rows are of that block.
+    /// Stores the result: all rows are now of the block `read_at`.
     fn apply(
         &mut self,
         store: &impl Store,
@@ -230,7 +231,7 @@ impl Work {
         }
         let canary = last_event.filter(|number| *number <= checkpoint.number).or(state.canary);
         state.canary = canary.filter(|number| undone_since.is_none_or(|since| *number <= since));
-        // The blocks of a pass are known no longer than it takes.
+        // Blocks of a fill's slices are kept only during that fill.
         let since = match state.phase {
             Phase::CatchingUp => None,
             _ => Some(undone_since.unwrap_or(checkpoint.number)),
