@@ -143,7 +143,7 @@ impl PendingCall {
 }
 
 /// One unit of work, sent as one or two `eth_call`s.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     /// Calls that share an `aggregate3`.
     Calls(Vec<PendingCall>),
@@ -202,6 +202,10 @@ impl InFlight {
         jobs.into_iter().map(&mut post).collect()
     }
 
+    pub(super) fn into_jobs(self) -> impl Iterator<Item = Job> {
+        self.jobs.into_iter().map(|sent| sent.job)
+    }
+
     /// The number of JSON-RPC requests.
     pub(super) fn requests(&self) -> usize {
         self.headers.len()
@@ -211,7 +215,6 @@ impl InFlight {
     }
 
     /// The batch's JSON; `block` is the block parameter of the calls.
-    #[inline(never)]
     pub(super) fn body(&self, multicall3: Address, block: &str) -> String {
         let headers = (0..).zip(&self.headers).map(|(id, header)| {
             let (method, block) = match header {

@@ -54,6 +54,7 @@ mod walk;
 pub use batch::{Batch, Failure, Freshness, Limits, Reply};
 pub use block::Header;
 pub use endpoints::{Endpoints, Update};
+pub(crate) use engine::Engine;
 pub use error::{QueryError, RunError};
 pub(crate) use proof::ProofKey;
 pub use rows::MAX_AGENTS;

@@ -43,16 +43,6 @@ pub(super) enum JobResult {
     Walk(WalkKey, Span, Slice),
 }
 
-impl JobResult {
-    /// The job it is the result of.
-    pub(super) fn into_job(self) -> Job {
-        match self {
-            Self::Call(pending, _) => Job::Calls(vec![pending]),
-            Self::Walk(key, span, _) => Job::Walk(key, span),
-        }
-    }
-}
-
 /// The content of a usable reply.
 #[derive(Debug, Default)]
 pub(super) struct ParsedReply {
@@ -83,56 +73,29 @@ pub(super) struct ParsedReply {
 struct ReplyParser<'a> {
     in_flight: &'a InFlight,
     status: u16,
+    requests: usize,
     multicall3: Address,
     parsed: ParsedReply,
 }
 
 impl ParsedReply {
-    /// Parses the reply to `in_flight`. An error means that the endpoint is ruled out; it returns the
-    /// unfinished jobs.
-    #[inline(never)]
-    pub(super) fn of(
-        mut in_flight: InFlight,
-        reply: Reply<'_>,
-        multicall3: Address,
-    ) -> Result<Self, (RunError, Vec<Job>)> {
-        let jobs = std::mem::take(&mut in_flight.jobs);
-        let requests = in_flight.requests() + jobs.iter().map(|sent| sent.job.requests()).sum::<usize>();
+    /// Parses the reply to `in_flight`. An error means that this endpoint is ruled out.
+    pub(super) fn of(in_flight: &InFlight, reply: Reply<'_>, multicall3: Address) -> Result<Self, RunError> {
+        let requests = in_flight.requests();
         let ids: Vec<u64> = (0..requests as u64).collect();
         let status = reply.status;
-        let mut parser = ReplyParser { in_flight: &in_flight, status, multicall3, parsed: Self::default() };
-        let bad = match rpc::decode(reply.body, &ids) {
-            Ok(mut outcomes) => {
-                return match parser.outcomes(&mut outcomes, jobs, requests) {
-                    Ok(()) => Ok(parser.parsed),
-                    Err((error, mut jobs)) => {
-                        jobs.append(&mut parser.parsed.again);
-                        let undone = parser.parsed.results.into_iter().map(|marked| marked.result.into_job());
-                        jobs.extend(undone);
-                        jobs.extend(
-                            parser.parsed.refused.into_iter().map(|(key, span)| Job::Walk(key, span)),
-                        );
-                        Err((error, jobs))
-                    }
-                };
-            }
-            Err(bad) => bad,
-        };
-        let jobs = jobs.into_iter().map(|sent| sent.job);
-        match bad {
-            BadReply::Refused(error) => parser.refusal(jobs.collect(), &error, requests)?,
-            BadReply::Malformed if status == 413 && requests > 1 => {
-                parser.parsed.halve(requests);
-                parser.parsed.again = jobs.collect();
-            }
-            BadReply::Malformed => {
-                let error = match status {
-                    200..300 => RunError::Malformed,
-                    status if may_pass(status) => RunError::Http(status),
-                    status => return Err((RunError::Http(status), jobs.collect())),
-                };
-                parser.parsed.passing = Some(error);
-                parser.parsed.again = jobs.collect();
+        let mut parser = ReplyParser { in_flight, status, requests, multicall3, parsed: Self::default() };
+        match rpc::decode(reply.body, &ids) {
+            Ok(mut outcomes) => parser.outcomes(&mut outcomes)?,
+            Err(BadReply::Refused(error)) => parser.refusal(&error)?,
+            Err(BadReply::Malformed) => {
+                match status {
+                    413 if requests > 1 => parser.parsed.halve(requests),
+                    200..300 => parser.parsed.passing = Some(RunError::Malformed),
+                    status if may_pass(status) => parser.parsed.passing = Some(RunError::Http(status)),
+                    status => return Err(RunError::Http(status)),
+                }
+                parser.parsed.again = in_flight.jobs.iter().map(|sent| sent.job.clone()).collect();
             }
         }
         Ok(parser.parsed)
@@ -145,53 +108,31 @@ impl ParsedReply {
     }
 }
 
-type Ends<T> = Result<T, (RunError, Vec<Job>)>;
-
 impl ReplyParser<'_> {
-    fn outcomes(
-        &mut self,
-        outcomes: &mut BTreeMap<u64, rpc::Outcome<'_>>,
-        jobs: Vec<SentJob>,
-        requests: usize,
-    ) -> Ends<()> {
-        let mut jobs = jobs.into_iter();
-        let headers = (0..).zip(&self.in_flight.headers);
-        let ends = headers
-            .clone()
-            .try_for_each(|(id, of)| match outcomes.remove(&id) {
-                Some(outcome) => self.header(*of, outcome, requests),
-                None => Ok(()),
-            })
-            .and_then(|()| {
-                jobs.by_ref().try_for_each(|SentJob { id, job }| {
-                    let (outcome, second) = (outcomes.remove(&id), outcomes.remove(&(id + 1)));
-                    match job {
-                        Job::Suspect(pending) => self.suspect(pending, outcome, second, requests),
-                        job => {
-                            // It belongs to the next job.
-                            outcomes.extend(second.map(|second| (id + 1, second)));
-                            match outcome {
-                                Some(Ok(result)) => self.result(job, result),
-                                Some(Err(error)) => self.node_error(job, &error, requests),
-                                None => {
-                                    self.parsed.again.push(job);
-                                    Ok(())
-                                }
-                            }
-                        }
-                    }
-                })
-            });
-        ends.map_err(|(error, mut undone)| {
-            undone.extend(jobs.map(|sent| sent.job));
-            (error, undone)
-        })
+    fn outcomes(&mut self, outcomes: &mut BTreeMap<u64, rpc::Outcome<'_>>) -> Result<(), RunError> {
+        let in_flight = self.in_flight;
+        for (id, of) in (0..).zip(&in_flight.headers) {
+            if let Some(outcome) = outcomes.remove(&id) {
+                self.header(*of, outcome)?;
+            }
+        }
+        for SentJob { id, job } in &in_flight.jobs {
+            match (job, outcomes.remove(id)) {
+                (Job::Suspect(call), Some(outcome)) => match outcomes.remove(&(id + 1)) {
+                    Some(direct) => self.suspect(call, outcome, direct)?,
+                    None => self.parsed.again.push(job.clone()),
+                },
+                (job, Some(Ok(result))) => self.result(job, result)?,
+                (job, Some(Err(error))) => self.node_error(job, &error)?,
+                (job, None) => self.parsed.again.push(job.clone()),
+            }
+        }
+        Ok(())
     }
 
-    fn header(&mut self, of: HeaderOf, outcome: rpc::Outcome<'_>, requests: usize) -> Ends<()> {
+    fn header(&mut self, of: HeaderOf, outcome: rpc::Outcome<'_>) -> Result<(), RunError> {
         match outcome {
-            // A node without finality answers with an error or null: the block then counts as one that may
-            // change.
+            // A node without finality answers with an error or null: the block then counts as one that may change.
             outcome if of == HeaderOf::Finalized => {
                 let header: Option<Option<Header>> =
                     outcome.ok().and_then(|result| serde_json::from_str(result).ok());
@@ -199,62 +140,52 @@ impl ReplyParser<'_> {
                 Ok(())
             }
             Ok(result) => {
-                let header: Option<Header> =
-                    serde_json::from_str(result).map_err(|_| (RunError::Malformed, Vec::new()))?;
+                let header: Option<Header> = serde_json::from_str(result).map_err(|_| RunError::Malformed)?;
                 // A node behind a load balancer that has not seen the block yet answers null.
                 let is_only =
                     self.in_flight.headers.iter().filter(|of| **of != HeaderOf::Finalized).count() == 1;
                 self.parsed.lacks_block |= header.is_none() && is_only;
                 if header.is_some_and(|header| !header.is_of(of)) {
-                    return Err((RunError::Malformed, Vec::new()));
+                    return Err(RunError::Malformed);
                 }
                 self.parsed.headers.extend(header);
                 Ok(())
             }
-            Err(error) => {
-                let recovery = recovery(&error, RequestKind::Header, self.context(requests));
-                self.apply(recovery, None, &error, requests)
-            }
+            Err(error) => self.apply(recovery(&error, RequestKind::Header, self.context()), None, &error),
         }
     }
 
-    fn result(&mut self, job: Job, result: &str) -> Ends<()> {
-        let Some(data) = call_result(result) else { return Err((RunError::Malformed, vec![job])) };
+    fn result(&mut self, job: &Job, result: &str) -> Result<(), RunError> {
+        let data = call_result(result).ok_or(RunError::Malformed)?;
         match job {
-            Job::Calls(pending) => self.calls(pending, &data),
-            Job::Suspect(pending) | Job::Direct(pending) => {
+            Job::Calls(calls) => self.calls(calls, &data)?,
+            Job::Suspect(call) | Job::Direct(call) => {
                 // The block of an unpinned direct call is unknown, so its data cannot be used.
                 let by_hash = self.in_flight.by_hash;
-                self.push_result(
-                    pending,
+                self.push_call(
+                    call,
                     if by_hash { CallResult::Returned(data) } else { CallResult::TooHeavy },
                     None,
                 );
-                Ok(())
             }
             Job::Walk(key, span) if self.in_flight.method == Method::Multicall => {
-                self.getters(key, span, &data)
+                self.getters(*key, *span, &data)?;
             }
-            Job::Walk(key, span) => {
-                match Slice::decode(&data, span.first, key.detail) {
-                    // The first agent is read with all available gas, so an empty slice means a walk beyond
-                    // the end.
-                    Some(slice) => {
-                        self.parsed.markers.push(slice.marker);
-                        let parent = slice.marker.parent;
-                        self.parsed
-                            .results
-                            .push(MarkedResult { result: JobResult::Walk(key, span, slice), parent });
-                    }
-                    // The node ignored the state override, or returned something else altogether.
-                    None => {
-                        self.parsed.lacks_method = true;
-                        self.parsed.again.push(Job::Walk(key, span));
-                    }
+            Job::Walk(key, span) => match Slice::decode(&data, span.first, key.detail) {
+                // The first agent is read with all available gas, so an empty slice means a walk beyond the end.
+                Some(slice) => {
+                    self.parsed.markers.push(slice.marker);
+                    let parent = slice.marker.parent;
+                    self.push(JobResult::Walk(*key, *span, slice), parent);
                 }
-                Ok(())
-            }
+                // The node ignored the state override, or returned something else altogether.
+                None => {
+                    self.parsed.lacks_method = true;
+                    self.parsed.again.push(job.clone());
+                }
+            },
         }
+        Ok(())
     }
 
     /// The results in `aggregate3` return data, behind the marker.
@@ -275,23 +206,19 @@ impl ReplyParser<'_> {
         Ok((outcomes.collect(), marker.and_then(|marker| marker.parent)))
     }
 
-    fn calls(&mut self, calls: Vec<PendingCall>, data: &Bytes) -> Ends<()> {
+    fn calls(&mut self, calls: &[PendingCall], data: &Bytes) -> Result<(), RunError> {
         /// A chunk below this size is not split further: each call without a reason becomes a suspect.
         const FEW: usize = 8;
         let count = calls.len();
-        let (outcomes, parent) = match self.aggregate(data, count) {
-            Ok(read) => read,
-            Err(error) => return Err((error, vec![Job::Calls(calls)])),
-        };
-        for (pending, outcome) in calls.into_iter().zip(outcomes) {
+        let (outcomes, parent) = self.aggregate(data, count)?;
+        for (call, outcome) in calls.iter().zip(outcomes) {
             match outcome {
-                CallOutcome::Returned(data) => self.push_result(pending, CallResult::Returned(data), parent),
-                CallOutcome::Reverted(revert) => {
-                    self.push_result(pending, CallResult::Reverted(revert), parent)
-                }
+                CallOutcome::Returned(data) => self.push_call(call, CallResult::Returned(data), parent),
+                CallOutcome::Reverted(revert) => self.push_call(call, CallResult::Reverted(revert), parent),
                 CallOutcome::Ambiguous => {
-                    let pending = if count < FEW { pending.suspected() } else { pending.split(count) };
-                    self.parsed.again.push(Job::Calls(vec![pending]));
+                    let call = call.clone();
+                    let call = if count < FEW { call.suspected() } else { call.split(count) };
+                    self.parsed.again.push(Job::Calls(vec![call]));
                     self.parsed.progress = true;
                 }
             }
@@ -299,58 +226,48 @@ impl ReplyParser<'_> {
         Ok(())
     }
 
-    fn push_result(&mut self, pending: PendingCall, outcome: CallResult, parent: Option<B256>) {
-        self.parsed.results.push(MarkedResult { result: JobResult::Call(pending, outcome), parent });
+    fn push(&mut self, result: JobResult, parent: Option<B256>) {
+        self.parsed.results.push(MarkedResult { result, parent });
+    }
+
+    fn push_call(&mut self, call: &PendingCall, result: CallResult, parent: Option<B256>) {
+        self.push(JobResult::Call(call.clone(), result), parent);
     }
 
     /// Results of a suspect: through Multicall3, and directly.
     fn suspect(
         &mut self,
-        pending: PendingCall,
-        outcome: Option<rpc::Outcome<'_>>,
-        direct: Option<rpc::Outcome<'_>>,
-        requests: usize,
-    ) -> Ends<()> {
-        let (outcome, direct) = match (outcome, direct) {
-            (Some(outcome), Some(direct)) => (outcome, direct),
-            _ => {
-                self.parsed.again.push(Job::Suspect(pending));
-                return Ok(());
-            }
-        };
+        call: &PendingCall,
+        outcome: rpc::Outcome<'_>,
+        direct: rpc::Outcome<'_>,
+    ) -> Result<(), RunError> {
         let result = match outcome {
             Ok(result) => result,
-            Err(error) => return self.node_error(Job::Suspect(pending), &error, requests),
+            Err(error) => return self.node_error(&Job::Suspect(call.clone()), &error),
         };
-        let read = call_result(result).ok_or(RunError::Malformed).and_then(|data| self.aggregate(&data, 1));
-        let (outcomes, parent) = match read {
-            Ok(read) => read,
-            Err(error) => return Err((error, vec![Job::Suspect(pending)])),
-        };
-        let outcome = match outcomes.into_iter().next() {
+        let data = call_result(result).ok_or(RunError::Malformed)?;
+        let (outcomes, parent) = self.aggregate(&data, 1)?;
+        let result = match outcomes.into_iter().next() {
             Some(CallOutcome::Returned(data)) => CallResult::Returned(data),
             Some(CallOutcome::Reverted(revert)) => CallResult::Reverted(revert),
             Some(CallOutcome::Ambiguous) | None => match direct {
-                Ok(result) => return self.result(Job::Direct(pending), result),
+                Ok(result) => return self.result(&Job::Direct(call.clone()), result),
                 Err(error) => match Revert::from_error(&error) {
                     Some(revert) => CallResult::Reverted(revert),
                     None if matches!(classify(&error), Action::Split) => CallResult::TooHeavy,
-                    None => return self.node_error(Job::Suspect(pending), &error, requests),
+                    None => return self.node_error(&Job::Suspect(call.clone()), &error),
                 },
             },
         };
-        self.push_result(pending, outcome, parent);
+        self.push_call(call, result, parent);
         Ok(())
     }
 
     /// Reads a span from the getters' own return data.
-    fn getters(&mut self, key: WalkKey, span: Span, data: &Bytes) -> Ends<()> {
+    fn getters(&mut self, key: WalkKey, span: Span, data: &Bytes) -> Result<(), RunError> {
         let reads = if key.detail.has_revenue() { 2 } else { 1 };
         let count = usize::try_from(span.count).unwrap_or(usize::MAX).saturating_mul(reads);
-        let (outcomes, parent) = match self.aggregate(data, count) {
-            Ok(read) => read,
-            Err(error) => return Err((error, vec![Job::Walk(key, span)])),
-        };
+        let (outcomes, parent) = self.aggregate(data, count)?;
         let mut slice = Slice::default();
         let mut revenue = RevenueAggregate::default();
         let mut outcomes = outcomes.into_iter();
@@ -386,73 +303,60 @@ impl ReplyParser<'_> {
             }
         }
         slice.take_sums(revenue);
-        self.parsed.results.push(MarkedResult { result: JobResult::Walk(key, span, slice), parent });
+        self.push(JobResult::Walk(key, span, slice), parent);
         Ok(())
     }
 
     /// Applies one error for the whole batch.
-    fn refusal(&mut self, jobs: Vec<Job>, error: &ErrorObject, requests: usize) -> Ends<()> {
-        let context = ErrorContext { is_for_all: true, ..self.context(requests) };
-        if jobs.is_empty() {
-            return self.apply(recovery(error, RequestKind::Header, context), None, error, requests);
+    fn refusal(&mut self, error: &ErrorObject) -> Result<(), RunError> {
+        let (in_flight, context) = (self.in_flight, ErrorContext { is_for_all: true, ..self.context() });
+        if in_flight.jobs.is_empty() {
+            return self.apply(recovery(error, RequestKind::Header, context), None, error);
         }
-        let mut jobs = jobs.into_iter();
-        let ends = jobs.by_ref().try_for_each(|job| {
-            self.apply(recovery(error, RequestKind::of(&job), context), Some(job), error, requests)
-        });
-        ends.map_err(|(error, mut undone)| {
-            undone.extend(jobs);
-            (error, undone)
+        in_flight.jobs.iter().try_for_each(|SentJob { job, .. }| {
+            self.apply(recovery(error, RequestKind::of(job), context), Some(job), error)
         })
     }
 
     /// Applies an error for one request.
-    fn node_error(&mut self, job: Job, error: &ErrorObject, requests: usize) -> Ends<()> {
-        let recovery = recovery(error, RequestKind::of(&job), self.context(requests));
-        self.apply(recovery, Some(job), error, requests)
+    fn node_error(&mut self, job: &Job, error: &ErrorObject) -> Result<(), RunError> {
+        self.apply(recovery(error, RequestKind::of(job), self.context()), Some(job), error)
     }
 
-    const fn context(&self, requests: usize) -> ErrorContext {
+    const fn context(&self) -> ErrorContext {
         let InFlight { by_hash, method, .. } = *self.in_flight;
-        ErrorContext { status: self.status, requests, is_for_all: false, by_hash, method }
+        ErrorContext { status: self.status, requests: self.requests, is_for_all: false, by_hash, method }
     }
 
-    fn apply(
-        &mut self,
-        recovery: Recovery,
-        job: Option<Job>,
-        error: &ErrorObject,
-        requests: usize,
-    ) -> Ends<()> {
+    fn apply(&mut self, recovery: Recovery, job: Option<&Job>, error: &ErrorObject) -> Result<(), RunError> {
         match (recovery, job) {
             (Recovery::Cut, Some(Job::Walk(key, span))) => {
-                self.parsed.refused.push((key, span));
+                self.parsed.refused.push((*key, *span));
                 self.parsed.progress = true;
             }
             (Recovery::Cut, Some(Job::Calls(calls))) => {
-                let count = calls.len();
-                let smaller = calls.into_iter().map(|pending| Job::Calls(vec![pending.split(count)]));
+                let smaller = calls.iter().map(|call| Job::Calls(vec![call.clone().split(calls.len())]));
                 self.parsed.again.extend(smaller);
                 self.parsed.progress = true;
             }
             (Recovery::TooHeavy, Some(Job::Calls(calls))) => {
-                calls.into_iter().for_each(|pending| self.push_result(pending, CallResult::TooHeavy, None));
+                calls.iter().for_each(|call| self.push_call(call, CallResult::TooHeavy, None));
             }
-            (Recovery::TooHeavy, Some(Job::Suspect(pending) | Job::Direct(pending))) => {
-                self.push_result(pending, CallResult::TooHeavy, None);
+            (Recovery::TooHeavy, Some(Job::Suspect(call) | Job::Direct(call))) => {
+                self.push_call(call, CallResult::TooHeavy, None);
             }
-            (Recovery::Reverted, Some(Job::Direct(pending))) => {
+            (Recovery::Reverted, Some(Job::Direct(call))) => {
                 let revert = Revert::from_error(error).unwrap_or_default();
-                self.push_result(pending, CallResult::Reverted(revert), None);
+                self.push_call(call, CallResult::Reverted(revert), None);
             }
             // No other job reaches these.
-            (Recovery::End | Recovery::Cut | Recovery::TooHeavy | Recovery::Reverted, job) => {
-                return Err((RunError::node(error), job.into_iter().collect()));
+            (Recovery::End | Recovery::Cut | Recovery::TooHeavy | Recovery::Reverted, _) => {
+                return Err(RunError::node(error));
             }
             (passing, job) => {
                 match passing {
                     Recovery::NextMethod => self.parsed.lacks_method = true,
-                    Recovery::HalveBatch => self.parsed.halve(requests),
+                    Recovery::HalveBatch => self.parsed.halve(self.requests),
                     Recovery::PinByNumber => {
                         self.parsed.by_number = true;
                         self.parsed.progress = true;
@@ -460,7 +364,7 @@ impl ReplyParser<'_> {
                     Recovery::Repin => self.parsed.lacks_block = true,
                     _ => self.parsed.passing = Some(RunError::node(error)),
                 }
-                self.parsed.again.extend(job);
+                self.parsed.again.extend(job.cloned());
             }
         }
         Ok(())

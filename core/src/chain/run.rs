@@ -53,6 +53,11 @@ impl<Q: Query> Run<Q> {
         Self { query: query(self.query), engine: self.engine }
     }
 
+    /// The engine, whose type does not depend on the query's.
+    pub(crate) const fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
     /// What this run learned of the endpoints since the last update, for [`Endpoints::merge`].
     pub fn update(&mut self) -> Update {
         self.engine.update()

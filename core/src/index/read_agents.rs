@@ -108,7 +108,6 @@ fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, Ind
 
 /// Agents by id through the getters, many per call. An agent that exceeds the gas is read through the lens,
 /// alone.
-#[inline(never)]
 fn agents(registry: &Registry<'_>, ids: &[u64]) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
     let id = |id: &u64| U256::from(*id);
     let records = ids.iter().map(|agent| getAgentCall { agentId: id(agent) });

@@ -7,7 +7,7 @@ use crate::{
         batch::{Failure, Reply},
         block::Header,
         error::{QueryError, RunError},
-        logs::BlockRequest,
+        logs::{BlockRequest, LogWalk},
     },
     eth::rpc::{
         self, BadReply, ErrorObject,
@@ -74,7 +74,7 @@ impl Engine {
         blocks.headers.extend(headers.into_iter().map(|(number, header)| (number, Some(header))));
         blocks.headers.extend(absent.into_iter().map(|number| (number, None)));
         for (walk, range, text) in logs {
-            malformed |= !blocks.take_logs(walk, range, text);
+            malformed |= !blocks.walk_mut(walk).is_some_and(|walk| walk.take(range, text));
         }
         match refusal {
             Some(error) => self.refuse_blocks(requests, &error, reply.status),
@@ -136,7 +136,9 @@ impl Engine {
                 self.fault(RunError::node(error), false)
             }
             _ if error.code == -32601 && has_logs => {
-                walks(requests).for_each(|walk| self.view.blocks.refuse(walk));
+                for walk in walks(requests) {
+                    self.view.blocks.walk_mut(walk).map(LogWalk::refuse);
+                }
                 Ok(())
             }
             _ if has_logs => {
@@ -177,7 +179,9 @@ impl Engine {
         if halved.len() > 1 && !halved.iter().all(lone) {
             halved.retain(|walk| !self.view.blocks.is_of_one_block(*walk));
         }
-        halved.into_iter().for_each(|walk| self.view.blocks.halve(walk));
+        for walk in halved {
+            self.view.blocks.walk_mut(walk).map(LogWalk::halve);
+        }
     }
 }
 

@@ -13,11 +13,10 @@ use super::{
     block::{Header, ReadBlock},
     endpoints::{Endpoints, Rotation, Update},
     error::{QueryError, RunError},
-    lens::{Slice, Span},
     marker::Marker,
     reply::{JobResult, MarkedResult, ParsedReply},
     view::{CallResult, View},
-    walk::{AgentWalk, WalkKey},
+    walk::AgentWalk,
 };
 use crate::eth::{abi::IMulticall3::getCurrentBlockTimestampCall, as_of::BlockId, rpc};
 
@@ -26,7 +25,7 @@ const FEW_REQUESTS: usize = 4;
 
 /// The state of one run without its query, which [`Run`](super::Run) adds.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(crate) struct Engine {
     multicall3: Address,
     limits: Limits,
     rotation: Rotation,
@@ -92,12 +91,12 @@ impl Engine {
     }
 
     /// See [`Run::update`](super::Run::update).
-    pub(super) fn update(&mut self) -> Update {
+    pub(crate) fn update(&mut self) -> Update {
         self.rotation.update()
     }
 
     /// See [`Run::passed`](super::Run::passed).
-    pub(super) const fn passed(&mut self, elapsed_ms: u32) {
+    pub(crate) const fn passed(&mut self, elapsed_ms: u32) {
         self.elapsed_ms = elapsed_ms;
     }
 
@@ -105,7 +104,7 @@ impl Engine {
     #[inline(never)]
     pub(super) fn begin_step(&mut self) {
         if let Some(in_flight) = self.in_flight.take() {
-            self.take_back(in_flight.jobs.into_iter().map(|sent| sent.job));
+            self.take_back(in_flight.into_jobs());
         }
         self.view.as_of = self.block.as_of();
         self.view.block = self.block.pin().map(|pin| pin.header);
@@ -182,7 +181,7 @@ impl Engine {
     /// Takes the reply to the last batch. Transient failures are retried by the next step; others end the
     /// run.
     #[inline(never)]
-    pub(super) fn feed(&mut self, reply: Reply<'_>) -> Result<(), QueryError> {
+    pub(crate) fn feed(&mut self, reply: Reply<'_>) -> Result<(), QueryError> {
         let Some(in_flight) = self.in_flight.take() else { return Ok(()) };
         if reply.body.len() > self.limits.max_reply_bytes {
             self.in_flight = Some(in_flight);
@@ -196,19 +195,17 @@ impl Engine {
         }
         let stepping_back = matches!(self.block, ReadBlock::SteppingBack { .. });
         let (by_hash, before) = (in_flight.by_hash, self.progress());
-        let parsed = match ParsedReply::of(in_flight, reply, self.multicall3) {
+        let checked = ParsedReply::of(&in_flight, reply, self.multicall3).and_then(|parsed| {
+            parsed.markers.iter().try_for_each(|marker| self.check(marker))?;
+            Ok(parsed)
+        });
+        let parsed = match checked {
             Ok(parsed) => parsed,
-            Err((error, undone)) => {
-                self.take_back(undone);
+            Err(error) => {
+                self.take_back(in_flight.into_jobs());
                 return self.fault(error, true);
             }
         };
-        if let Err(error) = parsed.markers.iter().try_for_each(|marker| self.check(marker)) {
-            self.take_back(parsed.again);
-            self.take_back(parsed.results.into_iter().map(|marked| marked.result.into_job()));
-            self.take_back(parsed.refused.into_iter().map(|(key, span)| Job::Walk(key, span)));
-            return self.fault(error, true);
-        }
         self.take_back(parsed.again);
         for (key, span) in parsed.refused {
             if let Some(walk) = self.view.walks.get_mut(&key) {
@@ -258,7 +255,7 @@ impl Engine {
     }
 
     /// Records that the last batch has no reply; an error if no endpoint is left to ask.
-    pub(super) fn fail(&mut self, failure: Failure) -> Result<(), QueryError> {
+    pub(crate) fn fail(&mut self, failure: Failure) -> Result<(), QueryError> {
         let Some(in_flight) = self.in_flight.take() else { return Ok(()) };
         let (requests, seconds) = (in_flight.requests(), in_flight.timeout_ms.div_ceil(1_000));
         if !in_flight.blocks.is_empty() {
@@ -269,14 +266,15 @@ impl Engine {
             Failure::TimedOut => requests > FEW_REQUESTS,
             Failure::TooLarge => requests > 1,
         };
-        let jobs: Vec<Job> = in_flight.jobs.into_iter().map(|sent| sent.job).collect();
+        let is_proof = !in_flight.proof.is_empty();
+        let jobs: Vec<Job> = in_flight.into_jobs().collect();
         let before = self.rotation.current();
         if failure == Failure::TooLarge && self.rotation.try_another_size() {
             self.take_back(jobs);
             self.after_switch(before);
             return Ok(());
         }
-        if failure == Failure::TooLarge && !in_flight.proof.is_empty() {
+        if failure == Failure::TooLarge && is_proof {
             return Err(QueryError::TooHeavy { function: "eth_getProof" });
         }
         if large {
@@ -364,21 +362,22 @@ impl Engine {
                 JobResult::Call(pending, outcome) if belongs => {
                     self.view.answers.insert(pending.call, outcome);
                 }
-                JobResult::Walk(key, span, slice) if belongs => self.fold(key, span, slice),
+                JobResult::Walk(key, span, slice) if belongs => {
+                    if let Some(walk) = self.view.walks.get_mut(&key) {
+                        walk.fold(span, slice);
+                    }
+                }
                 result => {
                     // Pinned by number, with another parent: a reorg.
                     moved_on |= !unpinned && !pinned;
-                    self.take_back([result.into_job()]);
+                    self.take_back([match result {
+                        JobResult::Call(call, _) => Job::Calls(vec![call]),
+                        JobResult::Walk(key, span, _) => Job::Walk(key, span),
+                    }]);
                 }
             }
         }
         moved_on
-    }
-
-    fn fold(&mut self, key: WalkKey, span: Span, slice: Slice) {
-        if let Some(walk) = self.view.walks.get_mut(&key) {
-            walk.fold(span, slice);
-        }
     }
 
     /// The node does not know the block: retry once, then step back, or use the newest block of another

@@ -126,7 +126,7 @@ impl LogWalk {
     }
 
     /// Halves the unanswered ranges.
-    fn halve(&mut self) {
+    pub(super) fn halve(&mut self) {
         let longest = self.open.iter().map(|(from, to)| to - from + 1).max().unwrap_or(1);
         if longest == 1 {
             self.refuse();
@@ -142,12 +142,12 @@ impl LogWalk {
         self.plan(&ranges);
     }
 
-    fn refuse(&mut self) {
+    pub(super) fn refuse(&mut self) {
         self.refused = Some(NoLogs::Unserved);
     }
 
     /// Takes the result of one range; false if it is malformed.
-    fn take(&mut self, range: (u64, u64), text: &str) -> bool {
+    pub(super) fn take(&mut self, range: (u64, u64), text: &str) -> bool {
         if let Some(filter) = &self.query.filter {
             let Some(logs) = event_log::parse(text, self.query.registry, filter, range) else { return false };
             self.is_first_range = false;
@@ -256,7 +256,7 @@ impl Blocks {
     /// blocks.
     pub(super) fn refuse_unvouched_logs(&mut self) {
         for place in std::mem::take(&mut self.wanted_walks) {
-            self.refuse(place);
+            self.walks.get_mut(place).map(LogWalk::refuse);
         }
     }
 
@@ -289,26 +289,13 @@ impl Blocks {
         (0..).zip(requests).filter_map(request).collect()
     }
 
-    pub(super) fn take_logs(&mut self, walk: usize, range: (u64, u64), text: &str) -> bool {
-        self.walks.get_mut(walk).is_some_and(|walk| walk.take(range, text))
-    }
-
-    /// Splits the ranges of a walk that the node refused.
-    pub(super) fn halve(&mut self, walk: usize) {
-        if let Some(walk) = self.walks.get_mut(walk) {
-            walk.halve();
-        }
+    pub(super) fn walk_mut(&mut self, walk: usize) -> Option<&mut LogWalk> {
+        self.walks.get_mut(walk)
     }
 
     /// Whether a walk's open ranges are all single blocks.
     pub(super) fn is_of_one_block(&self, walk: usize) -> bool {
         self.walks.get(walk).is_none_or(|walk| walk.open.iter().all(|(from, to)| from == to))
-    }
-
-    pub(super) fn refuse(&mut self, walk: usize) {
-        if let Some(walk) = self.walks.get_mut(walk) {
-            walk.refuse();
-        }
     }
 
     /// Clears what the query misses: it reports that again.

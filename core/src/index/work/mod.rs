@@ -25,7 +25,7 @@ use super::{
     state::{Basis, Checkpoint, Phase, State},
     store::Store,
 };
-use crate::chain::{Batch, Endpoints, Failure, Limits, Query, QueryError, Reply, Run, Step, Update};
+use crate::chain::{Batch, Endpoints, Engine, Failure, Limits, Query, QueryError, Reply, Run, Step, Update};
 
 /// What an index reads, and how.
 #[derive(Clone, Debug)]
@@ -48,6 +48,17 @@ enum Stage {
     Find(Box<Run<FindChanges>>),
     Agents(Box<Run<ReadAgents>>, Box<RefreshPlan>),
     Done,
+}
+
+impl Stage {
+    fn engine(&mut self) -> Option<&mut Engine> {
+        match self {
+            Self::Slice(run) => Some(run.engine()),
+            Self::Find(run) => Some(run.engine()),
+            Self::Agents(run, _) => Some(run.engine()),
+            Self::Done => None,
+        }
+    }
 }
 
 /// One unit of work; the [module's documentation](super) shows how to drive it.
@@ -108,11 +119,8 @@ impl Work {
     pub fn passed(&mut self, elapsed_ms: u32) {
         self.elapsed_ms = elapsed_ms;
         let of_run = elapsed_ms.saturating_sub(self.run_began_ms);
-        match &mut self.stage {
-            Stage::Slice(run) => run.passed(of_run),
-            Stage::Find(run) => run.passed(of_run),
-            Stage::Agents(run, _) => run.passed(of_run),
-            Stage::Done => {}
+        if let Some(engine) = self.stage.engine() {
+            engine.passed(of_run);
         }
     }
 
@@ -152,13 +160,7 @@ impl Work {
     ///
     /// [`IndexError`] if no endpoint answers.
     pub fn feed(&mut self, reply: Reply<'_>) -> Result<(), IndexError> {
-        let (fed, update) = match &mut self.stage {
-            Stage::Slice(run) => (run.feed(reply), run.update()),
-            Stage::Find(run) => (run.feed(reply), run.update()),
-            Stage::Agents(run, _) => (run.feed(reply), run.update()),
-            Stage::Done => return Ok(()),
-        };
-        self.learn(fed, &update)
+        self.with_engine(|engine| engine.feed(reply))
     }
 
     /// Records that the last batch has no reply.
@@ -167,18 +169,17 @@ impl Work {
     ///
     /// [`IndexError`] if no endpoint answers.
     pub fn fail(&mut self, failure: Failure) -> Result<(), IndexError> {
-        let (failed, update) = match &mut self.stage {
-            Stage::Slice(run) => (run.fail(failure), run.update()),
-            Stage::Find(run) => (run.fail(failure), run.update()),
-            Stage::Agents(run, _) => (run.fail(failure), run.update()),
-            Stage::Done => return Ok(()),
-        };
-        self.learn(failed, &update)
+        self.with_engine(|engine| engine.fail(failure))
     }
 
-    /// Keeps what a run learned of the endpoints, even if it fails.
-    fn learn(&mut self, outcome: Result<(), QueryError>, update: &Update) -> Result<(), IndexError> {
-        self.endpoints.merge(update);
+    /// Merges what the run learned of the endpoints, even if it fails.
+    fn with_engine(
+        &mut self,
+        act: impl FnOnce(&mut Engine) -> Result<(), QueryError>,
+    ) -> Result<(), IndexError> {
+        let Some(engine) = self.stage.engine() else { return Ok(()) };
+        let (outcome, update) = (act(engine), engine.update());
+        self.endpoints.merge(&update);
         Ok(outcome?)
     }
 
