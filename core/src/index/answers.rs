@@ -6,7 +6,7 @@ use super::{
     IndexError, changes,
     indexed_agent::flaw,
     reader::Index,
-    store::{Columns, SqlValue, Store, StoreError, ordered},
+    store::{SqlValue, Store, StoreError, first_row, ordered, query},
     tables::{self, CountKind},
 };
 use crate::{
@@ -102,8 +102,8 @@ impl<S: Store> Index<'_, S> {
                          WHERE before <= ?4 ORDER BY key DESC LIMIT 1";
         let [first, last] = [0, u64::MAX].map(|id| SqlValue::Blob(tables::status_range(status as u8, id)));
         let parameters = [CountKind::StatusRange.into(), first, last, skipped.into()];
-        let row = self.store.execute(statement, &parameters)?.into_iter().next();
-        let mut row = Columns::of(row.ok_or_else(StoreError::corrupt)?);
+        let row = first_row(self.store, statement, &parameters)?;
+        let mut row = row.ok_or_else(StoreError::corrupt)?;
         let [_, range @ ..] = row.array::<9>()?;
         Ok((u64::from_be_bytes(range) * tables::RANGE, row.number()?))
     }
@@ -113,8 +113,8 @@ impl<S: Store> Index<'_, S> {
         for (_, reports) in self.counts(CountKind::Reports)? {
             revenue.total_reports = revenue.total_reports.saturating_add(reports);
         }
-        for row in self.store.execute("SELECT is_category, text, amount FROM revenue_totals", &[])? {
-            let sum = tables::sum(Columns::of(row))?;
+        let statement = "SELECT is_category, text, amount FROM revenue_totals";
+        for sum in query(self.store, statement, &[], tables::sum)? {
             if sum.is_category {
                 revenue.by_category.insert(sum.text, sum.amount);
             } else {
@@ -146,11 +146,8 @@ impl<S: Store> Index<'_, S> {
         let found = self.entries("SELECT id, record FROM agents WHERE id = ?1", &[id.into()])?;
         let Some((_, entry)) = found.into_iter().next() else { return Ok(None) };
         let statement = "SELECT id FROM agents WHERE parent = ?1 ORDER BY id LIMIT ?2";
-        let shown = self.store.execute(statement, &[ordered(id), (MAX_CHILDREN as u64).into()])?;
-        let ids: Vec<U256> = shown
-            .into_iter()
-            .map(|row| Ok(U256::from(Columns::of(row).number()?)))
-            .collect::<Result<_, StoreError>>()?;
+        let parameters = [ordered(id), (MAX_CHILDREN as u64).into()];
+        let ids = query(self.store, statement, &parameters, |row| Ok(U256::from(row.number()?)))?;
         let total = if ids.len() < MAX_CHILDREN { ids.len() as u64 } else { self.children_of(id)? };
         let agent = Relative {
             agent_id: id.into(),

@@ -20,7 +20,7 @@ use super::{
     indexed_agent::IndexedAgent,
     open_lists,
     state::Checkpoint,
-    store::{Columns, SqlValue, Store, StoreError, of_ids, one_number, ordered, write},
+    store::{SqlValue, Store, StoreError, of_ids, one_number, ordered, query, write},
 };
 use crate::{
     chain::logs::Moment,
@@ -196,16 +196,13 @@ impl<S: Store> ChangeLog<'_, S> {
                              WHERE status = 0 AND attested < ?1 AND (attested, id) > (?2, ?3) \
                              ORDER BY attested, id LIMIT ?4";
             let parameters = [ordered(to), ordered(from), after.into(), ROWS.into()];
-            let rows = self.store.execute(statement, &parameters)?;
-            let mut noted = Vec::with_capacity(rows.len());
-            for row in rows {
-                let mut row = Columns::of(row);
+            let noted = query(self.store, statement, &parameters, |row| {
                 let (id, attested) = (row.number()?, u64::from_be_bytes(row.array()?));
                 let wallet = Address::from(row.array::<20>()?);
                 (from, after) = (attested, id);
                 let lapse = attested.saturating_add(grace).saturating_add(1);
                 let standing = |current| Some(Standing::new(Status::Active, current));
-                noted.push(VerdictChange {
+                Ok(VerdictChange {
                     id,
                     wallet,
                     from: standing(lapses),
@@ -213,8 +210,8 @@ impl<S: Store> ChangeLog<'_, S> {
                     number: None,
                     // A different grace period would have changed the second.
                     seconds: Some(if lapses { lapse.min(self.now) } else { self.at.seconds }),
-                });
-            }
+                })
+            })?;
             if noted.is_empty() {
                 break;
             }
@@ -256,10 +253,8 @@ pub(super) fn list(
     };
     let statement = "SELECT number, agent, wallet, was, is_now, block, seconds FROM changes WHERE number > ?1 \
                      ORDER BY number LIMIT ?2";
-    let mut data = Vec::new();
-    for row in store.execute(statement, &[after.into(), limit.into()])? {
-        let mut row = Columns::of(row);
-        data.push(Change {
+    let data = query(store, statement, &[after.into(), limit.into()], |row| {
+        Ok(Change {
             cursor: Cursor { began, number: row.number()? },
             agent_id: AgentId(U256::from(row.number()?)),
             wallet: Address::from(row.array::<20>()?),
@@ -267,8 +262,8 @@ pub(super) fn list(
             to: read_standing(row.nullable()?)?,
             block_number: row.number()?,
             time: Timestamp::from_seconds(row.number()?),
-        });
-    }
+        })
+    })?;
     let next = data.last().map_or(Cursor { began, number: after }, |change| change.cursor);
     Ok(ChangeList { limit, has_more: next.number < state.changes, data, next, as_of: at.into() })
 }

@@ -24,7 +24,7 @@ use super::{
     indexed_agent::{IndexedAgent, flaw},
     open_lists::{NEWEST, close_forgotten, drop_unneeded},
     reader::Index,
-    store::{Columns, SqlValue, Store, StoreError, ids_as_json, one_number, ordered},
+    store::{SqlValue, Store, StoreError, first_row, ids_as_json, one_number, ordered, query},
 };
 use crate::{
     chain::QueryError,
@@ -146,26 +146,23 @@ impl<S: Store> Index<'_, S> {
         most: u64,
     ) -> Result<Vec<(AgentCursor, ComplianceListItem)>, IndexError> {
         let of_list = [SqlValue::from(list.number), list.total.into()];
-        let columns = "id, attested, record";
+        let columns = "id, record, attested";
         let rows = "(attested, id) > (?3, ?4) AND flaws & 1 = 0";
         let records =
             select(columns, "INDEXED BY agents_by_attestation", rows) + " ORDER BY attested, id LIMIT ?5";
         let behind = [ordered(after.attested.unwrap_or(0)), after.id.into(), most.into()];
-        let mut entries = Vec::new();
-        for row in self.store.execute(&records, &[&of_list[..], &behind].concat())? {
-            let mut row = Columns::of(row);
-            let (id, _) = (row.number()?, row.blob()?);
-            entries.push((id, IndexedAgent::unpack(&row.blob()?)?));
-        }
+        let parameters = [&of_list[..], &behind].concat();
+        let entries = query(self.store, &records, &parameters, IndexedAgent::read)?;
         let ids: Vec<u64> = entries.iter().map(|(id, _)| *id).collect();
         let parents = "parent IN (SELECT unhex(printf('%016x', value)) FROM json_each(?3))";
         let parents = select("parent", "INDEXED BY agents_by_parent", parents);
         let counts = format!("SELECT parent, count(*) FROM ({parents}) GROUP BY parent");
-        let mut children = BTreeMap::new();
-        for row in self.store.execute(&counts, &[&of_list[..], &[ids_as_json(&ids)]].concat())? {
-            let mut row = Columns::of(row);
-            children.insert(u64::from_be_bytes(row.array()?), row.number()?);
-        }
+        let parameters = [&of_list[..], &[ids_as_json(&ids)]].concat();
+        let children: BTreeMap<u64, u64> = query(self.store, &counts, &parameters, |row| {
+            Ok((u64::from_be_bytes(row.array()?), row.number()?))
+        })?
+        .into_iter()
+        .collect();
         let item = |(id, entry): (u64, IndexedAgent)| {
             let Row { creator, last_attestation, .. } = entry.row;
             let status = entry.known_status(id).map_err(QueryError::from)?;
@@ -219,10 +216,8 @@ impl<S: Store> Index<'_, S> {
     pub fn next_chunk(&self, cursor: ListCursor, clock: u64, most: u64) -> Result<ListChunk, IndexError> {
         let statement = "UPDATE lists SET used = ?2 WHERE number = ?1 RETURNING total, grace, seconds";
         let parameters = [cursor.list.into(), (clock / 1_000).into()];
-        let Some(row) = self.store.execute(statement, &parameters)?.into_iter().next() else {
-            return Err(IndexError::CursorExpired);
-        };
-        let mut row = Columns::of(row);
+        let row = first_row(self.store, statement, &parameters)?;
+        let mut row = row.ok_or(IndexError::CursorExpired)?;
         let list = OpenList {
             number: cursor.list,
             total: row.number()?,
@@ -241,9 +236,8 @@ impl<S: Store> Index<'_, S> {
         if next.is_none() {
             let flawed =
                 select("id", "INDEXED BY agents_with_flaws", "flaws > 0 AND flaws & 1 > 0") + " ORDER BY id";
-            for row in self.store.execute(&flawed, &[list.number.into(), list.total.into()])? {
-                unreadable.push(AgentId::from(Columns::of(row).number()?));
-            }
+            let parameters = [list.number.into(), list.total.into()];
+            unreadable = query(self.store, &flawed, &parameters, |row| Ok(AgentId::from(row.number()?)))?;
             self.store.execute("DELETE FROM lists WHERE number = ?1", &[list.number.into()])?;
             drop_unneeded(self.store)?;
         }

@@ -8,7 +8,7 @@ use alloy_primitives::{Address, hex};
 use super::{
     IndexError, State, changes,
     indexed_agent::{IndexedAgent, PACKED_BYTES, flaw},
-    store::{Columns, SqlValue, Store, one_number},
+    store::{SqlValue, Store, first_row, one_number, query},
 };
 use crate::{
     registry::agent::Status, registry::kya::FORMER_SHOWN, registry::lineage::MAX_LEVELS, registry::row::Row,
@@ -44,17 +44,14 @@ impl Excerpt {
         for wallet in wallets {
             let statement = "SELECT id, record FROM agents WHERE wallet = ?1 ORDER BY id DESC LIMIT ?2";
             let parameters = [SqlValue::Blob(wallet.to_vec()), OF_A_WALLET.into()];
-            for found in store.execute(statement, &parameters)? {
-                let mut found = Columns::of(found);
-                let (mut id, mut row) = (found.number()?, IndexedAgent::unpack(&found.blob()?)?.row);
+            for (mut id, IndexedAgent { mut row, .. }) in
+                query(store, statement, &parameters, IndexedAgent::read)?
+            {
                 for _ in 0..MAX_LEVELS {
                     rows.push((id, row));
-                    let statement = "SELECT record FROM agents WHERE id = ?1";
-                    let Some(found) = store.execute(statement, &[row.parent.into()])?.into_iter().next()
-                    else {
-                        break;
-                    };
-                    (id, row) = (row.parent, IndexedAgent::unpack(&Columns::of(found).blob()?)?.row);
+                    let statement = "SELECT id, record FROM agents WHERE id = ?1";
+                    let Some(mut parent) = first_row(store, statement, &[row.parent.into()])? else { break };
+                    (id, IndexedAgent { row, .. }) = IndexedAgent::read(&mut parent)?;
                 }
             }
         }

@@ -32,7 +32,7 @@ use alloy_sol_types::SolEvent;
 use super::{
     IndexError,
     state::{Checkpoint, State},
-    store::{Columns, Store, ordered},
+    store::{Columns, Store, ordered, query},
     tables,
     work::Config,
 };
@@ -152,9 +152,8 @@ impl HistoryQuery {
         };
         let statement = "SELECT id FROM agents WHERE parent = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
         let last_child = cursor.map_or(0, |cursor| cursor.child);
-        let children = store
-            .execute(statement, &[ordered(number), last_child.into(), limit.saturating_add(1).into()])?;
-        let children = children.into_iter().map(|row| Columns::of(row).number()).collect::<Result<_, _>>()?;
+        let parameters = [ordered(number), last_child.into(), limit.saturating_add(1).into()];
+        let children = query(store, statement, &parameters, Columns::number)?;
         Ok(Self {
             registry,
             at,

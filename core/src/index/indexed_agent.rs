@@ -2,7 +2,7 @@
 
 use alloy_primitives::Address;
 
-use super::store::{SqlValue, StoreError, ordered};
+use super::store::{Columns, SqlValue, StoreError, ordered};
 use crate::{
     registry::agent::{AgentId, Status, UnknownStatus},
     registry::row::{Full, Row},
@@ -106,6 +106,11 @@ impl IndexedAgent {
         let reports = take(4)?.try_into().map(u32::from_be_bytes).map_err(|_| StoreError::corrupt())?;
         let scope = String::from_utf8(rest.to_vec()).map_err(|_| StoreError::corrupt())?;
         Ok(Self { row, full: Full { wallet, haftungsperson, scope, reports, sums: Vec::new() } })
+    }
+
+    /// Reads the columns `id` and `record`.
+    pub(super) fn read(row: &mut Columns) -> Result<(u64, Self), StoreError> {
+        Ok((row.number()?, Self::unpack(&row.blob()?)?))
     }
 
     /// The agent's row in the table as of the block of that height, in the order of its columns.

@@ -7,7 +7,7 @@ use super::{
     IndexError,
     indexed_agent::{IndexedAgent, flaw},
     reader::Index,
-    store::{Columns, SqlValue, Store, StoreError, one_number, ordered},
+    store::{SqlValue, Store, StoreError, one_number, ordered, query},
     tables::{CountKind, HOUR, person_hour, person_status},
 };
 use crate::{
@@ -60,13 +60,11 @@ impl<S: Store> Index<'_, S> {
     pub(super) fn statuses_of(&self, person: Address) -> Result<Vec<(Status, u64)>, StoreError> {
         let statement = "SELECT key, agents FROM counts WHERE kind = ?1 AND key >= ?2 AND key <= ?3";
         let bound = |status| SqlValue::Blob(person_status(person, status));
-        let rows = self.store.execute(statement, &[CountKind::Person.into(), bound(0), bound(u8::MAX)])?;
-        let read = |row| {
-            let mut row = Columns::of(row);
+        let parameters = [CountKind::Person.into(), bound(0), bound(u8::MAX)];
+        query(self.store, statement, &parameters, |row| {
             let status = row.blob()?.last().copied().and_then(Status::from_number);
             Ok((status.ok_or_else(StoreError::corrupt)?, row.number()?))
-        };
-        rows.into_iter().map(read).collect()
+        })
     }
 
     /// The person's compliant agents, counted as in [`compliant`](Self::compliant).

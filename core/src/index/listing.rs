@@ -21,7 +21,7 @@ use super::{
     IndexError,
     indexed_agent::flaw,
     reader::{Bounds, Index},
-    store::{Columns, SqlValue, Store, StoreError, one_number, ordered},
+    store::{Columns, SqlValue, Store, StoreError, first_row, one_number, ordered, query},
     tables::{CountKind, records},
     words::{expression, has_words, words},
 };
@@ -177,36 +177,28 @@ impl<S: Store> Index<'_, S> {
         key: SortKey,
         now: Timestamp,
     ) -> Result<(Source, Option<u64>), StoreError> {
-        let clause = |sql, value| Clause { sql, values: vec![value] };
-        let address = |address: &Address| SqlValue::Blob(address.to_vec());
-        let of = |from, sql, value, covers| Source::of_agents(from, clause(sql, value), SortKey::Id, covers);
         let mut sources = Vec::new();
         sources.extend(filter.text.as_deref().map(|text| Source {
             from: "scopes",
             join: " CROSS JOIN agents ON agents.id = scopes.rowid",
             id: "scopes.rowid",
-            clause: clause("scopes MATCH ?", SqlValue::Text(expression(text))),
+            clause: Clause { sql: "scopes MATCH ?", values: vec![SqlValue::Text(expression(text))] },
             order: Some(SortKey::Id),
             covers: &[About::Text],
         }));
-        sources.extend(filter.haftungsperson.as_ref().map(|person| {
-            of("agents INDEXED BY agents_by_person", "agents.person = ?", address(person), &[About::Person])
-        }));
-        sources.extend(filter.creator.as_ref().map(|creator| {
-            of(
-                "agents INDEXED BY agents_by_creator",
-                "agents.creator = ?",
-                address(creator),
-                &[About::Creator],
-            )
-        }));
-        sources.extend(filter.parent.map(|parent| {
-            of("agents INDEXED BY agents_by_parent", "agents.parent = ?", ordered(parent), &[About::Parent])
-        }));
-        sources.extend(filter.generation.map(|generation| {
-            let covers = &[About::Generation];
-            of("agents INDEXED BY agents_by_generation", "agents.generation = ?", generation.into(), covers)
-        }));
+        let mut by_status = None;
+        for (about, clause) in self.conditions(filter, now) {
+            let (from, covers): (_, &'static [About]) = match about {
+                About::Person => ("agents INDEXED BY agents_by_person", &[About::Person]),
+                About::Creator => ("agents INDEXED BY agents_by_creator", &[About::Creator]),
+                About::Parent => ("agents INDEXED BY agents_by_parent", &[About::Parent]),
+                About::Generation => ("agents INDEXED BY agents_by_generation", &[About::Generation]),
+                About::Status => ("agents INDEXED BY agents_by_status", &[About::Status]),
+                About::Compliance | About::Text => continue,
+            };
+            let source = Source::of_agents(from, clause, SortKey::Id, covers);
+            if about == About::Status { by_status = Some(source) } else { sources.push(source) }
+        }
         let oldest = ordered(self.oldest_current(now));
         let both: &[About] = &[About::Status, About::Compliance];
         let by_attestation = "agents INDEXED BY active_agents_by_attestation";
@@ -225,17 +217,14 @@ impl<S: Store> Index<'_, S> {
                        SELECT id FROM agents INDEXED BY active_agents_by_attestation WHERE status = 0 AND attested < ?)",
                 join: " CROSS JOIN agents ON agents.id = candidate",
                 id: "candidate",
-                clause: clause("TRUE", oldest),
+                clause: Clause { sql: "TRUE", values: vec![oldest] },
                 order: None,
                 covers: both,
             }),
             (Some(Status::Active), None) if key == SortKey::Attestation => {
                 sources.push(active("agents.status = 0", Vec::new(), &[About::Status]));
             }
-            (Some(status), None) => {
-                let value = SqlValue::Integer(status as i64);
-                sources.push(of("agents INDEXED BY agents_by_status", "agents.status = ?", value, &[About::Status]));
-            }
+            (Some(_), None) => sources.extend(by_status),
             (None, None) => {}
         }
         let all = Clause { sql: "TRUE", values: Vec::new() };
@@ -278,10 +267,9 @@ impl<S: Store> Index<'_, S> {
         };
         let mut statement = scan.select(columns, false);
         statement.push(" LIMIT 1 OFFSET ?", [most.saturating_sub(1).into()]);
-        let Some(row) = self.store.execute(&statement.sql, &statement.values)?.into_iter().next() else {
+        let Some(mut row) = first_row(self.store, &statement.sql, &statement.values)? else {
             return Ok(None);
         };
-        let mut row = Columns::of(row);
         let id = row.number()?;
         let attested = match scan.sort.key {
             SortKey::Id => None,
@@ -310,12 +298,10 @@ impl<S: Store> Index<'_, S> {
         let count = if is_counted { "count(*) OVER ()" } else { "0" };
         let mut statement = scan.select(&format!("{}, {count}", scan.source.id), true);
         statement.push(" LIMIT ? OFFSET ?", [most.into(), skipped.into()]);
-        let (mut ids, mut count) = (Vec::new(), 0);
-        for row in self.store.execute(&statement.sql, &statement.values)? {
-            let mut row = Columns::of(row);
-            ids.push(row.number()?);
-            count = row.number()?;
-        }
+        let read = |row: &mut Columns| Ok((row.number()?, row.number()?));
+        let found = query(self.store, &statement.sql, &statement.values, read)?;
+        let mut count = found.last().map_or(0, |(_, count)| *count);
+        let ids: Vec<u64> = found.into_iter().map(|(id, _)| id).collect();
         if is_counted && ids.is_empty() && skipped > 0 {
             // Beyond the last page: the first agent's row has the count.
             (_, count) = self.passing(scan, 0, 1, true)?;

@@ -5,7 +5,7 @@ use alloy_primitives::Address;
 use super::{
     IndexError, State,
     indexed_agent::{IndexedAgent, flaw},
-    store::{Columns, SqlValue, Store, StoreError, one_number, ordered},
+    store::{SqlValue, Store, StoreError, one_number, ordered, query},
     tables::{self, CountKind, HOUR},
 };
 use crate::{
@@ -61,8 +61,7 @@ impl<'a, S: Store> Index<'a, S> {
     pub(super) fn flawed(&self, flaws: i64) -> Result<Vec<AgentId>, StoreError> {
         let statement = "SELECT id FROM agents INDEXED BY agents_with_flaws \
                          WHERE flaws > 0 AND flaws & ?1 > 0 ORDER BY id";
-        let rows = self.store.execute(statement, &[SqlValue::Integer(flaws)])?;
-        rows.into_iter().map(|row| Ok(AgentId::from(Columns::of(row).number()?))).collect()
+        query(self.store, statement, &[SqlValue::Integer(flaws)], |row| Ok(row.number()?.into()))
     }
 
     /// Fails if a readable record has an undefined status, as a scan does.
@@ -76,11 +75,7 @@ impl<'a, S: Store> Index<'a, S> {
     /// The counts of a kind by key.
     pub(super) fn counts(&self, kind: CountKind) -> Result<Vec<(Vec<u8>, u64)>, StoreError> {
         let statement = "SELECT key, agents FROM counts WHERE kind = ?1 ORDER BY key";
-        let read = |row| {
-            let mut row = Columns::of(row);
-            Ok((row.blob()?, row.number()?))
-        };
-        self.store.execute(statement, &[kind.into()])?.into_iter().map(read).collect()
+        query(self.store, statement, &[kind.into()], |row| Ok((row.blob()?, row.number()?)))
     }
 
     pub(super) fn statuses(&self) -> Result<Vec<(Status, u64)>, StoreError> {
@@ -125,11 +120,7 @@ impl<'a, S: Store> Index<'a, S> {
         statement: &str,
         parameters: &[SqlValue],
     ) -> Result<Vec<(u64, IndexedAgent)>, StoreError> {
-        let read = |row| {
-            let mut row = Columns::of(row);
-            Ok((row.number()?, IndexedAgent::unpack(&row.blob()?)?))
-        };
-        self.store.execute(statement, parameters)?.into_iter().map(read).collect()
+        query(self.store, statement, parameters, IndexedAgent::read)
     }
 
     /// Active agents with a current attestation: counted by the hour, and one by one within the hour in which

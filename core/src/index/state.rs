@@ -14,7 +14,7 @@
 use alloy_primitives::{B256, U256, hex};
 use serde::{Deserialize, Serialize};
 
-use super::store::{Columns, SqlValue, Store, StoreError};
+use super::store::{SqlValue, Store, StoreError, first_row, query};
 use crate::{chain::Header, eth::as_of::IndexedAt, eth::timestamp::Timestamp};
 
 /// A block that an index was read at.
@@ -162,9 +162,9 @@ impl State {
     ///
     /// [`StoreError`].
     pub fn load(store: &impl Store) -> Result<Self, StoreError> {
-        let rows = store.execute("SELECT value FROM meta WHERE key = 'state'", &[])?;
-        let Some(row) = rows.into_iter().next() else { return Ok(Self::default()) };
-        serde_json::from_str(&Columns::of(row).text()?).map_err(|_| StoreError::corrupt())
+        let row = first_row(store, "SELECT value FROM meta WHERE key = 'state'", &[])?;
+        let Some(mut row) = row else { return Ok(Self::default()) };
+        serde_json::from_str(&row.text()?).map_err(|_| StoreError::corrupt())
     }
 
     /// The grace period in seconds, capped to the range of clocks.
@@ -250,11 +250,9 @@ const CHECKPOINTS: u64 = 64;
 /// The checkpoints at heights up to `number`, the highest first.
 pub(super) fn checkpoints(store: &impl Store, number: u64) -> Result<Vec<Checkpoint>, StoreError> {
     let statement = "SELECT number, hash, seconds FROM checkpoints WHERE number <= ?1 ORDER BY number DESC";
-    let read = |row| {
-        let mut row = Columns::of(row);
+    query(store, statement, &[number.into()], |row| {
         Ok(Checkpoint { number: row.number()?, hash: row.array()?.into(), seconds: row.number()? })
-    };
-    store.execute(statement, &[number.into()])?.into_iter().map(read).collect()
+    })
 }
 
 /// Stores a checkpoint, and keeps older ones at heights up to `since`.

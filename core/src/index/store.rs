@@ -120,6 +120,26 @@ pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
     store.execute(statement, &[SqlValue::Text(VERSION.to_owned())]).map(drop)
 }
 
+/// Executes a statement and reads each row of its result.
+pub(super) fn query<T>(
+    store: &impl Store,
+    statement: &str,
+    parameters: &[SqlValue],
+    mut read: impl FnMut(&mut Columns) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let rows = store.execute(statement, parameters)?;
+    rows.into_iter().map(|row| read(&mut Columns::of(row))).collect()
+}
+
+/// The first row of a statement's result.
+pub(super) fn first_row(
+    store: &impl Store,
+    statement: &str,
+    parameters: &[SqlValue],
+) -> Result<Option<Columns>, StoreError> {
+    Ok(store.execute(statement, parameters)?.into_iter().next().map(Columns::of))
+}
+
 /// Reads a row column by column.
 pub(super) struct Columns(std::vec::IntoIter<SqlValue>);
 
@@ -243,11 +263,8 @@ pub(super) fn one_number(
     statement: &str,
     parameters: &[SqlValue],
 ) -> Result<Option<u64>, StoreError> {
-    let row = store.execute(statement, parameters)?.into_iter().next();
-    match row.and_then(|row| row.into_iter().next()) {
-        Some(SqlValue::Integer(number)) => Ok(u64::try_from(number).ok()),
-        _ => Ok(None),
-    }
+    let number = first_row(store, statement, parameters)?.and_then(|mut row| row.number().ok());
+    Ok(number)
 }
 
 /// Big-endian, so that blobs compare as the numbers do.

@@ -9,7 +9,7 @@ use super::{
     changes::{Comparison, VerdictChange},
     indexed_agent::IndexedAgent,
     open_lists,
-    store::{Columns, SqlValue, Store, StoreError, of_ids, write},
+    store::{Columns, SqlValue, Store, StoreError, first_row, of_ids, query, write},
     words::words,
 };
 use crate::{chain::logs::Moment, registry::agent::Status, registry::revenue::Total, registry::row::Sum};
@@ -161,9 +161,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
 
     /// Deletes agents beyond `last`, the registry's counter.
     pub(super) fn end_at(&mut self, last: u64) -> Result<(), StoreError> {
-        let rows = self.store.execute("SELECT id FROM agents WHERE id > ?1", &[last.into()])?;
-        let ids: Vec<u64> =
-            rows.into_iter().map(|row| Columns::of(row).number()).collect::<Result<_, _>>()?;
+        let ids = query(self.store, "SELECT id FROM agents WHERE id > ?1", &[last.into()], Columns::number)?;
         for (id, before) in find_all(self.store, &ids)? {
             self.compare(id, Some(&before), None);
             self.count(id, &before, -1);
@@ -285,11 +283,8 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         for ((is_category, text), change) in self.totals {
             let key = [u64::from(is_category).into(), bytes(&text)];
             let statement = "SELECT amount, agents FROM revenue_totals WHERE is_category = ?1 AND text = ?2";
-            let (amount, agents) = match store.execute(statement, &key)?.into_iter().next() {
-                Some(row) => {
-                    let mut row = Columns::of(row);
-                    (Total::from_be_bytes(row.array::<40>()?), row.integer()?)
-                }
+            let (amount, agents) = match first_row(store, statement, &key)? {
+                Some(mut row) => (Total::from_be_bytes(row.array::<40>()?), row.integer()?),
                 None => (Total::ZERO, 0),
             };
             let amount = amount.saturating_add(change.more).saturating_sub(change.less);
@@ -316,11 +311,8 @@ pub(super) fn find(store: &impl Store, id: u64) -> Result<Option<IndexedAgent>, 
 
 /// The existing ones of these agents, without their sums.
 pub(super) fn records(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
-    let read = |row| {
-        let mut row = Columns::of(row);
-        Ok((row.number()?, IndexedAgent::unpack(&row.blob()?)?))
-    };
-    of_ids(store, "SELECT id, record FROM agents WHERE id", &[], ids)?.into_iter().map(read).collect()
+    let rows = of_ids(store, "SELECT id, record FROM agents WHERE id", &[], ids)?;
+    rows.into_iter().map(|row| IndexedAgent::read(&mut Columns::of(row))).collect()
 }
 
 /// The existing ones of these agents, with their sums.
@@ -332,7 +324,7 @@ fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgen
     for row in of_ids(store, statement, &[], &reporting)? {
         let mut row = Columns::of(row);
         if let Some(entry) = entries.get_mut(&row.number()?) {
-            entry.full.sums.push(sum(row)?);
+            entry.full.sums.push(sum(&mut row)?);
         }
     }
     entries.values_mut().for_each(IndexedAgent::sort_sums);
@@ -340,7 +332,7 @@ fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgen
 }
 
 /// A row of kind, text and amount.
-pub(super) fn sum(mut row: Columns) -> Result<Sum, StoreError> {
+pub(super) fn sum(row: &mut Columns) -> Result<Sum, StoreError> {
     let is_category = row.integer()? != 0;
     let text = String::from_utf8(row.blob()?).map_err(|_| StoreError::corrupt())?;
     Ok(Sum { is_category, text, amount: Total::from_be_bytes(row.array::<40>()?) })

@@ -19,7 +19,7 @@ use crate::{
         indexed_agent::IndexedAgent,
         read_agents::{Agents, ReadAgents},
         state::{self, Basis, Checkpoint, Phase},
-        store::{Columns, Store, one_number},
+        store::{Columns, Store, one_number, query},
         tables::AgentWriter,
     },
 };
@@ -136,9 +136,8 @@ impl Work {
             unannounced += u64::from(expected.insert(id) && undone_since.is_none());
         }
         if let Some(since) = undone_since {
-            for row in store.execute("SELECT id FROM agents WHERE changed_at > ?1", &[since.into()])? {
-                expected.insert(Columns::of(row).number()?);
-            }
+            let statement = "SELECT id FROM agents WHERE changed_at > ?1";
+            expected.extend(query(store, statement, &[since.into()], Columns::number)?);
         }
         expected.retain(|id| (1..=total).contains(id));
         if expected.len() > MANY_CHANGES && expected.len() as u64 > total / LARGE_SHARE {
