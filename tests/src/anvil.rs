@@ -5,16 +5,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use alloy::primitives::{Address, Bytes, U256};
 use alloy::providers::{DynProvider, Provider as _, ProviderBuilder};
-use alloy::rpc::types::BlockNumberOrTag;
+use alloy::rpc::types::{BlockNumberOrTag, TransactionReceipt, TransactionRequest};
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use crate::process::{Process, Spawn};
+use crate::process::{Process, Spawn, eventually};
 use crate::{http, repo};
 
 /// How long anvil may take to listen.
 const START: Duration = Duration::from_secs(20);
+
+/// How long a transaction may take to be mined.
+const RECEIPT: Duration = Duration::from_secs(60);
 
 /// What to start; the default is a chain of id 31337 on a free port, at the wall clock's time.
 #[derive(Debug, Clone, Default)]
@@ -31,13 +34,20 @@ pub struct AnvilOptions {
     pub log: Option<PathBuf>,
 }
 
+impl AnvilOptions {
+    /// A chain with this genesis time.
+    pub fn since(genesis_time: u64) -> Self {
+        Self { genesis_time: Some(genesis_time), ..Self::default() }
+    }
+}
+
 /// A running anvil.
 #[derive(Debug)]
 pub struct Anvil {
     process: Process,
     options: AnvilOptions,
     url: String,
-    /// What a stopped node had.
+    /// The state of a stopped node.
     state: Option<Value>,
     /// Talks to the node as an unlocked wallet would: transactions go out through `eth_sendTransaction`.
     pub provider: DynProvider,
@@ -45,24 +55,16 @@ pub struct Anvil {
 
 impl Anvil {
     /// Starts a node and waits until it listens.
-    ///
-    /// # Errors
-    /// When anvil is not installed, or ends before it listens: a taken port, for one.
     pub async fn start(options: AnvilOptions) -> Result<Self> {
-        let mut spawn = Spawn::new("anvil", repo::node_tool("anvil")?).args([
-            "--port",
-            &options.port.to_string(),
-            "--order",
-            "fifo",
-        ]);
-        if let Some(time) = options.genesis_time {
-            spawn = spawn.args(["--timestamp", &time.to_string()]);
-        }
-        if let Some(time) = options.block_time {
-            spawn = spawn.args(["--block-time", &time.as_secs_f64().to_string()]);
-        }
-        if let Some(id) = options.chain_id {
-            spawn = spawn.args(["--chain-id", &id.to_string()]);
+        let mut spawn = Spawn::new("anvil", repo::node_tool("anvil")?);
+        for (option, value) in [
+            ("--order", Some("fifo".to_owned())),
+            ("--port", Some(options.port.to_string())),
+            ("--timestamp", options.genesis_time.map(|time| time.to_string())),
+            ("--block-time", options.block_time.map(|time| time.as_secs_f64().to_string())),
+            ("--chain-id", options.chain_id.map(|id| id.to_string())),
+        ] {
+            spawn = spawn.args(value.iter().flat_map(|value| [option, value]));
         }
         if let Some(log) = &options.log {
             spawn = spawn.log(log);
@@ -85,17 +87,11 @@ impl Anvil {
 
     /// The port the node listens on.
     pub fn port(&self) -> u16 {
-        self.url
-            .rsplit(':')
-            .next()
-            .and_then(|port| port.parse().ok())
-            .expect("the address ends with the port")
+        let port = self.url.rsplit(':').next().and_then(|port| port.parse().ok());
+        port.expect("the address ends with the port")
     }
 
     /// Stops the node; its port refuses connections until [`resume`](Self::resume).
-    ///
-    /// # Errors
-    /// When the node will not hand out its state.
     pub async fn stop(&mut self) -> Result<()> {
         self.state = Some(self.request("anvil_dumpState", json!([])).await?);
         self.process.kill();
@@ -103,9 +99,6 @@ impl Anvil {
     }
 
     /// Starts a stopped node again, on its port and with the state it had.
-    ///
-    /// # Errors
-    /// When the node was not stopped, its port is taken, or it will not take its state back.
     pub async fn resume(&mut self) -> Result<()> {
         let state = self.state.take().context("the node was not stopped")?;
         let options = AnvilOptions { port: self.port(), ..self.options.clone() };
@@ -115,9 +108,6 @@ impl Anvil {
     }
 
     /// Any JSON-RPC call.
-    ///
-    /// # Errors
-    /// When the node answers an error, or something that is no `T`.
     pub async fn request<T>(&self, method: &'static str, params: Value) -> Result<T>
     where
         T: serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + Unpin + 'static,
@@ -125,85 +115,86 @@ impl Anvil {
         self.provider.raw_request(method.into(), params).await.with_context(|| format!("{method} failed"))
     }
 
+    /// A JSON-RPC call without a result of interest.
+    pub async fn command(&self, method: &'static str, params: Value) -> Result<()> {
+        self.request::<Value>(method, params).await.map(drop)
+    }
+
+    /// A block as the node describes it, without its transactions; `Null` where there is none.
+    pub async fn block(&self, number: impl Into<BlockNumberOrTag>) -> Result<Value> {
+        self.request("eth_getBlockByNumber", json!([number.into(), false])).await
+    }
+
+    /// Sends a transaction and waits for its receipt.
+    pub async fn execute(&self, request: TransactionRequest) -> Result<TransactionReceipt> {
+        let hash = *self.provider.send_transaction(request).await?.tx_hash();
+        // alloy's own wait runs on one runtime; tests with a chain in common have several.
+        let mined = async || self.provider.get_transaction_receipt(hash).await.transpose();
+        Ok(eventually("mined", RECEIPT, mined).await??)
+    }
+
+    /// The newest block's number.
+    pub async fn height(&self) -> Result<u64> {
+        Ok(self.provider.get_block_number().await?)
+    }
+
     /// The latest block's time, unix seconds.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub async fn time(&self) -> Result<u64> {
-        let latest = self.provider.get_block_by_number(BlockNumberOrTag::Latest).await?;
-        Ok(latest.context("a chain has a latest block")?.header.timestamp)
+        quantity(&self.block(BlockNumberOrTag::Latest).await?["timestamp"]).context("a block has a time")
+    }
+
+    /// Reorganises the chain: replaces its newest `depth` blocks by empty ones.
+    pub async fn reorganise(&self, depth: u64) -> Result<()> {
+        self.command("anvil_reorg", json!([depth, []])).await
+    }
+
+    /// Mines a block of the present: a Worker takes an old head for a node that is stuck.
+    pub async fn freshen(&self) -> Result<()> {
+        if self.time().await? < wall_clock() {
+            self.set_next_block_time(wall_clock()).await?;
+        }
+        self.mine(1).await
     }
 
     /// Gives the next block this time, unix seconds, and lets the clock run on from there.
-    ///
-    /// # Errors
-    /// When it is not after the latest block's.
     pub async fn set_next_block_time(&self, unix_seconds: u64) -> Result<()> {
-        let _: Value = self.request("evm_setNextBlockTimestamp", json!([unix_seconds])).await?;
-        Ok(())
+        self.command("evm_setNextBlockTimestamp", json!([unix_seconds])).await
     }
 
     /// Moves the clock forward and mines a block there.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub async fn advance(&self, seconds: u64) -> Result<()> {
-        let _: Value = self.request("evm_increaseTime", json!([seconds])).await?;
+        self.command("evm_increaseTime", json!([seconds])).await?;
         self.mine(1).await
     }
 
     /// Mines blocks.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub async fn mine(&self, blocks: u64) -> Result<()> {
-        let _: Value = self.request("anvil_mine", json!([format!("{blocks:#x}")])).await?;
-        Ok(())
+        self.command("anvil_mine", json!([format!("{blocks:#x}")])).await
     }
 
-    /// Whether each transaction gets a block of its own at once; off, transactions wait for [`mine`](Self::mine).
-    ///
-    /// # Errors
-    /// When the node does not answer.
+    /// On, each transaction gets a block of its own at once; off, transactions wait for [`mine`](Self::mine).
     pub async fn set_automine(&self, on: bool) -> Result<()> {
-        let _: Value = self.request("evm_setAutomine", json!([on])).await?;
-        Ok(())
+        self.command("evm_setAutomine", json!([on])).await
     }
 
     /// From now on makes a block every so many seconds.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub async fn set_block_seconds(&self, seconds: u64) -> Result<()> {
-        let _: Value = self.request("evm_setIntervalMining", json!([seconds])).await?;
-        Ok(())
+        self.command("evm_setIntervalMining", json!([seconds])).await
     }
 
     /// Sets an account's balance in wei.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub async fn set_balance(&self, account: Address, wei: U256) -> Result<()> {
-        let _: Value = self.request("anvil_setBalance", json!([account, wei])).await?;
-        Ok(())
+        self.command("anvil_setBalance", json!([account, wei])).await
     }
 
     /// Puts code at an address.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub async fn set_code(&self, account: Address, code: &Bytes) -> Result<()> {
-        let _: Value = self.request("anvil_setCode", json!([account, code])).await?;
-        Ok(())
+        self.command("anvil_setCode", json!([account, code])).await
     }
 
     /// Lets the node send transactions from any account without its key; the account still pays for its gas.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub async fn impersonate_anyone(&self) -> Result<()> {
-        let _: Value = self.request("anvil_autoImpersonateAccount", json!([true])).await?;
-        Ok(())
+        self.command("anvil_autoImpersonateAccount", json!([true])).await
     }
 
     /// The process behind the node, for its log and for signals.
@@ -213,19 +204,13 @@ impl Anvil {
 }
 
 /// A provider without fillers: what it is given is what the node gets.
-///
-/// # Errors
-/// When `url` is none.
 pub fn connect(url: &str) -> Result<DynProvider> {
     let url = url.parse().with_context(|| "the RPC URL is not a URL")?;
     let client = http::client(Duration::from_secs(60));
     Ok(ProviderBuilder::new().disable_recommended_fillers().connect_reqwest(client, url).erased())
 }
 
-/// The key of one of the ten accounts anvil funds and unlocks. Everybody knows these keys.
-///
-/// # Panics
-/// When `index` is above 9.
+/// The key of one of the ten accounts anvil funds and unlocks. These keys are public.
 pub fn dev_key(index: usize) -> PrivateKeySigner {
     /// Derived from the mnemonic `test test test test test test test test test test test junk`.
     const KEYS: [&str; 10] = [
@@ -244,11 +229,13 @@ pub fn dev_key(index: usize) -> PrivateKeySigner {
 }
 
 /// The address of one of the ten accounts anvil funds and unlocks.
-///
-/// # Panics
-/// When `index` is above 9.
 pub fn dev_account(index: usize) -> Address {
     dev_key(index).address()
+}
+
+/// A number as JSON-RPC writes it: hexadecimal digits in a string.
+pub fn quantity(value: &Value) -> Option<u64> {
+    u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok()
 }
 
 /// The wall clock, unix seconds.

@@ -1,7 +1,6 @@
 //! Tests written for Node, most of which drive Chromium: run on a whole stack, and counted like cargo's own.
 //!
-//! Their harness lies in `tests/browser/harness`. Its reporter speaks cargo's language, so that `cargo xtask test` sums them up
-//! like every other test program.
+//! Their harness lies in `tests/browser/harness`. Its reporter prints what libtest prints, to be summed up.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,13 +17,13 @@ use crate::stack::Stack;
 /// How long a whole run may take before it is taken for stuck.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Browsers at once. Each test waits for pages more than it works; more than two would wait for the processor.
+/// Concurrent browsers; more than two would wait for the processor.
 const BROWSERS: usize = 2;
 
-/// Plays the part of a test program of cargo's: starts a [`Stack`] and runs the tests of these directories on it, one directory
-/// after the other. Words on the command line choose the tests whose names contain one of them.
+/// The main function of a test program: starts a [`Stack`] and runs the tests of these directories on it, one
+/// directory after the other. Words on the command line are filters of test names.
 pub async fn main(directories: &[&str]) -> ExitCode {
-    // Options are for libtest, whose part this is.
+    // Cargo passes libtest's options, too.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     match on_a_stack(directories, &words).await {
         Ok(true) => ExitCode::SUCCESS,
@@ -48,9 +47,9 @@ async fn on_a_stack(directories: &[&str], words: &[String]) -> Result<bool> {
     Ok(passed)
 }
 
-/// Runs every `*.test.mjs` of a directory whose tests find their surroundings in `E2E_STACK`; whether all passed.
+/// Runs a directory's `*.test.mjs`, or with `words` the tests named by one of them; whether all passed.
 ///
-/// With `words` only those tests run whose names contain one of them.
+/// `E2E_STACK` tells the tests where everything is.
 async fn run(directory: &Path, stack: &Value, words: &[String]) -> Result<bool> {
     let files = test_files(directory)?;
     ensure!(!files.is_empty(), "{} has no tests", directory.display());

@@ -3,37 +3,37 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use registry_core::registry::error_code::Code;
-use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Body, Method};
 use serde_json::Value;
 
 use crate::http;
 
-/// Sends requests to one Worker.
+/// Sends requests to one server.
 ///
-/// Locally nothing stands before the Worker that would set `CF-Connecting-IP`, so what a client sends there is
-/// what the Worker sees. Without it the runtime fills in 127.0.0.1.
+/// No proxy sets `CF-Connecting-IP` locally: the Worker sees the client's own header, or 127.0.0.1.
 #[derive(Debug, Clone)]
 pub struct Client {
-    http: reqwest::Client,
-    base: String,
-    headers: HeaderMap,
+    pub(crate) http: reqwest::Client,
+    pub(crate) base: String,
+    pub(crate) headers: HeaderMap,
 }
 
-/// An answer, read to its end.
+/// A complete response.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body as it came.
+    /// The body.
     pub text: String,
 }
 
 impl Client {
-    /// A client of the Worker at `base`, for example `http://127.0.0.1:3000`.
+    /// A client of the server at `base`, for example `http://127.0.0.1:3000`.
     pub fn new(base: &str) -> Self {
         Self { http: http::client(Duration::from_secs(60)), base: base.into(), headers: HeaderMap::new() }
     }
@@ -44,9 +44,6 @@ impl Client {
     }
 
     /// The same client, sending one more header.
-    ///
-    /// # Panics
-    /// When that is no header.
     pub fn with(&self, name: &'static str, value: &str) -> Self {
         let mut changed = self.clone();
         let value = HeaderValue::from_str(value).expect("a header value");
@@ -55,62 +52,62 @@ impl Client {
     }
 
     /// `GET path`.
-    ///
-    /// # Panics
-    /// When no answer comes at all, which no test expects of a running Worker.
     pub async fn get(&self, path: &str) -> Answer {
         self.send(Method::GET, path).await
     }
 
-    /// `POST path` with a body said to be of that type.
-    ///
-    /// # Panics
-    /// When no answer comes at all.
-    pub async fn post(&self, path: &str, content_type: &str, body: impl Into<reqwest::Body>) -> Answer {
-        let request = self.http.post(format!("{}{path}", self.base)).headers(self.headers.clone());
-        self.exchange(request.header(CONTENT_TYPE, content_type).body(body), path).await
+    /// `POST path` with a body of that media type.
+    pub async fn post(&self, path: &str, content_type: &str, body: impl Into<Body>) -> Answer {
+        let answer = self.try_send(Method::POST, path, Some((content_type, body.into()))).await;
+        answer.unwrap_or_else(|error| panic!("{path}: {error:?}"))
     }
 
     /// Any method without a body.
-    ///
-    /// # Panics
-    /// When no answer comes at all.
     pub async fn send(&self, method: Method, path: &str) -> Answer {
-        let url = format!("{}{path}", self.base);
-        let request = self.http.request(method, &url).headers(self.headers.clone());
-        self.exchange(request, &url).await
+        self.try_send(method, path, None).await.unwrap_or_else(|error| panic!("{path}: {error:?}"))
     }
 
-    async fn exchange(&self, request: reqwest::RequestBuilder, url: &str) -> Answer {
-        let response = request.send().await.unwrap_or_else(|error| panic!("{url}: {error:?}"));
+    /// Any request, to a server that may fail meanwhile; a body goes with its media type.
+    pub(crate) async fn try_send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, Body)>,
+    ) -> reqwest::Result<Answer> {
+        let url = format!("{}{path}", self.base);
+        let mut request = self.http.request(method, url).headers(self.headers.clone());
+        if let Some((content_type, body)) = body {
+            request = request.header(CONTENT_TYPE, content_type).body(body);
+        }
+        let response = request.send().await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let text = response.text().await.unwrap_or_else(|error| panic!("{url}: {error:?}"));
-        Answer { status, headers, text }
+        Ok(Answer { status, headers, text: response.text().await? })
     }
+}
+
+/// Sends all requests concurrently; the answers are in their order.
+pub async fn concurrently<P: Into<String>>(requests: impl Iterator<Item = (&Client, P)>) -> Vec<Answer> {
+    let send = |(client, path): (&Client, P)| {
+        let (client, path) = (client.clone(), path.into());
+        tokio::spawn(async move { client.get(&path).await })
+    };
+    let tasks: Vec<_> = requests.map(send).collect();
+    join_all(tasks).await.into_iter().map(|answer| answer.expect("an answer")).collect()
 }
 
 impl Answer {
     /// The body as JSON.
-    ///
-    /// # Panics
-    /// When it is none.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
     /// The body of a 200.
-    ///
-    /// # Panics
-    /// When the status is another.
     pub fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{}", self.text);
         self.json()
     }
 
     /// The message of an error with this status; its body has to be the documented one.
-    ///
-    /// # Panics
-    /// When the status is another, or the body has another shape.
     pub fn error(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{}", self.text);
         let body = self.json();
@@ -121,16 +118,27 @@ impl Answer {
         fields["error"].as_str().unwrap_or_else(|| panic!("{body}")).to_owned()
     }
 
+    /// Checks that this is an error with this status and code, and gives its message.
+    pub fn failed(&self, status: u16, code: &str) -> String {
+        let message = self.error(status);
+        assert_eq!(self.json()["code"], code, "{}", self.text);
+        message
+    }
+
     /// A header, `""` where it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
     /// A header that is a whole number.
-    ///
-    /// # Panics
-    /// When it is missing or none.
     pub fn number(&self, name: &str) -> u64 {
         self.header(name).parse().unwrap_or_else(|_| panic!("{name}: {:?}", self.headers))
+    }
+}
+
+/// Checks that a document has these fields, whatever others it has.
+pub fn assert_has(document: &Value, fields: Value, context: &str) {
+    for (name, expected) in fields.as_object().expect("an object of fields") {
+        assert_eq!(&document[name], expected, "{context}: {name} of {document}");
     }
 }

@@ -1,5 +1,4 @@
-//! A service tried against its own description: schemathesis makes requests up, from what the description allows and from
-//! what it forbids, and holds each answer against it.
+//! Services against their OpenAPI descriptions: schemathesis generates requests, and checks each answer.
 
 use alloy::primitives::Address;
 use anyhow::{Context as _, Result, bail};
@@ -9,12 +8,12 @@ use tokio::process::Command;
 
 use crate::{python, repo};
 
-/// What a service knows that no description can name.
+/// Values that requests need and no description can give.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// Wallets of agents, or signers.
     pub addresses: Vec<Address>,
-    /// Places in the list of changes.
+    /// Cursors of the list of changes.
     pub cursors: Vec<String>,
     /// Ids of relays.
     pub relays: Vec<String>,
@@ -22,10 +21,7 @@ pub struct Known {
     pub signed: Vec<Value>,
 }
 
-/// Tries every operation of the description at `url`/openapi.json, with all checks. What schemathesis said.
-///
-/// # Errors
-/// When it found a difference, with its words; when it cannot be installed.
+/// Tests every operation of the description at `url`/openapi.json, with all checks; schemathesis's report.
 pub async fn try_out(url: &str, known: &Known) -> Result<String> {
     let schemathesis = python::programs("openapi").await?.join("schemathesis");
     let settings = repo::root().join("tests/openapi");

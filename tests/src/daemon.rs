@@ -1,7 +1,7 @@
-//! The real relayer daemon as a child process: started, asked, killed, started again on what it left behind.
+//! The real relayer daemon as a child process: started, killed, and started again on its journal.
 //!
-//! For tests the binary is built by cargo with the feature `fault-injection`, which gives it named crash points and a
-//! clock that a file can move. What tests say to it over HTTP is in [`crate::relay`].
+//! For tests the binary is built by cargo with the feature `fault-injection`, which gives it named crash
+//! points and a clock that a file can move. What tests say to it over HTTP is in [`crate::relay`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -25,10 +25,10 @@ use crate::repo;
 /// How long the daemon may take to check its surroundings and listen.
 const START: Duration = Duration::from_secs(30);
 
-/// How long a daemon that is to die may take to reach the point where it does.
+/// Time for a daemon to reach its crash point.
 const DEATH: Duration = Duration::from_secs(40);
 
-/// Settings of the daemon that the tests' own environment must not leak into it.
+/// Settings that must not leak from the tests' environment into the daemon.
 const KEYS: [&str; 4] =
     ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE", "RELAYER_KEYSTORE_PASSWORD_FILE"];
 
@@ -53,10 +53,7 @@ enum Build {
 }
 
 impl DaemonOptions {
-    /// A daemon for these contracts that pays with `key` and limits nobody, on a free port and with an empty journal.
-    ///
-    /// # Panics
-    /// When no temporary directory can be made.
+    /// A daemon for these contracts that pays with `key`: without limits, on a free port, its journal empty.
     pub fn new(rpc_url: &str, contracts: Deployment, key: &PrivateKeySigner) -> Self {
         let options = Self {
             vars: Vec::new(),
@@ -78,7 +75,7 @@ impl DaemonOptions {
             .var("BUDGET_SHARE_PER_IP", 100)
             .var("BUDGET_SHARE_PER_NETWORK", 100)
             .var("RATE_LIMIT_READS", 0)
-            // A whole crowd comes from one address here.
+            // All clients have the same address here.
             .var("MAX_CONNECTIONS", 4_096)
             .var("MAX_CONNECTIONS_PER_IP", 4_096)
             .var("LOG_LEVEL", "debug")
@@ -127,9 +124,6 @@ impl DaemonOptions {
     }
 
     /// The same daemon with an empty journal.
-    ///
-    /// # Panics
-    /// When no temporary directory can be made.
     pub fn with_empty_journal(mut self) -> Self {
         self.data = Arc::new(TempDir::new().expect("a temporary directory"));
         self
@@ -146,9 +140,6 @@ impl DaemonOptions {
     }
 
     /// Moves the daemon's clock to this many seconds from the machine's, from now on and while it runs.
-    ///
-    /// # Panics
-    /// When the file cannot be written.
     pub fn move_clock(&self, seconds: i64) {
         // Renamed into place: the daemon never reads half a number.
         let (path, draft) = (self.clock_file(), self.data.path().join("clock-offset.draft"));
@@ -204,9 +195,6 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts `relayer-daemon serve` and waits until it listens.
-    ///
-    /// # Errors
-    /// When it cannot be built, or ends before it listens; the message holds the end of its log.
     pub async fn start(options: &DaemonOptions) -> Result<Self> {
         let mut process = options.spawn("serve")?.start()?;
         let url = process
@@ -220,9 +208,6 @@ impl Daemon {
     }
 
     /// Starts `relayer-daemon serve` where it has to refuse, and returns all that it printed.
-    ///
-    /// # Errors
-    /// When it does not refuse.
     pub async fn refuse(options: &DaemonOptions) -> Result<String> {
         let mut process = options.spawn("serve")?.start()?;
         let status = process.exited(START).await?;
@@ -247,9 +232,6 @@ impl Daemon {
     }
 
     /// Waits until a line of the log contains all of `words`.
-    ///
-    /// # Errors
-    /// When the daemon ends, or `within` passes, first.
     pub async fn logged(&mut self, words: &[&str], within: Duration) -> Result<String> {
         self.process
             .until(&format!("saying {words:?}"), within, async |log| {
@@ -265,9 +247,6 @@ impl Daemon {
     }
 
     /// Waits until the daemon has died by itself at the named crash point.
-    ///
-    /// # Errors
-    /// When it lives on, or ended in another way.
     pub async fn crashed(mut self, point: &str) -> Result<()> {
         let status = self.process.exited(DEATH).await?;
         if status.code().is_some() || !self.log().contains(&format!("crash point {point}")) {
@@ -277,9 +256,6 @@ impl Daemon {
     }
 
     /// Sends SIGTERM and waits for the end: how it ended, and how long that took.
-    ///
-    /// # Errors
-    /// When it is still there after ten seconds.
     pub async fn terminate(&mut self) -> Result<(ExitStatus, Duration)> {
         let since = Instant::now();
         self.process.signal(Signal::TERM)?;
@@ -295,17 +271,11 @@ impl Drop for Daemon {
 }
 
 /// Starts `relayer-daemon drain`.
-///
-/// # Errors
-/// When it cannot be built.
 pub fn drain(options: &DaemonOptions) -> Result<Process> {
     options.spawn("drain")?.start()
 }
 
 /// Runs `relayer-daemon check`: whether it found everything good, and what it printed.
-///
-/// # Errors
-/// When it does not end.
 pub async fn check(options: &DaemonOptions) -> Result<(bool, String)> {
     let mut process = options.spawn("check")?.start()?;
     let status = process.exited(START).await?;
@@ -330,10 +300,9 @@ fn binary(build: Build) -> Result<PathBuf> {
 }
 
 fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
-    // The same selection of packages as a plain `cargo test`: another one would compile the dependencies again.
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What cargo says of this package to its tests is not meant for another build: build scripts that look at
-    // it would run again, and all that depends on them would be compiled again, each time anew.
+    // Cargo's variables about this package are not for another build: build scripts that read them would run
+    // again, and what depends on them would be compiled again, every time.
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
         if ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"]
@@ -345,7 +314,7 @@ fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
     }
     let output = cargo
         .current_dir(repo::root())
-        .args(["build", "--quiet", "--bin", "relayer-daemon", "--message-format", "json"])
+        .args(["all-build", "--quiet", "--bin", "relayer-daemon", "--message-format", "json"])
         .args(features)
         .output()
         .context("cargo cannot be started")?;

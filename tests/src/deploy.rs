@@ -32,10 +32,7 @@ pub struct Deployment {
     pub forwarder: Address,
 }
 
-/// Deploys both contracts, paying with `key`; returns once both are mined and the registry trusts the forwarder.
-///
-/// # Errors
-/// When the node refuses, a deployment reverts, or no receipt comes within three minutes.
+/// Deploys both contracts with `key`; returns once they are mined and the registry trusts the forwarder.
 pub async fn deploy(rpc_url: &str, key: PrivateKeySigner) -> Result<Deployment> {
     let url = rpc_url.parse().context("the RPC URL is not a URL")?;
     let provider = ProviderBuilder::new()

@@ -1,7 +1,7 @@
 //! The JSON documents of `service.md`, written from an [`Oracle`](crate::oracle::Oracle)'s facts.
 //!
-//! A second implementation on purpose, by the specification's text and sharing nothing with the core: if the two disagree,
-//! one of them has misread it.
+//! A second implementation on purpose, from the specification's text and without code of the core: where the
+//! two differ, one of them has misread it.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +14,9 @@ const SHOWN_CHILDREN: usize = 50;
 
 /// Most levels of a lineage that are shown.
 const SHOWN_LEVELS: usize = 15;
+
+/// The statuses, as the contract numbers them.
+const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
 
 /// A registry as it was read, and what the documents depend on besides.
 #[derive(Debug, Clone)]
@@ -41,8 +44,7 @@ impl Documents {
 
     /// `/api/v1/stats/detailed`, at `now` in unix seconds
     pub fn detailed_stats(&self, now: u64) -> Value {
-        let mut statuses =
-            BTreeMap::from(["Active", "Suspended", "Revoked", "Terminated"].map(|name| (name, 0)));
+        let mut statuses = BTreeMap::from(STATUSES.map(|name| (name, 0)));
         let mut generations: BTreeMap<String, u64> = BTreeMap::new();
         for agent in &self.agents {
             *statuses.entry(status(&agent.record)).or_default() += 1;
@@ -53,8 +55,9 @@ impl Documents {
             0 => 0.0,
             total => (compliant as f64 / total as f64 * 1000.0).round() / 10.0,
         };
-        let recent: Vec<Value> =
-            self.agents.iter().rev().take(10).map(|agent| recent(&agent.record)).collect();
+        let fields = ["agentId", "creator", "haftungsperson", "agentWallet", "registeredAt", "status"];
+        let newest = self.agents.iter().rev().take(10);
+        let recent: Vec<Value> = newest.map(|agent| pick(&agent.record, &fields)).collect();
         let mut document = self.stats();
         document["statusDistribution"] = json!(statuses);
         document["generationDistribution"] = json!(generations);
@@ -77,13 +80,11 @@ impl Documents {
 
     /// `/api/v1/agents`, with `limit` as it is answered
     pub fn agents(&self, page: usize, limit: usize, wanted: Option<&str>) -> Value {
-        let chosen: Vec<&Facts> = self
-            .agents
-            .iter()
-            .filter(|agent| wanted.is_none_or(|wanted| status(&agent.record) == wanted))
-            .collect();
-        let data: Vec<Value> =
-            chosen.iter().skip((page - 1) * limit).take(limit).map(|agent| item(&agent.record)).collect();
+        let is_wanted = |agent: &&Facts| wanted.is_none_or(|wanted| status(&agent.record) == wanted);
+        let chosen: Vec<&Facts> = self.agents.iter().filter(is_wanted).collect();
+        let shown = chosen.iter().skip((page - 1) * limit).take(limit);
+        let item = |agent: &&Facts| pick(&agent.record, &["agentId", "creator", "status", "registeredAt"]);
+        let data: Vec<Value> = shown.map(item).collect();
         json!({
             "total": chosen.len(),
             "page": page,
@@ -93,7 +94,7 @@ impl Documents {
         })
     }
 
-    /// `/api/v1/agents/compliance?limit=&cursor=`: the page behind so many agents; `cursor` is of an agent's attestation and id
+    /// `/api/v1/agents/compliance?limit=&cursor=`: the page behind so many agents
     pub fn compliance_page(&self, shown: usize, limit: usize, now: u64) -> Value {
         let mut page = self.compliance_list(now);
         let data: Vec<Value> =
@@ -115,21 +116,15 @@ impl Documents {
     pub fn compliance_list(&self, now: u64) -> Value {
         let mut agents: Vec<&Facts> = self.agents.iter().collect();
         agents.sort_by_key(|agent| agent.record.number("lastAttestation"));
-        let data: Vec<Value> = agents
-            .iter()
-            .map(|agent| {
-                json!({
-                    "agentId": agent.record.number("agentId"),
-                    "creator": agent.record.address("creator"),
-                    "status": status(&agent.record),
-                    "compliance": self.compliance(agent, now),
-                })
-            })
-            .collect();
-        json!({"total": self.agents.len(), "data": data})
+        let item = |agent: &&Facts| -> Value {
+            let mut item = pick(&agent.record, &["agentId", "creator", "status"]);
+            item["compliance"] = self.compliance(agent, now);
+            item
+        };
+        json!({"total": self.agents.len(), "data": agents.iter().map(item).collect::<Vec<_>>()})
     }
 
-    /// `/api/v1/liable/:wallet` for a person in their EIP-55 form, the page behind the agent `after`, at `now`; without the block it is as of
+    /// `/api/v1/liable/:wallet` for a person's EIP-55 address, behind the agent `after`, without its block
     pub fn liable(&self, person: &str, after: u64, limit: usize, now: u64) -> Value {
         let agents: Vec<&Facts> =
             self.agents.iter().filter(|agent| agent.record.address("haftungsperson") == person).collect();
@@ -138,22 +133,16 @@ impl Documents {
         let mut lapses: Vec<&&Facts> = compliant().collect();
         lapses.sort_by_key(|agent| agent.record.number("lastAttestation"));
         let lapse = |agent: &&&Facts| {
-            json!({
-                "agentId": agent.record.number("agentId"),
-                "agentWallet": agent.record.address("agentWallet"),
-                "compliantUntil": time(agent.record.number("lastAttestation") + self.grace_seconds),
-            })
+            let mut lapse = pick(&agent.record, &["agentId", "agentWallet"]);
+            lapse["compliantUntil"] =
+                time(agent.record.number("lastAttestation") + self.grace_seconds).into();
+            lapse
         };
         let page = || agents.iter().filter(|agent| agent.record.number("agentId") > after);
         let mut document = json!({
             "haftungsperson": person,
             "total": agents.len(),
-            "statusDistribution": {
-                "Active": with("Active"),
-                "Suspended": with("Suspended"),
-                "Revoked": with("Revoked"),
-                "Terminated": with("Terminated"),
-            },
+            "statusDistribution": BTreeMap::from(STATUSES.map(|status| (status, with(status)))),
             "compliantCount": compliant().count(),
             "expiredCount": with("Active") - compliant().count(),
             "nextLapses": lapses.iter().take(10).map(lapse).collect::<Vec<_>>(),
@@ -174,24 +163,12 @@ impl Documents {
 
     /// An agent as lists from the index have it.
     fn summary(&self, facts: &Facts, now: u64) -> Value {
-        let full = record(&facts.record);
-        let mut summary = Map::new();
-        for field in [
-            "agentId",
-            "creator",
-            "haftungsperson",
-            "agentWallet",
-            "operationalScope",
-            "parentAgentId",
-            "generation",
-            "registeredAt",
-            "lastAttestation",
-            "status",
-        ] {
-            summary.insert(field.to_owned(), full[field].clone());
+        let mut summary = reduced(&facts.record);
+        for field in ["parentAgentId", "generation"] {
+            summary[field] = record(&facts.record)[field].take();
         }
-        summary.insert("isCompliant".to_owned(), self.is_compliant(facts, now).into());
-        summary.into()
+        summary["isCompliant"] = self.is_compliant(facts, now).into();
+        summary
     }
 
     /// `/api/v1/agent/:id/lineage`
@@ -217,34 +194,17 @@ impl Documents {
         })
     }
 
-    /// `/api/v1/kya/:wallet`, for the wallet in its EIP-55 form and its agent, checked at `checked_at` (ISO 8601), where nobody
-    /// has read the whole registry; without the block it was read at
+    /// `/api/v1/kya/:wallet`, for the wallet in its EIP-55 form and its agent, checked at `checked_at` (ISO
+    /// 8601), without a scan of the registry and without the block it was read at
     pub fn kya(&self, wallet: &str, id: Option<u64>, now: u64, checked_at: &str) -> Value {
         let facts = id.map(|id| self.facts(id));
-        let agent = facts.map(|facts| {
-            let mut reduced = Map::new();
-            let full = record(&facts.record);
-            for field in [
-                "agentId",
-                "creator",
-                "haftungsperson",
-                "agentWallet",
-                "operationalScope",
-                "status",
-                "registeredAt",
-                "lastAttestation",
-            ] {
-                reduced.insert(field.to_owned(), full[field].clone());
-            }
-            reduced
-        });
         let compliant = facts.filter(|facts| self.is_compliant(facts, now));
         let until = |facts: &Facts| facts.record.number("lastAttestation") + self.grace_seconds;
         json!({
             "wallet": wallet,
             "isRegistered": id.is_some(),
             "isCompliant": compliant.is_some(),
-            "agent": agent,
+            "agent": facts.map(|facts| reduced(&facts.record)),
             "checkedAt": checked_at,
             "decision": match (facts, compliant) {
                 (None, _) => "deny",
@@ -263,7 +223,7 @@ impl Documents {
         })
     }
 
-    /// Why a wallet whose agent this is may not be served.
+    /// The reasons against a wallet with this agent.
     fn reasons(&self, facts: Option<&Facts>, now: u64) -> Vec<&'static str> {
         let Some(facts) = facts else { return vec!["NOT_REGISTERED"] };
         let suspended = status(&facts.record) == "Suspended";
@@ -350,24 +310,16 @@ fn record(record: &Record) -> Value {
     })
 }
 
-fn item(record: &Record) -> Value {
-    json!({
-        "agentId": record.number("agentId"),
-        "creator": record.address("creator"),
-        "status": status(record),
-        "registeredAt": time(record.number("registeredAt")),
-    })
+/// These fields of a full record.
+fn pick(full: &Record, fields: &[&str]) -> Value {
+    let mut full = record(full);
+    fields.iter().map(|field| ((*field).to_owned(), full[field].take())).collect::<Map<_, _>>().into()
 }
 
-fn recent(record: &Record) -> Value {
-    json!({
-        "agentId": record.number("agentId"),
-        "creator": record.address("creator"),
-        "haftungsperson": record.address("haftungsperson"),
-        "agentWallet": record.address("agentWallet"),
-        "registeredAt": time(record.number("registeredAt")),
-        "status": status(record),
-    })
+/// The fields of a verdict's agent.
+fn reduced(record: &Record) -> Value {
+    let fields = ["agentId", "creator", "haftungsperson", "agentWallet", "operationalScope", "status"];
+    pick(record, &[&fields[..], &["registeredAt", "lastAttestation"]].concat())
 }
 
 fn report(report: &Record) -> Value {
@@ -382,17 +334,8 @@ fn report(report: &Record) -> Value {
 }
 
 /// A record's status by its name.
-///
-/// # Panics
-/// When it is none of the four.
 pub fn status(record: &Record) -> &'static str {
-    match record.number("status") {
-        0 => "Active",
-        1 => "Suspended",
-        2 => "Revoked",
-        3 => "Terminated",
-        other => panic!("the contract has no status {other}"),
-    }
+    STATUSES[usize::try_from(record.number("status")).expect("a status")]
 }
 
 /// Unix seconds as ISO 8601 in UTC with milliseconds.
@@ -416,9 +359,6 @@ pub fn time(unix_seconds: u64) -> String {
 }
 
 /// The unix milliseconds of such a string, by search: the inverse of [`time`].
-///
-/// # Panics
-/// When `text` is no time after 2020 in that form.
 pub fn unix_millis(text: &str) -> u64 {
     let millis: u64 = text[20..23].parse().unwrap_or_else(|_| panic!("{text}"));
     let whole = format!("{}.000Z", &text[..19]);

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use crate::proxy::{Closed, Node};
+use crate::anvil::quantity;
+use crate::proxy::Node;
 
 /// One way to fail.
 #[derive(Debug, Clone)]
@@ -52,7 +54,7 @@ pub enum Fault {
     },
     /// The call gets this result; the node is not asked.
     Result(Value),
-    /// The node's answer comes under an id that nobody gave.
+    /// The node's answer comes under an id that was not asked for.
     WrongId,
     /// The node is behind: it knows no block above `head`, and its `latest` is that one.
     Stale {
@@ -63,9 +65,9 @@ pub enum Fault {
     Endless,
     /// The node is as far behind the chain as this, in blocks.
     Lagging(u64),
-    /// The node lists the logs of so many blocks at once at most; its error suggests the range that was just asked.
+    /// The node lists the logs of at most this many blocks; its error suggests the range that was just asked.
     LogsOfBlocks(u64),
-    /// The node lists so many logs at once at most; its error suggests the range that was just asked.
+    /// The node lists at most this many logs; its error suggests the range that was just asked.
     LogResults(usize),
 }
 
@@ -85,6 +87,11 @@ impl Fault {
         Self::Status { status, body: body.to_string(), retry_after: None }
     }
 
+    /// HTTP status `status` with this body.
+    pub fn page(status: u16, body: &str) -> Self {
+        Self::Status { status, body: body.to_owned(), retry_after: None }
+    }
+
     /// A JSON-RPC error without data.
     pub fn error(code: i64, message: &str) -> Self {
         Self::Error { code, message: message.into(), data: Value::Null }
@@ -101,33 +108,23 @@ impl Fault {
             | Self::Lagging(_)
             | Self::LogsOfBlocks(_)
             | Self::LogResults(_) => Reach::Call,
-            Self::Status { .. }
-            | Self::Garbage(_)
-            | Self::Refuse
-            | Self::Hang
-            | Self::LoseAnswer
-            | Self::HangAfterwards
-            | Self::HalfAnAnswer
-            | Self::OneObject
-            | Self::Endless
-            | Self::Delay(_) => Reach::Post,
+            _ => Reach::Post,
         }
     }
 
     /// The answer to one call under a fault of [`Reach::Call`]; `node` asks the node.
-    pub(crate) async fn answer(&self, call: &Value, node: &Node) -> Result<Value, Closed> {
-        let error = |code: i64, message: &str, data: &Value| {
-            let mut error = json!({"code": code, "message": message});
-            if !data.is_null() {
-                error["data"] = data.clone();
-            }
-            json!({"jsonrpc": "2.0", "id": call["id"], "error": error})
-        };
+    pub(crate) async fn answer(&self, call: &Value, node: &Node) -> Result<Value> {
         match self {
-            Self::Error { code, message, data } => Ok(error(*code, message, data)),
+            Self::Error { code, message, data } => {
+                let mut answer = error(call, *code, message);
+                if !data.is_null() {
+                    answer["error"]["data"] = data.clone();
+                }
+                Ok(answer)
+            }
             Self::ErrorAfterwards { code, message } => {
                 node.ask(call).await?;
-                Ok(error(*code, message, &Value::Null))
+                Ok(error(call, *code, message))
             }
             Self::Result(result) => Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": result})),
             Self::WrongId => {
@@ -138,12 +135,12 @@ impl Fault {
             Self::Stale { head } => stale(call, *head, node).await,
             Self::Lagging(blocks) => {
                 let newest = json!({"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []});
-                let newest = number(&node.ask(&newest).await?["result"]).ok_or(Closed)?;
+                let newest = quantity(&node.ask(&newest).await?["result"]).context("a block number")?;
                 stale(call, newest.saturating_sub(*blocks), node).await
             }
             Self::LogsOfBlocks(most) => {
                 let range = &call["params"][0];
-                let (from, to) = (number(&range["fromBlock"]), number(&range["toBlock"]));
+                let (from, to) = (quantity(&range["fromBlock"]), quantity(&range["toBlock"]));
                 match (from, to) {
                     (Some(from), Some(to)) if to - from < *most => node.ask(call).await,
                     _ => Ok(too_many_logs(call, &format!("range exceeds {most} blocks"))),
@@ -163,30 +160,32 @@ impl Fault {
     }
 }
 
-/// A refusal to list logs that suggests what was just asked for.
+/// A JSON-RPC error.
+fn error(call: &Value, code: i64, message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": call["id"], "error": {"code": code, "message": message}})
+}
+
+/// A refusal to list logs that suggests the range that was just asked.
 fn too_many_logs(call: &Value, reason: &str) -> Value {
     let range = &call["params"][0];
     let message =
         format!("{reason}. Try with this block range [{}, {}].", range["fromBlock"], range["toBlock"]);
-    json!({"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32005, "message": message.replace('"', "")}})
+    error(call, -32005, &message.replace('"', ""))
 }
 
 /// The answer of a node that stands at `head`.
-async fn stale(call: &Value, head: u64, node: &Node) -> Result<Value, Closed> {
+async fn stale(call: &Value, head: u64, node: &Node) -> Result<Value> {
     match behind(call, head, node).await? {
         Behind::Ask(call) => {
             let mut answer = node.ask(&call).await?;
             // Receipts and transactions of blocks it does not have are unknown to it.
-            if number(&answer["result"]["blockNumber"]).is_some_and(|block| block > head) {
+            if quantity(&answer["result"]["blockNumber"]).is_some_and(|block| block > head) {
                 answer["result"] = Value::Null;
             }
             Ok(answer)
         }
         Behind::Head => Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": format!("{head:#x}")})),
-        Behind::Unknown => {
-            let error = json!({"code": -32000, "message": "header not found"});
-            Ok(json!({"jsonrpc": "2.0", "id": call["id"], "error": error}))
-        }
+        Behind::Unknown => Ok(error(call, -32000, "header not found")),
     }
 }
 
@@ -197,7 +196,7 @@ enum Behind {
 }
 
 /// What a node that stands at `head` makes of a call.
-async fn behind(call: &Value, head: u64, node: &Node) -> Result<Behind, Closed> {
+async fn behind(call: &Value, head: u64, node: &Node) -> Result<Behind> {
     let position = match call["method"].as_str().unwrap_or_default() {
         "eth_blockNumber" => return Ok(Behind::Head),
         "eth_getBlockByNumber" => 0,
@@ -212,19 +211,15 @@ async fn behind(call: &Value, head: u64, node: &Node) -> Result<Behind, Closed> 
         (_, Some(hash)) => {
             let lookup =
                 json!({"jsonrpc": "2.0", "id": 0, "method": "eth_getBlockByHash", "params": [hash, false]});
-            number(&node.ask(&lookup).await?["result"]["number"]).is_some_and(|block| block <= head)
+            quantity(&node.ask(&lookup).await?["result"]["number"]).is_some_and(|block| block <= head)
         }
         (None | Some("latest" | "pending"), None) => {
             call["params"][position] = format!("{head:#x}").into();
             true
         }
-        (Some(_), None) => number(&block).is_none_or(|block| block <= head),
+        (Some(_), None) => quantity(&block).is_none_or(|block| block <= head),
     };
     Ok(if known { Behind::Ask(call) } else { Behind::Unknown })
-}
-
-fn number(value: &Value) -> Option<u64> {
-    u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok()
 }
 
 /// When a fault strikes: for calls of `method`, after `skip` of them, `times` times.
@@ -249,7 +244,7 @@ impl Rule {
         Self { method: Some(method.into()), ..Self::any(fault) }
     }
 
-    /// Only for calls whose parameters contain `text`: a selector, an address.
+    /// Only for calls with `text` in their parameters: a selector, an address.
     pub fn containing(mut self, text: &str) -> Self {
         self.containing = Some(text.to_lowercase());
         self

@@ -1,20 +1,52 @@
-//! The one way HTTP clients are made here.
+//! HTTP clients, and the accept loop of servers.
 
-use std::sync::Once;
+use std::net::Ipv4Addr;
+use std::sync::{LazyLock, Once};
 use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 /// A client with a bound on every request, else as [`builder`] has it.
 pub fn client(timeout: Duration) -> reqwest::Client {
     builder().timeout(timeout).build().expect("a client with these settings can be built")
 }
 
-/// What every client here has in common: no proxy, the daemon's provider for TLS, and a connection of its own for each
-/// request. A server may close one that is idle just as it is used again, and the request is lost.
+/// What all clients have in common: no proxy, the daemon's TLS provider, and a new connection for each
+/// request, since a server may close an idle one just as it is used again, and the request would be lost.
 pub fn builder() -> reqwest::ClientBuilder {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
-        // Somebody else in this process may have installed it already, which serves as well.
+        // An error says that another one is installed already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
     reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0)
+}
+
+/// Serves every connection to a local port, 0 for any free one, and returns the port and the tasks. Dropping
+/// the tasks closes the port and all connections. They run on a runtime of their own: tests share servers,
+/// and each test has a runtime.
+pub(crate) async fn serve<F>(
+    port: u16,
+    connection: impl Fn(TcpStream) -> F + Send + 'static,
+) -> Result<(u16, JoinSet<()>)>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+    let listener = RUNTIME.spawn(TcpListener::bind((Ipv4Addr::LOCALHOST, port))).await?;
+    let listener = listener.with_context(|| format!("port {port}"))?;
+    let port = listener.local_addr()?.port();
+    let mut server = JoinSet::new();
+    let accept = async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            connections.spawn(connection(stream));
+            while connections.try_join_next().is_some() {}
+        }
+    };
+    server.spawn_on(accept, RUNTIME.handle());
+    Ok((port, server))
 }

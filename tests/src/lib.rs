@@ -1,7 +1,10 @@
 //! End-to-end harness: a real chain, the real Worker, real processes.
 //!
-//! The tests in `tests/tests` and the `devnet` binary (behind `cargo xtask dev`) start everything through this
-//! crate, on free ports and in process groups that end with it. It holds no assertions about the API: those are the tests'.
+//! The tests in `tests/tests` and the `devnet` binary (behind `cargo xtask dev`) start everything through
+//! this crate, on free ports and in process groups that end with it.
+//!
+//! Functions that return a `Result` fail where a tool is missing, a process ends early, a node refuses, or a
+//! time-out passes; the error quotes the process's log. The others panic where a test cannot go on.
 
 pub mod anvil;
 pub mod browser;

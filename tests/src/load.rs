@@ -12,7 +12,7 @@ use crate::usage::Usage;
 /// Connections that ask at once.
 pub const CONNECTIONS: usize = 16;
 
-/// How often a load is tried before lost requests count as the server's fault.
+/// Attempts before lost requests are the server's fault.
 const ATTEMPTS: usize = 3;
 
 /// What a server did under load.
@@ -42,12 +42,9 @@ struct Report {
 }
 
 impl Load {
-    /// Asks `url` over and over on [`CONNECTIONS`] connections for so many seconds; every request has to be answered, and well.
-    ///
-    /// # Errors
-    /// When `wrk` is not installed, or an answer was an error, or again and again one did not come.
+    /// Requests `url` on [`CONNECTIONS`] connections for so many seconds; an error or a lost answer fails.
     pub async fn on(url: &str, server: &Usage, seconds: u32) -> Result<Self> {
-        // Where the machine stands still for seconds, a server takes its connections for idle and closes them.
+        // On a machine that pauses for seconds, a server takes its connections for idle and closes them.
         for _ in 1..ATTEMPTS {
             if let Some(load) = Self::attempt(url, server, seconds).await? {
                 return Ok(load);

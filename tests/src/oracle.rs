@@ -1,7 +1,7 @@
 //! An independent reading of the registry, to hold the read API's answers against.
 //!
-//! It asks the contract's own functions one by one, and decodes the answers by the interface the compiler wrote next to
-//! the bytecode: no multicall, no block pinning, and no type that the Worker uses too.
+//! It asks the contract's own functions one by one, and decodes the answers by the interface the compiler
+//! wrote next to the bytecode: no multicall, no block pinning, and no type that the Worker uses too.
 
 use std::collections::BTreeMap;
 
@@ -21,25 +21,16 @@ pub struct Record(BTreeMap<String, DynSolValue>);
 
 impl Record {
     /// An unsigned integer that fits 64 bits.
-    ///
-    /// # Panics
-    /// When there is no such field.
     pub fn number(&self, field: &str) -> u64 {
         self.0[field].as_uint().unwrap_or_else(|| panic!("{field} is no number")).0.to()
     }
 
     /// An address in its EIP-55 form.
-    ///
-    /// # Panics
-    /// When there is no such field.
     pub fn address(&self, field: &str) -> String {
         self.0[field].as_address().unwrap_or_else(|| panic!("{field} is no address")).to_checksum(None)
     }
 
     /// 32 bytes as 0x-prefixed lower-case hexadecimal digits.
-    ///
-    /// # Panics
-    /// When there is no such field.
     pub fn word(&self, field: &str) -> String {
         self.0[field]
             .as_fixed_bytes()
@@ -48,17 +39,11 @@ impl Record {
     }
 
     /// A string.
-    ///
-    /// # Panics
-    /// When there is no such field.
     pub fn text(&self, field: &str) -> String {
         self.0[field].as_str().unwrap_or_else(|| panic!("{field} is no text")).to_owned()
     }
 
     /// A boolean.
-    ///
-    /// # Panics
-    /// When there is no such field.
     pub fn flag(&self, field: &str) -> bool {
         self.0[field].as_bool().unwrap_or_else(|| panic!("{field} is no boolean"))
     }
@@ -85,42 +70,27 @@ pub struct Oracle {
 
 impl Oracle {
     /// A reader of the registry at `registry`.
-    ///
-    /// # Errors
-    /// When the contracts are not built.
     pub fn new(rpc_url: &str, registry: Address) -> Result<Self> {
         Ok(Self { provider: connect(rpc_url)?, abi: Artifact::load("AgentRegistry")?.abi, registry })
     }
 
     /// How many agents there are.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub async fn total(&self) -> Result<u64> {
         Ok(single_number(&self.call("nextAgentId", &[]).await?)? - 1)
     }
 
     /// For how many seconds an attestation holds.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub async fn grace_seconds(&self) -> Result<u64> {
         single_number(&self.call("attestationGracePeriod", &[]).await?)
     }
 
     /// The agent of a wallet; `None` where it has none.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub async fn agent_of(&self, wallet: Address) -> Result<Option<u64>> {
         let id = single_number(&self.call("walletToAgent", &[DynSolValue::Address(wallet)]).await?)?;
         Ok((id > 0).then_some(id))
     }
 
     /// Everything about one agent.
-    ///
-    /// # Errors
-    /// When there is no such agent.
     pub async fn facts(&self, id: u64) -> Result<Facts> {
         let id = [DynSolValue::Uint(U256::from(id), 256)];
         let record = self.call("getAgent", &id).await?;
@@ -139,9 +109,6 @@ impl Oracle {
     }
 
     /// Everything about every agent, in order of registration: agent `id` is at `id - 1`.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub async fn all(&self) -> Result<Vec<Facts>> {
         let mut all = Vec::new();
         for id in 1..=self.total().await? {

@@ -1,10 +1,9 @@
-//! Child processes that never outlive whoever started them.
+//! Child processes that never outlive the process that started them.
 //!
-//! Every child leads its own process group: `wrangler dev` starts a Node process which starts `workerd`, and all of
-//! them have to go. A child goes when its [`Process`] is dropped, and also when this process dies without
-//! dropping anything: a small watchdog inside the group reads from a pipe that only this process holds open.
-//! What a child prints goes to a log file, and every error from here quotes its end. Each child has a scratch directory
-//! that goes with it, by either way.
+//! Every child leads its own process group, since `wrangler dev` starts Node, which starts `workerd`. The
+//! group ends when the [`Process`] is dropped, and also when this process dies: a watchdog inside the group
+//! reads from a pipe that only this process holds open. A child's output goes to a log file, and errors quote
+//! its end. Its scratch directory is deleted with it.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use std::os::unix::process::CommandExt as _;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, kill_process_group, prlimit};
 use tempfile::TempDir;
 
@@ -67,9 +66,6 @@ enum Output {
 
 impl Spawn {
     /// `name` is what messages call the child; `program` is looked up on the PATH unless it is a path.
-    ///
-    /// # Panics
-    /// When no temporary directory can be made.
     pub fn new(name: &str, program: impl AsRef<Path>) -> Self {
         let scratch = tempfile::Builder::new().prefix("e2e-").tempdir().expect("a temporary directory");
         let mut command = Command::new("/bin/sh");
@@ -125,10 +121,6 @@ impl Spawn {
     }
 
     /// Starts the child.
-    ///
-    /// # Errors
-    /// When the log file cannot be made or no shell can be started. A program that does not exist shows as a
-    /// child that ends at once, with the reason in its log.
     pub fn start(mut self) -> Result<Process> {
         let log_path = match self.output {
             Output::Scratch => Some(self.scratch.path().join("log")),
@@ -154,7 +146,7 @@ impl Spawn {
 pub struct Process {
     name: String,
     child: Child,
-    /// Never written to: the watchdog waits for its end. Gone with the group, whose id may be somebody else's by then.
+    /// Never written to: the watchdog waits for its end. Dropped with the group, since its id may be reused.
     lifeline: Option<ChildStdin>,
     log_path: Option<PathBuf>,
     scratch: TempDir,
@@ -189,17 +181,11 @@ impl Process {
     }
 
     /// The exit status, once the child itself has ended.
-    ///
-    /// # Errors
-    /// When the operating system will not say.
     pub fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
     /// Sends a signal to the child alone, as an operator would.
-    ///
-    /// # Errors
-    /// When the child is gone.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         if self.exit_status()?.is_some() {
             bail!("{} has already ended", self.name);
@@ -207,11 +193,7 @@ impl Process {
         kill_process(self.pid(), signal).with_context(|| format!("cannot signal {}", self.name))
     }
 
-    /// Lets no file of the child grow beyond this many bytes (`RLIMIT_FSIZE`), or lifts that again: what a disk does that
-    /// is full, and then has room. Writes beyond it fail.
-    ///
-    /// # Errors
-    /// When the operating system does not allow it.
+    /// Limits the size of the child's files (`RLIMIT_FSIZE`), as a full disk does, or lifts the limit.
     pub fn limit_files(&self, bytes: Option<u64>) -> Result<()> {
         let maximum = getrlimit(Resource::Fsize).maximum;
         prlimit(Some(self.pid()), Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum })
@@ -231,45 +213,27 @@ impl Process {
     }
 
     /// Waits until the child has ended by itself.
-    ///
-    /// # Errors
-    /// When it is still there after `within`.
     pub async fn exited(&mut self, within: Duration) -> Result<ExitStatus> {
-        let deadline = Instant::now() + within;
-        loop {
-            if let Some(status) = self.exit_status()? {
-                return Ok(status);
-            }
-            if Instant::now() >= deadline {
-                bail!("{} still runs after {within:?}; its last lines:\n{}", self.name, self.log_tail());
-            }
-            tokio::time::sleep(POLL).await;
-        }
+        let exited = eventually("ended", within, async || self.exit_status().transpose()).await.flatten();
+        exited.map_err(|error| self.with_last_lines(error))
     }
 
-    /// Waits until `probe` gives something, watching over the child meanwhile.
-    ///
-    /// # Errors
-    /// When the child ends, or `within` passes, first; the message holds the end of its log.
+    /// Waits until `probe`, which gets the log so far, returns something; fails at once when the child ends.
     pub async fn until<T>(
         &mut self,
         what: &str,
         within: Duration,
         mut probe: impl AsyncFnMut(&str) -> Option<T>,
     ) -> Result<T> {
-        let deadline = Instant::now() + within;
-        loop {
-            if let Some(found) = probe(&self.log()).await {
-                return Ok(found);
-            }
-            if let Some(status) = self.exit_status()? {
-                bail!("{} ended ({status}) before {what}; its last lines:\n{}", self.name, self.log_tail());
-            }
-            if Instant::now() >= deadline {
-                bail!("{}: not {what} after {within:?}; its last lines:\n{}", self.name, self.log_tail());
-            }
-            tokio::time::sleep(POLL).await;
-        }
+        let found = eventually(what, within, async || match probe(&self.log()).await {
+            Some(found) => Some(Ok(found)),
+            None => Some(self.exit_status().transpose()?.and_then(|status| bail!("{status} before {what}"))),
+        });
+        found.await.flatten().map_err(|error| self.with_last_lines(error))
+    }
+
+    fn with_last_lines(&self, error: anyhow::Error) -> anyhow::Error {
+        anyhow!("{}: {error:#}; its last lines:\n{}", self.name, self.log_tail())
     }
 
     fn pid(&self) -> Pid {
@@ -296,10 +260,7 @@ impl fmt::Debug for Process {
     }
 }
 
-/// Waits until `probe` gives something.
-///
-/// # Errors
-/// When `within` passes first.
+/// Waits until `probe` returns something.
 pub async fn eventually<T>(
     what: &str,
     within: Duration,
@@ -317,10 +278,12 @@ pub async fn eventually<T>(
     }
 }
 
+/// Waits until a condition holds; panics where it does not `within` that time.
+pub async fn wait_until(what: &str, within: Duration, mut condition: impl AsyncFnMut() -> bool) {
+    eventually(what, within, async || condition().await.then_some(())).await.unwrap();
+}
+
 /// A TCP port that was free a moment ago. Prefer port 0 where the child can report what it got.
-///
-/// # Errors
-/// When the operating system has none.
 pub fn free_port() -> Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
@@ -328,60 +291,45 @@ pub fn free_port() -> Result<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usage::is_alive;
 
-    /// Starts a child that starts a grandchild; both print their process ids.
-    const FAMILY: &str = "sleep 600 & echo grandchild $!; echo child $$; wait";
+    const WAIT: Duration = Duration::from_secs(5);
 
-    async fn family(mut process: Process) -> (Process, Pid) {
-        let pid = process
-            .until("started", Duration::from_secs(5), async |log| {
-                log.lines().find_map(|line| line.strip_prefix("grandchild ")?.parse().ok())
-            })
-            .await
-            .unwrap();
-        (process, Pid::from_raw(pid).unwrap())
-    }
-
-    /// Whether the process has ended; a zombie that nobody has collected yet has.
-    fn gone(pid: Pid) -> bool {
-        match fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
-            Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
-            Err(_) => true,
-        }
+    /// A child that has started a grandchild, and the grandchild.
+    async fn family() -> (Process, u32) {
+        let script = "sleep 600 & echo grandchild $!; wait";
+        let mut process = Spawn::new("family", "sh").arg("-c").arg(script).start().unwrap();
+        let started = process.until("started", WAIT, async |log| {
+            log.lines().find_map(|line| line.strip_prefix("grandchild ")?.parse().ok())
+        });
+        let grandchild = started.await.unwrap();
+        (process, grandchild)
     }
 
     #[tokio::test]
     async fn dropping_a_process_ends_its_grandchildren() {
-        let process = Spawn::new("family", "sh").arg("-c").arg(FAMILY).start().unwrap();
-        let (process, grandchild) = family(process).await;
-        assert!(!gone(grandchild));
+        let (process, grandchild) = family().await;
+        assert!(is_alive(grandchild));
         drop(process);
-        eventually("gone", Duration::from_secs(5), async || gone(grandchild).then_some(())).await.unwrap();
+        wait_until("gone", WAIT, async || !is_alive(grandchild)).await;
     }
 
     #[tokio::test]
     async fn losing_the_starter_without_a_drop_ends_the_grandchildren() {
-        let process = Spawn::new("family", "sh").arg("-c").arg(FAMILY).start().unwrap();
-        let (mut process, grandchild) = family(process).await;
+        let (mut process, grandchild) = family().await;
         let scratch = process.scratch().to_owned();
-        // What the kernel does with our end of the pipe when we are killed.
+        // The kernel closes this end of the pipe when the starter is killed.
         drop(process.lifeline.take());
-        eventually("gone", Duration::from_secs(5), async || gone(grandchild).then_some(())).await.unwrap();
-        assert!(!process.exited(Duration::from_secs(5)).await.unwrap().success());
-        eventually("deleted", Duration::from_secs(5), async || (!scratch.exists()).then_some(()))
-            .await
-            .unwrap();
+        wait_until("gone", WAIT, async || !is_alive(grandchild)).await;
+        assert!(!process.exited(WAIT).await.unwrap().success());
+        wait_until("deleted", WAIT, async || !scratch.exists()).await;
     }
 
     #[tokio::test]
     async fn a_child_that_dies_early_is_reported_with_its_last_words() {
-        let mut process =
-            Spawn::new("short", "sh").arg("-c").arg("echo no such luck; exit 3").start().unwrap();
-        let error = process
-            .until("ready", Duration::from_secs(5), async |_| None::<()>)
-            .await
-            .unwrap_err()
-            .to_string();
+        let script = "echo no such luck; exit 3";
+        let mut process = Spawn::new("short", "sh").arg("-c").arg(script).start().unwrap();
+        let error = process.until("ready", WAIT, async |_| None::<()>).await.unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("no such luck"), "{error}");
     }
 }

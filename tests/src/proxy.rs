@@ -1,23 +1,24 @@
 //! A JSON-RPC proxy in front of a node: it counts, remembers, and misbehaves on request.
 //!
-//! Every HTTP post and every JSON-RPC call inside it is recorded before it goes on, so a client's round trips can
-//! be counted whether or not they were answered. [`Proxy::inject`] adds a rule; the first rule that names a call's method and
-//! has uses left decides about it. What the faults do to an answer is in [`crate::fault`].
+//! Every HTTP post and every JSON-RPC call inside it is recorded before it goes on, so a client's round trips
+//! can be counted whether or not they were answered. [`Proxy::inject`] adds a rule; the first rule that names
+//! a call's method and has uses left decides about it. What the faults do to an answer is in
+//! [`crate::fault`].
 
-use std::convert::Infallible;
+use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Error, Result, anyhow};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Body as _, Bytes, Frame, Incoming};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::fault::{Fault, Reach, Rule};
@@ -47,8 +48,7 @@ pub struct Answered {
     pub bytes: u64,
 }
 
-/// How many of these posts had to wait for one another: the largest number of which no two were under way at once.
-/// Posts without an answer count as under way for no time.
+/// The sequential round trips: the most posts that do not overlap. Posts without an answer take no time.
 pub fn sequential(posts: &[Post]) -> usize {
     let mut spans: Vec<(Instant, Instant)> =
         posts.iter().map(|post| (post.answer.get().map_or(post.at, |answer| answer.at), post.at)).collect();
@@ -67,7 +67,7 @@ pub fn sequential(posts: &[Post]) -> usize {
 pub struct Proxy {
     url: String,
     shared: Arc<Shared>,
-    server: tokio::task::JoinHandle<()>,
+    _server: JoinSet<()>,
 }
 
 #[derive(Debug)]
@@ -84,21 +84,12 @@ struct Shared {
 
 impl Proxy {
     /// Listens on a free port and forwards to `upstream`.
-    ///
-    /// # Errors
-    /// When no port can be had.
     pub async fn start(upstream: &str) -> Result<Self> {
         Self::start_on(0, upstream).await
     }
 
     /// Listens on `port`.
-    ///
-    /// # Errors
-    /// When the port is taken.
     pub async fn start_on(port: u16, upstream: &str) -> Result<Self> {
-        let listener =
-            TcpListener::bind(("127.0.0.1", port)).await.with_context(|| format!("port {port}"))?;
-        let url = format!("http://{}", listener.local_addr()?);
         let shared = Arc::new(Shared {
             upstream: Mutex::new(upstream.to_owned()),
             client: http::client(Duration::from_secs(60)),
@@ -107,8 +98,15 @@ impl Proxy {
             streamed: Arc::default(),
             rules: Mutex::default(),
         });
-        let server = tokio::spawn(serve(listener, shared.clone()));
-        Ok(Self { url, shared, server })
+        let serving = shared.clone();
+        let serve = http::serve(port, move |stream| {
+            let shared = serving.clone();
+            let service = service_fn(move |request| answer(shared.clone(), request));
+            // A connection ends with an error whenever a fault closes it.
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service)
+        });
+        let (port, server) = serve.await?;
+        Ok(Self { url: format!("http://127.0.0.1:{port}"), shared, _server: server })
     }
 
     /// Where clients send their posts.
@@ -162,40 +160,6 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
-async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    // Dropped with this task, and every connection with it.
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let shared = shared.clone();
-        connections.spawn(async move {
-            let service = service_fn(move |request| answer(shared.clone(), request));
-            // A connection ends with an error whenever a fault closes it.
-            let _ = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-        });
-        while connections.try_join_next().is_some() {}
-    }
-}
-
-/// The connection is to be closed without an answer.
-#[derive(Debug)]
-pub(crate) struct Closed;
-
-impl std::fmt::Display for Closed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("closed by a fault")
-    }
-}
-
-impl std::error::Error for Closed {}
-
 /// The node behind the proxy.
 pub(crate) struct Node {
     client: reqwest::Client,
@@ -204,26 +168,25 @@ pub(crate) struct Node {
 
 impl Node {
     /// Forwards a body as it is.
-    async fn post(&self, body: &Value) -> Result<(u16, Bytes), Closed> {
-        let response = self.client.post(&self.url).json(body).send().await.map_err(|_| Closed)?;
-        let status = response.status().as_u16();
-        Ok((status, response.bytes().await.map_err(|_| Closed)?))
+    async fn post(&self, body: &Value) -> Result<(u16, Bytes)> {
+        let response = self.client.post(&self.url).json(body).send().await?;
+        Ok((response.status().as_u16(), response.bytes().await?))
     }
 
     /// The answer to one call.
-    pub(crate) async fn ask(&self, call: &Value) -> Result<Value, Closed> {
-        let (_, bytes) = self.post(call).await?;
-        serde_json::from_slice(&bytes).map_err(|_| Closed)
+    pub(crate) async fn ask(&self, call: &Value) -> Result<Value> {
+        Ok(serde_json::from_slice(&self.post(call).await?.1)?)
     }
 }
 
-/// An answer as it goes out; its body may break off.
-type Answer = Response<BoxBody<Bytes, Closed>>;
+/// A response as it goes out; its body may break off.
+type ProxyResponse = Response<BoxBody<Bytes, Error>>;
 
-async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, Closed> {
+/// Answers one post; an error closes the connection.
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<ProxyResponse> {
     let authorization = request.headers().get("authorization").and_then(|value| value.to_str().ok());
     let authorization = authorization.unwrap_or_default().to_owned();
-    let bytes = request.into_body().collect().await.map_err(|_| Closed)?.to_bytes();
+    let bytes = request.into_body().collect().await?.to_bytes();
     let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
     let calls = calls_of(&body);
     let methods = calls.iter().map(|call| call["method"].as_str().unwrap_or_default().to_owned()).collect();
@@ -246,11 +209,9 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
             return Ok(response);
         }
         Some(Fault::Garbage(body)) => return Ok(respond(200, body.into())),
-        Some(Fault::Refuse) => return Err(Closed),
+        Some(Fault::Refuse) => return Err(closed()),
         Some(Fault::Endless) => return Ok(endless(shared.streamed.clone())),
-        Some(Fault::Hang) => {
-            std::future::pending::<Infallible>().await;
-        }
+        Some(Fault::Hang) => return pending().await,
         _ => {}
     }
 
@@ -262,18 +223,15 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
     }
     shared.served.fetch_add(1, Ordering::SeqCst);
     match whole {
-        Some(Fault::LoseAnswer) => Err(Closed),
+        Some(Fault::LoseAnswer) => Err(closed()),
         Some(Fault::HalfAnAnswer) => break_off(answered?).await,
         Some(Fault::OneObject) => {
             let body = answered?.into_body().collect().await?.to_bytes();
-            let answers: Value = serde_json::from_slice(&body).map_err(|_| Closed)?;
+            let answers: Value = serde_json::from_slice(&body)?;
             let first = answers.get(0).unwrap_or(&answers);
             Ok(respond(200, first.to_string().into()))
         }
-        Some(Fault::HangAfterwards) => {
-            std::future::pending::<Infallible>().await;
-            Err(Closed)
-        }
+        Some(Fault::HangAfterwards) => pending().await,
         Some(Fault::Delay(time)) => {
             tokio::time::sleep(time).await;
             answered
@@ -288,7 +246,7 @@ async fn forward(
     body: &Value,
     calls: &[Value],
     faults: &[Option<Fault>],
-) -> Result<Answer, Closed> {
+) -> Result<ProxyResponse> {
     let single = |fault: &Option<Fault>| fault.as_ref().is_some_and(|fault| fault.reach() == Reach::Call);
     if !faults.iter().any(single) {
         let (status, bytes) = node.post(body).await?;
@@ -306,17 +264,17 @@ async fn forward(
 }
 
 /// The answer's length, and half of it.
-async fn break_off(answer: Answer) -> Result<Answer, Closed> {
+async fn break_off(answer: ProxyResponse) -> Result<ProxyResponse> {
     let (mut parts, body) = answer.into_parts();
     let body = body.collect().await?.to_bytes();
     let half = body.slice(..body.len() / 2);
-    parts.headers.insert(hyper::header::CONTENT_LENGTH, body.len().into());
-    let frames = futures_util::stream::iter([Ok(Frame::data(half)), Err(Closed)]);
+    parts.headers.insert(CONTENT_LENGTH, body.len().into());
+    let frames = futures_util::stream::iter([Ok(Frame::data(half)), Err(closed())]);
     Ok(Response::from_parts(parts, StreamBody::new(frames).boxed()))
 }
 
-/// A batch's answer whose first result never ends.
-fn endless(streamed: Arc<AtomicUsize>) -> Answer {
+/// A batch's answer with an endless first result.
+fn endless(streamed: Arc<AtomicUsize>) -> ProxyResponse {
     const PIECE: usize = 64 * 1024;
     let head = Bytes::from_static(br#"[{"jsonrpc":"2.0","id":0,"result":"0x"#);
     let digits = Bytes::from_static(&[b'0'; PIECE]);
@@ -329,13 +287,15 @@ fn endless(streamed: Arc<AtomicUsize>) -> Answer {
     response
 }
 
-fn respond(status: u16, body: Bytes) -> Answer {
+fn respond(status: u16, body: Bytes) -> ProxyResponse {
     let mut response = Response::new(Full::new(body).map_err(|never| match never {}).boxed());
     *response.status_mut() = StatusCode::from_u16(status).expect("a fault names a real status");
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
-        .headers_mut()
-        .insert("content-type", hyper::header::HeaderValue::from_static("application/json"));
-    response
+}
+
+fn closed() -> Error {
+    anyhow!("closed by a fault")
 }
 
 fn calls_of(body: &Value) -> Vec<Value> {

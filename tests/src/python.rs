@@ -1,5 +1,5 @@
-//! Python programs from PyPI, each set in a virtual environment of its own under `target`, made once when it is first
-//! needed. A set is a folder of `tests` with a `requirements.txt` that pins everything.
+//! Python programs from PyPI, each set in a virtual environment of its own under `target`, made when it is
+//! first needed. A set is a folder of `tests` with a `requirements.txt` that pins everything.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,11 +9,8 @@ use tokio::process::Command;
 
 use crate::repo;
 
-/// The programs of a set: a folder with `python` and whatever its packages install. Made if it is not there, or was made from
-/// other requirements.
-///
-/// # Errors
-/// When Python 3 with its `venv` module is missing, or PyPI cannot be reached the first time.
+/// The folder with a set's programs and `python`; made where it is missing or of other requirements, which
+/// takes Python 3 with its `venv` module, and PyPI.
 pub async fn programs(set: &str) -> Result<PathBuf> {
     let venvs = repo::root().join("target/venv");
     fs::create_dir_all(&venvs)?;

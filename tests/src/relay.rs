@@ -11,17 +11,18 @@ use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{Eip712Domain, SolCall};
 use registry_core::eth::abi::{ForwardRequest, IAgentRegistry};
 use registry_core::forward::{SignedRequest, domain};
-use reqwest::Method;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Body, Method};
 use serde_json::{Value, json};
 
 use crate::chain::Chain;
-use crate::client::Answer;
+use crate::client::{Answer, Client};
 use crate::daemon::Daemon;
 use crate::http;
 
 /// Inner gas of the requests made here: enough for a registration.
 pub const REQUEST_GAS: u64 = 500_000;
+
+const JSON: &str = "application/json";
 
 /// The forwarder and the registry of one chain: what requests are made for.
 #[derive(Debug, Clone)]
@@ -52,9 +53,6 @@ impl Desk {
     }
 
     /// `request`, signed by `signer`, whether or not that is its `from`.
-    ///
-    /// # Panics
-    /// When the key cannot sign.
     pub fn sign(&self, signer: &PrivateKeySigner, request: ForwardRequest) -> Signed {
         let mut signed = SignedRequest { request, signature: Bytes::new() };
         let id = signed.digest(&self.domain);
@@ -135,139 +133,82 @@ impl Signed {
 
 /// A client of the daemon.
 #[derive(Debug, Clone)]
-pub struct RelayClient {
-    http: reqwest::Client,
-    base: String,
-    headers: HeaderMap,
-}
+pub struct RelayClient(Client);
 
 impl Daemon {
     /// A client of this daemon.
     pub fn client(&self) -> RelayClient {
-        RelayClient {
-            http: http::client(Duration::from_secs(120)),
-            base: self.url().to_owned(),
-            headers: HeaderMap::new(),
-        }
+        RelayClient::new(self.url())
     }
 }
 
 impl RelayClient {
+    /// A client of the daemon, or of a proxy before it, at `base`.
+    pub fn new(base: &str) -> Self {
+        Self(Client { http: http::client(Duration::from_secs(120)), ..Client::new(base) })
+    }
+
     /// The same client behind a proxy that appends this to `X-Forwarded-For`.
-    ///
-    /// # Panics
-    /// When that is no header.
     pub fn forwarded_for(&self, addresses: &str) -> Self {
         self.with("x-forwarded-for", addresses)
     }
 
     /// The same client, sending one more header.
-    ///
-    /// # Panics
-    /// When that is no header.
     pub fn with(&self, name: &'static str, value: &str) -> Self {
-        let mut changed = self.clone();
-        let value = HeaderValue::from_str(value).expect("a header value");
-        changed.headers.insert(HeaderName::from_static(name), value);
-        changed
+        Self(self.0.with(name, value))
     }
 
     /// The same client on a socket bound to this address of the machine.
-    ///
-    /// # Panics
-    /// When no such client can be made.
     pub fn from_address(&self, address: impl Into<IpAddr>) -> Self {
         let http = http::builder().local_address(address.into()).build();
-        Self { http: http.expect("a client"), ..self.clone() }
+        Self(Client { http: http.expect("a client"), ..self.0.clone() })
     }
 
     /// `GET path`.
-    ///
-    /// # Panics
-    /// When no answer comes at all.
     pub async fn get(&self, path: &str) -> Answer {
-        self.send(Method::GET, path, None).await.unwrap_or_else(|error| panic!("{path}: {error:?}"))
+        self.0.get(path).await
     }
 
     /// A body posted to `/relay`.
-    ///
-    /// # Panics
-    /// When no answer comes at all.
-    pub async fn post(&self, body: impl Into<reqwest::Body>) -> Answer {
-        let answer = self.send(Method::POST, "/relay", Some(body.into())).await;
-        answer.unwrap_or_else(|error| panic!("/relay: {error:?}"))
+    pub async fn post(&self, body: impl Into<Body>) -> Answer {
+        self.0.post("/relay", JSON, body).await
     }
 
     /// A signed request posted to `/relay`.
-    ///
-    /// # Panics
-    /// When no answer comes at all.
     pub async fn relay(&self, request: &Signed) -> Answer {
         self.post(request.body().to_string()).await
     }
 
     /// The same, where the daemon may die meanwhile.
-    ///
-    /// # Errors
-    /// When no answer comes.
     pub async fn try_relay(&self, request: &Signed) -> reqwest::Result<Answer> {
         self.send(Method::POST, "/relay", Some(request.body().to_string().into())).await
     }
 
     /// What the daemon knows of a relay.
-    ///
-    /// # Panics
-    /// When no answer comes at all.
     pub async fn state(&self, request: &Signed) -> Answer {
         self.get(&format!("/relay/{}", request.id)).await
     }
 
     /// Wei used of the budget, reservations included, as `/status` has it.
-    ///
-    /// # Panics
-    /// When `/status` has another shape.
     pub async fn used_wei(&self) -> u128 {
         let status = self.get("/status").await.ok();
-        status["gasBudget"]["usedWei"]
-            .as_str()
-            .and_then(|wei| wei.parse().ok())
-            .expect("wei as a decimal string")
+        let wei = status["gasBudget"]["usedWei"].as_str().and_then(|wei| wei.parse().ok());
+        wei.expect("wei as a decimal string")
     }
 
     /// Relays in flight, as `/status` has it.
-    ///
-    /// # Panics
-    /// When `/status` has another shape.
     pub async fn depth(&self) -> u64 {
         self.get("/status").await.ok()["queue"]["depth"].as_u64().expect("a number")
     }
 
-    /// Any request.
-    ///
-    /// # Errors
-    /// When no answer comes.
-    pub async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<reqwest::Body>,
-    ) -> reqwest::Result<Answer> {
-        let mut request =
-            self.http.request(method, format!("{}{path}", self.base)).headers(self.headers.clone());
-        if let Some(body) = body {
-            request = request.header("content-type", "application/json").body(body);
-        }
-        let response = request.send().await?;
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Ok(Answer { status, headers, text: response.text().await? })
+    /// Any request; a body is JSON.
+    pub async fn send(&self, method: Method, path: &str, body: Option<Body>) -> reqwest::Result<Answer> {
+        self.0.try_send(method, path, body.map(|body| (JSON, body))).await
     }
 }
 
 impl Answer {
     /// Checks that this is a refusal or failure with this status, code and message, in the documented shape.
-    ///
-    /// # Panics
-    /// When it is another.
     pub fn refused(&self, status: u16, code: &str, message: &str) -> &Self {
         assert_eq!(self.json(), json!({ "error": message, "code": code }), "{}", self.status);
         assert_eq!(self.status, status, "{}", self.text);

@@ -7,7 +7,7 @@ use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Result, ensure};
 use registry_core::eth::abi::IAgentRegistry;
 
-use crate::anvil::{dev_account, wall_clock};
+use crate::anvil::{AnvilOptions, dev_account, wall_clock};
 use crate::chain::{Chain, Write};
 use crate::daemon::Daemon;
 use crate::relay::Desk;
@@ -16,9 +16,9 @@ use crate::story::{BEGINS, BUSY, BUSY_CHILDREN, DAY, Event, RELAYED, STORY};
 /// Accounts 2 to 9 register agents; 0 owns the registry, 1 is its regulator.
 const OPERATORS: std::ops::Range<usize> = 2..10;
 
-/// Seconds by which the showcase's chain stays behind the wall clock. Blocks that follow one another within a second may
-/// be a second apart, and a chain ahead of its readers would show them agents of tomorrow; but more than a minute behind, a
-/// relayer takes it for stuck.
+/// Seconds by which the showcase's chain stays behind the wall clock. Blocks of one second get times a second
+/// apart, and a chain ahead of its readers would show them agents of the future; a relayer takes one a minute
+/// behind for stuck.
 const MARGIN: u64 = 30;
 
 /// A registry that has one of everything.
@@ -32,11 +32,18 @@ pub struct Showcase {
 
 impl Showcase {
     /// The id of an agent of the story.
-    ///
-    /// # Panics
-    /// When the story has none of this name.
     pub fn id(&self, agent: &str) -> u64 {
         *self.ids.get(agent).unwrap_or_else(|| panic!("the story has no {agent}"))
+    }
+
+    /// The path of an agent of the story.
+    pub fn path(&self, agent: &str) -> String {
+        format!("/api/v1/agent/{}", self.id(agent))
+    }
+
+    /// The path of the lineage below an agent of the story.
+    pub fn lineage(&self, agent: &str) -> String {
+        self.path(agent) + "/lineage"
     }
 }
 
@@ -46,16 +53,26 @@ pub fn showcase_genesis() -> u64 {
     wall_clock() - BEGINS - DAY
 }
 
-/// The key of an agent's wallet: derived from its name, so that anybody can sign as it on a local chain.
+/// A chain with the showcase on it.
+pub async fn showcase_chain() -> Result<(Chain, Showcase)> {
+    let chain = Chain::start(AnvilOptions::since(showcase_genesis())).await?;
+    let showcase = showcase(&chain).await?;
+    Ok((chain, showcase))
+}
+
+/// The path of the verdict on the wallet of this name.
+pub fn kya(agent: &str) -> String {
+    format!("/api/v1/kya/{}", wallet(agent).address())
+}
+
+/// The key of the wallet of this name, derived from the name: the same on every local chain.
 pub fn wallet(agent: &str) -> PrivateKeySigner {
     let key = keccak256(format!("agent-registry-edge local wallet: {agent}"));
     PrivateKeySigner::from_bytes(&key).expect("a hash is a key, but for one chance in 2^128")
 }
 
-/// Fills an empty registry with the showcase. The chain ends a little behind the wall clock.
-///
-/// # Errors
-/// When the registry is not empty, the chain began later than [`showcase_genesis`], or a write fails.
+/// Fills an empty registry with the showcase, on a chain that began before [`showcase_genesis`]. The chain
+/// ends a little behind the wall clock.
 pub async fn showcase(chain: &Chain) -> Result<Showcase> {
     let next = chain.read(chain.contracts.registry, IAgentRegistry::nextAgentIdCall {}).await?;
     ensure!(next == U256::ONE, "the registry is not empty");
@@ -77,9 +94,6 @@ pub async fn showcase(chain: &Chain) -> Result<Showcase> {
 }
 
 /// Adds the agents that have no ETH, each by a request its own wallet signs and the daemon relays.
-///
-/// # Errors
-/// When a relay fails.
 pub async fn relayed(chain: &Chain, daemon: &Daemon, showcase: &mut Showcase) -> Result<()> {
     let (desk, client) = (Desk::of(chain), daemon.client());
     for (agent, parent, scope) in RELAYED {
@@ -95,9 +109,6 @@ pub async fn relayed(chain: &Chain, daemon: &Daemon, showcase: &mut Showcase) ->
 
 /// Adds `count` agents as fast as the node takes them: five children each, in registration order, every tenth
 /// suspended, every fourth with a revenue report, all attested at the chain's present.
-///
-/// # Errors
-/// When a write fails.
 pub async fn many(chain: &Chain, count: u64) -> Result<()> {
     let next: U256 = chain.read(chain.contracts.registry, IAgentRegistry::nextAgentIdCall {}).await?;
     let first: u64 = next.to();
@@ -106,30 +117,23 @@ pub async fn many(chain: &Chain, count: u64) -> Result<()> {
     for index in 0..count {
         // The root's children are 1 to 5 after it, theirs 6 to 30, and so on.
         let parent = if index == 0 { 0 } else { first + (index - 1) / 5 };
-        writes.push(registration(
-            first + index,
-            wallet(&format!("many {}", first + index)).address(),
-            &format!("Number {}", first + index),
-            parent,
-        ));
+        let id = first + index;
+        let wallet = wallet(&format!("many {id}")).address();
+        writes.push(registration(id, wallet, &format!("Number {id}"), parent));
     }
     for id in first..first + count {
         if id.is_multiple_of(4) {
-            let report = report(id, id * 100, "EUR", "fees", now);
+            let report = report(id, U256::from(id * 100), "EUR", "fees", now);
             writes.push(Write::new(operator(id), &report));
         }
         if id.is_multiple_of(10) {
-            let suspend = IAgentRegistry::suspendAgentCall {
-                agentId: U256::from(id),
-                reason: "every tenth".to_owned(),
-            };
-            writes.push(Write::new(chain.owner(), &suspend));
+            writes.push(Write::new(chain.owner(), &suspension(id, "every tenth")));
         }
     }
     chain.send_all(&writes, None).await
 }
 
-/// Who the agents are while the story is played.
+/// The agents while the story is played.
 #[derive(Debug, Default)]
 struct Cast {
     ids: BTreeMap<String, u64>,
@@ -140,56 +144,48 @@ struct Cast {
 impl Cast {
     fn play(&mut self, event: &Event, now: u64) -> Vec<Write> {
         let regulator = dev_account(1);
-        match *event {
-            Event::Register { agent, scope, parent } => {
+        let write = match *event {
+            Event::Register(agent, scope, parent) => {
                 let parent = parent.map_or(0, |parent| self.ids[parent]);
-                vec![self.register(agent, wallet(agent).address(), scope, parent)]
+                self.register(agent, wallet(agent).address(), scope, parent)
             }
-            Event::Inherit { agent, scope, from } => {
-                vec![self.register(agent, wallet(from).address(), scope, 0)]
-            }
-            Event::Fleet => (1..=BUSY_CHILDREN)
-                .map(|berth| {
-                    let name = format!("berth {berth}");
-                    let id = self.enter(&name);
-                    let scope = format!("Berth {berth}");
-                    let call = registration_call(id, wallet(&name).address(), &scope, self.ids[BUSY]);
-                    // One person answers for the whole harbour.
-                    let haftungsperson = person(self.ids[BUSY]);
-                    let call = IAgentRegistry::registerAgentCall { haftungsperson, ..call };
-                    Write::new(operator(id), &call)
-                })
-                .collect(),
+            Event::Inherit(agent, scope, from) => self.register(agent, wallet(from).address(), scope, 0),
+            Event::Fleet => return (1..=BUSY_CHILDREN).map(|berth| self.berth(berth)).collect(),
             Event::Attest(agent) => {
                 let id = self.ids[agent];
-                vec![Write::new(
-                    operator(id),
-                    &IAgentRegistry::attestComplianceCall { agentId: U256::from(id) },
-                )]
+                let call = IAgentRegistry::attestComplianceCall { agentId: U256::from(id) };
+                Write::new(operator(id), &call)
             }
             Event::Report(agent, cents, currency, category) => {
                 let id = self.ids[agent];
-                vec![Write::new(operator(id), &report(id, cents, currency, category, now))]
+                Write::new(operator(id), &report(id, U256::from(cents), currency, category, now))
             }
-            Event::Suspend(agent, reason) => {
-                let id = U256::from(self.ids[agent]);
-                let call = IAgentRegistry::suspendAgentCall { agentId: id, reason: reason.to_owned() };
-                vec![Write::new(regulator, &call)]
-            }
+            Event::Suspend(agent, reason) => Write::new(regulator, &suspension(self.ids[agent], reason)),
             Event::Revoke(agent, reason) => {
-                let id = U256::from(self.ids[agent]);
-                let call = IAgentRegistry::revokeAgentCall { agentId: id, reason: reason.to_owned() };
-                vec![Write::new(regulator, &call)]
+                let (id, reason) = (U256::from(self.ids[agent]), reason.to_owned());
+                Write::new(regulator, &IAgentRegistry::revokeAgentCall { agentId: id, reason })
             }
             Event::Reactivate(agent) => {
                 let id = U256::from(self.ids[agent]);
-                vec![Write::new(regulator, &IAgentRegistry::reactivateAgentCall { agentId: id })]
+                Write::new(regulator, &IAgentRegistry::reactivateAgentCall { agentId: id })
             }
             Event::Terminate(agent) => {
                 let id = self.ids[agent];
-                vec![Write::new(operator(id), &IAgentRegistry::terminateSelfCall { agentId: U256::from(id) })]
+                let call = IAgentRegistry::terminateSelfCall { agentId: U256::from(id) };
+                Write::new(operator(id), &call)
             }
-        }
+        };
+        vec![write]
+    }
+
+    /// One agent of the fleet; the same person is liable for all of it.
+    fn berth(&mut self, berth: usize) -> Write {
+        let name = format!("berth {berth}");
+        let id = self.enter(&name);
+        let scope = format!("Berth {berth}");
+        let call = registration_call(id, wallet(&name).address(), &scope, self.ids[BUSY]);
+        let haftungsperson = person(self.ids[BUSY]);
+        Write::new(operator(id), &IAgentRegistry::registerAgentCall { haftungsperson, ..call })
     }
 
     fn register(&mut self, agent: &str, wallet: Address, scope: &str, parent: u64) -> Write {
@@ -214,7 +210,7 @@ fn registration(id: u64, wallet: Address, scope: &str, parent: u64) -> Write {
     Write::new(operator(id), &registration_call(id, wallet, scope, parent))
 }
 
-/// A registration of the `id`th agent, whoever sends it.
+/// A registration of the `id`th agent.
 pub fn registration_call(
     id: u64,
     wallet: Address,
@@ -233,22 +229,27 @@ pub fn registration_call(
     }
 }
 
-/// Who is liable for the `id`th agent, unless the story says otherwise.
+/// The person liable for the `id`th agent, unless the story names another.
 fn person(id: u64) -> Address {
     Address::from_word(keccak256(format!("person liable for agent {id}")))
 }
 
-/// A report for the week before `now`.
-fn report(
+/// A suspension of an agent.
+pub fn suspension(id: u64, reason: &str) -> IAgentRegistry::suspendAgentCall {
+    IAgentRegistry::suspendAgentCall { agentId: U256::from(id), reason: reason.to_owned() }
+}
+
+/// A report of an agent for the week before `now`; `amount` is in cents.
+pub fn report(
     id: u64,
-    cents: u64,
+    amount: U256,
     currency: &str,
     category: &str,
     now: u64,
 ) -> IAgentRegistry::reportRevenueCall {
     IAgentRegistry::reportRevenueCall {
         agentId: U256::from(id),
-        amount: U256::from(cents),
+        amount,
         currency: currency.to_owned(),
         category: category.to_owned(),
         periodStart: now - 7 * DAY,

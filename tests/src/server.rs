@@ -1,17 +1,17 @@
-//! The servers that are measured side by side: the Worker and its two peers of `tests/peers`, each on its own.
+//! The servers that are measured side by side: the Worker and its two peers of `tests/peers`.
 //!
-//! Workers run in workerd, started by miniflare: `wrangler dev` puts a proxy before them that costs more than they do.
+//! Workers run in workerd, started by miniflare: the proxy of `wrangler dev` costs more than they do.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::client::Client;
-use crate::process::{Process, Spawn};
+use crate::process::{Process, Spawn, eventually};
 use crate::repo;
 use crate::usage::Usage;
 use crate::worker::WorkerOptions;
@@ -19,11 +19,14 @@ use crate::worker::WorkerOptions;
 /// How long a server may take to listen.
 const START: Duration = Duration::from_secs(60);
 
+/// How long an answer may take to be cached.
+const CACHED: Duration = Duration::from_secs(20);
+
 /// The configurations of the Worker, and of the one that keeps its index.
 const CONFIG: &str = "wrangler.toml";
 const INDEX_CONFIG: &str = "wrangler.index.toml";
 
-/// Who can be measured.
+/// The servers that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The project's Worker, as `wrangler deploy` would upload it.
@@ -61,17 +64,11 @@ pub struct Bundles {
 
 impl Bundles {
     /// Builds what changed, and bundles these.
-    ///
-    /// # Errors
-    /// When the Node tools are not installed, or a build fails.
     pub async fn make(kinds: &[Kind]) -> Result<Self> {
         Self::with_worker(None, kinds).await
     }
 
-    /// The same, with another build of this project's Worker: what `wrangler deploy --dry-run --outdir` left in `directory`.
-    ///
-    /// # Errors
-    /// When the Node tools are not installed.
+    /// The same with another build of this project's Worker, bundled in `directory`.
     pub async fn with(directory: &Path, kinds: &[Kind]) -> Result<Self> {
         Self::with_worker(Some(directory.to_owned()), kinds).await
     }
@@ -108,10 +105,7 @@ impl Bundles {
         finish(&mut hono).await
     }
 
-    /// The files that would be uploaded of a Worker; of [`Kind::Indexed`] those of the one that keeps the index.
-    ///
-    /// # Errors
-    /// When they cannot be listed.
+    /// The uploaded files of a Worker; of [`Kind::Indexed`] those of the one that keeps the index.
     pub fn files(&self, kind: Kind) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(self.directory_of(kind))? {
@@ -160,9 +154,6 @@ pub struct Server {
 
 impl Server {
     /// Starts it on a free port with the settings of a Worker, and waits until it listens.
-    ///
-    /// # Errors
-    /// When it ends before it listens.
     pub async fn start(kind: Kind, bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
         let peers = repo::root().join("tests/peers");
         let mut spawn = Spawn::new(kind.name(), "node").dir(repo::root());
@@ -213,6 +204,16 @@ impl Server {
     /// A client of it.
     pub fn client(&self) -> Client {
         Client::new(&self.url)
+    }
+
+    /// Requests `path` until the answer is from the cache: some caches store after they have answered.
+    pub async fn until_cached(&self, path: &str) -> Result<()> {
+        let (client, name) = (self.client(), self.kind.name());
+        let hit = async || match client.get(path).await {
+            answer if answer.status != 200 => Some(Err(anyhow!("{name}: {path}: {}", answer.text))),
+            answer => (answer.header("x-cache") == "HIT").then_some(Ok(())),
+        };
+        eventually("cached", CACHED, hit).await.with_context(|| format!("{name}: {path}"))?
     }
 
     /// What it has printed so far.

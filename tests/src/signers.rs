@@ -22,9 +22,6 @@ pub struct ForeignClient {
 
 impl ForeignClient {
     /// Written with ethers.
-    ///
-    /// # Errors
-    /// When the Node tools are not installed.
     pub fn ethers() -> Result<Self> {
         ensure!(
             repo::root().join("node_modules/ethers").exists(),
@@ -34,9 +31,6 @@ impl ForeignClient {
     }
 
     /// Written with eth-account.
-    ///
-    /// # Errors
-    /// When Python 3 with its `venv` module is missing, or PyPI cannot be reached the first time.
     pub async fn eth_account() -> Result<Self> {
         Ok(Self {
             program: python::programs("signers").await?.join("python"),
@@ -45,9 +39,6 @@ impl ForeignClient {
     }
 
     /// Signs `calldata` for `registry` with `key`, and has it relayed; the relayer's answer.
-    ///
-    /// # Errors
-    /// When the client fails; the message holds what it said.
     pub async fn relay(
         &self,
         relayer: &str,

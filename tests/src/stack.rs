@@ -1,5 +1,6 @@
-//! The whole stack, as tests written for Node find it: a chain with the showcase on it, the real Worker with the explorer's
-//! files and with its index, the real relayer; and what goes wrong, another chain and an address where nobody listens.
+//! The whole stack, as tests written for Node find it: a chain with the showcase on it, the real Worker with
+//! the explorer's files and with its index, the real relayer; and for failures another chain and an address
+//! where nothing listens.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -36,30 +37,24 @@ pub struct Stack {
     worker: Worker,
     /// The Worker that keeps the index.
     index: IndexWorker,
-    /// Bound and not listening: connections are refused, and nobody else gets the port meanwhile.
+    /// Bound and not listening: connections are refused, and no other process gets the port.
     silent: TcpSocket,
 }
 
 impl Stack {
     /// Starts everything, each as operators run it.
-    ///
-    /// # Errors
-    /// When one of them does not start.
     pub async fn start() -> Result<Self> {
-        let options =
-            AnvilOptions { genesis_time: Some(seed::showcase_genesis()), ..AnvilOptions::default() };
-        let chain = Chain::start(options).await?;
-        let showcase = seed::showcase(&chain).await?;
+        let (chain, showcase) = seed::showcase_chain().await?;
         // A chain like any other: without the registry, but with Multicall3.
         let other = Anvil::start(AnvilOptions { chain_id: Some(4242), ..AnvilOptions::default() }).await?;
         other.set_code(MULTICALL3, &Artifact::load("Multicall3")?.runtime_code).await?;
 
         let key = seed::wallet("relayer");
         chain.node.set_balance(key.address(), RELAYER_BALANCE).await?;
-        // The newest block's state root does not tell of it, and nothing could be proved by it.
+        // The balance is set behind the newest block's state root, by which nothing could be proved then.
         chain.node.mine(1).await?;
         let relayer = Daemon::start(&chain.daemon(&key).plain()).await?;
-        // Limited as it is by default: the tests' requests come from a client each. Changes appear after seconds, and not a minute.
+        // With the default limit: each test is a client of its own. Changes appear after seconds.
         let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry)
             .unset("RATE_LIMIT_PER_MINUTE")
             .var("KYA_TTL_SECONDS", 5);
@@ -85,24 +80,15 @@ impl Stack {
             .join("\n")
     }
 
-    /// Where everything is, and who the showcase's agents are: `harness/stack.mjs` says what a test gets.
-    ///
-    /// # Errors
-    /// When the node does not answer.
+    /// Where everything is, and the showcase's agents: `harness/stack.mjs` says what a test gets.
     pub async fn describe(&self) -> Result<Value> {
-        // Of the chain and not of the story: wallets change hands there.
+        // From the chain and not from the story, in which wallets change hands.
         let facts = Oracle::new(self.chain.node.url(), self.chain.contracts.registry)?.all().await?;
         let mut agents = Map::new();
         for (name, id) in &self.showcase.ids {
             let record = &facts[usize::try_from(*id)? - 1].record;
-            agents.insert(
-                name.clone(),
-                json!({
-                    "id": id,
-                    "wallet": record.address("agentWallet"),
-                    "person": record.address("haftungsperson"),
-                }),
-            );
+            let (wallet, person) = (record.address("agentWallet"), record.address("haftungsperson"));
+            agents.insert(name.clone(), json!({ "id": id, "wallet": wallet, "person": person }));
         }
         Ok(json!({
             "worker": self.worker.url(),
@@ -119,7 +105,7 @@ impl Stack {
 /// Waits until the index answers: the two Workers find one another a moment after they have started.
 async fn index_answers(worker: &Worker) -> Result<()> {
     let path = format!("/api/v1/liable/{}", Address::ZERO);
-    // Another client each time, as in the tests themselves, for the limit holds.
+    // Another client each time: the rate limit holds.
     let mut network = 0_u16;
     eventually("answered by the index", FILL, async || {
         network = network.wrapping_add(1);

@@ -1,15 +1,12 @@
 //! A whole stage: a chain, a counting proxy before it, and the Worker that reads through the proxy.
 
-use std::future::Future;
 use std::path::Path;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::Result;
 use tempfile::TempDir;
-use tokio::runtime::Runtime;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-use crate::anvil::AnvilOptions;
 use crate::chain::Chain;
 use crate::client::Client;
 use crate::documents::Documents;
@@ -23,10 +20,26 @@ use crate::worker::{Worker, WorkerOptions};
 /// How long two Workers may take to find one another.
 const FOUND: Duration = Duration::from_secs(60);
 
-/// Runs a test on the runtime all tests of a program share: what one test starts, such as a proxy, can serve others.
-pub fn run<F: Future>(test: F) -> F::Output {
-    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-    RUNTIME.block_on(test)
+/// A fixture that the tests of a program share, one at a time: they count requests, or inject faults.
+#[derive(Debug)]
+pub struct Exclusive<T> {
+    turn: Mutex<()>,
+    fixture: OnceCell<T>,
+}
+
+impl<T> Exclusive<T> {
+    /// Not started yet.
+    pub const fn empty() -> Self {
+        Self { turn: Mutex::const_new(()), fixture: OnceCell::const_new() }
+    }
+
+    /// Waits for the other tests, and starts the fixture where no test has done so.
+    pub async fn take(
+        &'static self,
+        start: impl AsyncFnOnce() -> T,
+    ) -> (MutexGuard<'static, ()>, &'static T) {
+        (self.turn.lock().await, self.fixture.get_or_init(|| start()).await)
+    }
 }
 
 /// Everything a test of the read API needs.
@@ -55,9 +68,6 @@ pub struct IndexWorker {
 
 impl Stage {
     /// Starts a proxy and a Worker over `chain`; `settings` may change the Worker's.
-    ///
-    /// # Errors
-    /// When one of them does not start.
     pub async fn over(chain: Chain, settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<Self> {
         let proxy = Proxy::start(chain.node.url()).await?;
         let options = WorkerOptions::new(proxy.url(), chain.contracts.registry);
@@ -66,10 +76,7 @@ impl Stage {
         Ok(Self { chain, proxy, worker, client, index: None })
     }
 
-    /// The same with an index, which another Worker keeps; what is set holds for both.
-    ///
-    /// # Errors
-    /// When one of them does not start.
+    /// The same with an index, once the Worker that keeps it is found; both Workers have the same settings.
     pub async fn indexed(
         chain: Chain,
         settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
@@ -78,7 +85,9 @@ impl Stage {
         let options = settings(WorkerOptions::new(proxy.url(), chain.contracts.registry));
         let (worker, index) = IndexWorker::start(options).await?;
         let client = worker.client();
-        Ok(Self { chain, proxy, worker, client, index: Some(index) })
+        let stage = Self { chain, proxy, worker, client, index: Some(index) };
+        stage.index_found().await?;
+        Ok(stage)
     }
 
     /// A client of the Worker that keeps the index.
@@ -99,9 +108,6 @@ impl Stage {
     }
 
     /// Starts it again, with what it has stored.
-    ///
-    /// # Errors
-    /// When it does not start.
     pub async fn restart_index(&mut self) -> Result<()> {
         if let Some(index) = &mut self.index {
             index.worker = Worker::start(index.options.clone()).await?;
@@ -110,29 +116,18 @@ impl Stage {
     }
 
     /// A stage with the showcase registry on it.
-    ///
-    /// # Errors
-    /// When something does not start.
     pub async fn showcase(settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<(Self, Showcase)> {
-        let (chain, showcase) = showcase_chain().await?;
+        let (chain, showcase) = seed::showcase_chain().await?;
         Ok((Self::over(chain, settings).await?, showcase))
     }
 
-    /// The same with an index, once the two Workers have found one another.
-    ///
-    /// # Errors
-    /// When something does not start.
+    /// The same with an index.
     pub async fn indexed_showcase() -> Result<(Self, Showcase)> {
-        let (chain, showcase) = showcase_chain().await?;
-        let stage = Self::indexed(chain, |options| options).await?;
-        stage.index_found().await?;
-        Ok((stage, showcase))
+        let (chain, showcase) = seed::showcase_chain().await?;
+        Ok((Self::indexed(chain, |options| options).await?, showcase))
     }
 
     /// Waits until the two Workers have found one another, a moment after they have started.
-    ///
-    /// # Errors
-    /// When they do not.
     pub async fn index_found(&self) -> Result<()> {
         let found = async || {
             let ready = self.client.get("/readyz").await;
@@ -142,17 +137,11 @@ impl Stage {
     }
 
     /// An independent reader of the same registry, past the proxy.
-    ///
-    /// # Errors
-    /// When the contracts are not built.
     pub fn oracle(&self) -> Result<Oracle> {
         Oracle::new(self.chain.node.url(), self.chain.contracts.registry)
     }
 
     /// The documents this registry's answers have to be, as of now.
-    ///
-    /// # Errors
-    /// When the node does not answer.
     pub async fn documents(&self) -> Result<Documents> {
         let oracle = self.oracle()?;
         Ok(Documents {
@@ -164,18 +153,8 @@ impl Stage {
     }
 }
 
-async fn showcase_chain() -> Result<(Chain, Showcase)> {
-    let options = AnvilOptions { genesis_time: Some(seed::showcase_genesis()), ..AnvilOptions::default() };
-    let chain = Chain::start(options).await?;
-    let showcase = seed::showcase(&chain).await?;
-    Ok((chain, showcase))
-}
-
 impl IndexWorker {
     /// Starts the Worker with these options and an index, and the Worker that keeps it.
-    ///
-    /// # Errors
-    /// When one of them does not start.
     pub async fn start(options: WorkerOptions) -> Result<(Worker, Self)> {
         let directories = [TempDir::new()?, TempDir::new()?];
         let [registry, state] = directories.each_ref().map(|directory| Some(directory.path().to_owned()));

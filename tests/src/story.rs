@@ -1,7 +1,7 @@
-//! The showcase registry's history: who registered when, and what became of them.
+//! The showcase registry's history: registrations, and what became of the agents.
 //!
-//! Written so that every answer of the read API has something to show. Ages are seconds before "now", oldest
-//! first; `seed` turns each age into one block of that time.
+//! Every answer of the read API has something to show. Ages are seconds before "now", oldest first; `seed`
+//! turns each age into one block of that time.
 
 /// Seconds in a day.
 pub const DAY: u64 = 86_400;
@@ -15,27 +15,13 @@ pub const BUSY: &str = "harbour";
 /// How many children it has.
 pub const BUSY_CHILDREN: usize = 55;
 
-/// One thing that happened.
+/// One event of the history; a wallet's key is derived from its agent's name.
 #[derive(Debug, Clone, Copy)]
 pub enum Event {
-    /// An agent registered, under the wallet of its own name.
-    Register {
-        /// What the story calls it; its wallet's key is derived from this.
-        agent: &'static str,
-        /// Its operational scope.
-        scope: &'static str,
-        /// Its parent.
-        parent: Option<&'static str>,
-    },
-    /// An agent registered on the wallet of one whose wallet is free again.
-    Inherit {
-        /// The new agent.
-        agent: &'static str,
-        /// Its operational scope.
-        scope: &'static str,
-        /// Whose wallet it took.
-        from: &'static str,
-    },
+    /// An agent registered, under the wallet of its own name: agent, operational scope, parent.
+    Register(&'static str, &'static str, Option<&'static str>),
+    /// An agent registered on a former agent's wallet: agent, operational scope, former agent.
+    Inherit(&'static str, &'static str, &'static str),
     /// The fleet registered: [`BUSY_CHILDREN`] agents under [`BUSY`].
     Fleet,
     /// An agent attested.
@@ -55,11 +41,11 @@ pub enum Event {
 use Event::{Attest, Fleet, Inherit, Reactivate, Register, Report, Revoke, Suspend, Terminate};
 
 const fn root(agent: &'static str, scope: &'static str) -> Event {
-    Register { agent, scope, parent: None }
+    Register(agent, scope, None)
 }
 
 const fn child(agent: &'static str, parent: &'static str, scope: &'static str) -> Event {
-    Register { agent, scope, parent: Some(parent) }
+    Register(agent, scope, Some(parent))
 }
 
 /// A scope as long as people write them.
@@ -131,7 +117,7 @@ pub const STORY: &[(u64, &[Event])] = &[
             Attest("kyoto"),
             Attest(BUSY),
             Attest("paused-child"),
-            Inherit { agent: "heir", scope: "Registered on a revoked agent's wallet", from: "lost-key" },
+            Inherit("heir", "Registered on a revoked agent's wallet", "lost-key"),
             Report("atlas", 101_999, "EUR", "licences"),
             Report("atlas", 4_200, "USD", "research"),
             Report(BUSY, 77_001_305, "USD", "mooring"),
@@ -150,7 +136,7 @@ pub const STORY: &[(u64, &[Event])] = &[
     ),
 ];
 
-/// Agents without ETH, registered just now through the relayer: name, parent, scope. A third of all but the fleet.
+/// Agents without ETH, registered through the relayer: name, parent, scope. A third of all but the fleet.
 pub const RELAYED: &[(&str, Option<&str>, &str)] = &[
     ("almoner", None, "Hands out a foundation's small grants; holds no money itself"),
     ("baker", None, "Invoicing for a small bakery 🥐"),

@@ -1,8 +1,7 @@
-//! Registries of any size on a local chain: agents that a contract computes from their ids (`contracts/test/SyntheticRegistry.sol`).
+//! Registries of any size: `contracts/test/SyntheticRegistry.sol` computes the agents from their ids.
 
 use alloy::network::TransactionBuilder as _;
 use alloy::primitives::{Address, U160, U256};
-use alloy::providers::Provider as _;
 use alloy::rpc::types::TransactionRequest;
 use alloy::sol;
 use alloy::sol_types::SolValue as _;
@@ -15,7 +14,7 @@ sol! {
     function toggle(uint256 first, uint256 count) external;
 }
 
-/// What the contract makes addresses of: `WALLETS` together with an id, `CREATORS` and `PERSONS` with one of `PEOPLE` numbers.
+/// The contract's address groups: wallets by id, creators and persons by one of `PEOPLE` numbers.
 const WALLETS: u32 = 0x5ca1_ab1e;
 const CREATORS: u32 = 0x0c4e_a704;
 const PERSONS: u32 = 0x009e_450a;
@@ -30,23 +29,16 @@ pub struct Synthetic {
 
 impl Synthetic {
     /// Deploys a registry of so many agents.
-    ///
-    /// # Errors
-    /// When the contract is not built, or the node refuses it.
     pub async fn deploy(chain: &Chain, agents: u64) -> Result<Self> {
-        let address =
-            create(&chain.node.provider, "SyntheticRegistry", &U256::from(agents).abi_encode()).await?;
-        Ok(Self { address })
+        let agents = U256::from(agents).abi_encode();
+        Ok(Self { address: create(&chain.node.provider, "SyntheticRegistry", &agents).await? })
     }
 
     /// Suspends so many agents from `first` on, in one block; those that are suspended become active.
-    ///
-    /// # Errors
-    /// When the node refuses the transaction.
     pub async fn toggle(&self, chain: &Chain, first: u64, count: u64) -> Result<()> {
         let call = toggleCall { first: U256::from(first), count: U256::from(count) };
         let request = TransactionRequest::default().from(chain.owner()).to(self.address).with_call(&call);
-        let receipt = chain.node.provider.send_transaction(request).await?.get_receipt().await?;
+        let receipt = chain.node.execute(request).await?;
         ensure!(receipt.status(), "{receipt:?}");
         Ok(())
     }
@@ -57,12 +49,12 @@ pub fn wallet(id: u64) -> Address {
     address(WALLETS, id)
 }
 
-/// Who has registered the agent with this id.
+/// The account that registered the agent with this id.
 pub fn creator(id: u64) -> Address {
     address(CREATORS, id % PEOPLE)
 }
 
-/// Who is liable for the agent with this id.
+/// The person liable for the agent with this id.
 pub fn person(id: u64) -> Address {
     address(PERSONS, id / 7 % PEOPLE)
 }

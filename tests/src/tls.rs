@@ -1,6 +1,5 @@
 //! HTTPS before a node: a certificate authority of our own, certificates by it, and a front that speaks TLS.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,11 +8,13 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use tempfile::NamedTempFile;
 use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate authority that nobody trusts unless told to.
+use crate::http;
+
+/// A certificate authority that is trusted only where its bundle is named.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     bundle: NamedTempFile,
@@ -21,9 +22,6 @@ pub struct Authority {
 
 impl Authority {
     /// A new one, its own certificate in a PEM file.
-    ///
-    /// # Errors
-    /// When no key can be made or no file written.
     pub fn new() -> Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -65,55 +63,35 @@ impl std::fmt::Debug for Authority {
 /// A TLS server before a plain one; dropping it closes its port and every connection.
 #[derive(Debug)]
 pub struct TlsFront {
-    address: SocketAddr,
-    server: JoinHandle<()>,
+    port: u16,
+    _server: JoinSet<()>,
 }
 
 impl TlsFront {
     /// Before `upstream` (`http://host:port`), with a certificate for `localhost` that is good for long.
-    ///
-    /// # Errors
-    /// When no port can be had.
     pub async fn start(authority: &Authority, upstream: &str) -> Result<Self> {
         Self::start_as(authority, "localhost", 4000, upstream).await
     }
 
-    /// The same with a certificate for another name, or one that ends with another year.
-    ///
-    /// # Errors
-    /// When no port can be had.
+    /// The same with a certificate for another name, or another end.
     pub async fn start_as(authority: &Authority, name: &str, end_year: i32, upstream: &str) -> Result<Self> {
         let acceptor = TlsAcceptor::from(Arc::new(authority.server(name, end_year)?));
         let upstream = upstream.strip_prefix("http://").context("a plain upstream")?.to_owned();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
-        let server = tokio::spawn(serve(listener, acceptor, upstream));
-        Ok(Self { address, server })
+        let serve = http::serve(0, move |stream| {
+            let (acceptor, upstream) = (acceptor.clone(), upstream.clone());
+            async move {
+                // A client that rejects the certificate hangs up.
+                let mut stream = acceptor.accept(stream).await?;
+                let mut upstream = TcpStream::connect(upstream).await?;
+                copy_bidirectional(&mut stream, &mut upstream).await
+            }
+        });
+        let (port, server) = serve.await?;
+        Ok(Self { port, _server: server })
     }
 
     /// Its address by the name in its certificate.
     pub fn url(&self) -> String {
-        format!("https://localhost:{}", self.address.port())
-    }
-}
-
-impl Drop for TlsFront {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
-async fn serve(listener: TcpListener, acceptor: TlsAcceptor, upstream: String) {
-    // Dropped with this task, and every connection with it.
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let (acceptor, upstream) = (acceptor.clone(), upstream.clone());
-        connections.spawn(async move {
-            // A client that does not like the certificate hangs up.
-            let mut stream = acceptor.accept(stream).await?;
-            let mut upstream = TcpStream::connect(upstream).await?;
-            copy_bidirectional(&mut stream, &mut upstream).await
-        });
-        while connections.try_join_next().is_some() {}
+        format!("https://localhost:{}", self.port)
     }
 }

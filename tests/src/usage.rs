@@ -1,9 +1,10 @@
-//! What a child and all it started use of the machine, from `/proc`: processor time and memory.
+//! What a child and its descendants use of the machine, from `/proc`: processor time and memory.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::process::Process;
 
@@ -14,42 +15,24 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The processes of `process` called `program`, as they are now.
-    ///
-    /// # Errors
-    /// When there are none.
+    /// The processes of `process` called `program`, as they are now; at least one.
     pub fn of(process: &Process, program: &str) -> Result<Self> {
-        let mut pids = Vec::new();
-        for entry in fs::read_dir("/proc")? {
-            let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // One that has ended meanwhile is none of them.
-            let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-            let stat = Stat::parse(&stat)?;
-            if stat.name == program && stat.group == process.id() {
-                pids.push(pid);
-            }
-        }
-        anyhow::ensure!(!pids.is_empty(), "{process:?} runs no {program}");
-        Ok(Self { pids })
+        let mut stats = processes()?;
+        stats.retain(|stat| stat.name == program && stat.group == process.id());
+        ensure!(!stats.is_empty(), "{process:?} runs no {program}");
+        Ok(Self { pids: stats.iter().map(|stat| stat.pid).collect() })
     }
 
-    /// The processor time they have taken so far, in user and kernel mode together; in steps of a clock tick, usually 10 ms.
-    ///
-    /// # Errors
-    /// When one of them has ended.
+    /// Their processor time so far, user and kernel mode together; in steps of a clock tick, usually 10 ms.
     pub fn cpu(&self) -> Result<Duration> {
         let mut ticks = 0;
         for pid in &self.pids {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-            ticks += Stat::parse(&stat)?.ticks;
+            ticks += Stat::parse(&stat_file(*pid)?)?.ticks;
         }
         Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
     }
 
     /// Begins to measure memory: from now on the peak starts at what is resident.
-    ///
-    /// # Errors
-    /// When one of them has ended.
     pub fn memory_from_here(&self) -> Result<Memory> {
         for pid in &self.pids {
             // proc(5): 5 resets the peak resident set size.
@@ -59,9 +42,6 @@ impl Usage {
     }
 
     /// What is resident, in bytes.
-    ///
-    /// # Errors
-    /// When one of them has ended.
     pub fn resident(&self) -> Result<u64> {
         self.status("VmRSS:")
     }
@@ -88,10 +68,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// How far the peak since then lies above what was resident, in bytes, less the pages of files that have come in.
-    ///
-    /// # Errors
-    /// When one of them has ended.
+    /// The peak since then above what was resident, in bytes, less the pages of files that have come in.
     pub fn grown(&self) -> Result<u64> {
         let of_files = self.usage.status("RssFile:")?.saturating_sub(self.of_files);
         Ok(self.usage.status("VmHWM:")?.saturating_sub(self.resident).saturating_sub(of_files))
@@ -100,26 +77,62 @@ impl Memory {
 
 /// What is read of `/proc/PID/stat`.
 #[derive(Debug, PartialEq, Eq)]
-struct Stat<'a> {
-    name: &'a str,
+struct Stat {
+    pid: u32,
+    name: String,
+    is_zombie: bool,
+    parent: u32,
     group: u32,
-    /// User and kernel mode.
+    /// Clock ticks in user and kernel mode.
     ticks: u64,
 }
 
-impl<'a> Stat<'a> {
-    fn parse(stat: &'a str) -> Result<Self> {
+impl Stat {
+    fn parse(stat: &str) -> Result<Self> {
         // The name is in parentheses and may hold any character, parentheses and spaces included.
         let (head, rest) = stat.rsplit_once(") ").context("no process name")?;
-        let (_, name) = head.split_once('(').context("no process name")?;
+        let (pid, name) = head.split_once(" (").context("no process name")?;
         let fields: Vec<&str> = rest.split(' ').collect();
-        // proc(5) counts from 1, and `rest` begins with field 3: the group is field 5, the times are 14 and 15.
-        let field = |number: usize| -> Result<u64> {
-            let text = fields.get(number - 3).with_context(|| format!("no field {number}"))?;
-            Ok(text.parse()?)
-        };
-        Ok(Self { name, group: field(5)?.try_into()?, ticks: field(14)? + field(15)? })
+        // Fields are numbered as in proc(5), from 1; `rest` begins with field 3.
+        let field = |number: usize| fields.get(number - 3).with_context(|| format!("no field {number}"));
+        Ok(Self {
+            pid: pid.parse()?,
+            name: name.to_owned(),
+            is_zombie: *field(3)? == "Z",
+            parent: field(4)?.parse()?,
+            group: field(5)?.parse()?,
+            ticks: field(14)?.parse::<u64>()? + field(15)?.parse::<u64>()?,
+        })
     }
+}
+
+fn stat_file(pid: u32) -> std::io::Result<String> {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+}
+
+/// All processes of the machine.
+fn processes() -> Result<Vec<Stat>> {
+    let pids = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    // A process that has ended meanwhile has no file.
+    pids.filter_map(|pid| stat_file(pid).ok()).map(|stat| Stat::parse(&stat)).collect()
+}
+
+/// Whether a process runs; a zombie does not.
+pub fn is_alive(pid: u32) -> bool {
+    stat_file(pid).is_ok_and(|stat| Stat::parse(&stat).is_ok_and(|stat| !stat.is_zombie))
+}
+
+/// The running processes below `ancestor`.
+pub fn descendants(ancestor: u32) -> Result<BTreeSet<u32>> {
+    let mut processes = processes()?;
+    processes.retain(|stat| !stat.is_zombie);
+    let (mut found, mut parents) = (BTreeSet::new(), BTreeSet::from([ancestor]));
+    while !parents.is_empty() {
+        parents =
+            processes.iter().filter(|stat| parents.contains(&stat.parent)).map(|stat| stat.pid).collect();
+        found.extend(&parents);
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -133,20 +146,23 @@ mod tests {
     fn a_process_name_may_hold_anything() {
         let stat =
             "77 (a) b (c) S 1 42 42 0 -1 4194304 5 0 0 0 130 21 7 7 20 0 1 0 9 1 1 18446744073709551615";
-        assert_eq!(Stat::parse(stat).unwrap(), Stat { name: "a) b (c", group: 42, ticks: 151 });
+        assert_eq!(
+            Stat::parse(stat).unwrap(),
+            Stat { pid: 77, name: "a) b (c".to_owned(), is_zombie: false, parent: 1, group: 42, ticks: 151 }
+        );
     }
 
     #[tokio::test]
     async fn memory_is_what_a_program_takes_and_not_what_it_is() {
         // 32 MB in a variable of `busybee`, a copy of the shell, once it is told to.
-        let script = r#"cp /bin/sh "$0/busybee"; "$0/busybee" -c 'until [ -e "$0/go" ]; do sleep 0.01; done; x=$(head -c 32000000 /dev/zero | tr "\0" x); echo taken; sleep 600' "$0" & wait"#;
+        let script = r#"cp /bin/sh "$0/busybee"; mkfifo "$0/go"; "$0/busybee" -c 'read -r _ < "$0/go"; x=$(head -c 32000000 /dev/zero | tr "\0" x); echo taken; sleep 600' "$0" & wait"#;
         let spawn = Spawn::new("family", "sh");
         let scratch = spawn.scratch().to_owned();
         let mut process = spawn.arg("-c").arg(script).arg(&scratch).start().unwrap();
         let busy = eventually("there", WAIT, async || Usage::of(&process, "busybee").ok()).await.unwrap();
         let memory = busy.memory_from_here().unwrap();
         assert!(memory.grown().unwrap() < 8_000_000, "{:?}", memory.grown());
-        fs::write(scratch.join("go"), "").unwrap();
+        fs::write(scratch.join("go"), "\n").unwrap();
         process.until("taken", WAIT, async |log| log.contains("taken").then_some(())).await.unwrap();
         let grown = memory.grown().unwrap();
         assert!((32_000_000..160_000_000).contains(&grown), "{grown}");
@@ -155,7 +171,7 @@ mod tests {
     #[tokio::test]
     async fn a_busy_grandchild_is_counted_and_its_starter_is_not() {
         // Half a second of work for `busybee`, a copy of the shell, below a shell that waits.
-        let script = r#"cp /bin/sh "$0/busybee"; "$0/busybee" -c 'while [ $(cut -d" " -f14 /proc/$$/stat) -lt 50 ]; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done; echo done; sleep 600' & wait"#;
+        let script = r#"cp /bin/sh "$0/busybee"; mkfifo "$0/end"; "$0/busybee" -c 'while [ $(cut -d" " -f14 /proc/$$/stat) -lt 50 ]; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done; echo done; read -r _ < "$0/end"' "$0" & wait"#;
         let spawn = Spawn::new("family", "sh");
         let scratch = spawn.scratch().to_owned();
         let mut process = spawn.arg("-c").arg(script).arg(scratch).start().unwrap();

@@ -27,15 +27,15 @@ pub struct WorkerOptions {
     pub state: Option<PathBuf>,
     /// wrangler's configuration, in place of the repository's.
     pub config: Option<PathBuf>,
-    /// Where Workers announce themselves to others that bind to their objects; without this the Worker is alone.
+    /// Where Workers register for others that bind to their objects; without this the Worker is alone.
     pub registry: Option<PathBuf>,
     /// Where wrangler's output is kept.
     pub log: Option<PathBuf>,
 }
 
 impl WorkerOptions {
-    /// A Worker for this chain and registry, without a rate limit, and for a chain that makes blocks only when somebody sends
-    /// it something.
+    /// A Worker for this chain and registry, without a rate limit and without a maximum age of the chain's
+    /// head: a local chain makes a block only for a transaction.
     pub fn new(rpc_url: &str, registry: Address) -> Self {
         Self::default()
             .var("RPC_URL", rpc_url)
@@ -51,6 +51,12 @@ impl WorkerOptions {
         self
     }
 
+    /// Sets all three TTLs of answers, in seconds; at 0 no answer is stored, and each is of the newest block.
+    pub fn ttl(self, seconds: u64) -> Self {
+        let names = ["AGENT_TTL_SECONDS", "LINEAGE_TTL_SECONDS", "KYA_TTL_SECONDS"];
+        names.into_iter().fold(self, |options, name| options.var(name, seconds))
+    }
+
     /// Leaves one setting to its default.
     pub fn unset(mut self, name: &str) -> Self {
         self.vars.retain(|(known, _)| *known != name);
@@ -63,7 +69,7 @@ impl WorkerOptions {
     }
 }
 
-/// A running Worker; unless told otherwise its cache and KV store are its own, and empty at the start.
+/// A running Worker; without `state` in its options its cache and KV store start empty.
 #[derive(Debug)]
 pub struct Worker {
     process: Process,
@@ -72,9 +78,6 @@ pub struct Worker {
 
 impl Worker {
     /// Starts wrangler and waits until the Worker answers.
-    ///
-    /// # Errors
-    /// When wrangler is not installed, or ends before the Worker answers: a failed build, a taken port.
     pub async fn start(options: WorkerOptions) -> Result<Self> {
         let mut spawn = Spawn::new("wrangler", repo::node_tool("wrangler")?);
         let scratch = spawn.scratch().to_owned();

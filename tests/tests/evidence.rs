@@ -1,18 +1,21 @@
 //! Evidence of verdicts: made by the real Worker of what a real node proves, verified without either.
 //!
-//! 1. Every kind of verdict is proved, in two round trips, at a block whose hash the node itself gives; the verdict is the one without evidence.
-//! 2. A node without proofs, one that has not seen the block and one that lies give an error or are asked again: never a wrong proof.
+//! 1. Every kind of verdict is proved, in two round trips, at a block with the node's own hash; the verdict
+//!    is the one without evidence.
+//! 2. A node without proofs, a lagging one and one that lies give an error or a retry: never a wrong proof.
 //! 3. Other code than this project's needs its operator's layout, and a wrong one proves nothing.
 
 use alloy::primitives::{Address, B256, Bytes};
 use alloy::providers::Provider as _;
-use e2e::anvil::AnvilOptions;
+use alloy::rpc::types::BlockNumberOrTag;
+use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::Chain;
+use e2e::client::assert_has;
 use e2e::fault::{Fault, Rule};
 use e2e::http;
 use e2e::proxy::Proxy;
-use e2e::seed::{self, Showcase, wallet};
-use e2e::stage::{Stage, run};
+use e2e::seed::{self, kya, wallet};
+use e2e::stage::Stage;
 use registry_core::api::error::Error;
 use registry_core::api::question::{Question, WithEvidence};
 use registry_core::api::route::Route;
@@ -24,76 +27,56 @@ use registry_core::evidence::{self, Expected, Layout};
 use registry_core::registry::error_code::Code;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::sync::OnceCell;
 
-async fn scene() -> &'static (Stage, Showcase) {
-    static SCENE: OnceCell<(Stage, Showcase)> = OnceCell::const_new();
-    SCENE
-        .get_or_init(async || Stage::showcase(|options| options.var("KYA_TTL_SECONDS", 0)).await.unwrap())
-        .await
-}
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_verdict_is_proved_in_two_round_trips() {
+    let (stage, _) = Stage::showcase(|options| options.var("KYA_TTL_SECONDS", 0)).await.unwrap();
+    for (agent, decision) in [
+        ("kyoto", "provision"),
+        ("ledger", "provision"),       // its scope takes 20 slots
+        ("silent", "request_renewal"), // its scope is empty
+        ("forgetful", "request_renewal"),
+        ("paused", "request_renewal"),
+        ("paused-child", "provision"), // no proof is about its ancestor
+        ("impostor", "deny"),
+        ("gone", "deny"),
+        ("nobody", "deny"),
+    ] {
+        let path = kya(agent);
+        let verdict = stage.client.get(&path).await.ok();
+        stage.proxy.reset();
+        let answer = stage.client.get(&format!("{path}?evidence=1")).await;
+        assert_eq!(answer.status, 200, "{agent}: {}", answer.text);
+        let posts = stage.proxy.reset();
+        let methods: Vec<Vec<String>> = posts.into_iter().map(|post| post.methods).collect();
+        assert_eq!(methods.len(), 2, "{agent}: {methods:?}");
+        let proof = ["eth_getBlockByHash", "eth_getProof", "eth_getCode", "eth_chainId"];
+        assert_eq!(methods[1], proof, "{agent}");
 
-/// The hash of a block, as the node has it.
-async fn block_hash(chain: &Chain, number: u64) -> B256 {
-    let block: Value =
-        chain.node.request("eth_getBlockByNumber", json!([format!("{number:#x}"), false])).await.unwrap();
-    block["hash"].as_str().unwrap().parse().unwrap()
-}
-
-#[test]
-fn every_kind_of_verdict_is_proved_in_two_round_trips() {
-    run(async {
-        let (stage, _) = scene().await;
-        for (agent, decision) in [
-            ("kyoto", "provision"),
-            ("ledger", "provision"),       // its scope takes 20 slots
-            ("silent", "request_renewal"), // its scope is empty
-            ("forgetful", "request_renewal"),
-            ("paused", "request_renewal"),
-            ("paused-child", "provision"), // whose ancestor no proof is about
-            ("impostor", "deny"),
-            ("gone", "deny"),
-            ("nobody", "deny"),
-        ] {
-            let path = format!("/api/v1/kya/{}", wallet(agent).address());
-            let verdict = stage.client.get(&path).await.ok();
-            stage.proxy.reset();
-            let answer = stage.client.get(&format!("{path}?evidence=1")).await;
-            assert_eq!(answer.status, 200, "{agent}: {}", answer.text);
-            let posts = stage.proxy.reset();
-            let methods: Vec<Vec<String>> = posts.into_iter().map(|post| post.methods).collect();
-            assert_eq!(methods.len(), 2, "{agent}: {methods:?}");
-            assert_eq!(
-                methods[1],
-                ["eth_getBlockByHash", "eth_getProof", "eth_getCode", "eth_chainId"],
-                "{agent}"
-            );
-
-            let document = answer.ok();
-            let number = document["verdict"]["asOf"]["blockNumber"].as_u64().unwrap();
-            let expected = Expected {
-                block_hash: Some(block_hash(&stage.chain, number).await),
-                chain_id: Some(31_337),
-                registry: Some(stage.chain.contracts.registry),
-                wallet: Some(wallet(agent).address()),
-                layout: None,
-            };
-            let verified =
-                evidence::verify(&answer.text, &expected).unwrap_or_else(|error| panic!("{agent}: {error}"));
-            assert_eq!(serde_json::to_value(&verified.verdict).unwrap(), document["verdict"], "{agent}");
-            assert_eq!(document["verdict"]["decision"], decision, "{agent}");
-            // It claims nothing that it does not prove.
-            let unknown = json!("unknown");
-            let is_registered = document["verdict"]["isRegistered"] == true;
-            assert_eq!(document["verdict"]["ancestorsNotActive"] == unknown, is_registered, "{agent}");
-            assert_eq!(document["verdict"]["formerAgents"], unknown, "{agent}");
-            assert_eq!(document["verdict"]["unknownBecause"], "NOT_PROVED", "{agent}");
-            // Judged at the block's time instead of the clock's, it is the same verdict.
-            for field in ["wallet", "isRegistered", "isCompliant", "agent", "decision", "compliantUntil"] {
-                assert_eq!(document["verdict"][field], verdict[field], "{agent}: {field}");
-            }
+        let document = answer.ok();
+        let number = document["verdict"]["asOf"]["blockNumber"].as_u64().unwrap();
+        let block = stage.chain.node.block(number).await.unwrap();
+        let expected = Expected {
+            block_hash: Some(block["hash"].as_str().unwrap().parse().unwrap()),
+            chain_id: Some(31_337),
+            registry: Some(stage.chain.contracts.registry),
+            wallet: Some(wallet(agent).address()),
+            layout: None,
+        };
+        let verified =
+            evidence::verify(&answer.text, &expected).unwrap_or_else(|error| panic!("{agent}: {error}"));
+        let proved = &document["verdict"];
+        assert_eq!(serde_json::to_value(&verified.verdict).unwrap(), *proved, "{agent}");
+        // It claims nothing that it does not prove.
+        let unproved =
+            json!({ "decision": decision, "formerAgents": "unknown", "unknownBecause": "NOT_PROVED" });
+        assert_has(proved, unproved, agent);
+        assert_eq!(proved["ancestorsNotActive"] == "unknown", proved["isRegistered"] == true, "{agent}");
+        // At the block's time instead of the clock's, it is the same verdict.
+        for field in ["wallet", "isRegistered", "isCompliant", "agent", "decision", "compliantUntil"] {
+            assert_eq!(proved[field], verdict[field], "{agent}: {field}");
         }
-    });
+    }
 }
 
 /// A question for evidence put to a node through core alone, as a host would.
@@ -104,10 +87,10 @@ async fn ask(
     layout: Option<Layout>,
 ) -> Result<String, Error> {
     let question = Question {
-        endpoint: Route::Evidence(wallet),
+        route: Route::Evidence(wallet),
         registry,
         chain: "http://node".into(),
-        now: Timestamp::from_seconds(e2e::anvil::wall_clock()),
+        now: Timestamp::from_seconds(wall_clock()),
         scan: None,
         excerpt: None,
     };
@@ -128,109 +111,94 @@ async fn ask(
     }
 }
 
-#[test]
-fn what_a_node_gets_wrong_is_an_error_or_asked_again() {
-    run(async {
-        let chain = Chain::start(AnvilOptions::default()).await.unwrap();
-        seed::many(&chain, 3).await.unwrap();
-        let (registry, agent) = (chain.contracts.registry, wallet("many 2").address());
-        // Its genesis is a day older, so that none of its blocks is one of the first's.
-        let past =
-            AnvilOptions { genesis_time: Some(e2e::anvil::wall_clock() - 86_400), ..AnvilOptions::default() };
-        let other = Chain::start(past).await.unwrap();
-        let proxy = Proxy::start(chain.node.url()).await.unwrap();
-        let asked = async || ask(&[proxy.url()], registry, agent, None).await;
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_node_gets_wrong_is_an_error_or_asked_again() {
+    let chain = Chain::start(AnvilOptions::default()).await.unwrap();
+    seed::many(&chain, 3).await.unwrap();
+    let (registry, agent) = (chain.contracts.registry, wallet("many 2").address());
+    // Its genesis is a day older, so that none of its blocks is one of the first's.
+    let other = Chain::start(AnvilOptions::since(wall_clock() - 86_400)).await.unwrap();
+    let proxy = Proxy::start(chain.node.url()).await.unwrap();
+    let asked = async || ask(&[proxy.url()], registry, agent, None).await;
 
-        proxy
-            .inject(Rule::on("eth_getProof", Fault::error(-32601, "the method eth_getProof does not exist")));
+    let missing = Fault::error(-32601, "the method eth_getProof does not exist");
+    proxy.inject(Rule::on("eth_getProof", missing));
+    let error = asked().await.unwrap_err();
+    assert!(error.to_string().contains("eth_getProof does not exist"), "{error}");
+    // Another endpoint has it.
+    ask(&[proxy.url(), chain.node.url()], registry, agent, None).await.unwrap();
+    proxy.heal();
+
+    // A lagging node behind a load balancer, an overloaded one, one without hashes, one without batches.
+    let no_hashes = "cannot unmarshal object into Go value of type string";
+    for fault in [
+        Rule::on("eth_getBlockByHash", Fault::Result(Value::Null)).once(),
+        Rule::on("eth_getProof", Fault::error(-32005, "rate limit exceeded")).once(),
+        Rule::on("eth_getProof", Fault::error(-32000, "header not found")).once(),
+        Rule::on("eth_getProof", Fault::error(-32602, no_hashes)).once(),
+        Rule::on("eth_getProof", Fault::error(-32600, "batch too large")).once(),
+        Rule::on("eth_chainId", Fault::WrongId).once(),
+    ] {
+        proxy.inject(fault.clone());
+        let document = asked().await.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        let verified = evidence::verify(&document, &Expected::default());
+        assert!(verified.is_ok(), "{fault:?}: {verified:?}");
+        proxy.heal();
+    }
+
+    // A proof above the size limit.
+    proxy.inject(Rule::on("eth_getProof", Fault::Result(json!("0".repeat(5 << 20)))));
+    assert_eq!(asked().await.unwrap_err().code(), Code::TooLarge);
+    ask(&[proxy.url(), chain.node.url()], registry, agent, None).await.unwrap();
+    proxy.heal();
+
+    // Another chain's proof, another chain's header, another chain's name.
+    let account = json!([other.contracts.registry, [B256::ZERO], "latest"]);
+    let proof: Value = other.node.request("eth_getProof", account).await.unwrap();
+    let block = other.node.block(BlockNumberOrTag::Latest).await.unwrap();
+    for (method, result) in
+        [("eth_getProof", proof), ("eth_getBlockByHash", block), ("eth_chainId", json!("0x1"))]
+    {
+        proxy.inject(Rule::on(method, Fault::Result(result)));
         let error = asked().await.unwrap_err();
-        assert!(error.to_string().contains("eth_getProof does not exist"), "{error}");
-        // Another endpoint has it.
-        ask(&[proxy.url(), chain.node.url()], registry, agent, None).await.unwrap();
+        println!("{method}: {error}");
+        let is_expected = matches!(error, Error::Evidence(_) | Error::Query(QueryError::Run(_)));
+        assert!(is_expected, "{method}: {error}");
         proxy.heal();
-
-        // A node behind a load balancer that has not seen the block, an overloaded one, one that takes no hashes or no batches.
-        for fault in [
-            Rule::on("eth_getBlockByHash", Fault::Result(Value::Null)).once(),
-            Rule::on("eth_getProof", Fault::error(-32005, "rate limit exceeded")).once(),
-            Rule::on("eth_getProof", Fault::error(-32000, "header not found")).once(),
-            Rule::on(
-                "eth_getProof",
-                Fault::error(-32602, "cannot unmarshal object into Go value of type string"),
-            )
-            .once(),
-            Rule::on("eth_getProof", Fault::error(-32600, "batch too large")).once(),
-            Rule::on("eth_chainId", Fault::WrongId).once(),
-        ] {
-            proxy.inject(fault.clone());
-            let document = asked().await.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
-            evidence::verify(&document, &Expected::default())
-                .unwrap_or_else(|error| panic!("{fault:?}: {error}"));
-            proxy.heal();
-        }
-
-        // A proof that has no end anybody would read to.
-        proxy.inject(Rule::on("eth_getProof", Fault::Result(json!("0".repeat(5 << 20)))));
-        assert_eq!(asked().await.unwrap_err().code(), Code::TooLarge);
-        ask(&[proxy.url(), chain.node.url()], registry, agent, None).await.unwrap();
-        proxy.heal();
-
-        // Another chain's proof, another chain's header, another chain's name.
-        let proof: Value = other
-            .node
-            .request(
-                "eth_getProof",
-                json!([other.contracts.registry, [format!("{:#x}", B256::ZERO)], "latest"]),
-            )
-            .await
-            .unwrap();
-        let block: Value =
-            other.node.request("eth_getBlockByNumber", json!(["latest", false])).await.unwrap();
-        for (method, result) in
-            [("eth_getProof", proof), ("eth_getBlockByHash", block), ("eth_chainId", json!("0x1"))]
-        {
-            proxy.inject(Rule::on(method, Fault::Result(result)));
-            let error = asked().await.unwrap_err();
-            println!("{method}: {error}");
-            assert!(
-                matches!(error, Error::Evidence(_) | Error::Query(QueryError::Run(_))),
-                "{method}: {error}"
-            );
-            proxy.heal();
-        }
-        asked().await.unwrap();
-    });
+    }
+    asked().await.unwrap();
 }
 
-#[test]
-fn other_code_needs_its_operators_layout_and_a_wrong_one_proves_nothing() {
-    run(async {
-        let chain = Chain::start(AnvilOptions::default()).await.unwrap();
-        seed::many(&chain, 3).await.unwrap();
-        let (registry, agent) = (chain.contracts.registry, wallet("many 2").address());
-        let asked = async |layout: Option<Layout>| ask(&[chain.node.url()], registry, agent, layout).await;
-        asked(None).await.unwrap();
+#[tokio::test(flavor = "multi_thread")]
+async fn other_code_needs_its_operators_layout_and_a_wrong_one_proves_nothing() {
+    let chain = Chain::start(AnvilOptions::default()).await.unwrap();
+    seed::many(&chain, 3).await.unwrap();
+    let (registry, agent) = (chain.contracts.registry, wallet("many 2").address());
+    let asked = async |layout: Option<Layout>| ask(&[chain.node.url()], registry, agent, layout).await;
+    asked(None).await.unwrap();
 
-        // The same contract with a byte behind its end: nobody knows this code.
-        let code: Bytes = chain.node.provider.get_code_at(registry).await.unwrap();
-        chain.node.set_code(registry, &[&code[..], &[0]].concat().into()).await.unwrap();
-        // The newest block's state root tells of it from the next block on.
-        chain.node.mine(1).await.unwrap();
-        let code_hash = alloy::primitives::keccak256([&code[..], &[0]].concat());
-        assert_eq!(asked(None).await.unwrap_err(), Error::NoLayout);
-        let layout = Layout { code_hash: Some(code_hash), ..Layout::AGENT_REGISTRY };
-        let document = asked(Some(layout)).await.unwrap();
-        let vouched = Expected { layout: Some(layout), ..Expected::default() };
-        assert!(evidence::verify(&document, &vouched).unwrap().verdict.is_compliant);
-        assert!(evidence::verify(&document, &Expected::default()).is_err(), "nobody vouches for it");
+    // The same contract with a byte behind its end: no layout is known for it.
+    let code: Bytes = chain.node.provider.get_code_at(registry).await.unwrap();
+    chain.node.set_code(registry, &[&code[..], &[0]].concat().into()).await.unwrap();
+    // The next block's state root covers it.
+    chain.node.mine(1).await.unwrap();
+    let code_hash = alloy::primitives::keccak256([&code[..], &[0]].concat());
+    assert_eq!(asked(None).await.unwrap_err(), Error::NoLayout);
+    let layout = Layout { code_hash: Some(code_hash), ..Layout::AGENT_REGISTRY };
+    let document = asked(Some(layout)).await.unwrap();
+    let vouched = Expected { layout: Some(layout), ..Expected::default() };
+    assert!(evidence::verify(&document, &vouched).unwrap().verdict.is_compliant);
+    assert!(
+        evidence::verify(&document, &Expected::default()).is_err(),
+        "its layout is not trusted by default"
+    );
 
-        // The layout of another contract, by its code and by its slots.
-        let other = Layout { code_hash: Some(B256::ZERO), ..layout };
-        assert!(matches!(asked(Some(other)).await, Err(Error::WrongLayout(_))));
-        let shifted = Layout { wallet_to_agent: layout.agents, agents: layout.wallet_to_agent, ..layout };
-        assert!(matches!(asked(Some(shifted)).await, Err(Error::WrongLayout(_))));
-        let mut persons = layout;
-        std::mem::swap(&mut persons.record.creator, &mut persons.record.haftungsperson);
-        assert!(matches!(asked(Some(persons)).await, Err(Error::WrongLayout(_))));
-    });
+    // The layout of another contract, by its code and by its slots.
+    let other = Layout { code_hash: Some(B256::ZERO), ..layout };
+    assert!(matches!(asked(Some(other)).await, Err(Error::WrongLayout(_))));
+    let shifted = Layout { wallet_to_agent: layout.agents, agents: layout.wallet_to_agent, ..layout };
+    assert!(matches!(asked(Some(shifted)).await, Err(Error::WrongLayout(_))));
+    let mut persons = layout;
+    std::mem::swap(&mut persons.record.creator, &mut persons.record.haftungsperson);
+    assert!(matches!(asked(Some(persons)).await, Err(Error::WrongLayout(_))));
 }

@@ -1,14 +1,15 @@
-//! The explorer in a real browser, on the whole stack: a chain with the showcase on it, the real Worker with the page's files,
-//! the real relayer.
+//! The explorer in a real browser, on the whole stack: a chain with the showcase on it, the real Worker with
+//! the page's files, the real relayer.
 //!
-//! The tests are Node's and lie in `tests/browser`, a file a subject; each file opens with what it promises. This program
-//! starts what they need, once, and runs them. `cargo test -p e2e --test explorer -- WORD` runs those whose names contain
-//! the word; `UPDATE_SCREENSHOTS=1` in the environment renews the README's pictures.
+//! The tests are Node's and lie in `tests/browser`, a file a subject; each file opens with what it promises.
+//! This program starts what they need, once, and runs them. `cargo test -p e2e --test explorer -- WORD` runs
+//! those with the word in their names; `UPDATE_SCREENSHOTS=1` in the environment renews the README's
+//! pictures.
 
 use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // What compares page and chain over the whole registry does so while nobody registers.
+    // The tests that compare page and chain over the whole registry run while no agent registers.
     e2e::browser::main(&["tests/browser/reading", "tests/browser/writing"]).await
 }

@@ -7,7 +7,7 @@
 //! 5. A stopped node comes back on its port with its state.
 //! 6. Two chains at once do not meet.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, U256};
@@ -21,45 +21,33 @@ use e2e::oracle::Oracle;
 use e2e::process::eventually;
 use e2e::proxy::Proxy;
 use e2e::seed;
-use e2e::stage::run;
 use e2e::story::{BUSY, BUSY_CHILDREN, DAY};
 use serde_json::{Value, json};
 
-#[test]
-fn the_showcase_has_one_of_everything() {
-    run(async {
-        let options =
-            AnvilOptions { genesis_time: Some(seed::showcase_genesis()), ..AnvilOptions::default() };
-        let chain = Chain::start(options).await.unwrap();
-        let showcase = seed::showcase(&chain).await.unwrap();
-        let agents = Oracle::new(chain.node.url(), chain.contracts.registry).unwrap().all().await.unwrap();
-        assert_eq!(agents.len() as u64, showcase.total);
-        assert!(
-            (20..=30).contains(&(agents.len() - BUSY_CHILDREN)),
-            "about 25, and the fleet: {}",
-            agents.len()
-        );
+#[tokio::test(flavor = "multi_thread")]
+async fn the_showcase_has_one_of_everything() {
+    let (chain, showcase) = seed::showcase_chain().await.unwrap();
+    let agents = Oracle::new(chain.node.url(), chain.contracts.registry).unwrap().all().await.unwrap();
+    assert_eq!(agents.len() as u64, showcase.total);
+    let count = agents.len() - BUSY_CHILDREN;
+    assert!((20..=30).contains(&count), "about 25, and the fleet: {count}");
 
-        let mut statuses: BTreeMap<&str, usize> = BTreeMap::new();
-        for agent in &agents {
-            *statuses.entry(status(&agent.record)).or_default() += 1;
-        }
-        assert_eq!(statuses.len(), 4, "{statuses:?}");
-        let ages: Vec<u64> =
-            agents.iter().map(|agent| wall_clock() - agent.record.number("lastAttestation")).collect();
-        assert!(ages.iter().any(|age| *age < DAY) && ages.iter().any(|age| *age > 7 * DAY), "{ages:?}");
-        assert_eq!(agents.iter().map(|agent| agent.record.number("generation")).max(), Some(3));
-        assert!(agents.iter().any(|agent| agent.children.len() > 50));
-        let currencies: std::collections::BTreeSet<String> =
-            agents.iter().flat_map(|agent| &agent.revenue).map(|report| report.text("currency")).collect();
-        assert!(currencies.len() >= 3, "{currencies:?}");
-        assert!(agents.iter().any(|agent| !agent.record.text("operationalScope").is_ascii()));
-        let record = |name: &str| &agents[usize::try_from(showcase.id(name)).unwrap() - 1].record;
-        assert_eq!(record("heir").address("agentWallet"), record("lost-key").address("agentWallet"));
-        assert_eq!(status(record("lost-key")), "Revoked");
-        assert_eq!(agents[usize::try_from(showcase.id(BUSY)).unwrap() - 1].children.len(), BUSY_CHILDREN + 1);
-        assert!(chain.node.time().await.unwrap() <= wall_clock(), "the chain is not ahead of its readers");
-    });
+    let statuses: BTreeSet<&str> = agents.iter().map(|agent| status(&agent.record)).collect();
+    assert_eq!(statuses.len(), 4, "{statuses:?}");
+    let ages: Vec<u64> =
+        agents.iter().map(|agent| wall_clock() - agent.record.number("lastAttestation")).collect();
+    assert!(ages.iter().any(|age| *age < DAY) && ages.iter().any(|age| *age > 7 * DAY), "{ages:?}");
+    assert_eq!(agents.iter().map(|agent| agent.record.number("generation")).max(), Some(3));
+    assert!(agents.iter().any(|agent| agent.children.len() > 50));
+    let currencies: BTreeSet<String> =
+        agents.iter().flat_map(|agent| &agent.revenue).map(|report| report.text("currency")).collect();
+    assert!(currencies.len() >= 3, "{currencies:?}");
+    assert!(agents.iter().any(|agent| !agent.record.text("operationalScope").is_ascii()));
+    let record = |name: &str| &agents[usize::try_from(showcase.id(name)).unwrap() - 1].record;
+    assert_eq!(record("heir").address("agentWallet"), record("lost-key").address("agentWallet"));
+    assert_eq!(status(record("lost-key")), "Revoked");
+    assert_eq!(agents[usize::try_from(showcase.id(BUSY)).unwrap() - 1].children.len(), BUSY_CHILDREN + 1);
+    assert!(chain.node.time().await.unwrap() <= wall_clock(), "the chain is not ahead of its readers");
 }
 
 /// Posts a JSON-RPC body; `None` when the connection ends without an answer, or none comes within a second.
@@ -82,169 +70,145 @@ async fn ask(proxy: &Proxy, body: &Value) -> Value {
     serde_json::from_str(&post(proxy, body).await.unwrap().1).unwrap()
 }
 
-#[test]
-fn the_proxy_counts_posts_and_calls() {
-    run(async {
-        let (_node, proxy) = proxied().await;
-        let number = call(1, "eth_blockNumber", json!([]));
-        assert_eq!(ask(&proxy, &number).await["result"], "0x0");
-        let batch = json!([call(7, "eth_chainId", json!([])), number, call(9, "eth_chainId", json!([]))]);
-        let answers = ask(&proxy, &batch).await;
-        assert_eq!(answers.as_array().unwrap().len(), 3);
-        assert_eq!((proxy.posts(), proxy.served()), (2, 2));
-        assert_eq!(
-            (proxy.calls("eth_chainId"), proxy.calls("eth_blockNumber"), proxy.calls("eth_call")),
-            (2, 2, 0)
-        );
-        let log = proxy.reset();
-        assert_eq!(log[1].body, batch);
-        assert_eq!((proxy.posts(), proxy.served()), (0, 2));
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn the_proxy_counts_posts_and_calls() {
+    let (_node, proxy) = proxied().await;
+    let number = call(1, "eth_blockNumber", json!([]));
+    assert_eq!(ask(&proxy, &number).await["result"], "0x0");
+    let batch = json!([call(7, "eth_chainId", json!([])), number, call(9, "eth_chainId", json!([]))]);
+    let answers = ask(&proxy, &batch).await;
+    assert_eq!(answers.as_array().unwrap().len(), 3);
+    assert_eq!((proxy.posts(), proxy.served()), (2, 2));
+    assert_eq!(["eth_chainId", "eth_blockNumber", "eth_call"].map(|method| proxy.calls(method)), [2, 2, 0]);
+    let log = proxy.reset();
+    assert_eq!(log[1].body, batch);
+    assert_eq!((proxy.posts(), proxy.served()), (0, 2));
 }
 
-/// A transfer whose nonce tells how many of them the node took.
+/// A transfer; the sender's nonce counts those that the node took.
 async fn transfer(proxy: &Proxy) -> Option<(u16, String)> {
     let params = json!([{"from": dev_account(5), "to": dev_account(6), "value": "0x1"}]);
     post(proxy, &call(1, "eth_sendTransaction", params)).await
 }
 
-#[test]
-fn each_fault_does_what_it_says() {
-    run(async {
-        let (node, proxy) = proxied().await;
-        // The fault; whether the node does what it was asked; whether the client gets an answer, and a word of it.
-        for (fault, done, answer) in [
-            (Fault::status(429), false, Some((429, "http 429"))),
-            (Fault::Garbage("<html>".into()), false, Some((200, "<html>"))),
-            (Fault::Refuse, false, None),
-            (Fault::Hang, false, None),
-            (Fault::LoseAnswer, true, None),
-            (Fault::HangAfterwards, true, None),
-            (Fault::Delay(Duration::from_millis(300)), true, Some((200, "result"))),
-            (Fault::error(-32000, "nonce too low"), false, Some((200, "nonce too low"))),
-            (
-                Fault::ErrorAfterwards { code: -32000, message: "already known".into() },
-                true,
-                Some((200, "already known")),
-            ),
-            (Fault::Result(json!("0xfeed")), false, Some((200, "0xfeed"))),
-        ] {
-            let sent = async || node.provider.get_transaction_count(dev_account(5)).pending().await.unwrap();
-            let before = sent().await;
-            let (started, slow) = (Instant::now(), matches!(fault, Fault::Delay(_)));
-            proxy.inject(Rule::on("eth_sendTransaction", fault.clone()));
-            let got = transfer(&proxy).await;
-            match (answer, &got) {
-                (None, None) => {}
-                (Some((status, word)), Some((code, text))) => {
-                    assert!(status == *code && text.contains(word), "{fault:?}: {got:?}");
-                }
-                _ => panic!("{fault:?}: {got:?}"),
+#[tokio::test(flavor = "multi_thread")]
+async fn each_fault_does_what_it_says() {
+    let (node, proxy) = proxied().await;
+    let known = "already known";
+    // The fault; whether the node does what it was asked; the client's answer: status, and a word of it.
+    for (fault, done, answer) in [
+        (Fault::status(429), false, Some((429, "http 429"))),
+        (Fault::Garbage("<html>".into()), false, Some((200, "<html>"))),
+        (Fault::Refuse, false, None),
+        (Fault::Hang, false, None),
+        (Fault::LoseAnswer, true, None),
+        (Fault::HangAfterwards, true, None),
+        (Fault::Delay(Duration::from_millis(300)), true, Some((200, "result"))),
+        (Fault::error(-32000, "nonce too low"), false, Some((200, "nonce too low"))),
+        (Fault::ErrorAfterwards { code: -32000, message: known.into() }, true, Some((200, known))),
+        (Fault::Result(json!("0xfeed")), false, Some((200, "0xfeed"))),
+    ] {
+        let sent = async || node.provider.get_transaction_count(dev_account(5)).pending().await.unwrap();
+        let before = sent().await;
+        let (started, slow) = (Instant::now(), matches!(fault, Fault::Delay(_)));
+        proxy.inject(Rule::on("eth_sendTransaction", fault.clone()));
+        let got = transfer(&proxy).await;
+        match (answer, &got) {
+            (None, None) => {}
+            (Some((status, word)), Some((code, text))) => {
+                assert!(status == *code && text.contains(word), "{fault:?}: {got:?}");
             }
-            assert_eq!(sent().await - before, u64::from(done), "{fault:?}");
-            assert!(!slow || started.elapsed() >= Duration::from_millis(300));
-            proxy.heal();
+            _ => panic!("{fault:?}: {got:?}"),
         }
-        assert!(transfer(&proxy).await.unwrap().1.contains("result"), "healed");
-    });
+        assert_eq!(sent().await - before, u64::from(done), "{fault:?}");
+        assert!(!slow || started.elapsed() >= Duration::from_millis(300));
+        proxy.heal();
+    }
+    assert!(transfer(&proxy).await.unwrap().1.contains("result"), "healed");
 }
 
-#[test]
-fn one_call_of_a_batch_can_fail_alone() {
-    run(async {
-        let (_node, proxy) = proxied().await;
-        proxy.inject(Rule::on("eth_chainId", Fault::error(-32005, "limit exceeded")));
-        let batch = json!([call(1, "eth_blockNumber", json!([])), call(2, "eth_chainId", json!([]))]);
-        let answers = ask(&proxy, &batch).await;
-        assert_eq!((&answers[0]["id"], &answers[0]["result"]), (&json!(1), &json!("0x0")));
-        assert_eq!((&answers[1]["id"], &answers[1]["error"]["code"]), (&json!(2), &json!(-32005)));
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn one_call_of_a_batch_can_fail_alone() {
+    let (_node, proxy) = proxied().await;
+    proxy.inject(Rule::on("eth_chainId", Fault::error(-32005, "limit exceeded")));
+    let batch = json!([call(1, "eth_blockNumber", json!([])), call(2, "eth_chainId", json!([]))]);
+    let answers = ask(&proxy, &batch).await;
+    assert_eq!((&answers[0]["id"], &answers[0]["result"]), (&json!(1), &json!("0x0")));
+    assert_eq!((&answers[1]["id"], &answers[1]["error"]["code"]), (&json!(2), &json!(-32005)));
 }
 
-#[test]
-fn a_stale_node_knows_nothing_above_its_head() {
-    run(async {
-        let (node, proxy) = proxied().await;
-        node.set_balance(dev_account(9), U256::from(1)).await.unwrap();
-        node.mine(1).await.unwrap();
-        let seen: Value = node.request("eth_getBlockByNumber", json!(["0x1", false])).await.unwrap();
-        let (_, hash) = transfer(&proxy).await.unwrap();
-        let hash: Value = serde_json::from_str(&hash).unwrap();
-        let unseen: Value = eventually("mined", Duration::from_secs(5), async || {
-            let block: Value = node.request("eth_getBlockByNumber", json!(["0x2", false])).await.unwrap();
-            (!block.is_null()).then_some(block)
-        })
-        .await
-        .unwrap();
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_node_knows_nothing_above_its_head() {
+    let (node, proxy) = proxied().await;
+    node.set_balance(dev_account(9), U256::from(1)).await.unwrap();
+    node.mine(1).await.unwrap();
+    let seen = node.block(1).await.unwrap();
+    let (_, hash) = transfer(&proxy).await.unwrap();
+    let hash: Value = serde_json::from_str(&hash).unwrap();
+    let mined = async || Some(node.block(2).await.unwrap()).filter(|block| !block.is_null());
+    let unseen = eventually("mined", Duration::from_secs(5), mined).await.unwrap();
 
-        proxy.inject(Rule::any(Fault::Stale { head: 1 }));
-        assert_eq!(ask(&proxy, &call(1, "eth_blockNumber", json!([]))).await["result"], "0x1");
-        let latest = ask(&proxy, &call(1, "eth_getBlockByNumber", json!(["latest", false]))).await;
-        assert_eq!(latest["result"]["hash"], seen["hash"]);
-        let nonce = ask(&proxy, &call(1, "eth_getTransactionCount", json!([dev_account(5), "latest"]))).await;
-        assert_eq!(nonce["result"], "0x0", "before the transfer");
-        let receipt = ask(&proxy, &call(1, "eth_getTransactionReceipt", json!([hash["result"]]))).await;
-        assert_eq!(receipt["result"], Value::Null);
-        let to = json!({"to": Address::ZERO});
-        for (block, known) in [
-            (json!("0x1"), true),
-            (json!("0x2"), false),
-            (json!({"blockHash": seen["hash"]}), true),
-            (json!({"blockHash": unseen["hash"]}), false),
-        ] {
-            let answer = ask(&proxy, &call(1, "eth_call", json!([to, block]))).await;
-            assert_eq!(answer["error"]["message"] != "header not found", known, "{block}: {answer}");
-        }
-    });
+    proxy.inject(Rule::any(Fault::Stale { head: 1 }));
+    assert_eq!(ask(&proxy, &call(1, "eth_blockNumber", json!([]))).await["result"], "0x1");
+    let latest = ask(&proxy, &call(1, "eth_getBlockByNumber", json!(["latest", false]))).await;
+    assert_eq!(latest["result"]["hash"], seen["hash"]);
+    let nonce = ask(&proxy, &call(1, "eth_getTransactionCount", json!([dev_account(5), "latest"]))).await;
+    assert_eq!(nonce["result"], "0x0", "before the transfer");
+    let receipt = ask(&proxy, &call(1, "eth_getTransactionReceipt", json!([hash["result"]]))).await;
+    assert_eq!(receipt["result"], Value::Null);
+    let to = json!({"to": Address::ZERO});
+    for (block, known) in [
+        (json!("0x1"), true),
+        (json!("0x2"), false),
+        (json!({"blockHash": seen["hash"]}), true),
+        (json!({"blockHash": unseen["hash"]}), false),
+    ] {
+        let answer = ask(&proxy, &call(1, "eth_call", json!([to, block]))).await;
+        assert_eq!(answer["error"]["message"] != "header not found", known, "{block}: {answer}");
+    }
 }
 
-#[test]
-fn a_rule_strikes_when_it_should() {
-    run(async {
-        let (_node, proxy) = proxied().await;
-        proxy.inject(Rule::on("eth_chainId", Fault::Result(json!("struck"))).after(2).times(2));
-        let mut struck = Vec::new();
-        for _ in 0..6 {
-            struck.push(ask(&proxy, &call(1, "eth_chainId", json!([]))).await["result"] == "struck");
-        }
-        assert_eq!(struck, [false, false, true, true, false, false]);
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_strikes_when_it_should() {
+    let (_node, proxy) = proxied().await;
+    proxy.inject(Rule::on("eth_chainId", Fault::Result(json!("struck"))).after(2).times(2));
+    let mut struck = Vec::new();
+    for _ in 0..6 {
+        struck.push(ask(&proxy, &call(1, "eth_chainId", json!([]))).await["result"] == "struck");
+    }
+    assert_eq!(struck, [false, false, true, true, false, false]);
 
-        let account = dev_account(4).to_string();
-        proxy.inject(Rule::on("eth_getBalance", Fault::Result(json!("struck"))).containing(&account));
-        let balance = async |account: Address| {
-            ask(&proxy, &call(1, "eth_getBalance", json!([account, "latest"]))).await["result"].clone()
-        };
-        assert_eq!(balance(dev_account(4)).await, "struck");
-        assert_ne!(balance(dev_account(5)).await, "struck");
-    });
+    let account = dev_account(4).to_string();
+    proxy.inject(Rule::on("eth_getBalance", Fault::Result(json!("struck"))).containing(&account));
+    let balance = async |account: Address| {
+        ask(&proxy, &call(1, "eth_getBalance", json!([account, "latest"]))).await["result"].clone()
+    };
+    assert_eq!(balance(dev_account(4)).await, "struck");
+    assert_ne!(balance(dev_account(5)).await, "struck");
 }
 
-#[test]
-fn a_stopped_node_comes_back_on_its_port_with_its_state() {
-    run(async {
-        let mut chain = Chain::start(AnvilOptions::default()).await.unwrap();
-        seed::many(&chain, 3).await.unwrap();
-        let (url, registry) = (chain.node.url().to_owned(), chain.contracts.registry);
-        chain.node.stop().await.unwrap();
-        assert!(Oracle::new(&url, registry).unwrap().total().await.is_err(), "nobody answers");
-        chain.node.resume().await.unwrap();
-        assert_eq!(chain.node.url(), url);
-        assert_eq!(Oracle::new(&url, registry).unwrap().total().await.unwrap(), 3);
-        seed::many(&chain, 1).await.unwrap();
-        assert_eq!(Oracle::new(&url, registry).unwrap().total().await.unwrap(), 4);
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_node_comes_back_on_its_port_with_its_state() {
+    let mut chain = Chain::start(AnvilOptions::default()).await.unwrap();
+    seed::many(&chain, 3).await.unwrap();
+    let (url, registry) = (chain.node.url().to_owned(), chain.contracts.registry);
+    chain.node.stop().await.unwrap();
+    assert!(Oracle::new(&url, registry).unwrap().total().await.is_err(), "the node is stopped");
+    chain.node.resume().await.unwrap();
+    assert_eq!(chain.node.url(), url);
+    assert_eq!(Oracle::new(&url, registry).unwrap().total().await.unwrap(), 3);
+    seed::many(&chain, 1).await.unwrap();
+    assert_eq!(Oracle::new(&url, registry).unwrap().total().await.unwrap(), 4);
 }
 
-#[test]
-fn two_chains_at_once_do_not_meet() {
-    run(async {
-        let (one, two) =
-            tokio::join!(Chain::start(AnvilOptions::default()), Chain::start(AnvilOptions::default()));
-        let (one, two) = (one.unwrap(), two.unwrap());
-        seed::many(&one, 2).await.unwrap();
-        let total = async |chain: &Chain| {
-            Oracle::new(chain.node.url(), chain.contracts.registry).unwrap().total().await.unwrap()
-        };
-        assert_eq!((total(&one).await, total(&two).await), (2, 0));
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn two_chains_at_once_do_not_meet() {
+    let (one, two) =
+        tokio::join!(Chain::start(AnvilOptions::default()), Chain::start(AnvilOptions::default()));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    seed::many(&one, 2).await.unwrap();
+    let total = async |chain: &Chain| {
+        Oracle::new(chain.node.url(), chain.contracts.registry).unwrap().total().await.unwrap()
+    };
+    assert_eq!((total(&one).await, total(&two).await), (2, 0));
 }

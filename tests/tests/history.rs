@@ -1,66 +1,54 @@
 //! What happened to one agent, from the index behind the real Worker, over a real chain.
 //!
-//! 1. A life is told oldest first: registered, attested, a child, suspended with the reason, reinstated, terminated; each with its block, time and
-//!    transaction, a page at a time.
-//! 2. What a reorganisation undoes is told no more.
+//! 1. Events come oldest first: registered, attested, a child, suspended with the reason, reinstated,
+//!    terminated; each with its block, time and transaction, a page at a time.
+//! 2. What a reorg undoes is no longer in the answer.
 //! 3. Where the node caps, prunes or serves no events, the answer is the same or says why it is not complete.
-//! 4. What is wrong is named.
-//! 5. An answer is kept as agent data is; one that has to ask the chain is never as of a block that is no more.
+//! 4. Bad input is named.
+//! 5. An answer is stored as agent data is; one that has to ask the chain is never as of a reorganised block.
 
 use std::time::Duration;
 
-use alloy::primitives::{Address, TxHash, U256};
+use alloy::primitives::{Address, U256};
 use alloy::rpc::types::TransactionReceipt;
-use e2e::anvil::{AnvilOptions, wall_clock};
+use e2e::anvil::{AnvilOptions, quantity, wall_clock};
 use e2e::chain::Chain;
+use e2e::client::assert_has;
 use e2e::documents::time;
 use e2e::fault::{Fault, Rule};
 use e2e::process::eventually;
 use e2e::seed;
-use e2e::stage::{Stage, run};
+use e2e::stage::Stage;
 use e2e::story::DAY;
-use e2e::worker::WorkerOptions;
-use registry_core::eth::abi::IAgentRegistry::{
-    attestComplianceCall, reactivateAgentCall, reportRevenueCall, suspendAgentCall, terminateSelfCall,
-};
+use registry_core::eth::abi::IAgentRegistry::{attestComplianceCall, reactivateAgentCall, terminateSelfCall};
 use serde_json::{Value, json};
 
 const WAIT: Duration = Duration::from_secs(60);
 const REASON: &str = "Operator under \"investigation\", case 7";
 
 async fn chain() -> Chain {
-    let options = AnvilOptions { genesis_time: Some(wall_clock() - DAY), ..AnvilOptions::default() };
-    Chain::start(options).await.unwrap()
+    Chain::start(AnvilOptions::since(wall_clock() - DAY)).await.unwrap()
 }
 
-/// A stage whose answers are not kept: each is as of the newest block.
+/// A stage that stores no answers: each is as of the newest block.
 async fn stage(chain: Chain) -> Stage {
-    let options = |options: WorkerOptions| options.var("AGENT_TTL_SECONDS", 0).var("KYA_TTL_SECONDS", 0);
-    let stage = Stage::indexed(chain, options).await.unwrap();
-    stage.index_found().await.unwrap();
-    stage
+    Stage::indexed(chain, |options| options.ttl(0)).await.unwrap()
 }
 
 /// What was done, in the order of the chain.
-struct Told<'a> {
+struct Expected<'a> {
     chain: &'a Chain,
     events: Vec<Value>,
 }
 
-impl Told<'_> {
-    /// Notes the event of a transaction, whose fields beside its place are these.
+impl Expected<'_> {
+    /// Adds the event of a transaction: these fields, and its place on the chain.
     async fn note(&mut self, receipt: &TransactionReceipt, mut event: Value) {
-        let block: Value = self
-            .chain
-            .node
-            .request("eth_getBlockByNumber", json!([format!("{:#x}", receipt.block_number.unwrap()), false]))
-            .await
-            .unwrap();
-        let seconds = u64::from_str_radix(&block["timestamp"].as_str().unwrap()[2..], 16).unwrap();
-        let hash: TxHash = receipt.transaction_hash;
-        event["blockNumber"] = json!(receipt.block_number.unwrap());
-        event["time"] = json!(time(seconds));
-        event["transactionHash"] = json!(hash);
+        let number = receipt.block_number.unwrap();
+        let block = self.chain.node.block(number).await.unwrap();
+        event["blockNumber"] = json!(number);
+        event["time"] = json!(time(quantity(&block["timestamp"]).unwrap()));
+        event["transactionHash"] = json!(receipt.transaction_hash);
         event["logIndex"] = json!(receipt.inner.logs()[0].log_index.unwrap());
         self.events.push(event);
     }
@@ -74,7 +62,7 @@ fn wallet(name: &str) -> Address {
 async fn live(chain: &Chain) -> Vec<Value> {
     let (owner, id) = (chain.owner(), U256::from(1));
     let by = owner.to_string();
-    let mut told = Told { chain, events: Vec::new() };
+    let mut told = Expected { chain, events: Vec::new() };
     let registration = seed::registration_call(1, wallet("first"), "looks back", 0);
     let person = registration.haftungsperson.to_string();
     let receipt = chain.send(owner, registration).await.unwrap();
@@ -91,24 +79,16 @@ async fn live(chain: &Chain) -> Vec<Value> {
         "event": "childRegistered", "childAgentId": 2, "creator": by, "agentWallet": wallet("child").to_string(),
     });
     told.note(&receipt, registered).await;
-    let report = reportRevenueCall {
-        agentId: id,
-        amount: U256::from(12_345),
-        currency: "EUR".into(),
-        category: "consulting".into(),
-        periodStart: 1,
-        periodEnd: 2,
-    };
+    let report = seed::report(1, U256::from(12_345), "EUR", "consulting", wall_clock());
     let receipt = chain.send(owner, report).await.unwrap();
     let reported = json!({
         "event": "revenueReported", "by": by, "amount": 12_345, "currency": "EUR", "category": "consulting",
     });
     told.note(&receipt, reported).await;
     chain.node.mine(40).await.unwrap();
-    let receipt = chain.send(owner, suspendAgentCall { agentId: id, reason: REASON.into() }).await.unwrap();
+    let receipt = chain.send(owner, seed::suspension(1, REASON)).await.unwrap();
     told.note(&receipt, json!({ "event": "suspended", "by": by, "reason": REASON })).await;
-    let other = suspendAgentCall { agentId: U256::from(2), reason: "another one".into() };
-    chain.send(owner, other).await.unwrap();
+    chain.send(owner, seed::suspension(2, "another one")).await.unwrap();
     let receipt = chain.send(owner, reactivateAgentCall { agentId: id }).await.unwrap();
     told.note(&receipt, json!({ "event": "reactivated", "by": by })).await;
     // Enough that no reorganisation undoes what was.
@@ -116,126 +96,112 @@ async fn live(chain: &Chain) -> Vec<Value> {
     told.events
 }
 
-#[test]
-fn a_life_is_told_as_it_was_and_what_was_undone_is_not() {
-    run(async {
-        let chain = chain().await;
-        let mut told = live(&chain).await;
-        let stage = stage(chain).await;
-        let (chain, client, path) = (&stage.chain, &stage.client, "/api/v1/agent/1/history");
+#[tokio::test(flavor = "multi_thread")]
+async fn a_life_is_told_as_it_was_and_what_was_undone_is_not() {
+    let chain = chain().await;
+    let mut told = live(&chain).await;
+    let stage = stage(chain).await;
+    let (chain, client, path) = (&stage.chain, &stage.client, "/api/v1/agent/1/history");
 
-        let answer = client.get(path).await;
-        let history = answer.ok();
-        let block = answer.number("x-as-of-block");
-        assert_eq!(history["asOf"]["blockNumber"], block);
-        assert_eq!(answer.header("link"), format!("<{path}>; rel=\"first\""));
-        let mut expected = json!({
-            "agentId": 1, "complete": true, "fromBlock": told[0]["blockNumber"], "limit": 50, "data": told,
-            "asOf": history["asOf"],
-        });
-        assert_eq!(history, expected);
-
-        // A page at a time.
-        let (mut page, mut pages) = (format!("{path}?limit=4"), Vec::new());
-        loop {
-            let answer = client.get(&page).await;
-            let body = answer.ok();
-            assert_eq!((&body["complete"], &body["fromBlock"]), (&json!(true), &expected["fromBlock"]));
-            pages.extend(body["data"].as_array().unwrap().clone());
-            let Some(next) = body["next"].as_str() else { break };
-            page = format!("{path}?limit=4&cursor={next}");
-            let links = answer.header("link");
-            assert!(links.ends_with(&format!(", <{page}>; rel=\"next\"")), "{links}");
-        }
-        assert_eq!(pages, told);
-
-        // What is undone, is told no more; and what came instead is.
-        chain.send(chain.owner(), terminateSelfCall { agentId: U256::from(1) }).await.unwrap();
-        chain.node.mine(1).await.unwrap();
-        let last = |body: &Value| body["data"].as_array().unwrap().last().unwrap()["event"].clone();
-        assert_eq!(last(&client.get(path).await.ok()), "terminated");
-        let _: Value = chain.node.request("anvil_reorg", json!([3, []])).await.unwrap();
-        assert_eq!(client.get(path).await.ok()["data"], json!(told));
-        let receipt =
-            chain.send(chain.owner(), attestComplianceCall { agentId: U256::from(1) }).await.unwrap();
-        let mut more = Told { chain, events: Vec::new() };
-        more.note(&receipt, json!({ "event": "attested", "by": chain.owner().to_string() })).await;
-        told.append(&mut more.events);
-        expected["data"] = json!(told);
-
-        // Nodes that list little, or nothing; and one whose logs do not say when they were.
-        for (fault, because) in [
-            (Fault::LogsOfBlocks(50), None),
-            (Fault::LogsOfBlocks(3), None),
-            (Fault::LogResults(2), None),
-            (Fault::Result(json!([])), Some("EVENTS_MISSING")),
-            (Fault::error(-32601, "the method eth_getLogs does not exist"), Some("NO_LOGS")),
-        ] {
-            stage.proxy.inject(Rule::on("eth_getLogs", fault.clone()));
-            let history = client.get(path).await.ok();
-            stage.proxy.heal();
-            if let Some(because) = because {
-                assert_eq!(
-                    (&history["complete"], &history["incompleteBecause"]),
-                    (&json!(false), &json!(because))
-                );
-                assert_eq!((&history["data"], history.get("fromBlock")), (&json!([]), None), "{fault:?}");
-            } else {
-                expected["asOf"] = history["asOf"].clone();
-                assert_eq!(history, expected, "{fault:?}");
-            }
-        }
-
-        for (path, status, message) in [
-            ("/api/v1/agent/3/history", 404, "Agent not found: 3"),
-            ("/api/v1/agent/0/history", 404, "Agent not found: 0"),
-            ("/api/v1/agent/x/history", 400, "Invalid id: must be a whole number"),
-            ("/api/v1/agent/1/history?limit=0", 400, "Invalid limit: must be a whole number of at least 1"),
-            (
-                "/api/v1/agent/1/history?cursor=7",
-                400,
-                "Invalid cursor: must be the `next` of an earlier answer",
-            ),
-        ] {
-            let refused = client.get(path).await.error(status);
-            assert!(refused.starts_with(message), "{path}: {refused}");
-        }
-        stage.proxy.inject(Rule::any(Fault::Refuse));
-        let silent = client.get(path).await;
-        silent.error(500);
-        assert_eq!(silent.json()["code"], "RPC_UNAVAILABLE");
+    let answer = client.get(path).await;
+    let history = answer.ok();
+    let block = answer.number("x-as-of-block");
+    assert_eq!(history["asOf"]["blockNumber"], block);
+    assert_eq!(answer.header("link"), format!("<{path}>; rel=\"first\""));
+    let mut expected = json!({
+        "agentId": 1, "complete": true, "fromBlock": told[0]["blockNumber"], "limit": 50, "data": told,
+        "asOf": history["asOf"],
     });
+    assert_eq!(history, expected);
+
+    // A page at a time.
+    let (mut page, mut pages) = (format!("{path}?limit=4"), Vec::new());
+    loop {
+        let answer = client.get(&page).await;
+        let body = answer.ok();
+        assert_eq!((&body["complete"], &body["fromBlock"]), (&json!(true), &expected["fromBlock"]));
+        pages.extend(body["data"].as_array().unwrap().clone());
+        let Some(next) = body["next"].as_str() else { break };
+        page = format!("{path}?limit=4&cursor={next}");
+        let links = answer.header("link");
+        assert!(links.ends_with(&format!(", <{page}>; rel=\"next\"")), "{links}");
+    }
+    assert_eq!(pages, told);
+
+    // What is undone is gone from the answer; what came instead is in it.
+    chain.send(chain.owner(), terminateSelfCall { agentId: U256::from(1) }).await.unwrap();
+    chain.node.mine(1).await.unwrap();
+    let last = |body: &Value| body["data"].as_array().unwrap().last().unwrap()["event"].clone();
+    assert_eq!(last(&client.get(path).await.ok()), "terminated");
+    chain.node.reorganise(3).await.unwrap();
+    assert_eq!(client.get(path).await.ok()["data"], json!(told));
+    let receipt = chain.send(chain.owner(), attestComplianceCall { agentId: U256::from(1) }).await.unwrap();
+    let mut more = Expected { chain, events: Vec::new() };
+    more.note(&receipt, json!({ "event": "attested", "by": chain.owner().to_string() })).await;
+    told.append(&mut more.events);
+    expected["data"] = json!(told);
+
+    // Nodes that cap the list of logs, have no logs, or lack the method.
+    for (fault, because) in [
+        (Fault::LogsOfBlocks(50), None),
+        (Fault::LogsOfBlocks(3), None),
+        (Fault::LogResults(2), None),
+        (Fault::Result(json!([])), Some("EVENTS_MISSING")),
+        (Fault::error(-32601, "the method eth_getLogs does not exist"), Some("NO_LOGS")),
+    ] {
+        stage.proxy.inject(Rule::on("eth_getLogs", fault.clone()));
+        let history = client.get(path).await.ok();
+        stage.proxy.heal();
+        if let Some(because) = because {
+            let incomplete = json!({ "complete": false, "incompleteBecause": because, "data": [] });
+            assert_has(&history, incomplete, &format!("{fault:?}"));
+            assert_eq!(history.get("fromBlock"), None, "{fault:?}");
+        } else {
+            expected["asOf"] = history["asOf"].clone();
+            assert_eq!(history, expected, "{fault:?}");
+        }
+    }
+
+    for (path, status, message) in [
+        ("/api/v1/agent/3/history", 404, "Agent not found: 3"),
+        ("/api/v1/agent/0/history", 404, "Agent not found: 0"),
+        ("/api/v1/agent/x/history", 400, "Invalid id: must be a whole number"),
+        ("/api/v1/agent/1/history?limit=0", 400, "Invalid limit: must be a whole number of at least 1"),
+        ("/api/v1/agent/1/history?cursor=7", 400, "Invalid cursor: must be the `next` of an earlier answer"),
+    ] {
+        let refused = client.get(path).await.error(status);
+        assert!(refused.starts_with(message), "{path}: {refused}");
+    }
+    stage.proxy.inject(Rule::any(Fault::Refuse));
+    client.get(path).await.failed(500, "RPC_UNAVAILABLE");
 }
 
-#[test]
-fn a_history_is_kept_as_agent_data_is_but_never_told_as_of_a_block_that_was_reorganised() {
-    run(async {
-        let chain = chain().await;
-        live(&chain).await;
-        let undone = attestComplianceCall { agentId: U256::from(1) };
-        chain.send(chain.owner(), undone).await.unwrap();
-        let stage = Stage::indexed(chain, |options| options.var("RATE_LIMIT_PER_MINUTE", 100)).await.unwrap();
-        stage.index_found().await.unwrap();
-        let path = "/api/v1/agent/1/history";
-        let first = eventually("answered", WAIT, async || {
-            let answer = stage.client.get(path).await;
-            (answer.status == 200).then_some(answer)
-        })
-        .await
-        .unwrap();
-        assert_eq!(first.header("cache-control"), "public, max-age=300");
-        let known = stage.client.with("if-none-match", first.header("etag"));
-        stage.proxy.reset();
-        let again = known.get(path).await;
-        assert_eq!((again.status, again.header("x-cache"), stage.proxy.posts()), (304, "HIT", 0));
-        let (before, after) = (first.number("x-ratelimit-remaining"), again.number("x-ratelimit-remaining"));
-        assert!(before == after + 5 || after == 95, "five, or the first of a window: {before} {after}");
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_is_kept_as_agent_data_is_but_never_told_as_of_a_block_that_was_reorganised() {
+    let chain = chain().await;
+    live(&chain).await;
+    let undone = attestComplianceCall { agentId: U256::from(1) };
+    chain.send(chain.owner(), undone).await.unwrap();
+    let stage = Stage::indexed(chain, |options| options.var("RATE_LIMIT_PER_MINUTE", 100)).await.unwrap();
+    let path = "/api/v1/agent/1/history";
+    let first = eventually("answered", WAIT, async || {
+        let answer = stage.client.get(path).await;
+        (answer.status == 200).then_some(answer)
+    })
+    .await
+    .unwrap();
+    assert_eq!(first.header("cache-control"), "public, max-age=300");
+    let known = stage.client.with("if-none-match", first.header("etag"));
+    stage.proxy.reset();
+    let again = known.get(path).await;
+    assert_eq!((again.status, again.header("x-cache"), stage.proxy.posts()), (304, "HIT", 0));
+    let (before, after) = (first.number("x-ratelimit-remaining"), again.number("x-ratelimit-remaining"));
+    assert!(before == after + 5 || after == 95, "five, or the first of a window: {before} {after}");
 
-        // The index's rows may be kept for as long; but what it asks for now is of a block that is no more.
-        assert_eq!(first.ok()["data"].as_array().unwrap().len(), 7);
-        let _: Value = stage.chain.node.request("anvil_reorg", json!([1, []])).await.unwrap();
-        let anew = stage.client.get(&format!("{path}?limit=60")).await.ok();
-        assert_eq!(anew["data"].as_array().unwrap().len(), 6, "{anew}");
-        assert_eq!(anew["data"][5]["event"], "reactivated");
-    });
+    // The index's rows may be kept for as long; but what it asks for now is of a block that is no more.
+    assert_eq!(first.ok()["data"].as_array().unwrap().len(), 7);
+    stage.chain.node.reorganise(1).await.unwrap();
+    let anew = stage.client.get(&format!("{path}?limit=60")).await.ok();
+    assert_eq!(anew["data"].as_array().unwrap().len(), 6, "{anew}");
+    assert_eq!(anew["data"][5]["event"], "reactivated");
 }

@@ -1,14 +1,13 @@
 //! The index behind the real Worker: a Durable Object with SQLite in workerd, over a real chain.
 //!
-//! 1. Every answer about the whole registry, and every lineage, is what the registry holds at the newest block, and names that block.
-//! 2. Reorganisations of 1, 3 and 20 blocks change the answers back.
-//! 3. Nodes that cap `eth_getLogs`, have none, or prune them: the answers are right all the same, and `/readyz` says what they rest
-//!    on.
-//! 4. Where the chain does not answer there is an error, not an old truth.
-//! 5. workerd killed in the middle of the fill and of a refresh, with a chain that is reorganised meanwhile: the next one goes on.
+//! 1. Every answer about the whole registry, and every lineage, is of the newest block, and names it.
+//! 2. Reorgs of 1, 3 and 20 blocks change the answers back.
+//! 3. Where nodes cap `eth_getLogs`, lack it, or prune logs, answers are right, and `/readyz` has the basis.
+//! 4. Where the chain does not answer there is an error, not a stale answer.
+//! 5. workerd is killed in the middle of the fill and of a refresh; the next one goes on, after a reorg too.
 //! 6. An index that is asked keeps itself up.
-//! 7. Lists are what plain filters of the records give, page by page; their searched words are found in workerd's SQLite.
-//! 8. What only an index can tell is an error of its own where there is none, and says how far the index is where it is being filled.
+//! 7. Lists equal plain filters of the records, page by page, also with words searched in workerd's SQLite.
+//! 8. Questions that need an index fail with the progress while it is being filled.
 
 use std::time::Duration;
 
@@ -18,30 +17,23 @@ use e2e::chain::Chain;
 use e2e::client::Answer;
 use e2e::documents::{Documents, time};
 use e2e::fault::{Fault, Rule};
-use e2e::process::eventually;
+use e2e::process::wait_until;
 use e2e::seed;
-use e2e::stage::{Stage, run};
+use e2e::stage::Stage;
 use e2e::story::DAY;
-use e2e::worker::WorkerOptions;
 use registry_core::eth::abi::IAgentRegistry;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 const AGENTS: u64 = 30;
-/// Who is liable for several agents.
+/// A person liable for several agents.
 const PERSON: Address = Address::repeat_byte(0x99);
 const OF_PERSON: u64 = 5;
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Answers that are kept for so many seconds; 0 is not at all, and each is as of the newest block.
-fn kept_for(options: WorkerOptions, seconds: u64) -> WorkerOptions {
-    let names = ["AGENT_TTL_SECONDS", "LINEAGE_TTL_SECONDS", "KYA_TTL_SECONDS"];
-    names.into_iter().fold(options, |options, name| options.var(name, seconds))
-}
-
 /// A chain with agents on it, which is a day behind the clock.
 async fn chain() -> Chain {
-    let options = AnvilOptions { genesis_time: Some(wall_clock() - DAY), ..AnvilOptions::default() };
-    let chain = Chain::start(options).await.unwrap();
+    let chain = Chain::start(AnvilOptions::since(wall_clock() - DAY)).await.unwrap();
     seed::many(&chain, AGENTS).await.unwrap();
     for id in AGENTS + 1..=AGENTS + OF_PERSON {
         let call = seed::registration_call(id, wallet(id), "Number of one person", 1);
@@ -53,13 +45,8 @@ async fn chain() -> Chain {
     chain
 }
 
-async fn height(chain: &Chain) -> u64 {
-    let block: String = chain.node.request("eth_blockNumber", json!([])).await.unwrap();
-    u64::from_str_radix(&block[2..], 16).unwrap()
-}
-
 async fn check(stage: &Stage, path: &str, document: impl Fn(u64) -> Value) {
-    let (block, before) = (height(&stage.chain).await, wall_clock());
+    let (block, before) = (stage.chain.node.height().await.unwrap(), wall_clock());
     let answer = stage.client.get(path).await;
     let expected: Vec<Value> = (before..=wall_clock()).map(document).collect();
     let mut body = answer.ok();
@@ -95,14 +82,10 @@ async fn check_all(stage: &Stage) {
     let path = format!("/api/v1/liable/{person}?limit=2");
     check(stage, &path, |now| documents.liable(&person, 0, 2, now)).await;
     let second = documents.liable(&person, 0, 2, 0)["next"].as_str().unwrap().to_owned();
-    check(stage, &format!("{path}&cursor={second}"), |now| {
-        documents.liable(&person, second.parse().unwrap(), 2, now)
-    })
-    .await;
-    check(stage, &format!("/api/v1/liable/{}", wallet(1)), |now| {
-        documents.liable(&wallet(1).to_string(), 0, 20, now)
-    })
-    .await;
+    let after = second.parse().unwrap();
+    check(stage, &format!("{path}&cursor={second}"), |now| documents.liable(&person, after, 2, now)).await;
+    let person = wallet(1).to_string();
+    check(stage, &format!("/api/v1/liable/{person}"), |now| documents.liable(&person, 0, 20, now)).await;
 }
 
 /// Holds filtered, searched and sorted lists against plain filters of the registry's records, page by page.
@@ -167,9 +150,9 @@ async fn check_lists(stage: &Stage, documents: &Documents) {
 
 /// Whether an answer says to come again, for this reason.
 fn is_not_there_yet(answer: &Answer, reason: &str) {
-    let error = answer.error(503);
+    let error = answer.failed(503, "INDEXING");
     assert!(error.starts_with(reason), "{error}");
-    assert_eq!((&answer.json()["code"], answer.header("retry-after")), (&json!("INDEXING"), "10"));
+    assert_eq!(answer.header("retry-after"), "10");
 }
 
 /// What the index says of itself.
@@ -180,181 +163,155 @@ async fn progress(stage: &Stage) -> Value {
 /// One block in which an agent changes.
 async fn change(chain: &Chain, round: u64) {
     let id = U256::from(1 + round * 8 % (AGENTS + OF_PERSON));
-    let agent =
-        chain.read(chain.contracts.registry, IAgentRegistry::getAgentCall { agentId: id }).await.unwrap();
+    let call = IAgentRegistry::getAgentCall { agentId: id };
+    let agent = chain.read(chain.contracts.registry, call).await.unwrap();
     if agent.status == 0 {
-        let reason = "end to end".to_owned();
-        chain.send(chain.owner(), IAgentRegistry::suspendAgentCall { agentId: id, reason }).await.unwrap();
+        chain.send(chain.owner(), seed::suspension(id.to(), "end to end")).await.unwrap();
     } else {
         chain.send(chain.owner(), IAgentRegistry::reactivateAgentCall { agentId: id }).await.unwrap();
     }
 }
 
-/// Undoes so many blocks; empty ones come in their place.
-async fn reorganise(chain: &Chain, depth: u64) {
-    let _: Value = chain.node.request("anvil_reorg", json!([depth, []])).await.unwrap();
-}
-
-/// Waits until the two Workers have found one another, a moment after they have started.
-async fn found(stage: &Stage) {
-    stage.index_found().await.unwrap();
+/// Asks for detailed statistics, and waits until that has reached the chain.
+async fn ask(stage: &Stage) -> JoinHandle<Answer> {
+    let posts = stage.proxy.posts();
+    let client = stage.client.clone();
+    let question = tokio::spawn(async move { client.get("/api/v1/stats/detailed").await });
+    wait_until("the chain is asked", WAIT, async || stage.proxy.posts() > posts).await;
+    question
 }
 
 fn wallet(id: u64) -> Address {
     seed::wallet(&format!("many {id}")).address()
 }
 
-#[test]
-fn answers_are_the_registrys_whatever_the_chain_and_the_node_do() {
-    run(async {
-        let stage = Stage::indexed(chain().await, |options| kept_for(options, 0)).await.unwrap();
-        found(&stage).await;
-        // The chain is reorganised while the index is filled.
-        let asked = stage.proxy.posts();
-        stage.proxy.inject(Rule::on("eth_call", Fault::Delay(Duration::from_secs(1))).once());
-        let client = stage.client.clone();
-        let question = tokio::spawn(async move { client.get("/api/v1/stats/detailed").await });
-        eventually("the chain is asked", WAIT, async || (stage.proxy.posts() > asked).then_some(()))
-            .await
-            .unwrap();
-        change(&stage.chain, 0).await;
-        reorganise(&stage.chain, 3).await;
-        question.await.unwrap().ok();
-        check_all(&stage).await;
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_are_the_registrys_whatever_the_chain_and_the_node_do() {
+    let stage = Stage::indexed(chain().await, |options| options.ttl(0)).await.unwrap();
+    // The chain is reorganised while the index is filled.
+    stage.proxy.inject(Rule::on("eth_call", Fault::Delay(Duration::from_secs(1))).once());
+    let question = ask(&stage).await;
+    change(&stage.chain, 0).await;
+    stage.chain.node.reorganise(3).await.unwrap();
+    question.await.unwrap().ok();
+    check_all(&stage).await;
 
-        let mut round = 0;
-        for depth in [1, 3, 20] {
-            for _ in 0..depth + 2 {
-                change(&stage.chain, round).await;
-                round += 1;
-                if round.is_multiple_of(6) {
-                    check_all(&stage).await;
-                }
-            }
-            seed::many(&stage.chain, 1).await.unwrap();
-            check_all(&stage).await;
-            reorganise(&stage.chain, depth).await;
-            check_all(&stage).await;
-        }
-        let index = progress(&stage).await;
-        assert_eq!((&index["percent"], &index["basis"]), (&json!(100), &json!("events")), "{index}");
-        assert_eq!((&index["unannouncedChanges"], &index["refreshesWithoutEvents"]), (&json!(0), &json!(0)));
-
-        // What the node does to lists of logs, blocks that nobody asked for meanwhile, and whether events are gone by all the same.
-        let missing = Fault::error(-32601, "the method eth_getLogs does not exist");
-        for (fault, blocks, by_events) in [
-            (Fault::LogsOfBlocks(10), 20, true),
-            (Fault::LogsOfBlocks(1_000), 1_200, true),
-            (Fault::LogsOfBlocks(10), 1_200, false),
-            (Fault::LogResults(2), 4, true),
-            (Fault::Result(json!([])), 4, false),
-            (missing, 4, false),
-        ] {
-            // One change that is known by its event, so that a node without it can be told.
-            change(&stage.chain, 3).await;
-            check_all(&stage).await;
-            let without = progress(&stage).await["refreshesWithoutEvents"].as_u64().unwrap();
-            stage.proxy.inject(Rule::on("eth_getLogs", fault.clone()));
-            for round in 5..8 {
-                change(&stage.chain, round).await;
-            }
-            stage.chain.node.mine(blocks).await.unwrap();
-            check_all(&stage).await;
-            stage.proxy.heal();
-            let index = progress(&stage).await;
-            let fell_back = index["refreshesWithoutEvents"].as_u64().unwrap() > without;
-            assert_eq!((fell_back, &index["basis"]), (!by_events, &json!("events")), "{fault:?}: {index}");
-            assert_eq!(index["unannouncedChanges"], 0, "{fault:?}: {index}");
-        }
-
-        // A wallet that is revoked and registered again: each verdict shows its past.
-        let revoked = IAgentRegistry::revokeAgentCall { agentId: U256::from(2), reason: "end to end".into() };
-        stage.chain.send(stage.chain.owner(), revoked).await.unwrap();
-        let path = format!("/api/v1/kya/{}", wallet(2));
-        let former = stage.client.get(&path).await.ok();
-        assert_eq!((&former["registration"], &former["decision"]), (&json!("former"), &json!("deny")));
-        let again = seed::registration_call(AGENTS + 9, wallet(2), "again", 0);
-        stage.chain.send(stage.chain.owner(), again).await.unwrap();
-        for query in ["", "?history=1"] {
-            let current = stage.client.get(&format!("{path}{query}")).await.ok();
-            assert_eq!(
-                (&current["registration"], &current["reasons"], current.get("unknownBecause")),
-                (&json!("current"), &json!(["FORMER_AGENT_REVOKED"]), None),
-                "{current}"
-            );
-            assert_eq!(current["formerAgents"][0]["agentId"], 2);
-        }
-        check_all(&stage).await;
-
-        stage.proxy.inject(Rule::any(Fault::Refuse));
-        for path in ["stats/detailed", "agents/compliance", "agent/1/lineage"] {
-            let answer = stage.client.get(&format!("/api/v1/{path}")).await;
-            answer.error(500);
-            assert_eq!(answer.json()["code"], "RPC_UNAVAILABLE", "{path}");
-        }
-        stage.proxy.heal();
-        check_all(&stage).await;
-    });
-}
-
-#[test]
-fn what_is_killed_goes_on_in_the_middle_of_a_fill_and_of_a_refresh() {
-    run(async {
-        let mut stage = Stage::indexed(chain().await, |options| kept_for(options, 0)).await.unwrap();
-        found(&stage).await;
-        for (round, depth) in [(0, 3), (1, 1), (2, 20)] {
-            // The first time in the fill, then in refreshes; each time the chain goes on while nobody runs.
-            let hanging = Rule::on("eth_call", Fault::Hang);
-            let asked = stage.proxy.posts();
-            stage.proxy.inject(hanging);
-            let client = stage.client.clone();
-            let question = tokio::spawn(async move { client.get("/api/v1/stats/detailed").await });
-            eventually("the chain is asked", WAIT, async || (stage.proxy.posts() > asked).then_some(()))
-                .await
-                .unwrap();
-            let path = format!("/api/v1/liable/{PERSON}");
-            if round == 0 {
-                is_not_there_yet(
-                    &stage.client.get(&path).await,
-                    "The index of the registry is being filled: 0 %",
-                );
-            }
-            stage.kill_index();
-            stage.proxy.heal();
-            let _ = question.await;
-            is_not_there_yet(&stage.client.get(&path).await, "The index of the registry does not answer.");
+    let mut round = 0;
+    for depth in [1, 3, 20] {
+        for _ in 0..depth + 2 {
             change(&stage.chain, round).await;
-            reorganise(&stage.chain, depth).await;
-            change(&stage.chain, round + 4).await;
-            stage.restart_index().await.unwrap();
-            found(&stage).await;
-            check_all(&stage).await;
-            for round in 8..30 {
-                change(&stage.chain, round).await;
+            round += 1;
+            if round.is_multiple_of(6) {
+                check_all(&stage).await;
             }
-            check_all(&stage).await;
         }
+        seed::many(&stage.chain, 1).await.unwrap();
+        check_all(&stage).await;
+        stage.chain.node.reorganise(depth).await.unwrap();
+        check_all(&stage).await;
+    }
+    let index = progress(&stage).await;
+    assert_eq!((&index["percent"], &index["basis"]), (&json!(100), &json!("events")), "{index}");
+    assert_eq!((&index["unannouncedChanges"], &index["refreshesWithoutEvents"]), (&json!(0), &json!(0)));
+
+    // The node's fault, the blocks mined meanwhile, and whether the refresh still goes by events.
+    let missing = Fault::error(-32601, "the method eth_getLogs does not exist");
+    for (fault, blocks, by_events) in [
+        (Fault::LogsOfBlocks(10), 20, true),
+        (Fault::LogsOfBlocks(1_000), 1_200, true),
+        (Fault::LogsOfBlocks(10), 1_200, false),
+        (Fault::LogResults(2), 4, true),
+        (Fault::Result(json!([])), 4, false),
+        (missing, 4, false),
+    ] {
+        // One change that is known by its event, so that a node without it can be told.
+        change(&stage.chain, 3).await;
+        check_all(&stage).await;
+        let without = progress(&stage).await["refreshesWithoutEvents"].as_u64().unwrap();
+        stage.proxy.inject(Rule::on("eth_getLogs", fault.clone()));
+        for round in 5..8 {
+            change(&stage.chain, round).await;
+        }
+        stage.chain.node.mine(blocks).await.unwrap();
+        check_all(&stage).await;
+        stage.proxy.heal();
         let index = progress(&stage).await;
-        assert_eq!((&index["unannouncedChanges"], &index["basis"]), (&json!(0), &json!("events")), "{index}");
-    });
+        let fell_back = index["refreshesWithoutEvents"].as_u64().unwrap() > without;
+        assert_eq!((fell_back, &index["basis"]), (!by_events, &json!("events")), "{fault:?}: {index}");
+        assert_eq!(index["unannouncedChanges"], 0, "{fault:?}: {index}");
+    }
+
+    // A wallet that is revoked and registered again: each verdict shows its past.
+    let revoked = IAgentRegistry::revokeAgentCall { agentId: U256::from(2), reason: "end to end".into() };
+    stage.chain.send(stage.chain.owner(), revoked).await.unwrap();
+    let path = format!("/api/v1/kya/{}", wallet(2));
+    let former = stage.client.get(&path).await.ok();
+    assert_eq!((&former["registration"], &former["decision"]), (&json!("former"), &json!("deny")));
+    let again = seed::registration_call(AGENTS + 9, wallet(2), "again", 0);
+    stage.chain.send(stage.chain.owner(), again).await.unwrap();
+    for query in ["", "?history=1"] {
+        let current = stage.client.get(&format!("{path}{query}")).await.ok();
+        assert_eq!(
+            (&current["registration"], &current["reasons"], current.get("unknownBecause")),
+            (&json!("current"), &json!(["FORMER_AGENT_REVOKED"]), None),
+            "{current}"
+        );
+        assert_eq!(current["formerAgents"][0]["agentId"], 2);
+    }
+    check_all(&stage).await;
+
+    stage.proxy.inject(Rule::any(Fault::Refuse));
+    for path in ["stats/detailed", "agents/compliance", "agent/1/lineage"] {
+        let answer = stage.client.get(&format!("/api/v1/{path}")).await;
+        answer.failed(500, "RPC_UNAVAILABLE");
+    }
+    stage.proxy.heal();
+    check_all(&stage).await;
 }
 
-#[test]
-fn an_index_that_is_asked_is_kept_up_by_its_alarm() {
-    run(async {
-        let stage = Stage::indexed(chain().await, |options| kept_for(options, 8)).await.unwrap();
-        found(&stage).await;
-        let path = "/api/v1/stats/detailed";
-        assert_eq!(stage.client.get(path).await.ok()["statusDistribution"]["Suspended"], 3);
-        change(&stage.chain, 0).await;
-        stage.proxy.reset();
-        // Nobody asks meanwhile.
-        eventually("refreshed", WAIT, async || (stage.proxy.posts() > 0).then_some(())).await.unwrap();
-        eventually("shown", WAIT, async || {
-            let suspended = stage.client.get(path).await.ok()["statusDistribution"]["Suspended"].clone();
-            (suspended == 4).then_some(())
-        })
-        .await
-        .unwrap();
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_killed_goes_on_in_the_middle_of_a_fill_and_of_a_refresh() {
+    let mut stage = Stage::indexed(chain().await, |options| options.ttl(0)).await.unwrap();
+    for (round, depth) in [(0, 3), (1, 1), (2, 20)] {
+        // The first time in the fill, then in refreshes; each time the chain goes on meanwhile.
+        stage.proxy.inject(Rule::on("eth_call", Fault::Hang));
+        let question = ask(&stage).await;
+        let path = format!("/api/v1/liable/{PERSON}");
+        if round == 0 {
+            let filling = "The index of the registry is being filled: 0 %";
+            is_not_there_yet(&stage.client.get(&path).await, filling);
+        }
+        stage.kill_index();
+        stage.proxy.heal();
+        let _ = question.await;
+        is_not_there_yet(&stage.client.get(&path).await, "The index of the registry does not answer.");
+        change(&stage.chain, round).await;
+        stage.chain.node.reorganise(depth).await.unwrap();
+        change(&stage.chain, round + 4).await;
+        stage.restart_index().await.unwrap();
+        stage.index_found().await.unwrap();
+        check_all(&stage).await;
+        for round in 8..30 {
+            change(&stage.chain, round).await;
+        }
+        check_all(&stage).await;
+    }
+    let index = progress(&stage).await;
+    assert_eq!((&index["unannouncedChanges"], &index["basis"]), (&json!(0), &json!("events")), "{index}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_is_asked_is_kept_up_by_its_alarm() {
+    let stage = Stage::indexed(chain().await, |options| options.ttl(8)).await.unwrap();
+    let path = "/api/v1/stats/detailed";
+    assert_eq!(stage.client.get(path).await.ok()["statusDistribution"]["Suspended"], 3);
+    change(&stage.chain, 0).await;
+    stage.proxy.reset();
+    // No request comes meanwhile.
+    wait_until("refreshed", WAIT, async || stage.proxy.posts() > 0).await;
+    wait_until("shown", WAIT, async || {
+        let suspended = stage.client.get(path).await.ok()["statusDistribution"]["Suspended"].clone();
+        suspended == 4
+    })
+    .await;
 }

@@ -1,8 +1,9 @@
 //! The services and their descriptions: what `/openapi.json` says is what they do.
 //!
-//! 1. The read API, tried with requests made up from its description: every check, every phase, nothing found.
+//! 1. The read API, tested with requests generated from its description: every check, every phase, no
+//!    finding.
 //! 2. The relayer likewise, requests that it carries out among them.
-//! 3. The pages about the API are there for everybody, as HTTP wants them, and whatever the settings.
+//! 3. The pages about the API are public, cacheable, and independent of the settings.
 //! 4. What the catalog and the introduction link to is there, and they can only be read.
 //! 5. The description served is the one in the repository.
 
@@ -13,7 +14,7 @@ use e2e::daemon::Daemon;
 use e2e::relay::Desk;
 use e2e::repo;
 use e2e::seed::{Showcase, wallet};
-use e2e::stage::{Stage, run};
+use e2e::stage::Stage;
 use e2e::worker::{Worker, WorkerOptions};
 use reqwest::Method;
 use tokio::sync::OnceCell;
@@ -34,36 +35,32 @@ fn count(service: &str, said: &str) {
     }
 }
 
-#[test]
-fn the_read_api_does_what_its_description_says() {
-    run(async {
-        let (stage, _) = scene().await;
-        let addresses = ["kyoto", "gone", "forgetful"].map(|agent| wallet(agent).address()).to_vec();
-        let changes = stage.client.get("/api/v1/changes?since=now").await.ok();
-        let cursors = vec![changes["next"].as_str().unwrap().to_owned()];
-        let known = Known { addresses, cursors, ..Known::default() };
-        count("read API", &try_out(stage.worker.url(), &known).await.unwrap());
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn the_read_api_does_what_its_description_says() {
+    let (stage, _) = scene().await;
+    let addresses = ["kyoto", "gone", "forgetful"].map(|agent| wallet(agent).address()).to_vec();
+    let changes = stage.client.get("/api/v1/changes?since=now").await.ok();
+    let cursors = vec![changes["next"].as_str().unwrap().to_owned()];
+    let known = Known { addresses, cursors, ..Known::default() };
+    count("read API", &try_out(stage.worker.url(), &known).await.unwrap());
 }
 
-#[test]
-fn the_relayer_does_what_its_description_says() {
-    run(async {
-        let chain = Chain::start(AnvilOptions::default()).await.unwrap();
-        let daemon = Daemon::start(&chain.daemon(&dev_key(9))).await.unwrap();
-        let desk = Desk::of(&chain);
-        let first = desk.registration(&wallet("first"), 0);
-        let answer = daemon.client().relay(&first).await;
-        let signed = (1..=5).map(|number| desk.registration(&wallet(&format!("agent {number}")), 0).body());
-        let known = Known {
-            addresses: vec![wallet("first").address()],
-            cursors: Vec::new(),
-            relays: vec![answer.ok()["id"].as_str().unwrap().to_owned()],
-            signed: signed.collect(),
-        };
-        count("relayer", &try_out(daemon.url(), &known).await.unwrap());
-        assert_eq!(chain.executions().await.unwrap().len(), 6, "every signed request was carried out");
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn the_relayer_does_what_its_description_says() {
+    let chain = Chain::start(AnvilOptions::default()).await.unwrap();
+    let daemon = Daemon::start(&chain.daemon(&dev_key(9))).await.unwrap();
+    let desk = Desk::of(&chain);
+    let first = desk.registration(&wallet("first"), 0);
+    let answer = daemon.client().relay(&first).await;
+    let signed = (1..=5).map(|number| desk.registration(&wallet(&format!("agent {number}")), 0).body());
+    let known = Known {
+        addresses: vec![wallet("first").address()],
+        cursors: Vec::new(),
+        relays: vec![answer.ok()["id"].as_str().unwrap().to_owned()],
+        signed: signed.collect(),
+    };
+    count("relayer", &try_out(daemon.url(), &known).await.unwrap());
+    assert_eq!(chain.executions().await.unwrap().len(), 6, "every signed request was carried out");
 }
 
 const PAGES: [(&str, &str); 3] = [
@@ -75,73 +72,66 @@ const PAGES: [(&str, &str); 3] = [
     ("/llms.txt", "text/plain; charset=utf-8"),
 ];
 
-#[test]
-fn pages_about_the_api_are_there_for_everybody_whatever_the_settings() {
-    run(async {
-        let wrong = WorkerOptions::default().var("RPC_URL", "nonsense").var("RATE_LIMIT_PER_MINUTE", 1);
-        let worker = Worker::start(wrong).await.unwrap();
-        let client = worker.client();
-        client.get("/api/v1/stats").await.error(500);
-        for (path, media_type) in PAGES {
-            let page = client.with("origin", "https://example.org").get(path).await;
-            assert_eq!(page.status, 200, "{path}");
-            assert_eq!(page.header("content-type"), media_type);
-            assert_eq!(page.header("access-control-allow-origin"), "*");
-            assert_eq!(page.header("cache-control"), "public, max-age=3600");
-            assert_eq!(page.header("x-ratelimit-remaining"), "", "{path} is charged to nobody");
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_about_the_api_are_there_for_everybody_whatever_the_settings() {
+    let wrong = WorkerOptions::default().var("RPC_URL", "nonsense").var("RATE_LIMIT_PER_MINUTE", 1);
+    let worker = Worker::start(wrong).await.unwrap();
+    let client = worker.client();
+    client.get("/api/v1/stats").await.error(500);
+    for (path, media_type) in PAGES {
+        let page = client.with("origin", "https://example.org").get(path).await;
+        assert_eq!(page.status, 200, "{path}");
+        assert_eq!(page.header("content-type"), media_type);
+        assert_eq!(page.header("access-control-allow-origin"), "*");
+        assert_eq!(page.header("cache-control"), "public, max-age=3600");
+        assert_eq!(page.header("x-ratelimit-remaining"), "", "{path} is charged to no client");
 
-            let tag = page.header("etag");
-            let again = client.with("if-none-match", tag).get(path).await;
-            assert_eq!((again.status, again.text.as_str()), (304, ""), "{path} {tag}");
-            let head = client.send(Method::HEAD, path).await;
-            assert_eq!((head.status, head.text.as_str(), head.header("etag")), (200, "", tag), "{path}");
-            assert_eq!(client.send(Method::OPTIONS, path).await.status, 204);
-        }
-    });
+        let tag = page.header("etag");
+        let again = client.with("if-none-match", tag).get(path).await;
+        assert_eq!((again.status, again.text.as_str()), (304, ""), "{path} {tag}");
+        let head = client.send(Method::HEAD, path).await;
+        assert_eq!((head.status, head.text.as_str(), head.header("etag")), (200, "", tag), "{path}");
+        assert_eq!(client.send(Method::OPTIONS, path).await.status, 204);
+    }
 }
 
-#[test]
-fn what_the_catalog_and_the_introduction_link_to_is_there_to_be_read() {
-    run(async {
-        let (stage, _) = scene().await;
-        let (origin, client) = (stage.worker.url(), &stage.client);
-        let get = async |url: &str| {
-            let path = url.strip_prefix(origin).unwrap_or_else(|| panic!("{url} is not at {origin}"));
-            client.get(path).await
-        };
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_catalog_and_the_introduction_link_to_is_there_to_be_read() {
+    let (stage, _) = scene().await;
+    let (origin, client) = (stage.worker.url(), &stage.client);
+    let get = async |url: &str| {
+        let path = url.strip_prefix(origin).unwrap_or_else(|| panic!("{url} is not at {origin}"));
+        client.get(path).await
+    };
 
-        let catalog = client.get("/.well-known/api-catalog").await;
-        assert!(catalog.header("link").contains("rel=\"api-catalog\""), "{}", catalog.header("link"));
-        let context = &catalog.ok()["linkset"][0];
-        for relation in ["service-desc", "service-doc", "status"] {
-            let link = &context[relation][0];
-            let target = get(link["href"].as_str().unwrap()).await;
-            assert_eq!(target.status, 200, "{link}");
-            assert!(target.header("content-type").starts_with(link["type"].as_str().unwrap()), "{link}");
-        }
+    let catalog = client.get("/.well-known/api-catalog").await;
+    assert!(catalog.header("link").contains("rel=\"api-catalog\""), "{}", catalog.header("link"));
+    let context = &catalog.ok()["linkset"][0];
+    for relation in ["service-desc", "service-doc", "status"] {
+        let link = &context[relation][0];
+        let target = get(link["href"].as_str().unwrap()).await;
+        assert_eq!(target.status, 200, "{link}");
+        assert!(target.header("content-type").starts_with(link["type"].as_str().unwrap()), "{link}");
+    }
 
-        for (path, _) in PAGES {
-            let refused = client.send(Method::POST, path).await;
-            refused.error(405);
-            assert_eq!(refused.header("allow"), "GET, HEAD, OPTIONS", "{path}");
-        }
+    for (path, _) in PAGES {
+        let refused = client.send(Method::POST, path).await;
+        refused.error(405);
+        assert_eq!(refused.header("allow"), "GET, HEAD, OPTIONS", "{path}");
+    }
 
-        let introduction = client.get("/llms.txt").await.text;
-        let urls: Vec<&str> =
-            introduction.split_whitespace().filter(|word| word.starts_with("http")).collect();
-        assert!(urls.len() > 10, "{introduction}");
-        for url in urls {
-            assert_eq!(get(url).await.status, 200, "{url}");
-        }
-    });
+    let introduction = client.get("/llms.txt").await.text;
+    let urls: Vec<&str> = introduction.split_whitespace().filter(|word| word.starts_with("http")).collect();
+    assert!(urls.len() > 10, "{introduction}");
+    for url in urls {
+        assert_eq!(get(url).await.status, 200, "{url}");
+    }
 }
 
-#[test]
-fn the_description_is_the_one_in_the_repository() {
-    run(async {
-        let (stage, _) = scene().await;
-        let file = std::fs::read_to_string(repo::root().join("edge-api/src/pages/openapi.json")).unwrap();
-        let file: serde_json::Value = serde_json::from_str(&file).unwrap();
-        assert_eq!(stage.client.get("/openapi.json").await.ok(), file);
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn the_description_is_the_one_in_the_repository() {
+    let (stage, _) = scene().await;
+    let file = std::fs::read_to_string(repo::root().join("edge-api/src/pages/openapi.json")).unwrap();
+    let file: serde_json::Value = serde_json::from_str(&file).unwrap();
+    assert_eq!(stage.client.get("/openapi.json").await.ok(), file);
 }

@@ -1,13 +1,13 @@
-//! The browser package as its users meet it, in Node and in a plain page, on the whole stack: a chain with the showcase on it,
-//! the real Worker to compare with, the real relayer to agree with.
+//! The browser package as its users meet it, in Node and in a plain page, on the whole stack: a chain with
+//! the showcase on it, the real Worker to compare with, the real relayer to agree with.
 //!
 //! The tests are Node's and lie in `tests/package`, a file a subject; each file opens with what it promises.
-//! `cargo test -p e2e --test package -- WORD` runs those whose names contain the word.
+//! `cargo test -p e2e --test package -- WORD` runs those with the word in their names.
 
 use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // What compares page and Worker over the whole registry does so while nobody registers.
+    // The tests that compare page and Worker over the whole registry run while no agent registers.
     e2e::browser::main(&["tests/package/reading", "tests/package/writing"]).await
 }

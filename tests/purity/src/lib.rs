@@ -33,8 +33,9 @@ fn input(length: usize) -> Vec<u8> {
     INPUT.iter().take(length).map(|byte| byte.load(Ordering::Relaxed)).collect()
 }
 
-/// Answers a question of the read API. The input is a request target and the replies of the nodes asked, a zero byte after
-/// each; an empty one never came. Gives the body's length, or the error's status, or 0 when the replies do not answer it.
+/// Answers a question of the read API. The input is a request target and the replies of the nodes asked, a
+/// zero byte after each; an empty one never came. Gives the body's length, or the error's status, or 0 when
+/// the replies do not answer it.
 #[unsafe(no_mangle)]
 pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
     let input = input(length);
@@ -46,7 +47,7 @@ pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
     };
     let canonical = endpoint.canonical();
     let question = Question {
-        endpoint,
+        route: endpoint,
         registry: Address::ZERO,
         chain: canonical,
         now: Timestamp::from_millis(now_millis),
@@ -77,7 +78,7 @@ pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
     }
 }
 
-/// Judges a signed request: the input is its JSON. Gives 0 for a good one, the refusal's status for another, 1 for what is none.
+/// Judges a signed request, given as JSON: 0 for a good one, the refusal's status, or 1 for bad JSON.
 #[unsafe(no_mangle)]
 pub extern "C" fn forward(length: usize, chain_id: u64, now_seconds: u64) -> u32 {
     let Ok(signed) = SignedRequest::from_json(&input(length)) else { return 1 };

@@ -1,8 +1,8 @@
-//! What `cargo xtask dev` and `cargo xtask deploy-contracts` become: a local chain with the whole service on it, and the
-//! deployment to any other chain.
+//! What `cargo xtask dev` and `cargo xtask deploy-contracts` become: a local chain with the whole service on
+//! it, and the deployment to any other chain.
 //!
-//! Everything it starts is a [`Process`](e2e::process::Process) inside one future. Ctrl-C drops that future, and with
-//! it all that was started.
+//! Everything it starts is a [`Process`](e2e::process::Process) inside one future. Ctrl-C drops that future,
+//! and with it all that was started.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -56,7 +56,7 @@ impl Ports {
         if arguments.is_empty() { Ok(ports) } else { bail!("{DEV_USAGE}") }
     }
 
-    /// Names the first port that somebody else holds.
+    /// Fails with the first port that is taken.
     fn check(&self) -> Result<()> {
         for (port, what) in [(self.chain, "chain"), (self.worker, "worker"), (self.relayer, "relayer")] {
             if TcpListener::bind(("127.0.0.1", port)).is_err() {
@@ -82,16 +82,12 @@ async fn main() -> ExitCode {
             "this program is started by `cargo xtask dev` and `cargo xtask deploy-contracts`"
         )),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
+    eprintln!("{error:#}");
+    ExitCode::FAILURE
 }
 
-/// Runs `work` until it is done or this process is told to stop. Either way all it started is stopped on return.
+/// Runs `work` until it is done or a signal comes; all it started is stopped on return.
 async fn until_stopped(work: impl Future<Output = Result<()>>) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -113,21 +109,14 @@ async fn dev(ports: Ports) -> Result<()> {
     }
     let log = |name: &str| logs.as_ref().map(|logs| logs.join(name));
 
-    let progress = Progress::begin("chain and contracts");
-    let mut chain = Chain::start(AnvilOptions {
+    let options = AnvilOptions {
         port: ports.chain,
-        genesis_time: Some(seed::showcase_genesis()),
         log: log("chain.log"),
-        ..AnvilOptions::default()
-    })
-    .await?;
-    progress.done();
+        ..AnvilOptions::since(seed::showcase_genesis())
+    };
+    let mut chain = step("chain and contracts", Chain::start(options)).await?;
+    let mut showcase = step("agents", seed::showcase(&chain)).await?;
 
-    let progress = Progress::begin("agents");
-    let mut showcase = seed::showcase(&chain).await?;
-    progress.done();
-
-    let progress = Progress::begin("relayer, compiled where anything changed");
     let key = seed::wallet("relayer");
     chain.node.set_balance(key.address(), RELAYER_BALANCE).await?;
     let options = chain
@@ -138,21 +127,14 @@ async fn dev(ports: Ports) -> Result<()> {
         .var("LOG_LEVEL", "info")
         .var("RATE_LIMIT_PER_IP", RELAYS_PER_HOUR)
         .without("RATE_LIMIT_PER_SIGNER");
-    let mut relayer = Daemon::start(&options).await?;
-    progress.done();
+    let mut relayer = step("relayer, compiled where anything changed", Daemon::start(&options)).await?;
+    let relayed = seed::relayed(&chain, &relayer, &mut showcase);
+    step("agents without ETH, through the relayer", relayed).await?;
 
-    let progress = Progress::begin("agents without ETH, through the relayer");
-    seed::relayed(&chain, &relayer, &mut showcase).await?;
-    progress.done();
-
-    let progress = Progress::begin("Worker");
-    let options = WorkerOptions { port: ports.worker, log: log("worker.log"), ..WorkerOptions::default() }
-        .var("RPC_URL", chain.node.url())
-        .var("REGISTRY_ADDRESS", chain.contracts.registry)
-        // This chain makes a block only when somebody sends it something.
-        .var("MAX_HEAD_AGE_SECONDS", 0);
-    let (mut worker, mut index) = IndexWorker::start(options).await?;
-    progress.done();
+    let options =
+        WorkerOptions::new(chain.node.url(), chain.contracts.registry).unset("RATE_LIMIT_PER_MINUTE");
+    let options = WorkerOptions { port: ports.worker, log: log("worker.log"), ..options };
+    let (mut worker, mut index) = step("Worker", IndexWorker::start(options)).await?;
 
     print!("{}", introduction(&chain, &worker, &relayer, &showcase, logs.as_deref()));
     let processes = [
@@ -244,20 +226,11 @@ async fn deploy_contracts(rpc_url: &str) -> Result<()> {
     Ok(())
 }
 
-/// One line per step: its name while it runs, its time when it is done.
-struct Progress {
-    started: Instant,
-}
-
-impl Progress {
-    fn begin(step: &str) -> Self {
-        use std::io::Write as _;
-        eprint!("{step} ... ");
-        let _ = std::io::stderr().flush();
-        Self { started: Instant::now() }
-    }
-
-    fn done(self) {
-        eprintln!("{:.1} s", self.started.elapsed().as_secs_f64());
-    }
+/// Does one step; prints its name meanwhile, and then its time.
+async fn step<T>(name: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let began = Instant::now();
+    eprint!("{name} ... ");
+    let done = work.await?;
+    eprintln!("{:.1} s", began.elapsed().as_secs_f64());
+    Ok(done)
 }

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use e2e::anvil::wall_clock;
 use e2e::client::Client;
-use e2e::process::eventually;
+use e2e::process::wait_until;
 use e2e::proxy::Proxy;
-use e2e::stage::{IndexWorker, run};
+use e2e::stage::IndexWorker;
 use e2e::worker::Worker;
 use tokio::sync::OnceCell;
 
-use super::{LIMIT, PATH, assert_refused, assert_refused_until, at_once, ip, limited, stage, with_time_left};
+use super::{
+    LIMIT, PATH, assert_refused, assert_refused_until, at_once, ip, limited, remaining, stage, with_time_left,
+};
 
 /// Runs a test with both limiters, one Worker each; each test is a client of its own.
 async fn with_both(test: impl AsyncFn(Client)) {
@@ -25,17 +27,13 @@ async fn with_both(test: impl AsyncFn(Client)) {
     tokio::join!(test(kv.client()), test(object.client()));
 }
 
-async fn remaining(client: &Client, path: &str) -> u64 {
-    client.get(path).await.number("x-ratelimit-remaining")
-}
-
-/// With a Worker of its own, so that nobody else asks the chain meanwhile, and the documented window.
+/// With the documented window, and a Worker of its own, so that all RPC posts are this test's.
 async fn the_61st_request(limiter: &str) {
     const MINUTE: u64 = 60;
     let proxy = Proxy::start(stage().await.chain.node.url()).await.unwrap();
     let options = limited(limiter).await.unset("RATE_LIMIT_WINDOW_SECONDS");
     let worker = Worker::start(options.var("RPC_URL", proxy.url())).await.unwrap();
-    // A client for each attempt: whom the end of a minute interrupts begins again as another.
+    // A client for each attempt: an attempt that the end of a minute interrupts is repeated.
     let mut clients = (1..=254).map(|host| worker.client().at([192, 0, 2, host]));
     let (client, reset) = 'attempt: loop {
         let client = clients.next().expect("an attempt takes less than a minute");
@@ -72,27 +70,21 @@ async fn the_61st_request(limiter: &str) {
         break (client, reset);
     };
 
-    eventually("the window's end", Duration::from_secs(MINUTE + 1), async || {
-        (wall_clock() >= reset).then_some(())
-    })
-    .await
-    .unwrap();
+    wait_until("the window's end", Duration::from_secs(MINUTE + 1), async || wall_clock() >= reset).await;
     let next = client.get(PATH).await;
     next.ok();
     assert_eq!(next.number("x-ratelimit-remaining"), LIMIT - 1);
     assert_eq!(next.number("x-ratelimit-reset"), reset + MINUTE);
 }
 
-#[test]
-fn the_61st_request_of_a_minute_is_refused_and_the_next_minute_is_new() {
-    run(async {
-        tokio::join!(the_61st_request("kv"), the_61st_request("durable-object"));
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn the_61st_request_of_a_minute_is_refused_and_the_next_minute_is_new() {
+    tokio::join!(the_61st_request("kv"), the_61st_request("durable-object"));
 }
 
-#[test]
-fn clients_are_apart_and_a_site_is_one() {
-    run(with_both(async |worker| {
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_are_apart_and_a_site_is_one() {
+    with_both(async |worker| {
         with_time_left(20).await;
         let first = worker.at(ip("192.0.2.10"));
         for _ in 0..LIMIT {
@@ -109,15 +101,16 @@ fn clients_are_apart_and_a_site_is_one() {
         // An IPv4 address written as IPv6 is the same client.
         assert_eq!(remaining(&worker.at(ip("192.0.2.12")), PATH).await, LIMIT - 1);
         assert_eq!(remaining(&worker.at(ip("::ffff:192.0.2.12")), PATH).await, LIMIT - 2);
-        // And no other header makes a client somebody else.
+        // No other header changes the client.
         let forged = worker.at(ip("192.0.2.12")).with("x-forwarded-for", "198.51.100.7");
         assert_eq!(remaining(&forged.with("x-real-ip", "198.51.100.7"), PATH).await, LIMIT - 3);
-    }));
+    })
+    .await;
 }
 
-#[test]
-fn of_200_requests_at_once_exactly_60_are_admitted() {
-    run(with_both(async |worker| {
+#[tokio::test(flavor = "multi_thread")]
+async fn of_200_requests_at_once_exactly_60_are_admitted() {
+    with_both(async |worker| {
         let client = worker.at(ip("192.0.2.20"));
         with_time_left(30).await;
         let asked = wall_clock();
@@ -134,12 +127,13 @@ fn of_200_requests_at_once_exactly_60_are_admitted() {
         remaining.sort_unstable();
         assert_eq!(remaining, (0..LIMIT).collect::<Vec<_>>(), "each admitted request has a place of its own");
         assert_eq!(refused, 140);
-    }));
+    })
+    .await;
 }
 
-#[test]
-fn bad_requests_are_free_and_answered_ones_are_not() {
-    run(with_both(async |worker| {
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_requests_are_free_and_answered_ones_are_not() {
+    with_both(async |worker| {
         let client = worker.at(ip("192.0.2.30"));
         with_time_left(20).await;
         for path in ["/nowhere", "/api/v1/agents?page=0", "/api/v1/kya/0x"] {
@@ -157,26 +151,25 @@ fn bad_requests_are_free_and_answered_ones_are_not() {
             assert_eq!(remaining(&client, path).await, LIMIT - place, "{path}");
         }
         assert_eq!(remaining(&client, "/nowhere").await, LIMIT - 5, "and says how many are left");
-    }));
+    })
+    .await;
 }
 
-#[test]
-fn a_limit_of_zero_is_none() {
-    run(async {
-        let unlimited = limited("durable-object").await.var("RATE_LIMIT_PER_MINUTE", 0);
-        let unlimited = Worker::start(unlimited).await.unwrap();
-        let client = unlimited.client();
-        for _ in 0..LIMIT + 5 {
-            let answer = client.get(PATH).await;
-            answer.ok();
-            assert_eq!(answer.header("x-ratelimit-limit"), "");
-        }
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_zero_is_none() {
+    let unlimited = limited("durable-object").await.var("RATE_LIMIT_PER_MINUTE", 0);
+    let unlimited = Worker::start(unlimited).await.unwrap();
+    let client = unlimited.client();
+    for _ in 0..LIMIT + 5 {
+        let answer = client.get(PATH).await;
+        answer.ok();
+        assert_eq!(answer.header("x-ratelimit-limit"), "");
+    }
 }
 
-#[test]
-fn requests_of_other_peoples_workers_count_by_their_zone() {
-    run(with_both(async |worker| {
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_other_peoples_workers_count_by_their_zone() {
+    with_both(async |worker| {
         let all_workers = worker.at(ip("2a06:98c0:3600::103"));
         with_time_left(20).await;
         for _ in 0..LIMIT {
@@ -185,14 +178,15 @@ fn requests_of_other_peoples_workers_count_by_their_zone() {
         let asked = wall_clock();
         assert_refused(&all_workers.with("cf-worker", "One.example").get(PATH).await, asked);
         assert_eq!(remaining(&all_workers.with("cf-worker", "two.example"), PATH).await, LIMIT - 1);
-        // Nobody else can pass for a Worker.
+        // No other client can pass for a Worker.
         let forged = worker.at(ip("192.0.2.60")).with("cf-worker", "one.example");
         assert_eq!(remaining(&forged, PATH).await, LIMIT - 1);
-    }));
+    })
+    .await;
 }
 
-#[test]
-fn the_clients_of_a_48_have_a_limit_together() {
+#[tokio::test(flavor = "multi_thread")]
+async fn the_clients_of_a_48_have_a_limit_together() {
     async fn with(limiter: &str) {
         let options = limited(limiter).await.var("RATE_LIMIT_PER_MINUTE_IPV6_48", LIMIT + 10);
         let worker = Worker::start(options).await.unwrap();
@@ -203,7 +197,7 @@ fn the_clients_of_a_48_have_a_limit_together() {
         }
         let asked = wall_clock();
         assert_refused(&network(1).get(PATH).await, asked);
-        // Ten are left to all the others, each of whom has sixty.
+        // Ten are left to all the others together, and sixty to each of them.
         for left in (0..10).rev() {
             assert_eq!(remaining(&network(20 + left), PATH).await, left);
         }
@@ -214,30 +208,25 @@ fn the_clients_of_a_48_have_a_limit_together() {
         let other = worker.client().at(ip("2001:db8:8::1"));
         assert_eq!(remaining(&other, PATH).await, LIMIT - 1);
     }
-    run(async {
-        tokio::join!(with("kv"), with("durable-object"));
-    });
+    tokio::join!(with("kv"), with("durable-object"));
 }
 
-#[test]
-fn a_stream_of_changes_counts_once_however_long_it_is() {
-    run(async {
-        let options = limited("kv").await.var("KYA_TTL_SECONDS", 1).var("CHANGES_STREAM_SECONDS", 5);
-        let (worker, _index) = IndexWorker::start(options).await.unwrap();
-        // A client for each attempt: none of them should be refused.
-        let mut hosts = 0..=u8::MAX;
-        let path = "/api/v1/changes?since=now";
-        eventually("an index", Duration::from_secs(60), async || {
-            let client = worker.client().at([198, 51, 100, hosts.next()?]);
-            (client.get(path).await.status == 200).then_some(())
-        })
-        .await
-        .unwrap();
-        let follower = worker.client().at(ip("192.0.2.70"));
-        with_time_left(20).await;
-        let stream = follower.with("accept", "text/event-stream").get(path).await;
-        assert_eq!((stream.status, stream.number("x-ratelimit-remaining")), (200, LIMIT - 1));
-        assert!(stream.text.matches(": block ").count() > 1, "one look at the chain: {}", stream.text);
-        assert_eq!(remaining(&follower, path).await, LIMIT - 2);
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_changes_counts_once_however_long_it_is() {
+    let options = limited("kv").await.var("KYA_TTL_SECONDS", 1).var("CHANGES_STREAM_SECONDS", 5);
+    let (worker, _index) = IndexWorker::start(options).await.unwrap();
+    // A client for each attempt, since each has a limit.
+    let mut hosts = 0..=u8::MAX;
+    let path = "/api/v1/changes?since=now";
+    wait_until("an index", Duration::from_secs(60), async || {
+        let client = worker.client().at([198, 51, 100, hosts.next().unwrap()]);
+        client.get(path).await.status == 200
+    })
+    .await;
+    let follower = worker.client().at(ip("192.0.2.70"));
+    with_time_left(20).await;
+    let stream = follower.with("accept", "text/event-stream").get(path).await;
+    assert_eq!((stream.status, stream.number("x-ratelimit-remaining")), (200, LIMIT - 1));
+    assert!(stream.text.matches(": block ").count() > 1, "one look at the chain: {}", stream.text);
+    assert_eq!(remaining(&follower, path).await, LIMIT - 2);
 }

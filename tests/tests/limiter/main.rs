@@ -1,5 +1,5 @@
-//! The rate limit: sixty requests per client in each minute of the clock. But for the one that waits for the next minute, the
-//! tests make the window an hour: what they count should not depend on when they begin.
+//! The rate limit: sixty requests per client in each minute of the clock. Except for the test of the next
+//! minute, the window is an hour: what tests count should not depend on when they begin.
 //!
 //! One instance, with either limiter (`alone`):
 //!
@@ -34,8 +34,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use e2e::anvil::wall_clock;
-use e2e::client::{Answer, Client};
-use e2e::process::eventually;
+use e2e::client::{Answer, Client, concurrently};
+use e2e::process::wait_until;
 use e2e::stage::Stage;
 use e2e::worker::WorkerOptions;
 use tokio::sync::OnceCell;
@@ -68,27 +68,29 @@ fn ip(text: &str) -> IpAddr {
 
 /// Waits until at least `seconds` are left of the hour: what a test does then happens within one window.
 async fn with_time_left(seconds: u64) {
-    eventually("an hour with time left", Duration::from_secs(2 * seconds), async || {
-        (WINDOW - wall_clock() % WINDOW > seconds).then_some(())
+    wait_until("an hour with time left", Duration::from_secs(2 * seconds), async || {
+        WINDOW - wall_clock() % WINDOW > seconds
     })
-    .await
-    .unwrap();
+    .await;
 }
 
-/// Sends as many requests at once, to the clients in turn.
+/// Sends concurrent requests, to the clients in turn.
 async fn at_once(requests: usize, clients: &[Client]) -> Vec<Answer> {
-    let tasks: Vec<_> = clients
-        .iter()
-        .cycle()
-        .take(requests)
-        .cloned()
-        .map(|client| tokio::spawn(async move { client.get(PATH).await }))
-        .collect();
-    let mut answers = Vec::new();
-    for task in tasks {
-        answers.push(task.await.unwrap());
+    concurrently(clients.iter().cycle().take(requests).map(|client| (client, PATH))).await
+}
+
+async fn remaining(client: &Client, path: &str) -> u64 {
+    client.get(path).await.number("x-ratelimit-remaining")
+}
+
+/// Uses up a client's limit, and sees it count down.
+async fn use_up(client: &Client) {
+    for left in (0..LIMIT).rev() {
+        let answer = client.get(PATH).await;
+        answer.ok();
+        assert_eq!(answer.number("x-ratelimit-remaining"), left);
     }
-    answers
+    assert_eq!(client.get(PATH).await.status, 429);
 }
 
 /// `asked` is when the request was made, or a little before.

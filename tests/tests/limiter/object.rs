@@ -1,26 +1,24 @@
 //! Two instances that ask one Durable Object per client.
 //!
-//! The second instance is a Worker of its own that binds to the first one's objects, as `script_name` does in
-//! production.
+//! The second instance is a Worker that binds to the first one's objects by `script_name`, as in production.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use e2e::client::Client;
-use e2e::process::eventually;
+use e2e::process::wait_until;
 use e2e::repo;
-use e2e::stage::run;
 use e2e::worker::{Worker, WorkerOptions};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{LIMIT, PATH, at_once, ip, limited, with_time_left};
+use super::{LIMIT, PATH, at_once, ip, limited, remaining, use_up, with_time_left};
 
 /// The Worker's name in `wrangler.toml`.
 const NAME: &str = "agent-registry-edge";
 
-/// Options of a Worker with the same code, whose objects are those of the Worker `script`; and its directory.
+/// Options of a Worker with the same code and the objects of the Worker `script`; and its directory.
 async fn bound_to(script: &str) -> (WorkerOptions, TempDir) {
     let directory = TempDir::new().unwrap();
     let config = directory.path().join("wrangler.json");
@@ -67,82 +65,65 @@ impl Pair {
         [&self.owner, &self.other].map(|worker| worker.client().at(ip(address)))
     }
 
-    /// The two find one another a moment after they have started: then the owner's count goes on where the other's
-    /// left it. Every attempt is a client of its own.
+    /// Waits until the two share one count. Every attempt is a client of its own.
     async fn find_one_another(&self) {
         let mut attempt = 0;
-        eventually("one count", Duration::from_secs(30), async || {
+        wait_until("one count", Duration::from_secs(30), async || {
             attempt += 1;
             let [owner, other] = self.client(&format!("2001:db8:51:{attempt:x}::1"));
-            (remaining(&other).await == LIMIT - 1 && remaining(&owner).await == LIMIT - 2).then_some(())
+            remaining(&other, PATH).await == LIMIT - 1 && remaining(&owner, PATH).await == LIMIT - 2
         })
-        .await
-        .unwrap();
+        .await;
     }
 }
 
-async fn remaining(client: &Client) -> u64 {
-    client.get(PATH).await.number("x-ratelimit-remaining")
+#[tokio::test(flavor = "multi_thread")]
+async fn of_300_requests_over_two_instances_exactly_60_pass() {
+    let pair = Pair::start().await;
+    let clients = pair.client("192.0.2.51");
+    with_time_left(30).await;
+    // Forty by turns, so that both have a part in the count; the rest at once.
+    let mut answers = Vec::new();
+    for client in clients.iter().cycle().take(40) {
+        answers.push(client.get(PATH).await);
+    }
+    answers.extend(at_once(260, &clients).await);
+    let mut left: Vec<_> = answers
+        .iter()
+        .filter(|answer| answer.status == 200)
+        .map(|answer| answer.number("x-ratelimit-remaining"))
+        .collect();
+    println!("of 300 requests over two instances, limit {LIMIT}: {} pass", left.len());
+    left.sort_unstable();
+    assert_eq!(left, (0..LIMIT).collect::<Vec<_>>(), "each admitted request has a place of its own");
+    assert_eq!(answers.iter().filter(|answer| answer.status == 429).count(), 240);
 }
 
-#[test]
-fn of_300_requests_over_two_instances_exactly_60_pass() {
-    run(async {
-        let pair = Pair::start().await;
-        let clients = pair.client("192.0.2.51");
-        with_time_left(30).await;
-        // Forty by turns, so that both have a part in the count; the rest at once.
-        let mut answers = Vec::new();
-        for client in clients.iter().cycle().take(40) {
-            answers.push(client.get(PATH).await);
-        }
-        answers.extend(at_once(260, &clients).await);
-        let mut left: Vec<_> = answers
-            .iter()
-            .filter(|answer| answer.status == 200)
-            .map(|answer| answer.number("x-ratelimit-remaining"))
-            .collect();
-        println!("of 300 requests over two instances, limit {LIMIT}: {} pass", left.len());
-        left.sort_unstable();
-        assert_eq!(left, (0..LIMIT).collect::<Vec<_>>(), "each admitted request has a place of its own");
-        assert_eq!(answers.iter().filter(|answer| answer.status == 429).count(), 240);
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_lost_its_count_takes_it_up_from_the_instance_that_asks() {
+    let mut pair = Pair::start().await;
+    let address = "192.0.2.52";
+    with_time_left(45).await;
+    let [_, other] = pair.client(address);
+    for left in (LIMIT - 30..LIMIT).rev() {
+        assert_eq!(remaining(&other, PATH).await, left);
+    }
+    let options = pair.owner_options.clone();
+    pair.owner.process().kill();
+    pair.owner = Worker::start(options).await.unwrap();
+    pair.find_one_another().await;
+    let [owner, other] = pair.client(address);
+    assert_eq!(remaining(&other, PATH).await, LIMIT - 31);
+    assert_eq!(remaining(&owner, PATH).await, LIMIT - 32, "and the owner has it from the object");
 }
 
-#[test]
-fn an_object_that_lost_its_count_takes_it_up_from_the_instance_that_asks() {
-    run(async {
-        let mut pair = Pair::start().await;
-        let address = "192.0.2.52";
-        with_time_left(45).await;
-        let [_, other] = pair.client(address);
-        for left in (LIMIT - 30..LIMIT).rev() {
-            assert_eq!(remaining(&other).await, left);
-        }
-        let options = pair.owner_options.clone();
-        pair.owner.process().kill();
-        pair.owner = Worker::start(options).await.unwrap();
-        pair.find_one_another().await;
-        let [owner, other] = pair.client(address);
-        assert_eq!(remaining(&other).await, LIMIT - 31);
-        assert_eq!(remaining(&owner).await, LIMIT - 32, "and nobody told the owner but the object");
-    });
-}
-
-#[test]
-fn where_the_object_cannot_be_reached_an_instance_counts_by_itself() {
-    run(async {
-        let (options, _directory) = bound_to("nobody").await;
-        let mut worker = Worker::start(options).await.unwrap();
-        let client = worker.client().at(ip("192.0.2.53"));
-        with_time_left(30).await;
-        for left in (0..LIMIT).rev() {
-            let answer = client.get(PATH).await;
-            answer.ok();
-            assert_eq!(answer.number("x-ratelimit-remaining"), left);
-        }
-        assert_eq!(client.get(PATH).await.status, 429);
-        let failed = async |log: &str| log.contains("rate limit object failed").then_some(());
-        worker.process().until("failed to ask", Duration::from_secs(10), failed).await.unwrap();
-    });
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_object_cannot_be_reached_an_instance_counts_by_itself() {
+    let (options, _directory) = bound_to("missing").await;
+    let mut worker = Worker::start(options).await.unwrap();
+    let client = worker.client().at(ip("192.0.2.53"));
+    with_time_left(30).await;
+    use_up(&client).await;
+    let failed = async |log: &str| log.contains("rate limit object failed").then_some(());
+    worker.process().until("failed to ask", Duration::from_secs(10), failed).await.unwrap();
 }

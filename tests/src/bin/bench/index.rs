@@ -31,9 +31,10 @@ const CHANGES: u64 = 100;
 /// Changes of a day.
 const CHANGES_A_DAY: u64 = 1_000;
 
-/// Refreshes of a day, and the changes that each finds: where lists are asked for all the time, one for each five minutes that
-/// they are kept; where somebody follows the changes, one every ten seconds, of which most find none.
+/// Refreshes of a day where lists are requested all the time: one for each TTL of five minutes.
 const LISTS_A_DAY: u64 = 288;
+
+/// Refreshes of a day where a client follows the changes: one every ten seconds, of which most find none.
 const LOOKS_A_DAY: u64 = 8_640;
 
 /// Refreshes, or answers of one kind, that are measured.
@@ -52,45 +53,37 @@ struct Scene<'a> {
     client: Client,
 }
 
-/// What a fill, a refresh and the answers took.
-struct Costs {
-    fill: [String; 5],
-    refresh: [String; 4],
-    day: [String; 2],
-    answers: [String; 7],
-    list: [String; 5],
-}
+/// A row of each table: a fill, a refresh, a day, the answers, the whole list.
+type Costs = [Vec<String>; 5];
 
 /// The section of `BENCHMARKS.md`.
 pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
     let bundles = step("bundles of the Workers", Bundles::make(&[Kind::Worker, Kind::Indexed])).await?;
-    let options = AnvilOptions { genesis_time: Some(wall_clock() - 3_600), ..AnvilOptions::default() };
-    let chain = Chain::start(options).await?;
+    let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await?;
     let proxy = Proxy::start(chain.node.url()).await?;
-    let mut fills =
-        Table::new(&["agents", "seconds", "RPC bytes an agent", "`eth_call`s", "CPU s", "memory MiB"]);
-    let mut refreshes = Table::new(&["agents", "sequential round trips", "RPC calls", "CPU ms", "p50 ms"]);
-    let mut days = Table::new(&["agents", "lists asked for all the time", "changes followed"]);
-    let mut answers = Table::new(&[
-        "agents",
-        "list page ms",
-        "filtered and sorted ms",
-        "searched ms",
-        "searched of a creator ms",
-        "`/liable/:wallet` ms",
-        "lineage ms",
-        "`/stats/detailed` with a refresh ms",
-    ]);
-    let mut lists = Table::new(&["agents", "seconds", "first byte ms", "MiB", "CPU s", "memory MiB"]);
+    let mut tables = [
+        Table::new(&["agents", "seconds", "RPC bytes an agent", "`eth_call`s", "CPU s", "memory MiB"]),
+        Table::new(&["agents", "sequential round trips", "RPC calls", "CPU ms", "p50 ms"]),
+        Table::new(&["agents", "lists asked for all the time", "changes followed"]),
+        Table::new(&[
+            "agents",
+            "list page ms",
+            "filtered and sorted ms",
+            "searched ms",
+            "searched of a creator ms",
+            "`/liable/:wallet` ms",
+            "lineage ms",
+            "`/stats/detailed` with a refresh ms",
+        ]),
+        Table::new(&["agents", "seconds", "first byte ms", "MiB", "CPU s", "memory MiB"]),
+    ];
     for agents in sizes {
         let costs = step(&format!("{agents} agents"), measure(&bundles, &chain, &proxy, *agents)).await?;
-        let row = |cells: &[String]| -> Vec<String> { [&[agents.to_string()], cells].concat() };
-        fills.row(&row(&costs.fill));
-        refreshes.row(&row(&costs.refresh));
-        days.row(&row(&costs.day));
-        answers.row(&row(&costs.answers));
-        lists.row(&row(&costs.list));
+        for (table, cells) in tables.iter_mut().zip(costs) {
+            table.row(&[vec![agents.to_string()], cells].concat());
+        }
     }
+    let [fills, refreshes, days, answers, lists] = tables.map(Table::finish);
     Ok(format!(
         "## Index\n\n\
          A synthetic registry (`contracts/test/SyntheticRegistry.sol`) on a local chain, the Worker and the one that keeps its index in one workerd.\n\n\
@@ -113,11 +106,11 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
          `/agents/compliance` once, read as fast as it comes: made in memory up to {LIST_IN_MEMORY_MAX} agents, streamed above. Memory is both \
          Workers' peak above their size before.\n\n{}",
         CALL.as_millis(),
-        fills.finish(),
-        refreshes.finish(),
-        days.finish(),
-        answers.finish(),
-        lists.finish()
+        fills,
+        refreshes,
+        days,
+        answers,
+        lists
     ))
 }
 
@@ -148,38 +141,36 @@ async fn measure(bundles: &Bundles, chain: &Chain, proxy: &Proxy, agents: u64) -
 
     let scene = start(3_600).await?;
     scene.fill(Duration::ZERO).await?;
-    let pages = scene.answers(|sample| {
-        format!("/api/v1/agents?status=Active&limit=100&page={}", 1 + sample * agents / 1_000)
-    });
-    let pages = pages.await?;
-    let filtered = scene.answers(|sample| {
-        format!("/api/v1/agents?creator={}&compliant=true&sort=-attestation&limit=100", creator(1 + sample))
-    });
-    let filtered = filtered.await?;
+    let lists = "/api/v1/agents?limit=100";
     let beginning = |sample: u64| -> String { "translation".chars().take(2 + sample as usize).collect() };
-    let searched =
-        scene.answers(|sample| format!("/api/v1/agents?q={}&compliant=true&limit=100", beginning(sample)));
-    let searched = searched.await?;
-    let of_creator = scene.answers(|sample| {
-        format!("/api/v1/agents?creator={}&q={}&limit=100", creator(1 + sample), beginning(sample))
-    });
-    let of_creator = of_creator.await?;
-    let people = scene.answers(|sample| format!("/api/v1/liable/{}?limit=100", person(7 * sample))).await?;
-    let lineages = scene.answers(|sample| format!("/api/v1/agent/{}/lineage", agents / 2 + sample)).await?;
+    let answers = vec![
+        scene.answers(|sample| format!("{lists}&status=Active&page={}", 1 + sample * agents / 1_000)).await?,
+        scene
+            .answers(|sample| {
+                format!("{lists}&creator={}&compliant=true&sort=-attestation", creator(1 + sample))
+            })
+            .await?,
+        scene.answers(|sample| format!("{lists}&q={}&compliant=true", beginning(sample))).await?,
+        scene
+            .answers(|sample| format!("{lists}&creator={}&q={}", creator(1 + sample), beginning(sample)))
+            .await?,
+        scene.answers(|sample| format!("/api/v1/liable/{}?limit=100", person(7 * sample))).await?,
+        scene.answers(|sample| format!("/api/v1/agent/{}/lineage", agents / 2 + sample)).await?,
+        detailed,
+    ];
     let list = scene.list().await?;
-    let answers = [pages, filtered, searched, of_creator, people, lineages, detailed];
-    Ok(Costs { fill, refresh, day, answers, list })
+    Ok([fill, refresh, day, answers, list])
 }
 
 impl Scene<'_> {
-    /// From the first question to the first answer of the index; an RPC answer is `delayed` by so much.
-    async fn fill(&self, delayed: Duration) -> Result<[String; 5]> {
-        self.freshen().await?;
+    /// From the first request to the first answer of the index; RPC answers are `delayed`.
+    async fn fill(&self, delayed: Duration) -> Result<Vec<String>> {
+        self.chain.node.freshen().await?;
         self.proxy.heal();
         if !delayed.is_zero() {
             self.proxy.inject(Rule::any(Fault::Delay(delayed)));
         }
-        // Both Workers are there, and one has answered from the chain: what they take by themselves is not the index's.
+        // Both Workers are there, and one has answered from the chain: their own costs are not the index's.
         let is_ready = self.client.get("/readyz").await;
         ensure!(is_ready.status == 200, "/readyz: {} {}", is_ready.status, is_ready.text);
         self.client.get("/api/v1/agent/1").await;
@@ -187,22 +178,18 @@ impl Scene<'_> {
         self.proxy.reset();
         let (memory, cpu, began) =
             (self.server.usage.memory_from_here()?, self.server.usage.cpu()?, Instant::now());
-        // Nobody but the index answers this: what is asked of the chain meanwhile is the fill's alone.
+        // Only the index answers this: all RPC calls meanwhile are the fill's.
         let path = format!("/api/v1/liable/{}", Address::ZERO);
         let answer =
             eventually("filled", FILL, async || Some(self.client.get(&path).await).filter(is_indexed));
         answer.await.with_context(|| self.server.log())?;
         let posts = self.proxy.reset();
         let bytes: u64 = posts.iter().filter_map(|post| post.answer.get()).map(|answer| answer.bytes).sum();
-        Ok([
+        let methods = posts.iter().flat_map(|post| &post.methods);
+        Ok(vec![
             format!("{:.1}", began.elapsed().as_secs_f64()),
             (bytes / self.agents).to_string(),
-            posts
-                .iter()
-                .flat_map(|post| &post.methods)
-                .filter(|method| *method == "eth_call")
-                .count()
-                .to_string(),
+            methods.filter(|method| *method == "eth_call").count().to_string(),
             format!("{:.1}", (self.server.usage.cpu()? - cpu).as_secs_f64()),
             mib(memory.grown()?),
         ])
@@ -221,7 +208,7 @@ impl Scene<'_> {
         }
     }
 
-    async fn refresh(&self) -> Result<[String; 4]> {
+    async fn refresh(&self) -> Result<Vec<String>> {
         self.ask("/api/v1/stats/detailed").await?;
         let (mut times, mut trips, mut requests) = (Vec::new(), Vec::new(), Vec::new());
         let mut cpu = Duration::ZERO;
@@ -236,7 +223,7 @@ impl Scene<'_> {
             requests.push(calls(&posts));
         }
         let count = |samples: &[usize]| median(samples).map(|count| count.to_string()).unwrap_or_default();
-        Ok([
+        Ok(vec![
             count(&trips),
             count(&requests),
             millis(cpu / u32::try_from(SAMPLES)?),
@@ -245,12 +232,12 @@ impl Scene<'_> {
     }
 
     /// What a day's refreshes ask.
-    async fn day(&self) -> Result<[String; 2]> {
+    async fn day(&self) -> Result<Vec<String>> {
         let quiet = self.calls_of_a_refresh(0).await?;
         let list = self.calls_of_a_refresh(CHANGES_A_DAY.div_ceil(LISTS_A_DAY)).await?;
         let look = self.calls_of_a_refresh(1).await?;
         let looks = (LOOKS_A_DAY - CHANGES_A_DAY) * quiet + CHANGES_A_DAY * look;
-        Ok([(LISTS_A_DAY * list).to_string(), looks.to_string()])
+        Ok(vec![(LISTS_A_DAY * list).to_string(), looks.to_string()])
     }
 
     /// The median number of calls that a refresh takes which finds so many changes.
@@ -270,14 +257,14 @@ impl Scene<'_> {
             // Spread over the registry, as changes are.
             self.registry.toggle(self.chain, 1 + sample * (self.agents / SAMPLES), changes).await?;
         }
-        self.freshen().await?;
+        self.chain.node.freshen().await?;
         self.proxy.reset();
         Ok(())
     }
 
     /// The median time of several answers.
     async fn answers(&self, path: impl Fn(u64) -> String) -> Result<String> {
-        self.freshen().await?;
+        self.chain.node.freshen().await?;
         self.proxy.heal();
         let mut times = Vec::new();
         for sample in 0..SAMPLES {
@@ -289,7 +276,7 @@ impl Scene<'_> {
     }
 
     /// What the whole list takes.
-    async fn list(&self) -> Result<[String; 5]> {
+    async fn list(&self) -> Result<Vec<String>> {
         let url = format!("{}/api/v1/agents/compliance", self.server.url());
         let (memory, cpu, began) =
             (self.server.usage.memory_from_here()?, self.server.usage.cpu()?, Instant::now());
@@ -303,7 +290,7 @@ impl Scene<'_> {
             end = chunk.last().copied().unwrap_or(end);
         }
         ensure!(end == b'}', "the list has no end after {bytes} bytes");
-        Ok([
+        Ok(vec![
             format!("{:.1}", began.elapsed().as_secs_f64()),
             millis(first),
             mib(bytes),
@@ -316,14 +303,6 @@ impl Scene<'_> {
         let answer = self.client.get(path).await;
         ensure!(is_indexed(&answer), "{path}: {} {}", answer.status, answer.text);
         Ok(answer)
-    }
-
-    /// A block of the present: a Worker takes an old one for a node that is stuck.
-    async fn freshen(&self) -> Result<()> {
-        if self.chain.node.time().await? < wall_clock() {
-            self.chain.node.set_next_block_time(wall_clock()).await?;
-        }
-        self.chain.node.mine(1).await
     }
 }
 

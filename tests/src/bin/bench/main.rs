@@ -28,32 +28,26 @@ async fn main() -> ExitCode {
 async fn dispatch(arguments: &[String]) -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        [] | ["api"] => {
-            let section = api::section(None).await?;
-            println!("\n{section}");
-            document::write(&section, "cargo xtask bench api")
-        }
+        [] | ["api"] => report(&api::section(None).await?, Some("cargo xtask bench api")),
         // To compare two builds: only this one's figures are the repository's.
-        ["api", "--worker", directory] => {
-            println!("\n{}", api::section(Some(Path::new(directory))).await?);
-            Ok(())
-        }
-        ["index"] => {
-            let section = index::section(&index::SIZES).await?;
-            println!("\n{section}");
-            document::write(&section, "cargo xtask bench index")
-        }
-        // Of other sizes: to look at, not to keep.
+        ["api", "--worker", directory] => report(&api::section(Some(Path::new(directory))).await?, None),
+        ["index"] => report(&index::section(&index::SIZES).await?, Some("cargo xtask bench index")),
+        // Other sizes are only shown.
         ["index", sizes @ ..] => {
             let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<Vec<u64>, _>>()?;
-            println!("\n{}", index::section(&sizes).await?);
-            Ok(())
+            report(&index::section(&sizes).await?, None)
         }
         _ => bail!("usage: cargo xtask bench [api [--worker DIRECTORY] | index [AGENTS...]]"),
     }
 }
 
-/// Does a part of it, and says how long that took.
+/// Prints a section, and writes it into `BENCHMARKS.md` where it is the result of this command.
+fn report(section: &str, command: Option<&str>) -> Result<()> {
+    println!("\n{section}");
+    command.map_or(Ok(()), |command| document::write(section, command))
+}
+
+/// Does a part of the work, and prints its time.
 async fn step<T>(name: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
     let began = Instant::now();
     eprintln!("{name} ...");

@@ -1,4 +1,4 @@
-//! Answers about one agent that nobody asked for before, one after the other, beside the RPC call they are made of.
+//! First answers about one agent, one after the other, beside the RPC call they are made of.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const SAMPLES: u64 = 200;
 const WARM_UP: u64 = 20;
 
 pub(super) async fn measure(setup: &Setup) -> Result<String> {
-    setup.freshen().await?;
+    setup.chain.node.freshen().await?;
     let mut servers = Vec::new();
     for kind in Kind::ALL {
         servers.push(setup.start(kind).await?);

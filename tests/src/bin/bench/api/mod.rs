@@ -1,7 +1,6 @@
-//! The read API beside its peers and beside the bare RPC call: warm answers, cold ones, whole registries, size and start.
+//! The read API beside its peers and the bare RPC call: warm and cold answers, whole registries, size, start.
 //!
-//! One chain serves all of it, with two registries: a real one of few agents for warm answers, which are as long as usual then, and
-//! a large one for the cold ones.
+//! One chain has two registries: a real one of few agents for warm answers, and a large one for cold answers.
 
 mod cold;
 mod scan;
@@ -50,14 +49,6 @@ impl Setup {
     async fn start(&self, kind: Kind) -> Result<Server> {
         Server::start(kind, &self.bundles, &self.options(self.registry)).await
     }
-
-    /// Brings the chain's newest block to the present: a Worker takes an old one for a node that is stuck.
-    async fn freshen(&self) -> Result<()> {
-        if self.chain.node.time().await? < wall_clock() {
-            self.chain.node.set_next_block_time(wall_clock()).await?;
-        }
-        self.chain.node.mine(1).await
-    }
 }
 
 /// The section of `BENCHMARKS.md`: of the Worker as it is, or of another build of it, bundled in `worker`.
@@ -69,9 +60,8 @@ pub(crate) async fn section(worker: Option<&Path>) -> Result<String> {
         }
     };
     let bundles = step("bundles of the Workers", bundles).await?;
-    // Blocks that follow one another within a second are a second apart: room for all of them before the present.
-    let options = AnvilOptions { genesis_time: Some(wall_clock() - 3_600), ..AnvilOptions::default() };
-    let chain = Chain::start(options).await?;
+    // Blocks of one second get times a second apart: an hour is room for all of them.
+    let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await?;
     let proxy = Proxy::start(chain.node.url()).await?;
     let mut setup = Setup { registry: chain.contracts.registry, chain, proxy, bundles };
 

@@ -12,7 +12,7 @@ use registry_core::chain::MAX_AGENTS;
 use super::{MANY, Setup};
 use crate::table::{Table, median, mib, millis};
 
-/// Answers that count; the first one of an instance comes before them, for it has yet to learn what its node can do.
+/// Answers that count, after the first one of an instance, which has yet to learn the node's limits.
 const SAMPLES: u32 = 5;
 
 pub(super) async fn measure(setup: &Setup) -> Result<String> {
@@ -48,7 +48,7 @@ pub(super) async fn measure(setup: &Setup) -> Result<String> {
 }
 
 async fn question(setup: &Setup, registry: Address, agents: u64, path: &str) -> Result<Vec<String>> {
-    setup.freshen().await?;
+    setup.chain.node.freshen().await?;
     let options = setup.options(registry).var("AGENT_TTL_SECONDS", 0);
     let server = Server::start(Kind::Worker, &setup.bundles, &options).await?;
     let client = server.client();

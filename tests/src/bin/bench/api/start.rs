@@ -26,7 +26,7 @@ pub(super) async fn measure(setup: &Setup) -> Result<String> {
     }
     Ok(format!(
         "### Size and start\n\n\
-         All files of a Worker together; the first answers after the server listens, median of {STARTS} starts. Goals: 256 KiB for \
+         All files of a Worker together; the first answers after the server listens, median of {STARTS} starts. Goals: 512 KiB for \
          the wasm, the first answer within 60 ms.\n\n{}",
         table.finish()
     ))
@@ -45,9 +45,9 @@ fn gzipped(setup: &Setup, kind: Kind) -> Result<usize> {
 /// Medians: the first answer at all, and after it the first from the chain.
 async fn first_answers(setup: &Setup, kind: Kind) -> Result<(Duration, Duration)> {
     let (mut live, mut kya) = (Vec::new(), Vec::new());
-    let path = format!("/api/v1/kya/{}", seed::wallet("many 7").address());
+    let path = seed::kya("many 7");
     for start in 0..=STARTS {
-        setup.freshen().await?;
+        setup.chain.node.freshen().await?;
         let server = setup.start(kind).await?;
         let client = server.client();
         for (path, times) in [("/livez", &mut live), (path.as_str(), &mut kya)] {

@@ -2,17 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use e2e::http;
 use e2e::load::{CONNECTIONS, Load};
-use e2e::process::eventually;
 use e2e::seed;
 use e2e::server::{Kind, Server};
 
 use super::{FEW, Setup};
 use crate::table::{Table, millis, p99};
 
-/// Seconds on each path before anything is counted: what runs often is compiled better than what ran a few times.
+/// Seconds on each path before anything is counted: hot code is compiled better.
 const WARM_UP: u32 = 2;
 
 /// Requests one after the other.
@@ -25,7 +24,7 @@ const LIVEZ: &str = "/livez";
 const SECONDS: u32 = 5;
 
 pub(super) async fn measure(setup: &Setup) -> Result<String> {
-    let kya = format!("/api/v1/kya/{}", seed::wallet("many 7").address());
+    let kya = seed::kya("many 7");
     let of_one = [kya.as_str(), "/api/v1/agent/7"];
     let of_many = [
         "/api/v1/agent/7/lineage",
@@ -40,7 +39,7 @@ pub(super) async fn measure(setup: &Setup) -> Result<String> {
     let mut table =
         Table::new(&["", "requests/s", "of `/livez`", "p50 ms", "p99 ms", "p99 ms, one by one", "CPU ms"]);
     for kind in Kind::ALL {
-        setup.freshen().await?;
+        setup.chain.node.freshen().await?;
         let server = setup.start(kind).await?;
         let asked = of_one.into_iter().chain(of_many.into_iter().filter(|_| kind == Kind::Worker));
         let paths: Vec<&str> = [LIVEZ].into_iter().chain(asked).collect();
@@ -80,7 +79,7 @@ async fn load(server: &Server, path: &str, seconds: u32) -> Result<Load> {
     Load::on(&format!("{}{path}", server.url()), &server.usage, seconds).await
 }
 
-/// The time within which 99 of 100 answers come where nobody else asks.
+/// The p99 of sequential requests of one client.
 async fn one_by_one(server: &Server, path: &str) -> Result<Duration> {
     let client = http::builder().pool_max_idle_per_host(1).build()?;
     let url = format!("{}{path}", server.url());
@@ -93,17 +92,6 @@ async fn one_by_one(server: &Server, path: &str) -> Result<Duration> {
     p99(&times).context("samples")
 }
 
-/// Asks until the answer is from the cache: some caches store after they have answered.
 async fn until_cached(server: &Server, path: &str) -> Result<()> {
-    if path == LIVEZ {
-        return Ok(());
-    }
-    let client = server.client();
-    let first = client.get(path).await;
-    ensure!(first.status == 200, "{}: {path}: {}", server.kind.name(), first.text);
-    eventually("cached", Duration::from_secs(10), async || {
-        (client.get(path).await.header("x-cache") == "HIT").then_some(())
-    })
-    .await
-    .with_context(|| format!("{}: {path}", server.kind.name()))
+    if path == LIVEZ { Ok(()) } else { server.until_cached(path).await }
 }
