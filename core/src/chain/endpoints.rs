@@ -102,8 +102,8 @@ impl Endpoints {
 /// How one run uses the endpoints: which one it asks, and the faults of each.
 #[derive(Debug)]
 pub(super) struct Rotation {
-    known: Endpoints,
-    standing: Vec<EndpointHealth>,
+    pub(super) known: Endpoints,
+    health: Vec<EndpointHealth>,
     last_fault: Option<EndpointFault>,
     /// Endpoints with too large replies, in the order asked; cleared once all were.
     oversized: Vec<usize>,
@@ -127,17 +127,8 @@ impl Rotation {
     pub(super) fn new(mut known: Endpoints) -> Self {
         // The remembered index may come from a longer list.
         known.preferred = known.preferred.min(known.traits.len().saturating_sub(1));
-        let standing = vec![EndpointHealth::default(); known.traits.len()];
-        Self { standing, known: known.begin(), last_fault: None, oversized: Vec::new() }
-    }
-
-    pub(super) const fn known(&self) -> &Endpoints {
-        &self.known
-    }
-
-    /// See [`Endpoints::update`].
-    pub(super) fn update(&mut self) -> Update {
-        self.known.update()
+        let health = vec![EndpointHealth::default(); known.traits.len()];
+        Self { health, known: known.begin(), last_fault: None, oversized: Vec::new() }
     }
 
     pub(super) const fn current(&self) -> usize {
@@ -164,13 +155,19 @@ impl Rotation {
     /// Counts a fault against the current endpoint and fails over to the one with the fewest faults, in list
     /// order. A lasting fault rules the endpoint out; false if none is left.
     pub(super) fn fault(&mut self, error: RunError, lasting: bool) -> bool {
-        let endpoint = self.current();
         self.note(error, lasting);
-        if let Some(standing) = self.standing.get_mut(endpoint) {
-            standing.faults += 1;
-            standing.out |= lasting;
-        }
+        let endpoint = self.count_fault(lasting);
         self.switch(endpoint + 1)
+    }
+
+    /// Returns the current endpoint, with one more fault.
+    fn count_fault(&mut self, lasting: bool) -> usize {
+        let endpoint = self.current();
+        if let Some(health) = self.health.get_mut(endpoint) {
+            health.faults += 1;
+            health.out |= lasting;
+        }
+        endpoint
     }
 
     /// Keeps an error of the current endpoint, for the run's final error.
@@ -183,20 +180,14 @@ impl Rotation {
     /// The current endpoint lacks a block: another may have it, but a lagging endpoint is preferred to a
     /// failed one.
     pub(super) fn lacks_block(&mut self) {
-        let endpoint = self.current();
-        if let Some(standing) = self.standing.get_mut(endpoint) {
-            standing.faults += 1;
-        }
+        let endpoint = self.count_fault(false);
         self.switch(endpoint);
     }
 
     /// The current endpoint's reply is too large. True if another endpoint is asked next: its reply may be
     /// smaller. If all replies are too large, so is the request: the run returns to the first of them.
     pub(super) fn try_another_size(&mut self) -> bool {
-        let endpoint = self.current();
-        if let Some(standing) = self.standing.get_mut(endpoint) {
-            standing.faults += 1;
-        }
+        let endpoint = self.count_fault(false);
         self.oversized.push(endpoint);
         let other = self.best(endpoint + 1, &self.oversized);
         let first = self.oversized.first().copied();
@@ -223,8 +214,8 @@ impl Rotation {
         (start..start + count)
             .map(|place| place % count)
             .filter(|place| !but.contains(place))
-            .filter_map(|place| Some((place, self.standing.get(place).filter(|standing| !standing.out)?)))
-            .min_by_key(|(_, standing)| standing.faults)
+            .filter_map(|place| Some((place, self.health.get(place).filter(|health| !health.out)?)))
+            .min_by_key(|(_, health)| health.faults)
             .map(|(place, _)| place)
     }
 
@@ -245,7 +236,7 @@ impl Rotation {
         if count == 1 {
             return Some(error);
         }
-        let tried = self.standing.iter().filter(|standing| standing.faults > 0).count();
+        let tried = self.health.iter().filter(|health| health.faults > 0).count();
         Some(RunError::Unanswered { tried, count, position: endpoint + 1, error: Box::new(error) })
     }
 }

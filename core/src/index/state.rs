@@ -11,7 +11,7 @@
 //!      no events to go by, a change that no event announced, or no known block is canonical any more
 //! ```
 
-use alloy_primitives::{B256, U256, hex};
+use alloy_primitives::{B256, U256};
 use serde::{Deserialize, Serialize};
 
 use super::store::{SqlValue, Store, StoreError, first_row, query};
@@ -23,7 +23,7 @@ pub struct Checkpoint {
     /// Its height.
     pub number: u64,
     /// Its hash.
-    #[serde(with = "hash")]
+    #[serde(with = "text")]
     pub hash: B256,
     /// Its timestamp, unix seconds.
     pub seconds: u64,
@@ -41,28 +41,21 @@ impl From<Header> for Checkpoint {
     }
 }
 
-mod hash {
-    use super::{B256, hex};
+/// Numbers and hashes as text.
+mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
 
-    pub(super) fn serialize<S: Serializer>(hash: &B256, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&hex::encode(hash))
+    pub(super) fn serialize<S: Serializer>(
+        value: &impl core::fmt::Display,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<B256, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
-
-mod integer {
-    use super::U256;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
-
-    pub(super) fn serialize<S: Serializer>(number: &U256, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(number)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<U256, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: core::str::FromStr<Err: core::fmt::Display>,
+    {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
@@ -106,7 +99,7 @@ pub struct State {
     /// The number of agents at the last block read.
     pub total: u64,
     /// The registry's grace period in seconds.
-    #[serde(with = "integer")]
+    #[serde(with = "text")]
     pub grace_seconds: U256,
     /// Unix milliseconds by the host's clock when [`Self::block`] was the newest.
     pub read_at: u64,

@@ -84,19 +84,6 @@ const SCHEMA: [&str; 23] = [
     "CREATE TABLE IF NOT EXISTS checkpoints (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, seconds INTEGER NOT NULL)",
 ];
 
-const TABLES: [&str; 11] = [
-    "meta",
-    "scopes",
-    "agents",
-    "revenue",
-    "revenue_totals",
-    "counts",
-    "changes",
-    "ends",
-    "lists",
-    "former_agents",
-    "checkpoints",
-];
 /// Increment with each change of the tables: an index of another version is filled anew.
 const VERSION: &str = "8";
 
@@ -111,9 +98,11 @@ pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
     store.execute(meta, &[])?;
     let version = store.execute("SELECT value FROM meta WHERE key = 'version'", &[])?.into_iter().next();
     if version != Some(vec![SqlValue::Text(VERSION.to_owned())]) {
-        TABLES
-            .iter()
-            .try_for_each(|table| store.execute(&format!("DROP TABLE IF EXISTS {table}"), &[]).map(drop))?;
+        let tables = SCHEMA.iter().filter_map(|statement| statement.split_once(" TABLE IF NOT EXISTS "));
+        for (_, table) in tables {
+            let name = table.split(' ').next().unwrap_or_default();
+            store.execute(&format!("DROP TABLE IF EXISTS {name}"), &[])?;
+        }
     }
     SCHEMA.iter().try_for_each(|statement| store.execute(statement, &[]).map(drop))?;
     let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('version', ?1)";

@@ -152,8 +152,8 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
         let scope_before = before.map_or("", |before| &before.full.scope);
         if scope_before != entry.full.scope {
-            self.take_scope_out(id, scope_before);
-            self.put_scope_in(id, &entry.full.scope);
+            self.scopes_out.extend(scope_row(id, scope_before));
+            self.scopes_in.extend(scope_row(id, &entry.full.scope));
         }
         self.replaced.push(id);
         self.agents.push(entry.columns(id, self.number));
@@ -166,7 +166,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             self.compare(id, Some(&before), None);
             self.count(id, &before, -1);
             self.take_sums_out(id, &before);
-            self.take_scope_out(id, &before.full.scope);
+            self.scopes_out.extend(scope_row(id, &before.full.scope));
         }
         open_lists::keep(self.store, &ids)?;
         of_ids(self.store, "DELETE FROM agents WHERE id", &[], &ids).map(drop)
@@ -193,21 +193,6 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             }
         }
         add(CountKind::Reports, Vec::new(), by * i64::from(entry.full.reports));
-    }
-
-    fn put_scope_in(&mut self, id: u64, scope: &str) {
-        let words = words(scope);
-        if !words.is_empty() {
-            self.scopes_in.push([id.into(), SqlValue::Text(words)]);
-        }
-    }
-
-    /// Removes a text from the index: the table has to be told which text it was.
-    fn take_scope_out(&mut self, id: u64, scope: &str) {
-        let words = words(scope);
-        if !words.is_empty() {
-            self.scopes_out.push([id.into(), SqlValue::Text(words)]);
-        }
     }
 
     fn put_sums_in(&mut self, id: u64, sums: &[Sum]) {
@@ -336,6 +321,12 @@ pub(super) fn sum(row: &mut Columns) -> Result<Sum, StoreError> {
     let is_category = row.integer()? != 0;
     let text = String::from_utf8(row.blob()?).map_err(|_| StoreError::corrupt())?;
     Ok(Sum { is_category, text, amount: Total::from_be_bytes(row.array::<40>()?) })
+}
+
+/// A row of the full-text index, which is told it again to remove it; `None` for a text without words.
+fn scope_row(id: u64, scope: &str) -> Option<[SqlValue; 2]> {
+    let words = words(scope);
+    (!words.is_empty()).then(|| [id.into(), SqlValue::Text(words)])
 }
 
 /// Texts are stored as bytes, so that any content survives unchanged.

@@ -92,7 +92,7 @@ impl Engine {
 
     /// See [`Run::update`](super::Run::update).
     pub(crate) fn update(&mut self) -> Update {
-        self.rotation.update()
+        self.rotation.known.update()
     }
 
     /// See [`Run::passed`](super::Run::passed).
@@ -134,8 +134,7 @@ impl Engine {
         let proof =
             self.view.pending_proof.as_ref().zip(self.block.pin()).filter(|_| in_flight.requests() == 0);
         let proof = proof.map(|(wanted, pin)| {
-            let most = self.requests_per_batch.min(self.rotation.traits().requests_per_batch);
-            let ids = wanted.missing(most);
+            let ids = wanted.missing(self.most_requests());
             let number = (!in_flight.by_hash).then_some(pin.header.number);
             (wanted.body(&ids, pin.header.hash, number), ids)
         });
@@ -162,10 +161,7 @@ impl Engine {
         };
         let pin = self.block.pin().filter(|_| in_flight.requests() == 0 && proof.is_none());
         let blocks = match pin {
-            Some(pin) => {
-                let most = self.requests_per_batch.min(self.rotation.traits().requests_per_batch).max(1);
-                self.view.blocks.requests(pin.header.number, most)
-            }
+            Some(pin) => self.view.blocks.requests(pin.header.number, self.most_requests()),
             None => Vec::new(),
         };
         let (body, proof) = match proof {
@@ -306,6 +302,11 @@ impl Engine {
         if seconds > freshness.max_age_seconds { Err(RunError::StaleHead { seconds }) } else { Ok(()) }
     }
 
+    /// The current limit of JSON-RPC requests per batch.
+    fn most_requests(&self) -> usize {
+        self.requests_per_batch.min(self.rotation.traits().requests_per_batch).max(1)
+    }
+
     /// A number that grows whenever a reply adds a result.
     fn progress(&self) -> usize {
         self.view.answers.len() + self.view.walks.values().map(AgentWalk::answered).sum::<usize>()
@@ -328,7 +329,7 @@ impl Engine {
         if self.rotation.current() == before {
             return;
         }
-        let by_number = |endpoint| self.rotation.known().takes_numbers_only(endpoint);
+        let by_number = |endpoint| self.rotation.known.takes_numbers_only(endpoint);
         if self.block.pin().is_none() || by_number(before) || by_number(self.rotation.current()) {
             self.restart();
         }

@@ -62,8 +62,7 @@ impl Engine {
         }
         if !missing.headers.is_empty() || !missing.logs.is_empty() {
             self.view.blocks.want(missing.headers, missing.logs);
-            let most = self.requests_per_batch.min(self.rotation.traits().requests_per_batch);
-            if most <= 1 {
+            if self.most_requests() == 1 {
                 self.view.blocks.refuse_unvouched_logs();
             }
             if missing.calls.is_empty() && missing.walks.is_empty() {
@@ -98,8 +97,8 @@ impl Engine {
     /// Packs queued work into a batch; what does not fit stays queued.
     #[inline(never)]
     pub(in crate::chain) fn pack(&mut self) -> InFlight {
-        let NodeLimits { by_number, method, requests_per_batch } = self.rotation.traits();
-        let most = self.requests_per_batch.min(requests_per_batch).max(1);
+        let NodeLimits { by_number, method, .. } = self.rotation.traits();
+        let most = self.most_requests();
         let asked_for = std::mem::take(&mut self.wants_header);
         let wants_header = match self.block {
             ReadBlock::Newest { .. } => asked_for || self.rounds > 1 || !self.is_one_round,

@@ -5,6 +5,7 @@ use crate::{
     chain::{
         batch::Reply,
         error::{QueryError, RunError},
+        node_error::may_pass,
         proof::{BLOCK, PendingProof},
     },
     eth::rpc::{
@@ -89,7 +90,7 @@ impl Engine {
             }
             Action::Repin => self.repin(),
             Action::Retry => self.fault(RunError::node(error), false),
-            _ => self.fault(RunError::node(error), !matches!(status, 408 | 425 | 429 | 500..)),
+            _ => self.fault(RunError::node(error), !may_pass(status)),
         }
     }
 }
