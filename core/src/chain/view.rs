@@ -154,10 +154,7 @@ impl View {
                 Err(QueryError::Reverted { function: C::SIGNATURE, revert: revert.clone() }.into())
             }
             Some(CallResult::TooHeavy) => Err(QueryError::TooHeavy { function: C::SIGNATURE }.into()),
-            None => {
-                self.missing.borrow_mut().calls.insert(call);
-                Err(Need(()).into())
-            }
+            None => Err(self.miss(|missing| missing.calls.insert(call)).into()),
         }
     }
 
@@ -182,18 +179,15 @@ impl View {
 
     /// The header of the results' block; not for a query of [one round](Query::is_one_round).
     pub(crate) fn header(&self) -> Result<Header, Need> {
-        self.block.ok_or_else(|| {
-            self.missing.borrow_mut().header = true;
-            Need(())
-        })
+        self.block.ok_or_else(|| self.miss(|missing| missing.header = true))
     }
 
     /// The rows of consecutive agents up to `last`; `None` reads as many as one call of the node holds.
     pub(crate) fn rows(&self, key: WalkKey, last: Option<u64>) -> Result<&Arc<Rows>, Need> {
-        self.walks.get(&key).and_then(|walk| walk.rows(last)).ok_or_else(|| {
-            self.missing.borrow_mut().walks.insert(key, last);
-            Need(())
-        })
+        self.walks
+            .get(&key)
+            .and_then(|walk| walk.rows(last))
+            .ok_or_else(|| self.miss(|missing| missing.walks.insert(key, last)))
     }
 
     /// The block of all results. Its header is requested only if the replies do not name it.
@@ -202,10 +196,7 @@ impl View {
     ///
     /// [`Need`] if it is not known yet.
     pub fn as_of(&self) -> Result<AsOf, Need> {
-        self.as_of.ok_or_else(|| {
-            self.missing.borrow_mut().as_of = true;
-            Need(())
-        })
+        self.as_of.ok_or_else(|| self.miss(|missing| missing.as_of = true))
     }
 
     /// Whether the block was asked for by number or hash and is final: results at it never change.
@@ -216,10 +207,7 @@ impl View {
     /// The proof of slots at the block of all results.
     pub(crate) fn proof(&self, key: &ProofKey) -> Result<&Proof, Need> {
         let known = self.proofs.iter().find(|(known, _)| known == key);
-        known.map(|(_, proof)| proof).ok_or_else(|| {
-            self.missing.borrow_mut().proof = Some(key.clone());
-            Need(())
-        })
+        known.map(|(_, proof)| proof).ok_or_else(|| self.miss(|missing| missing.proof = Some(key.clone())))
     }
 
     /// The header at a height of the pinned block's chain.
@@ -233,16 +221,20 @@ impl View {
     }
 
     fn miss_header(&self, number: u64, may_lack: bool) -> Need {
-        self.missing.borrow_mut().headers.insert(number, may_lack);
+        self.miss(|missing| missing.headers.insert(number, may_lack))
+    }
+
+    fn miss<T>(&self, note: impl FnOnce(&mut Missing) -> T) -> Need {
+        note(&mut self.missing.borrow_mut());
         Need(())
     }
 
     /// Logs of the pinned block's chain, or why there are none.
     pub(crate) fn logs(&self, query: &LogsQuery) -> Result<Result<&FoundLogs, NoLogs>, Need> {
-        self.blocks.walk(query).and_then(LogWalk::outcome).ok_or_else(|| {
-            self.missing.borrow_mut().logs.push(query.clone());
-            Need(())
-        })
+        self.blocks
+            .walk(query)
+            .and_then(LogWalk::outcome)
+            .ok_or_else(|| self.miss(|missing| missing.logs.push(query.clone())))
     }
 
     /// The logs known without a gap, and the first block that is not known.
