@@ -132,7 +132,7 @@ impl ReplyParser<'_> {
 
     fn header(&mut self, of: HeaderOf, outcome: rpc::Outcome<'_>) -> Result<(), RunError> {
         match outcome {
-            // A node without finality answers with an error or null: the block then counts as one that may change.
+            // Without finality a node answers an error or null: the block counts as one that may change.
             outcome if of == HeaderOf::Finalized => {
                 let header: Option<Option<Header>> =
                     outcome.ok().and_then(|result| serde_json::from_str(result).ok());
@@ -172,7 +172,7 @@ impl ReplyParser<'_> {
                 self.getters(*key, *span, &data)?;
             }
             Job::Walk(key, span) => match Slice::decode(&data, span.first, key.detail) {
-                // The first agent is read with all available gas, so an empty slice means a walk beyond the end.
+                // The first agent gets all available gas, so an empty slice is a walk beyond the end.
                 Some(slice) => {
                     self.parsed.markers.push(slice.marker);
                     let parent = slice.marker.parent;

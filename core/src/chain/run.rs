@@ -53,7 +53,7 @@ impl<Q: Query> Run<Q> {
         Self { query: query(self.query), engine: self.engine }
     }
 
-    /// The engine, whose type does not depend on the query's.
+    /// The engine; its type does not depend on the query's.
     pub(crate) const fn engine(&mut self) -> &mut Engine {
         &mut self.engine
     }
