@@ -1,4 +1,4 @@
-//! Batches: limits, what one holds, and the bytes of a round trip.
+//! Batches: their limits, the jobs they hold, and the JSON they post. Replies are read in `reply`.
 
 use std::iter;
 
@@ -15,50 +15,51 @@ use crate::{
     eth::timestamp::Timestamp,
 };
 
-/// How far a run may go.
+/// Limits of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Batches sent, in all.
+    /// Batches per run.
     pub rounds: u32,
-    /// Contract reads, in all.
+    /// Contract reads per run.
     pub calls: usize,
-    /// Contract reads in one `eth_call`: a record costs about 30,000 gas, and nodes allow 10 million and more.
+    /// Contract reads per `eth_call`: a record costs about 30,000 gas, and nodes allow 10 million or more.
     pub calls_per_chunk: usize,
-    /// Calldata bytes in one `eth_call`.
+    /// Calldata bytes per `eth_call`.
     pub bytes_per_chunk: usize,
-    /// Agents in one `eth_call` of the lens: about 33,000 gas each; where the node has less, the lens stops early.
+    /// Agents per lens `eth_call`, at about 33,000 gas each. With less gas the lens stops early.
     pub agents_per_call: u64,
-    /// JSON-RPC requests in one batch.
+    /// JSON-RPC requests per batch.
     pub requests_per_batch: usize,
-    /// Bytes of a reply. A host reads no more ([`Batch::max_reply_bytes`]); the batch is halved then.
+    /// Bytes of a reply's body. The host stops reading there ([`Batch::max_reply_bytes`]), and the batch is
+    /// halved.
     pub max_reply_bytes: usize,
-    /// Batches that may bring nothing new, beyond one for each endpoint but one.
+    /// Retries: batches without progress, in addition to one failover per further endpoint.
     pub retries: u32,
     /// Times a node may not know the pinned block.
     pub repins: u32,
-    /// Milliseconds an endpoint has for a batch, and those of [`Self::walk_ms`].
+    /// Milliseconds an endpoint has for a batch; [`Self::walk_ms`] is added.
     pub timeout_ms: u32,
-    /// Milliseconds for all batches and pauses together, by what the host says has [`passed`](super::Run::passed); those of
-    /// [`Self::walk_ms`] come on top.
+    /// Milliseconds for all batches and backoff together, measured by [`passed`](super::Run::passed);
+    /// [`Self::walk_ms`] is added.
     pub deadline_ms: u32,
-    /// Milliseconds that each `eth_call` over many agents adds, as a node carries out a batch one by one. They add up to at
-    /// most three times the deadline.
+    /// Milliseconds that each `eth_call` over many agents adds, because nodes execute a batch serially. The
+    /// sum is capped at three times the deadline.
     pub walk_ms: u32,
-    /// How old an endpoint's newest block may be; `None` is any age.
+    /// Maximum age of an endpoint's newest block; `None` accepts any age.
     pub freshness: Option<Freshness>,
 }
 
-/// How old an endpoint's newest block may be.
+/// Maximum age of an endpoint's newest block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freshness {
     /// The host's clock.
     pub now: Timestamp,
-    /// Seconds between the block's timestamp and now.
+    /// Maximum difference between the block's timestamp and `now`, in seconds.
     pub max_age_seconds: u64,
 }
 
 impl Freshness {
-    /// The timestamp that the newest block has at least.
+    /// The lowest acceptable timestamp of the newest block.
     pub(super) const fn oldest(&self) -> u64 {
         self.now.seconds().saturating_sub(self.max_age_seconds)
     }
@@ -87,76 +88,75 @@ impl Default for Limits {
 /// Bytes to send to an RPC endpoint, as the body of a POST with `Content-Type: application/json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Which endpoint: its place in the list, from 0.
+    /// Index of the endpoint in the operator's list, from 0.
     pub endpoint: usize,
     /// One JSON-RPC request, or an array of them.
     pub body: String,
-    /// Milliseconds to wait before sending; 0 but after rounds that brought nothing.
+    /// Backoff in milliseconds before sending; 0 unless earlier rounds made no progress.
     pub delay_ms: u32,
-    /// Milliseconds the whole answer may take from then on.
+    /// Milliseconds for the whole reply, counted from sending.
     pub timeout_ms: u32,
-    /// Bytes of the reply's body to read at most. A host that comes upon more stops reading, and reports
+    /// Size cap of the reply's body. A host that reads more than this stops and reports
     /// [`Failure::TooLarge`].
     pub max_reply_bytes: usize,
 }
 
-/// What came back.
+/// A reply to a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
     /// The HTTP status.
     pub status: u16,
-    /// The body, of whatever kind.
+    /// The body, of any content type.
     pub body: &'a [u8],
 }
 
-/// What never came back.
+/// Why a batch has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// There was no connection, or it broke before the body's end.
+    /// The connection failed, or broke before the body's end.
     Unreachable,
-    /// The time was up.
+    /// The time-out expired.
     TimedOut,
     /// The body is larger than [`Batch::max_reply_bytes`].
     TooLarge,
 }
 
-/// A call waiting for its answer, and how many calls may share its chunk.
+/// A call without a result yet, and how many calls may share its chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pending {
+pub(super) struct PendingCall {
     pub(super) call: Call,
     pub(super) peers: usize,
-    /// It failed without a reason. Asked alone, and directly beside Multicall3, the node gives one.
+    /// The call failed without a reason. Sent alone, through Multicall3 and directly, it gets one.
     pub(super) suspect: bool,
 }
 
-impl Pending {
-    /// The same call in a chunk of a quarter of `peers`, in the end alone.
+impl PendingCall {
+    /// The same call in a chunk of a quarter of `peers`, at least 1.
     pub(super) fn split(self, peers: usize) -> Self {
         Self { peers: (peers / 4).max(1), ..self }
     }
 
-    /// The same call alone, for the reason it fails.
+    /// The same call alone, to find the reason of its failure.
     pub(super) fn suspected(self) -> Self {
         Self { peers: 1, suspect: true, ..self }
     }
 }
 
-/// What one `eth_call` is for.
-#[derive(Debug, PartialEq, Eq)]
+/// One unit of work, sent as one or two `eth_call`s.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     /// Calls that share an `aggregate3`.
-    Calls(Vec<Pending>),
-    /// One call in an `aggregate3`, and in a second `eth_call` directly: the one says of which block it is, the other whether
-    /// it ran out of gas.
-    Suspect(Pending),
-    /// The same for a node that takes one request at a time.
-    Direct(Pending),
-    /// A piece of a walk.
+    Calls(Vec<PendingCall>),
+    /// One call sent twice: the `aggregate3` identifies the block, the direct `eth_call` tells whether gas
+    /// ran out.
+    Suspect(PendingCall),
+    /// The direct `eth_call` only, for a node that accepts one request at a time.
+    Direct(PendingCall),
+    /// A span of an agent walk.
     Walk(WalkKey, Span),
 }
 
 impl Job {
-    /// The JSON-RPC requests it takes.
     pub(super) const fn requests(&self) -> usize {
         match self {
             Self::Calls(_) | Self::Direct(_) | Self::Walk(..) => 1,
@@ -165,54 +165,56 @@ impl Job {
     }
 }
 
-/// A job on its way, under its first request's id; the second one's follows.
+/// A job in flight. `id` is that of its first request; a second request has the next id.
 #[derive(Debug)]
-pub(super) struct Posted {
+pub(super) struct SentJob {
     pub(super) id: u64,
     pub(super) job: Job,
 }
 
-/// A batch on its way.
+/// A batch in flight.
 #[derive(Debug)]
-pub(super) struct Flight {
-    /// The ids of header requests, from 0 on.
+pub(super) struct InFlight {
+    /// Header requests; their ids count from 0.
     pub(super) headers: Vec<HeaderOf>,
-    pub(super) jobs: Vec<Posted>,
-    /// Each `aggregate3` begins with the calls of a [`Marker`].
+    pub(super) jobs: Vec<SentJob>,
+    /// Each `aggregate3` starts with the calls of a [`Marker`].
     pub(super) marked: bool,
-    /// The calls are pinned by block hash.
+    /// Calls are pinned by block hash (EIP-1898).
     pub(super) by_hash: bool,
-    /// How agents are walked.
     pub(super) method: Method,
-    /// The ids of requests for a proof; such a batch holds nothing else.
+    /// Ids of proof requests; such a batch holds nothing else.
     pub(super) proof: Vec<u64>,
-    /// The requests for blocks, by id; such a batch holds nothing else.
+    /// Requests for headers and logs, by id; such a batch holds nothing else.
     pub(super) blocks: Vec<BlockRequest>,
     pub(super) timeout_ms: u32,
 }
 
-impl Flight {
-    /// Gives the jobs their ids, after the headers'.
-    pub(super) fn post(jobs: Vec<Job>, headers: usize) -> Vec<Posted> {
+impl InFlight {
+    /// Assigns request ids to the jobs, after those of the headers.
+    pub(super) fn with_ids(jobs: Vec<Job>, headers: usize) -> Vec<SentJob> {
         let mut id = headers as u64;
         let mut post = |job: Job| {
-            let posted = Posted { id, job };
-            id += posted.job.requests() as u64;
-            posted
+            let sent = SentJob { id, job };
+            id += sent.job.requests() as u64;
+            sent
         };
         jobs.into_iter().map(&mut post).collect()
     }
 
-    /// How many JSON-RPC requests it holds.
+    pub(super) fn into_jobs(self) -> impl Iterator<Item = Job> {
+        self.jobs.into_iter().map(|sent| sent.job)
+    }
+
+    /// The number of JSON-RPC requests.
     pub(super) fn requests(&self) -> usize {
         self.headers.len()
             + self.proof.len()
             + self.blocks.len()
-            + self.jobs.iter().map(|posted| posted.job.requests()).sum::<usize>()
+            + self.jobs.iter().map(|sent| sent.job.requests()).sum::<usize>()
     }
 
-    /// The batch's JSON; `block` is where the calls read.
-    #[inline(never)]
+    /// The batch's JSON; `block` is the block parameter of the calls.
     pub(super) fn body(&self, multicall3: Address, block: &str) -> String {
         let headers = (0..).zip(&self.headers).map(|(id, header)| {
             let (method, block) = match header {
@@ -230,16 +232,16 @@ impl Flight {
             let data = multicall::pack(marker.iter().chain(calls));
             eth_call(id, multicall3, &data, block)
         };
-        let calls = self.jobs.iter().flat_map(|Posted { id, job }| match job {
+        let calls = self.jobs.iter().flat_map(|SentJob { id, job }| match job {
             Job::Calls(pending) => {
                 let calls: Vec<Call> = pending.iter().map(|pending| pending.call.clone()).collect();
                 vec![aggregate(*id, &calls)]
             }
-            Job::Suspect(Pending { call, .. }) => {
+            Job::Suspect(PendingCall { call, .. }) => {
                 let direct = eth_call(id + 1, call.target, &call.data, block);
                 vec![aggregate(*id, std::slice::from_ref(call)), direct]
             }
-            Job::Direct(Pending { call, .. }) => vec![eth_call(*id, call.target, &call.data, block)],
+            Job::Direct(PendingCall { call, .. }) => vec![eth_call(*id, call.target, &call.data, block)],
             Job::Walk(key, span) if self.method == Method::Multicall => {
                 vec![aggregate(*id, &getters(*key, *span))]
             }
@@ -256,7 +258,7 @@ fn eth_call(id: u64, to: Address, data: &Bytes, block: &str) -> Request {
     rpc::request(id, "eth_call", format!(r#"[{{"to":"{to:#x}","data":"{data}"}},{block}]"#))
 }
 
-/// The calls that read a piece of a walk without the lens: each agent's record, and its history where that is wanted.
+/// The calls that read a span without the lens: each agent's record, and its history if wanted.
 pub(super) fn getters(key: WalkKey, span: Span) -> Vec<Call> {
     let ids = (span.first..).take(usize::try_from(span.count).unwrap_or(usize::MAX)).map(U256::from);
     let reads = ids.flat_map(|id| {
@@ -267,14 +269,14 @@ pub(super) fn getters(key: WalkKey, span: Span) -> Vec<Call> {
     reads.map(|data| Call { target: key.registry, data: data.into() }).collect()
 }
 
-/// Packs `queue` into jobs of at most `room` requests within the limits; the rest comes back. `pairs`: the node takes more than
-/// one request at a time.
+/// Packs `queue` into jobs of at most `room` requests within the limits and returns the rest. `pairs`: the
+/// node accepts more than one request per batch.
 pub(super) fn jobs(
-    queue: Vec<Pending>,
+    queue: Vec<PendingCall>,
     limits: &Limits,
     room: usize,
     pairs: bool,
-) -> (Vec<Job>, Vec<Pending>) {
+) -> (Vec<Job>, Vec<PendingCall>) {
     let (mut jobs, mut left) = (Vec::new(), room);
     let mut queue = queue.into_iter().peekable();
     while let Some(first) = queue.next_if(|next| left >= if next.suspect && pairs { 2 } else { 1 }) {
@@ -300,7 +302,7 @@ pub(super) fn jobs(
     (jobs, queue.collect())
 }
 
-/// A block parameter: a number, or the newest.
+/// A block parameter; `None` is the newest block.
 pub(super) fn block_number(number: Option<u64>) -> String {
     number.map_or_else(|| r#""latest""#.to_owned(), |number| format!(r#""{number:#x}""#))
 }
@@ -320,9 +322,9 @@ mod tests {
             let limits = Limits { bytes_per_chunk: 1_000, ..Limits::default() };
             let call = |index: usize| Call { target: Address::ZERO, data: vec![index as u8; index % 70].into() };
             let pending = |(index, (peers, suspect)): (usize, &(usize, bool))| {
-                Pending { call: call(index), peers: *peers, suspect: *suspect }
+                PendingCall { call: call(index), peers: *peers, suspect: *suspect }
             };
-            let queue: Vec<Pending> = peers.iter().enumerate().map(pending).collect();
+            let queue: Vec<PendingCall> = peers.iter().enumerate().map(pending).collect();
             let (jobs, rest) = jobs(queue.clone(), &limits, room, pairs);
             prop_assert!(jobs.iter().map(Job::requests).sum::<usize>() <= room);
             let mut order = Vec::new();

@@ -1,4 +1,4 @@
-//! Which block a run reads at.
+//! The block that a run reads at.
 //!
 //! ```text
 //!                     a header came along
@@ -12,12 +12,12 @@
 //!        another endpoint is asked
 //! ```
 //!
-//! A query about a certain block begins in Asked instead, and comes back there where the others come back to Newest: reads go to
-//! that block, its header comes along, and with it the number of the newest block that is final. There is no stepping back.
+//! A query about a certain block starts in Asked and returns there where others return to Newest: reads go to
+//! that block, and its header and the newest finalized block's number arrive with them. It never steps back.
 //!
-//! Unpinned reads go to the newest block, and each reply says by its [`Marker`](super::marker::Marker) which block that was:
-//! only replies of one block are kept. Pinned reads go to the header's hash (EIP-1898), or to its number where the node
-//! takes no hashes; then, too, the markers have to agree.
+//! Unpinned reads go to the newest block. Each reply names its block by a [`Marker`](super::marker::Marker),
+//! and only replies of one block are kept. Pinned reads go to the header's hash (EIP-1898), or to its number
+//! if the node accepts no hashes; the markers have to agree then, too.
 
 use alloy_primitives::B256;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -28,19 +28,19 @@ use crate::{
     eth::timestamp::Timestamp,
 };
 
-/// How much older than the pinned block the next one has to be: machines behind one URL are seconds apart, whatever that
-/// is in blocks.
+/// Minimum seconds between the pinned block and the one stepped back to: nodes behind one URL lag by seconds,
+/// independent of the block time.
 const SECONDS_BACK: u64 = 4;
 
-/// How much older it may be than a block that was fresh and still count as that. A chain that makes blocks on demand may have none
-/// for days, and its last block but one is not what anybody asked about.
+/// Maximum seconds between a fresh block and the one stepped back to, for it to still count as fresh. A chain
+/// that makes blocks on demand may pause for days, and its last block but one is then far too old.
 const MOST_SECONDS_BACK: u64 = 60;
 
-/// Blocks between the pinned one and those asked about when stepping back, the most useful first: on a chain of 12 seconds
-/// a block 2 are enough, on one of 200 milliseconds it takes 32.
+/// Distances in blocks to try when stepping back, the most useful first. On a chain with 12-second blocks 2
+/// blocks are enough; with 200-millisecond blocks it takes 32.
 const DISTANCES: [u64; 4] = [32, 2, 8, 128];
 
-/// As much of a block header as pinning needs.
+/// The part of a block header that pinning needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
@@ -50,16 +50,16 @@ pub struct Header {
     /// Its hash.
     #[serde(deserialize_with = "hash")]
     pub hash: B256,
-    /// The hash of the block before.
+    /// The parent block's hash.
     #[serde(deserialize_with = "hash")]
     pub parent_hash: B256,
-    /// Unix seconds; several blocks may share one.
+    /// Timestamp in unix seconds; several blocks may share one.
     #[serde(default, deserialize_with = "quantity")]
     pub timestamp: u64,
 }
 
 impl Header {
-    /// Whether it is the one asked for.
+    /// Whether this is the header asked for.
     pub(super) fn is_of(&self, of: HeaderOf) -> bool {
         match of {
             HeaderOf::Block(BlockId::Number(number)) => self.number == number,
@@ -69,14 +69,14 @@ impl Header {
     }
 }
 
-/// The state of a run's block; its transitions are the methods that take `&mut self`.
+/// The state of a run's block. Its transitions are the methods that take `&mut self`.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Block {
-    /// The newest. `read` is what the answers so far say of their block.
+pub(super) enum ReadBlock {
+    /// The newest block. `read` is the marker of the results so far.
     Newest {
         read: Option<Marker>,
     },
-    /// A certain block, whose header is not known yet.
+    /// A certain block, its header still unknown.
     Asked(BlockId),
     Pinned(Pin),
     /// Headers older than the pin are asked for.
@@ -85,30 +85,30 @@ pub(super) enum Block {
     },
 }
 
-/// A header to ask for.
+/// A header to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderOf {
-    /// The newest block's.
+    /// The newest block's header.
     Newest,
-    /// A certain block's.
+    /// A certain block's header.
     Block(BlockId),
-    /// The newest final block's. A node that knows no such thing leaves it out.
+    /// The newest finalized block's header. A node without finality omits it.
     Finalized,
 }
 
-/// A block that all further reads go to.
+/// The block that all further reads go to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pin {
     pub(super) header: Header,
-    /// The endpoint that named it.
+    /// The endpoint that named the block.
     pub(super) source: usize,
-    /// Whether its chain is known to be the right one: a header does not tell.
+    /// A reply at this block came from the expected chain: a header alone does not show that.
     pub(super) checked: bool,
-    /// It was stepped back to from a newer one that was fresh, and need not be as fresh.
+    /// Exempt from the freshness check: a fresh block was stepped back from, or named it.
     pub(super) is_older: bool,
 }
 
-impl Block {
+impl ReadBlock {
     pub(super) const fn pin(&self) -> Option<&Pin> {
         match self {
             Self::Pinned(pin) => Some(pin),
@@ -116,12 +116,12 @@ impl Block {
         }
     }
 
-    /// A block that was fresh when `endpoint` named it.
+    /// Pins a block that was fresh when `endpoint` named it.
     pub(super) const fn pinned(header: Header, endpoint: usize) -> Self {
         Self::Pinned(Pin { header, source: endpoint, checked: false, is_older: true })
     }
 
-    /// The parent hash that replies have to name in their markers; `None` is that of the first reply.
+    /// The parent hash that markers have to match; `None` accepts that of the first reply.
     pub(super) const fn parent(&self) -> Option<B256> {
         match self {
             Self::Newest { read } => match read {
@@ -133,7 +133,6 @@ impl Block {
         }
     }
 
-    /// The block that is read, as far as it is known.
     pub(super) fn as_of(&self) -> Option<AsOf> {
         match self {
             Self::Newest { read } => read.as_ref().and_then(Marker::as_of),
@@ -146,7 +145,7 @@ impl Block {
         }
     }
 
-    /// Where a run begins: at the block it is about, or at the newest.
+    /// The initial state: the block asked about, or the newest.
     pub(super) const fn begin(asked: Option<BlockId>) -> Self {
         match asked {
             Some(block) => Self::Asked(block),
@@ -154,26 +153,27 @@ impl Block {
         }
     }
 
-    /// Whether its header is as good as its answers: nothing is pinned yet.
+    /// Nothing is pinned yet: the next header pins.
     pub(super) const fn is_open(&self) -> bool {
         matches!(self, Self::Newest { .. } | Self::Asked(_))
     }
 
-    /// The first reply of the newest block names which one that is.
+    /// Sets the newest block's marker from the first reply.
     pub(super) const fn set_read(&mut self, found: Option<Marker>) {
         if let Self::Newest { read: read @ None } = self {
             *read = found;
         }
     }
 
-    /// A reply at the pinned block came from the right chain.
+    /// Records that a reply at the pinned block came from the expected chain.
     pub(super) const fn check(&mut self) {
         if let Self::Pinned(pin) = self {
             pin.checked = true;
         }
     }
 
-    /// Pins the newest block, or the one asked about, as `endpoint` names it. True where the answers so far are of another block.
+    /// Pins the newest block, or the one asked about, as named by `endpoint`. True if the results so far are
+    /// of another block.
     pub(super) fn pin_to(&mut self, header: Header, endpoint: usize, checked: bool) -> bool {
         if !self.is_open() {
             return false;
@@ -183,15 +183,15 @@ impl Block {
         parent != Some(header.parent_hash)
     }
 
-    /// The pinned block is not to be had where it came from: an older one.
+    /// The endpoint that named the pinned block does not have it: an older block is next.
     pub(super) const fn step_back(&mut self) {
         if let Self::Pinned(pin) = *self {
             *self = Self::SteppingBack { from: pin };
         }
     }
 
-    /// Pins one of these headers: the youngest that is seconds older than the pin, but not minutes; else the oldest of those
-    /// that are not minutes older; else the youngest whose timestamp is at least `oldest`. False where there is none below the pin.
+    /// Pins the youngest header that is at least [`SECONDS_BACK`] older and within [`MOST_SECONDS_BACK`],
+    /// else the oldest within it, else the youngest not before `oldest`. False if none is below the pin.
     pub(super) fn pin_to_older(&mut self, headers: &[Header], endpoint: usize, oldest: u64) -> bool {
         let Self::SteppingBack { from } = *self else { return false };
         let age = |header: &Header| from.header.timestamp.saturating_sub(header.timestamp);
@@ -210,7 +210,7 @@ impl Block {
         true
     }
 
-    /// The headers that are asked for, in at most `room` requests.
+    /// The headers to request, at most `room`.
     pub(super) fn headers(&self, room: usize) -> Vec<HeaderOf> {
         match self {
             Self::Newest { .. } => vec![HeaderOf::Newest],
@@ -252,10 +252,10 @@ mod tests {
         stepped_back_over(|number| number * milliseconds / 1_000, room, 0).unwrap()
     }
 
-    /// The same where a block's number says when it was made, and blocks have to be no older than `oldest` to be the newest.
+    /// The same with timestamps by block number, none of them acceptable below `oldest`.
     fn stepped_back_over(seconds: impl Fn(u64) -> u64, room: usize, oldest: u64) -> Option<u64> {
         let at = |number: u64| header(number, seconds(number));
-        let mut block = Block::Newest { read: None };
+        let mut block = ReadBlock::Newest { read: None };
         block.pin_to(at(1_000), 0, true);
         block.step_back();
         let number = |header| match header {

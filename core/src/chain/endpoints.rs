@@ -1,52 +1,53 @@
-//! Which RPC endpoint is asked: the one that answered last, until it fails. And what is known of each.
+//! Endpoint selection: sticky failover stays with the last endpoint that answered. Also holds what is known
+//! of each.
 //!
-//! A host keeps [`Endpoints`] from one run to the next. Each run works on a copy; what it finds out goes back as an [`Update`], so
-//! that runs which overlap do not overwrite one another's findings.
+//! A host keeps [`Endpoints`] between runs. Each run works on a copy and returns an [`Update`] to merge, so
+//! that concurrent runs do not overwrite one another's changes.
 
 use alloy_sol_types::SolCall;
 
 use super::error::RunError;
 use crate::{chain::lens::Method, eth::abi::IMulticall3::getChainIdCall};
 
-/// What a host knows of its RPC endpoints and keeps from one run to the next: plain data, no URLs. Endpoints go by
-/// their place in the operator's list, from 0.
+/// What a host keeps of its RPC endpoints between runs: plain data without URLs. An endpoint is identified by
+/// its index in the operator's list, from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
-    /// One for each endpoint; there is at least one.
-    traits: Vec<Traits>,
+    /// One per endpoint, at least one.
+    traits: Vec<NodeLimits>,
     preferred: usize,
-    /// The endpoint that was preferred at the last update.
+    /// The preferred endpoint at the last update.
     published: usize,
-    /// The chain that all of them have to be on.
+    /// The chain that all endpoints have to be on.
     chain_id: Option<u64>,
 }
 
-/// What a run has found out since its last update.
+/// What a run learned since its last update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    traits: Vec<Traits>,
-    /// The endpoint it left, and the one it asks instead.
+    traits: Vec<NodeLimits>,
+    /// The endpoint before and after failover.
     switch: Option<(usize, usize)>,
 }
 
-/// What a node does not accept. Each limit is found out once, and stays.
+/// Limits of a node. Each is detected once and kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Traits {
-    /// It accepts no block hash as a parameter (EIP-1898).
+pub(super) struct NodeLimits {
+    /// Accepts no block hash as a parameter (EIP-1898).
     pub(super) by_number: bool,
-    /// How it walks agents.
+    /// How agents are walked.
     pub(super) method: Method,
-    /// JSON-RPC requests it accepts in one batch.
+    /// JSON-RPC requests per batch.
     pub(super) requests_per_batch: usize,
 }
 
-impl Default for Traits {
+impl Default for NodeLimits {
     fn default() -> Self {
         Self { by_number: false, method: Method::default(), requests_per_batch: usize::MAX }
     }
 }
 
-impl Traits {
+impl NodeLimits {
     fn merge(&mut self, other: Self) {
         self.by_number |= other.by_number;
         self.method = self.method.max(other.method);
@@ -55,25 +56,25 @@ impl Traits {
 }
 
 impl Endpoints {
-    /// `count` endpoints (at least one) of which nothing is known, all on the chain `chain_id`; `None` is any chain, which is
-    /// good for a single endpoint only: of several, two might be on different ones.
+    /// `count` endpoints (at least one) on the chain `chain_id`. `None` accepts any chain, which is safe only
+    /// for a single endpoint: several might be on different chains.
     pub fn new(count: usize, chain_id: Option<u64>) -> Self {
-        Self { traits: vec![Traits::default(); count.max(1)], preferred: 0, published: 0, chain_id }
+        Self { traits: vec![NodeLimits::default(); count.max(1)], preferred: 0, published: 0, chain_id }
     }
 
-    /// The endpoint to ask first: the one that answered last.
+    /// The endpoint to ask first: the last one that answered.
     pub const fn preferred(&self) -> usize {
         self.preferred
     }
 
-    /// The copy that a run begins with: it has found out nothing yet.
+    /// The copy for a new run, without pending changes.
     #[must_use]
     pub(crate) fn begin(self) -> Self {
         Self { published: self.preferred, ..self }
     }
 
-    /// What this copy has found out since the last update. A switch is in one update only: repeated, it would undo what other
-    /// runs have switched meanwhile.
+    /// What this copy learned since the last update. Each failover is reported once: repeated, it would undo
+    /// that of a concurrent run.
     pub(crate) fn update(&mut self) -> Update {
         let left = std::mem::replace(&mut self.published, self.preferred);
         let switch = (left != self.preferred).then_some((left, self.preferred));
@@ -85,8 +86,7 @@ impl Endpoints {
         self.traits.get(endpoint).is_some_and(|traits| traits.by_number)
     }
 
-    /// Merges what a run has found out. Its switch to another endpoint counts unless a different run has switched meanwhile:
-    /// then the endpoint that it left is no longer the preferred one.
+    /// Merges a run's update. Its failover counts only if no concurrent run has switched endpoints meanwhile.
     pub fn merge(&mut self, update: &Update) {
         if let Some((left, preferred)) = update.switch
             && self.preferred == left
@@ -99,25 +99,25 @@ impl Endpoints {
     }
 }
 
-/// How one run uses the endpoints: which one it asks, and what failed at each.
+/// How one run uses the endpoints: which one it asks, and the faults of each.
 #[derive(Debug)]
 pub(super) struct Rotation {
-    known: Endpoints,
-    standing: Vec<Standing>,
-    last_fault: Option<Fault>,
-    /// Those whose answers were too large, in the order in which they were asked, until it is all of them.
+    pub(super) known: Endpoints,
+    health: Vec<EndpointHealth>,
+    last_fault: Option<EndpointFault>,
+    /// Endpoints with too large replies, in the order asked; cleared once all were.
     oversized: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Standing {
+struct EndpointHealth {
     faults: u32,
-    /// Not asked again in this run.
+    /// Ruled out for this run.
     out: bool,
 }
 
 #[derive(Debug)]
-struct Fault {
+struct EndpointFault {
     endpoint: usize,
     error: RunError,
     lasting: bool,
@@ -125,79 +125,69 @@ struct Fault {
 
 impl Rotation {
     pub(super) fn new(mut known: Endpoints) -> Self {
-        // What is remembered of a longer list may be beyond this one.
+        // The remembered index may come from a longer list.
         known.preferred = known.preferred.min(known.traits.len().saturating_sub(1));
-        let standing = vec![Standing::default(); known.traits.len()];
-        Self { standing, known: known.begin(), last_fault: None, oversized: Vec::new() }
+        let health = vec![EndpointHealth::default(); known.traits.len()];
+        Self { health, known: known.begin(), last_fault: None, oversized: Vec::new() }
     }
 
-    pub(super) const fn known(&self) -> &Endpoints {
-        &self.known
-    }
-
-    /// See [`Endpoints::update`].
-    pub(super) fn update(&mut self) -> Update {
-        self.known.update()
-    }
-
-    /// The endpoint to ask.
     pub(super) const fn current(&self) -> usize {
         self.known.preferred
     }
 
-    /// What is known of the current endpoint.
-    pub(super) fn traits(&self) -> Traits {
+    pub(super) fn traits(&self) -> NodeLimits {
         self.known.traits.get(self.current()).copied().unwrap_or_default()
     }
 
-    /// Notes what the current endpoint does not accept.
-    pub(super) fn update_traits(&mut self, change: impl FnOnce(&mut Traits)) {
+    /// Records limits of the current endpoint.
+    pub(super) fn update_traits(&mut self, change: impl FnOnce(&mut NodeLimits)) {
         let current = self.current();
         if let Some(traits) = self.known.traits.get_mut(current) {
             change(traits);
         }
     }
 
-    /// How many others there are to switch to.
+    /// The number of endpoints to fail over to.
     pub(super) const fn others(&self) -> u32 {
         self.known.traits.len().saturating_sub(1) as u32
     }
 
-    /// Counts a fault against the current endpoint and switches to the one with the fewest, in the list's order. A
-    /// lasting fault rules the endpoint out; false where none is left.
+    /// Counts a fault against the current endpoint and fails over to the one with the fewest faults, in list
+    /// order. A lasting fault rules the endpoint out; false if none is left.
     pub(super) fn fault(&mut self, error: RunError, lasting: bool) -> bool {
-        let endpoint = self.current();
         self.note(error, lasting);
-        if let Some(standing) = self.standing.get_mut(endpoint) {
-            standing.faults += 1;
-            standing.out |= lasting;
-        }
+        let endpoint = self.count_fault(lasting);
         self.switch(endpoint + 1)
     }
 
-    /// Remembers what is wrong with the current endpoint, for the error to end with.
+    /// Returns the current endpoint, with one more fault.
+    fn count_fault(&mut self, lasting: bool) -> usize {
+        let endpoint = self.current();
+        if let Some(health) = self.health.get_mut(endpoint) {
+            health.faults += 1;
+            health.out |= lasting;
+        }
+        endpoint
+    }
+
+    /// Keeps an error of the current endpoint, for the run's final error.
     pub(super) fn note(&mut self, error: RunError, lasting: bool) {
         if lasting || !self.last_fault.as_ref().is_some_and(|fault| fault.lasting) {
-            self.last_fault = Some(Fault { endpoint: self.current(), error, lasting });
+            self.last_fault = Some(EndpointFault { endpoint: self.current(), error, lasting });
         }
     }
 
-    /// The current endpoint lacks a block. Another may have it; but what has failed is not better than what lags.
+    /// The current endpoint lacks a block: another may have it, but a lagging endpoint is preferred to a
+    /// failed one.
     pub(super) fn lacks_block(&mut self) {
-        let endpoint = self.current();
-        if let Some(standing) = self.standing.get_mut(endpoint) {
-            standing.faults += 1;
-        }
+        let endpoint = self.count_fault(false);
         self.switch(endpoint);
     }
 
-    /// The current endpoint's answer is too large. Another one may give a smaller one: true where it is asked next. Where all say
-    /// the same, what was asked for is that large, and the endpoint that was asked first goes on.
+    /// The current endpoint's reply is too large. True if another endpoint is asked next: its reply may be
+    /// smaller. If all replies are too large, so is the request: the run returns to the first of them.
     pub(super) fn try_another_size(&mut self) -> bool {
-        let endpoint = self.current();
-        if let Some(standing) = self.standing.get_mut(endpoint) {
-            standing.faults += 1;
-        }
+        let endpoint = self.count_fault(false);
         self.oversized.push(endpoint);
         let other = self.best(endpoint + 1, &self.oversized);
         let first = self.oversized.first().copied();
@@ -208,7 +198,7 @@ impl Rotation {
         other.is_some()
     }
 
-    /// Switches to the [best](Self::best) endpoint. False where none is left.
+    /// Switches to the [best](Self::best) endpoint; false if none is left.
     fn switch(&mut self, start: usize) -> bool {
         let best = self.best(start, &[]);
         if let Some(best) = best {
@@ -217,22 +207,19 @@ impl Rotation {
         best.is_some()
     }
 
-    /// The endpoint with the fewest faults, of those not ruled out and not among `but`; of several, the first from `start` on.
+    /// The endpoint with the fewest faults that is neither ruled out nor in `but`; ties go to the first from
+    /// `start` on.
     fn best(&self, start: usize, but: &[usize]) -> Option<usize> {
         let count = self.known.traits.len();
         (start..start + count)
             .map(|place| place % count)
             .filter(|place| !but.contains(place))
-            .filter_map(|place| Some((place, self.standing.get(place).filter(|standing| !standing.out)?)))
-            .min_by_key(|(_, standing)| standing.faults)
+            .filter_map(|place| Some((place, self.health.get(place).filter(|health| !health.out)?)))
+            .min_by_key(|(_, health)| health.faults)
             .map(|(place, _)| place)
     }
 
-    /// Compares the chain id that the current endpoint gave with the one it has to be on.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::WrongChain`], or [`RunError::MulticallLacks`] where it gave none and it matters.
+    /// Compares the current endpoint's chain id with the expected one.
     pub(super) fn check_chain(&self, found: Option<u64>) -> Result<(), RunError> {
         match (self.known.chain_id, found) {
             (None, _) => Ok(()),
@@ -242,15 +229,14 @@ impl Rotation {
         }
     }
 
-    /// The error to end with: the only endpoint's own, or of several the last lasting one, or else the last; `None` where
-    /// nothing failed.
+    /// The run's final error: the only endpoint's own, or of several the last lasting one, else the last.
     pub(super) fn conclude(&mut self) -> Option<RunError> {
-        let Fault { endpoint, error, .. } = self.last_fault.take()?;
+        let EndpointFault { endpoint, error, .. } = self.last_fault.take()?;
         let count = self.known.traits.len();
         if count == 1 {
             return Some(error);
         }
-        let tried = self.standing.iter().filter(|standing| standing.faults > 0).count();
+        let tried = self.health.iter().filter(|health| health.faults > 0).count();
         Some(RunError::Unanswered { tried, count, position: endpoint + 1, error: Box::new(error) })
     }
 }

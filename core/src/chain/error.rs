@@ -1,4 +1,4 @@
-//! What can end a run, in words that are safe to show.
+//! Errors that end a run or a query, with messages that are safe to show.
 
 use alloy_primitives::{Address, U256};
 
@@ -15,22 +15,22 @@ use crate::{
     },
 };
 
-/// Why a question could not be answered. None of the messages carries an endpoint's URL or key.
+/// Why a run ended. No message carries an endpoint's URL or key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// The host could not reach the endpoint, or the connection broke.
+    /// The endpoint could not be reached, or the connection broke.
     #[error("RPC endpoint unreachable")]
     Unreachable,
-    /// The endpoint did not answer in the time allowed.
+    /// The endpoint timed out.
     #[error("RPC endpoint did not answer within {seconds} s")]
     TimedOut {
-        /// How long the host waited, rounded up.
+        /// The time-out, rounded up.
         seconds: u32,
     },
     /// The endpoint answered with this status and no JSON-RPC.
     #[error("RPC endpoint answered HTTP {0}")]
     Http(u16),
-    /// The endpoint answered something that is not what was asked for.
+    /// The reply does not match the request.
     #[error("RPC endpoint gave a malformed answer")]
     Malformed,
     /// The node refused a call.
@@ -38,33 +38,33 @@ pub enum RunError {
     Node {
         /// The JSON-RPC error code.
         code: i64,
-        /// The node's message, without anything that looks like an address on the net or a key.
+        /// The node's message, without anything that looks like a URL or a key.
         message: String,
     },
-    /// The endpoint is on another chain than it has to be.
+    /// The endpoint is on another chain than expected.
     #[error("RPC endpoint is on chain {found}, not {expected}")]
     WrongChain {
         /// The chain id it gave.
         found: u64,
-        /// The chain id of the other endpoints, or of the settings.
+        /// The expected chain id, from the other endpoints or the settings.
         expected: u64,
     },
-    /// The endpoint has fallen behind.
+    /// The endpoint lags.
     #[error("RPC endpoint's newest block is {seconds} s old")]
     StaleHead {
-        /// By the host's clock.
+        /// Age of its newest block by the host's clock.
         seconds: u64,
     },
-    /// None of several endpoints gave an answer.
+    /// Every one of several endpoints failed.
     #[error("No RPC endpoint answered ({tried} of {count} tried). Number {position}: {error}")]
     Unanswered {
         /// Endpoints that were tried.
         tried: usize,
-        /// Endpoints that there are.
+        /// Endpoints configured.
         count: usize,
-        /// The place in the operator's list, from 1, of the endpoint that the error is from.
+        /// Position in the operator's list, from 1, of the endpoint that `error` is from.
         position: usize,
-        /// Its error: the last one that will not pass by itself, or else the last.
+        /// The last error that is not transient, else the last.
         error: Box<RunError>,
     },
     /// There is no code at this address.
@@ -73,40 +73,40 @@ pub enum RunError {
     /// Multicall3 is not at the configured address.
     #[error("No Multicall3 at {0}; set MULTICALL3_ADDRESS to where it is on this chain")]
     NoMulticall(Address),
-    /// What is at Multicall3's address can't tell what has to be checked.
+    /// The contract at Multicall3's address cannot answer a required check.
     #[error("Multicall3 gave no answer to {function}")]
     MulticallLacks {
         /// The function's signature.
         function: &'static str,
     },
-    /// The contract returned something else than its interface says.
+    /// The contract's return data does not match its interface.
     #[error("Contract returned no valid answer to {function}")]
     BadReturn {
         /// The function's signature.
         function: &'static str,
     },
-    /// No node knew the block to read at.
+    /// The node did not know the block to read at.
     #[error("RPC endpoint does not have the block it named")]
     BlockUnavailable,
-    /// Nothing new came in, and nothing more could be asked.
+    /// The replies made no progress.
     #[error("RPC endpoint left calls unanswered")]
     Stalled,
-    /// The endpoints answered, but together too slowly.
+    /// The deadline expired before the answer was complete.
     #[error("Answer was not complete within {seconds} s")]
     OutOfTime {
         /// The deadline, rounded up.
         seconds: u32,
     },
-    /// More batches than allowed, as the endpoints did too little in each.
+    /// The run exceeded its batches.
     #[error("Answer needs too many round trips")]
     TooManyRounds,
-    /// More calls than allowed.
+    /// The run exceeded its contract reads.
     #[error("Answer needs too many contract calls")]
     TooManyCalls,
 }
 
 impl RunError {
-    /// What it is to a program.
+    /// The stable error code.
     pub const fn code(&self) -> Code {
         match self {
             Self::Unreachable
@@ -126,7 +126,7 @@ impl RunError {
         }
     }
 
-    /// Whether it says that a block asked about is not to be had: that no node has it, or that the contracts were not there yet.
+    /// Whether the block asked about is unavailable: no node has it, or the contracts were deployed later.
     pub(super) fn is_about_the_block(&self) -> bool {
         match self {
             Self::BlockUnavailable | Self::NoContract(_) | Self::NoMulticall(_) => true,
@@ -135,12 +135,12 @@ impl RunError {
         }
     }
 
-    /// A node's error, made safe to show.
+    /// A node's error without secrets.
     pub(crate) fn node(error: &ErrorPayload) -> Self {
         Self::Node { code: error.code, message: without_secrets(&error.message) }
     }
 
-    /// The same without the secrets of the endpoints that were asked, however short and bare a node quotes them.
+    /// Removes the endpoints' secrets, however short and bare a node quotes them.
     pub fn redacted(self, redactor: &Redactor) -> Self {
         match self {
             Self::Node { code, message } => Self::Node { code, message: redactor.clean(&message) },
@@ -155,41 +155,41 @@ impl RunError {
 /// What a query over the registry can end with instead of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// The caller's: the registry has no such agent. 404.
+    /// The caller's fault: the registry has no such agent. 404.
     #[error("Agent not found: {0}")]
     AgentNotFound(AgentId),
-    /// The caller's: no RPC endpoint has the state of the block asked about. 404.
+    /// The caller's fault: no RPC endpoint has the state of the block asked about. 404.
     #[error(
         "Block not available: {0}. It is not on the chain, or older than the state that the RPC endpoint keeps"
     )]
     BlockNotAvailable(BlockId),
-    /// The registry's: it reverted where it should not have. 500.
+    /// The registry's fault: an unexpected revert. 500.
     #[error("Registry call {function} reverted: {revert}")]
     Reverted {
         /// The contract function.
         function: &'static str,
-        /// What it said.
+        /// The revert's reason.
         revert: Revert,
     },
-    /// The registry's: an answer takes more gas than the RPC endpoint has for a call, or is larger than can be read. 500.
+    /// The registry's fault: an answer exceeds the RPC endpoint's gas limit or the size cap. 500.
     #[error("Registry call {function} needs more gas, or a larger answer, than the RPC endpoint allows")]
     TooHeavy {
         /// The contract function.
         function: &'static str,
     },
-    /// The registry's: it answered what its interface does not define. 500.
+    /// The registry's fault: a status that its interface does not define. 500.
     #[error("Registry answered nonsense: {0}")]
     UnknownStatus(#[from] UnknownStatus),
-    /// The registry's: more agents than one answer can hold. 500.
+    /// The registry's fault: more agents than one answer can hold. 500.
     #[error("Registry has {0} agents, more than one answer can cover; the most are {MAX_AGENTS}")]
     TooManyAgents(U256),
-    /// The chain's or the RPC endpoint's. 500.
+    /// The chain's or the RPC endpoint's fault. 500.
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
 impl QueryError {
-    /// What it is to a program.
+    /// The stable error code.
     pub const fn code(&self) -> Code {
         match self {
             Self::AgentNotFound(_) => Code::AgentNotFound,
@@ -200,12 +200,12 @@ impl QueryError {
         }
     }
 
-    /// Whether it is about one agent's record, and says nothing about the others.
+    /// Whether only one agent's record is affected.
     pub(crate) const fn is_of_one_record(&self) -> bool {
         matches!(self, Self::TooHeavy { .. } | Self::Reverted { .. } | Self::UnknownStatus(_))
     }
 
-    /// The same without the secrets of the endpoints that were asked.
+    /// Removes the endpoints' secrets.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         match self {

@@ -1,5 +1,5 @@
-//! What a reply says of the block it was read in: which block, which chain, how old. An `aggregate3` chunk asks Multicall3
-//! at its head; the lens writes it at the head of its answer. It costs no request of its own.
+//! The block that a reply was read at: its parent, chain and age. An `aggregate3` chunk starts with calls for
+//! it, and the lens puts it at the head of its answer, so that it costs no request of its own.
 
 use alloy_primitives::{Address, B256, U256};
 use alloy_sol_types::SolCall;
@@ -13,20 +13,20 @@ use crate::{
     eth::timestamp::Timestamp,
 };
 
-/// What a reply says of its block; `None` is what Multicall3 gave no answer to.
+/// A reply's block. A field is `None` if Multicall3 did not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marker {
-    /// The hash of the block before: blocks with one parent are one block, as far as a single endpoint is concerned.
+    /// The parent's hash. At a single endpoint, blocks with one parent count as one block.
     pub(crate) parent: Option<B256>,
     pub(crate) chain_id: Option<u64>,
-    /// The block's timestamp, unix seconds.
+    /// The block's timestamp in unix seconds.
     pub(crate) seconds: Option<u64>,
-    /// The block's number; the lens does not tell it.
+    /// The block's number; the lens does not include it.
     pub(crate) number: Option<u64>,
 }
 
 impl Marker {
-    /// The calls to put before a chunk's own.
+    /// The calls that start a chunk.
     pub(super) fn calls(multicall3: Address) -> [Call; 4] {
         [
             getLastBlockHashCall {}.abi_encode(),
@@ -37,7 +37,7 @@ impl Marker {
         .map(|data| Call { target: multicall3, data: data.into() })
     }
 
-    /// Takes the outcomes of [`calls`](Self::calls) off the head of a chunk's.
+    /// Takes the results of [`calls`](Self::calls) off the head of a chunk's.
     pub(super) fn take(outcomes: &mut impl Iterator<Item = CallOutcome>) -> Self {
         let mut word = || match outcomes.next() {
             Some(CallOutcome::Returned(word)) => B256::try_from(word.as_ref()).ok(),
@@ -53,7 +53,7 @@ impl Marker {
         }
     }
 
-    /// The block, where all of it was told.
+    /// The block, if all fields are known.
     pub(super) fn as_of(&self) -> Option<AsOf> {
         Some(AsOf {
             block_number: self.number?,

@@ -1,5 +1,5 @@
-//! Asking the chain without touching it: a [`Query`] says what it needs, a [`Run`] turns that into batches of
-//! bytes for a host to send, and takes the bytes that came back.
+//! Reads the chain without I/O. A [`Query`] says what it needs, a [`Run`] turns that into batches for a host
+//! to post, and takes the replies.
 //!
 //! ```text
 //! let mut run = Run::new(query, multicall3, limits);
@@ -14,18 +14,25 @@
 //! };
 //! ```
 //!
-//! A host with several endpoints lends the run what it knows of them ([`Run::over`]), posts each batch to the one
-//! it names, gives it the time that has [`passed`](Run::passed), and merges what the run has found out
-//! ([`Run::update`]) after each reply. An endpoint that fails is left for the next one at once; pauses begin when each
-//! has had its chance.
+//! Through its [`View`], a query reads contract calls ([`View::call`], [`View::calls`]), and inside this
+//! crate also the pinned block's header, other blocks' headers (`header_at`, `header_if_kept`), storage
+//! proofs (`proof`), logs (`logs`) and rows of consecutive agents (`rows`). Reads without a result yet are
+//! recorded and sent together.
 //!
-//! All answers of one run are read at one block; `block` draws how it is chosen. A query of one round asks for no header:
-//! its one `eth_call` is one block by nature. Only what is pinned by hash stays valid when the run switches to another endpoint.
+//! A host with several endpoints passes its [`Endpoints`] to the run ([`Run::over`]), posts each batch to the
+//! endpoint it names, reports elapsed time ([`Run::passed`]), and merges what the run learned
+//! ([`Run::update`]) after each reply. A run fails over to the next endpoint without delay; backoff starts
+//! once each has had its chance.
 //!
-//! A reply that is too large is asked for at the next endpoint; where all of them say the same, the work is cut. Work that is too
-//! much for a node is cut as well: a batch by half, a chunk of calls or a walk over agents by four. A call that fails without a
-//! reason is asked for again alone, through Multicall3 and directly, as only the node can tell a revert without a reason from gas
-//! that ran out. What is too heavy even then is an answer of its own kind, [`Error::TooHeavy`].
+//! All results of one run are of one block; its state machine is drawn in `block`, that of a walk over agents
+//! in `walk`. A query of one round requests no header, because its one `eth_call` is consistent by nature.
+//! Only results pinned by hash survive failover.
+//!
+//! A reply that is too large is requested from the next endpoint. If all endpoints fail likewise, or a node
+//! reports too much work, the work is split: a batch into halves, a chunk of calls or a walk into quarters. A
+//! call that fails without a reason is sent again alone, through Multicall3 and directly: only the node can
+//! tell an empty revert from running out of gas. What is too heavy even then ends in
+//! [`QueryError::TooHeavy`].
 
 mod batch;
 mod block;
@@ -47,6 +54,7 @@ mod walk;
 pub use batch::{Batch, Failure, Freshness, Limits, Reply};
 pub use block::Header;
 pub use endpoints::{Endpoints, Update};
+pub(crate) use engine::Engine;
 pub use error::{QueryError, RunError};
 pub(crate) use proof::ProofKey;
 pub use rows::MAX_AGENTS;

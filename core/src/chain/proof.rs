@@ -1,40 +1,39 @@
-//! Proofs of storage (EIP-1186), each with the header of its block, the contract's code and the chain's id: what evidence is made of.
+//! Storage proofs (EIP-1186), each with its block's header, the contract's code and the chain id: the input
+//! of evidence.
 //!
-//! They are asked for in one batch at the run's pinned block, once everything else is known. What a reply leaves out is asked for again, so a node that takes
-//! one request at a time gets them one by one.
+//! All parts are requested in one batch at the pinned block, after everything else is known. Parts that a
+//! reply omits are requested again, so a node that accepts one request per batch serves them one by one.
+
+use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, B256};
 
 use super::batch;
 use crate::eth::rpc;
 
-/// Which slots of which contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProofKey {
     pub(crate) contract: Address,
     pub(crate) slots: Vec<B256>,
 }
 
-/// A proof, as the node gave it.
+/// A proof as the node returned it, as JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Proof {
-    /// The result of `eth_getBlockByHash` or `eth_getBlockByNumber`: JSON text.
+    /// The result of `eth_getBlockByHash` or `eth_getBlockByNumber`.
     pub(crate) block: String,
-    /// The result of `eth_getProof`: JSON text.
+    /// The result of `eth_getProof`.
     pub(crate) proof: String,
-    /// The result of `eth_getCode`: JSON text.
+    /// The result of `eth_getCode`.
     pub(crate) code: String,
     pub(crate) chain_id: u64,
 }
 
-/// A proof on its way.
+/// A proof that is still incomplete: the results so far, by request id.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct PendingProof {
     pub(super) key: ProofKey,
-    block: Option<String>,
-    proof: Option<String>,
-    code: Option<String>,
-    chain_id: Option<u64>,
+    results: BTreeMap<u64, String>,
 }
 
 pub(super) const BLOCK: u64 = 0;
@@ -42,23 +41,17 @@ const PROOF: u64 = 1;
 const CODE: u64 = 2;
 const CHAIN_ID: u64 = 3;
 
-impl Wanted {
+impl PendingProof {
     pub(super) const fn new(key: ProofKey) -> Self {
-        Self { key, block: None, proof: None, code: None, chain_id: None }
+        Self { key, results: BTreeMap::new() }
     }
 
-    /// The ids of what is still missing, as many as one batch may hold.
+    /// The ids of missing parts, as many as one batch may hold.
     pub(super) fn missing(&self, most: usize) -> Vec<u64> {
-        let missing = [
-            (BLOCK, self.block.is_none()),
-            (PROOF, self.proof.is_none()),
-            (CODE, self.code.is_none()),
-            (CHAIN_ID, self.chain_id.is_none()),
-        ];
-        missing.into_iter().filter(|(_, missing)| *missing).map(|(id, _)| id).take(most.max(1)).collect()
+        (BLOCK..=CHAIN_ID).filter(|id| !self.results.contains_key(id)).take(most.max(1)).collect()
     }
 
-    /// The batch that asks for it at this block, by its hash or its number.
+    /// The batch that requests the parts `ids` at this block, by hash or by number.
     pub(super) fn body(&self, ids: &[u64], hash: B256, number: Option<u64>) -> String {
         let at = match number {
             Some(number) => batch::block_number(Some(number)),
@@ -85,25 +78,25 @@ impl Wanted {
         rpc::encode(&ids.iter().map(request).collect::<Vec<_>>())
     }
 
-    /// Keeps a result; false where it is none.
+    /// Keeps a result; false if it is malformed.
     pub(super) fn take(&mut self, id: u64, result: &str) -> bool {
-        let (kept, start) = match id {
-            BLOCK => (&mut self.block, "{"),
-            PROOF => (&mut self.proof, "{"),
-            CODE => (&mut self.code, "\"0x"),
-            _ => {
-                let digits = result.strip_prefix("\"0x").and_then(|digits| digits.strip_suffix('"'));
-                self.chain_id = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-                return self.chain_id.is_some();
-            }
-        };
-        *kept = Some(result.to_owned());
-        result.starts_with(start)
+        self.results.insert(id, result.to_owned());
+        match id {
+            BLOCK | PROOF => result.starts_with('{'),
+            CODE => result.starts_with("\"0x"),
+            _ => chain_id(result).is_some(),
+        }
     }
 
-    /// The whole of it.
+    /// The proof, once complete.
     pub(super) fn finished(&self) -> Option<Proof> {
-        let (block, proof, code) = (self.block.clone()?, self.proof.clone()?, self.code.clone()?);
-        Some(Proof { block, proof, code, chain_id: self.chain_id? })
+        let part = |id| self.results.get(&id).cloned();
+        let (block, proof, code) = (part(BLOCK)?, part(PROOF)?, part(CODE)?);
+        Some(Proof { block, proof, code, chain_id: chain_id(self.results.get(&CHAIN_ID)?)? })
     }
+}
+
+fn chain_id(result: &str) -> Option<u64> {
+    let digits = result.strip_prefix("\"0x")?.strip_suffix('"')?;
+    u64::from_str_radix(digits, 16).ok()
 }

@@ -1,4 +1,4 @@
-//! The registry read through a view: one function per contract read, and what its reverts mean.
+//! Contract reads of the registry through a [`View`], and the meaning of its reverts.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ use crate::{
     },
 };
 
-/// The contract's words for an id or wallet it does not have (`service.md` section 7).
+/// Revert reasons for an unknown id or wallet (`service.md` section 7).
 const AGENT_NOT_FOUND: &str = "Agent not found";
 const WALLET_NOT_REGISTERED: &str = "No agent registered for this wallet";
 
-/// The registry, read through a view: one function per contract read.
+/// The registry at an address, one function per contract read.
 pub(crate) struct Registry<'a> {
     pub(crate) view: &'a View,
     pub(crate) address: Address,
@@ -42,12 +42,12 @@ impl<'a> Registry<'a> {
         self.view.call(self.address, call)
     }
 
-    /// How many agents there are: ids count from 1.
+    /// The number of agents; ids count from 1.
     pub(crate) fn total(&self) -> Result<U256, Halt> {
         Ok(self.call(&nextAgentIdCall {})?.saturating_sub(U256::from(1)))
     }
 
-    /// The grace period in seconds; the documented one where the contract has no such function.
+    /// The grace period in seconds; the documented default if the contract lacks the function.
     pub(crate) fn grace_period(&self) -> Result<U256, Halt> {
         match self.call(&attestationGracePeriodCall {}) {
             Err(Halt::Error(QueryError::Reverted { revert: Revert { message: None }, .. })) => {
@@ -57,7 +57,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// The agent the registry has for a wallet.
+    /// The registry's agent of a wallet.
     pub(crate) fn agent_of(&self, wallet: Address) -> Result<Option<Agent>, Halt> {
         match self.call(&getAgentByWalletCall { wallet }) {
             Err(halt) if says(&halt, WALLET_NOT_REGISTERED) => Ok(None),
@@ -72,7 +72,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// An agent's status, and nothing that it can make long.
+    /// An agent's status, without the fields that it can make arbitrarily long.
     pub(crate) fn status(&self, id: u64) -> Result<Status, Halt> {
         let agent_id = U256::from(id);
         let number = self.call(&complianceStatusCall { agentId: agent_id })?.status;
@@ -80,8 +80,8 @@ impl<'a> Registry<'a> {
         Ok(Status::from_number(number).ok_or(unknown)?)
     }
 
-    /// An agent's children. Where they are too many for the node's gas, they are counted, and looked for among the agents
-    /// that were registered after it: as many of those as one call holds.
+    /// An agent's children. If they exceed the node's gas, the total is read instead, and children are
+    /// searched among the agents registered later, as many as one call holds.
     pub(crate) fn children(&self, id: U256) -> Result<Children, Halt> {
         match self.call(&getChildrenCall { agentId: id }) {
             Err(Halt::Error(error @ QueryError::TooHeavy { .. })) => {
@@ -108,7 +108,7 @@ impl<'a> Registry<'a> {
     }
 }
 
-/// Whether a call was reverted with just these words.
+/// Whether a call reverted with exactly this reason.
 fn says(halt: &Halt, reason: &str) -> bool {
     matches!(halt, Halt::Error(QueryError::Reverted { revert, .. }) if revert.message.as_deref() == Some(reason))
 }

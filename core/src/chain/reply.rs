@@ -1,17 +1,17 @@
-//! What a reply comes to: answers, work to ask again, and what it shows about how to ask. Reading one changes
-//! nothing; the [engine](super::engine) draws the conclusions.
+//! Parses a reply to calls into results, work to retry, and what it shows of the node's limits. Parsing has
+//! no side effects: the [engine](super::engine) applies the outcome.
 
 use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, B256, Bytes, hex};
 
 use super::{
-    batch::{Flight, Job, Pending, Posted, Reply},
+    batch::{InFlight, Job, PendingCall, Reply, SentJob},
     block::{Header, HeaderOf},
     error::RunError,
     marker::Marker,
-    node_error::{Asked, Circumstances, Remedy, may_pass, remedy},
-    view::Outcome,
+    node_error::{ErrorContext, Recovery, RequestKind, may_pass, recovery},
+    view::CallResult,
     walk::WalkKey,
 };
 use crate::{
@@ -30,227 +30,165 @@ use crate::{
     registry::row::{Row, RowDetail},
 };
 
-/// An answer that just came in, and what it says of its block.
+/// A result, with the parent hash of its block if a marker named it.
 #[derive(Debug)]
-pub(super) struct Fresh {
-    pub(super) answer: Answered,
+pub(super) struct MarkedResult {
+    pub(super) result: JobResult,
     pub(super) parent: Option<B256>,
 }
 
 #[derive(Debug)]
-pub(super) enum Answered {
-    Call(Pending, Outcome),
+pub(super) enum JobResult {
+    Call(PendingCall, CallResult),
     Walk(WalkKey, Span, Slice),
 }
 
-impl Answered {
-    /// The work it was the answer to.
-    pub(super) fn into_job(self) -> Job {
-        match self {
-            Self::Call(pending, _) => Job::Calls(vec![pending]),
-            Self::Walk(key, span, _) => Job::Walk(key, span),
-        }
-    }
-}
-
-/// What a reply that is of any use comes to.
+/// The content of a usable reply.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
-    pub(super) fresh: Vec<Fresh>,
-    /// Work that is not done yet, some of it to be done in smaller pieces.
+pub(super) struct ParsedReply {
+    pub(super) results: Vec<MarkedResult>,
+    /// Jobs to retry, some of them split.
     pub(super) again: Vec<Job>,
-    /// Pieces of walks that the node cannot carry out.
+    /// Spans of walks that the node cannot execute.
     pub(super) refused: Vec<(WalkKey, Span)>,
     pub(super) headers: Vec<Header>,
-    /// The number of the newest final block.
+    /// The number of the newest finalized block.
     pub(super) finalized: Option<u64>,
     pub(super) markers: Vec<Marker>,
     /// The node does not know the block.
     pub(super) lacks_block: bool,
-    /// The node does not take block hashes.
+    /// The node accepts no block hashes.
     pub(super) by_number: bool,
-    /// The node does not walk agents by the method it was asked to.
+    /// The node does not support the method of walking agents.
     pub(super) lacks_method: bool,
-    /// The node takes no more requests than this in one batch.
+    /// The node's limit of requests per batch.
     pub(super) requests_per_batch: Option<usize>,
-    /// It shows how to ask, if nothing else.
+    /// The reply shows at least how to ask next.
     pub(super) progress: bool,
-    /// What kept the node from answering, and may pass.
+    /// A transient error.
     pub(super) passing: Option<RunError>,
 }
 
-/// A reply being read.
-struct Reading<'a> {
-    flight: &'a Flight,
+/// A reply being parsed.
+struct ReplyParser<'a> {
+    in_flight: &'a InFlight,
     status: u16,
+    requests: usize,
     multicall3: Address,
-    findings: Findings,
+    parsed: ParsedReply,
 }
 
-impl Findings {
-    /// Reads the reply to `flight`.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError`] where this endpoint will not answer, however often it is asked; the flight comes back with it.
-    #[inline(never)]
-    pub(super) fn of(
-        mut flight: Flight,
-        reply: Reply<'_>,
-        multicall3: Address,
-    ) -> Result<Self, (RunError, Vec<Job>)> {
-        let jobs = std::mem::take(&mut flight.jobs);
-        let requests = flight.requests() + jobs.iter().map(|posted| posted.job.requests()).sum::<usize>();
+impl ParsedReply {
+    /// Parses the reply to `in_flight`. An error means that this endpoint is ruled out.
+    pub(super) fn of(in_flight: &InFlight, reply: Reply<'_>, multicall3: Address) -> Result<Self, RunError> {
+        let requests = in_flight.requests();
         let ids: Vec<u64> = (0..requests as u64).collect();
         let status = reply.status;
-        let mut reading = Reading { flight: &flight, status, multicall3, findings: Self::default() };
-        let bad = match rpc::decode(reply.body, &ids) {
-            Ok(mut outcomes) => {
-                return match reading.outcomes(&mut outcomes, jobs, requests) {
-                    Ok(()) => Ok(reading.findings),
-                    Err((error, mut jobs)) => {
-                        jobs.append(&mut reading.findings.again);
-                        let undone = reading.findings.fresh.into_iter().map(|fresh| fresh.answer.into_job());
-                        jobs.extend(undone);
-                        jobs.extend(
-                            reading.findings.refused.into_iter().map(|(key, span)| Job::Walk(key, span)),
-                        );
-                        Err((error, jobs))
-                    }
-                };
-            }
-            Err(bad) => bad,
-        };
-        let jobs = jobs.into_iter().map(|posted| posted.job);
-        match bad {
-            BadReply::Refused(error) => reading.refusal(jobs.collect(), &error, requests)?,
-            BadReply::Malformed if status == 413 && requests > 1 => {
-                reading.findings.halve(requests);
-                reading.findings.again = jobs.collect();
-            }
-            BadReply::Malformed => {
-                let error = match status {
-                    200..300 => RunError::Malformed,
-                    status if may_pass(status) => RunError::Http(status),
-                    status => return Err((RunError::Http(status), jobs.collect())),
-                };
-                reading.findings.passing = Some(error);
-                reading.findings.again = jobs.collect();
+        let mut parser = ReplyParser { in_flight, status, requests, multicall3, parsed: Self::default() };
+        match rpc::decode(reply.body, &ids) {
+            Ok(mut outcomes) => parser.outcomes(&mut outcomes)?,
+            Err(BadReply::Refused(error)) => parser.refusal(&error)?,
+            Err(BadReply::Malformed) => {
+                match status {
+                    413 if requests > 1 => parser.parsed.halve(requests),
+                    200..300 => parser.parsed.passing = Some(RunError::Malformed),
+                    status if may_pass(status) => parser.parsed.passing = Some(RunError::Http(status)),
+                    status => return Err(RunError::Http(status)),
+                }
+                parser.parsed.again = in_flight.jobs.iter().map(|sent| sent.job.clone()).collect();
             }
         }
-        Ok(reading.findings)
+        Ok(parser.parsed)
     }
 
-    /// Too large a batch, or none allowed: half as many requests, in the end one by one.
+    /// The batch was too large, or batches are not supported: half as many requests, down to one.
     fn halve(&mut self, requests: usize) {
         self.requests_per_batch = Some(requests / 2);
         self.progress = true;
     }
 }
 
-type Ends<T> = Result<T, (RunError, Vec<Job>)>;
-
-impl Reading<'_> {
-    fn outcomes(
-        &mut self,
-        outcomes: &mut BTreeMap<u64, rpc::RpcResult<'_>>,
-        jobs: Vec<Posted>,
-        requests: usize,
-    ) -> Ends<()> {
-        let mut jobs = jobs.into_iter();
-        let headers = (0..).zip(&self.flight.headers);
-        let ends = headers
-            .clone()
-            .try_for_each(|(id, of)| match outcomes.remove(&id) {
-                Some(outcome) => self.header(*of, outcome, requests),
-                None => Ok(()),
-            })
-            .and_then(|()| {
-                jobs.by_ref().try_for_each(|Posted { id, job }| {
-                    let (outcome, second) = (outcomes.remove(&id), outcomes.remove(&(id + 1)));
-                    match job {
-                        Job::Suspect(pending) => self.suspect(pending, outcome, second, requests),
-                        job => {
-                            // It belongs to the next job.
-                            outcomes.extend(second.map(|second| (id + 1, second)));
-                            match outcome {
-                                Some(Ok(result)) => self.result(job, result),
-                                Some(Err(error)) => self.node_error(job, &error, requests),
-                                None => {
-                                    self.findings.again.push(job);
-                                    Ok(())
-                                }
-                            }
-                        }
-                    }
-                })
-            });
-        ends.map_err(|(error, mut undone)| {
-            undone.extend(jobs.map(|posted| posted.job));
-            (error, undone)
-        })
+impl ReplyParser<'_> {
+    fn outcomes(&mut self, outcomes: &mut BTreeMap<u64, rpc::RpcResult<'_>>) -> Result<(), RunError> {
+        let in_flight = self.in_flight;
+        for (id, of) in (0..).zip(&in_flight.headers) {
+            if let Some(outcome) = outcomes.remove(&id) {
+                self.header(*of, outcome)?;
+            }
+        }
+        for SentJob { id, job } in &in_flight.jobs {
+            match (job, outcomes.remove(id)) {
+                (Job::Suspect(call), Some(outcome)) => match outcomes.remove(&(id + 1)) {
+                    Some(direct) => self.suspect(call, outcome, direct)?,
+                    None => self.parsed.again.push(job.clone()),
+                },
+                (job, Some(Ok(result))) => self.result(job, result)?,
+                (job, Some(Err(error))) => self.node_error(job, &error)?,
+                (job, None) => self.parsed.again.push(job.clone()),
+            }
+        }
+        Ok(())
     }
 
-    fn header(&mut self, of: HeaderOf, outcome: rpc::RpcResult<'_>, requests: usize) -> Ends<()> {
+    fn header(&mut self, of: HeaderOf, outcome: rpc::RpcResult<'_>) -> Result<(), RunError> {
         match outcome {
-            // Whoever cannot tell says nothing, and the block counts as one that may change.
+            // Without finality a node answers an error or null: the block counts as one that may change.
             outcome if of == HeaderOf::Finalized => {
                 let header: Option<Option<Header>> =
                     outcome.ok().and_then(|result| serde_json::from_str(result).ok());
-                self.findings.finalized = header.flatten().map(|header| header.number);
+                self.parsed.finalized = header.flatten().map(|header| header.number);
                 Ok(())
             }
             Ok(result) => {
-                let header: Option<Header> =
-                    serde_json::from_str(result).map_err(|_| (RunError::Malformed, Vec::new()))?;
+                let header: Option<Header> = serde_json::from_str(result).map_err(|_| RunError::Malformed)?;
                 // A node behind a load balancer that has not seen the block yet answers null.
                 let is_only =
-                    self.flight.headers.iter().filter(|of| **of != HeaderOf::Finalized).count() == 1;
-                self.findings.lacks_block |= header.is_none() && is_only;
+                    self.in_flight.headers.iter().filter(|of| **of != HeaderOf::Finalized).count() == 1;
+                self.parsed.lacks_block |= header.is_none() && is_only;
                 if header.is_some_and(|header| !header.is_of(of)) {
-                    return Err((RunError::Malformed, Vec::new()));
+                    return Err(RunError::Malformed);
                 }
-                self.findings.headers.extend(header);
+                self.parsed.headers.extend(header);
                 Ok(())
             }
-            Err(error) => {
-                let remedy = remedy(&error, Asked::Header, self.circumstances(requests));
-                self.apply(remedy, None, &error, requests)
-            }
+            Err(error) => self.apply(recovery(&error, RequestKind::Header, self.context()), None, &error),
         }
     }
 
-    fn result(&mut self, job: Job, result: &str) -> Ends<()> {
-        let Some(data) = call_result(result) else { return Err((RunError::Malformed, vec![job])) };
+    fn result(&mut self, job: &Job, result: &str) -> Result<(), RunError> {
+        let data = call_result(result).ok_or(RunError::Malformed)?;
         match job {
-            Job::Calls(pending) => self.calls(pending, &data),
-            Job::Suspect(pending) | Job::Direct(pending) => {
-                // Which block an unpinned call read is unknown, so its data is of no use.
-                let by_hash = self.flight.by_hash;
-                self.fresh(pending, if by_hash { Outcome::Returned(data) } else { Outcome::TooHeavy }, None);
-                Ok(())
+            Job::Calls(calls) => self.calls(calls, &data)?,
+            Job::Suspect(call) | Job::Direct(call) => {
+                // The block of an unpinned direct call is unknown, so its data cannot be used.
+                let by_hash = self.in_flight.by_hash;
+                self.push_call(
+                    call,
+                    if by_hash { CallResult::Returned(data) } else { CallResult::TooHeavy },
+                    None,
+                );
             }
-            Job::Walk(key, span) if self.flight.method == Method::Multicall => self.getters(key, span, &data),
-            Job::Walk(key, span) => {
-                match Slice::decode(&data, span.first, key.detail) {
-                    // The first agent is read with all the gas there is, so none at all is a walk beyond the end.
-                    Some(slice) => {
-                        self.findings.markers.push(slice.marker);
-                        let parent = slice.marker.parent;
-                        self.findings.fresh.push(Fresh { answer: Answered::Walk(key, span, slice), parent });
-                    }
-                    // No code where the override should have put it, or something else altogether.
-                    None => {
-                        self.findings.lacks_method = true;
-                        self.findings.again.push(Job::Walk(key, span));
-                    }
+            Job::Walk(key, span) if self.in_flight.method == Method::Multicall => {
+                self.getters(*key, *span, &data)?;
+            }
+            Job::Walk(key, span) => match Slice::decode(&data, span.first, key.detail) {
+                // The first agent gets all available gas, so an empty slice is a walk beyond the end.
+                Some(slice) => {
+                    self.parsed.markers.push(slice.marker);
+                    let parent = slice.marker.parent;
+                    self.push(JobResult::Walk(*key, *span, slice), parent);
                 }
-                Ok(())
-            }
+                // The node ignored the state override, or returned something else altogether.
+                None => {
+                    self.parsed.lacks_method = true;
+                    self.parsed.again.push(job.clone());
+                }
+            },
         }
+        Ok(())
     }
 
-    /// The outcomes in an `aggregate3` result, behind its marker.
+    /// The results in `aggregate3` return data, behind the marker.
     fn aggregate(
         &mut self,
         data: &Bytes,
@@ -260,88 +198,76 @@ impl Reading<'_> {
             return Err(RunError::NoMulticall(self.multicall3));
         }
         let mut outcomes = multicall::unpack(data).ok_or(RunError::Malformed)?.into_iter();
-        let marker = self.flight.marked.then(|| Marker::take(&mut outcomes));
+        let marker = self.in_flight.marked.then(|| Marker::take(&mut outcomes));
         if outcomes.len() != count {
             return Err(RunError::Malformed);
         }
-        self.findings.markers.extend(marker);
+        self.parsed.markers.extend(marker);
         Ok((outcomes.collect(), marker.and_then(|marker| marker.parent)))
     }
 
-    fn calls(&mut self, calls: Vec<Pending>, data: &Bytes) -> Ends<()> {
-        /// Chunks below this size are not split further: each of their silent calls is asked why.
+    fn calls(&mut self, calls: &[PendingCall], data: &Bytes) -> Result<(), RunError> {
+        /// A chunk below this size is not split further: each call without a reason becomes a suspect.
         const FEW: usize = 8;
         let count = calls.len();
-        let (outcomes, parent) = match self.aggregate(data, count) {
-            Ok(read) => read,
-            Err(error) => return Err((error, vec![Job::Calls(calls)])),
-        };
-        for (pending, outcome) in calls.into_iter().zip(outcomes) {
+        let (outcomes, parent) = self.aggregate(data, count)?;
+        for (call, outcome) in calls.iter().zip(outcomes) {
             match outcome {
-                CallOutcome::Returned(data) => self.fresh(pending, Outcome::Returned(data), parent),
-                CallOutcome::Reverted(revert) => self.fresh(pending, Outcome::Reverted(revert), parent),
+                CallOutcome::Returned(data) => self.push_call(call, CallResult::Returned(data), parent),
+                CallOutcome::Reverted(revert) => self.push_call(call, CallResult::Reverted(revert), parent),
                 CallOutcome::Ambiguous => {
-                    let pending = if count < FEW { pending.suspected() } else { pending.split(count) };
-                    self.findings.again.push(Job::Calls(vec![pending]));
-                    self.findings.progress = true;
+                    let call = call.clone();
+                    let call = if count < FEW { call.suspected() } else { call.split(count) };
+                    self.parsed.again.push(Job::Calls(vec![call]));
+                    self.parsed.progress = true;
                 }
             }
         }
         Ok(())
     }
 
-    fn fresh(&mut self, pending: Pending, outcome: Outcome, parent: Option<B256>) {
-        self.findings.fresh.push(Fresh { answer: Answered::Call(pending, outcome), parent });
+    fn push(&mut self, result: JobResult, parent: Option<B256>) {
+        self.parsed.results.push(MarkedResult { result, parent });
     }
 
-    /// A call that failed without a reason: through Multicall3, and directly.
+    fn push_call(&mut self, call: &PendingCall, result: CallResult, parent: Option<B256>) {
+        self.push(JobResult::Call(call.clone(), result), parent);
+    }
+
+    /// Results of a suspect: through Multicall3, and directly.
     fn suspect(
         &mut self,
-        pending: Pending,
-        outcome: Option<rpc::RpcResult<'_>>,
-        direct: Option<rpc::RpcResult<'_>>,
-        requests: usize,
-    ) -> Ends<()> {
-        let (outcome, direct) = match (outcome, direct) {
-            (Some(outcome), Some(direct)) => (outcome, direct),
-            _ => {
-                self.findings.again.push(Job::Suspect(pending));
-                return Ok(());
-            }
-        };
+        call: &PendingCall,
+        outcome: rpc::RpcResult<'_>,
+        direct: rpc::RpcResult<'_>,
+    ) -> Result<(), RunError> {
         let result = match outcome {
             Ok(result) => result,
-            Err(error) => return self.node_error(Job::Suspect(pending), &error, requests),
+            Err(error) => return self.node_error(&Job::Suspect(call.clone()), &error),
         };
-        let read = call_result(result).ok_or(RunError::Malformed).and_then(|data| self.aggregate(&data, 1));
-        let (outcomes, parent) = match read {
-            Ok(read) => read,
-            Err(error) => return Err((error, vec![Job::Suspect(pending)])),
-        };
-        let outcome = match outcomes.into_iter().next() {
-            Some(CallOutcome::Returned(data)) => Outcome::Returned(data),
-            Some(CallOutcome::Reverted(revert)) => Outcome::Reverted(revert),
+        let data = call_result(result).ok_or(RunError::Malformed)?;
+        let (outcomes, parent) = self.aggregate(&data, 1)?;
+        let result = match outcomes.into_iter().next() {
+            Some(CallOutcome::Returned(data)) => CallResult::Returned(data),
+            Some(CallOutcome::Reverted(revert)) => CallResult::Reverted(revert),
             Some(CallOutcome::Ambiguous) | None => match direct {
-                Ok(result) => return self.result(Job::Direct(pending), result),
+                Ok(result) => return self.result(&Job::Direct(call.clone()), result),
                 Err(error) => match Revert::from_error(&error) {
-                    Some(revert) => Outcome::Reverted(revert),
-                    None if matches!(classify(&error), Action::Split) => Outcome::TooHeavy,
-                    None => return self.node_error(Job::Suspect(pending), &error, requests),
+                    Some(revert) => CallResult::Reverted(revert),
+                    None if matches!(classify(&error), Action::Split) => CallResult::TooHeavy,
+                    None => return self.node_error(&Job::Suspect(call.clone()), &error),
                 },
             },
         };
-        self.fresh(pending, outcome, parent);
+        self.push_call(call, result, parent);
         Ok(())
     }
 
-    /// A piece of a walk through the getters themselves.
-    fn getters(&mut self, key: WalkKey, span: Span, data: &Bytes) -> Ends<()> {
+    /// Reads a span from the getters' own return data.
+    fn getters(&mut self, key: WalkKey, span: Span, data: &Bytes) -> Result<(), RunError> {
         let reads = if key.detail.has_revenue() { 2 } else { 1 };
         let count = usize::try_from(span.count).unwrap_or(usize::MAX).saturating_mul(reads);
-        let (outcomes, parent) = match self.aggregate(data, count) {
-            Ok(read) => read,
-            Err(error) => return Err((error, vec![Job::Walk(key, span)])),
-        };
+        let (outcomes, parent) = self.aggregate(data, count)?;
         let mut slice = Slice::default();
         let mut revenue = RevenueAggregate::default();
         let mut outcomes = outcomes.into_iter();
@@ -356,7 +282,7 @@ impl Reading<'_> {
             let readable = record.filter(|_| row.record_is_readable());
             let mut full = readable.map(|record| RowDetail::of(&record, &[])).unwrap_or_default();
             row.history_is_readable = !key.detail.has_revenue();
-            // Whoever is asked alone later would otherwise count twice.
+            // An agent that is read again alone must not count twice.
             if let Some(CallOutcome::Returned(data)) = history
                 && (span.count == 1 || row.record_is_readable())
                 && let Ok(reports) = abi::decode_returns::<getRevenueHistoryCall>(&data)
@@ -372,88 +298,80 @@ impl Reading<'_> {
                 slice.full.push(full);
             }
             if silent && span.count > 1 {
-                // It may have used up the gas of those behind it.
+                // This agent may have used up the gas of those behind it.
                 break;
             }
         }
         slice.take_sums(revenue);
-        self.findings.fresh.push(Fresh { answer: Answered::Walk(key, span, slice), parent });
+        self.push(JobResult::Walk(key, span, slice), parent);
         Ok(())
     }
 
-    /// One error for all that was asked.
-    fn refusal(&mut self, jobs: Vec<Job>, error: &ErrorPayload, requests: usize) -> Ends<()> {
-        let circumstances = Circumstances { is_for_all: true, ..self.circumstances(requests) };
-        if jobs.is_empty() {
-            return self.apply(remedy(error, Asked::Header, circumstances), None, error, requests);
+    /// Applies one error for the whole batch.
+    fn refusal(&mut self, error: &ErrorPayload) -> Result<(), RunError> {
+        let (in_flight, context) = (self.in_flight, ErrorContext { is_for_all: true, ..self.context() });
+        if in_flight.jobs.is_empty() {
+            return self.apply(recovery(error, RequestKind::Header, context), None, error);
         }
-        let mut jobs = jobs.into_iter();
-        let ends = jobs.by_ref().try_for_each(|job| {
-            self.apply(remedy(error, Asked::of(&job), circumstances), Some(job), error, requests)
-        });
-        ends.map_err(|(error, mut undone)| {
-            undone.extend(jobs);
-            (error, undone)
+        in_flight.jobs.iter().try_for_each(|SentJob { job, .. }| {
+            self.apply(recovery(error, RequestKind::of(job), context), Some(job), error)
         })
     }
 
-    /// An error under one request's id.
-    fn node_error(&mut self, job: Job, error: &ErrorPayload, requests: usize) -> Ends<()> {
-        let remedy = remedy(error, Asked::of(&job), self.circumstances(requests));
-        self.apply(remedy, Some(job), error, requests)
+    /// Applies an error for one request.
+    fn node_error(&mut self, job: &Job, error: &ErrorPayload) -> Result<(), RunError> {
+        self.apply(recovery(error, RequestKind::of(job), self.context()), Some(job), error)
     }
 
-    const fn circumstances(&self, requests: usize) -> Circumstances {
-        let Flight { by_hash, method, .. } = *self.flight;
-        Circumstances { status: self.status, requests, is_for_all: false, by_hash, method }
+    const fn context(&self) -> ErrorContext {
+        let InFlight { by_hash, method, .. } = *self.in_flight;
+        ErrorContext { status: self.status, requests: self.requests, is_for_all: false, by_hash, method }
     }
 
-    /// Does what an error calls for.
-    fn apply(&mut self, remedy: Remedy, job: Option<Job>, error: &ErrorPayload, requests: usize) -> Ends<()> {
-        match (remedy, job) {
-            (Remedy::Cut, Some(Job::Walk(key, span))) => {
-                self.findings.refused.push((key, span));
-                self.findings.progress = true;
+    fn apply(&mut self, recovery: Recovery, job: Option<&Job>, error: &ErrorPayload) -> Result<(), RunError> {
+        match (recovery, job) {
+            (Recovery::Cut, Some(Job::Walk(key, span))) => {
+                self.parsed.refused.push((*key, *span));
+                self.parsed.progress = true;
             }
-            (Remedy::Cut, Some(Job::Calls(calls))) => {
-                let count = calls.len();
-                let smaller = calls.into_iter().map(|pending| Job::Calls(vec![pending.split(count)]));
-                self.findings.again.extend(smaller);
-                self.findings.progress = true;
+            (Recovery::Cut, Some(Job::Calls(calls))) => {
+                let smaller = calls.iter().map(|call| Job::Calls(vec![call.clone().split(calls.len())]));
+                self.parsed.again.extend(smaller);
+                self.parsed.progress = true;
             }
-            (Remedy::TooHeavy, Some(Job::Calls(calls))) => {
-                calls.into_iter().for_each(|pending| self.fresh(pending, Outcome::TooHeavy, None));
+            (Recovery::TooHeavy, Some(Job::Calls(calls))) => {
+                calls.iter().for_each(|call| self.push_call(call, CallResult::TooHeavy, None));
             }
-            (Remedy::TooHeavy, Some(Job::Suspect(pending) | Job::Direct(pending))) => {
-                self.fresh(pending, Outcome::TooHeavy, None);
+            (Recovery::TooHeavy, Some(Job::Suspect(call) | Job::Direct(call))) => {
+                self.push_call(call, CallResult::TooHeavy, None);
             }
-            (Remedy::Reverted, Some(Job::Direct(pending))) => {
+            (Recovery::Reverted, Some(Job::Direct(call))) => {
                 let revert = Revert::from_error(error).unwrap_or_default();
-                self.fresh(pending, Outcome::Reverted(revert), None);
+                self.push_call(call, CallResult::Reverted(revert), None);
             }
-            // No other job comes to these.
-            (Remedy::End | Remedy::Cut | Remedy::TooHeavy | Remedy::Reverted, job) => {
-                return Err((RunError::node(error), job.into_iter().collect()));
+            // No other job reaches these.
+            (Recovery::End | Recovery::Cut | Recovery::TooHeavy | Recovery::Reverted, _) => {
+                return Err(RunError::node(error));
             }
             (passing, job) => {
                 match passing {
-                    Remedy::NextMethod => self.findings.lacks_method = true,
-                    Remedy::HalveBatch => self.findings.halve(requests),
-                    Remedy::PinByNumber => {
-                        self.findings.by_number = true;
-                        self.findings.progress = true;
+                    Recovery::NextMethod => self.parsed.lacks_method = true,
+                    Recovery::HalveBatch => self.parsed.halve(self.requests),
+                    Recovery::PinByNumber => {
+                        self.parsed.by_number = true;
+                        self.parsed.progress = true;
                     }
-                    Remedy::Repin => self.findings.lacks_block = true,
-                    _ => self.findings.passing = Some(RunError::node(error)),
+                    Recovery::Repin => self.parsed.lacks_block = true,
+                    _ => self.parsed.passing = Some(RunError::node(error)),
                 }
-                self.findings.again.extend(job);
+                self.parsed.again.extend(job.cloned());
             }
         }
         Ok(())
     }
 }
 
-/// The bytes of an `eth_call`'s result.
+/// The bytes of an `eth_call` result.
 fn call_result(result: &str) -> Option<Bytes> {
     let digits = result.strip_prefix("\"0x")?.strip_suffix('"')?;
     hex::decode(digits).ok().map(Bytes::from)

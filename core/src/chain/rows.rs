@@ -1,4 +1,4 @@
-//! The rows of consecutive agents as they come in, in any order, and the sums of their revenue.
+//! Rows of consecutive agents, collected in any order, and the sums of their revenue.
 
 use crate::{
     chain::lens::Slice,
@@ -8,18 +8,17 @@ use crate::{
     },
 };
 
-/// Agents an answer over the whole registry covers at most: their scan and the largest answer made from it fit into 64 MiB.
+/// Maximum agents of an answer over the whole registry: their rows and the largest answer fit into 64 MiB.
 pub const MAX_AGENTS: u64 = 100_000;
 
-/// Consecutive agents, compactly: 80 bytes each.
+/// Consecutive agents, at 80 bytes each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// Id of the first.
     first: u64,
     rows: Vec<Row>,
-    /// In full detail: the rest of each row, as far as it was read.
+    /// In full detail: the rest of each row read so far.
     full: Vec<RowDetail>,
-    /// Of all readable histories among them.
+    /// The sums of all readable histories.
     pub(crate) revenue: RevenueAggregate,
 }
 
@@ -33,7 +32,6 @@ impl Rows {
         self.rows.iter().enumerate().map(|(index, row)| (self.first + index as u64, row))
     }
 
-    /// The row of an agent.
     pub(crate) fn get(&self, id: u64) -> Option<&Row> {
         self.rows.get(usize::try_from(id.checked_sub(self.first)?).ok()?)
     }
@@ -48,7 +46,7 @@ impl Rows {
         self.rows.len()
     }
 
-    /// Drops what lies behind `last`.
+    /// Drops agents beyond `last`.
     pub(crate) fn end_at(&mut self, last: u64) {
         let length = last.saturating_add(1).saturating_sub(self.first);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -56,7 +54,7 @@ impl Rows {
         self.full.truncate(length);
     }
 
-    /// Puts in what was read from `first` on.
+    /// Adds a slice that starts at `first`.
     pub(crate) fn fold(&mut self, first: u64, slice: Slice) {
         let start = self.index(first);
         let end = start.saturating_add(slice.rows.len());
@@ -76,7 +74,7 @@ impl Rows {
         }
         self.revenue.total_reports = self.revenue.total_reports.saturating_add(slice.reports);
         for sum in slice.sums {
-            // A sum of sums: nothing that a registry can hold overflows, and what a node makes up may.
+            // A registry's sums cannot overflow, but a malicious node's may.
             let add = |total: &mut crate::registry::revenue::Total| *total = total.saturating_add(sum.amount);
             if sum.is_category {
                 add(self.revenue.by_category.entry(sum.text).or_default());
@@ -91,7 +89,7 @@ impl Rows {
         usize::try_from(id.saturating_sub(self.first)).unwrap_or(usize::MAX)
     }
 
-    /// Bytes of memory it takes, nearly.
+    /// Approximate memory use in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         let sums = self.revenue.by_currency.keys().chain(self.revenue.by_category.keys());
         self.rows.capacity() * size_of::<Row>() + sums.map(|text| text.len() + 96).sum::<usize>()

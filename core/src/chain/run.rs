@@ -1,4 +1,4 @@
-//! One query on its way to its output.
+//! One query and its engine, driven by a host.
 
 use alloy_primitives::Address;
 
@@ -10,16 +10,16 @@ use super::{
     view::{Halt, Query},
 };
 
-/// What a run wants next.
+/// The next action of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<T> {
-    /// Send this, and [`feed`](Run::feed) what comes back, or report that nothing did ([`fail`](Run::fail)).
+    /// Send the batch, then [`feed`](Run::feed) the reply or report its [failure](Run::fail).
     Send(Batch),
-    /// The query's output.
+    /// The output.
     Done(T),
 }
 
-/// One query on its way to its output; see the [module's documentation](super) for how to drive it.
+/// A query being executed; the [module's documentation](super) shows how to drive it.
 #[derive(Debug)]
 pub struct Run<Q> {
     query: Q,
@@ -27,48 +27,52 @@ pub struct Run<Q> {
 }
 
 impl<Q: Query> Run<Q> {
-    /// A run that has asked nothing yet, with one endpoint. `multicall3` is Multicall3's address on the chain.
+    /// A run over one endpoint. `multicall3` is Multicall3's address.
     pub fn new(query: Q, multicall3: Address, limits: Limits) -> Self {
         let engine = Engine::new(query.block(), query.is_one_round(), multicall3, limits);
         Self { query, engine }
     }
 
-    /// The same over several endpoints, or over one that has to be on a certain chain.
+    /// Uses several endpoints, or one that has to be on a certain chain.
     #[must_use]
     pub fn over(mut self, endpoints: Endpoints) -> Self {
         self.engine.over(endpoints);
         self
     }
 
-    /// The same at a block that the endpoint asked first has just named, by its hash.
+    /// Reads at a block that the preferred endpoint has just named, by its hash.
     #[must_use]
     pub fn at(mut self, header: Header) -> Self {
         self.engine.at(header);
         self
     }
 
-    /// The same run, its answers included, for a query that goes on where this one ended.
+    /// Continues with another query, keeping all results.
     #[must_use]
     pub(crate) fn go_on(self, query: impl FnOnce(Q) -> Q) -> Self {
         Self { query: query(self.query), engine: self.engine }
     }
 
-    /// What this run has found out about the endpoints since the last time, for [`Endpoints::merge`].
+    /// The engine; its type does not depend on the query's.
+    pub(crate) const fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// What this run learned of the endpoints since the last update, for [`Endpoints::merge`].
     pub fn update(&mut self) -> Update {
         self.engine.update()
     }
 
-    /// Sets how many milliseconds the run has been going; its deadline is kept by this. A host that never calls it has no
-    /// deadline.
+    /// Sets the elapsed milliseconds, which the deadline is measured by. Without it there is no deadline.
     pub const fn passed(&mut self, elapsed_ms: u32) {
         self.engine.passed(elapsed_ms);
     }
 
-    /// Goes on as far as the answers known allow.
+    /// Advances the query as far as the known results allow.
     ///
     /// # Errors
     ///
-    /// The error that the query ends with, its own or [`QueryError`](super::QueryError).
+    /// The query's own error, or [`QueryError`](super::QueryError).
     pub fn step(&mut self) -> Result<Step<Q::Output>, Q::Error> {
         self.engine.begin_step();
         while self.engine.is_idle() {
@@ -85,26 +89,27 @@ impl<Q: Query> Run<Q> {
     ///
     /// # Errors
     ///
-    /// [`RunError`](super::RunError) where the reply ends the run. A failure that may pass is kept, and the next step asks again.
+    /// [`RunError`](super::RunError) if the reply ends the run. Transient failures are retried by the next
+    /// step.
     pub fn feed(&mut self, reply: Reply<'_>) -> Result<(), Q::Error> {
         Ok(self.engine.feed(reply)?)
     }
 
-    /// Records that no reply came to the last batch.
+    /// Records that the last batch has no reply.
     ///
     /// # Errors
     ///
-    /// [`RunError`](super::RunError) where no endpoint is left to ask.
+    /// [`RunError`](super::RunError) if no endpoint is left to ask.
     pub fn fail(&mut self, failure: Failure) -> Result<(), Q::Error> {
         Ok(self.engine.fail(failure)?)
     }
 }
 
-/// Runs a query against a function from batch to reply: for tests and for hosts that block.
+/// Runs a query against a function from batch to reply, for tests and blocking hosts.
 ///
 /// # Errors
 ///
-/// Those of the run.
+/// Those of [`Run::step`] and [`Run::feed`].
 pub fn drive<Q: Query>(
     mut run: Run<Q>,
     mut post: impl FnMut(&Batch) -> (u16, Vec<u8>),

@@ -1,4 +1,4 @@
-//! What a query sees: the answers known so far, and a note of what it asked for in vain.
+//! What a query sees: the results known so far. Reads without a result are recorded for the engine.
 
 use std::{
     cell::RefCell,
@@ -13,9 +13,9 @@ use super::{
     block::Header,
     error::{QueryError, RunError},
     logs::{Blocks, EventLog, FoundLogs, LogWalk, LogsQuery, NoLogs},
-    proof::{Proof, ProofKey, Wanted},
+    proof::{PendingProof, Proof, ProofKey},
     rows::Rows,
-    walk::{Walk, WalkKey},
+    walk::{AgentWalk, WalkKey},
 };
 use crate::eth::{
     abi,
@@ -24,45 +24,44 @@ use crate::eth::{
     rpc::revert::Revert,
 };
 
-/// A question as a pure function over the answers known so far.
+/// A question as a pure function of the results known so far.
 pub trait Query {
-    /// What it comes to.
+    /// The answer.
     type Output;
-    /// What it can end with instead.
+    /// The error it can end with.
     type Error: From<QueryError>;
 
-    /// Reads the calls it needs from `view`. A call whose answer is not known yet is noted there, and the
-    /// function ends with [`Halt::Need`]; it will be called again once there are more answers. Calls that do not
-    /// depend on one another are best all read before the first `?`: then they share a round trip.
+    /// Reads what it needs from `view`. A read without a result yet is recorded there and returns
+    /// [`Halt::Need`]; the function is called again with more results. Independent reads should all precede
+    /// the first `?`, so that they share a round trip.
     ///
     /// # Errors
     ///
-    /// [`Halt`]: an answer is missing, or the question ends with an error.
+    /// [`Halt`]: a result is missing, or the query ends with an error.
     fn resolve(&self, view: &View) -> Result<Self::Output, Halt<Self::Error>>;
 
-    /// The block it is about, if not the newest. All reads go there, and the run ends with [`QueryError::BlockNotAvailable`] where no
-    /// endpoint has its state.
+    /// The block the query is about; `None` is the newest. All reads go there, and the run ends with
+    /// [`QueryError::BlockNotAvailable`] if no endpoint has its state.
     fn block(&self) -> Option<BlockId> {
         None
     }
 
-    /// Whether the first round's answers are all it ever needs, as a rule. Such a run asks for no block header in its
-    /// first round.
+    /// Whether the first round's results usually suffice. Such a run requests no header in its first round.
     fn is_one_round(&self) -> bool {
         false
     }
 }
 
-/// Why a query does not go on.
+/// Why a query does not continue.
 #[derive(Debug)]
 pub enum Halt<E = QueryError> {
-    /// An answer is missing; the [`View`] knows which.
+    /// A result is missing; the [`View`] has recorded which.
     Need(Need),
-    /// The error to answer with.
+    /// The query ends with this error.
     Error(E),
 }
 
-/// An answer is missing. Only a view can make one.
+/// A result is missing. Only a view can create it.
 #[derive(Debug)]
 pub struct Need(());
 
@@ -84,54 +83,53 @@ impl From<RunError> for Halt {
     }
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum CallResult {
     Returned(Bytes),
     Reverted(Revert),
-    /// It takes more gas than the node has for a call, or its answer is larger than this run takes.
+    /// The call exceeds the node's gas, or its return data the size cap.
     TooHeavy,
 }
 
-pub(super) type Answers = BTreeMap<Call, Outcome>;
+pub(super) type CallResults = BTreeMap<Call, CallResult>;
 
-/// The answers known so far, all of one block.
+/// The results known so far, all of one block.
 #[derive(Debug, Default)]
 pub struct View {
-    pub(super) answers: Answers,
-    pub(super) walks: BTreeMap<WalkKey, Walk>,
+    pub(super) answers: CallResults,
+    pub(super) walks: BTreeMap<WalkKey, AgentWalk>,
     pub(super) block: Option<Header>,
     missing: RefCell<Missing>,
-    /// The block of the answers, once known.
+    /// The block of the results, once known.
     pub(super) as_of: Option<AsOf>,
     /// The block the query is about, if not the newest.
     pub(super) asked: Option<BlockId>,
-    /// It is a block that was asked for, and the node calls it final.
+    /// The block was asked for and is final.
     pub(super) is_final: bool,
     pub(super) proofs: Vec<(ProofKey, Proof)>,
     /// Headers and logs of other blocks of the chain.
     pub(super) blocks: Blocks,
-    /// A proof that is being asked for.
-    pub(super) wanted_proof: Option<Wanted>,
+    /// The proof being requested.
+    pub(super) pending_proof: Option<PendingProof>,
 }
 
-/// What was asked for in vain.
+/// Reads without a result.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     pub(super) header: bool,
-    /// By height, each with whether the node may lack it.
+    /// Heights, each with whether the node may lack the header.
     pub(super) headers: BTreeMap<u64, bool>,
     pub(super) logs: Vec<LogsQuery>,
     pub(super) calls: BTreeSet<Call>,
-    /// Each with the last agent's id, where that is known.
+    /// Walks, each with its last agent's id if known.
     pub(super) walks: BTreeMap<WalkKey, Option<u64>>,
-    /// Which block the answers are of.
     pub(super) as_of: bool,
     pub(super) proof: Option<ProofKey>,
 }
 
 impl View {
-    /// A view of which nothing is known, for a query about that block.
+    /// An empty view for a query about the block `asked`.
     pub(super) fn about(asked: Option<BlockId>) -> Self {
         Self { asked, ..Self::default() }
     }
@@ -140,34 +138,31 @@ impl View {
     ///
     /// # Errors
     ///
-    /// [`Halt::Need`] where the answer is not known yet; otherwise [`QueryError::Reverted`], [`QueryError::TooHeavy`], or that there is
-    /// no contract or no valid answer.
+    /// [`Halt::Need`] if the result is not known yet; [`QueryError::Reverted`], [`QueryError::TooHeavy`], or
+    /// an error that there is no contract or no valid return data.
     pub fn call<C: SolCall>(&self, target: Address, call: &C) -> Result<C::Return, Halt> {
         let call = Call { target, data: call.abi_encode().into() };
         match self.answers.get(&call) {
-            Some(Outcome::Returned(data)) if data.is_empty() => Err(match self.asked {
-                // Before the registry was deployed there is nothing to ask.
+            Some(CallResult::Returned(data)) if data.is_empty() => Err(match self.asked {
+                // The registry was deployed later.
                 Some(block) => QueryError::BlockNotAvailable(block).into(),
                 None => RunError::NoContract(target).into(),
             }),
-            Some(Outcome::Returned(data)) => abi::decode_returns::<C>(data)
+            Some(CallResult::Returned(data)) => abi::decode_returns::<C>(data)
                 .map_err(|_| RunError::BadReturn { function: C::SIGNATURE }.into()),
-            Some(Outcome::Reverted(revert)) => {
+            Some(CallResult::Reverted(revert)) => {
                 Err(QueryError::Reverted { function: C::SIGNATURE, revert: revert.clone() }.into())
             }
-            Some(Outcome::TooHeavy) => Err(QueryError::TooHeavy { function: C::SIGNATURE }.into()),
-            None => {
-                self.missing.borrow_mut().calls.insert(call);
-                Err(Need(()).into())
-            }
+            Some(CallResult::TooHeavy) => Err(QueryError::TooHeavy { function: C::SIGNATURE }.into()),
+            None => Err(self.miss(|missing| missing.calls.insert(call)).into()),
         }
     }
 
-    /// The outcomes of several reads of one contract, in order; all of them are noted before any is missed.
+    /// The results of several reads of one contract, in order. All of them are recorded before one is missed.
     ///
     /// # Errors
     ///
-    /// [`Need`] where one of them is not known yet.
+    /// [`Need`] if one of them is not known yet.
     pub fn calls<C: SolCall>(
         &self,
         target: Address,
@@ -182,96 +177,67 @@ impl View {
         outcomes.into_iter().map(known).collect()
     }
 
-    /// The header of the block that all answers are of; not for a query of [one round](Query::is_one_round).
-    ///
-    /// # Errors
-    ///
-    /// [`Need`] where it is not known yet.
+    /// The header of the results' block; not for a query of [one round](Query::is_one_round).
     pub(crate) fn header(&self) -> Result<Header, Need> {
-        self.block.ok_or_else(|| {
-            self.missing.borrow_mut().header = true;
-            Need(())
-        })
+        self.block.ok_or_else(|| self.miss(|missing| missing.header = true))
     }
 
-    /// The rows of consecutive agents up to `last`; `None` is as many as one call of the node holds.
-    ///
-    /// # Errors
-    ///
-    /// [`Need`] where they are not all known yet.
+    /// The rows of consecutive agents up to `last`; `None` reads as many as one call of the node holds.
     pub(crate) fn rows(&self, key: WalkKey, last: Option<u64>) -> Result<&Arc<Rows>, Need> {
-        self.walks.get(&key).and_then(|walk| walk.rows(last)).ok_or_else(|| {
-            self.missing.borrow_mut().walks.insert(key, last);
-            Need(())
-        })
+        self.walks
+            .get(&key)
+            .and_then(|walk| walk.rows(last))
+            .ok_or_else(|| self.miss(|missing| missing.walks.insert(key, last)))
     }
 
-    /// The block all answers are of. The replies tell it; only where they do not is its header asked for.
+    /// The block of all results. Its header is requested only if the replies do not name it.
     ///
     /// # Errors
     ///
-    /// [`Need`] where it is not known yet.
+    /// [`Need`] if it is not known yet.
     pub fn as_of(&self) -> Result<AsOf, Need> {
-        self.as_of.ok_or_else(|| {
-            self.missing.borrow_mut().as_of = true;
-            Need(())
-        })
+        self.as_of.ok_or_else(|| self.miss(|missing| missing.as_of = true))
     }
 
-    /// Whether the block was asked for by number or hash, and is final: what was read at it stays as it is.
+    /// Whether the block was asked for by number or hash and is final: results at it never change.
     pub const fn is_final(&self) -> bool {
         self.is_final
     }
 
-    /// The proof of slots at the block of all answers.
-    ///
-    /// # Errors
-    ///
-    /// [`Need`] where it is not known yet.
+    /// The proof of slots at the block of all results.
     pub(crate) fn proof(&self, key: &ProofKey) -> Result<&Proof, Need> {
         let known = self.proofs.iter().find(|(known, _)| known == key);
-        known.map(|(_, proof)| proof).ok_or_else(|| {
-            self.missing.borrow_mut().proof = Some(key.clone());
-            Need(())
-        })
+        known.map(|(_, proof)| proof).ok_or_else(|| self.miss(|missing| missing.proof = Some(key.clone())))
     }
 
     /// The header at a height of the pinned block's chain.
-    ///
-    /// # Errors
-    ///
-    /// [`Need`] where it is not known yet.
     pub(crate) fn header_at(&self, number: u64) -> Result<Header, Need> {
         self.blocks.headers.get(&number).copied().flatten().ok_or_else(|| self.miss_header(number, false))
     }
 
-    /// The same, and `None` where the node has the pinned block and has pruned this one.
-    ///
-    /// # Errors
-    ///
-    /// [`Need`] where it is not known yet.
+    /// The header at a height of the pinned block's chain; `None` if the node has pruned it.
     pub(crate) fn header_if_kept(&self, number: u64) -> Result<Option<Header>, Need> {
         self.blocks.headers.get(&number).copied().ok_or_else(|| self.miss_header(number, true))
     }
 
     fn miss_header(&self, number: u64, may_lack: bool) -> Need {
-        self.missing.borrow_mut().headers.insert(number, may_lack);
+        self.miss(|missing| missing.headers.insert(number, may_lack))
+    }
+
+    fn miss<T>(&self, note: impl FnOnce(&mut Missing) -> T) -> Need {
+        note(&mut self.missing.borrow_mut());
         Need(())
     }
 
     /// Logs of the pinned block's chain, or why there are none.
-    ///
-    /// # Errors
-    ///
-    /// [`Need`] where they are not all known yet.
     pub(crate) fn logs(&self, query: &LogsQuery) -> Result<Result<&FoundLogs, NoLogs>, Need> {
-        self.blocks.walk(query).and_then(LogWalk::outcome).ok_or_else(|| {
-            self.missing.borrow_mut().logs.push(query.clone());
-            Need(())
-        })
+        self.blocks
+            .walk(query)
+            .and_then(LogWalk::outcome)
+            .ok_or_else(|| self.miss(|missing| missing.logs.push(query.clone())))
     }
 
-    /// As many of these logs as are known without a gap, and the first block that is not.
+    /// The logs known without a gap, and the first block that is not known.
     pub(crate) fn settled_logs(&self, query: &LogsQuery) -> (Vec<&EventLog>, Option<u64>) {
         match self.blocks.walk(query).map(LogWalk::settled) {
             Some((logs, open)) => (logs.collect(), open),
@@ -279,17 +245,17 @@ impl View {
         }
     }
 
-    /// What was missed since the last time.
+    /// Takes what was missed since the last call.
     pub(super) fn missing(&mut self) -> Missing {
         self.missing.take()
     }
 
-    /// Forgets what was read, as it is not of the block that the run reads.
+    /// Drops all results, because they are of another block than the run's.
     pub(super) fn forget(&mut self) {
         self.answers.clear();
         self.walks.clear();
         self.proofs.clear();
         self.blocks = Blocks::default();
-        self.wanted_proof = None;
+        self.pending_proof = None;
     }
 }

@@ -1,13 +1,14 @@
-//! Walks over consecutive agents: which ones to ask for next, and in how large pieces.
+//! Walks over consecutive agents: which span to read next, and in what size.
 //!
 //! ```text
-//!            probe            the end is known          a piece stops early: the rest, in pieces side by side
-//! first span ------> rows ---------------------> pieces ------------------------------------------------> rows
-//!                                                  |  an agent needs more than its share of a call's gas
-//!                                                  `------------------------------------------> that agent alone
+//!            probe           end known          a span ends early: the rest, in parallel
+//! first span ------> rows -------------> spans -------------------------------------> rows
+//!                                          |  an agent exceeds its share of a call's gas
+//!                                          `------------------------> that agent alone
 //! ```
 //!
-//! The first span finds out how many agents fit a call of this node. Whoever is unreadable even alone stays marked as such.
+//! The first span probes how many agents fit a call of this node. An agent that is unreadable even alone
+//! stays marked as unreadable.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -17,11 +18,10 @@ use crate::{
     registry::row::Row,
 };
 
-/// What is walked: all that [`View::rows`](super::View::rows) is asked for by.
+/// Identifies a walk: the arguments of [`View::rows`](super::View::rows) but the last agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WalkKey {
     pub(crate) registry: alloy_primitives::Address,
-    /// Id of the first agent.
     pub(crate) first: u64,
     pub(crate) detail: Detail,
 }
@@ -32,30 +32,29 @@ impl WalkKey {
     }
 }
 
-/// The fewest agents a piece is planned for; where fewer fit, the node says so.
+/// The smallest span to plan; where fewer agents fit, the lens stops early.
 const FEWEST: u64 = 128;
-/// Agents asked for alone, in one walk. Whoever comes after them counts as unreadable.
+/// Agents read alone in one walk. Further ones count as unreadable.
 const MOST_ALONE: usize = 1_024;
 
-/// One walk.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct AgentWalk {
     rows: Arc<Rows>,
     first: u64,
-    /// The first agent that no piece was planned for.
+    /// The first agent without a planned span.
     next: u64,
     /// The last agent to read, once known.
     last: Option<u64>,
-    /// The first piece has been answered.
+    /// The first span was answered.
     probed: bool,
     pending: VecDeque<Span>,
-    /// How many agents a piece is planned for.
+    /// Agents per planned span.
     piece: u64,
     alone: usize,
     answered: usize,
 }
 
-impl Walk {
+impl AgentWalk {
     pub(super) fn new(first: u64, piece: u64) -> Self {
         let mut walk = Self {
             rows: Arc::new(Rows::starting_at(first)),
@@ -76,13 +75,13 @@ impl Walk {
         self.pending.push_back(Span { first: self.first, count: self.piece });
     }
 
-    /// The rows, where all up to `last` have been read; `None` is what the first piece brings.
+    /// The rows once all up to `last` are read; `None` accepts what the first span returned.
     pub(super) fn rows(&self, last: Option<u64>) -> Option<&Arc<Rows>> {
         let done = self.probed && self.pending.is_empty() && (last.is_none() || self.last == last);
         done.then_some(&self.rows)
     }
 
-    /// Plans the pieces up to `last`.
+    /// Plans the spans up to `last`.
     pub(super) fn extend_to(&mut self, last: u64) {
         if self.last == Some(last) {
             return;
@@ -100,7 +99,7 @@ impl Walk {
         }
     }
 
-    /// Cuts a span into pieces of nearly the same size, none larger than `most`.
+    /// Splits a span into spans of nearly equal size, none larger than `most`.
     fn plan(&mut self, span: Span, most: u64) {
         let pieces = span.count.div_ceil(most.max(1)).max(1);
         let (size, larger) = (span.count / pieces, span.count % pieces);
@@ -116,30 +115,30 @@ impl Walk {
         self.pending.is_empty()
     }
 
-    /// Pieces that were answered.
+    /// The number of answered spans.
     pub(super) const fn answered(&self) -> usize {
         self.answered
     }
 
-    /// The next piece to ask for, of at most so many agents.
+    /// The next span to read, of at most `most` agents.
     pub(super) fn take(&mut self, most: u64) -> Option<Span> {
         let span = self.pending.pop_front()?;
         if span.count <= most {
             return Some(span);
         }
-        // Where the end is not known, the probe is cut short, and what follows it is planned later.
+        // While the end is unknown the probe is cut short, and what follows it is planned later.
         if self.probed {
             self.pending.push_front(Span { first: span.first + most, count: span.count - most });
         }
         Some(Span { count: most, ..span })
     }
 
-    /// A piece that nothing came back for.
+    /// Queues a span again that has no result.
     pub(super) fn give_back(&mut self, span: Span) {
         self.pending.push_back(span);
     }
 
-    /// Folds in what a piece brought.
+    /// Adds a span's result.
     pub(super) fn fold(&mut self, span: Span, mut slice: Slice) {
         let count = usize::try_from(span.count).unwrap_or(usize::MAX);
         slice.rows.truncate(count);
@@ -170,14 +169,14 @@ impl Walk {
             return;
         }
         let rest = Span { first: span.first + done, count: span.count - done };
-        // Nothing at all is what lies behind the last agent.
+        // An empty result lies beyond the last agent.
         if rest.count > 0 && done > 0 {
-            // Side by side, so that many who need much gas do not hold the others up for long.
+            // In parallel, so that many agents that need much gas delay the others only briefly.
             self.plan(rest, done.max(rest.count.div_ceil(4)));
         }
     }
 
-    /// The node cannot carry out a piece: smaller ones, or nobody can read this agent.
+    /// The node cannot execute a span: split it, or mark a single agent unreadable.
     pub(super) fn refuse(&mut self, span: Span) {
         if span.count > 1 && self.probed {
             self.plan(span, span.count.div_ceil(4));
@@ -197,7 +196,7 @@ mod tests {
 
     const READ: Row = Row { status: 0, history_is_readable: true, ..Row::UNREADABLE };
 
-    /// A node whose calls hold so many agents, some of which are readable only alone, and some not even so.
+    /// A node with room for `gas` agents in a call, some readable only alone, some not at all.
     fn answer(span: Span, total: u64, gas: u64, heavy: &[u64], unreadable: &[u64]) -> Slice {
         let mut slice = Slice::default();
         let mut left = gas;
@@ -225,7 +224,7 @@ mod tests {
             most in 1u64..900,
             lost in prop::collection::vec(any::<bool>(), 0..20),
         ) {
-            let mut walk = Walk::new(1, 1_200);
+            let mut walk = AgentWalk::new(1, 1_200);
             let mut lost = lost.into_iter();
             let mut rounds = 0;
             for last in [None, Some(total)] {
@@ -259,7 +258,7 @@ mod tests {
     #[test]
     fn ten_thousand_equal_agents_take_a_probe_and_one_round() {
         for gas in [200, 260, 1_100, 5_000] {
-            let mut walk = Walk::new(1, 1_200);
+            let mut walk = AgentWalk::new(1, 1_200);
             let probe = walk.take(u64::MAX).unwrap();
             walk.fold(probe, answer(probe, 10_000, gas, &[], &[]));
             walk.extend_to(10_000);
@@ -273,7 +272,7 @@ mod tests {
     #[test]
     fn a_hundred_heavy_agents_in_a_row_hold_nobody_up_for_long() {
         let heavy: Vec<u64> = (1..=100).collect();
-        let mut walk = Walk::new(1, 1_200);
+        let mut walk = AgentWalk::new(1, 1_200);
         walk.extend_to(1_000);
         let mut rounds = 0;
         while walk.rows(Some(1_000)).is_none() {

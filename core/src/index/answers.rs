@@ -1,13 +1,13 @@
-//! Answers from the store, equal to those that a scan at the same block gives: the same pure functions make them.
+//! Answers from the store. The same pure functions make them from a scan, so that both agree at one block.
 
 use alloy_primitives::U256;
 
 use super::{
     IndexError, changes,
-    entry::flaw,
+    indexed_agent::flaw,
     reader::Index,
-    store::{Columns, Store, StoreError, Value, ordered},
-    tables::{self, Kind},
+    store::{SqlValue, Store, StoreError, first_row, ordered, query},
+    tables::{self, CountKind},
 };
 use crate::{
     chain::QueryError,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl<S: Store> Index<'_, S> {
-    /// So many changes of verdicts, from there on.
+    /// At most `limit` changes of verdicts.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl<S: Store> Index<'_, S> {
             chain: self.chain.to_owned(),
         });
         stats.status_distribution.extend(self.statuses()?);
-        for (key, agents) in self.counts(Kind::Generation)? {
+        for (key, agents) in self.counts(CountKind::Generation)? {
             stats.generation_distribution.insert(U256::from_be_slice(&key), agents);
         }
         stats.compliant_count = self.compliant(now)?;
@@ -71,7 +71,7 @@ impl<S: Store> Index<'_, S> {
 
     pub(crate) fn agents_of(&self, page: Page, status: Status) -> Result<AgentPage, IndexError> {
         self.check_statuses()?;
-        let counts = self.counts(Kind::Status)?;
+        let counts = self.counts(CountKind::Status)?;
         let total = counts.iter().find(|(key, _)| *key == [status as u8]).map_or(0, |(_, agents)| *agents);
         let mut data = Vec::new();
         if let Some(skipped) = u64::try_from(page.skipped()).ok().filter(|skipped| *skipped < total) {
@@ -79,7 +79,7 @@ impl<S: Store> Index<'_, S> {
             let statement = "SELECT id, record FROM agents INDEXED BY agents_by_status \
                              WHERE status = ?1 AND id >= ?2 ORDER BY id LIMIT ?3 OFFSET ?4";
             let skipped = skipped.saturating_sub(before).into();
-            let parameters = [Value::Integer(status as i64), first.into(), page.limit.into(), skipped];
+            let parameters = [SqlValue::Integer(status as i64), first.into(), page.limit.into(), skipped];
             for (id, entry) in self.entries(statement, &parameters)? {
                 data.push(AgentListItem {
                     agent_id: id.into(),
@@ -93,28 +93,28 @@ impl<S: Store> Index<'_, S> {
         Ok(AgentPage { unreadable, ..AgentPage::of(page, U256::from(total), data) })
     }
 
-    /// The range of ids in which the agent of that status is that has so many before it: its first id, and how many agents of the status
-    /// come before the range.
+    /// The id range that holds the agent of this status with `skipped` predecessors: its first id, and how
+    /// many agents of the status precede the range.
     fn range_of(&self, status: Status, skipped: u64) -> Result<(u64, u64), StoreError> {
         let statement = "SELECT key, before FROM \
                          (SELECT key, sum(agents) OVER (ORDER BY key) - agents AS before FROM counts \
                          WHERE kind = ?1 AND key BETWEEN ?2 AND ?3) \
                          WHERE before <= ?4 ORDER BY key DESC LIMIT 1";
-        let [first, last] = [0, u64::MAX].map(|id| Value::Blob(tables::status_range(status as u8, id)));
-        let parameters = [Kind::StatusRange.into(), first, last, skipped.into()];
-        let row = self.store.execute(statement, &parameters)?.into_iter().next();
-        let mut row = Columns::of(row.ok_or_else(StoreError::corrupt)?);
+        let [first, last] = [0, u64::MAX].map(|id| SqlValue::Blob(tables::status_range(status as u8, id)));
+        let parameters = [CountKind::StatusRange.into(), first, last, skipped.into()];
+        let row = first_row(self.store, statement, &parameters)?;
+        let mut row = row.ok_or_else(StoreError::corrupt)?;
         let [_, range @ ..] = row.array::<9>()?;
         Ok((u64::from_be_bytes(range) * tables::RANGE, row.number()?))
     }
 
     pub(crate) fn revenue(&self) -> Result<RevenueAggregate, IndexError> {
         let mut revenue = RevenueAggregate::default();
-        for (_, reports) in self.counts(Kind::Reports)? {
+        for (_, reports) in self.counts(CountKind::Reports)? {
             revenue.total_reports = revenue.total_reports.saturating_add(reports);
         }
-        for row in self.store.execute("SELECT is_category, text, amount FROM revenue_totals", &[])? {
-            let sum = tables::sum(Columns::of(row))?;
+        let statement = "SELECT is_category, text, amount FROM revenue_totals";
+        for sum in query(self.store, statement, &[], tables::sum)? {
             if sum.is_category {
                 revenue.by_category.insert(sum.text, sum.amount);
             } else {
@@ -128,7 +128,7 @@ impl<S: Store> Index<'_, S> {
 
     pub(crate) fn lineage(&self, id: AgentId) -> Result<LineageNode, IndexError> {
         if !self.flawed(flaw::RECORD)?.is_empty() {
-            // Whose child an agent is that cannot be read, only its parent's list tells.
+            // An unreadable agent's parent is known only from the parent's own list.
             return Err(IndexError::Uncovered);
         }
         let root = u64::try_from(id.0).ok().map(|root| self.member(root)).transpose()?.flatten();
@@ -146,11 +146,8 @@ impl<S: Store> Index<'_, S> {
         let found = self.entries("SELECT id, record FROM agents WHERE id = ?1", &[id.into()])?;
         let Some((_, entry)) = found.into_iter().next() else { return Ok(None) };
         let statement = "SELECT id FROM agents WHERE parent = ?1 ORDER BY id LIMIT ?2";
-        let shown = self.store.execute(statement, &[ordered(id), (MAX_CHILDREN as u64).into()])?;
-        let ids: Vec<U256> = shown
-            .into_iter()
-            .map(|row| Ok(U256::from(Columns::of(row).number()?)))
-            .collect::<Result<_, StoreError>>()?;
+        let parameters = [ordered(id), (MAX_CHILDREN as u64).into()];
+        let ids = query(self.store, statement, &parameters, |row| Ok(U256::from(row.number()?)))?;
         let total = if ids.len() < MAX_CHILDREN { ids.len() as u64 } else { self.children_of(id)? };
         let agent = Relative {
             agent_id: id.into(),

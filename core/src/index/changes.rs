@@ -1,8 +1,9 @@
-//! Changes of verdicts, in the order in which an index saw them: what `/changes` tells.
+//! Changes of verdicts in the order an index saw them: the content of `/changes`.
 //!
-//! A change is a difference between what an index had of an agent and what it read. So a reorganisation needs no care: what was undone is
-//! read again, and is a change back. An attestation that lapses changes a verdict without anything on the chain. Each refresh
-//! first compares records as of the moment of the refresh before, and then moves that moment, whereby attestations lapse:
+//! A change is a difference between the stored and the newly read record of an agent. A reorg needs no
+//! special case: an undone record is read again and yields a change back. A lapsing attestation changes a
+//! verdict without an event on the chain. Each refresh first compares records as of the previous refresh, and
+//! then advances to the present, at which attestations lapse:
 //!
 //! ```text
 //!   refresh before                 refresh
@@ -16,10 +17,10 @@ use alloy_primitives::{Address, U256};
 
 use super::{
     IndexError, State,
-    entry::Entry,
+    indexed_agent::IndexedAgent,
     open_lists,
     state::Checkpoint,
-    store::{Columns, Store, StoreError, Value, of_ids, one_number, ordered, write},
+    store::{SqlValue, Store, StoreError, of_ids, one_number, ordered, query, write},
 };
 use crate::{
     chain::logs::Moment,
@@ -29,19 +30,20 @@ use crate::{
     registry::kya::Decision,
 };
 
-/// Lapses that are in memory at once.
+/// Lapses held in memory at once.
 const ROWS: u64 = 1_000;
 
-/// The standing of an agent where attestations are current from that second on; `None` for a record that cannot be read.
-fn standing(entry: &Entry, current_from: u64) -> Option<Standing> {
+/// An agent's standing, with attestations current from the second `current_from` on; `None` for an unreadable
+/// record.
+fn standing(entry: &IndexedAgent, current_from: u64) -> Option<Standing> {
     let status = entry.status()?;
     Some(Standing::new(status, entry.row.last_attestation >= current_from))
 }
 
-/// As a number, NULL for none.
-fn value(standing: Option<Standing>) -> Value {
-    let Some(Standing { status, decision }) = standing else { return Value::Null };
-    Value::Integer(status as i64 * 2 + i64::from(matches!(decision, Decision::Provision)))
+/// As a number; NULL for `None`.
+fn value(standing: Option<Standing>) -> SqlValue {
+    let Some(Standing { status, decision }) = standing else { return SqlValue::Null };
+    SqlValue::Integer(status as i64 * 2 + i64::from(matches!(decision, Decision::Provision)))
 }
 
 fn read_standing(value: Option<i64>) -> Result<Option<Standing>, StoreError> {
@@ -50,19 +52,19 @@ fn read_standing(value: Option<i64>) -> Result<Option<Standing>, StoreError> {
     Ok(Some(Standing::new(status.ok_or_else(StoreError::corrupt)?, number % 2 == 1)))
 }
 
-/// A change on its way into the store.
+/// A change to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Noted {
+pub(super) struct VerdictChange {
     id: u64,
     wallet: Address,
     from: Option<Standing>,
     to: Option<Standing>,
-    /// `None` is the block that it was seen at.
+    /// `None` is the block it was seen at.
     number: Option<u64>,
     seconds: Option<u64>,
 }
 
-/// How records are compared: as of the refresh before.
+/// Compares records as of the previous refresh.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Comparison {
     pub(super) current_from: u64,
@@ -70,23 +72,24 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    /// The changes between two records of an agent; `moment` is of its last event that changed a status.
+    /// The changes between two records of an agent. `moment` is its last event that changed a status.
     pub(super) fn compare(
         self,
         id: u64,
-        before: Option<&Entry>,
-        after: Option<&Entry>,
+        before: Option<&IndexedAgent>,
+        after: Option<&IndexedAgent>,
         moment: Option<Moment>,
-    ) -> Vec<Noted> {
-        let of = |entry: Option<&Entry>| entry.and_then(|entry| standing(entry, self.current_from));
+    ) -> Vec<VerdictChange> {
+        let of = |entry: Option<&IndexedAgent>| entry.and_then(|entry| standing(entry, self.current_from));
         let (from, to) = (of(before), of(after));
         let wallet = after.or(before).map(|entry| entry.row.wallet).unwrap_or_default();
-        let note = |from, to, number, seconds| Noted { id, wallet, from, to, number, seconds };
+        let note = |from, to, number, seconds| VerdictChange { id, wallet, from, to, number, seconds };
         if let (Some(before), Some(after)) = (before, after)
             && before.row.wallet != after.row.wallet
         {
-            // A wallet never changes: the first registration was undone, and another one has its id.
-            let undone = Noted { wallet: before.row.wallet, ..note(from, None, None, None) };
+            // A wallet never changes: the first registration was undone by a reorg, and another one has its
+            // id.
+            let undone = VerdictChange { wallet: before.row.wallet, ..note(from, None, None, None) };
             let number = moment.map(|moment| moment.number);
             let registered = note(None, to, number, Some(after.row.registered_at));
             return [undone, registered].into_iter().filter(|noted| noted.from != noted.to).collect();
@@ -98,7 +101,7 @@ impl Comparison {
                 }
                 _ => None,
             };
-            // It lapsed, and was renewed, before anybody looked.
+            // It lapsed and was renewed between two refreshes.
             return lapsed.map_or_else(Vec::new, |(end, after)| {
                 let expired = to.map(|to| Standing::new(to.status, false));
                 vec![
@@ -111,7 +114,7 @@ impl Comparison {
             (None, Some(_), Some(after)) => {
                 (moment.map(|moment| moment.number), Some(after.row.registered_at))
             }
-            // An attestation, if it is not one that was undone.
+            // An attestation, unless one was undone.
             (Some(from), Some(to), Some(after)) if from.status == to.status => {
                 let renewed = to.decision == Decision::Provision;
                 (None, renewed.then_some(after.row.last_attestation))
@@ -121,31 +124,31 @@ impl Comparison {
         vec![note(from, to, number, seconds)]
     }
 
-    fn lapses_at(self, entry: &Entry) -> Option<u64> {
+    fn lapses_at(self, entry: &IndexedAgent) -> Option<u64> {
         entry.row.last_attestation.checked_add(self.grace_seconds)?.checked_add(1)
     }
 }
 
-/// Writes changes behind those that are there.
-pub(super) struct Log<'a, S> {
+/// Appends changes to the table.
+pub(super) struct ChangeLog<'a, S> {
     pub(super) store: &'a S,
     pub(super) state: &'a mut State,
-    /// The block that changes are seen at.
+    /// The block at which changes are seen.
     pub(super) at: Checkpoint,
-    /// When, by the host's clock, unix seconds.
+    /// The host's clock in unix seconds.
     pub(super) now: u64,
 }
 
-impl<S: Store> Log<'_, S> {
-    /// Writes them, and when agents ended, where that is known to the second.
-    pub(super) fn write(&mut self, noted: Vec<Noted>) -> Result<(), StoreError> {
+impl<S: Store> ChangeLog<'_, S> {
+    /// Stores changes, and the time at which agents ended if it is known to the second.
+    pub(super) fn write(&mut self, noted: Vec<VerdictChange>) -> Result<(), StoreError> {
         let (mut rows, mut ends) = (Vec::with_capacity(noted.len()), BTreeMap::new());
-        for Noted { id, wallet, from, to, number, seconds } in noted {
+        for VerdictChange { id, wallet, from, to, number, seconds } in noted {
             self.state.changes += 1;
             rows.push([
                 self.state.changes.into(),
                 id.into(),
-                Value::Blob(wallet.to_vec()),
+                SqlValue::Blob(wallet.to_vec()),
                 value(from),
                 value(to),
                 number.unwrap_or(self.at.number).into(),
@@ -155,7 +158,7 @@ impl<S: Store> Log<'_, S> {
             let exact = seconds.or((number == Some(self.at.number)).then_some(self.at.seconds));
             let has_ended = |standing: Option<Standing>| standing.is_some_and(|it| it.status.has_ended());
             if has_ended(from) {
-                // It was undone, or is another one now.
+                // The end was undone, or is replaced.
                 ends.insert(id, None);
             }
             if let Some(seconds) = exact.filter(|_| has_ended(to)) {
@@ -172,13 +175,13 @@ impl<S: Store> Log<'_, S> {
         let ids: Vec<u64> = ends.keys().copied().collect();
         of_ids(self.store, "DELETE FROM ends WHERE id", &[], &ids)?;
         let known = |(id, seconds): (u64, Option<u64>)| Some([id.into(), seconds?.into()]);
-        let ends: Vec<[Value; 2]> = ends.into_iter().filter_map(known).collect();
+        let ends: Vec<[SqlValue; 2]> = ends.into_iter().filter_map(known).collect();
         let statement = "INSERT INTO ends (id, seconds) SELECT value->>0, value->>1 FROM json_each(?1)";
         write(self.store, statement, &ends)
     }
 
-    /// Moves the moment as of which records are compared to now: attestations lapse, or hold again where the grace period was made longer.
-    /// What is kept too long goes.
+    /// Advances the moment of comparison to now: attestations lapse, or are current again after a longer
+    /// grace period. Deletes changes and lists past their TTL.
     pub(super) fn move_on(&mut self) -> Result<(), StoreError> {
         let grace = self.state.grace();
         let current_from = self.now.saturating_sub(grace);
@@ -187,30 +190,28 @@ impl<S: Store> Log<'_, S> {
         let (mut from, to) = if lapses { (before, current_from) } else { (current_from, before) };
         let mut after = 0;
         loop {
-            // By status it would read, and sort, nearly all agents. 0 is Active, as that index has it.
+            // By status it would read and sort nearly all agents. 0 is Active, as the index's condition has
+            // it.
             let statement = "SELECT id, attested, wallet FROM agents INDEXED BY active_agents_by_attestation \
                              WHERE status = 0 AND attested < ?1 AND (attested, id) > (?2, ?3) \
                              ORDER BY attested, id LIMIT ?4";
             let parameters = [ordered(to), ordered(from), after.into(), ROWS.into()];
-            let rows = self.store.execute(statement, &parameters)?;
-            let mut noted = Vec::with_capacity(rows.len());
-            for row in rows {
-                let mut row = Columns::of(row);
+            let noted = query(self.store, statement, &parameters, |row| {
                 let (id, attested) = (row.number()?, u64::from_be_bytes(row.array()?));
                 let wallet = Address::from(row.array::<20>()?);
                 (from, after) = (attested, id);
                 let lapse = attested.saturating_add(grace).saturating_add(1);
                 let standing = |current| Some(Standing::new(Status::Active, current));
-                noted.push(Noted {
+                Ok(VerdictChange {
                     id,
                     wallet,
                     from: standing(lapses),
                     to: standing(!lapses),
                     number: None,
-                    // With another grace period it would have been another second.
+                    // A different grace period would have changed the second.
                     seconds: Some(if lapses { lapse.min(self.now) } else { self.at.seconds }),
-                });
-            }
+                })
+            })?;
             if noted.is_empty() {
                 break;
             }
@@ -222,12 +223,13 @@ impl<S: Store> Log<'_, S> {
     }
 }
 
-/// When an agent ended, by the time of its block: known where the index saw it, and the node said when that was.
+/// The timestamp of the block in which an agent ended; known if the index saw the event and the node sent its
+/// time.
 pub(super) fn ended_at(store: &impl Store, id: u64) -> Result<Option<u64>, StoreError> {
     one_number(store, "SELECT seconds FROM ends WHERE id = ?1", &[id.into()])
 }
 
-/// So many changes from there on.
+/// At most `limit` changes after `since`.
 pub(super) fn list(
     store: &impl Store,
     state: &State,
@@ -251,10 +253,8 @@ pub(super) fn list(
     };
     let statement = "SELECT number, agent, wallet, was, is_now, block, seconds FROM changes WHERE number > ?1 \
                      ORDER BY number LIMIT ?2";
-    let mut data = Vec::new();
-    for row in store.execute(statement, &[after.into(), limit.into()])? {
-        let mut row = Columns::of(row);
-        data.push(Change {
+    let data = query(store, statement, &[after.into(), limit.into()], |row| {
+        Ok(Change {
             cursor: Cursor { began, number: row.number()? },
             agent_id: AgentId(U256::from(row.number()?)),
             wallet: Address::from(row.array::<20>()?),
@@ -262,8 +262,8 @@ pub(super) fn list(
             to: read_standing(row.nullable()?)?,
             block_number: row.number()?,
             time: Timestamp::from_seconds(row.number()?),
-        });
-    }
+        })
+    })?;
     let next = data.last().map_or(Cursor { began, number: after }, |change| change.cursor);
     Ok(ChangeList { limit, has_more: next.number < state.changes, data, next, as_of: at.into() })
 }

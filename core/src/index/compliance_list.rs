@@ -1,7 +1,9 @@
-//! The list of `/agents/compliance`: a page of it, the whole where it fits in memory, and the whole of any size, piece by piece.
+//! The list of `/agents/compliance`: a page, the whole if it fits in memory, and the whole of any size in
+//! chunks.
 //!
-//! Telling that takes longer than the time between two refreshes, and all of it is as of the block of its first piece. So what a refresh
-//! replaces while a list is open is kept as it was, once for the newest open list:
+//! Sending all chunks takes longer than the time between refreshes, but all of them are of the block of the
+//! first one. So a refresh keeps a copy of each row it replaces while a list is open, once for the newest
+//! open list:
 //!
 //! ```text
 //!   list 1 opened      A becomes B      list 2 opened      B becomes C
@@ -10,8 +12,8 @@
 //!        +--> reads A, kept for 1 or later   +--> reads B
 //! ```
 //!
-//! New agents have higher ids than the last of the list. Each piece is a question of its own, so that others are answered in between;
-//! a list that nobody goes on with is closed.
+//! New agents have ids beyond the list's last one. Each chunk is a request of its own, so that other requests
+//! run in between. A list that is not continued is closed.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +21,10 @@ use alloy_primitives::U256;
 
 use super::{
     IndexError,
-    entry::{Entry, flaw},
+    indexed_agent::{IndexedAgent, flaw},
     open_lists::{NEWEST, close_forgotten, drop_unneeded},
     reader::Index,
-    store::{Columns, Store, StoreError, Value, ids_as_json, one_number, ordered},
+    store::{SqlValue, Store, StoreError, first_row, ids_as_json, one_number, ordered, query},
 };
 use crate::{
     chain::QueryError,
@@ -35,15 +37,15 @@ use crate::{
     registry::row::Row,
 };
 
-/// Agents up to which the whole list is made in memory, 5 MB of JSON, of which the host has several copies: up to ten times that.
+/// The largest list made in memory: 5 MB of JSON, of which the host holds up to ten copies.
 pub const LIST_IN_MEMORY_MAX: u64 = 25_000;
-/// Lists that are open at once at most: each takes as much of the host's time as it gets.
+/// Maximum open lists: each takes all the host's time it can get.
 const OPEN_LISTS: u64 = 4;
-/// Rows that are read at once, where the whole is made in memory.
+/// Rows read at once when the whole is made in memory.
 const ROWS: u64 = 1_000;
 
-/// Rows of a list, `?1`, up to its last agent, `?2`: those that are kept for it or a later one, and the others as they are. `columns` of
-/// those of which `rows` is true.
+/// Selects `columns` of the rows of list `?1` up to its last agent `?2` for which `rows` is true: copies kept
+/// for it or a later list, and the agents without a copy.
 fn select(columns: &str, index: &str, rows: &str) -> String {
     format!(
         "SELECT {columns} FROM agents {index} WHERE {rows} AND id <= ?2 \
@@ -53,7 +55,7 @@ fn select(columns: &str, index: &str, rows: &str) -> String {
     )
 }
 
-/// Where a list goes on: which, and behind which agent.
+/// The position in a list: its number, and the last agent sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListCursor {
     list: u64,
@@ -61,7 +63,7 @@ pub struct ListCursor {
 }
 
 impl ListCursor {
-    /// Reads what [`Display`](core::fmt::Display) writes; `None` for anything else.
+    /// Parses the [`Display`](core::fmt::Display) format; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let (list, after) = text.split_once('/')?;
         Some(Self { list: number(list)?, after: AgentCursor::parse(after, SortKey::Attestation)? })
@@ -74,30 +76,30 @@ impl core::fmt::Display for ListCursor {
     }
 }
 
-/// A piece of the JSON text.
+/// A chunk of the JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The text.
+pub struct ListChunk {
+    /// The JSON text.
     pub text: String,
-    /// Where the next piece begins; `None` where this is the last one.
+    /// The start of the next chunk; `None` after the last.
     pub next: Option<ListCursor>,
 }
 
-/// A list, as its first piece found it.
-struct List {
+/// A list as it was opened.
+struct OpenList {
     number: u64,
-    /// Its last agent, which is how many there are.
+    /// The last agent's id, which is also the number of agents.
     total: u64,
     grace_seconds: U256,
-    /// The moment that it is as of.
+    /// The moment verdicts are as of.
     now: Timestamp,
 }
 
-/// Before the first agent of a list.
+/// The position before the first agent.
 const BEGIN: AgentCursor = AgentCursor { attested: Some(0), id: 0 };
 
 impl<S: Store> Index<'_, S> {
-    /// The list as it is now: a page of it, or as a whole.
+    /// A page of the list, or the whole, as of `now`.
     pub(crate) fn compliance(
         &self,
         page: Option<CompliancePage>,
@@ -105,16 +107,16 @@ impl<S: Store> Index<'_, S> {
     ) -> Result<ComplianceList, IndexError> {
         let (total, grace_seconds) = (self.state.total, self.state.grace_seconds);
         if page.is_none() && total > LIST_IN_MEMORY_MAX {
-            // Beyond that it would end the host, and all that others ask of it: it is told in pieces.
+            // A larger list would exhaust the host's memory and is served in chunks.
             return Err(QueryError::TooManyAgents(U256::from(total)).into());
         }
         self.check_statuses()?;
-        // Newer than any: nothing is kept for it.
-        let list = List { number: (1 << 53) - 1, total, grace_seconds, now };
+        // Higher than any list's number: no copies are kept for it.
+        let list = OpenList { number: (1 << 53) - 1, total, grace_seconds, now };
         let (mut rows, mut next) = (Vec::new(), None);
         match page {
             Some(CompliancePage { limit, cursor }) => {
-                // One more than is shown, to know whether there is one.
+                // One more than shown, to detect a next page.
                 rows = self.items(&list, cursor.unwrap_or(BEGIN), limit.saturating_add(1))?;
                 if rows.len() as u64 > limit {
                     rows.pop();
@@ -136,35 +138,32 @@ impl<S: Store> Index<'_, S> {
         Ok(ComplianceList { total, limit, data, next, unreadable: self.flawed(flaw::RECORD)? })
     }
 
-    /// So many readable agents of a list, the stalest attestation first, from behind a place on, and their own places.
+    /// At most `most` readable agents after a position, the oldest attestation first, with their positions.
     fn items(
         &self,
-        list: &List,
+        list: &OpenList,
         after: AgentCursor,
         most: u64,
     ) -> Result<Vec<(AgentCursor, ComplianceListItem)>, IndexError> {
-        let of_list = [Value::from(list.number), list.total.into()];
-        let columns = "id, attested, record";
+        let of_list = [SqlValue::from(list.number), list.total.into()];
+        let columns = "id, record, attested";
         let rows = "(attested, id) > (?3, ?4) AND flaws & 1 = 0";
         let records =
             select(columns, "INDEXED BY agents_by_attestation", rows) + " ORDER BY attested, id LIMIT ?5";
         let behind = [ordered(after.attested.unwrap_or(0)), after.id.into(), most.into()];
-        let mut entries = Vec::new();
-        for row in self.store.execute(&records, &[&of_list[..], &behind].concat())? {
-            let mut row = Columns::of(row);
-            let (id, _) = (row.number()?, row.blob()?);
-            entries.push((id, Entry::unpack(&row.blob()?)?));
-        }
+        let parameters = [&of_list[..], &behind].concat();
+        let entries = query(self.store, &records, &parameters, IndexedAgent::read)?;
         let ids: Vec<u64> = entries.iter().map(|(id, _)| *id).collect();
         let parents = "parent IN (SELECT unhex(printf('%016x', value)) FROM json_each(?3))";
         let parents = select("parent", "INDEXED BY agents_by_parent", parents);
         let counts = format!("SELECT parent, count(*) FROM ({parents}) GROUP BY parent");
-        let mut children = BTreeMap::new();
-        for row in self.store.execute(&counts, &[&of_list[..], &[ids_as_json(&ids)]].concat())? {
-            let mut row = Columns::of(row);
-            children.insert(u64::from_be_bytes(row.array()?), row.number()?);
-        }
-        let item = |(id, entry): (u64, Entry)| {
+        let parameters = [&of_list[..], &[ids_as_json(&ids)]].concat();
+        let children: BTreeMap<u64, u64> = query(self.store, &counts, &parameters, |row| {
+            Ok((u64::from_be_bytes(row.array()?), row.number()?))
+        })?
+        .into_iter()
+        .collect();
+        let item = |(id, entry): (u64, IndexedAgent)| {
             let Row { creator, last_attestation, .. } = entry.row;
             let status = entry.known_status(id).map_err(QueryError::from)?;
             let compliance = Compliance::judge(
@@ -180,13 +179,14 @@ impl<S: Store> Index<'_, S> {
         entries.into_iter().map(item).collect()
     }
 
-    /// Opens the whole list as of `now`; its first piece is of so many agents at most. `clock` is the host's, unix milliseconds.
+    /// Opens the whole list as of `now`, and returns its first chunk of at most `most` agents. `clock` is the
+    /// host's in unix milliseconds.
     ///
     /// # Errors
     ///
-    /// [`IndexError::Incomplete`] where the rows are of no one block, [`IndexError::Busy`] where too many lists are open, and
-    /// the errors that the list in one piece would be.
-    pub fn open_list(&self, now: Timestamp, clock: u64, most: u64) -> Result<Piece, IndexError> {
+    /// [`IndexError::Incomplete`] if the rows are of different blocks, [`IndexError::Busy`] if too many lists
+    /// are open, and the errors of the list in one piece.
+    pub fn open_list(&self, now: Timestamp, clock: u64, most: u64) -> Result<ListChunk, IndexError> {
         if self.state.as_of().is_none() {
             return Err(IndexError::Incomplete { percent: self.state.percent() });
         }
@@ -195,42 +195,39 @@ impl<S: Store> Index<'_, S> {
         if one_number(self.store, "SELECT count(*) FROM lists", &[])?.unwrap_or(0) >= OPEN_LISTS {
             return Err(IndexError::Busy);
         }
-        // By the clock, so that no list of a store that was lost has the number of a later one.
+        // Derived from the clock, so that lists of a lost store never share a number with later ones.
         let statement = format!(
             "INSERT INTO lists (number, used, total, grace, seconds) \
              SELECT max(?1, coalesce(({NEWEST}) + 1, 0)), ?2, ?3, ?4, ?5 RETURNING number"
         );
         let (total, grace_seconds) = (self.state.total, self.state.grace_seconds);
-        let grace = Value::Blob(grace_seconds.to_be_bytes::<32>().into());
+        let grace = SqlValue::Blob(grace_seconds.to_be_bytes::<32>().into());
         let parameters = [clock.into(), (clock / 1_000).into(), total.into(), grace, now.seconds().into()];
         let number = one_number(self.store, &statement, &parameters)?.ok_or_else(StoreError::corrupt)?;
-        let list = List { number, total, grace_seconds, now };
-        self.piece(&list, BEGIN, most)
+        let list = OpenList { number, total, grace_seconds, now };
+        self.chunk(&list, BEGIN, most)
     }
 
-    /// The next piece of a list.
+    /// The next chunk of a list.
     ///
     /// # Errors
     ///
-    /// [`IndexError::CursorExpired`] where the list has been closed, [`IndexError::Store`].
-    pub fn next_piece(&self, cursor: ListCursor, clock: u64, most: u64) -> Result<Piece, IndexError> {
+    /// [`IndexError::CursorExpired`] if the list has been closed, [`IndexError::Store`].
+    pub fn next_chunk(&self, cursor: ListCursor, clock: u64, most: u64) -> Result<ListChunk, IndexError> {
         let statement = "UPDATE lists SET used = ?2 WHERE number = ?1 RETURNING total, grace, seconds";
         let parameters = [cursor.list.into(), (clock / 1_000).into()];
-        let Some(row) = self.store.execute(statement, &parameters)?.into_iter().next() else {
-            return Err(IndexError::CursorExpired);
-        };
-        let mut row = Columns::of(row);
-        let list = List {
+        let row = first_row(self.store, statement, &parameters)?;
+        let mut row = row.ok_or(IndexError::CursorExpired)?;
+        let list = OpenList {
             number: cursor.list,
             total: row.number()?,
             grace_seconds: U256::from_be_bytes(row.array::<32>()?),
             now: Timestamp::from_seconds(row.number()?),
         };
-        self.piece(&list, cursor.after, most)
+        self.chunk(&list, cursor.after, most)
     }
 
-    /// The piece of a list that begins behind a place.
-    fn piece(&self, list: &List, after: AgentCursor, most: u64) -> Result<Piece, IndexError> {
+    fn chunk(&self, list: &OpenList, after: AgentCursor, most: u64) -> Result<ListChunk, IndexError> {
         let rows = self.items(list, after, most)?;
         let next = rows.last().map(|(place, _)| ListCursor { list: list.number, after: *place });
         let next = next.filter(|_| rows.len() as u64 == most);
@@ -239,19 +236,19 @@ impl<S: Store> Index<'_, S> {
         if next.is_none() {
             let flawed =
                 select("id", "INDEXED BY agents_with_flaws", "flaws > 0 AND flaws & 1 > 0") + " ORDER BY id";
-            for row in self.store.execute(&flawed, &[list.number.into(), list.total.into()])? {
-                unreadable.push(AgentId::from(Columns::of(row).number()?));
-            }
+            let parameters = [list.number.into(), list.total.into()];
+            unreadable = query(self.store, &flawed, &parameters, |row| Ok(AgentId::from(row.number()?)))?;
             self.store.execute("DELETE FROM lists WHERE number = ?1", &[list.number.into()])?;
             drop_unneeded(self.store)?;
         }
         let total = usize::try_from(list.total).unwrap_or(usize::MAX);
         let part = ComplianceList { total, limit: None, data, next: None, unreadable };
-        Ok(Piece { text: cut(&part, after == BEGIN, next.is_none()), next })
+        Ok(ListChunk { text: cut(&part, after == BEGIN, next.is_none()), next })
     }
 }
 
-/// The JSON of a list without its beginning where its agents are not the first, and without its end where they are not the last.
+/// The JSON of a chunk: without the list's beginning unless it is the first, and without its end unless it is
+/// the last.
 fn cut(list: &ComplianceList, is_first: bool, is_last: bool) -> String {
     const DATA: &str = "\"data\":[";
     let mut text = json::text(list, list.size_hint());
@@ -259,7 +256,7 @@ fn cut(list: &ComplianceList, is_first: bool, is_last: bool) -> String {
         text.truncate(text.len().saturating_sub("]}".len()));
     }
     if !is_first && let Some(begin) = text.find(DATA) {
-        // The comma goes before the agents, if there are any.
+        // The comma precedes the agents, if there are any.
         text.replace_range(..begin + DATA.len(), if list.data.is_empty() { "" } else { "," });
     }
     text

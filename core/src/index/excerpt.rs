@@ -1,5 +1,5 @@
-//! What an index knows of some wallets: who has or had them, and the agents above. A verdict tells a wallet's past by it, as by a
-//! [scan](crate::api::scan), and does not have to read the registry for that.
+//! What an index knows of some wallets: the agents that have or had them, and their ancestors. It replaces
+//! the [scan](crate::api::scan) that a verdict would read a wallet's past from.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,35 @@ use alloy_primitives::{Address, hex};
 
 use super::{
     IndexError, State, changes,
-    entry::{Entry, PACKED_BYTES, flaw},
-    store::{Columns, Store, Value, one_number},
+    indexed_agent::{IndexedAgent, PACKED_BYTES, flaw},
+    store::{SqlValue, Store, first_row, one_number, query},
 };
 use crate::{
     registry::agent::Status, registry::kya::FORMER_SHOWN, registry::lineage::MAX_LEVELS, registry::row::Row,
 };
 
-/// Agents of one wallet that are told: those that a verdict shows, one more to know that there are more, and the live one.
+/// Agents per wallet: those that a verdict shows, one more to detect further ones, and the live one.
 const OF_A_WALLET: u64 = FORMER_SHOWN as u64 + 2;
 
-/// What an index knows of some wallets, at its block.
+/// What an index knows of some wallets at its block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
-    /// How many agents there are.
+    /// The number of agents.
     pub(crate) total: u64,
-    /// Every agent's record is readable: nobody else has or had the wallets.
+    /// Every agent's record is readable, so that no other agent has or had the wallets.
     pub(crate) is_whole: bool,
-    /// The newest agents that have or had the wallets, and all their ancestors, by ascending id.
+    /// The newest agents of each wallet and all their ancestors, by ascending id.
     pub(crate) rows: Vec<(u64, Row)>,
-    /// When some of them ended, unix seconds.
+    /// When some of them ended, in unix seconds.
     pub(crate) ends: BTreeMap<u64, u64>,
 }
 
 impl Excerpt {
-    /// What the index in `store`, whose state is `state`, knows of these wallets.
+    /// Reads what the index in `store`, with the state `state`, knows of these wallets.
     ///
     /// # Errors
     ///
-    /// [`IndexError::Incomplete`] where the rows are of no one block, [`IndexError::Store`].
+    /// [`IndexError::Incomplete`] if the rows are of different blocks, [`IndexError::Store`].
     pub fn of(store: &impl Store, state: &State, wallets: &[Address]) -> Result<Self, IndexError> {
         if state.as_of().is_none() {
             return Err(IndexError::Incomplete { percent: state.percent() });
@@ -43,18 +43,15 @@ impl Excerpt {
         let mut rows: Vec<(u64, Row)> = Vec::new();
         for wallet in wallets {
             let statement = "SELECT id, record FROM agents WHERE wallet = ?1 ORDER BY id DESC LIMIT ?2";
-            let parameters = [Value::Blob(wallet.to_vec()), OF_A_WALLET.into()];
-            for found in store.execute(statement, &parameters)? {
-                let mut found = Columns::of(found);
-                let (mut id, mut row) = (found.number()?, Entry::unpack(&found.blob()?)?.row);
+            let parameters = [SqlValue::Blob(wallet.to_vec()), OF_A_WALLET.into()];
+            for (mut id, IndexedAgent { mut row, .. }) in
+                query(store, statement, &parameters, IndexedAgent::read)?
+            {
                 for _ in 0..MAX_LEVELS {
                     rows.push((id, row));
-                    let statement = "SELECT record FROM agents WHERE id = ?1";
-                    let Some(found) = store.execute(statement, &[row.parent.into()])?.into_iter().next()
-                    else {
-                        break;
-                    };
-                    (id, row) = (row.parent, Entry::unpack(&Columns::of(found).blob()?)?.row);
+                    let statement = "SELECT id, record FROM agents WHERE id = ?1";
+                    let Some(mut parent) = first_row(store, statement, &[row.parent.into()])? else { break };
+                    (id, IndexedAgent { row, .. }) = IndexedAgent::read(&mut parent)?;
                 }
             }
         }
@@ -70,29 +67,28 @@ impl Excerpt {
         }
         let statement = "SELECT count(*) FROM agents INDEXED BY agents_with_flaws \
                          WHERE flaws > 0 AND flaws & ?1 > 0";
-        let flawed = one_number(store, statement, &[Value::Integer(flaw::RECORD)])?;
+        let flawed = one_number(store, statement, &[SqlValue::Integer(flaw::RECORD)])?;
         Ok(Self { total: state.total, is_whole: flawed == Some(0), rows, ends })
     }
 
-    /// The row of an agent.
     pub(crate) fn get(&self, id: u64) -> Option<&Row> {
         let place = self.rows.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         self.rows.get(place).map(|(_, row)| row)
     }
 
-    /// As hexadecimal digits, for [`decode`](Self::decode).
+    /// Encodes to hexadecimal digits.
     pub fn encode(&self) -> String {
         let mut packed = vec![u8::from(self.is_whole)];
         packed.extend(self.total.to_be_bytes());
         for (id, row) in &self.rows {
             packed.extend(id.to_be_bytes());
-            packed.extend(Entry::of_row(*row).pack());
+            packed.extend(IndexedAgent::of_row(*row).pack());
             packed.extend(self.ends.get(id).copied().unwrap_or(0).to_be_bytes());
         }
         hex::encode(packed)
     }
 
-    /// What [`encode`](Self::encode) made; `None` for anything else.
+    /// Decodes the output of [`encode`](Self::encode); `None` for anything else.
     pub fn decode(digits: &str) -> Option<Self> {
         let packed = hex::decode(digits).ok()?;
         let (is_whole, rest) = packed.split_first()?;
@@ -102,7 +98,7 @@ impl Excerpt {
             let (id, piece) = piece.split_first_chunk()?;
             let (record, end) = piece.split_last_chunk()?;
             let (id, end) = (u64::from_be_bytes(*id), u64::from_be_bytes(*end));
-            rows.push((id, Entry::unpack(record).ok()?.row));
+            rows.push((id, IndexedAgent::unpack(record).ok()?.row));
             if end > 0 {
                 ends.insert(id, end);
             }

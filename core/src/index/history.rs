@@ -1,8 +1,8 @@
-//! What happened to one agent, from the events that an RPC endpoint lists of it.
+//! One agent's history, read from its events through an RPC endpoint.
 //!
-//! The index answers this, though its rows do not tell it. It knows a block that is canonical, when the agent was registered, and whose parent
-//! it is: a question to the chain alone would have to find out all of that first. It keeps no events. They would be as many as all
-//! that ever happened, and those from before the index began would still have to be asked for.
+//! The index answers it although it stores no events: those are as many as ever happened, and the ones before
+//! the index began would be missing. But it knows a canonical block, the agent's registration time and its
+//! children, which a query to the chain alone would have to find first.
 //!
 //! ```text
 //!   events --> children's registrations --> times of blocks --> page
@@ -11,15 +11,18 @@
 //!   search for the block of the registration
 //! ```
 //!
-//! First all blocks are asked about in one call. An endpoint that takes no such range is asked from the block of the registration on,
-//! which the times of blocks lead to ([`registration_block`](HistoryQuery::registration_block): 18 blocks in a round trip, six round trips for 40 million blocks), in as long
-//! ranges as it takes. The ranges that it takes for the events of all agents together, which a refresh finds out, are shorter: they say nothing here. An answer makes at most [`MOST_CALLS`] such calls for the agent, and as many for its children. Where they do not suffice, the page
-//! ends early and `next` goes on. Where [`MOST_PAGES`] such pages would not do, the newest blocks are asked about instead, in as many
-//! calls again: the history begins there, and says so.
+//! The first call asks for all blocks. If the endpoint refuses that range, calls start at the block of the
+//! registration, found by a search over block timestamps
+//! ([`registration_block`](HistoryQuery::registration_block): 18 blocks per round trip, six round trips for
+//! 40 million blocks), with adaptive range splitting. The range that refreshes know is for the events of all
+//! agents, so it is shorter than needed and not used. An answer makes at most [`MOST_CALLS`] calls for the
+//! agent and as many for its children. If they do not suffice, the page ends early and `next` continues. If
+//! [`MOST_PAGES`] such pages would not suffice, the newest blocks are read instead with as many calls, and
+//! the history says that it starts there.
 //!
-//! Every batch asks for the header of the index's block as well, so that no reply is of another chain: an event of a block that was
-//! reorganised is never told. A history is complete where the event of the registration was found, and every range from it on was answered: a
-//! node that has pruned its events says that there are none. A later page asks for the registration's block again.
+//! Every batch also requests the header of the index's block, so that no event of a reorganised block is
+//! reported. A history is complete if the registration's event was found and every range since was answered:
+//! a node with pruned events returns empty lists. A later page requests the registration's block again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,14 +32,14 @@ use alloy_sol_types::SolEvent;
 use super::{
     IndexError,
     state::{Checkpoint, State},
-    store::{Columns, Store, ordered},
+    store::{Columns, Store, ordered, query},
     tables,
     work::Config,
 };
 use crate::{
     chain::{
         Endpoints, Halt, Header, Limits, Need, Query, QueryError, Run, View,
-        logs::{EVENTS, EventLog, Filter, FoundLogs, LogsQuery, NoLogs},
+        logs::{EVENTS, EventLog, FoundLogs, LogFilter, LogsQuery, NoLogs},
     },
     eth::{abi::IAgentRegistry::AgentRegistered, as_of::BlockId, timestamp::Timestamp},
     registry::{
@@ -47,49 +50,49 @@ use crate::{
 
 /// `eth_getLogs` calls for the agent's own events: five batches.
 const MOST_CALLS: u64 = 95;
-/// Batches at most: a node of small replies gives one range in each.
+/// Maximum batches: a node with small replies answers one range in each.
 const ROUNDS: u32 = 3 * MOST_CALLS as u32;
 /// Pages that may end early.
 const MOST_PAGES: u64 = 16;
-/// Blocks whose times are asked for at once in the search for the registration.
+/// Timestamps requested at once in the search for the registration.
 const PROBES: u64 = 18;
-/// Bytes of texts on a page, beyond which it ends: reasons may be of any length.
+/// Bytes of texts that end a page: reasons have no length limit.
 const PAGE_TEXT_BYTES: usize = 256 * 1024;
 
-/// One page of an agent's history, as of the index's block: a query over headers and logs alone. It ends with
-/// [`QueryError::BlockNotAvailable`] where that block is no longer on the chain: a refresh comes first then.
+/// One page of an agent's history at the index's block, from headers and logs alone. After a reorg of that
+/// block it ends with [`QueryError::BlockNotAvailable`], and the index has to refresh first.
 #[derive(Clone, Debug)]
 pub struct HistoryQuery {
     registry: Address,
     at: Checkpoint,
     id: u64,
     registered_at: u64,
-    /// The next children, by id: as many as a page has room for, and one to go on at.
+    /// The next children by id: as many as fit a page, and one more to continue at.
     children: Vec<u64>,
     limit: usize,
     cursor: Option<HistoryCursor>,
 }
 
-/// What a page will hold.
+/// A page being assembled.
 #[derive(Clone, Debug, Default)]
-struct Page {
+struct PageDraft {
     logs: Vec<EventLog>,
     because: Option<IncompleteBecause>,
-    /// The block that the history begins at; 0 where that is not known.
+    /// The block that the history starts at; 0 if unknown.
     first: u64,
-    /// Blocks from this one on were not asked about.
+    /// Blocks from this one on were not requested.
     unasked: Option<u64>,
     next: Option<HistoryCursor>,
 }
 
-/// The agent's own events, and how they were asked for.
+/// The agent's own events, and how they were requested.
 struct OwnEvents {
     found: FoundLogs,
-    /// The block that events are asked for from on.
+    /// The first requested block.
     from: u64,
-    /// Events before that block are not asked for, as they are too many calls away.
+    /// Earlier events are not requested, because they would take too many calls.
     newest_only: bool,
-    /// Blocks that the endpoint takes in one call, as far as is known.
+    /// Blocks per call that the endpoint is known to accept.
     range: Option<u64>,
 }
 
@@ -99,20 +102,20 @@ impl Query for HistoryQuery {
 
     fn resolve(&self, view: &View) -> Result<AgentHistory, Halt> {
         let Ok(events) = self.own_events(view)? else {
-            let page = Page { because: Some(IncompleteBecause::NoLogs), ..Page::default() };
+            let page = PageDraft { because: Some(IncompleteBecause::NoLogs), ..PageDraft::default() };
             return self.finish(view, page);
         };
         let mut page = self.begin_page(view, &events)?;
         let range = events.range;
         let last = match page.logs.get(self.limit) {
-            // The page ends before this one.
+            // The page ends before this event.
             Some(log) => log.number,
             None => page.unasked.map_or(self.at.number, |unasked| unasked.saturating_sub(1)),
         };
         let from = events.from.max(page.first);
         if !self.children.is_empty() && from <= last {
             let filter =
-                Filter { events: vec![AgentRegistered::SIGNATURE_HASH], agents: self.children.clone() };
+                LogFilter { events: vec![AgentRegistered::SIGNATURE_HASH], agents: self.children.clone() };
             match view.logs(&self.logs(filter, (from, last), range, true))? {
                 Ok(found) => {
                     page.logs.extend(found.logs.iter().cloned());
@@ -149,9 +152,8 @@ impl HistoryQuery {
         };
         let statement = "SELECT id FROM agents WHERE parent = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
         let last_child = cursor.map_or(0, |cursor| cursor.child);
-        let children = store
-            .execute(statement, &[ordered(number), last_child.into(), limit.saturating_add(1).into()])?;
-        let children = children.into_iter().map(|row| Columns::of(row).number()).collect::<Result<_, _>>()?;
+        let parameters = [ordered(number), last_child.into(), limit.saturating_add(1).into()];
+        let children = query(store, statement, &parameters, Columns::number)?;
         Ok(Self {
             registry,
             at,
@@ -163,7 +165,7 @@ impl HistoryQuery {
         })
     }
 
-    /// The run that reads it, at the index's block.
+    /// A run that reads the page at the index's block.
     pub fn run(self, config: &Config, endpoints: Endpoints) -> Run<Self> {
         let Checkpoint { number, hash, seconds } = self.at;
         let header = Header { number, hash, parent_hash: hash, timestamp: seconds };
@@ -173,7 +175,7 @@ impl HistoryQuery {
 
     fn logs(
         &self,
-        filter: Filter,
+        filter: LogFilter,
         (from, to): (u64, u64),
         range: Option<u64>,
         may_end_early: bool,
@@ -182,12 +184,12 @@ impl HistoryQuery {
         LogsQuery { registry, filter: Some(filter), from, to, range, most_calls, may_end_early }
     }
 
-    /// The block of the registration by the cursor, where it is before the blocks that are asked for.
+    /// The cursor's registration block, if it precedes the requested blocks.
     fn known_first(&self) -> Option<u64> {
         self.cursor.map(|cursor| cursor.first).filter(|first| (1..=self.at.number).contains(first))
     }
 
-    /// The agent's own events, from where they are worth asking for.
+    /// The agent's own events, from the first block worth requesting.
     fn own_events(&self, view: &View) -> Result<Result<OwnEvents, NoLogs>, Halt> {
         let mut from = self.cursor.map_or(0, |cursor| cursor.block);
         let (mut range, mut newest_only) = (None, false);
@@ -214,15 +216,15 @@ impl HistoryQuery {
         Ok(found.map(|found| OwnEvents { range: found.range.or(range), found, from, newest_only }))
     }
 
-    /// The agent's own events from a block on, as many as the page takes.
+    /// The agent's own events from the block `from` on, as many as the page holds.
     fn events_from(
         &self,
         view: &View,
         from: u64,
         range: Option<u64>,
     ) -> Result<Result<FoundLogs, NoLogs>, Need> {
-        let filter = Filter { events: EVENTS.to_vec(), agents: vec![self.id] };
-        // Block 0 has no events: a query from there on does not know better, and has to cover all blocks.
+        let filter = LogFilter { events: EVENTS.to_vec(), agents: vec![self.id] };
+        // Block 0 has no events: it stands for an unknown start, so the query has to cover all blocks.
         let query = self.logs(filter, (from, self.at.number), range, from > 0);
         let registration = self.known_first().map(|first| {
             let event = (first < from).then(|| view.logs(&self.registration_event(first)));
@@ -248,14 +250,15 @@ impl HistoryQuery {
         }))
     }
 
-    /// The event of the registration, asked for again by a later page: a node that has none there has pruned its logs, or keeps
-    /// none, and says so by an empty list.
+    /// The registration's event, requested again by a later page: a node that has pruned its logs returns an
+    /// empty list.
     fn registration_event(&self, block: u64) -> LogsQuery {
-        let filter = Filter { events: EVENTS.to_vec(), agents: vec![self.id] };
+        let filter = LogFilter { events: EVENTS.to_vec(), agents: vec![self.id] };
         self.logs(filter, (block, block), None, false)
     }
 
-    /// The first block as late as the registration. Blocks without a header are pruned, so early ones.
+    /// The first block at or after the registration time. Blocks without a header are pruned, so they are
+    /// early.
     fn registration_block(&self, view: &View) -> Result<u64, Need> {
         let (mut before, mut found) = (0, self.at.number);
         while found.saturating_sub(before) > 1 {
@@ -279,8 +282,8 @@ impl HistoryQuery {
         Ok(found.max(1))
     }
 
-    /// The page as the agent's own events make it, and from which block on the history is known.
-    fn begin_page(&self, view: &View, events: &OwnEvents) -> Result<Page, Need> {
+    /// The page of the agent's own events, and the block that the history is known from.
+    fn begin_page(&self, view: &View, events: &OwnEvents) -> Result<PageDraft, Need> {
         let OwnEvents { found, newest_only, from, .. } = events;
         let registration = found.logs.iter().find(|log| log.is_registration()).map(|log| log.number);
         let (first, because) = match (self.cursor, registration) {
@@ -296,7 +299,7 @@ impl HistoryQuery {
                         .is_ok_and(|event| event.logs.iter().any(EventLog::is_registration)),
                     None => first < block || registration.is_some(),
                 };
-                // Before that block nothing was asked for, or it is that of the registration, whose event is gone.
+                // Earlier blocks were not requested, or it is the registration's block without the event.
                 let header =
                     self.known_first().map(|first| view.header_if_kept(first)).transpose()?.flatten();
                 let is_registration = header.is_none_or(|header| header.timestamp == self.registered_at);
@@ -308,11 +311,11 @@ impl HistoryQuery {
             }
         };
         let logs = found.logs.iter().filter(|log| self.is_due(log)).cloned().collect();
-        Ok(Page { logs, because, first, unasked: found.unasked, next: None })
+        Ok(PageDraft { logs, because, first, unasked: found.unasked, next: None })
     }
 
     /// Cuts the page to its size.
-    fn cut(&self, mut page: Page) -> Page {
+    fn cut(&self, mut page: PageDraft) -> PageDraft {
         let is_asked = |log: &EventLog| page.unasked.is_none_or(|unasked| log.number < unasked);
         page.logs.retain(|log| self.is_due(log) && is_asked(log));
         page.logs.sort_by_key(position);
@@ -340,8 +343,8 @@ impl HistoryQuery {
         page
     }
 
-    /// The answer, with the times of the page's blocks, which not every node's logs tell.
-    fn finish(&self, view: &View, page: Page) -> Result<AgentHistory, Halt> {
+    /// The answer, with block timestamps that the node's logs omit.
+    fn finish(&self, view: &View, page: PageDraft) -> Result<AgentHistory, Halt> {
         let untimed: BTreeSet<u64> =
             page.logs.iter().filter(|log| log.seconds.is_none()).map(|log| log.number).collect();
         let headers: Vec<_> = untimed.into_iter().map(|number| (number, view.header_at(number))).collect();
@@ -352,7 +355,7 @@ impl HistoryQuery {
             let seconds = match (log.seconds, headers.get(&log.number)) {
                 (Some(seconds), _) => seconds,
                 (None, Some(header)) if header.hash == log.block_hash => header.timestamp,
-                // The event was of another chain than the block.
+                // The event is of another chain than the block.
                 (None, _) => return Err(QueryError::BlockNotAvailable(BlockId::Hash(self.at.hash)).into()),
             };
             data.push(HistoryEvent {
@@ -384,7 +387,7 @@ impl HistoryQuery {
         })
     }
 
-    /// Whether an event comes on this page or a later one.
+    /// Whether an event belongs to this page or a later one.
     fn is_due(&self, log: &EventLog) -> bool {
         self.cursor.is_none_or(|cursor| position(log) >= (cursor.block, cursor.log_index))
     }

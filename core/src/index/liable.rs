@@ -1,14 +1,14 @@
-//! The answer of `/liable/:wallet`: counts from kept sums, and two short lists in the order of the SQL indexes that they are read by. What it
-//! takes does not grow with the number of the person's agents.
+//! The answer of `/liable/:wallet`: counts from kept sums, and two short lists read in the order of their SQL
+//! indexes. Its cost does not grow with the number of the person's agents.
 
 use alloy_primitives::Address;
 
 use super::{
     IndexError,
-    entry::{Entry, flaw},
+    indexed_agent::{IndexedAgent, flaw},
     reader::Index,
-    store::{Columns, Store, StoreError, Value, one_number, ordered},
-    tables::{HOUR, Kind, person_hour, person_status},
+    store::{SqlValue, Store, StoreError, one_number, ordered, query},
+    tables::{CountKind, HOUR, person_hour, person_status},
 };
 use crate::{
     eth::as_of::IndexedAt,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl<S: Store> Index<'_, S> {
-    /// What a person is liable for, as of `now`: a page of at most `limit` agents behind the cursor.
+    /// What a person is liable for as of `now`: a page of at most `limit` agents behind the cursor.
     pub(crate) fn liable(
         &self,
         person: Address,
@@ -42,8 +42,8 @@ impl<S: Store> Index<'_, S> {
         let statement = "SELECT id, record FROM agents INDEXED BY agents_by_person \
                          WHERE person = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
         let mut last = cursor.map_or(0, |cursor| cursor.id);
-        // One more than is shown, to know whether there is one.
-        let parameters = [Value::Blob(person.to_vec()), last.into(), (limit + 1).into()];
+        // One more than shown, to detect a next page.
+        let parameters = [SqlValue::Blob(person.to_vec()), last.into(), (limit + 1).into()];
         for (id, entry) in self.entries(statement, &parameters)? {
             if liable.data.len() as u64 == limit {
                 liable.next = Some(AgentCursor::after(last));
@@ -59,31 +59,29 @@ impl<S: Store> Index<'_, S> {
     /// The person's agents by status.
     pub(super) fn statuses_of(&self, person: Address) -> Result<Vec<(Status, u64)>, StoreError> {
         let statement = "SELECT key, agents FROM counts WHERE kind = ?1 AND key >= ?2 AND key <= ?3";
-        let bound = |status| Value::Blob(person_status(person, status));
-        let rows = self.store.execute(statement, &[Kind::Person.into(), bound(0), bound(u8::MAX)])?;
-        let read = |row| {
-            let mut row = Columns::of(row);
+        let bound = |status| SqlValue::Blob(person_status(person, status));
+        let parameters = [CountKind::Person.into(), bound(0), bound(u8::MAX)];
+        query(self.store, statement, &parameters, |row| {
             let status = row.blob()?.last().copied().and_then(Status::from_number);
             Ok((status.ok_or_else(StoreError::corrupt)?, row.number()?))
-        };
-        rows.into_iter().map(read).collect()
+        })
     }
 
-    /// The person's compliant agents, counted as [`compliant`](Self::compliant) counts all.
+    /// The person's compliant agents, counted as in [`compliant`](Self::compliant).
     fn compliant_of(&self, person: Address, now: Timestamp) -> Result<u64, StoreError> {
         let oldest = self.oldest_current(now);
         let hour = oldest / HOUR;
-        let bound = |hour| Value::Blob(person_hour(person, hour));
+        let bound = |hour| SqlValue::Blob(person_hour(person, hour));
         let statement = "SELECT sum(agents) FROM counts WHERE kind = ?1 AND key > ?2 AND key <= ?3";
         let later =
-            one_number(self.store, statement, &[Kind::PersonHour.into(), bound(hour), bound(u64::MAX)])?;
+            one_number(self.store, statement, &[CountKind::PersonHour.into(), bound(hour), bound(u64::MAX)])?;
         let end = hour.saturating_add(1).saturating_mul(HOUR);
         let statement = "SELECT count(*) FROM agents INDEXED BY active_agents_by_person \
                          WHERE person = ?1 AND status = 0 AND attested >= ?2 AND attested < ?3";
         let within = one_number(
             self.store,
             statement,
-            &[Value::Blob(person.to_vec()), ordered(oldest), ordered(end)],
+            &[SqlValue::Blob(person.to_vec()), ordered(oldest), ordered(end)],
         )?;
         Ok(later.unwrap_or(0) + within.unwrap_or(0))
     }
@@ -92,13 +90,13 @@ impl<S: Store> Index<'_, S> {
         let statement = "SELECT id, record FROM agents INDEXED BY active_agents_by_person \
                          WHERE person = ?1 AND status = 0 AND attested >= ?2 ORDER BY attested, id LIMIT ?3";
         let parameters =
-            [Value::Blob(person.to_vec()), ordered(self.oldest_current(now)), NEXT_LAPSES.into()];
+            [SqlValue::Blob(person.to_vec()), ordered(self.oldest_current(now)), NEXT_LAPSES.into()];
         let grace = self.state.grace();
-        let lapse = |(id, entry): (u64, Entry)| {
+        let lapse = |(id, entry): (u64, IndexedAgent)| {
             Some(Lapse {
                 agent_id: id.into(),
                 agent_wallet: entry.full.wallet,
-                // None is beyond all clocks.
+                // `None` exceeds all clocks.
                 compliant_until: Timestamp::from_seconds(entry.row.last_attestation.checked_add(grace)?),
             })
         };

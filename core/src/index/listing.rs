@@ -1,27 +1,28 @@
 //! Pages of agents that are filtered, searched or sorted: `/agents` with more parameters than a status.
 //!
-//! What a page takes does not grow with the registry. A page is read from one source: the SQL index of one of its filters, the full-text
-//! index, the agents by id, or those by attestation. Its candidates are held against the other filters.
+//! A page's cost does not grow with the registry. A page is read from one source: the SQL index of one of its
+//! filters, the full-text index, the agents by id, or those by attestation. Its candidates are checked
+//! against the other filters.
 //!
 //! ```text
 //!   the filter with the fewest agents
 //!        |-- at most CANDIDATES --> all of them are read, and sorted
 //!        |-- more ----------------> read in the list's order, from the cursor on, until the page is full;
-//!                                   after CANDIDATES of them the page ends, full or not, and its `next` goes on from there
+//!                                   after CANDIDATES of them the page ends in any case, and `next` continues
 //! ```
 //!
-//! So a page may hold fewer agents than its limit, where filters that many agents pass are passed by few together. A numbered page's
-//! `total` is a lower bound then, and says so. Where another filter is the source, the scopes of its candidates are read and searched one
-//! by one; that takes longer, and is done for fewer candidates.
+//! A page may hold fewer agents than its limit, if each filter matches many agents but few match all. A
+//! numbered page's `total` is then marked as a lower bound. If another filter is the source, the scopes of
+//! its candidates are searched one by one, which takes longer, so fewer candidates are read.
 
 use alloy_primitives::Address;
 
 use super::{
     IndexError,
-    entry::flaw,
+    indexed_agent::flaw,
     reader::{Bounds, Index},
-    store::{Columns, Store, StoreError, Value, one_number, ordered},
-    tables::{Kind, records},
+    store::{Columns, SqlValue, Store, StoreError, first_row, one_number, ordered, query},
+    tables::{CountKind, records},
     words::{expression, has_words, words},
 };
 use crate::{
@@ -34,7 +35,7 @@ use crate::{
     registry::page::AgentList,
 };
 
-/// What a condition is about.
+/// The subject of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
     Person,
@@ -46,27 +47,27 @@ enum About {
     Text,
 }
 
-/// A part of a statement: a `?` for each of the values.
+/// A part of a statement, with a `?` for each value.
 #[derive(Clone, Debug)]
 struct Clause {
     sql: &'static str,
-    values: Vec<Value>,
+    values: Vec<SqlValue>,
 }
 
 /// Where candidates are read from.
 #[derive(Clone, Debug)]
 struct Source {
-    /// The table of their ids, and the SQL index that has to be used.
+    /// The table of their ids, and the SQL index to use.
     from: &'static str,
-    /// What adds the agents' rows to it.
+    /// The join that adds the agents' rows.
     join: &'static str,
-    /// Their ids.
+    /// The column of their ids.
     id: &'static str,
-    /// What all candidates meet.
+    /// The condition that all candidates meet.
     clause: Clause,
-    /// The order in which they are read without sorting them.
+    /// The order they are read in without sorting.
     order: Option<SortKey>,
-    /// The conditions that it stands for; an agent that meets any has a readable record.
+    /// The conditions it implies. An agent that meets any has a readable record.
     covers: &'static [About],
 }
 
@@ -76,15 +77,15 @@ impl Source {
     }
 }
 
-/// A statement on its way.
+/// A statement being assembled.
 #[derive(Default)]
 struct Statement {
     sql: String,
-    values: Vec<Value>,
+    values: Vec<SqlValue>,
 }
 
 impl Statement {
-    fn push(&mut self, sql: &str, values: impl IntoIterator<Item = Value>) -> &mut Self {
+    fn push(&mut self, sql: &str, values: impl IntoIterator<Item = SqlValue>) -> &mut Self {
         self.sql.push_str(sql);
         self.values.extend(values);
         self
@@ -92,23 +93,23 @@ impl Statement {
 }
 
 /// One page to read.
-struct Reading<'a> {
+struct CandidateScan<'a> {
     source: Source,
-    /// What is not the source's.
+    /// The conditions that the source does not imply.
     others: Vec<Clause>,
-    /// The words that each candidate's scope is searched for.
+    /// The words to search each candidate's scope for.
     searched: Option<&'a str>,
     sort: Sort,
-    /// How many candidates there are; `None` where there are so many that not all may be read.
+    /// The number of candidates; `None` if there are too many to read all.
     size: Option<u64>,
-    /// Behind this.
+    /// The position to start behind.
     after: Option<AgentCursor>,
-    /// Up to this, that included.
+    /// The last position to read, inclusive.
     until: Option<AgentCursor>,
 }
 
 impl<S: Store> Index<'_, S> {
-    /// A page of agents, as of `now`.
+    /// A page of agents as of `now`.
     pub(crate) fn listing(&self, query: &AgentQuery, now: Timestamp) -> Result<AgentList, IndexError> {
         self.check_statuses()?;
         let as_of = self.state.as_of().map(IndexedAt::from).unwrap_or_default();
@@ -123,32 +124,33 @@ impl<S: Store> Index<'_, S> {
             self.conditions(&filter, now).into_iter().filter(|(about, _)| !source.covers.contains(about));
         let mut others: Vec<Clause> = others.map(|(_, clause)| clause).collect();
         if source.covers.is_empty() {
-            others.push(Clause { sql: "agents.flaws & ? = 0", values: vec![Value::Integer(flaw::RECORD)] });
+            others
+                .push(Clause { sql: "agents.flaws & ? = 0", values: vec![SqlValue::Integer(flaw::RECORD)] });
         }
         let (after, skipped) = match query.start {
             Start::Page(number) => (None, number.saturating_sub(1).saturating_mul(query.limit)),
             Start::Cursor(cursor) => (Some(cursor), 0),
         };
-        let mut reading = Reading { source, others, searched, sort: query.sort, size, after, until: None };
-        if searched.is_some() || (size.is_none() && reading.has_others()) {
-            reading.until = self.last_candidate(&reading)?;
+        let mut scan = CandidateScan { source, others, searched, sort: query.sort, size, after, until: None };
+        if searched.is_some() || (size.is_none() && scan.has_others()) {
+            scan.until = self.last_candidate(&scan)?;
         }
         let known = match query.start {
-            Start::Page(_) => self.total(&filter, &reading, now)?,
+            Start::Page(_) => self.total(&filter, &scan, now)?,
             Start::Cursor(_) => Some((0, false)),
         };
-        // One more than is shown, to know whether there is one.
-        let (ids, found) = self.passing(&reading, skipped, query.limit + 1, known.is_none())?;
-        let total = known.unwrap_or((found, reading.until.is_some()));
-        let (agents, next) = self.page(&reading, &ids, query.limit, now)?;
+        // One more than shown, to detect a next page.
+        let (ids, found) = self.passing(&scan, skipped, query.limit + 1, known.is_none())?;
+        let total = known.unwrap_or((found, scan.until.is_some()));
+        let (agents, next) = self.page(&scan, &ids, query.limit, now)?;
         let list = AgentList::of(query, total, agents, next, as_of);
         Ok(AgentList { unreadable, ..list })
     }
 
     fn conditions(&self, filter: &AgentFilter, now: Timestamp) -> Vec<(About, Clause)> {
-        // Words are no condition of a statement.
+        // Words are not a condition of a statement.
         let AgentFilter { haftungsperson, creator, parent, generation, status, compliant, text: _ } = filter;
-        let address = |address: &Address| Value::Blob(address.to_vec());
+        let address = |address: &Address| SqlValue::Blob(address.to_vec());
         let compliance = compliant.map(|compliant| match compliant {
             true => "agents.attested >= ?",
             false => "(agents.status > 0 OR agents.attested < ?)",
@@ -158,53 +160,45 @@ impl<S: Store> Index<'_, S> {
             (About::Person, "agents.person = ?", haftungsperson.as_ref().map(address)),
             (About::Creator, "agents.creator = ?", creator.as_ref().map(address)),
             (About::Parent, "agents.parent = ?", parent.map(ordered)),
-            (About::Generation, "agents.generation = ?", generation.map(Value::from)),
-            (About::Status, "agents.status = ?", status.map(|status| Value::Integer(status as i64))),
+            (About::Generation, "agents.generation = ?", generation.map(SqlValue::from)),
+            (About::Status, "agents.status = ?", status.map(|status| SqlValue::Integer(status as i64))),
             (About::Compliance, compliance.unwrap_or_default(), compliance.map(|_| oldest)),
         ];
-        let set = |(about, sql, value): (About, &'static str, Option<Value>)| {
+        let set = |(about, sql, value): (About, &'static str, Option<SqlValue>)| {
             Some((about, Clause { sql, values: vec![value?] }))
         };
         conditions.into_iter().filter_map(set).collect()
     }
 
-    /// The source for a page, and how many candidates it has, if all of them may be read.
+    /// The source of a page, and its number of candidates if all of them may be read.
     fn source(
         &self,
         filter: &AgentFilter,
         key: SortKey,
         now: Timestamp,
     ) -> Result<(Source, Option<u64>), StoreError> {
-        let clause = |sql, value| Clause { sql, values: vec![value] };
-        let address = |address: &Address| Value::Blob(address.to_vec());
-        let of = |from, sql, value, covers| Source::of_agents(from, clause(sql, value), SortKey::Id, covers);
         let mut sources = Vec::new();
         sources.extend(filter.text.as_deref().map(|text| Source {
             from: "scopes",
             join: " CROSS JOIN agents ON agents.id = scopes.rowid",
             id: "scopes.rowid",
-            clause: clause("scopes MATCH ?", Value::Text(expression(text))),
+            clause: Clause { sql: "scopes MATCH ?", values: vec![SqlValue::Text(expression(text))] },
             order: Some(SortKey::Id),
             covers: &[About::Text],
         }));
-        sources.extend(filter.haftungsperson.as_ref().map(|person| {
-            of("agents INDEXED BY agents_by_person", "agents.person = ?", address(person), &[About::Person])
-        }));
-        sources.extend(filter.creator.as_ref().map(|creator| {
-            of(
-                "agents INDEXED BY agents_by_creator",
-                "agents.creator = ?",
-                address(creator),
-                &[About::Creator],
-            )
-        }));
-        sources.extend(filter.parent.map(|parent| {
-            of("agents INDEXED BY agents_by_parent", "agents.parent = ?", ordered(parent), &[About::Parent])
-        }));
-        sources.extend(filter.generation.map(|generation| {
-            let covers = &[About::Generation];
-            of("agents INDEXED BY agents_by_generation", "agents.generation = ?", generation.into(), covers)
-        }));
+        let mut by_status = None;
+        for (about, clause) in self.conditions(filter, now) {
+            let (from, covers): (_, &'static [About]) = match about {
+                About::Person => ("agents INDEXED BY agents_by_person", &[About::Person]),
+                About::Creator => ("agents INDEXED BY agents_by_creator", &[About::Creator]),
+                About::Parent => ("agents INDEXED BY agents_by_parent", &[About::Parent]),
+                About::Generation => ("agents INDEXED BY agents_by_generation", &[About::Generation]),
+                About::Status => ("agents INDEXED BY agents_by_status", &[About::Status]),
+                About::Compliance | About::Text => continue,
+            };
+            let source = Source::of_agents(from, clause, SortKey::Id, covers);
+            if about == About::Status { by_status = Some(source) } else { sources.push(source) }
+        }
         let oldest = ordered(self.oldest_current(now));
         let both: &[About] = &[About::Status, About::Compliance];
         let by_attestation = "agents INDEXED BY active_agents_by_attestation";
@@ -223,17 +217,14 @@ impl<S: Store> Index<'_, S> {
                        SELECT id FROM agents INDEXED BY active_agents_by_attestation WHERE status = 0 AND attested < ?)",
                 join: " CROSS JOIN agents ON agents.id = candidate",
                 id: "candidate",
-                clause: clause("TRUE", oldest),
+                clause: Clause { sql: "TRUE", values: vec![oldest] },
                 order: None,
                 covers: both,
             }),
             (Some(Status::Active), None) if key == SortKey::Attestation => {
                 sources.push(active("agents.status = 0", Vec::new(), &[About::Status]));
             }
-            (Some(status), None) => {
-                let value = Value::Integer(status as i64);
-                sources.push(of("agents INDEXED BY agents_by_status", "agents.status = ?", value, &[About::Status]));
-            }
+            (Some(_), None) => sources.extend(by_status),
             (None, None) => {}
         }
         let all = Clause { sql: "TRUE", values: Vec::new() };
@@ -257,7 +248,7 @@ impl<S: Store> Index<'_, S> {
         })
     }
 
-    /// How many candidates a source has; `most` of them are counted.
+    /// The number of candidates of a source, counted up to `most`.
     fn count(&self, source: &Source, most: u64) -> Result<u64, StoreError> {
         let mut statement = Statement::default();
         statement.push("SELECT count(*) FROM (SELECT 1 FROM ", []).push(source.from, []);
@@ -266,39 +257,38 @@ impl<S: Store> Index<'_, S> {
         Ok(one_number(self.store, &statement.sql, &statement.values)?.unwrap_or(0))
     }
 
-    /// The last candidate that is read for a page; `None` where there are so few that all are.
-    fn last_candidate(&self, reading: &Reading<'_>) -> Result<Option<AgentCursor>, StoreError> {
+    /// The last candidate to read for a page; `None` if all may be read.
+    fn last_candidate(&self, scan: &CandidateScan<'_>) -> Result<Option<AgentCursor>, StoreError> {
         let Bounds { candidates, searched, .. } = self.bounds;
-        let most = if reading.searched.is_some() { searched } else { candidates };
-        let columns = match reading.sort.key {
-            SortKey::Id => reading.source.id,
+        let most = if scan.searched.is_some() { searched } else { candidates };
+        let columns = match scan.sort.key {
+            SortKey::Id => scan.source.id,
             SortKey::Attestation => "agents.id, agents.attested",
         };
-        let mut statement = reading.select(columns, false);
+        let mut statement = scan.select(columns, false);
         statement.push(" LIMIT 1 OFFSET ?", [most.saturating_sub(1).into()]);
-        let Some(row) = self.store.execute(&statement.sql, &statement.values)?.into_iter().next() else {
+        let Some(mut row) = first_row(self.store, &statement.sql, &statement.values)? else {
             return Ok(None);
         };
-        let mut row = Columns::of(row);
         let id = row.number()?;
-        let attested = match reading.sort.key {
+        let attested = match scan.sort.key {
             SortKey::Id => None,
             SortKey::Attestation => Some(u64::from_be_bytes(row.array()?)),
         };
         Ok(Some(AgentCursor { attested, id }))
     }
 
-    /// Of the agents that pass all filters, `most` behind the first `skipped` ones, in the list's order; and, if that is to be counted,
-    /// how many pass.
+    /// The ids of at most `most` agents that pass all filters, after the first `skipped` ones, in the list's
+    /// order; and how many pass, if `is_counted`.
     fn passing(
         &self,
-        reading: &Reading<'_>,
+        scan: &CandidateScan<'_>,
         skipped: u64,
         most: u64,
         is_counted: bool,
     ) -> Result<(Vec<u64>, u64), StoreError> {
-        if let Some(wanted) = reading.searched {
-            let statement = reading.select("agents.id, agents.record", true);
+        if let Some(wanted) = scan.searched {
+            let statement = scan.select("agents.id, agents.record", true);
             let mut found = self.entries(&statement.sql, &statement.values)?;
             found.retain(|(_, entry)| has_words(&entry.full.scope, wanted));
             let [first, most] = [skipped, most].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
@@ -306,25 +296,23 @@ impl<S: Store> Index<'_, S> {
             return Ok((ids, found.len() as u64));
         }
         let count = if is_counted { "count(*) OVER ()" } else { "0" };
-        let mut statement = reading.select(&format!("{}, {count}", reading.source.id), true);
+        let mut statement = scan.select(&format!("{}, {count}", scan.source.id), true);
         statement.push(" LIMIT ? OFFSET ?", [most.into(), skipped.into()]);
-        let (mut ids, mut count) = (Vec::new(), 0);
-        for row in self.store.execute(&statement.sql, &statement.values)? {
-            let mut row = Columns::of(row);
-            ids.push(row.number()?);
-            count = row.number()?;
-        }
+        let read = |row: &mut Columns| Ok((row.number()?, row.number()?));
+        let found = query(self.store, &statement.sql, &statement.values, read)?;
+        let mut count = found.last().map_or(0, |(_, count)| *count);
+        let ids: Vec<u64> = found.into_iter().map(|(id, _)| id).collect();
         if is_counted && ids.is_empty() && skipped > 0 {
-            // A page behind the last one: the first agent tells how many there are.
-            (_, count) = self.passing(reading, 0, 1, true)?;
+            // Beyond the last page: the first agent's row has the count.
+            (_, count) = self.passing(scan, 0, 1, true)?;
         }
         Ok((ids, count))
     }
 
-    /// The agents of a page, of which `ids` has one more where there is one, and where the next page begins.
+    /// The agents of a page, and the start of the next page. `ids` holds one more id if there is a next page.
     fn page(
         &self,
-        reading: &Reading<'_>,
+        scan: &CandidateScan<'_>,
         ids: &[u64],
         limit: u64,
         now: Timestamp,
@@ -337,35 +325,36 @@ impl<S: Store> Index<'_, S> {
         let (mut agents, mut last) = (Vec::new(), None);
         for id in shown {
             let entry = entries.get(id).ok_or_else(StoreError::corrupt)?;
-            let attested = (reading.sort.key == SortKey::Attestation).then_some(entry.row.last_attestation);
+            let attested = (scan.sort.key == SortKey::Attestation).then_some(entry.row.last_attestation);
             last = Some(AgentCursor { attested, id: *id });
             agents.push(self.summary(*id, entry, now)?);
         }
-        Ok((agents, if has_more { last } else { reading.until }))
+        Ok((agents, if has_more { last } else { scan.until }))
     }
 
-    /// How many agents the list has, and whether there may be more; `None` where those that are found have to be counted.
+    /// The number of agents in the list, and whether it is a lower bound; `None` if the results have to be
+    /// counted.
     fn total(
         &self,
         filter: &AgentFilter,
-        reading: &Reading<'_>,
+        scan: &CandidateScan<'_>,
         now: Timestamp,
     ) -> Result<Option<(u64, bool)>, StoreError> {
         if let Some(total) = self.kept_total(filter, now)? {
             return Ok(Some((total, false)));
         }
-        if reading.has_others() {
+        if scan.has_others() {
             return Ok(None);
         }
-        if let Some(size) = reading.size {
+        if let Some(size) = scan.size {
             return Ok(Some((size, false)));
         }
         let most = self.bounds.counted;
-        let count = self.count(&reading.source, most + 1)?;
+        let count = self.count(&scan.source, most + 1)?;
         Ok(Some((count.min(most), count > most)))
     }
 
-    /// The total of a list whose agents are counted as they change.
+    /// The total, if such agents are counted on every change.
     fn kept_total(&self, filter: &AgentFilter, now: Timestamp) -> Result<Option<u64>, StoreError> {
         let AgentFilter { haftungsperson, generation, status, compliant, .. } = *filter;
         let others = AgentFilter {
@@ -391,7 +380,7 @@ impl<S: Store> Index<'_, S> {
             }
             (Some(person), None, None) => Some(of_status(self.statuses_of(person)?)),
             (None, Some(generation), None) if status.is_none() => {
-                let counts = self.counts(Kind::Generation)?;
+                let counts = self.counts(CountKind::Generation)?;
                 let key = generation.to_be_bytes();
                 Some(counts.iter().find(|(found, _)| *found == key).map_or(0, |(_, agents)| *agents))
             }
@@ -400,13 +389,13 @@ impl<S: Store> Index<'_, S> {
     }
 }
 
-impl Reading<'_> {
-    /// Whether candidates are held against anything.
+impl CandidateScan<'_> {
+    /// Whether candidates have to be checked.
     fn has_others(&self) -> bool {
         self.searched.is_some() || !self.others.is_empty()
     }
 
-    /// Reads candidates in the list's order, all conditions met or only the source's.
+    /// Selects candidates in the list's order: with all conditions (`whole`), or only the source's.
     fn select(&self, columns: &str, whole: bool) -> Statement {
         let needs_rows = self.sort.key == SortKey::Attestation || (whole && self.has_others());
         let join = if needs_rows { self.source.join } else { "" };
@@ -417,7 +406,7 @@ impl Reading<'_> {
         statement
     }
 
-    /// Pushes the conditions; all of them, or only the source's and where the page begins.
+    /// Appends the conditions and bounds of [`select`](Self::select).
     fn bound(&self, statement: &mut Statement, whole: bool) {
         statement.push(" WHERE ", []).push(self.source.clause.sql, self.source.clause.values.clone());
         let (behind, up_to) = if self.sort.is_descending { ("<", ">=") } else { (">", "<=") };
@@ -425,8 +414,8 @@ impl Reading<'_> {
             let Some(AgentCursor { attested, id }) = cursor else { continue };
             match self.sort.key {
                 SortKey::Id => {
-                    // The full-text index takes only integers for bounds of its ids, and reads on to its end where there is none. A store in
-                    // JavaScript has but floating-point numbers.
+                    // The full-text index accepts only integer bounds of its ids, and reads to its end
+                    // without one. A store in JavaScript binds floating-point numbers only.
                     let bound = format!(" AND {} {comparison} CAST(? AS INTEGER)", self.source.id);
                     statement.push(&bound, [id.into()]);
                 }
@@ -453,13 +442,13 @@ impl Reading<'_> {
     }
 }
 
-/// The same filter with as little in it as says the same; `None` where no agent can pass it.
+/// The normalized filter; `None` if no agent can pass it.
 fn settled(filter: &AgentFilter) -> Option<AgentFilter> {
     let (status, compliant) = match (filter.status, filter.compliant) {
         (None | Some(Status::Active), Some(true)) => (Some(Status::Active), Some(true)),
         (Some(_), Some(true)) => return None,
         (Some(Status::Active), compliant) => (Some(Status::Active), compliant),
-        // Whoever is not Active is not compliant.
+        // Only Active agents are compliant.
         (Some(status), _) => (Some(status), None),
         (None, compliant) => (None, compliant),
     };

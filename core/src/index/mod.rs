@@ -1,31 +1,32 @@
-//! The index: the whole registry in SQL, at one block, kept up at a cost that follows what changes and not what exists.
+//! The index: the whole registry in SQL at one block. The cost of a refresh follows what changes, not what
+//! exists.
 //!
-//! Events are hints, state is the truth. An event only says whom to read again ([`work`]); every row is what the registry's getters
-//! said at the index's block. New agents are known by the registry's counter. A reorganisation needs no log of what to undo:
-//! whoever changed after the last known block that is still canonical is read again. In each refresh a sweep reads some agents
-//! that nothing was heard of; where it finds a change, the index says so, and from then on reads everybody each time
-//! ([`Basis::Sweep`]).
+//! Events are hints, state is the truth. An event only names an agent to read again ([`work`]); every row is
+//! what the registry's getters returned at the index's block. New agents are found by the registry's counter.
+//! A reorg needs no undo log: all agents that changed after the last canonical checkpoint are read again.
+//! Each refresh also sweeps over some agents without events. If it finds a change, the index reports that,
+//! and from then on each refresh reads every agent ([`Basis::Sweep`]).
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `store` | the SQL tables, and the one function a host provides for them |
-//! | `state` | how far an index has come, what it rests on, the blocks it knows |
-//! | `work` | what to ask next, and what an answer changes: the fill, the refresh |
-//! | `find_changes` | what changed since the index's block |
-//! | `read_agents` | state, through the lens and the getters |
-//! | `tables` | rows in, with the sums kept along |
-//! | `changes` | changes of verdicts, in the order in which they were seen |
+//! | `store` | the SQL tables, and the one function a host implements |
+//! | `state` | progress, basis and checkpoints of an index |
+//! | `work` | one unit of upkeep: a slice of the fill, or a refresh |
+//! | `find_changes` | the query for what changed since the index's block |
+//! | `read_agents` | the queries for agents' state, through the lens and the getters |
+//! | `tables` | writes to agents and the sums kept of them |
+//! | `changes` | the log of verdict changes |
 //! | `answers` | answers about the registry |
-//! | `reader` | what answers share |
-//! | `open_lists` | agents as they were when a list was opened |
-//! | `compliance_list` | the list of `/agents/compliance`: pages, the whole, and one of any size, piece by piece |
+//! | `reader` | what all answers share |
+//! | `open_lists` | copies of agents for lists that are open |
+//! | `compliance_list` | the list of `/agents/compliance`: a page, the whole, or chunks |
 //! | `listing` | pages of agents, filtered, searched and sorted |
-//! | `words` | what of a scope is searched |
-//! | `liable` | the answer about a person |
-//! | `history` | the answer about what happened to an agent, read from its events |
-//! | `excerpt` | what verdicts tell of wallets' pasts by |
+//! | `words` | the searchable words of a scope |
+//! | `liable` | the answer about a liable person |
+//! | `history` | the query for an agent's events |
+//! | `excerpt` | the agents that have or had certain wallets |
 //!
-//! A host drives it as it drives a [`Run`](crate::chain::Run), lending the store to each step:
+//! A host drives it like a [`Run`](crate::chain::Run), and passes the store to each step:
 //!
 //! ```text
 //! prepare(&store)?;                                    // once
@@ -36,7 +37,7 @@
 //!             Ok(reply) => work.feed(reply)?,
 //!             Err(failure) => work.fail(failure)?,
 //!         },
-//!         Step::Done => break,
+//!         Step::Done(()) => break,
 //!     }
 //! }
 //! ```
@@ -44,10 +45,10 @@
 mod answers;
 mod changes;
 mod compliance_list;
-mod entry;
 mod excerpt;
 mod find_changes;
 mod history;
+mod indexed_agent;
 mod liable;
 mod listing;
 mod open_lists;
@@ -60,36 +61,36 @@ mod words;
 mod work;
 
 use crate::chain::{QueryError, RunError};
-pub use compliance_list::{LIST_IN_MEMORY_MAX, ListCursor, Piece};
+pub use compliance_list::{LIST_IN_MEMORY_MAX, ListChunk, ListCursor};
 pub use excerpt::Excerpt;
 pub use history::HistoryQuery;
 pub use reader::{Bounds, Index};
 pub use state::{Basis, Checkpoint, Phase, Progress, State};
-pub use store::{Store, StoreError, Value, prepare};
-pub use work::{Config, Step, Work};
+pub use store::{SqlValue, Store, StoreError, prepare};
+pub use work::{Config, Work};
 
-/// Why an index has no answer, or could not be kept up.
+/// Why an index has no answer, or an upkeep failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
-    /// Its store failed.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It is being filled.
+    /// The index is being filled.
     #[error("the index is being filled: {percent} %")]
     Incomplete {
-        /// How much of the registry has been read.
+        /// The percentage of agents read.
         percent: u8,
     },
-    /// It does not hold what the answer takes.
+    /// The index does not hold what the answer requires.
     #[error("the index does not cover this question")]
     Uncovered,
-    /// The changes since the cursor are no longer kept, or the list of the cursor was lost.
+    /// The cursor's changes are past their TTL, or its list was closed.
     #[error("the changes since this cursor are no longer kept")]
     CursorExpired,
-    /// As many long lists are open as the index takes at once.
+    /// Too many long lists are open.
     #[error("too many lists are open")]
     Busy,
-    /// What reading the registry ended with.
+    /// A query to the registry failed.
     #[error(transparent)]
     Query(#[from] QueryError),
 }

@@ -1,12 +1,12 @@
-//! An index to be asked: what its answers share.
+//! An index to answer from: what its answers share.
 
 use alloy_primitives::Address;
 
 use super::{
     IndexError, State,
-    entry::{Entry, flaw},
-    store::{Columns, Store, StoreError, Value, one_number, ordered},
-    tables::{self, HOUR, Kind},
+    indexed_agent::{IndexedAgent, flaw},
+    store::{SqlValue, Store, StoreError, one_number, ordered, query},
+    tables::{self, CountKind, HOUR},
 };
 use crate::{
     chain::QueryError,
@@ -18,23 +18,23 @@ use crate::{
     },
 };
 
-/// How much is read for one page at most.
+/// Bounds of the cost of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Agents that are counted by the source alone.
+    /// Agents counted by the source alone.
     pub counted: u64,
-    /// Agents that are held against other filters: where they lie all over the registry, each is a page of the file.
+    /// Agents checked against other filters: if they are scattered, each takes a page of the file.
     pub candidates: u64,
-    /// Agents whose scope is searched one by one.
+    /// Agents with a scope searched one by one.
     pub searched: u64,
 }
 
 impl Bounds {
-    /// What keeps a page within milliseconds.
+    /// Keeps a page within milliseconds.
     pub const DEFAULT: Self = Self { counted: NUMBERED_MAX, candidates: 1_500, searched: 1_000 };
 }
 
-/// An index whose rows are of one block, to be asked.
+/// An index with all rows of one block.
 #[derive(Debug)]
 pub struct Index<'a, S> {
     pub(super) store: &'a S,
@@ -46,12 +46,12 @@ pub struct Index<'a, S> {
 }
 
 impl<'a, S: Store> Index<'a, S> {
-    /// The index in `store`, whose state is `state`; `chain` is the RPC endpoint as shown to clients.
+    /// The index in `store` with the state `state`; `chain` is the RPC endpoint as shown to clients.
     pub const fn new(store: &'a S, state: &'a State, registry: Address, chain: &'a str) -> Self {
         Self { store, state, registry, chain, bounds: Bounds::DEFAULT }
     }
 
-    /// The same, reading less or more for a page of a list.
+    /// Replaces the bounds of a page's cost.
     #[must_use]
     pub const fn within(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
@@ -61,11 +61,10 @@ impl<'a, S: Store> Index<'a, S> {
     pub(super) fn flawed(&self, flaws: i64) -> Result<Vec<AgentId>, StoreError> {
         let statement = "SELECT id FROM agents INDEXED BY agents_with_flaws \
                          WHERE flaws > 0 AND flaws & ?1 > 0 ORDER BY id";
-        let rows = self.store.execute(statement, &[Value::Integer(flaws)])?;
-        rows.into_iter().map(|row| Ok(AgentId::from(Columns::of(row).number()?))).collect()
+        query(self.store, statement, &[SqlValue::Integer(flaws)], |row| Ok(row.number()?.into()))
     }
 
-    /// Fails where a readable record has a status that is not defined, as a scan does.
+    /// Fails if a readable record has an undefined status, as a scan does.
     pub(super) fn check_statuses(&self) -> Result<(), IndexError> {
         let Some(AgentId(agent_id)) = self.flawed(flaw::STATUS)?.into_iter().next() else { return Ok(()) };
         let id = u64::try_from(agent_id).unwrap_or(u64::MAX);
@@ -73,32 +72,32 @@ impl<'a, S: Store> Index<'a, S> {
         Err(QueryError::from(UnknownStatus { agent_id, number }).into())
     }
 
-    /// Counts under each key of a kind.
-    pub(super) fn counts(&self, kind: Kind) -> Result<Vec<(Vec<u8>, u64)>, StoreError> {
+    /// The counts of a kind by key.
+    pub(super) fn counts(&self, kind: CountKind) -> Result<Vec<(Vec<u8>, u64)>, StoreError> {
         let statement = "SELECT key, agents FROM counts WHERE kind = ?1 ORDER BY key";
-        let read = |row| {
-            let mut row = Columns::of(row);
-            Ok((row.blob()?, row.number()?))
-        };
-        self.store.execute(statement, &[kind.into()])?.into_iter().map(read).collect()
+        query(self.store, statement, &[kind.into()], |row| Ok((row.blob()?, row.number()?)))
     }
 
-    /// Agents by status.
     pub(super) fn statuses(&self) -> Result<Vec<(Status, u64)>, StoreError> {
         let read = |(key, agents): (Vec<u8>, u64)| {
             let status = key.first().copied().and_then(Status::from_number);
             Ok((status.ok_or_else(StoreError::corrupt)?, agents))
         };
-        self.counts(Kind::Status)?.into_iter().map(read).collect()
+        self.counts(CountKind::Status)?.into_iter().map(read).collect()
     }
 
-    /// The second from which on attestations are current.
+    /// Attestations from this second on are current.
     pub(super) fn oldest_current(&self, now: Timestamp) -> u64 {
         now.seconds().saturating_sub(self.state.grace())
     }
 
-    /// An agent, in a list.
-    pub(super) fn summary(&self, id: u64, entry: &Entry, now: Timestamp) -> Result<AgentSummary, IndexError> {
+    /// An agent as a list shows it.
+    pub(super) fn summary(
+        &self,
+        id: u64,
+        entry: &IndexedAgent,
+        now: Timestamp,
+    ) -> Result<AgentSummary, IndexError> {
         let Row { creator, registered_at, last_attestation, parent, generation, .. } = entry.row;
         let status = entry.known_status(id).map_err(QueryError::from)?;
         Ok(AgentSummary {
@@ -119,33 +118,30 @@ impl<'a, S: Store> Index<'a, S> {
     pub(super) fn entries(
         &self,
         statement: &str,
-        parameters: &[Value],
-    ) -> Result<Vec<(u64, Entry)>, StoreError> {
-        let read = |row| {
-            let mut row = Columns::of(row);
-            Ok((row.number()?, Entry::unpack(&row.blob()?)?))
-        };
-        self.store.execute(statement, parameters)?.into_iter().map(read).collect()
+        parameters: &[SqlValue],
+    ) -> Result<Vec<(u64, IndexedAgent)>, StoreError> {
+        query(self.store, statement, parameters, IndexedAgent::read)
     }
 
-    /// Active agents whose attestation is current: by hours, and agent by agent in the one that the grace period ends in.
+    /// Active agents with a current attestation: counted by the hour, and one by one within the hour in which
+    /// the grace period ends.
     pub(super) fn compliant(&self, now: Timestamp) -> Result<u64, StoreError> {
         let oldest = self.oldest_current(now);
         let hour = oldest / HOUR;
         let later = one_number(
             self.store,
             "SELECT sum(agents) FROM counts WHERE kind = ?1 AND key > ?2",
-            &[Kind::AttestationHour.into(), ordered(hour)],
+            &[CountKind::AttestationHour.into(), ordered(hour)],
         )?;
         let end = hour.saturating_add(1).saturating_mul(HOUR);
-        // 0 is Active, as that index has it: no row of the table itself is read.
+        // 0 is Active, as that SQL index has it: the table itself is not read.
         let statement = "SELECT count(*) FROM agents INDEXED BY active_agents_by_attestation \
                          WHERE status = 0 AND attested >= ?1 AND attested < ?2";
         let within = one_number(self.store, statement, &[ordered(oldest), ordered(end)])?;
         Ok(later.unwrap_or(0) + within.unwrap_or(0))
     }
 
-    /// How many children an agent has; an unreadable record names no parent.
+    /// The number of an agent's children; an unreadable record names no parent.
     pub(super) fn children_of(&self, id: u64) -> Result<u64, StoreError> {
         let statement = "SELECT count(*) FROM agents INDEXED BY agents_by_parent WHERE parent = ?1";
         Ok(one_number(self.store, statement, &[ordered(id)])?.unwrap_or(0))

@@ -1,4 +1,4 @@
-//! What an index knows of itself, and what it tells about itself.
+//! The state of an index, and its progress as shown to clients.
 //!
 //! ```text
 //!            the last slice, of one alone
@@ -11,10 +11,10 @@
 //!      no events to go by, a change that no event announced, or no known block is canonical any more
 //! ```
 
-use alloy_primitives::{B256, U256, hex};
+use alloy_primitives::{B256, U256};
 use serde::{Deserialize, Serialize};
 
-use super::store::{Columns, Store, StoreError, Value};
+use super::store::{SqlValue, Store, StoreError, first_row, query};
 use crate::{chain::Header, eth::as_of::IndexedAt, eth::timestamp::Timestamp};
 
 /// A block that an index was read at.
@@ -23,7 +23,7 @@ pub struct Checkpoint {
     /// Its height.
     pub number: u64,
     /// Its hash.
-    #[serde(with = "hash")]
+    #[serde(with = "text")]
     pub hash: B256,
     /// Its timestamp, unix seconds.
     pub seconds: u64,
@@ -41,44 +41,37 @@ impl From<Header> for Checkpoint {
     }
 }
 
-mod hash {
-    use super::{B256, hex};
+/// Numbers and hashes as text.
+mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
 
-    pub(super) fn serialize<S: Serializer>(hash: &B256, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&hex::encode(hash))
+    pub(super) fn serialize<S: Serializer>(
+        value: &impl core::fmt::Display,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<B256, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: core::str::FromStr<Err: core::fmt::Display>,
+    {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 
-mod integer {
-    use super::U256;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
-
-    pub(super) fn serialize<S: Serializer>(number: &U256, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(number)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<U256, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
-
-/// How far an index has come; drawn in the module's documentation.
+/// The phase of an index; the module's documentation draws the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
-    /// Every agent is read, from `next` on.
+    /// Every agent is being read, from `next` on.
     Filling {
         /// The next id to read.
         next: u64,
     },
-    /// All agents were read, at several blocks: what changed between them is read again.
+    /// All agents were read at several blocks; what changed between them is read again.
     CatchingUp,
-    /// All agents are as of one block.
+    /// All agents are of one block.
     Complete,
 }
 
@@ -87,9 +80,9 @@ pub enum Phase {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Basis {
-    /// Events say who has changed; the sweep only checks.
+    /// Events say what has changed; the sweep only checks.
     Events,
-    /// Somebody changed without an event, or the node serves too few of them: every agent is read again each time.
+    /// An agent changed without an event, or the node serves too few: each refresh reads every agent.
     Sweep,
 }
 
@@ -97,38 +90,38 @@ pub enum Basis {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
-    /// How far it has come.
+    /// The phase.
     pub phase: Phase,
-    /// What it rests on.
+    /// How changes are found.
     pub basis: Basis,
-    /// The block that all rows are as of, or in [`Phase::CatchingUp`] the oldest that one of them is as of.
+    /// The block of all rows; in [`Phase::CatchingUp`] the oldest block of any row.
     pub block: Option<Checkpoint>,
-    /// How many agents there are, by the last block read.
+    /// The number of agents at the last block read.
     pub total: u64,
     /// The registry's grace period in seconds.
-    #[serde(with = "integer")]
+    #[serde(with = "text")]
     pub grace_seconds: U256,
     /// Unix milliseconds by the host's clock when [`Self::block`] was the newest.
     pub read_at: u64,
     /// Changes that no event announced.
     pub unannounced: u64,
-    /// The next id that the sweep looks at.
+    /// The next id of the sweep.
     pub sweep: u64,
-    /// How often the sweep has been through all agents.
+    /// Completed sweeps over all agents.
     pub sweeps: u64,
-    /// Refreshes that had no events to go by, and read every agent.
+    /// Refreshes without usable events, which read every agent.
     pub without_events: u64,
-    /// When its list of changes began, unix milliseconds; 0 where there is none yet.
+    /// Start of the change log in unix milliseconds; 0 before it starts.
     pub(super) began: u64,
-    /// How many changes there were.
+    /// The number of changes so far.
     pub(super) changes: u64,
-    /// When changes were last looked for, attestations were current from this second on; `None` before the first time.
+    /// Attestations from this second on were current at the last comparison; `None` before the first.
     pub(super) current_from: Option<u64>,
-    /// The height of a block at most as high as [`Self::block`] that is known to have an event.
+    /// The height of a block, not above [`Self::block`], that is known to have an event.
     pub(super) canary: Option<u64>,
-    /// Blocks that the slices of this pass were read at, by height.
+    /// Blocks that the slices of this fill were read at, by height.
     pub(super) pass: Vec<Checkpoint>,
-    /// Blocks that the node takes in one `eth_getLogs`, as far as that is known, and how many refreshes have kept to it.
+    /// Blocks per `eth_getLogs` that the node accepts, and the refreshes since that was detected.
     pub(super) log_range: Option<(u64, u32)>,
 }
 
@@ -156,18 +149,18 @@ impl Default for State {
 }
 
 impl State {
-    /// The state in the store; that of an empty index where there is none.
+    /// The state in the store, or that of an empty index.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
     pub fn load(store: &impl Store) -> Result<Self, StoreError> {
-        let rows = store.execute("SELECT value FROM meta WHERE key = 'state'", &[])?;
-        let Some(row) = rows.into_iter().next() else { return Ok(Self::default()) };
-        serde_json::from_str(&Columns::of(row).text()?).map_err(|_| StoreError::corrupt())
+        let row = first_row(store, "SELECT value FROM meta WHERE key = 'state'", &[])?;
+        let Some(mut row) = row else { return Ok(Self::default()) };
+        serde_json::from_str(&row.text()?).map_err(|_| StoreError::corrupt())
     }
 
-    /// The registry's grace period as clocks count it, in seconds: one beyond all clocks never ends.
+    /// The grace period in seconds, capped to the range of clocks.
     pub(super) fn grace(&self) -> u64 {
         u64::try_from(self.grace_seconds).unwrap_or(u64::MAX)
     }
@@ -175,10 +168,10 @@ impl State {
     pub(super) fn save(&self, store: &impl Store) -> Result<(), StoreError> {
         let text = serde_json::to_string(self).map_err(|_| StoreError::corrupt())?;
         let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('state', ?1)";
-        store.execute(statement, &[Value::Text(text)]).map(drop)
+        store.execute(statement, &[SqlValue::Text(text)]).map(drop)
     }
 
-    /// The block that answers are as of; `None` where the rows are of no one block now.
+    /// The block of all answers; `None` while the rows are of different blocks.
     pub fn as_of(&self) -> Option<Checkpoint> {
         let whole = match self.phase {
             Phase::Complete => true,
@@ -188,7 +181,7 @@ impl State {
         self.block.filter(|_| whole)
     }
 
-    /// How many percent of the agents the first fill has read; 100 once answers are made.
+    /// The percentage of agents that the first fill has read; 100 once answers are made.
     pub fn percent(&self) -> u8 {
         let Phase::Filling { next } = self.phase else { return 100 };
         if self.as_of().is_some() {
@@ -198,7 +191,7 @@ impl State {
         u8::try_from(done.min(99)).unwrap_or(99)
     }
 
-    /// Begins to read every agent again. `trusted`: what there is may be given out until the first slice is in.
+    /// Starts a new fill. `trusted`: the stored rows may be served until the first slice is stored.
     pub(super) fn refill(&mut self, trusted: bool) {
         let trusted = trusted && self.as_of().is_some();
         self.phase = Phase::Filling { next: 1 };
@@ -244,20 +237,18 @@ impl From<&State> for Progress {
     }
 }
 
-/// Blocks kept to find the last canonical one after a reorganisation.
+/// Checkpoints kept to find the last canonical one after a reorg.
 const CHECKPOINTS: u64 = 64;
 
-/// The checkpoints at a height of at most `number`, the highest first.
+/// The checkpoints at heights up to `number`, the highest first.
 pub(super) fn checkpoints(store: &impl Store, number: u64) -> Result<Vec<Checkpoint>, StoreError> {
     let statement = "SELECT number, hash, seconds FROM checkpoints WHERE number <= ?1 ORDER BY number DESC";
-    let read = |row| {
-        let mut row = Columns::of(row);
+    query(store, statement, &[number.into()], |row| {
         Ok(Checkpoint { number: row.number()?, hash: row.array()?.into(), seconds: row.number()? })
-    };
-    store.execute(statement, &[number.into()])?.into_iter().map(read).collect()
+    })
 }
 
-/// Keeps a checkpoint, and of the older ones those at a height of at most `since`.
+/// Stores a checkpoint, and keeps older ones at heights up to `since`.
 pub(super) fn keep_checkpoint(
     store: &impl Store,
     checkpoint: Checkpoint,
@@ -270,7 +261,7 @@ pub(super) fn keep_checkpoint(
     let Checkpoint { number, hash, seconds } = checkpoint;
     store.execute(
         "INSERT OR REPLACE INTO checkpoints (number, hash, seconds) VALUES (?1, ?2, ?3)",
-        &[number.into(), Value::Blob(hash.to_vec()), seconds.into()],
+        &[number.into(), SqlValue::Blob(hash.to_vec()), seconds.into()],
     )?;
     let outdated = "DELETE FROM checkpoints WHERE number NOT IN \
                     (SELECT number FROM checkpoints ORDER BY number DESC LIMIT ?1)";

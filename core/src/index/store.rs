@@ -1,11 +1,12 @@
-//! Where an index keeps its rows: SQLite, behind one function. All statements are this crate's, so that a test over SQLite in memory
-//! runs the very statements that a Durable Object runs.
+//! The SQLite database of an index, behind one function. All statements are in this crate, so that tests over
+//! SQLite in memory run the statements of a Durable Object.
 
 use alloy_primitives::hex;
 
-/// A value of a row or a parameter. Hosts in JavaScript hold integers as doubles: what may exceed 2^53 is a blob here.
+/// A column or parameter. Hosts in JavaScript hold integers as doubles, so values that may exceed 2^53 are
+/// blobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum SqlValue {
     /// NULL.
     Null,
     /// An integer below 2^53 in magnitude.
@@ -16,13 +17,13 @@ pub enum Value {
     Blob(Vec<u8>),
 }
 
-impl From<u64> for Value {
+impl From<u64> for SqlValue {
     fn from(number: u64) -> Self {
         Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
     }
 }
 
-/// The store failed; the text is the host's.
+/// A failure of the store, with the host's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("index store failed: {0}")]
 pub struct StoreError(pub String);
@@ -36,17 +37,18 @@ impl StoreError {
 
 /// An SQLite database.
 pub trait Store {
-    /// Carries out one statement and gives the rows it answers with. Parameters are `?1`, `?2` and so on.
+    /// Executes one statement with parameters `?1`, `?2` and so on, and returns its rows.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] where the database fails.
-    fn execute(&self, statement: &str, parameters: &[Value]) -> Result<Vec<Vec<Value>>, StoreError>;
+    /// [`StoreError`] if the database fails.
+    fn execute(&self, statement: &str, parameters: &[SqlValue]) -> Result<Vec<Vec<SqlValue>>, StoreError>;
 }
 
-/// The tables. A record is packed as [`Entry`](super::entry::Entry) has it; numbers that are compared are in big-endian blobs. An
-/// unreadable record has neither `parent` nor `person`, `creator`, `generation`. The scopes are an index only, of the
-/// [`words`](super::words) of the texts in the records. The former agents are [`compliance_list`](super::compliance_list)'s.
+/// The tables. Records are packed as [`IndexedAgent`](super::indexed_agent::IndexedAgent) defines; numbers
+/// that are compared are big-endian blobs. An unreadable record has no `parent`, `person`, `creator` or
+/// `generation`. The table of scopes is an index only, of the [`words`](super::words) of the texts in the
+/// records. Former agents belong to [`compliance_list`](super::compliance_list).
 const SCHEMA: [&str; 23] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
@@ -82,24 +84,11 @@ const SCHEMA: [&str; 23] = [
     "CREATE TABLE IF NOT EXISTS checkpoints (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, seconds INTEGER NOT NULL)",
 ];
 
-/// The tables' names.
-const TABLES: [&str; 11] = [
-    "meta",
-    "scopes",
-    "agents",
-    "revenue",
-    "revenue_totals",
-    "counts",
-    "changes",
-    "ends",
-    "lists",
-    "former_agents",
-    "checkpoints",
-];
-/// To be counted up with each change of the tables: an index made by other code is filled anew.
+/// Increment with each change of the tables: an index of another version is filled anew.
 const VERSION: &str = "8";
 
-/// Makes the tables where there are none, or other ones; to be called once before anything else is done with a store.
+/// Creates the tables, and replaces those of another version. Has to be called before any other use of a
+/// store.
 ///
 /// # Errors
 ///
@@ -108,27 +97,49 @@ pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
     let [meta, ..] = SCHEMA;
     store.execute(meta, &[])?;
     let version = store.execute("SELECT value FROM meta WHERE key = 'version'", &[])?.into_iter().next();
-    if version != Some(vec![Value::Text(VERSION.to_owned())]) {
-        TABLES
-            .iter()
-            .try_for_each(|table| store.execute(&format!("DROP TABLE IF EXISTS {table}"), &[]).map(drop))?;
+    if version != Some(vec![SqlValue::Text(VERSION.to_owned())]) {
+        let tables = SCHEMA.iter().filter_map(|statement| statement.split_once(" TABLE IF NOT EXISTS "));
+        for (_, table) in tables {
+            let name = table.split(' ').next().unwrap_or_default();
+            store.execute(&format!("DROP TABLE IF EXISTS {name}"), &[])?;
+        }
     }
     SCHEMA.iter().try_for_each(|statement| store.execute(statement, &[]).map(drop))?;
     let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('version', ?1)";
-    store.execute(statement, &[Value::Text(VERSION.to_owned())]).map(drop)
+    store.execute(statement, &[SqlValue::Text(VERSION.to_owned())]).map(drop)
 }
 
-/// Reads a row from its first column on.
-pub(super) struct Columns(std::vec::IntoIter<Value>);
+/// Executes a statement and reads each row of its result.
+pub(super) fn query<T>(
+    store: &impl Store,
+    statement: &str,
+    parameters: &[SqlValue],
+    mut read: impl FnMut(&mut Columns) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let rows = store.execute(statement, parameters)?;
+    rows.into_iter().map(|row| read(&mut Columns::of(row))).collect()
+}
+
+/// The first row of a statement's result.
+pub(super) fn first_row(
+    store: &impl Store,
+    statement: &str,
+    parameters: &[SqlValue],
+) -> Result<Option<Columns>, StoreError> {
+    Ok(store.execute(statement, parameters)?.into_iter().next().map(Columns::of))
+}
+
+/// Reads a row column by column.
+pub(super) struct Columns(std::vec::IntoIter<SqlValue>);
 
 impl Columns {
-    pub(super) fn of(row: Vec<Value>) -> Self {
+    pub(super) fn of(row: Vec<SqlValue>) -> Self {
         Self(row.into_iter())
     }
 
     pub(super) fn integer(&mut self) -> Result<i64, StoreError> {
         match self.0.next() {
-            Some(Value::Integer(number)) => Ok(number),
+            Some(SqlValue::Integer(number)) => Ok(number),
             _ => Err(StoreError::corrupt()),
         }
     }
@@ -140,15 +151,15 @@ impl Columns {
     /// An integer that may be NULL.
     pub(super) fn nullable(&mut self) -> Result<Option<i64>, StoreError> {
         match self.0.next() {
-            Some(Value::Integer(number)) => Ok(Some(number)),
-            Some(Value::Null) => Ok(None),
+            Some(SqlValue::Integer(number)) => Ok(Some(number)),
+            Some(SqlValue::Null) => Ok(None),
             _ => Err(StoreError::corrupt()),
         }
     }
 
     pub(super) fn blob(&mut self) -> Result<Vec<u8>, StoreError> {
         match self.0.next() {
-            Some(Value::Blob(bytes)) => Ok(bytes),
+            Some(SqlValue::Blob(bytes)) => Ok(bytes),
             _ => Err(StoreError::corrupt()),
         }
     }
@@ -159,31 +170,37 @@ impl Columns {
 
     pub(super) fn text(&mut self) -> Result<String, StoreError> {
         match self.0.next() {
-            Some(Value::Text(text)) => Ok(text),
+            Some(SqlValue::Text(text)) => Ok(text),
             _ => Err(StoreError::corrupt()),
         }
     }
 }
 
-/// Bytes from which on a text of rows ends: a parameter has 2 MB at most in a Durable Object.
+/// Bytes that end a JSON text of rows: a Durable Object accepts parameters up to 2 MB.
 const TEXT_BYTES: usize = 128 * 1024;
-/// Ids of a statement at most, for the same reason.
+/// Ids per statement, for the same reason.
 const IDS: usize = 10_000;
 
-/// Writes rows by a statement that reads them from `json_each(?1)`: each is an array of its values there, with blobs in hexadecimal
-/// digits.
+/// Writes rows by a statement that reads them from `json_each(?1)`: each row is an array of its values, with
+/// blobs as hexadecimal digits.
 ///
-/// What is bound to a statement is an object in JavaScript, a blob is three: as one text, thousands of rows are one.
+/// Every bound value is an object in JavaScript, and a blob is three; as one text, thousands of rows are one
+/// object.
 pub(super) fn write<const N: usize>(
     store: &impl Store,
     statement: &str,
-    rows: &[[Value; N]],
+    rows: &[[SqlValue; N]],
 ) -> Result<(), StoreError> {
     write_values(store, statement, N, rows.as_flattened())
 }
 
-/// The same with rows end to end, of so many values each: compiled once, whatever the number.
-fn write_values(store: &impl Store, statement: &str, width: usize, rows: &[Value]) -> Result<(), StoreError> {
+/// Writes rows of `width` values each, laid end to end: compiled once for all widths.
+fn write_values(
+    store: &impl Store,
+    statement: &str,
+    width: usize,
+    rows: &[SqlValue],
+) -> Result<(), StoreError> {
     let mut text = String::new();
     let mut rows = rows.chunks(width).peekable();
     while let Some(row) = rows.next() {
@@ -191,30 +208,30 @@ fn write_values(store: &impl Store, statement: &str, width: usize, rows: &[Value
         for (column, value) in row.iter().enumerate() {
             text.push(if column == 0 { '[' } else { ',' });
             match value {
-                Value::Null => text.push_str("null"),
-                Value::Integer(number) => text.push_str(&number.to_string()),
-                // A string: serialization has nothing to fail on.
-                Value::Text(value) => text.push_str(&serde_json::to_string(value).unwrap_or_default()),
-                Value::Blob(bytes) => text.extend(["\"", &hex::encode(bytes), "\""]),
+                SqlValue::Null => text.push_str("null"),
+                SqlValue::Integer(number) => text.push_str(&number.to_string()),
+                // Serializing a string cannot fail.
+                SqlValue::Text(value) => text.push_str(&serde_json::to_string(value).unwrap_or_default()),
+                SqlValue::Blob(bytes) => text.extend(["\"", &hex::encode(bytes), "\""]),
             }
         }
         text.push(']');
         if text.len() >= TEXT_BYTES || rows.peek().is_none() {
             text.push(']');
-            store.execute(statement, &[Value::Text(core::mem::take(&mut text))])?;
+            store.execute(statement, &[SqlValue::Text(core::mem::take(&mut text))])?;
         }
     }
     Ok(())
 }
 
-/// Carries out a statement for these ids that ends before `IN`; `given` are the parameters before them. The rows that it answers
-/// with.
+/// Executes a statement, which ends before `IN`, for these ids and returns its rows. `given` are its other
+/// parameters.
 pub(super) fn of_ids(
     store: &impl Store,
     statement: &str,
-    given: &[Value],
+    given: &[SqlValue],
     ids: &[u64],
-) -> Result<Vec<Vec<Value>>, StoreError> {
+) -> Result<Vec<Vec<SqlValue>>, StoreError> {
     let statement = format!("{statement} IN (SELECT value FROM json_each(?))");
     let mut answered = Vec::new();
     for ids in ids.chunks(IDS) {
@@ -224,26 +241,22 @@ pub(super) fn of_ids(
     Ok(answered)
 }
 
-/// Ids as a JSON array.
-pub(super) fn ids_as_json(ids: &[u64]) -> Value {
+pub(super) fn ids_as_json(ids: &[u64]) -> SqlValue {
     let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
-    Value::Text(format!("[{}]", ids.join(",")))
+    SqlValue::Text(format!("[{}]", ids.join(",")))
 }
 
-/// The one number that a statement answers with; `None` where it is NULL or there is no row.
+/// The single number of a statement's result; `None` if it is NULL or there is no row.
 pub(super) fn one_number(
     store: &impl Store,
     statement: &str,
-    parameters: &[Value],
+    parameters: &[SqlValue],
 ) -> Result<Option<u64>, StoreError> {
-    let row = store.execute(statement, parameters)?.into_iter().next();
-    match row.and_then(|row| row.into_iter().next()) {
-        Some(Value::Integer(number)) => Ok(u64::try_from(number).ok()),
-        _ => Ok(None),
-    }
+    let number = first_row(store, statement, parameters)?.and_then(|mut row| row.number().ok());
+    Ok(number)
 }
 
 /// Big-endian, so that blobs compare as the numbers do.
-pub(super) fn ordered(number: u64) -> Value {
-    Value::Blob(number.to_be_bytes().into())
+pub(super) fn ordered(number: u64) -> SqlValue {
+    SqlValue::Blob(number.to_be_bytes().into())
 }

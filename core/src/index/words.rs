@@ -1,5 +1,5 @@
-//! Words of texts, as the full-text table holds them and as they are looked for. They are made here, so that a text that is read
-//! from a record is searched exactly as the table is.
+//! The words of texts, as the full-text table holds them and as they are searched. Splitting them here makes
+//! a search of a record's text agree with one of the table.
 
 /// The words of a text in lower case, separated by single spaces. A word is a run of letters and digits.
 pub(super) fn words(text: &str) -> String {
@@ -13,13 +13,14 @@ pub(super) fn words(text: &str) -> String {
     words
 }
 
-/// The lower case of a Latin, Greek or Cyrillic letter. The standard library's tables, of all scripts, are 5 KB of the Worker.
+/// The lower case of a Latin, Greek or Cyrillic letter. The standard library's tables for all scripts would
+/// add 5 KB to the Worker.
 fn lower(letter: char) -> char {
     let code = u32::from(letter);
     let lower = match letter {
         'A'..='Z' | 'À'..='Ö' | 'Ø'..='Þ' | 'Α'..='Ρ' | 'Σ'..='Ϋ' | 'А'..='Я' => code + 32,
         'Ѐ'..='Џ' => code + 80,
-        // In Latin Extended-A small letters stand behind capital ones.
+        // In Latin Extended-A small letters follow capital ones.
         'Ā'..='į' | 'Ĳ'..='ķ' | 'Ŋ'..='ŷ' => code | 1,
         'Ĺ'..='ň' | 'Ź'..='ž' => code + code % 2,
         'Ÿ' => u32::from('ÿ'),
@@ -28,7 +29,7 @@ fn lower(letter: char) -> char {
     char::from_u32(lower).unwrap_or(letter)
 }
 
-/// Whether a text has all these [`words`]; the last may be the beginning of one.
+/// Whether a text has all these [`words`]; the last may be a prefix.
 pub(super) fn has_words(text: &str, wanted: &str) -> bool {
     let text = words(text);
     let (whole, last) = wanted.rsplit_once(' ').unwrap_or(("", wanted));
@@ -36,7 +37,7 @@ pub(super) fn has_words(text: &str, wanted: &str) -> bool {
         && text.split(' ').any(|found| found.starts_with(last))
 }
 
-/// The same as a query to the full-text table: each word is quoted, so that nothing in it is syntax.
+/// The [`words`] as a full-text query: each is quoted, so that nothing in it is syntax.
 pub(super) fn expression(wanted: &str) -> String {
     format!("\"{}\"*", wanted.replace(' ', "\" \""))
 }

@@ -25,7 +25,7 @@ use registry_core::{
     api::question::Question,
     api::route::Route,
     chain::QueryError,
-    chain::{Endpoints, Limits, Reply, Run},
+    chain::{Endpoints, Limits, Reply, Run, Step},
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
     index,
@@ -73,7 +73,7 @@ fn ask_index(chain: &mut Chain, targets: &[String]) -> Vec<Option<Result<Value, 
         sweep: 0,
     };
     let mut work = index::Work::begin(&database, config, Endpoints::new(1, None), chain.now * 1_000).unwrap();
-    while let Some(index::Step::Send(batch)) = database.transaction(|database| work.step(database).ok()) {
+    while let Some(Step::Send(batch)) = database.transaction(|database| work.step(database).ok()) {
         let (status, body) = chain.post(&batch);
         work.feed(Reply { status, body: &body }).unwrap();
     }

@@ -14,7 +14,7 @@ use registry_core::{
     },
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
-    index::{self, IndexError, Store as _, Value as StoreValue},
+    index::{self, IndexError, SqlValue, Store as _},
 };
 use serde_json::{Value, json};
 
@@ -275,11 +275,11 @@ fn what_the_index_was_refused_for_all_agents_together_limits_no_single_one() {
     let (indexed, mut node) = life();
     let of_state = "SELECT value FROM meta WHERE key = 'state'";
     let rows = indexed.database.execute(of_state, &[]).unwrap();
-    let StoreValue::Text(state) = &rows[0][0] else { panic!("{rows:?}") };
+    let SqlValue::Text(state) = &rows[0][0] else { panic!("{rows:?}") };
     let mut state: Value = serde_json::from_str(state).unwrap();
     assert!(state["logRange"].is_null());
     state["logRange"] = json!([10, 3]);
-    let parameters = [StoreValue::Text(state.to_string())];
+    let parameters = [SqlValue::Text(state.to_string())];
     indexed.database.execute("UPDATE meta SET value = ?1 WHERE key = 'state'", &parameters).unwrap();
     let page = page(&indexed, &mut node, "/api/v1/agent/1/history");
     assert_eq!((names(page["data"].as_array().unwrap()), &page["complete"]), (LIFE.to_vec(), &json!(true)));

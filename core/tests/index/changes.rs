@@ -3,7 +3,7 @@
 use alloy_primitives::Address;
 use registry_core::eth::abi::AgentRecord;
 use registry_core::eth::timestamp::Timestamp;
-use registry_core::index::{IndexError, Store as _, Value};
+use registry_core::index::{IndexError, SqlValue, Store as _};
 use registry_core::registry::agent::Status;
 use registry_core::registry::changes::{Change, Cursor, KEPT_SECONDS, Since, Standing};
 use registry_core::registry::kya::Decision;
@@ -207,6 +207,6 @@ fn a_verdict_says_when_former_agents_ended_where_the_index_saw_it_and_the_node_s
         let (kya, _) = verdict(&mut index, &agent);
         assert_eq!(kya["formerAgents"], json!([]), "{kya}");
         let rows = index.database.execute("SELECT id FROM ends", &[]).unwrap();
-        assert_eq!(rows, Vec::<Vec<Value>>::new());
+        assert_eq!(rows, Vec::<Vec<SqlValue>>::new());
     }
 }

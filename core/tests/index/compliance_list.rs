@@ -3,7 +3,7 @@
 use registry_core::{
     api::route::Route,
     eth::timestamp::Timestamp,
-    index::{Index, IndexError, ListCursor, Piece, Store as _, Value},
+    index::{Index, IndexError, ListChunk, ListCursor, SqlValue, Store as _},
 };
 
 use crate::{
@@ -38,15 +38,15 @@ impl Indexed {
         index.document(&endpoint, Timestamp::from_seconds(now)).unwrap().body
     }
 
-    fn open_list(&self, now: u64, most: u64) -> Result<Piece, IndexError> {
+    fn open_list(&self, now: u64, most: u64) -> Result<ListChunk, IndexError> {
         let state = self.state();
         let index = Index::new(&self.database, &state, REGISTRY, CHAIN);
         index.open_list(Timestamp::from_seconds(now), self.now * 1_000, most)
     }
 
-    fn next_piece(&self, cursor: ListCursor, most: u64) -> Result<Piece, IndexError> {
+    fn next_chunk(&self, cursor: ListCursor, most: u64) -> Result<ListChunk, IndexError> {
         let state = self.state();
-        Index::new(&self.database, &state, REGISTRY, CHAIN).next_piece(cursor, self.now * 1_000, most)
+        Index::new(&self.database, &state, REGISTRY, CHAIN).next_chunk(cursor, self.now * 1_000, most)
     }
 }
 
@@ -54,7 +54,7 @@ impl Indexed {
 fn kept(index: &Indexed) -> [i64; 2] {
     ["lists", "former_agents"].map(|table| {
         let rows = index.database.execute(&format!("SELECT count(*) FROM {table}"), &[]).unwrap();
-        let Value::Integer(count) = rows[0][0] else { panic!("{rows:?}") };
+        let SqlValue::Integer(count) = rows[0][0] else { panic!("{rows:?}") };
         count
     })
 }
@@ -80,7 +80,7 @@ impl Lists {
                 let Some(cursor) = next else { break };
                 // What goes between the two Workers is text.
                 let cursor = ListCursor::parse(&cursor.to_string()).unwrap();
-                match index.next_piece(cursor, 1 + chance.below(3)) {
+                match index.next_chunk(cursor, 1 + chance.below(3)) {
                     Ok(piece) => {
                         list.text.push_str(&piece.text);
                         (next, list.used) = (piece.next, index.now);
@@ -123,16 +123,16 @@ fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
     let later = index.whole_list(NOW);
     assert_ne!(later, whole);
     // The second comes to its end; then the same agents change again.
-    let rest = index.next_piece(second.next.unwrap(), 1_000).unwrap();
+    let rest = index.next_chunk(second.next.unwrap(), 1_000).unwrap();
     assert_eq!((second.text + &rest.text, rest.next), (whole.clone(), None));
     toggle(&mut index, &mut history, &[7, 8]);
     toggle(&mut index, &mut history, &[7]);
     let third = index.open_list(NOW, 2).unwrap();
     let as_of_third = index.whole_list(NOW);
     toggle(&mut index, &mut history, &[7]);
-    let rest = index.next_piece(first.next.unwrap(), 1_000).unwrap();
+    let rest = index.next_chunk(first.next.unwrap(), 1_000).unwrap();
     assert_eq!((first.text + &rest.text, rest.next), (whole, None));
-    let rest = index.next_piece(third.next.unwrap(), 1_000).unwrap();
+    let rest = index.next_chunk(third.next.unwrap(), 1_000).unwrap();
     assert_eq!((third.text + &rest.text, rest.next), (as_of_third, None));
     assert_eq!(kept(&index), [0, 0]);
 }
@@ -140,7 +140,7 @@ fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
 #[test]
 fn an_abandoned_list_is_closed_and_costs_nothing_any_more() {
     let (mut index, mut history, _) = filled(9, 2);
-    let opened: Vec<Piece> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
+    let opened: Vec<ListChunk> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
     let refused = index.open_list(NOW, 2).unwrap_err();
     assert!(matches!(&refused, IndexError::Busy), "{refused}");
     toggle(&mut index, &mut history, &[7, 8]);
@@ -149,7 +149,7 @@ fn an_abandoned_list_is_closed_and_costs_nothing_any_more() {
     toggle(&mut index, &mut history, &[9]);
     assert_eq!(kept(&index), [0, 0]);
     for piece in opened {
-        let expired = index.next_piece(piece.next.unwrap(), 2).unwrap_err();
+        let expired = index.next_chunk(piece.next.unwrap(), 2).unwrap_err();
         assert!(matches!(expired, IndexError::CursorExpired), "{expired}");
     }
     assert!(index.open_list(NOW, 2).is_ok());

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use registry_core::index::{Store, StoreError, Value};
+use registry_core::index::{SqlValue, Store, StoreError};
 use rusqlite::{Connection, StatementStatus, params_from_iter, types};
 
 pub(crate) struct Database {
@@ -27,16 +27,16 @@ impl Database {
 }
 
 impl Store for Database {
-    fn execute(&self, statement: &str, parameters: &[Value]) -> Result<Vec<Vec<Value>>, StoreError> {
+    fn execute(&self, statement: &str, parameters: &[SqlValue]) -> Result<Vec<Vec<SqlValue>>, StoreError> {
         let failed = |error: rusqlite::Error| StoreError(format!("{error}: {statement}"));
         let parameters = parameters.iter().map(|value| match value {
-            Value::Null => types::Value::Null,
-            Value::Integer(number) => {
+            SqlValue::Null => types::Value::Null,
+            SqlValue::Integer(number) => {
                 assert!(number.unsigned_abs() <= 1 << 53, "{number}: {statement}");
                 types::Value::Real(*number as f64)
             }
-            Value::Text(text) => types::Value::Text(text.clone()),
-            Value::Blob(bytes) => types::Value::Blob(bytes.clone()),
+            SqlValue::Text(text) => types::Value::Text(text.clone()),
+            SqlValue::Blob(bytes) => types::Value::Blob(bytes.clone()),
         });
         let mut prepared = self.connection.prepare_cached(statement).map_err(failed)?;
         let columns = prepared.column_count();
@@ -44,14 +44,14 @@ impl Store for Database {
         let mut read = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
             let value = |column| match row.get_unwrap::<_, types::Value>(column) {
-                types::Value::Null => Value::Null,
-                types::Value::Integer(number) => Value::Integer(number),
+                types::Value::Null => SqlValue::Null,
+                types::Value::Integer(number) => SqlValue::Integer(number),
                 types::Value::Real(number) => {
                     assert!(number.fract() == 0.0, "{number}: {statement}");
-                    Value::Integer(number as i64)
+                    SqlValue::Integer(number as i64)
                 }
-                types::Value::Text(text) => Value::Text(text),
-                types::Value::Blob(bytes) => Value::Blob(bytes),
+                types::Value::Text(text) => SqlValue::Text(text),
+                types::Value::Blob(bytes) => SqlValue::Blob(bytes),
             };
             read.push((0..columns).map(value).collect());
         }

@@ -35,11 +35,11 @@ use history::{Chance, History};
 use registry_core::{
     api::route::Route,
     api::scan::Scan,
-    chain::{Endpoints, Limits, Reply},
+    chain::{Endpoints, Limits, Reply, Step},
     eth::abi::AgentRecord,
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
-    index::{Basis, Config, Index, IndexError, Phase, State, Step, Work, prepare},
+    index::{Basis, Config, Index, IndexError, Phase, State, Work, prepare},
     registry::agent::{Agent, AgentId, Fetched, Status},
     registry::changes::{ChangeList, Cursor, Since, Standing},
     registry::kya::Decision,
@@ -99,7 +99,7 @@ impl Indexed {
             });
             let Some(step) = step else { return Ok(false) };
             match step? {
-                Step::Done => break,
+                Step::Done(()) => break,
                 Step::Send(batch) => {
                     let (status, body) = self.node.post(&batch);
                     self.reply_bytes += body.len();

@@ -2,12 +2,10 @@
 
 use registry_core::api::question::Question;
 use registry_core::api::route::Route;
-use registry_core::chain::{Endpoints, Failure, Limits, Reply, Run, drive};
+use registry_core::chain::{Endpoints, Failure, Limits, Reply, Run, Step, drive};
 use registry_core::eth::abi::AgentRecord;
 use registry_core::eth::multicall::CANONICAL_ADDRESS;
-use registry_core::index::{
-    Basis, Excerpt, IndexError, Phase, State, Step, Store as _, Value as StoreValue, Work, prepare,
-};
+use registry_core::index::{Basis, Excerpt, IndexError, Phase, SqlValue, State, Store as _, Work, prepare};
 use serde_json::{Value, json};
 
 use crate::{
@@ -305,9 +303,9 @@ fn a_store_that_other_code_made_is_filled_anew() {
     let (index, ..) = filled(5, 0);
     let count = |index: &Indexed| index.database.execute("SELECT count(*) FROM agents", &[]).unwrap();
     prepare(&index.database).unwrap();
-    assert_eq!(count(&index), [[StoreValue::Integer(5)]], "the same code");
+    assert_eq!(count(&index), [[SqlValue::Integer(5)]], "the same code");
     index.database.execute("UPDATE meta SET value = '0' WHERE key = 'version'", &[]).unwrap();
     index.database.execute("DROP TABLE counts", &[]).unwrap();
     prepare(&index.database).unwrap();
-    assert_eq!((count(&index), index.state()), (vec![vec![StoreValue::Integer(0)]], State::default()));
+    assert_eq!((count(&index), index.state()), (vec![vec![SqlValue::Integer(0)]], State::default()));
 }

@@ -124,7 +124,7 @@ fn steps_of_pieces(agents: u64) -> Steps {
     open(&index).unwrap();
     let state = index.state();
     let answers = Index::new(&index.database, &state, REGISTRY, CHAIN);
-    answers.next_piece(first.next.unwrap(), index.now * 1_000, 300).unwrap();
+    answers.next_chunk(first.next.unwrap(), index.now * 1_000, 300).unwrap();
     index.database.steps.take()
 }
 

@@ -5,7 +5,7 @@ use registry_core::{
     api::{document::Document, error::Error, route::Route},
     chain::MAX_AGENTS,
     eth::timestamp::Timestamp,
-    index::{Index, IndexError, ListCursor, Piece, Progress, State},
+    index::{Index, IndexError, ListChunk, ListCursor, Progress, State},
     registry::error_code::Code,
 };
 use worker::{Headers, Response, Result, console_warn};
@@ -48,9 +48,9 @@ pub(super) fn answer(
         (Form::Piece(cursor), _) => {
             let piece = match cursor {
                 None => index.open_list(now, unix_millis(), PIECE),
-                Some(cursor) => index.next_piece(cursor, unix_millis(), PIECE),
+                Some(cursor) => index.next_chunk(cursor, unix_millis(), PIECE),
             };
-            piece.map(|Piece { text, next }| {
+            piece.map(|ListChunk { text, next }| {
                 let links = next.map(|next| next.to_string());
                 Document { body: text, links, ..Document::default() }
             })

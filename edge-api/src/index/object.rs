@@ -15,12 +15,11 @@ use registry_core::{
     api::document::Document,
     api::index_documents,
     api::route::{CacheScope, Route},
-    chain::{Endpoints, QueryError, Reply, RunError, Update},
+    chain::{Endpoints, QueryError, Reply, RunError, Step, Update},
     eth::timestamp::Timestamp,
     host::shared_reads::due_for_renewal,
     index::{
-        Config, Excerpt, HistoryQuery, IndexError, ListCursor, Phase, State, Step, Store, Value, Work,
-        prepare,
+        Config, Excerpt, HistoryQuery, IndexError, ListCursor, Phase, SqlValue, State, Store, Work, prepare,
     },
     registry::agent::AgentId,
     registry::history::HistoryCursor,
@@ -348,7 +347,7 @@ impl RegistryIndex {
             return Ok(());
         }
         let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('asked_at', ?1)";
-        sql.execute(statement, &[Value::Text(now.to_string())]).map_err(failed)?;
+        sql.execute(statement, &[SqlValue::Text(now.to_string())]).map_err(failed)?;
         self.noted_at.set(now);
         Ok(())
     }
@@ -357,7 +356,7 @@ impl RegistryIndex {
     fn is_in_use(&self, sql: &Sql, settings: &Settings) -> Result<bool> {
         let rows = sql.execute("SELECT value FROM meta WHERE key = 'asked_at'", &[]).map_err(failed)?;
         let asked_at = match rows.first().and_then(|row| row.first()) {
-            Some(Value::Text(text)) => text.parse().unwrap_or(0),
+            Some(SqlValue::Text(text)) => text.parse().unwrap_or(0),
             _ => 0,
         };
         let idle = cache_millis(settings).max(NOTE_MILLIS).saturating_mul(IDLE_CACHE_TIMES);

@@ -1,13 +1,13 @@
 //! The store of an index in a Durable Object's SQLite.
 
-use registry_core::index::{Store, StoreError, Value};
+use registry_core::index::{SqlValue, Store, StoreError};
 use worker::{SqlStorage, SqlStorageValue};
 
 /// The writes between two awaits are one transaction, by the platform's rules.
 pub(super) struct Sql(pub(super) SqlStorage);
 
 impl Store for Sql {
-    fn execute(&self, statement: &str, parameters: &[Value]) -> Result<Vec<Vec<Value>>, StoreError> {
+    fn execute(&self, statement: &str, parameters: &[SqlValue]) -> Result<Vec<Vec<SqlValue>>, StoreError> {
         let failed = |error: worker::Error| StoreError(error.to_string());
         let parameters: Vec<SqlStorageValue> = parameters.iter().map(bind).collect();
         let cursor = self.0.exec(statement, parameters).map_err(failed)?;
@@ -16,22 +16,22 @@ impl Store for Sql {
     }
 }
 
-fn bind(value: &Value) -> SqlStorageValue {
+fn bind(value: &SqlValue) -> SqlStorageValue {
     match value {
-        Value::Null => SqlStorageValue::Null,
-        Value::Integer(number) => SqlStorageValue::Integer(*number),
-        Value::Text(text) => SqlStorageValue::String(text.clone()),
-        Value::Blob(bytes) => SqlStorageValue::Blob(bytes.clone()),
+        SqlValue::Null => SqlStorageValue::Null,
+        SqlValue::Integer(number) => SqlStorageValue::Integer(*number),
+        SqlValue::Text(text) => SqlStorageValue::String(text.clone()),
+        SqlValue::Blob(bytes) => SqlStorageValue::Blob(bytes.clone()),
     }
 }
 
-fn read(value: SqlStorageValue) -> Result<Value, StoreError> {
+fn read(value: SqlStorageValue) -> Result<SqlValue, StoreError> {
     Ok(match value {
-        SqlStorageValue::Null => Value::Null,
-        SqlStorageValue::Boolean(truth) => Value::Integer(truth.into()),
-        SqlStorageValue::Integer(number) => Value::Integer(number),
-        SqlStorageValue::String(text) => Value::Text(text),
-        SqlStorageValue::Blob(bytes) => Value::Blob(bytes),
+        SqlStorageValue::Null => SqlValue::Null,
+        SqlStorageValue::Boolean(truth) => SqlValue::Integer(truth.into()),
+        SqlStorageValue::Integer(number) => SqlValue::Integer(number),
+        SqlStorageValue::String(text) => SqlValue::Text(text),
+        SqlStorageValue::Blob(bytes) => SqlValue::Blob(bytes),
         SqlStorageValue::Float(number) => return Err(StoreError(format!("{number} is no integer"))),
     })
 }

@@ -1,4 +1,5 @@
-//! Replies to the batches that ask for headers and logs of certain blocks.
+//! Replies to batches that request headers and logs of certain blocks: reorg detection and adaptive range
+//! splitting.
 
 use super::Engine;
 use crate::{
@@ -6,7 +7,7 @@ use crate::{
         batch::{Failure, Reply},
         block::Header,
         error::{QueryError, RunError},
-        logs::BlockRequest,
+        logs::{BlockRequest, LogWalk},
     },
     eth::rpc::{
         self, BadReply, ErrorPayload,
@@ -14,11 +15,10 @@ use crate::{
     },
 };
 
-/// A batch of the pinned block's header and one range is as small as it gets where a reply was too much.
+/// The smallest batch that a too large reply reduces to: the pinned block's header and one range.
 const SMALLEST_BATCH: usize = 2;
 
 impl Engine {
-    /// Takes the reply to a batch of these requests.
     #[inline(never)]
     pub(super) fn feed_blocks(
         &mut self,
@@ -60,11 +60,11 @@ impl Engine {
                 }
                 (BlockRequest::Header { .. }, Some(Err(error))) => refusal = refusal.or(Some(error)),
                 (BlockRequest::Logs { walk, range }, Some(Ok(text))) => logs.push((walk, range, text)),
-                // A refusal of a range tells more than one of a header.
+                // A range's refusal is more specific than a header's.
                 (BlockRequest::Logs { .. }, Some(Err(error))) => refusal = Some(error),
             }
         }
-        // A node that has not got the pinned block may lack others for the same reason.
+        // A node without the pinned block may lack others because it lags.
         let vouched = requests.len() == 1 || headers.iter().any(|(number, _)| *number == pinned.number);
         if lags || (!absent.is_empty() && !vouched) {
             return self.repin();
@@ -74,7 +74,7 @@ impl Engine {
         blocks.headers.extend(headers.into_iter().map(|(number, header)| (number, Some(header))));
         blocks.headers.extend(absent.into_iter().map(|number| (number, None)));
         for (walk, range, text) in logs {
-            malformed |= !blocks.take_logs(walk, range, text);
+            malformed |= !blocks.walk_mut(walk).is_some_and(|walk| walk.take(range, text));
         }
         match refusal {
             Some(error) => self.refuse_blocks(requests, &error, reply.status),
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// Takes note that no reply came to a batch of these requests.
+    /// Records that a batch has no reply.
     pub(super) fn fail_blocks(
         &mut self,
         requests: &[BlockRequest],
@@ -95,7 +95,7 @@ impl Engine {
         match failure {
             Failure::Unreachable => self.fault(RunError::Unreachable, false),
             Failure::TimedOut => {
-                // The first time it counts as the endpoint's fault; from then on less is asked of the next one.
+                // The first time-out is the endpoint's fault; from then on the next batch is smaller.
                 if self.idle_rounds > 0 {
                     self.shrink(requests, SMALLEST_BATCH);
                 }
@@ -105,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// The pinned block is no longer on the chain.
+    /// The pinned block was reorganised away.
     fn leave_block(&mut self) -> Result<(), QueryError> {
         self.repins += 1;
         self.rotation.note(RunError::BlockUnavailable, false);
@@ -116,7 +116,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A node's error about the batch, or about a range of logs.
+    /// Handles a node's error about the batch or a range of logs.
     fn refuse_blocks(
         &mut self,
         requests: &[BlockRequest],
@@ -124,7 +124,7 @@ impl Engine {
         status: u16,
     ) -> Result<(), QueryError> {
         let has_logs = requests.iter().any(|request| matches!(request, BlockRequest::Logs { .. }));
-        // Some have one code for too many requests and too many blocks: -32005.
+        // Some nodes use -32005 for both too many requests and too many blocks.
         let message = error.message.to_ascii_lowercase();
         let names_range = ["range", "result", "block", "log"].iter().any(|word| message.contains(word));
         match classify(error) {
@@ -136,7 +136,9 @@ impl Engine {
                 self.fault(RunError::node(error), false)
             }
             _ if error.code == -32601 && has_logs => {
-                walks(requests).for_each(|walk| self.view.blocks.refuse(walk));
+                for walk in walks(requests) {
+                    self.view.blocks.walk_mut(walk).map(LogWalk::refuse);
+                }
                 Ok(())
             }
             _ if has_logs => {
@@ -147,8 +149,7 @@ impl Engine {
         }
     }
 
-    /// Half as many requests in a batch, but `least` at least; where they are as few already, half as many blocks. False where
-    /// less cannot be asked.
+    /// Halves the number of requests down to `least`, then the number of blocks. False if neither can shrink.
     fn shrink(&mut self, requests: &[BlockRequest], least: usize) -> bool {
         if requests.len() > least {
             self.requests_per_batch = (requests.len() / 2).max(least);
@@ -159,7 +160,7 @@ impl Engine {
         has_logs
     }
 
-    /// Less at once, or another endpoint where that is not possible.
+    /// Shrinks the batch, or fails over where that is not possible.
     fn ask_for_less(
         &mut self,
         requests: &[BlockRequest],
@@ -169,20 +170,22 @@ impl Engine {
         if self.shrink(requests, least) { Ok(()) } else { self.fault(error, false) }
     }
 
-    /// Half as many blocks in a range, for all that is still to be asked.
+    /// Halves the ranges of all open walks in `requests`.
     fn halve(&mut self, requests: &[BlockRequest]) {
         let mut halved: Vec<usize> = walks(requests).collect();
         halved.dedup();
-        // A block that is asked about alone is refused with the longer ranges beside it.
+        // A walk over single blocks is refused because of the longer ranges in its batch.
         let lone = |walk: &usize| self.view.blocks.is_of_one_block(*walk);
         if halved.len() > 1 && !halved.iter().all(lone) {
             halved.retain(|walk| !self.view.blocks.is_of_one_block(*walk));
         }
-        halved.into_iter().for_each(|walk| self.view.blocks.halve(walk));
+        for walk in halved {
+            self.view.blocks.walk_mut(walk).map(LogWalk::halve);
+        }
     }
 }
 
-/// The walks that the requests are of.
+/// The walks that the requests belong to.
 fn walks(requests: &[BlockRequest]) -> impl Iterator<Item = usize> {
     requests.iter().filter_map(|request| match request {
         BlockRequest::Logs { walk, .. } => Some(*walk),

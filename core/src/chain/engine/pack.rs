@@ -1,22 +1,22 @@
-//! What a run still has to ask, and what of it goes into the next batch.
+//! The run's queue: what the query misses, and what of it goes into the next batch.
 
 use super::Engine;
 use crate::{
     chain::{
-        batch::{self, Flight, Job, Pending},
-        block::Block,
-        endpoints::Traits,
+        batch::{self, InFlight, Job, PendingCall},
+        block::ReadBlock,
+        endpoints::NodeLimits,
         error::{QueryError, RunError},
         lens::{Detail, Method},
-        proof::Wanted,
-        view::Outcome,
-        walk::Walk,
+        proof::PendingProof,
+        view::CallResult,
+        walk::AgentWalk,
     },
     eth::as_of::BlockId,
 };
 
 impl Engine {
-    /// Puts work back that was not done.
+    /// Queues jobs again that have no result.
     pub(in crate::chain) fn take_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
         for job in jobs {
             match job {
@@ -31,7 +31,7 @@ impl Engine {
         }
     }
 
-    /// The answer to a job is too large: smaller pieces, or nobody can read it.
+    /// The reply to a job is too large: split it, or record it as too heavy.
     pub(in crate::chain) fn cut(&mut self, job: Job) {
         match job {
             Job::Calls(calls) if calls.len() > 1 => {
@@ -39,11 +39,11 @@ impl Engine {
                 self.queue.extend(calls.into_iter().map(|pending| pending.split(count)));
             }
             Job::Calls(calls) => {
-                let heavy = calls.into_iter().map(|pending| (pending.call, Outcome::TooHeavy));
+                let heavy = calls.into_iter().map(|pending| (pending.call, CallResult::TooHeavy));
                 self.view.answers.extend(heavy);
             }
             Job::Suspect(pending) | Job::Direct(pending) => {
-                self.view.answers.insert(pending.call, Outcome::TooHeavy);
+                self.view.answers.insert(pending.call, CallResult::TooHeavy);
             }
             Job::Walk(key, span) => {
                 if let Some(walk) = self.view.walks.get_mut(&key) {
@@ -53,18 +53,16 @@ impl Engine {
         }
     }
 
-    /// Queues what the query has missed.
     #[inline(never)]
     pub(in crate::chain) fn queue_missing(&mut self) -> Result<(), QueryError> {
         let missing = self.view.missing();
         if let Some(key) = missing.proof.filter(|_| missing.calls.is_empty()) {
-            self.view.wanted_proof = Some(Wanted::new(key));
+            self.view.pending_proof = Some(PendingProof::new(key));
             return Ok(());
         }
         if !missing.headers.is_empty() || !missing.logs.is_empty() {
             self.view.blocks.want(missing.headers, missing.logs);
-            let most = self.requests_per_batch.min(self.rotation.traits().requests_per_batch);
-            if most <= 1 {
+            if self.most_requests() == 1 {
                 self.view.blocks.refuse_unvouched_logs();
             }
             if missing.calls.is_empty() && missing.walks.is_empty() {
@@ -80,15 +78,15 @@ impl Engine {
             return Err(RunError::TooManyCalls.into());
         }
         let peers = self.limits.calls_per_chunk;
-        let pending = missing.calls.into_iter().map(|call| Pending { call, peers, suspect: false });
+        let pending = missing.calls.into_iter().map(|call| PendingCall { call, peers, suspect: false });
         self.queue.extend(pending);
         for (key, last) in missing.walks {
             let agents = self.limits.agents_per_call;
-            let walk = self.view.walks.entry(key).or_insert_with(|| Walk::new(key.first, agents));
+            let walk = self.view.walks.entry(key).or_insert_with(|| AgentWalk::new(key.first, agents));
             if let Some(last) = last {
                 walk.extend_to(last);
             }
-            // Complete, and still missed: the pieces have been answered with nothing.
+            // The walk is complete and still missed: its spans were answered with nothing.
             if walk.is_idle() && walk.rows(last).is_none() {
                 return Err(RunError::Malformed.into());
             }
@@ -96,32 +94,32 @@ impl Engine {
         Ok(())
     }
 
-    /// Packs what is waiting into a flight; what does not fit waits for the next one.
+    /// Packs queued work into a batch; what does not fit stays queued.
     #[inline(never)]
-    pub(in crate::chain) fn pack(&mut self) -> Flight {
-        let Traits { by_number, method, requests_per_batch } = self.rotation.traits();
-        let most = self.requests_per_batch.min(requests_per_batch).max(1);
+    pub(in crate::chain) fn pack(&mut self) -> InFlight {
+        let NodeLimits { by_number, method, .. } = self.rotation.traits();
+        let most = self.most_requests();
         let asked_for = std::mem::take(&mut self.wants_header);
         let wants_header = match self.block {
-            Block::Newest { .. } => asked_for || self.rounds > 1 || !self.is_one_round,
-            Block::Pinned(_) => false,
-            Block::Asked(_) | Block::SteppingBack { .. } => true,
+            ReadBlock::Newest { .. } => asked_for || self.rounds > 1 || !self.is_one_round,
+            ReadBlock::Pinned(_) => false,
+            ReadBlock::Asked(_) | ReadBlock::SteppingBack { .. } => true,
         };
         let headers = if wants_header { self.block.headers(most) } else { Vec::new() };
-        // Where a batch may hold one request only, the header goes alone, and all calls are pinned to it.
+        // A node that accepts one request per batch gets the header alone, and all calls are pinned to it.
         let room = match self.block {
-            Block::SteppingBack { .. } => 0,
+            ReadBlock::SteppingBack { .. } => 0,
             _ => most - headers.len().min(most),
         };
         let (mut jobs, rest) = batch::jobs(std::mem::take(&mut self.queue), &self.limits, room, most > 1);
         self.queue = rest;
         let left = room.saturating_sub(jobs.iter().map(Job::requests).sum());
         jobs.extend(self.take_spans(method, left));
-        let has_hash = matches!(self.block, Block::Pinned(_) | Block::Asked(BlockId::Hash(_)));
+        let has_hash = matches!(self.block, ReadBlock::Pinned(_) | ReadBlock::Asked(BlockId::Hash(_)));
         let by_hash = has_hash && !by_number;
         let marked = !by_hash || self.block.pin().is_none_or(|pin| !pin.checked);
-        let jobs = Flight::post(jobs, headers.len());
-        Flight {
+        let jobs = InFlight::with_ids(jobs, headers.len());
+        InFlight {
             headers,
             jobs,
             marked,
@@ -133,9 +131,8 @@ impl Engine {
         }
     }
 
-    /// Pieces of walks, as many as `room` and the size of a reply allow.
+    /// Spans of walks, within `room` and the size cap of a reply.
     fn take_spans(&mut self, method: Method, room: usize) -> Vec<Job> {
-        // How many agents a call may hold.
         let most = match method {
             Method::Override => self.limits.agents_per_call,
             Method::Create => 350,
@@ -146,7 +143,8 @@ impl Engine {
         for (key, walk) in &mut self.view.walks {
             while jobs.len() < room && (bytes_left > 0 || jobs.is_empty()) {
                 let Some(span) = walk.take(most) else { break };
-                // Bytes of JSON for an agent, its scope an ordinary one; a reply of long ones may be too large, and is asked for in halves.
+                // Bytes of JSON per agent with an ordinary scope. A reply with long scopes may be too large,
+                // and is split then.
                 let agent_bytes = match (method, key.detail) {
                     (Method::Multicall, _) => 4_500,
                     (_, Detail::Full) => 300,

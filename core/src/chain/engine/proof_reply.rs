@@ -1,11 +1,12 @@
-//! Replies to the batches that ask for a proof.
+//! Replies to batches that request a proof.
 
 use super::Engine;
 use crate::{
     chain::{
         batch::Reply,
         error::{QueryError, RunError},
-        proof::{BLOCK, Wanted},
+        node_error::may_pass,
+        proof::{BLOCK, PendingProof},
     },
     eth::rpc::{
         self, BadReply, ErrorPayload,
@@ -14,7 +15,6 @@ use crate::{
 };
 
 impl Engine {
-    /// Takes the reply to a batch that asked for what `ids` say of a proof.
     #[inline(never)]
     pub(super) fn feed_proof(
         &mut self,
@@ -35,13 +35,13 @@ impl Engine {
                 return self.fault(error, false);
             }
         };
-        let Some(mut wanted) = self.view.wanted_proof.take() else { return Ok(()) };
+        let Some(mut wanted) = self.view.pending_proof.take() else { return Ok(()) };
         let (mut refusal, mut malformed) = (None, false);
         for (id, outcome) in outcomes {
             match outcome {
                 // A node behind a load balancer that has not seen the block answers null.
                 Ok("null") if id == BLOCK => {
-                    self.view.wanted_proof = Some(wanted);
+                    self.view.pending_proof = Some(wanted);
                     return self.repin();
                 }
                 Ok(result) => malformed |= !wanted.take(id, result),
@@ -49,25 +49,25 @@ impl Engine {
             }
         }
         if malformed {
-            self.view.wanted_proof = Some(Wanted::new(wanted.key));
+            self.view.pending_proof = Some(PendingProof::new(wanted.key));
             return self.fault(RunError::Malformed, true);
         }
         if let Some(proof) = wanted.finished() {
             if let Err(error) = self.rotation.check_chain(Some(proof.chain_id)) {
-                self.view.wanted_proof = Some(Wanted::new(wanted.key));
+                self.view.pending_proof = Some(PendingProof::new(wanted.key));
                 return self.fault(error, true);
             }
             self.view.proofs.push((wanted.key, proof));
             return Ok(());
         }
-        self.view.wanted_proof = Some(wanted);
+        self.view.pending_proof = Some(wanted);
         match refusal {
             Some(error) => self.refuse_proof(ids.len(), by_hash, reply.status, &error),
             None => Ok(()),
         }
     }
 
-    /// Does about a node's error what it calls for.
+    /// Handles a node's error.
     fn refuse_proof(
         &mut self,
         requests: usize,
@@ -83,14 +83,14 @@ impl Engine {
             Action::PinByNumber if by_hash => {
                 self.rotation.update_traits(|traits| traits.by_number = true);
                 if self.block.pin().is_some_and(|pin| pin.source != self.rotation.current()) {
-                    // A number is not the same block everywhere.
+                    // A number is not the same block at every endpoint.
                     self.restart();
                 }
                 Ok(())
             }
             Action::Repin => self.repin(),
             Action::Retry => self.fault(RunError::node(error), false),
-            _ => self.fault(RunError::node(error), !matches!(status, 408 | 425 | 429 | 500..)),
+            _ => self.fault(RunError::node(error), !may_pass(status)),
         }
     }
 }

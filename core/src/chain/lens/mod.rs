@@ -1,14 +1,14 @@
-//! The lens: a read-only contract (`contracts/src/RegistryLens.sol`) that walks many agents in one `eth_call`, without being
-//! deployed. Its answer is packed: 124 hexadecimal digits an agent, 182 and its scope in full detail, where the getters' own answers take
-//! thousands.
+//! The lens: a read-only contract (`contracts/src/RegistryLens.sol`) that reads many agents in one `eth_call`
+//! without being deployed. Its packed answer takes 124 hexadecimal digits an agent, or 182 and the scope in
+//! full detail; the getters' ABI-encoded answers take thousands.
 //!
 //! | method | the `eth_call` | the answer's size |
 //! |---|---|---|
 //! | [`Method::Override`] | to an unused address, with the lens as its code (state override) | unlimited |
 //! | [`Method::Create`] | without `to`: `Deployless` creates the lens and calls it | 24,576 bytes (EIP-170) |
-//! | [`Method::Multicall`] | no lens: the getters themselves, through `aggregate3` | thousands of bytes an agent |
+//! | [`Method::Multicall`] | the getters through `aggregate3`, no lens | thousands of bytes an agent |
 //!
-//! A node that refuses a method, or ignores it, is asked by the next one.
+//! The next method is tried when a node refuses one or ignores it.
 
 mod slice;
 
@@ -25,11 +25,11 @@ pub const LENS_CODE: &str = include_str!("registry_lens.hex");
 /// Creation bytecode of `Deployless`, as hexadecimal digits; its constructor's arguments follow.
 pub const DEPLOYLESS_CODE: &str = include_str!("deployless.hex");
 
-/// Where the lens stands for the time of a call: an address that nobody has the key of, the end of
-/// `keccak256("agent registry lens")`.
+/// The lens's address during a call, without a known private key: the last 20 bytes of `keccak256("agent
+/// registry lens")`.
 pub const LENS_ADDRESS: Address = alloy_primitives::address!("0x0611417b2e6256e3316664d7ea2451610afa5fb6");
 
-/// How a node reads many agents; each method needs less of the node than the one before.
+/// How a node reads many agents. Each method requires less of the node than the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Method {
     #[default]
@@ -39,7 +39,7 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    /// The method for a node that does not take this one.
+    /// The method to fall back to.
     pub(crate) const fn next(self) -> Option<Self> {
         match self {
             Self::Override => Some(Self::Create),
@@ -53,38 +53,37 @@ impl Method {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) first: u64,
-    /// Where it is 1, the agent gets all the gas of the call.
+    /// A single agent gets all the gas of the call.
     pub(crate) count: u64,
 }
 
-/// What is read of each agent; the numbers are the lens's.
+/// What is read of each agent, by the lens's own numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Detail {
-    /// Its row.
+    /// The row.
     Rows = 0,
-    /// Its row and its revenue, added up over all agents of a call.
+    /// The row, and the revenue summed over all agents of a call.
     Revenue = 1,
-    /// All that an index keeps: its row, its wallets, its scope, and its own revenue.
+    /// All that an index keeps: row, wallets, scope, and the agent's own revenue.
     Full = 2,
 }
 
 impl Detail {
-    /// Whether revenue is read.
     pub(crate) const fn has_revenue(self) -> bool {
         !matches!(self, Self::Rows)
     }
 }
 
-/// Which registry is walked, and what is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub(crate) registry: Address,
     pub(crate) detail: Detail,
 }
 
-/// The parameters of the `eth_call` that walks `span` with the lens, at the JSON block parameter `block`.
+/// The parameters of the `eth_call` that reads `span` through the lens at the JSON block parameter `block`.
 pub(crate) fn params(subject: Subject, span: Span, method: Method, block: &str) -> String {
-    // Code of 24,576 bytes costs 200 gas a byte (EIP-170). The other answers are bounded by the gas.
+    // Deploying code costs 200 gas a byte, for 24,576 bytes at most (EIP-170). The other methods are bounded
+    // by gas alone.
     let (max_bytes, gas_per_byte) = if method == Method::Create { (24_000, 200) } else { (10_000_000, 0) };
     let call = walkCall {
         registry: subject.registry,

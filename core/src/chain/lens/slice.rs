@@ -1,4 +1,4 @@
-//! The lens's answer taken apart: rows and sums of consecutive agents.
+//! Decodes the lens's packed answer: rows and sums of consecutive agents.
 
 use alloy_primitives::{Address, B256};
 
@@ -12,14 +12,14 @@ use crate::{
 };
 
 const VERSION: u8 = 1;
-/// The kind of an entry that is a scope, where others are sums.
+/// Kind of an entry that is a scope; the others are sums.
 const SCOPE: u8 = 2;
 
-/// What one call read: the rows of consecutive agents, and the sums of their readable histories.
+/// The result of one call: rows of consecutive agents, and the sums of their readable histories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub(crate) marker: Marker,
-    /// Of the first agents asked for: the rest did not fit the call's gas, or does not exist.
+    /// A prefix of the agents asked for: the rest exceeded the gas, or does not exist.
     pub(crate) rows: Vec<Row>,
     /// In full detail: the rest of each row, with the agent's own sums.
     pub(crate) full: Vec<RowDetail>,
@@ -28,13 +28,13 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// Adds what reports come to that were not added up by the lens.
+    /// Adds reports that the lens did not sum.
     pub(crate) fn take_sums(&mut self, revenue: RevenueAggregate) {
         self.reports += revenue.total_reports;
         self.sums.extend(sums(revenue));
     }
 
-    /// Reads an answer of `walk` from the agent `first` on; `None` where it is none.
+    /// Decodes an answer of `walk` that starts at the agent `first`; `None` if it is invalid.
     pub(crate) fn decode(data: &[u8], first: u64, detail: Detail) -> Option<Self> {
         let mut input = Input(data);
         let [version] = input.take()?;
@@ -85,7 +85,7 @@ impl Slice {
             let amount = Total::from_be_bytes(input.take::<40>()?);
             let mut text = Input(input.bytes(usize::try_from(length).ok()?)?);
             let owner = if detail == Detail::Full { Some(text.u64()?) } else { None };
-            // A contract's strings are bytes of any kind; they are read as the ABI decoder reads them.
+            // A contract's strings may hold any bytes; they are decoded as the ABI decoder decodes them.
             let text = String::from_utf8_lossy(text.0).into_owned();
             let sum = Sum { is_category: kind != 0, text, amount };
             match owner {
@@ -103,7 +103,7 @@ impl Slice {
     }
 }
 
-/// What is left to read.
+/// The bytes left to read.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -121,7 +121,7 @@ impl<'a> Input<'a> {
         self.number::<8>()
     }
 
-    /// A number of at most 8 bytes.
+    /// A big-endian number of at most 8 bytes.
     fn number<const N: usize>(&mut self) -> Option<u64> {
         Some(self.take::<N>()?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }

@@ -1,5 +1,5 @@
-//! Events of certain agents, as `eth_getLogs` lists them, decoded and checked. What a node lists for one filter and does not match it
-//! makes its reply malformed: no part of it is believed.
+//! Events of certain agents, decoded and checked. If any log of an `eth_getLogs` result does not match the
+//! filter, the whole result is malformed.
 
 use alloy_primitives::{Address, B256, U256, hex};
 use alloy_sol_types::{SolEvent, SolType, abi::AbiDecoderConfig};
@@ -15,24 +15,22 @@ use crate::{
     registry::history::AgentEvent,
 };
 
-/// Which events.
+/// Events of certain agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct LogFilter {
     pub(crate) events: Vec<B256>,
-    /// Whom they are about.
     pub(crate) agents: Vec<u64>,
 }
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventLog {
     pub(crate) number: u64,
     pub(crate) index: u64,
     pub(crate) block_hash: B256,
     pub(crate) transaction_hash: B256,
-    /// The time of the block, unix seconds; `None` where the node does not say.
+    /// The block's timestamp in unix seconds; `None` if the node omits it.
     pub(crate) seconds: Option<u64>,
-    /// Whom it is about.
+    /// The agent it is about.
     pub(crate) agent: u64,
     pub(crate) event: AgentEvent,
 }
@@ -42,7 +40,7 @@ impl EventLog {
         matches!(self.event, AgentEvent::Registered { .. })
     }
 
-    /// Bytes of its texts: what may be long in it.
+    /// Bytes of the texts, which have no length limit.
     pub(crate) const fn text_bytes(&self) -> usize {
         match &self.event {
             AgentEvent::RevenueReported { currency, category, .. } => currency.len() + category.len(),
@@ -52,10 +50,10 @@ impl EventLog {
     }
 }
 
-/// A log as nodes write it.
+/// A log as nodes encode it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wire {
+struct WireLog {
     address: String,
     topics: Vec<String>,
     data: String,
@@ -63,21 +61,21 @@ struct Wire {
     block_hash: String,
     transaction_hash: String,
     log_index: String,
-    /// Not in every node's logs.
+    /// Not every node sends it.
     #[serde(default)]
     block_timestamp: Option<String>,
     #[serde(default)]
     removed: bool,
 }
 
-/// The events in the result of an `eth_getLogs` about these blocks, both included; `None` where it is no such result.
+/// Decodes an `eth_getLogs` result for these blocks, both inclusive; `None` if any log does not match.
 pub(crate) fn parse(
     text: &str,
     registry: Address,
-    filter: &Filter,
+    filter: &LogFilter,
     (from, to): (u64, u64),
 ) -> Option<Vec<EventLog>> {
-    let logs: Vec<Wire> = serde_json::from_str(text).ok()?;
+    let logs: Vec<WireLog> = serde_json::from_str(text).ok()?;
     logs.into_iter()
         .map(|wire| {
             let is_of_registry = wire.address.parse() == Ok(registry) && !wire.removed;
@@ -88,7 +86,7 @@ pub(crate) fn parse(
         .collect()
 }
 
-impl Wire {
+impl WireLog {
     fn decode(self) -> Option<EventLog> {
         let topics: Vec<B256> = self.topics.iter().map(|topic| topic.parse().ok()).collect::<Option<_>>()?;
         let agent = u64::try_from(U256::from_be_bytes(topics.get(1)?.0)).ok()?;
@@ -106,7 +104,7 @@ impl Wire {
     }
 }
 
-/// What the topics and data of an event say. `by` is a topic, so that only three kinds have data that matters here.
+/// Decodes topics and data. `by` is a topic, so that only three kinds have data that matters here.
 fn event(topics: &[B256], data: &[u8]) -> Option<AgentEvent> {
     let account = |position: usize| topics.get(position).map(|word| Address::from_word(*word));
     let by = account(2)?;
@@ -125,7 +123,7 @@ fn event(topics: &[B256], data: &[u8]) -> Option<AgentEvent> {
             let (amount, currency, category) = decode::<RevenueReported>(data)?;
             AgentEvent::RevenueReported { by, amount, currency, category }
         }
-        // Both have a reason, and nothing else.
+        // Both have a reason and nothing else.
         kind @ (AgentSuspended::SIGNATURE_HASH | AgentRevoked::SIGNATURE_HASH) => {
             let (reason,) = decode::<AgentSuspended>(data)?;
             match kind == AgentSuspended::SIGNATURE_HASH {
@@ -140,7 +138,7 @@ fn event(topics: &[B256], data: &[u8]) -> Option<AgentEvent> {
     })
 }
 
-/// The data of an event. Decoding takes no more memory than the data itself is large, and a little.
+/// Decodes an event's data, with memory bounded by the data's own size.
 fn decode<'a, E: SolEvent>(data: &'a [u8]) -> Option<<E::DataTuple<'a> as SolType>::RustType> {
     let config = AbiDecoderConfig::new().memory_limit(data.len() + 1_024);
     E::abi_decode_data_with_config(data, config).ok()

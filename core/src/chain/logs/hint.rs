@@ -1,5 +1,5 @@
-//! Events as hints: which of them are asked for, and as much of each as an index believes of any agent's. What it tells of one agent's
-//! events is decoded in [`event_log`](super::event_log).
+//! Events as hints: which ones are requested, and the few fields that an index trusts. Events of one agent's
+//! history are decoded in [`event_log`](super::event_log).
 
 use alloy_primitives::{B256, U256};
 use alloy_sol_types::SolEvent;
@@ -10,7 +10,7 @@ use crate::eth::abi::IAgentRegistry::{
     RevenueReported,
 };
 
-/// Events whose first topic is the agent they are about.
+/// Events with the agent as their first topic.
 pub(crate) const EVENTS: [B256; 7] = [
     AgentRegistered::SIGNATURE_HASH,
     ComplianceAttested::SIGNATURE_HASH,
@@ -21,23 +21,23 @@ pub(crate) const EVENTS: [B256; 7] = [
     AgentTerminated::SIGNATURE_HASH,
 ];
 
-/// When an event was, as the node that lists it says.
+/// The block of an event, as listed by the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// The height of its block.
+    /// The block's height.
     pub(crate) number: u64,
-    /// The time of its block, unix seconds; `None` where the node does not say.
+    /// The block's timestamp in unix seconds; `None` if the node omits it.
     pub(crate) seconds: Option<u64>,
 }
 
-/// As much of a log as is believed: whom it may be about.
+/// The trusted part of a log: the agent it may be about.
 #[derive(Deserialize)]
 pub(crate) struct Hint {
     #[serde(default)]
     topics: Vec<String>,
     #[serde(default, rename = "blockNumber")]
     block_number: Option<String>,
-    /// Not in every node's logs.
+    /// Not every node sends it.
     #[serde(default, rename = "blockTimestamp")]
     block_timestamp: Option<String>,
 }
@@ -47,7 +47,7 @@ impl Hint {
         quantity(self.block_number.as_deref()?)
     }
 
-    /// Whose status it set, and when.
+    /// The agent and block of an event that sets a status.
     pub(crate) fn moment(&self) -> Option<(u64, Moment)> {
         let event: B256 = self.topics.first()?.parse().ok()?;
         let sets_status =
@@ -62,7 +62,6 @@ impl Hint {
     }
 }
 
-/// A number, as JSON-RPC writes it.
 pub(crate) fn quantity(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }

@@ -1,9 +1,10 @@
-//! Logs and headers of certain blocks, all of the chain that the run's pinned block is of.
+//! Logs and headers of certain blocks, all of the pinned block's chain.
 //!
-//! Nodes cap `eth_getLogs` by blocks (10, 1,000, 2,000, 10,000) or by results, and the range that an error suggests may be the
-//! one that has just failed: a refused range is halved, whatever the error says. Every batch asks for the header at the pinned
-//! block's height as well: a machine behind a load balancer that lacks the block would list no logs of it either. So a node
-//! that takes no batches counts as one without logs.
+//! Nodes cap `eth_getLogs` by blocks (10, 1,000, 2,000, 10,000) or by results, and the range that an error
+//! suggests may be the one that just failed: adaptive range splitting halves a refused range and ignores the
+//! suggestion. Every batch also requests the header at the pinned block's height: a node behind a load
+//! balancer that lacks the block would return no logs of it either. So a node that takes no batches counts as
+//! one without logs.
 
 mod event_log;
 mod hint;
@@ -12,71 +13,71 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use alloy_primitives::{Address, B256, U256};
 
-pub(crate) use event_log::{EventLog, Filter};
+pub(crate) use event_log::{EventLog, LogFilter};
 pub(crate) use hint::{EVENTS, Moment};
 
 use super::block::Header;
 use crate::eth::rpc::{self, Request};
 use hint::Hint;
 
-/// Requests of a batch, the pinned block's header included: nodes that cap batches take as many, or say so.
+/// Requests per batch, the pinned block's header included: nodes that cap batches accept as many, or report
+/// their cap.
 const REQUESTS: usize = 20;
 
-/// Which logs of the registry, and what may be spent on them.
+/// Which logs of the registry to read, and at what cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogsQuery {
     pub(crate) registry: Address,
-    /// `None`: the events of all agents, of which only [hints](FoundLogs) are kept.
-    pub(crate) filter: Option<Filter>,
-    /// The first block.
+    /// `None` reads the events of all agents and keeps only [hints](FoundLogs).
+    pub(crate) filter: Option<LogFilter>,
     pub(crate) from: u64,
-    /// The last block.
+    /// The last block, inclusive.
     pub(crate) to: u64,
-    /// Blocks that the endpoint takes in one call, as far as that is known.
+    /// Blocks per call that the endpoint is known to accept.
     pub(crate) range: Option<u64>,
-    /// `eth_getLogs` calls at most.
+    /// Maximum `eth_getLogs` calls.
     pub(crate) most_calls: u64,
-    /// Where these calls do not suffice for all blocks, the first ones are read instead of none.
+    /// If the calls do not suffice for all blocks, reads the first ones instead of none.
     pub(crate) may_end_early: bool,
 }
 
 /// Why there are no logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoLogs {
-    /// The node serves none.
+    /// The node serves no logs.
     Unserved,
-    /// The node takes at most so many blocks at a time: more calls than may be spent.
+    /// The node accepts at most this many blocks per call, which takes more calls than allowed.
     ShortRanges(u64),
 }
 
-/// What was found in the blocks that were answered.
+/// What the answered ranges contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundLogs {
-    /// Without a filter: agents that had an event.
+    /// Without a filter: agents with an event.
     pub(crate) ids: BTreeSet<u64>,
-    /// Without a filter: the last event of an agent that set its status.
+    /// Without a filter: each agent's last event that set its status.
     pub(crate) moments: BTreeMap<u64, Moment>,
-    /// Without a filter: the highest block that had an event.
+    /// Without a filter: the highest block with an event.
     pub(crate) last: Option<u64>,
-    /// There was at least one log.
+    /// At least one log was found.
     pub(crate) is_any: bool,
-    /// With a filter: the events, as they came in.
+    /// With a filter: the events, in order of arrival.
     pub(crate) logs: Vec<EventLog>,
-    /// Blocks of the longest range that was answered, where one was refused.
+    /// Blocks of the longest range that was answered, if one was refused.
     pub(crate) range: Option<u64>,
-    /// Blocks from this one on were not asked about.
+    /// Blocks from this one on were not requested.
     pub(crate) unasked: Option<u64>,
 }
 
-/// The logs of one query, as far as they are known.
+/// The progress of one query.
 #[derive(Debug)]
 pub(super) struct LogWalk {
     pub(super) query: LogsQuery,
-    /// Ranges that are not answered, the lowest first.
+    /// Unanswered ranges, the lowest first.
     open: VecDeque<(u64, u64)>,
-    /// Blocks of a range at most.
+    /// Maximum blocks per range.
     range: u64,
-    /// Whether the endpoint takes such ranges is unknown: one is enough to find out.
+    /// The endpoint has not accepted this range yet: one request probes it.
     is_first_range: bool,
     found: FoundLogs,
     refused: Option<NoLogs>,
@@ -101,7 +102,7 @@ impl LogWalk {
         walk
     }
 
-    /// Plans the calls for these ranges, if they are not too many together, or for the first of them.
+    /// Plans the calls for these ranges. Too many calls end the walk, or cut it short if the query permits.
     fn plan(&mut self, ranges: &[(u64, u64)]) {
         let calls: u64 = ranges.iter().map(|(from, to)| (to - from + 1).div_ceil(self.range)).sum();
         if calls > self.query.most_calls && !self.query.may_end_early {
@@ -124,8 +125,8 @@ impl LogWalk {
         }
     }
 
-    /// Halves the ranges that are not answered.
-    fn halve(&mut self) {
+    /// Halves the unanswered ranges.
+    pub(super) fn halve(&mut self) {
         let longest = self.open.iter().map(|(from, to)| to - from + 1).max().unwrap_or(1);
         if longest == 1 {
             self.refuse();
@@ -141,12 +142,12 @@ impl LogWalk {
         self.plan(&ranges);
     }
 
-    fn refuse(&mut self) {
+    pub(super) fn refuse(&mut self) {
         self.refused = Some(NoLogs::Unserved);
     }
 
-    /// Reads the result for one range; false where it is none.
-    fn take(&mut self, range: (u64, u64), text: &str) -> bool {
+    /// Takes the result of one range; false if it is malformed.
+    pub(super) fn take(&mut self, range: (u64, u64), text: &str) -> bool {
         if let Some(filter) = &self.query.filter {
             let Some(logs) = event_log::parse(text, self.query.registry, filter, range) else { return false };
             self.is_first_range = false;
@@ -168,7 +169,7 @@ impl LogWalk {
         true
     }
 
-    /// The logs, or why there are none; `None` where they are not all known yet.
+    /// The logs, or why there are none; `None` if they are incomplete.
     pub(super) fn outcome(&self) -> Option<Result<&FoundLogs, NoLogs>> {
         match self.refused {
             Some(refused) => Some(Err(refused)),
@@ -176,7 +177,7 @@ impl LogWalk {
         }
     }
 
-    /// The events before the first block that is not answered, and that block.
+    /// The events before the first unanswered block, and that block.
     pub(super) fn settled(&self) -> (impl Iterator<Item = &EventLog>, Option<u64>) {
         let open = self.open.iter().map(|(from, _)| *from).chain(self.found.unasked).min();
         (self.found.logs.iter().filter(move |log| open.is_none_or(|open| log.number < open)), open)
@@ -187,7 +188,7 @@ impl LogWalk {
             |words: &[B256]| words.iter().map(|word| format!(r#""{word}""#)).collect::<Vec<_>>().join(",");
         let topics = match &self.query.filter {
             None => format!("[{}]", list(&EVENTS)),
-            Some(Filter { events, agents }) => {
+            Some(LogFilter { events, agents }) => {
                 let agents: Vec<B256> = agents.iter().map(|id| U256::from(*id).into()).collect();
                 format!("[{}],[{}]", list(events), list(&agents))
             }
@@ -200,35 +201,35 @@ impl LogWalk {
     }
 }
 
-/// One request for a block's header, or for the logs of a range.
+/// One request for a block's header or for the logs of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockRequest {
     Header {
         number: u64,
-        /// A node that has the pinned block and not this one has pruned it: that is an answer.
+        /// A node that has the pinned block may have pruned this one: its absence is then an answer.
         may_lack: bool,
     },
     Logs {
-        /// The walk's place.
+        /// The walk's index.
         walk: usize,
         range: (u64, u64),
     },
 }
 
-/// What is known of blocks beside the pinned one.
+/// What is known of blocks other than the pinned one.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// By height; `None` where the node has pruned it.
+    /// Headers by height; `None` if the node has pruned it.
     pub(super) headers: BTreeMap<u64, Option<Header>>,
     walks: Vec<LogWalk>,
-    /// What the query misses: headers, each with whether it may be lacking.
+    /// Missing headers by height, each with whether the node may lack it.
     wanted_headers: BTreeMap<u64, bool>,
-    /// What the query misses: the walks' places.
+    /// Indices of missing walks.
     wanted_walks: Vec<usize>,
 }
 
 impl Blocks {
-    /// Notes what a query misses, until the next reply.
+    /// Records what a query misses, until the next reply.
     pub(super) fn want(&mut self, headers: BTreeMap<u64, bool>, logs: Vec<LogsQuery>) {
         self.wanted_headers = headers;
         self.wanted_walks.clear();
@@ -251,14 +252,15 @@ impl Blocks {
         self.walks.iter().find(|walk| walk.query == *query)
     }
 
-    /// Without the pinned block's header in the same batch, whether a machine has the blocks of its logs is unknown.
+    /// Refuses logs that cannot share a batch with the pinned block's header: the node may lag behind their
+    /// blocks.
     pub(super) fn refuse_unvouched_logs(&mut self) {
         for place in std::mem::take(&mut self.wanted_walks) {
-            self.refuse(place);
+            self.walks.get_mut(place).map(LogWalk::refuse);
         }
     }
 
-    /// What to ask next, in at most `most` requests, the header at `pinned` among them.
+    /// The next requests, at most `most`, including the header at `pinned`.
     pub(super) fn requests(&self, pinned: u64, most: usize) -> Vec<BlockRequest> {
         let headers = self
             .wanted_headers
@@ -275,7 +277,7 @@ impl Blocks {
         vouching.into_iter().chain(headers).chain(logs).take(most).collect()
     }
 
-    /// The JSON-RPC requests, their ids counted from 0.
+    /// The JSON-RPC requests, with ids from 0.
     pub(super) fn encode(&self, requests: &[BlockRequest]) -> Vec<Request> {
         let request = |(id, request): (u64, &BlockRequest)| match *request {
             BlockRequest::Header { number, .. } => {
@@ -287,31 +289,16 @@ impl Blocks {
         (0..).zip(requests).filter_map(request).collect()
     }
 
-    /// Reads the logs of a range; false where the result is none.
-    pub(super) fn take_logs(&mut self, walk: usize, range: (u64, u64), text: &str) -> bool {
-        self.walks.get_mut(walk).is_some_and(|walk| walk.take(range, text))
+    pub(super) fn walk_mut(&mut self, walk: usize) -> Option<&mut LogWalk> {
+        self.walks.get_mut(walk)
     }
 
-    /// The node refuses a range of this walk.
-    pub(super) fn halve(&mut self, walk: usize) {
-        if let Some(walk) = self.walks.get_mut(walk) {
-            walk.halve();
-        }
-    }
-
-    /// Whether a walk asks about single blocks only.
+    /// Whether a walk's open ranges are all single blocks.
     pub(super) fn is_of_one_block(&self, walk: usize) -> bool {
         self.walks.get(walk).is_none_or(|walk| walk.open.iter().all(|(from, to)| from == to))
     }
 
-    /// The node serves no logs.
-    pub(super) fn refuse(&mut self, walk: usize) {
-        if let Some(walk) = self.walks.get_mut(walk) {
-            walk.refuse();
-        }
-    }
-
-    /// Forgets what the query missed: it says so again.
+    /// Clears what the query misses: it reports that again.
     pub(super) fn ask_again(&mut self) {
         self.wanted_headers.clear();
         self.wanted_walks.clear();

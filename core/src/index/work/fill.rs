@@ -1,9 +1,9 @@
-//! The fill: every agent, slice by slice.
+//! The fill: reads every agent, slice by slice.
 //!
 //! ```text
 //!   a slice of agents --> stored --+--> the only one: complete, at its block
 //!                                  +--> one of several: the next work goes on with the next slice
-//!                                  +--> the last one of several: what changed between their blocks is read again, by a refresh
+//!                                  +--> the last one: a refresh reads again what changed meanwhile
 //! ```
 
 use std::collections::BTreeMap;
@@ -16,11 +16,11 @@ use crate::{
         read_agents::{Agents, ReadSlice},
         state::{self, Basis, Checkpoint, Phase},
         store::Store,
-        tables::Changes,
+        tables::AgentWriter,
     },
 };
 
-/// Agents whose rows are made and written at once: those of a whole slice would take more memory than all else.
+/// Agents converted and written at once, which bounds memory below that of a whole slice.
 const AT_ONCE: usize = 1_250;
 
 impl Work {
@@ -33,13 +33,13 @@ impl Work {
         let Phase::Filling { next } = self.state.phase else { return Ok(()) };
         let checkpoint = Checkpoint::from(read.head.header);
         if self.state.pass.last().is_some_and(|last| last.number > checkpoint.number) {
-            // A machine that lags behind the one that answered before.
+            // The node lags behind the one that answered before.
             return Err(RunError::BlockUnavailable.into());
         }
         let last = next.saturating_add(read.entries.len() as u64).saturating_sub(1);
         let is_last = last >= read.head.total;
         let is_whole = is_last && next == 1;
-        let changes = || Changes::new(store, checkpoint.number, self.comparison(), BTreeMap::new());
+        let changes = || AgentWriter::new(store, checkpoint.number, self.comparison(), BTreeMap::new());
         let mut noted = Vec::new();
         for entries in read.entries.chunks(AT_ONCE) {
             let mut changes = changes();
@@ -51,7 +51,7 @@ impl Work {
             changes.end_at(read.head.total)?;
             noted.extend(changes.finish()?);
         }
-        self.log(store, checkpoint).write(noted)?;
+        self.change_log(store, checkpoint).write(noted)?;
         let state = &mut self.state;
         (state.total, state.grace_seconds) = (read.head.total, read.head.grace_seconds);
         if is_whole {
@@ -63,7 +63,7 @@ impl Work {
             let begun = state.pass.first().copied();
             match (is_last, state.unannounced) {
                 (false, _) => state.phase = Phase::Filling { next: last + 1 },
-                // Where only the node was to blame, it gets another chance.
+                // If only the node was at fault, events are tried again.
                 (true, 0) => {
                     (state.phase, state.basis, state.block) = (Phase::CatchingUp, Basis::Events, begun)
                 }

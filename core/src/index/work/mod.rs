@@ -1,4 +1,4 @@
-//! What an index asks next, and what an answer changes: one step of work, from the store to the store.
+//! One unit of upkeep, from the store to the store: a slice of the fill, or a refresh.
 //!
 //! ```text
 //!   begin -- Filling ---------------> fill: a slice --+--> done: the next work goes on with the next slice
@@ -8,60 +8,60 @@
 //!     +-- Complete, CatchingUp -----------+------- refresh --> done
 //! ```
 //!
-//! The store changes only while an answer is taken, and never by halves if the host makes each [`Work::step`] a transaction: work that
-//! dies is begun again.
+//! The store changes only while a result is applied. If the host makes each [`Work::step`] a transaction,
+//! work that is aborted starts again from a consistent state.
 
 mod fill;
 mod refresh;
 
 use alloy_primitives::Address;
-use refresh::Plan;
+use refresh::RefreshPlan;
 
 use super::{
     IndexError,
-    changes::{Comparison, Log},
+    changes::{ChangeLog, Comparison},
     find_changes::FindChanges,
     read_agents::{ReadAgents, ReadSlice},
     state::{Basis, Checkpoint, Phase, State},
     store::Store,
 };
-use crate::chain::{
-    Batch, Endpoints, Failure, Limits, Query, QueryError, Reply, Run, Step as RunStep, Update,
-};
+use crate::chain::{Batch, Endpoints, Engine, Failure, Limits, Query, QueryError, Reply, Run, Step, Update};
 
 /// What an index reads, and how.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The registry's address.
     pub registry: Address,
-    /// Multicall3's address on the chain.
+    /// Multicall3's address.
     pub multicall3: Address,
-    /// For each run.
+    /// Limits of each run.
     pub limits: Limits,
-    /// Agents of a slice of the fill; a registry of no more is always read at one block.
+    /// Agents per slice of a fill; a smaller registry is always read at one block.
     pub slice: u64,
-    /// Agents that the sweep looks at in each refresh.
+    /// Agents that the sweep reads in each refresh.
     pub sweep: u64,
-}
-
-/// What work wants next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Send this, and [`feed`](Work::feed) what comes back, or tell that nothing did ([`fail`](Work::fail)).
-    Send(Batch),
-    /// This work is done; the state says whether there is more.
-    Done,
 }
 
 #[derive(Debug)]
 enum Stage {
     Slice(Box<Run<ReadSlice>>),
     Find(Box<Run<FindChanges>>),
-    Agents(Box<Run<ReadAgents>>, Box<Plan>),
+    Agents(Box<Run<ReadAgents>>, Box<RefreshPlan>),
     Done,
 }
 
-/// One piece of work; see the [module's documentation](super) for how to drive it.
+impl Stage {
+    fn engine(&mut self) -> Option<&mut Engine> {
+        match self {
+            Self::Slice(run) => Some(run.engine()),
+            Self::Find(run) => Some(run.engine()),
+            Self::Agents(run, _) => Some(run.engine()),
+            Self::Done => None,
+        }
+    }
+}
+
+/// One unit of work; the [module's documentation](super) shows how to drive it.
 #[derive(Debug)]
 pub struct Work {
     config: Config,
@@ -71,17 +71,17 @@ pub struct Work {
     now_millis: u64,
     restarts: u32,
     elapsed_ms: u32,
-    /// When the current run began, by what has passed.
+    /// The elapsed time at which the current run began.
     run_began_ms: u32,
 }
 
 impl Work {
-    /// Takes up work where the store says. `now_millis` is the host's clock.
+    /// Resumes work from the state in the store. `now_millis` is the host's clock.
     ///
     /// # Errors
     ///
     /// [`IndexError::Store`].
-    // As in `Run`, nothing large becomes a part of the host's function.
+    // Never inlined into the host's async function: V8 needs megabytes to optimize a long one.
     #[inline(never)]
     pub fn begin(
         store: &impl Store,
@@ -110,49 +110,46 @@ impl Work {
         Ok(work)
     }
 
-    /// What has been found out about the endpoints since the last time, for [`Endpoints::merge`].
+    /// What was learned of the endpoints since the last update, for [`Endpoints::merge`].
     pub fn update(&mut self) -> Update {
         self.endpoints.update()
     }
 
-    /// Tells how many milliseconds the work has been going, as [`Run::passed`] does.
+    /// Sets the elapsed milliseconds, as [`Run::passed`] does.
     pub fn passed(&mut self, elapsed_ms: u32) {
         self.elapsed_ms = elapsed_ms;
         let of_run = elapsed_ms.saturating_sub(self.run_began_ms);
-        match &mut self.stage {
-            Stage::Slice(run) => run.passed(of_run),
-            Stage::Find(run) => run.passed(of_run),
-            Stage::Agents(run, _) => run.passed(of_run),
-            Stage::Done => {}
+        if let Some(engine) = self.stage.engine() {
+            engine.passed(of_run);
         }
     }
 
-    /// Goes on as far as the answers known allow.
+    /// Advances as far as the known results allow.
     ///
     /// # Errors
     ///
-    /// [`IndexError`]. What is in the store is as it was, or one step further: begin again later.
-    pub fn step(&mut self, store: &impl Store) -> Result<Step, IndexError> {
+    /// [`IndexError`]. The store is unchanged or one step further: begin again later.
+    pub fn step(&mut self, store: &impl Store) -> Result<Step<()>, IndexError> {
         loop {
             match std::mem::replace(&mut self.stage, Stage::Done) {
-                Stage::Done => return Ok(Step::Done),
+                Stage::Done => return Ok(Step::Done(())),
                 Stage::Slice(mut run) => match run.step()? {
-                    RunStep::Send(batch) => return Ok(self.send(batch, Stage::Slice(run))),
-                    RunStep::Done(read) => self.take_slice(store, read)?,
+                    Step::Send(batch) => return Ok(self.send(batch, Stage::Slice(run))),
+                    Step::Done(read) => self.take_slice(store, read)?,
                 },
                 Stage::Find(mut run) => match run.step()? {
-                    RunStep::Send(batch) => return Ok(self.send(batch, Stage::Find(run))),
-                    RunStep::Done(found) => self.take_found(store, run, found)?,
+                    Step::Send(batch) => return Ok(self.send(batch, Stage::Find(run))),
+                    Step::Done(found) => self.take_found(store, run, found)?,
                 },
                 Stage::Agents(mut run, plan) => match run.step()? {
-                    RunStep::Send(batch) => return Ok(self.send(batch, Stage::Agents(run, plan))),
-                    RunStep::Done(read) => self.take_agents(store, plan, read)?,
+                    Step::Send(batch) => return Ok(self.send(batch, Stage::Agents(run, plan))),
+                    Step::Done(read) => self.take_agents(store, plan, read)?,
                 },
             }
         }
     }
 
-    fn send(&mut self, batch: Batch, stage: Stage) -> Step {
+    fn send(&mut self, batch: Batch, stage: Stage) -> Step<()> {
         self.stage = stage;
         Step::Send(batch)
     }
@@ -161,39 +158,32 @@ impl Work {
     ///
     /// # Errors
     ///
-    /// [`IndexError`] where no endpoint answers.
+    /// [`IndexError`] if no endpoint answers.
     pub fn feed(&mut self, reply: Reply<'_>) -> Result<(), IndexError> {
-        let (fed, update) = match &mut self.stage {
-            Stage::Slice(run) => (run.feed(reply), run.update()),
-            Stage::Find(run) => (run.feed(reply), run.update()),
-            Stage::Agents(run, _) => (run.feed(reply), run.update()),
-            Stage::Done => return Ok(()),
-        };
-        self.learn(fed, &update)
+        self.with_engine(|engine| engine.feed(reply))
     }
 
-    /// Takes note that nothing came back.
+    /// Records that the last batch has no reply.
     ///
     /// # Errors
     ///
-    /// [`IndexError`] where no endpoint answers.
+    /// [`IndexError`] if no endpoint answers.
     pub fn fail(&mut self, failure: Failure) -> Result<(), IndexError> {
-        let (failed, update) = match &mut self.stage {
-            Stage::Slice(run) => (run.fail(failure), run.update()),
-            Stage::Find(run) => (run.fail(failure), run.update()),
-            Stage::Agents(run, _) => (run.fail(failure), run.update()),
-            Stage::Done => return Ok(()),
-        };
-        self.learn(failed, &update)
+        self.with_engine(|engine| engine.fail(failure))
     }
 
-    /// What a run has found out about the endpoints is of use to the next, however it ends.
-    fn learn(&mut self, outcome: Result<(), QueryError>, update: &Update) -> Result<(), IndexError> {
-        self.endpoints.merge(update);
+    /// Merges what the run learned of the endpoints, even if it fails.
+    fn with_engine(
+        &mut self,
+        act: impl FnOnce(&mut Engine) -> Result<(), QueryError>,
+    ) -> Result<(), IndexError> {
+        let Some(engine) = self.stage.engine() else { return Ok(()) };
+        let (outcome, update) = (act(engine), engine.update());
+        self.endpoints.merge(&update);
         Ok(outcome?)
     }
 
-    /// The state, as it is in the store after a step.
+    /// The state as stored by the last step.
     pub const fn state(&self) -> &State {
         &self.state
     }
@@ -203,8 +193,8 @@ impl Work {
         Run::new(query, self.config.multicall3, limits).over(self.endpoints.clone())
     }
 
-    /// Reads everybody, as nobody says who has changed. Where that takes several slices, they are never of one block: then answers
-    /// are as of the first slice's block or later, and rest on reading everybody again and again.
+    /// Reads every agent, because no events are available. Several slices are never of one block: answers are
+    /// then as of the first slice's block or later, and every refresh reads all agents again.
     fn go_without_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
         self.state.without_events += 1;
         if let (Phase::CatchingUp, Some(begun)) = (self.state.phase, self.state.block) {
@@ -230,16 +220,16 @@ impl Work {
         if self.state.began == 0 {
             self.state.began = self.now_millis;
         }
-        Ok(self.log(store, block).move_on()?)
+        Ok(self.change_log(store, block).move_on()?)
     }
 
-    /// How verdicts are compared, once there is something to compare with.
+    /// Compares verdicts, once there is a complete fill.
     fn comparison(&self) -> Option<Comparison> {
         let grace_seconds = self.state.grace();
         self.state.current_from.map(|current_from| Comparison { current_from, grace_seconds })
     }
 
-    const fn log<'a, S: Store>(&'a mut self, store: &'a S, at: Checkpoint) -> Log<'a, S> {
-        Log { store, now: self.now_millis / 1_000, state: &mut self.state, at }
+    const fn change_log<'a, S: Store>(&'a mut self, store: &'a S, at: Checkpoint) -> ChangeLog<'a, S> {
+        ChangeLog { store, now: self.now_millis / 1_000, state: &mut self.state, at }
     }
 }

@@ -1,4 +1,4 @@
-//! The refresh: what changed is found out by one query, planned in SQL, and read by another.
+//! The refresh: one query finds what changed, SQL plans what to read, another query reads it.
 //!
 //! ```text
 //!   find what changed --+--> nothing: done
@@ -6,7 +6,7 @@
 //!                       +--> no events to go by, or no known block is canonical --> the fill
 //! ```
 //!
-//! It takes three round trips where nothing is unusual.
+//! A usual refresh takes three round trips.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,49 +15,50 @@ use crate::{
     chain::{Header, Limits, Run, RunError, logs::Moment},
     index::{
         IndexError,
-        entry::Entry,
-        find_changes::{Changed, FindChanges, Found, Head, LOG_RANGE_REFRESHES},
+        find_changes::{Changed, FindChanges, FoundChanges, LOG_RANGE_REFRESHES, RegistryHead},
+        indexed_agent::IndexedAgent,
         read_agents::{Agents, ReadAgents},
         state::{self, Basis, Checkpoint, Phase},
-        store::{Columns, Store, one_number},
-        tables::Changes,
+        store::{Columns, Store, one_number, query},
+        tables::AgentWriter,
     },
 };
 
-/// Agents by id in one run.
+/// Agents by id per run.
 const AGENTS: usize = 2_000;
-/// Changes beyond which reading every agent is quicker, and the share of the registry from which it is.
+/// A refill is quicker beyond this many changes, if they also exceed a share of 1 / [`LARGE_SHARE`] of the
+/// registry.
 const MANY_CHANGES: usize = 2_000;
 const LARGE_SHARE: u64 = 4;
-/// Times a refresh begins anew as the chain is reorganised under it.
+/// Restarts of a refresh because of reorgs.
 const RESTARTS: u32 = 3;
-/// Batches in search of what changed that may bring nothing, beyond one for each endpoint but one.
+/// Retries in search of changes, in addition to one failover per further endpoint.
 const RETRIES: u32 = 5;
 
 /// The agents to read again.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct RefreshPlan {
     newest: Header,
-    /// The newest known block that is still canonical; `None` where the index's own is.
+    /// The newest canonical checkpoint, if a reorg replaced the index's block.
     undone_since: Option<u64>,
-    /// Not read yet.
+    /// Ids not read yet.
     ids: Vec<u64>,
-    /// All that had an event, or are read for another reason than the sweep.
+    /// Agents with an event, or read for another reason than the sweep.
     expected: BTreeSet<u64>,
     sweep: Option<(u64, u64)>,
-    /// New agents whose registration had no event.
+    /// New agents without an event of their registration.
     unannounced: u64,
-    /// The highest block that had an event.
+    /// The highest block with an event.
     last_event: Option<u64>,
     moments: BTreeMap<u64, Moment>,
-    /// What was read, and where.
-    entries: Vec<(u64, Entry)>,
-    swept: Vec<(u64, Entry)>,
-    read_at: Option<Head>,
+    /// The agents read so far.
+    entries: Vec<(u64, IndexedAgent)>,
+    swept: Vec<(u64, IndexedAgent)>,
+    read_at: Option<RegistryHead>,
 }
 
 impl Work {
-    /// Begins to find out what changed.
+    /// Starts the search for what changed.
     pub(super) fn find(&mut self) {
         let Some(block) = self.state.block else { return self.read_slice(1) };
         let query = FindChanges {
@@ -75,7 +76,7 @@ impl Work {
         self.stage = Stage::Find(Box::new(self.run(query, limits)));
     }
 
-    /// Begins a refresh anew: the chain has changed under it.
+    /// Starts over after a reorg.
     fn restart(&mut self) -> Result<(), IndexError> {
         self.restarts += 1;
         if self.restarts > RESTARTS {
@@ -89,27 +90,27 @@ impl Work {
         &mut self,
         store: &impl Store,
         run: Box<Run<FindChanges>>,
-        found: Found,
+        found: FoundChanges,
     ) -> Result<(), IndexError> {
         let block = self.state.block;
         match found {
-            Found::Nothing => {
+            FoundChanges::Nothing => {
                 self.state.read_at = self.now_millis;
                 if let Some(block) = block {
-                    self.log(store, block).move_on()?;
+                    self.change_log(store, block).move_on()?;
                 }
                 Ok(self.state.save(store)?)
             }
-            Found::NotCanonical => {
+            FoundChanges::NotCanonical => {
                 let below = block.map_or(0, |block| block.number.saturating_sub(1));
                 let older = Some(state::checkpoints(store, below)?);
                 let run = run.go_on(|query| FindChanges { older, ..query });
                 self.stage = Stage::Find(Box::new(run));
                 Ok(())
             }
-            Found::NoEvents => self.go_without_events(store),
-            Found::AnotherChain => self.refill(store, false),
-            Found::Changed(changed) => self.plan(store, *changed),
+            FoundChanges::NoEvents => self.go_without_events(store),
+            FoundChanges::AnotherChain => self.refill(store, false),
+            FoundChanges::Changed(changed) => self.plan(store, *changed),
         }
     }
 
@@ -131,13 +132,12 @@ impl Work {
         let known = one_number(store, "SELECT max(id) FROM agents", &[])?.unwrap_or(0);
         let mut unannounced = 0;
         for id in known.saturating_add(1)..=total {
-            // Without its event an agent is new all the same, but no event can be relied on any more.
+            // A new agent without an event shows that events are unreliable.
             unannounced += u64::from(expected.insert(id) && undone_since.is_none());
         }
         if let Some(since) = undone_since {
-            for row in store.execute("SELECT id FROM agents WHERE changed_at > ?1", &[since.into()])? {
-                expected.insert(Columns::of(row).number()?);
-            }
+            let statement = "SELECT id FROM agents WHERE changed_at > ?1";
+            expected.extend(query(store, statement, &[since.into()], Columns::number)?);
         }
         expected.retain(|id| (1..=total).contains(id));
         if expected.len() > MANY_CHANGES && expected.len() as u64 > total / LARGE_SHARE {
@@ -148,7 +148,7 @@ impl Work {
             .then(|| (first, total.min(first.saturating_add(self.config.sweep).saturating_sub(1))));
         let swept = |id: &u64| sweep.is_some_and(|(first, last)| (first..=last).contains(id));
         let ids = expected.iter().copied().filter(|id| !swept(id)).collect();
-        self.read_agents(Box::new(Plan {
+        self.read_agents(Box::new(RefreshPlan {
             newest: head.header,
             undone_since,
             ids,
@@ -164,8 +164,8 @@ impl Work {
         Ok(())
     }
 
-    /// Reads the next of those planned, with the sweep's.
-    fn read_agents(&mut self, mut plan: Box<Plan>) {
+    /// Reads the next planned agents, and first the sweep's.
+    fn read_agents(&mut self, mut plan: Box<RefreshPlan>) {
         let rest = plan.ids.split_off(plan.ids.len().min(AGENTS));
         let ids = std::mem::replace(&mut plan.ids, rest);
         let sweep = if plan.read_at.is_none() { plan.sweep } else { None };
@@ -179,7 +179,7 @@ impl Work {
     pub(super) fn take_agents(
         &mut self,
         store: &impl Store,
-        mut plan: Box<Plan>,
+        mut plan: Box<RefreshPlan>,
         read: Option<Agents>,
     ) -> Result<(), IndexError> {
         let Some(mut read) = read else { return self.restart() };
@@ -195,20 +195,33 @@ impl Work {
         self.apply(store, *plan, read.head)
     }
 
-    /// Stores what was read: from now on all rows are of that block.
-    fn apply(&mut self, store: &impl Store, plan: Plan, read_at: Head) -> Result<(), IndexError> {
-        let Plan {
-            undone_since, expected, sweep, mut unannounced, last_event, moments, entries, swept, ..
+    /// Stores the result: all rows are now of the block `read_at`.
+    fn apply(
+        &mut self,
+        store: &impl Store,
+        plan: RefreshPlan,
+        read_at: RegistryHead,
+    ) -> Result<(), IndexError> {
+        let RefreshPlan {
+            undone_since,
+            expected,
+            sweep,
+            mut unannounced,
+            last_event,
+            moments,
+            entries,
+            swept,
+            ..
         } = plan;
-        let Head { header, total, grace_seconds } = read_at;
+        let RegistryHead { header, total, grace_seconds } = read_at;
         let checkpoint = Checkpoint::from(header);
-        let mut changes = Changes::new(store, checkpoint.number, self.comparison(), moments);
+        let mut changes = AgentWriter::new(store, checkpoint.number, self.comparison(), moments);
         changes.put(&entries, false)?;
         let changed = changes.put(&swept, false)?;
         unannounced += changed.iter().filter(|id| !expected.contains(id)).count() as u64;
         changes.end_at(total)?;
         let noted = changes.finish()?;
-        self.log(store, checkpoint).write(noted)?;
+        self.change_log(store, checkpoint).write(noted)?;
         let state = &mut self.state;
         (state.total, state.grace_seconds) = (total, grace_seconds);
         if let Some((_, last)) = sweep {
@@ -217,7 +230,7 @@ impl Work {
         }
         let canary = last_event.filter(|number| *number <= checkpoint.number).or(state.canary);
         state.canary = canary.filter(|number| undone_since.is_none_or(|since| *number <= since));
-        // The blocks of a pass are known no longer than it takes.
+        // Blocks of a fill's slices are kept only during that fill.
         let since = match state.phase {
             Phase::CatchingUp => None,
             _ => Some(undone_since.unwrap_or(checkpoint.number)),

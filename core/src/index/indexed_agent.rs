@@ -1,32 +1,32 @@
-//! One agent as an index keeps it, and its packed form: 98 bytes, and its scope behind them.
+//! One agent as an index stores it, and its packed form: 98 bytes followed by its scope.
 
 use alloy_primitives::Address;
 
-use super::store::{StoreError, Value, ordered};
+use super::store::{Columns, SqlValue, StoreError, ordered};
 use crate::{
     registry::agent::{AgentId, Status, UnknownStatus},
     registry::row::{Row, RowDetail},
 };
 
-/// Bytes of an entry's packed form without the scope.
+/// Bytes of the packed form without the scope.
 pub(super) const PACKED_BYTES: usize = 98;
 
-/// What an index keeps of an agent.
+/// What an index stores of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct IndexedAgent {
     pub(crate) row: Row,
     pub(crate) full: RowDetail,
 }
 
-/// Bits of an entry's flaws: what keeps it out of some sums.
+/// Bits of an agent's flaws, which keep it out of some sums.
 pub(super) mod flaw {
     pub(crate) const RECORD: i64 = 1;
     pub(crate) const HISTORY: i64 = 2;
     pub(crate) const STATUS: i64 = 4;
 }
 
-impl Entry {
-    /// An entry in one form, however it was read: sums in order, nothing beside what is readable.
+impl IndexedAgent {
+    /// Normalizes what was read: sums in order, and no fields of an unreadable record.
     pub(crate) fn new(row: Row, mut full: RowDetail) -> Self {
         if !row.record_is_readable() {
             full = RowDetail { reports: full.reports, sums: full.sums, ..RowDetail::default() };
@@ -36,14 +36,14 @@ impl Entry {
         entry
     }
 
-    /// Brings the sums into their order.
+    /// Sorts the sums.
     pub(super) fn sort_sums(&mut self) {
         self.full
             .sums
             .sort_by(|one, other| (one.is_category, &one.text).cmp(&(other.is_category, &other.text)));
     }
 
-    /// An entry of which only the row matters.
+    /// An agent without details beyond its row.
     pub(super) fn of_row(row: Row) -> Self {
         Self { row, full: RowDetail { wallet: row.wallet, ..RowDetail::default() } }
     }
@@ -56,7 +56,7 @@ impl Entry {
         record | history | status
     }
 
-    /// `None` where the record is unreadable or the number is not defined.
+    /// `None` if the record is unreadable or the number is undefined.
     pub(super) fn status(&self) -> Option<Status> {
         Status::from_number(self.row.status)
     }
@@ -66,7 +66,7 @@ impl Entry {
         self.status().ok_or(UnknownStatus { agent_id: AgentId::from(id).0, number: self.row.status })
     }
 
-    /// Without the sums, which are rows of their own, and without the scope.
+    /// Packs all but the scope and the sums, which have a table of their own.
     pub(super) fn pack(&self) -> Vec<u8> {
         let Self { row, full } = self;
         let mut packed = vec![row.status, u8::from(!row.history_is_readable)];
@@ -80,7 +80,7 @@ impl Entry {
         packed
     }
 
-    /// Reads a packed form, and the scope behind it.
+    /// Unpacks a packed form and the scope behind it.
     pub(super) fn unpack(packed: &[u8]) -> Result<Self, StoreError> {
         let mut rest = packed;
         let mut take = |length: usize| {
@@ -108,21 +108,26 @@ impl Entry {
         Ok(Self { row, full: RowDetail { wallet, haftungsperson, scope, reports, sums: Vec::new() } })
     }
 
-    /// The row of the agent with that id, as of the block of that height: the table's columns, in their order.
-    pub(super) fn columns(&self, id: u64, height: u64) -> [Value; 11] {
-        let of_record = |value| if self.row.record_is_readable() { value } else { Value::Null };
+    /// Reads the columns `id` and `record`.
+    pub(super) fn read(row: &mut Columns) -> Result<(u64, Self), StoreError> {
+        Ok((row.number()?, Self::unpack(&row.blob()?)?))
+    }
+
+    /// The agent's row in the table as of the block of that height, in the order of its columns.
+    pub(super) fn columns(&self, id: u64, height: u64) -> [SqlValue; 11] {
+        let of_record = |value| if self.row.record_is_readable() { value } else { SqlValue::Null };
         [
             id.into(),
-            Value::Blob(self.row.wallet.to_vec()),
-            Value::Integer(self.row.status.into()),
+            SqlValue::Blob(self.row.wallet.to_vec()),
+            SqlValue::Integer(self.row.status.into()),
             ordered(self.row.last_attestation),
             of_record(ordered(self.row.parent)),
-            of_record(Value::Blob(self.full.haftungsperson.to_vec())),
-            of_record(Value::Blob(self.row.creator.to_vec())),
+            of_record(SqlValue::Blob(self.full.haftungsperson.to_vec())),
+            of_record(SqlValue::Blob(self.row.creator.to_vec())),
             of_record(self.row.generation.into()),
-            Value::Integer(self.flaws()),
+            SqlValue::Integer(self.flaws()),
             height.into(),
-            Value::Blob([&self.pack(), self.full.scope.as_bytes()].concat()),
+            SqlValue::Blob([&self.pack(), self.full.scope.as_bytes()].concat()),
         ]
     }
 }
