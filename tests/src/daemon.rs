@@ -165,10 +165,8 @@ impl DaemonOptions {
             .arg(command)
             .dir(self.data.path())
             .env("RELAYER_DATA_DIR", self.data.path())
-            .env("CLOCK_OFFSET_FILE", self.clock_file());
-        if let Some(log) = &self.log {
-            spawn = spawn.log(log);
-        }
+            .env("CLOCK_OFFSET_FILE", self.clock_file())
+            .log(self.log.as_deref());
         for name in KEYS {
             spawn = spawn.env_remove(name);
         }
@@ -197,13 +195,7 @@ impl Daemon {
     /// Starts `relayer-daemon serve` and waits until it listens.
     pub async fn start(options: &DaemonOptions) -> Result<Self> {
         let mut process = options.spawn("serve")?.start()?;
-        let url = process
-            .until("listening", START, async |log| {
-                log.lines()
-                    .find_map(|line| line.strip_prefix("relayer-daemon listening on "))
-                    .map(str::to_owned)
-            })
-            .await?;
+        let url = process.announced("relayer-daemon listening on ", START).await?;
         Ok(Self { process, url })
     }
 

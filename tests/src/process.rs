@@ -108,9 +108,9 @@ impl Spawn {
         self
     }
 
-    /// Where its output goes; without this, to a file in its scratch directory.
-    pub fn log(mut self, path: impl Into<PathBuf>) -> Self {
-        self.output = Output::File(path.into());
+    /// The file for its output; without this, one in its scratch directory.
+    pub fn log(mut self, path: Option<&Path>) -> Self {
+        self.output = path.map_or(self.output, |path| Output::File(path.to_owned()));
         self
     }
 
@@ -230,6 +230,12 @@ impl Process {
             None => Some(self.exit_status().transpose()?.and_then(|status| bail!("{status} before {what}"))),
         });
         found.await.flatten().map_err(|error| self.with_last_lines(error))
+    }
+
+    /// Waits until the child has printed these words, and returns the rest of that line: the address it listens on.
+    pub async fn announced(&mut self, words: &str, within: Duration) -> Result<String> {
+        let rest = async |log: &str| Some(log.split_once(words)?.1.split_once('\n')?.0.trim().to_owned());
+        self.until(&format!("saying {words:?}"), within, rest).await
     }
 
     fn with_last_lines(&self, error: anyhow::Error) -> anyhow::Error {

@@ -101,18 +101,8 @@ impl Worker {
         for (name, value) in &options.vars {
             spawn = spawn.args(["--var", &format!("{name}:{value}")]);
         }
-        if let Some(log) = &options.log {
-            spawn = spawn.log(log);
-        }
-        let mut process = spawn.start()?;
-        let url = process
-            .until("ready", START, async |log| {
-                let (_, rest) = log.split_once("Ready on ")?;
-                let (url, _) = rest.split_once('\n')?;
-                Some(url.trim().to_owned())
-            })
-            .await
-            .context("the Worker does not start")?;
+        let mut process = spawn.log(options.log.as_deref()).start()?;
+        let url = process.announced("Ready on ", START).await.context("the Worker does not start")?;
         Ok(Self { process, url })
     }
 

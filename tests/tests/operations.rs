@@ -58,7 +58,7 @@ async fn live_is_said_whatever_else_is_wrong() {
     let misconfigured = Worker::start(WorkerOptions::default()).await.unwrap();
     assert_eq!(misconfigured.client().get("/livez").await.status, 200);
     let answer = misconfigured.client().get("/readyz").await;
-    answer.failed(503, "MISCONFIGURED");
+    assert_eq!((answer.status, &answer.json()["code"]), (503, &json!("MISCONFIGURED")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,13 +77,13 @@ async fn ready_tells_of_the_chain_or_says_why_not() {
 
     stage.proxy.inject(Rule::any(Fault::Refuse));
     let answer = stage.client.get("/readyz").await;
-    answer.failed(503, "RPC_UNAVAILABLE");
+    assert_eq!((answer.status, &answer.json()["code"]), (503, &json!("RPC_UNAVAILABLE")));
     stage.proxy.heal();
     assert_eq!(stage.client.get("/readyz").await.status, 200);
 
     let nowhere = WorkerOptions::new(stage.proxy.url(), Address::repeat_byte(0x77));
     let answer = Worker::start(nowhere).await.unwrap().client().get("/readyz").await;
-    answer.failed(503, "REGISTRY_ERROR");
+    assert_eq!((answer.status, &answer.json()["code"]), (503, &json!("REGISTRY_ERROR")));
 }
 
 /// The log's line for the request with this id.

@@ -106,8 +106,7 @@ async fn a_preflight_is_answered_without_a_question_to_the_chain() {
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_carry_their_time_to_live() {
     let (stage, showcase) = scene().await;
-    let kya = format!("/api/v1/kya/{}", seed::wallet("kyoto").address());
-    let lineage = format!("/api/v1/agent/{}/lineage", showcase.id("atlas"));
+    let (kya, lineage) = (seed::kya("kyoto"), showcase.lineage("atlas"));
     for (path, seconds) in [
         ("/api/v1/stats", 300),
         ("/api/v1/stats/detailed", 300),
