@@ -232,7 +232,8 @@ impl Process {
         found.await.flatten().map_err(|error| self.with_last_lines(error))
     }
 
-    /// Waits until the child has printed these words, and returns the rest of that line: the address it listens on.
+    /// Waits until the child has printed these words, and returns the rest of that line: the address it
+    /// listens on.
     pub async fn announced(&mut self, words: &str, within: Duration) -> Result<String> {
         let rest = async |log: &str| Some(log.split_once(words)?.1.split_once('\n')?.0.trim().to_owned());
         self.until(&format!("saying {words:?}"), within, rest).await
