@@ -1,6 +1,6 @@
 //! Putting registry and forwarder on a chain, local or real.
 //!
-//! The forwarder goes first: the registry learns at its construction which forwarder it trusts.
+//! The forwarder goes first: it is an argument of the registry's constructor.
 
 use std::time::Duration;
 

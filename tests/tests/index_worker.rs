@@ -224,7 +224,7 @@ async fn answers_are_the_registrys_whatever_the_chain_and_the_node_do() {
         (Fault::Result(json!([])), 4, false),
         (missing, 4, false),
     ] {
-        // One change that is known by its event, so that a node without it can be told.
+        // One change that is known by its event, so that the next ones show whether events are missing.
         change(&stage.chain, 3).await;
         check_all(&stage).await;
         let without = progress(&stage).await["refreshesWithoutEvents"].as_u64().unwrap();
