@@ -311,9 +311,8 @@ fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
         .args(features)
         .output()
         .context("cargo cannot be started")?;
-    if !output.status.success() {
-        bail!("relayer-daemon does not compile:\n{}", String::from_utf8_lossy(&output.stderr));
-    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "relayer-daemon does not compile:\n{errors}");
     let text = String::from_utf8(output.stdout)?;
     let built = text
         .lines()

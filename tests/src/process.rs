@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use std::os::unix::process::CommandExt as _;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, kill_process_group, prlimit};
 use tempfile::TempDir;
 
@@ -265,6 +265,16 @@ impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.id())
     }
+}
+
+/// Runs a command to its end and returns its standard output; an error quotes all it printed.
+pub(crate) async fn output(command: &mut tokio::process::Command) -> Result<Vec<u8>> {
+    let program = command.as_std().get_program().display().to_string();
+    let output = command.kill_on_drop(true).output().await;
+    let output = output.with_context(|| format!("{program} cannot be started"))?;
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    ensure!(output.status.success(), "{program}: {stdout}{stderr}");
+    Ok(output.stdout)
 }
 
 /// Waits until `probe` returns something.

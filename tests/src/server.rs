@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::client::Client;
-use crate::process::{Process, Spawn, eventually};
+use crate::process::{Process, Spawn, eventually, output};
 use crate::repo;
 use crate::usage::Usage;
 use crate::worker::WorkerOptions;
@@ -83,17 +83,19 @@ impl Bundles {
         wrangler
             .args(["deploy", "--dry-run", "--config", config, "--env", "", "--outdir"])
             .arg(self.directory_of(kind))
+            .current_dir(repo::root())
             .env("CI", "true")
             .env("WRANGLER_SEND_METRICS", "false")
             .env("WRANGLER_LOG_PATH", self.directory.path().join("logs"));
-        finish(&mut wrangler).await
+        output(&mut wrangler).await.map(drop)
     }
 
     async fn bundle_hono(&self) -> Result<()> {
         let mut hono = Command::new(repo::node_tool("esbuild")?);
         hono.args(["tests/peers/hono.mjs", "--bundle", "--format=esm", "--minify", "--log-level=warning"])
-            .arg(format!("--outfile={}", self.directory_of(Kind::Hono).join("hono.js").display()));
-        finish(&mut hono).await
+            .arg(format!("--outfile={}", self.directory_of(Kind::Hono).join("hono.js").display()))
+            .current_dir(repo::root());
+        output(&mut hono).await.map(drop)
     }
 
     /// The uploaded files of a Worker; of [`Kind::Indexed`] those of the one that keeps the index.
@@ -119,13 +121,6 @@ impl Bundles {
         ensure!(scripts.len() == 1, "one script is the Worker: {scripts:?}");
         Ok(scripts.remove(0))
     }
-}
-
-async fn finish(command: &mut Command) -> Result<()> {
-    let output = command.current_dir(repo::root()).kill_on_drop(true).output().await?;
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    ensure!(output.status.success(), "{command:?}: {stdout}{stderr}");
-    Ok(())
 }
 
 /// A running server; it ends when this is dropped.
