@@ -1,4 +1,4 @@
-// For Node, whose `fetch` reads no files: `await init()` reads the wasm from beside this file.
+// For Node, where `fetch` reads no files: `await init()` reads the wasm from beside this file.
 import { readFile } from "node:fs/promises";
 import init from "./registry.js";
 

@@ -1,4 +1,5 @@
-//! Having a call relayed: the calldata, the typed data to sign, and the relayer's own checks before anything is posted.
+//! Gasless calls: the calldata, the typed data to sign, and the relayer's own checks before a request is
+//! posted.
 
 use alloy_primitives::{Bytes, keccak256};
 use alloy_sol_types::SolCall;
@@ -12,7 +13,8 @@ use wasm_bindgen::prelude::*;
 
 use registry_browser_values::{error::RegistryError, value::json_text};
 
-/// What a wallet signs with `eth_signTypedData_v4`, as the second parameter; `JSON.stringify` keeps all of it.
+/// What a wallet signs with `eth_signTypedData_v4`, as the second parameter; `JSON.stringify` keeps all of
+/// it.
 ///
 /// @throws RegistryError with the relayer's code INVALID_FIELD, naming the field and its rule
 #[wasm_bindgen(js_name = forwardRequest, unchecked_return_type = "TypedData")]
@@ -26,8 +28,8 @@ pub fn forward_request(
     Ok(JsValue::from_serde(&typed).unwrap_or(JsValue::UNDEFINED))
 }
 
-/// Checks a signed request by all of the relayer's rules that need no network, its signature included. Gives its EIP-712
-/// digest, by which the relayer knows it: `GET /relay/:id`.
+/// Checks a signed request by all of the relayer's rules that need no network, its signature included. Gives
+/// its EIP-712 digest, by which the relayer knows it: `GET /relay/:id`.
 ///
 /// @throws RegistryError with the status, code and message of the relayer's refusal
 #[wasm_bindgen(js_name = checkRequest)]

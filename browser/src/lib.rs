@@ -1,9 +1,9 @@
-//! The core for web pages and Node: the read API answered straight from a chain, by a JSON-RPC endpoint or a wallet's
-//! provider, and what it takes to have a call relayed.
+//! The core for web pages and Node: the read API answered straight from a chain, by a JSON-RPC endpoint or a
+//! wallet's provider, and gasless calls through the relayer.
 //!
-//! Bindings and nothing else: what can be decided is decided in `registry-core`, as in the Worker and the relayer. Here are
-//! a page's network ([`transport`]) and its clock; errors and values are in `registry-browser-values`. `cargo xtask build` makes
-//! an npm package of it, with the files in `npm/` and the module that verifies evidence.
+//! Bindings and nothing else: `registry-core` makes all decisions, as in the Worker and the relayer. Here are
+//! a page's network ([`transport`]) and its clock. Errors and values are in `registry-browser-values`. `cargo
+//! xtask build` makes an npm package of it, with the files in `npm/` and the module that verifies evidence.
 
 pub mod forward;
 pub mod options;
@@ -13,12 +13,12 @@ mod transport;
 use registry_browser_values::{error::RegistryError, value};
 use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
-/// The shapes that wasm-bindgen cannot know: options, documents, typed data.
+/// The types that wasm-bindgen cannot know: options, queries, typed data. The build adds those of documents.
 #[wasm_bindgen(typescript_custom_section)]
 const TYPES: &str = include_str!("types.d.ts");
 
-/// Reads JSON text such as an answer of the API. Integers beyond `Number.MAX_SAFE_INTEGER` become BigInts; everything
-/// else is as `JSON.parse` has it.
+/// Reads JSON text such as an answer of the API. Integers beyond `Number.MAX_SAFE_INTEGER` become BigInts;
+/// everything else is as `JSON.parse` has it.
 #[wasm_bindgen(unchecked_return_type = "unknown")]
 pub fn parse(text: &str) -> Result<JsValue, RegistryError> {
     value::parse(text)

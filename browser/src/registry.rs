@@ -1,12 +1,12 @@
 //! The registry as a page asks it: the questions of the read API, each answered straight from the chain.
 
-use js_sys::{Array, Date, Reflect, encode_uri_component};
+use js_sys::{Array, Date, encode_uri_component};
 use registry_browser_values::{
     error::RegistryError,
+    member::{invalid, member},
     value::{parse, text_of},
 };
 use registry_core::{
-    api::error::Error,
     api::question::Question,
     api::route::Route,
     chain::{Endpoints, Limits, Reply, Run, Step},
@@ -16,13 +16,13 @@ use registry_core::{
 };
 use wasm_bindgen::prelude::*;
 
-use crate::options::{Options, Settings};
+use crate::options::ClientOptions;
 
-/// The agent registry, read straight from its chain. Nothing is remembered from one question to the next: each answer is of
-/// one block, the newest.
+/// The agent registry, read straight from its chain. Each answer is of one block, the newest; nothing is
+/// cached between them.
 #[wasm_bindgen]
 pub struct Registry {
-    settings: Settings,
+    options: ClientOptions,
 }
 
 #[wasm_bindgen]
@@ -31,12 +31,15 @@ impl Registry {
     ///
     /// @throws RegistryError with the code INVALID_PARAMETER, naming the option and its rule
     #[wasm_bindgen(constructor)]
-    pub fn new(options: &Options) -> Result<Self, RegistryError> {
-        Ok(Self { settings: Settings::of(options)? })
+    pub fn new(
+        #[wasm_bindgen(unchecked_param_type = "RegistryOptions")] options: &JsValue,
+    ) -> Result<Self, RegistryError> {
+        Ok(Self { options: ClientOptions::of(options)? })
     }
 
-    /// The answer to a path of the read API, such as `/api/v1/agents?page=2`: the same document, field by field, with the
-    /// endpoint or wallet asked here as its `rpc` or `chain`. Integers beyond `Number.MAX_SAFE_INTEGER` are BigInts.
+    /// The answer to a path of the read API, such as `/api/v1/agents?page=2`: the same document, field by
+    /// field, with the endpoint or wallet asked here as its `rpc` or `chain`. Integers beyond
+    /// `Number.MAX_SAFE_INTEGER` are BigInts.
     ///
     /// @throws RegistryError with the status and code of the API's answer
     #[wasm_bindgen(unchecked_return_type = "unknown")]
@@ -58,98 +61,6 @@ impl Registry {
         self.body(&text_of(&path)).await
     }
 
-    /// Whether chain and registry answer.
-    #[wasm_bindgen(unchecked_return_type = "Health")]
-    pub async fn health(&self) -> Result<JsValue, RegistryError> {
-        self.ask("/health").await
-    }
-
-    /// How many agents there are.
-    #[wasm_bindgen(unchecked_return_type = "Stats")]
-    pub async fn stats(&self) -> Result<JsValue, RegistryError> {
-        self.ask("/api/v1/stats").await
-    }
-
-    /// Distributions, compliance rate, revenue and the last ten registrations, over the whole registry.
-    #[wasm_bindgen(js_name = detailedStats, unchecked_return_type = "DetailedStats")]
-    pub async fn detailed_stats(&self) -> Result<JsValue, RegistryError> {
-        self.ask("/api/v1/stats/detailed").await
-    }
-
-    /// An agent's record, its children's ids and its compliance.
-    #[wasm_bindgen(unchecked_return_type = "AgentDetail")]
-    pub async fn agent(
-        &self,
-        #[wasm_bindgen(unchecked_param_type = "Integer | string")] id: JsValue,
-        #[wasm_bindgen(unchecked_optional_param_type = "BlockQuery")] query: JsValue,
-    ) -> Result<JsValue, RegistryError> {
-        self.ask(&with_query(format!("/api/v1/agent/{}", segment(&id)), &query, &["block"])).await
-    }
-
-    /// The agents above an agent, its parent first: who else is liable.
-    #[wasm_bindgen(unchecked_return_type = "Ancestors")]
-    pub async fn ancestors(
-        &self,
-        #[wasm_bindgen(unchecked_param_type = "Integer | string")] id: JsValue,
-    ) -> Result<JsValue, RegistryError> {
-        self.ask(&format!("/api/v1/agent/{}/ancestors", segment(&id))).await
-    }
-
-    /// A page of agents.
-    #[wasm_bindgen(unchecked_return_type = "AgentPage")]
-    pub async fn agents(
-        &self,
-        #[wasm_bindgen(unchecked_optional_param_type = "AgentsQuery")] query: JsValue,
-    ) -> Result<JsValue, RegistryError> {
-        self.ask(&with_query("/api/v1/agents".to_owned(), &query, &["page", "limit", "status"])).await
-    }
-
-    /// All agents with their compliance, the stalest attestation first; with a query a page of them.
-    #[wasm_bindgen(unchecked_return_type = "ComplianceList")]
-    pub async fn compliance(
-        &self,
-        #[wasm_bindgen(unchecked_optional_param_type = "ComplianceQuery")] query: JsValue,
-    ) -> Result<JsValue, RegistryError> {
-        self.ask(&with_query("/api/v1/agents/compliance".to_owned(), &query, &["limit", "cursor"])).await
-    }
-
-    /// The tree below an agent.
-    #[wasm_bindgen(unchecked_return_type = "LineageNode")]
-    pub async fn lineage(
-        &self,
-        #[wasm_bindgen(unchecked_param_type = "Integer | string")] id: JsValue,
-    ) -> Result<JsValue, RegistryError> {
-        self.ask(&format!("/api/v1/agent/{}/lineage", segment(&id))).await
-    }
-
-    /// An agent's revenue reports.
-    #[wasm_bindgen(unchecked_return_type = "RevenueHistory")]
-    pub async fn revenue(
-        &self,
-        #[wasm_bindgen(unchecked_param_type = "Integer | string")] id: JsValue,
-        #[wasm_bindgen(unchecked_optional_param_type = "RevenueQuery")] query: JsValue,
-    ) -> Result<JsValue, RegistryError> {
-        let path = format!("/api/v1/agent/{}/revenue", segment(&id));
-        self.ask(&with_query(path, &query, &["limit", "offset"])).await
-    }
-
-    /// Revenue of the whole registry, by currency and category.
-    #[wasm_bindgen(js_name = revenueAggregate, unchecked_return_type = "RevenueAggregate")]
-    pub async fn revenue_aggregate(&self) -> Result<JsValue, RegistryError> {
-        self.ask("/api/v1/revenue/aggregate").await
-    }
-
-    /// The verdict on a wallet: what to do, why, until when, and who is liable.
-    #[wasm_bindgen(unchecked_return_type = "Kya")]
-    pub async fn kya(
-        &self,
-        #[wasm_bindgen(unchecked_param_type = "string")] wallet: JsValue,
-        #[wasm_bindgen(unchecked_optional_param_type = "KyaQuery")] query: JsValue,
-    ) -> Result<JsValue, RegistryError> {
-        let path = format!("/api/v1/kya/{}", segment(&wallet));
-        self.ask(&with_query(path, &query, &["block", "history"])).await
-    }
-
     /// The verdicts on up to 100 wallets, all at one block, in their order.
     #[wasm_bindgen(js_name = kyaList, unchecked_return_type = "KyaList")]
     pub async fn kya_list(
@@ -157,18 +68,80 @@ impl Registry {
         #[wasm_bindgen(unchecked_param_type = "string[]")] wallets: JsValue,
         #[wasm_bindgen(unchecked_optional_param_type = "BlockQuery")] query: JsValue,
     ) -> Result<JsValue, RegistryError> {
-        let rule = "must be a list of 1 to 100 wallets";
-        let wallets =
-            wallets.dyn_into::<Array>().map_err(|_| Error::InvalidParameter { field: "wallets", rule })?;
+        let wallets = wallets.dyn_into::<Array>();
+        let wallets = wallets.map_err(|_| invalid("wallets", "must be a list of 1 to 100 wallets"))?;
         let wallets = wallets.iter().map(|wallet| Asked::parse(&text_of(&wallet))).collect();
-        let block = Reflect::get(&query, &"block".into()).unwrap_or(JsValue::UNDEFINED);
-        let error = Error::InvalidParameter { field: "block", rule: BlockId::RULE };
-        let block = match block.is_undefined() {
-            true => None,
-            false => Some(BlockId::parse(&text_of(&block)).ok_or(error)?),
-        };
+        let block = member(&query, "block")
+            .map(|block| BlockId::parse(&text_of(&block)).ok_or(invalid("block", BlockId::RULE)))
+            .transpose()?;
         parse(&self.answer(Route::kya_list(wallets, block)?).await?)
     }
+}
+
+/// Methods that each answer with one document. A row names the method, its argument, its query's type and
+/// members, the document's type as the API's description has it, and the path. Its doc is an attribute,
+/// because wasm-bindgen copies a doc comment among a macro's arguments as a raw string, `r"` included.
+macro_rules! documents {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident $(as $js_name:ident)? (
+            $($argument:ident: $argument_type:literal)?
+            $(; $query:literal { $($member:ident),+ })?
+        ) -> $document:literal = $path:literal;
+    )*) => {
+        #[wasm_bindgen]
+        impl Registry {$(
+            $(#[$doc])*
+            #[wasm_bindgen($(js_name = $js_name,)? unchecked_return_type = $document)]
+            pub async fn $name(
+                &self,
+                $(#[wasm_bindgen(unchecked_param_type = $argument_type)] $argument: JsValue,)?
+                $(#[wasm_bindgen(unchecked_optional_param_type = $query)] query: JsValue,)?
+            ) -> Result<JsValue, RegistryError> {
+                $(let $argument = segment(&$argument);)?
+                let target = format!($path);
+                $(let target = with_query(target, &query, &[$(stringify!($member)),+]);)?
+                self.ask(&target).await
+            }
+        )*}
+    };
+}
+
+documents! {
+    #[doc = "Whether chain and registry answer."]
+    fn health() -> "Health" = "/health";
+
+    #[doc = "How many agents there are."]
+    fn stats() -> "Stats" = "/api/v1/stats";
+
+    #[doc = "Distributions, compliance rate, revenue and the last ten registrations, over the whole registry."]
+    fn detailed_stats as detailedStats() -> "DetailedStats" = "/api/v1/stats/detailed";
+
+    #[doc = "An agent's record, its children's ids and its compliance."]
+    fn agent(id: "Integer | string"; "BlockQuery" { block }) -> "AgentDetail" = "/api/v1/agent/{id}";
+
+    #[doc = "The agents above an agent, its parent first: who else is liable."]
+    fn ancestors(id: "Integer | string") -> "Ancestors" = "/api/v1/agent/{id}/ancestors";
+
+    #[doc = "A page of agents."]
+    fn agents(; "AgentsQuery" { page, limit, status }) -> "AgentPage" = "/api/v1/agents";
+
+    #[doc = "All agents with their compliance, the stalest attestation first; with a query a page of them."]
+    fn compliance(; "ComplianceQuery" { limit, cursor }) -> "ComplianceList" =
+        "/api/v1/agents/compliance";
+
+    #[doc = "The tree below an agent."]
+    fn lineage(id: "Integer | string") -> "LineageNode" = "/api/v1/agent/{id}/lineage";
+
+    #[doc = "An agent's revenue reports."]
+    fn revenue(id: "Integer | string"; "RevenueQuery" { limit, offset }) -> "RevenueHistory" =
+        "/api/v1/agent/{id}/revenue";
+
+    #[doc = "Revenue of the whole registry, by currency and category."]
+    fn revenue_aggregate as revenueAggregate() -> "RevenueAggregate" = "/api/v1/revenue/aggregate";
+
+    #[doc = "The verdict on a wallet: what to do, why, until when, and who is liable."]
+    fn kya(wallet: "string"; "KyaQuery" { block, history }) -> "Kya" = "/api/v1/kya/{wallet}";
 }
 
 impl Registry {
@@ -181,12 +154,12 @@ impl Registry {
         self.answer(Route::parse(target)?).await
     }
 
-    /// The body of the answer: drives the question to its end.
+    /// The body of the answer: runs the question to its end.
     async fn answer(&self, endpoint: Route) -> Result<String, RegistryError> {
-        let Settings { transport, registry, chain_id, timeout_seconds, multicall3 } = &self.settings;
+        let ClientOptions { transport, registry, chain_id, timeout_seconds, multicall3 } = &self.options;
         let began = Date::now();
         let question = Question {
-            endpoint,
+            route: endpoint,
             registry: *registry,
             chain: transport.name(),
             now: Timestamp::from_millis(began as u64),
@@ -206,9 +179,9 @@ impl Registry {
             let fed = match run.step() {
                 Ok(Step::Done(answer)) => break Ok(answer),
                 Ok(Step::Send(batch)) => match transport.post(&batch).await {
-                    Ok(answer) => {
-                        thrown = answer.thrown;
-                        run.feed(Reply { status: answer.status, body: &answer.body })
+                    Ok(reply) => {
+                        thrown = reply.thrown;
+                        run.feed(Reply { status: reply.status, body: &reply.body })
                     }
                     Err(failure) => run.fail(failure),
                 },
@@ -225,22 +198,18 @@ impl Registry {
     }
 }
 
-/// An argument as one segment of a path: whatever it holds, it stays one.
+/// An argument, escaped as one segment of a path.
 fn segment(value: &JsValue) -> String {
     encode_uri_component(&text_of(value)).into()
 }
 
-/// A path with those members of `query` that are there.
+/// A path, with the members of `query` that are defined.
 fn with_query(path: String, query: &JsValue, names: &[&str]) -> String {
     let mut target = path;
     let mut separator = '?';
     for name in names {
-        let value = Reflect::get(query, &(*name).into()).unwrap_or(JsValue::UNDEFINED);
-        if !value.is_undefined() {
-            target.push(separator);
-            target.push_str(name);
-            target.push('=');
-            target.push_str(&segment(&value));
+        if let Some(value) = member(query, name) {
+            target += &format!("{separator}{name}={}", segment(&value));
             separator = '&';
         }
     }

@@ -1,6 +1,3 @@
-/** A whole number of any size: a BigInt where a double would round it. */
-export type Integer = number | bigint;
-
 /** A wallet or another source of chain data (EIP-1193), such as `window.ethereum`. */
 export interface Eip1193Provider {
   request(call: { method: string; params?: any }): Promise<unknown>;
@@ -21,110 +18,12 @@ export interface RegistryOptions {
   fetch?: typeof globalThis.fetch;
 }
 
-export type Status = "Active" | "Suspended" | "Revoked" | "Terminated";
-
-export interface Health {
-  status: "ok";
-  registry: string;
-  rpc: string;
-}
-
-export interface Stats {
-  totalAgents: Integer;
-  registryAddress: string;
-  /** The endpoint's scheme and host; never its path, which may hold a key. */
-  chain: string;
-}
-
-export interface DetailedStats extends Stats {
-  statusDistribution: Record<Status, number>;
-  /** By generation, 0 being the roots. */
-  generationDistribution: Record<string, number>;
-  /** Per cent of all agents, with one decimal. */
-  complianceRate: string;
-  compliantCount: number;
-  /** In cents, by currency. */
-  totalRevenue: Record<string, Integer>;
-  /** The last ten, newest first. */
-  recentRegistrations: RecentRegistration[];
-  /** Agents that cannot be read, as their lists are too long for the node; absent where there are none. */
-  unreadable?: Integer[];
-}
-
-export interface RecentRegistration {
-  agentId: Integer;
-  creator: string;
-  haftungsperson: string;
-  agentWallet: string;
-  registeredAt: string;
-  status: Status;
-}
-
-export interface Agent {
-  agentId: Integer;
-  creator: string;
-  /** Who is liable. */
-  haftungsperson: string;
-  agentWallet: string;
-  constitutionHash: string;
-  capabilityHash: string;
-  /** Whatever the agent wrote there: escape it. */
-  operationalScope: string;
-  /** 0 for a root. */
-  parentAgentId: Integer;
-  generation: Integer;
-  selfModifying: boolean;
-  registeredAt: string;
-  lastAttestation: string;
-  /** 1970 for one that never reported. */
-  lastRevenueReport: string;
-  status: Status;
-}
-
-export interface Compliance {
-  isActive: boolean;
-  attestationCurrent: boolean;
-  secondsSinceAttestation: number;
-  childCount: Integer;
-  status: Status;
-}
-
-export interface AgentDetail {
-  agent: Agent;
-  /** Their ids. */
-  children: Integer[];
-  compliance: Compliance;
-  /** True where children were cut, as there are too many to read. */
-  truncated?: boolean;
-  note?: string;
-  /** The block asked about, at whose time compliance is judged; absent where none was named. */
-  asOf?: AsOf;
-}
-
 export interface AgentsQuery {
   /** From 1. */
   page?: number;
   /** Agents a page, at most 100; 20 if not given. */
   limit?: number;
   status?: Status;
-}
-
-export interface AgentPage {
-  /** After filtering. */
-  total: Integer;
-  page: Integer;
-  limit: number;
-  totalPages: Integer;
-  data: AgentListItem[];
-  /** Agents that cannot be read, as their lists are too long for the node; absent where there are none. */
-  unreadable?: Integer[];
-}
-
-export interface AgentListItem {
-  agentId: Integer;
-  creator: string;
-  status: Status;
-  registeredAt: string;
 }
 
 export interface ComplianceQuery {
@@ -134,31 +33,6 @@ export interface ComplianceQuery {
   cursor?: string;
 }
 
-export interface ComplianceList {
-  total: number;
-  /** The page size used; absent where the list is whole. */
-  limit?: number;
-  data: { agentId: Integer; creator: string; status: Status; compliance: Compliance }[];
-  /** Where to go on; absent on the last page, and where the list is whole. */
-  next?: string;
-  /** Agents that cannot be read, as their lists are too long for the node; absent where there are none. */
-  unreadable?: Integer[];
-}
-
-export interface LineageNode {
-  agentId: Integer;
-  wallet: string;
-  generation: Integer;
-  status: Status;
-  children: LineageNode[];
-  /** Not all children are shown. */
-  truncated?: true;
-  /** What is not shown, in words. */
-  note?: string;
-  /** Agents that cannot be read, as their lists are too long for the node; absent where there are none. */
-  unreadable?: Integer[];
-}
-
 export interface RevenueQuery {
   /** Reports at most; 100 if not given, never more than 500. */
   limit?: number;
@@ -166,145 +40,14 @@ export interface RevenueQuery {
   offset?: number;
 }
 
-export interface RevenueHistory {
-  total: number;
-  offset: Integer;
-  limit: number;
-  data: RevenueReport[];
-}
-
-export interface RevenueReport {
-  /** In cents. */
-  amount: Integer;
-  currency: string;
-  category: string;
-  periodStart: string;
-  periodEnd: string;
-  reportedAt: string;
-}
-
-export interface RevenueAggregate {
-  totalReports: number;
-  /** In cents, whatever the currency. */
-  totalAmount: Integer;
-  byCurrency: Record<string, Integer>;
-  byCategory: Record<string, Integer>;
-  /** Agents that cannot be read, as their lists are too long for the node; absent where there are none. */
-  unreadable?: Integer[];
-}
-
-export interface Kya {
-  wallet: string;
-  isRegistered: boolean;
-  /** Serve it. Registered but not compliant: ask it to attest. */
-  isCompliant: boolean;
-  agent: Pick<
-    Agent,
-    | "agentId"
-    | "creator"
-    | "haftungsperson"
-    | "agentWallet"
-    | "operationalScope"
-    | "status"
-    | "registeredAt"
-    | "lastAttestation"
-  > | null;
-  checkedAt: string;
-  /** Follows from `isRegistered` and `isCompliant`, and from nothing else. */
-  decision: Decision;
-  /** Why, most telling first. */
-  reasons: Reason[];
-  /** The last second at which it is compliant; null where it is not, and where no time ends it. */
-  compliantUntil: string | null;
-  asOf: AsOf;
-  /** Whether an agent has, or had, the wallet. */
-  registration: "never" | "current" | "former" | "unknown";
-  /** Newest first. */
-  formerAgents: FormerAgent[] | "unknown";
-  /** There are more than the 20 shown. */
-  formerAgentsTruncated?: true;
-  /** The nearest first. */
-  ancestorsNotActive: InactiveAncestor[] | "unknown";
-  /** Absent where nothing is unknown. */
-  unknownBecause?: UnknownBecause;
-}
-
-/** The verdicts on several wallets, all at one block, in the order asked. */
-export interface KyaList {
-  total: number;
-  data: (Kya | KyaFailure)[];
-}
-
-/** Why there is no verdict on one wallet of a list, such as that it is no wallet. */
-export interface KyaFailure {
-  /** As it was asked for; its first 64 characters. */
-  wallet: string;
-  error: string;
-  /** Such as `INVALID_PARAMETER`. */
-  code: string;
-}
-
-export interface BlockQuery {
-  /** The block to ask at, by number or hash; judged at its time. The newest, and now, if not given. */
-  block?: Integer | string;
-}
-
-/** The agents above an agent: its parent first, its root last. */
-export interface Ancestors {
-  agentId: Integer;
-  ancestors: { agentId: Integer; wallet: string; haftungsperson: string; status: Status; generation: Integer }[];
-  /** Why the path ends before the root, in words. */
-  note?: string;
-  asOf: AsOf;
-}
-
-/** Serve it; ask it to renew its attestation; refuse it, or ask it to register. */
-export type Decision = "provision" | "request_renewal" | "deny";
-
-/** The first five decide; the others are remarks, and a wallet that is provisioned may have them. */
-export type Reason =
-  | "NOT_REGISTERED"
-  | "SUSPENDED"
-  | "REVOKED"
-  | "TERMINATED"
-  | "ATTESTATION_EXPIRED"
-  | "FORMER_AGENT_REVOKED"
-  | "FORMER_AGENT_TERMINATED"
-  | "ANCESTOR_NOT_ACTIVE";
-
-/** An agent that had a wallet before, and has ended. */
-export interface FormerAgent {
-  agentId: Integer;
-  status: Status;
-  registeredAt: string;
-  /** Absent where nothing tells. */
-  endedAt?: string;
-}
-
-/** An agent's ancestor that is not Active. */
-export interface InactiveAncestor {
-  agentId: Integer;
-  status: Status;
-}
-
-export type UnknownBecause =
-  | "NOT_SCANNED"
-  | "SCAN_OUTDATED"
-  | "PAST_BLOCK"
-  | "TOO_MANY_AGENTS"
-  | "UNREADABLE_AGENTS"
-  | "NOT_PROVED";
-
 export interface KyaQuery extends BlockQuery {
   /** 1 to be told the wallet's past, for which all agents have to be read. Not together with `block`. */
   history?: 0 | 1;
 }
 
-/** The block an answer was read at. Inside a call a block does not know its own hash: its parent's names it. */
-export interface AsOf {
-  blockNumber: number;
-  blockTimestamp: string;
-  parentHash: string;
+export interface BlockQuery {
+  /** The block to ask at, by number or hash; judged at its time. The newest, and now, if not given. */
+  block?: Integer | string;
 }
 
 /** A meta-transaction. Integers may be numbers, BigInts, or decimal or 0x-hex strings. */

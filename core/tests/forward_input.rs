@@ -9,6 +9,8 @@ use registry_core::forward::{
 };
 use serde_json::{Value, json};
 
+const NUMBER: &str = "must be a whole number: a JSON number, a decimal string or a 0x-hex string";
+
 /// Hex of a byte repeated.
 fn bytes(byte: u8, count: usize) -> String {
     format!("0x{}", format!("{byte:02x}").repeat(count))
@@ -91,7 +93,7 @@ fn ids_are_read_in_every_spelling_of_a_number() {
         assert_eq!(attestation_from_json(id).ok().unwrap().agentId, U256::from(7));
     }
     for (id, problem) in [
-        ("", "must be a whole number: a JSON number, a decimal string or a 0x-hex string"),
+        ("", NUMBER),
         ("7.5", "must be a whole number without fraction or exponent; write large values as strings"),
     ] {
         let error = attestation_from_json(id).err().unwrap();
@@ -116,11 +118,7 @@ fn domain_and_rules_are_read_from_one_object() {
         ("chainId", json!(null), "missing"),
         ("chainId", json!(1_u64 << 53), "must fit in 53 bits"),
         ("chainId", json!(U256::MAX.to_string()), "must fit in 53 bits"),
-        (
-            "chainId",
-            json!("mainnet"),
-            "must be a whole number: a JSON number, a decimal string or a 0x-hex string",
-        ),
+        ("chainId", json!("mainnet"), NUMBER),
         ("forwarder", json!(null), "missing"),
     ] {
         for said in said(&relayer, field, &value, domain_from_json) {

@@ -1,4 +1,4 @@
-//! Whatever comes in, nothing panics: good JSON-RPC replies, ABI returns in them and relay bodies, changed at random.
+//! No input panics: good JSON-RPC replies, ABI returns in them and relay bodies, changed at random.
 //!
 //! `MUTATIONS` says how many of each (3,000 if it does not), `MUTATION_SEED` where the random numbers begin:
 //! `MUTATIONS=3400000 cargo test --release -p registry-core --test mutations` are ten million.
@@ -6,7 +6,10 @@
 
 mod common;
 
-use common::{NOW, Node, Registry, question, split_mix};
+use common::{
+    NOW, Node, Registry, question,
+    split_mix::{Random, setting},
+};
 use registry_core::{
     chain::{Limits, Reply, Run, Step},
     eth::multicall::CANONICAL_ADDRESS,
@@ -26,25 +29,11 @@ const TARGETS: [&str; 8] = [
 ];
 
 fn count() -> u64 {
-    std::env::var("MUTATIONS").ok().and_then(|count| count.parse().ok()).unwrap_or(3_000)
+    setting("MUTATIONS", 3_000)
 }
 
-/// The same numbers for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn seeded(offset: u64) -> Self {
-        let seed = std::env::var("MUTATION_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0_u64);
-        Self(seed.wrapping_mul(1_000).wrapping_add(offset))
-    }
-
-    fn next(&mut self) -> u64 {
-        split_mix::next(&mut self.0)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
+fn seeded(offset: u64) -> Random {
+    Random(setting("MUTATION_SEED", 0).wrapping_mul(1_000).wrapping_add(offset))
 }
 
 /// 16 million.
@@ -103,35 +92,26 @@ fn no_mutated_reply_makes_the_core_panic() {
         assert!(answer.is_ok(), "{target}");
         replies
     });
-    let mut random = Random::seeded(1);
+    let mut random = seeded(1);
     let (mut answered, mut refused) = (0_u64, 0_u64);
     for _ in 0..count() {
         let which = random.below(TARGETS.len());
         let mutated = random.below(replies[which].len());
         let mut run = Run::new(question(TARGETS[which]), CANONICAL_ADDRESS, Limits::default());
         let mut good = replies[which].iter().enumerate();
-        loop {
+        let is_answered = loop {
             match run.step() {
-                Ok(Step::Done(_)) => {
-                    answered += 1;
-                    break;
-                }
-                Err(_) => {
-                    refused += 1;
-                    break;
-                }
+                Ok(Step::Done(_)) => break true,
+                Err(_) => break false,
                 Ok(Step::Send(_)) => {}
             }
-            let Some((index, reply)) = good.next() else {
-                refused += 1;
-                break;
-            };
+            let Some((index, reply)) = good.next() else { break false };
             let body = if index == mutated { mutate(reply, &mut random) } else { reply.clone() };
             if run.feed(Reply { status: 200, body: &body }).is_err() {
-                refused += 1;
-                break;
+                break false;
             }
-        }
+        };
+        if is_answered { answered += 1 } else { refused += 1 }
     }
     assert!(answered > 0 && refused > 0, "{answered} answered, {refused} refused");
     println!("{answered} mutated replies answered, {refused} refused");
@@ -155,7 +135,7 @@ fn no_mutated_return_value_makes_the_core_panic() {
         .collect();
     let reports: Vec<_> = (1..=3).map(|id| common::report(1, id)).collect();
     returns.push(hex::encode(getRevenueHistoryCall::abi_encode_returns(&reports)));
-    let mut random = Random::seeded(2);
+    let mut random = seeded(2);
     for _ in 0..count() {
         let digits = &returns[random.below(returns.len())];
         let mut text = mutate(digits.as_bytes(), &mut random);
@@ -175,7 +155,7 @@ fn no_mutated_relay_body_makes_the_core_panic() {
     let mut bodies = Vec::new();
     collect_bodies(&vectors, &mut bodies);
     assert!(!bodies.is_empty());
-    let mut random = Random::seeded(3);
+    let mut random = seeded(3);
     for _ in 0..count() {
         let body = mutate(&bodies[random.below(bodies.len())], &mut random);
         if let Ok(signed) = SignedRequest::from_json(&body) {

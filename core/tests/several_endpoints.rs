@@ -1,11 +1,11 @@
-//! How a run uses several RPC endpoints, against nodes that misbehave in the ways of [`common::host::Fault`], with a clock
-//! that only the test moves.
+//! Failover between several RPC endpoints, with the faults of [`common::host::Fault`] and a clock that only the test
+//! moves.
 //!
-//! 1. A failing endpoint is left at once for the next one, which is kept by later runs.
+//! 1. A run fails over from a failing endpoint to the next one without delay; later runs stay with that one.
 //! 2. A failure that lasts rules the endpoint out; one that passes gives it another chance, after a pause.
 //! 3. All endpoints have to be on the chain of the settings.
 //! 4. A head older than allowed is a failure like any other.
-//! 5. When nobody answers, the error says how many were tried, and what was wrong with one of them.
+//! 5. When no endpoint answers, the error says how many were tried, and the fault of one of them.
 //! 6. Whatever the endpoints do: a run ends within its limits and its deadline, and what it reads is of one block.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
@@ -13,10 +13,11 @@ mod common;
 
 use common::{
     CHAIN_ID, NOW, Node, Registry,
-    host::{Fault, Host, Upstream, blocks, chain_of, of_block},
+    host::{Fault, Host, Upstream, blocks, chain_of, finish, of_block},
 };
 use proptest::prelude::*;
 use registry_core::{
+    api::question::Question,
     chain::{Batch, Endpoints, Failure, Freshness, Limits, Reply, Run, RunError, Step},
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
@@ -26,7 +27,7 @@ use registry_core::{
 const ONE_ROUND: &str = "/api/v1/agents?limit=100";
 const TWO_ROUNDS: &str = "/api/v1/agents/compliance";
 
-/// Faults that end one endpoint's answer, and the message that tells of each.
+/// Faults that end one endpoint's answer, and the message of each.
 fn faults() -> [(Fault, &'static str); 12] {
     [
         (Fault::Unreachable, "RPC endpoint unreachable"),
@@ -72,7 +73,7 @@ fn an_endpoint_whose_answers_have_no_end_is_left_at_once_and_the_next_is_kept() 
 }
 
 #[test]
-fn what_is_too_large_everywhere_is_asked_for_in_pieces_and_moves_nobody() {
+fn what_is_too_large_everywhere_is_asked_for_in_pieces_without_failover() {
     let mut host = Host::new([Upstream::good(), Upstream::good(), Upstream::good()]);
     let expected = host.ask(ONE_ROUND).unwrap();
     host.limits = Limits { max_reply_bytes: 8_000, rounds: 1_000, ..host.limits };
@@ -81,13 +82,9 @@ fn what_is_too_large_everywhere_is_asked_for_in_pieces_and_moves_nobody() {
     host.limits.max_reply_bytes = 300;
     let mut run = Run::new(common::question("/api/v1/agent/3"), CANONICAL_ADDRESS, host.limits)
         .over(host.known.clone());
-    let error = loop {
-        let Ok(Step::Send(batch)) = run.step() else { break run.step().unwrap_err() };
-        let (reply, _) = host.upstreams[batch.endpoint].post(&batch);
-        let (status, body) = reply.unwrap();
-        run.feed(Reply { status, body: &body }).unwrap();
-        host.known.merge(&run.update());
-    };
+    let answer = finish(&mut run, |batch| host.upstreams[batch.endpoint].post(batch).0);
+    let error = answer.unwrap_err();
+    host.known.merge(&run.update());
     assert_eq!((error.code(), host.known.preferred()), (Code::TooLarge, 0));
 }
 
@@ -100,11 +97,8 @@ fn an_answer_in_one_object_for_a_batch_is_taken_for_what_it_is() {
 
 #[test]
 fn an_endpoint_that_fails_midway_is_left_with_its_block_kept() {
-    let mut first = Upstream::good();
-    first.faults = [Fault::Slow(10), Fault::Status(503)].into();
-    let mut second = Upstream::good();
-    second.node.block = 104;
-    let mut host = Host::new([first, second]);
+    let first = Upstream::with_faults([Fault::Slow(10), Fault::Status(503)]);
+    let mut host = Host::new([first, Upstream::at_block(104)]);
     let answer = host.ask(TWO_ROUNDS).unwrap();
     assert_eq!(blocks(&answer), of_block(CHAIN_ID, 100), "the block the first endpoint named");
     assert_eq!(host.posts(), [2, 1]);
@@ -112,11 +106,8 @@ fn an_endpoint_that_fails_midway_is_left_with_its_block_kept() {
 
 #[test]
 fn an_endpoint_that_has_not_seen_the_block_yet_is_read_at_its_own() {
-    let mut first = Upstream::good();
-    first.faults = [Fault::Slow(10), Fault::Unreachable, Fault::Unreachable].into();
-    let mut second = Upstream::good();
-    second.node.block = 60;
-    let mut host = Host::new([first, second]);
+    let first = Upstream::with_faults([Fault::Slow(10), Fault::Unreachable, Fault::Unreachable]);
+    let mut host = Host::new([first, Upstream::at_block(60)]);
     let answer = host.ask(TWO_ROUNDS).unwrap();
     assert_eq!(blocks(&answer), of_block(CHAIN_ID, 60));
 }
@@ -124,22 +115,17 @@ fn an_endpoint_that_has_not_seen_the_block_yet_is_read_at_its_own() {
 #[test]
 fn what_an_endpoint_said_before_it_failed_is_not_mixed_with_what_the_next_says() {
     // Of many chunks the first endpoint answers one, unpinned, and is gone; the second is at another block.
-    let mut first = Upstream::good();
-    first.faults = [Fault::Slow(10)].into_iter().chain(vec![Fault::Unreachable; 9]).collect();
+    let mut first = Upstream::with_faults([vec![Fault::Slow(10)], vec![Fault::Unreachable; 9]].concat());
     first.node.quirks.short_batches = Some(1);
-    let mut second = Upstream::good();
-    second.node.block = 101;
-    let mut host = Host::new([first, second]);
+    let mut host = Host::new([first, Upstream::at_block(101)]);
     host.limits.calls_per_chunk = 5;
     assert_eq!(blocks(&host.ask(ONE_ROUND).unwrap()), of_block(CHAIN_ID, 101));
 }
 
 #[test]
 fn a_node_without_block_hashes_is_read_at_its_own_block_by_number() {
-    let mut first = Upstream::good();
-    first.faults = [Fault::Slow(10), Fault::Unreachable].into();
-    let mut second = Upstream::good();
-    second.node.block = 100;
+    let first = Upstream::with_faults([Fault::Slow(10), Fault::Unreachable]);
+    let mut second = Upstream::at_block(100);
     second.node.quirks.no_eip1898 = true;
     let mut host = Host::new([first, second]);
     assert_eq!(blocks(&host.ask(TWO_ROUNDS).unwrap()), of_block(CHAIN_ID, 100));
@@ -156,8 +142,7 @@ fn pauses_begin_when_every_endpoint_has_had_its_chance() {
 
 #[test]
 fn a_failure_that_passes_while_the_others_are_down_is_survived() {
-    let mut first = Upstream::good();
-    first.faults = [Fault::Status(429)].into();
+    let first = Upstream::with_faults([Fault::Status(429)]);
     let mut host = Host::new([first, Upstream::failing(Fault::Unreachable)]);
     host.ask(ONE_ROUND).unwrap();
     assert_eq!(host.known.preferred(), 0);
@@ -165,8 +150,7 @@ fn a_failure_that_passes_while_the_others_are_down_is_survived() {
 
 #[test]
 fn a_refusal_that_lasts_rules_an_endpoint_out() {
-    let mut second = Upstream::good();
-    second.faults = vec![Fault::Status(503); 3].into();
+    let second = Upstream::with_faults(vec![Fault::Status(503); 3]);
     let mut host = Host::new([Upstream::failing(Fault::Status(401)), second]);
     let error = host.ask(ONE_ROUND).unwrap_err();
     assert_eq!(host.posts(), [1, 3]);
@@ -177,7 +161,7 @@ fn a_refusal_that_lasts_rules_an_endpoint_out() {
 }
 
 #[test]
-fn when_nobody_answers_the_error_counts_and_names_one() {
+fn when_no_endpoint_answers_the_error_counts_and_names_one() {
     for (fault, message) in faults() {
         let mut host = Host::new([(); 2].map(|()| Upstream::failing(fault.clone())));
         let error = host.ask(ONE_ROUND).unwrap_err().to_string();
@@ -211,12 +195,10 @@ fn the_deadline_is_over_all_attempts_and_cuts_the_last() {
 #[test]
 fn an_endpoint_of_another_chain_than_the_settings_is_refused() {
     let mut host = Host::new([Upstream::on_chain(1), Upstream::on_chain(CHAIN_ID), Upstream::on_chain(5)]);
-    host.known = Endpoints::new(3, Some(CHAIN_ID));
     for target in [ONE_ROUND, TWO_ROUNDS] {
         assert_eq!(blocks(&host.ask(target).unwrap()), of_block(CHAIN_ID, 100));
     }
     let mut alone = Host::new([Upstream::on_chain(1)]);
-    alone.known = Endpoints::new(1, Some(CHAIN_ID));
     let error = alone.ask(ONE_ROUND).unwrap_err();
     assert_eq!(error, RunError::WrongChain { found: 1, expected: CHAIN_ID });
     assert_eq!(error.to_string(), "RPC endpoint is on chain 1, not 84532");
@@ -228,14 +210,12 @@ fn a_header_alone_is_not_believed_to_be_of_the_right_chain() {
     let mut wrong = Upstream::on_chain(5);
     wrong.node.quirks.batch_limit = Some(1);
     let mut host = Host::new([wrong, Upstream::good()]);
-    host.known = Endpoints::new(2, Some(CHAIN_ID));
     assert_eq!(blocks(&host.ask(TWO_ROUNDS).unwrap()), of_block(CHAIN_ID, 100));
 }
 
 #[test]
 fn where_chain_or_age_matter_a_multicall3_that_does_not_tell_is_refused() {
-    let mut silent = Upstream::good();
-    silent.node.quirks.no_tag = true;
+    let silent = Upstream::with(|upstream| upstream.node.quirks.no_tag = true);
     let mut host = Host::new([silent.clone()]);
     host.known = Endpoints::new(1, None);
     host.ask(ONE_ROUND).unwrap();
@@ -256,8 +236,7 @@ fn fresh(max_age_seconds: u64) -> Freshness {
 #[test]
 fn a_head_older_than_allowed_is_a_failure_like_any_other() {
     for target in [ONE_ROUND, TWO_ROUNDS] {
-        let mut stale = Upstream::good();
-        stale.node.head_age = 61;
+        let stale = Upstream::with(|upstream| upstream.node.head_age = 61);
         let mut host = Host::new([stale.clone(), Upstream::good()]);
         host.ask(target).unwrap();
         assert_eq!(host.known.preferred(), 0, "off unless it is set");
@@ -279,19 +258,15 @@ fn a_head_older_than_allowed_is_a_failure_like_any_other() {
 
 #[test]
 fn what_a_run_learns_does_not_undo_the_switch_of_another() {
-    let question = || common::question(ONE_ROUND);
     let mut known = Endpoints::new(3, Some(CHAIN_ID));
-    let run =
-        |known: &Endpoints| Run::new(question(), CANONICAL_ADDRESS, Limits::default()).over(known.clone());
-    let (mut early, mut late) = (run(&known), run(&known));
+    let (mut early, mut late) = (run(ONE_ROUND, &known), run(ONE_ROUND, &known));
     for run in [&mut early, &mut late] {
         assert!(matches!(run.step(), Ok(Step::Send(batch)) if batch.endpoint == 0));
     }
     early.fail(Failure::Unreachable).unwrap();
     known.merge(&early.update());
     assert_eq!(known.preferred(), 1);
-    let mut node = Node::new(Registry::with_agents(3));
-    let (status, body) = node.post(&next_batch(&mut late));
+    let (status, body) = Node::new(Registry::with_agents(3)).post(&next_batch(&mut late));
     late.feed(Reply { status, body: &body }).unwrap();
     known.merge(&late.update());
     assert_eq!(known.preferred(), 1, "the first has answered a run that had begun before");
@@ -301,15 +276,12 @@ fn what_a_run_learns_does_not_undo_the_switch_of_another() {
 
 #[test]
 fn a_switch_that_was_undone_is_not_made_again_by_the_run_that_made_it() {
-    let question = || common::question(TWO_ROUNDS);
     let mut known = Endpoints::new(2, Some(CHAIN_ID));
-    let run =
-        |known: &Endpoints| Run::new(question(), CANONICAL_ADDRESS, Limits::default()).over(known.clone());
-    let mut early = run(&known);
+    let mut early = run(TWO_ROUNDS, &known);
     assert_eq!(next_batch(&mut early).endpoint, 0);
     early.fail(Failure::Unreachable).unwrap();
     known.merge(&early.update());
-    let mut late = run(&known);
+    let mut late = run(TWO_ROUNDS, &known);
     assert_eq!(next_batch(&mut late).endpoint, 1);
     late.fail(Failure::Unreachable).unwrap();
     known.merge(&late.update());
@@ -320,7 +292,11 @@ fn a_switch_that_was_undone_is_not_made_again_by_the_run_that_made_it() {
     assert_eq!(known.preferred(), 0, "the first run tells of its switch once");
 }
 
-fn next_batch(run: &mut Run<registry_core::api::question::Question>) -> Batch {
+fn run(target: &str, known: &Endpoints) -> Run<Question> {
+    Run::new(common::question(target), CANONICAL_ADDRESS, Limits::default()).over(known.clone())
+}
+
+fn next_batch(run: &mut Run<Question>) -> Batch {
     match run.step() {
         Ok(Step::Send(batch)) => batch,
         other => panic!("{other:?}"),

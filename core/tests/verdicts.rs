@@ -6,9 +6,16 @@ mod common;
 use alloy_primitives::{Address, U256};
 use common::{NOW, Node, REGISTRY, Registry, ids_in, pinned, record};
 use registry_core::{
-    api::document::FINAL_SECONDS, api::error::Error, api::route::Route, api::scan::Scan, chain::Limits,
-    chain::QueryError, eth::abi::AgentRecord, eth::as_of::BlockId, eth::timestamp::Timestamp,
-    registry::agent::Agent, registry::error_code::Code,
+    api::error::Error,
+    api::route::{FINAL_SECONDS, Route},
+    api::scan::Scan,
+    chain::Limits,
+    chain::QueryError,
+    eth::abi::AgentRecord,
+    eth::as_of::BlockId,
+    eth::timestamp::Timestamp,
+    registry::agent::Agent,
+    registry::error_code::Code,
 };
 use serde_json::{Value, json};
 
@@ -161,8 +168,8 @@ fn what_is_final_is_kept_for_long_and_what_is_not_for_the_usual_time() {
     for (block, keep_for) in [("90", FINAL_SECONDS), ("91", 60), ("100", 60)] {
         let endpoint = Route::parse(&format!("{}?block={block}", kya(1))).unwrap();
         let document = node.document(endpoint, None, Limits::default()).unwrap();
-        assert_eq!(document.keep_for(60, Timestamp::from_seconds(NOW)), keep_for, "block {block}");
-        assert_eq!(document.keep_for(0, Timestamp::from_seconds(NOW)), 0);
+        assert_eq!(document.max_age(60, Timestamp::from_seconds(NOW)), keep_for, "block {block}");
+        assert_eq!(document.max_age(0, Timestamp::from_seconds(NOW)), 0);
     }
 }
 

@@ -172,7 +172,7 @@ impl Resource {
             Self::Page(page) => page.path,
             Self::Live => "/livez",
             Self::Counted(Request::Ready) => READY,
-            Self::Counted(Request::Api(endpoint)) => endpoint.route(),
+            Self::Counted(Request::Api(endpoint)) => endpoint.pattern(),
             // Routes become streams later.
             Self::Counted(Request::Events(_)) => "/api/v1/changes",
         }

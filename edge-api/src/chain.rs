@@ -9,7 +9,7 @@ use futures_util::{
 };
 use registry_core::{
     api::error::Error,
-    chain::{Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step},
+    chain::{Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step, Update},
     eth::rpc::endpoint::RpcEndpoint,
     eth::timestamp::Timestamp,
 };
@@ -40,10 +40,15 @@ pub(crate) async fn ask<Q: Query>(
 where
     Error: From<Q::Error>,
 {
-    let run = Run::new(query, settings.multicall3, limits(settings, now));
-    drive(run, settings, rpc_calls, hold)
-        .await
-        .map_err(|error| Error::from(error).redacted(&settings.redactor))
+    let endpoints = ENDPOINTS.with_borrow_mut(|known| {
+        known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
+    });
+    let run = Run::new(query, settings.multicall3, limits(settings, now)).over(endpoints);
+    let merge = |update: &Update| {
+        ENDPOINTS.with_borrow_mut(|known| known.as_mut().map(|known| known.merge(update)));
+    };
+    let driven = drive(run, &settings.rpc, unix_millis(), rpc_calls, hold, &merge).await;
+    driven.map_err(|error| Error::from(error).redacted(&settings.redactor))
 }
 
 /// How far a run may go.
@@ -58,31 +63,30 @@ pub(crate) fn limits(settings: &Settings, now: Timestamp) -> Limits {
     }
 }
 
-async fn drive<Q: Query>(
-    run: Run<Q>,
-    settings: &Settings,
+/// Drives a run that began at that unix millisecond to its output. `hold` is called before each round trip with the milliseconds
+/// it may take, `merge` after each with what the run has found out about the endpoints.
+pub(crate) async fn drive<Q: Query>(
+    mut run: Run<Q>,
+    endpoints: &[RpcEndpoint],
+    began: u64,
     rpc_calls: &mut u32,
     hold: &dyn Fn(u32),
+    merge: &dyn Fn(&Update),
 ) -> Result<Q::Output, Q::Error> {
-    let endpoints = ENDPOINTS.with_borrow_mut(|known| {
-        known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
-    });
-    let mut run = run.over(endpoints);
-    let began = unix_millis();
     loop {
         let elapsed = unix_millis().saturating_sub(began);
         run.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
         match run.step()? {
-            Step::Done(answer) => return Ok(answer),
+            Step::Done(output) => return Ok(output),
             Step::Send(batch) => {
                 *rpc_calls += 1;
                 hold(batch.delay_ms.saturating_add(batch.timeout_ms));
-                let fed = match post(&settings.rpc, &batch).await {
+                let fed = match post(endpoints, &batch).await {
                     Ok((status, body)) => run.feed(Reply { status, body: &body }),
                     Err(failure) => run.fail(failure),
                 };
                 // At once: a client that goes away ends this request, and the next should not wait for a dead endpoint.
-                ENDPOINTS.with_borrow_mut(|known| known.as_mut().map(|known| known.merge(&run.update())));
+                merge(&run.update());
                 fed?;
             }
         }

@@ -118,7 +118,7 @@ impl Content {
     /// An answer made of what the chain said at `made_at`, which may be kept for `time_to_live` seconds if nothing in it ends
     /// sooner.
     pub(crate) fn of(document: Document, time_to_live: u32, made_at: Timestamp) -> Self {
-        let keep_for = document.keep_for(time_to_live, made_at);
+        let keep_for = document.max_age(time_to_live, made_at);
         Self::new(JSON_TYPE, document.body.into_bytes(), document.etag, document.links, made_at, keep_for)
     }
 

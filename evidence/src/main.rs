@@ -1,5 +1,6 @@
-//! `evidence verify file.json`: verifies a document of `/kya/:wallet?evidence=1` without a network. Exit status 0 where it proves its verdict, 1
-//! where it does not, 2 for wrong arguments; one line says why.
+//! `evidence verify file.json`: verifies a document of `/kya/:wallet?evidence=1` without a network. The exit
+//! status is 0 where it proves its verdict, 1 where it does not, and 2 for wrong arguments; one line says
+//! why.
 
 use std::{
     fs::File,
@@ -20,7 +21,7 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Verifies evidence of the agent registry's read API, without a network.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "evidence", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -36,7 +37,7 @@ enum Command {
 struct Verify {
     /// The document's file; - is standard input.
     file: PathBuf,
-    /// The block's hash, from somebody you trust. Without it the document only agrees with itself.
+    /// The block's hash, from a source you trust. Without it the document only agrees with itself.
     #[arg(long, value_name = "0x...")]
     block_hash: Option<B256>,
     /// The chain's id that the document has to name; no proof covers it.
@@ -48,7 +49,8 @@ struct Verify {
     /// The wallet that the document has to be about.
     #[arg(long, value_name = "0x...", value_parser = address::parse)]
     wallet: Option<Address>,
-    /// For a registry of other code than this project's: the file with the layout that you vouch for, as in the setting EVIDENCE_LAYOUT.
+    /// For a registry of other code than this project's: the file with the layout that you vouch for, as in
+    /// the setting EVIDENCE_LAYOUT.
     #[arg(long, value_name = "FILE")]
     layout: Option<PathBuf>,
 }
@@ -85,7 +87,7 @@ fn verify(arguments: &Verify) -> Result<String, String> {
     Ok(line(&verified, &expected))
 }
 
-/// What the document proves, and by whose word.
+/// What the document proves, and which source has to be trusted for it.
 fn line(Verified { verdict, block, registry, chain_id }: &Verified, expected: &Expected) -> String {
     let decision = serde_json::to_value(verdict.decision).unwrap_or_default();
     let (decision, wallet) = (decision.as_str().unwrap_or_default(), verdict.wallet);

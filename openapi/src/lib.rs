@@ -1,6 +1,6 @@
-//! OpenAPI 3.1 descriptions, written once: schemas from the Rust types, errors from their closed sets, and the
-//! rest as the JSON it is. The relayer describes itself with these blocks when it starts; the read API's
-//! description, which must not fatten the Worker, is written to a file by this crate's program.
+//! Building blocks of OpenAPI 3.1 descriptions: schemas from the Rust types, errors from their closed sets,
+//! the rest as JSON. The relayer describes itself with these blocks when it starts. The read API's
+//! description is written to a file by this crate's program, so that the Worker carries no code for it.
 
 use schemars::{
     JsonSchema, Schema, SchemaGenerator,
@@ -10,8 +10,8 @@ use schemars::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// Stands for 2^256 - 1 in a description until [`text`] writes its digits, of which `Value` keeps only the first
-/// seventeen.
+/// Stands for 2^256 - 1 in a description until [`text`] writes its digits; a `Value` keeps only the first
+/// seventeen of them.
 pub const UINT256_MAX: &str = "2^256 - 1";
 
 const UINT256_MAX_DIGITS: &str =
@@ -37,6 +37,11 @@ impl Schemas {
         self.0.subschema_for::<T>().to_value()
     }
 
+    /// A JSON body of the example's type.
+    pub fn answer<T: JsonSchema + Serialize>(&mut self, example: &T) -> Value {
+        body(&self.of::<T>(), example)
+    }
+
     /// `components/schemas`.
     pub fn into_components(mut self) -> Map<String, Value> {
         self.0.take_definitions(true)
@@ -56,9 +61,9 @@ impl Transform for WithoutWidths {
     }
 }
 
-/// A response: what it says, the headers it carries, its body.
+/// A response: its description, headers and body.
 ///
-/// A header is named as under `components/headers`; all of `headers` are there described by [`header`].
+/// Each of `headers` is a name under `components/headers`, where [`header`] describes it.
 #[must_use]
 pub fn response(description: &str, headers: &[&str], content: &Value) -> Value {
     let headers: Map<String, Value> = headers
@@ -107,7 +112,7 @@ pub fn error(codes: &[&str], example: &impl Serialize) -> Value {
     body(&schema, example)
 }
 
-/// The references that lead nowhere; in a good description, none.
+/// The references without a target. A valid description has none.
 #[must_use]
 pub fn dangling(description: &Value) -> Vec<String> {
     fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {

@@ -1,178 +1,126 @@
-//! The read API's description, put together.
+//! The read API's description: `read_api.json`, completed from the core's types.
+//!
+//! `read_api.json` is OpenAPI, but for three abbreviations:
+//!
+//! - `{NAME}` is one of [`limits`], as a number where it is the whole value.
+//! - A string in a list of parameters stands for that parameter of `components/parameters`.
+//! - A list under `headers` names headers of `components/headers`. Those that all answers carry are added.
+//!
+//! The content of answers and errors comes from [`examples`], by the name of the operation or the response.
 
-use alloy_primitives::U256;
-use openapi::{Schemas, body, error, response};
+use std::collections::BTreeMap;
+
+use anyhow::ensure;
+use openapi::{Schemas, error};
 use registry_core::{
     api::error::{Error, ErrorBody},
-    api::health::Ready,
-    api::route::KYA_BODY_BYTES_MAX,
-    chain::{QueryError, RunError},
-    registry::agent::AgentId,
+    api::route::{
+        AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX, CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX,
+        HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX, KYA_BODY_MAX, KYA_PATH_MAX,
+        REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX,
+    },
+    index::LIST_IN_MEMORY_MAX,
+    registry::agent_query::{NUMBERED_MAX, TEXT_MAX},
     registry::error_code::Code,
 };
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{
     examples,
-    headers::{self, EVERY, KEPT, STANDING},
-    operations,
+    operations::{COMMON_HEADERS, Operation, RATE_LIMIT_HEADERS, ResponseSource},
 };
 
-const ABOUT: &str = "\
-Is this wallet a registered AI agent, is it compliant, and who is liable for it? Answers are read from an on-chain \
-registry, each from one block, and kept for minutes at the edge.
+/// Names constants of the core, each with its value.
+macro_rules! named {
+    ($($name:ident),* $(,)?) => { [$((stringify!($name), $name.to_string())),*] };
+}
 
-- Every path takes GET, HEAD and OPTIONS, but for `/api/v1/kya`, which takes POST; any other method is a 405 with `Allow`. Any \
-web page may read the answers.
-- Errors are `{\"error\": message, \"code\": code}`. Messages may change; codes are a closed set.
-- Unknown query parameters are ignored; a known one given twice is a 400. Paths have no trailing slash.
-- Numbers keep all their digits, up to 2^256 - 1 and beyond for totals: read them with a parser that does, too.";
+/// The limits that `read_api.json` names.
+fn limits() -> impl IntoIterator<Item = (&'static str, String)> {
+    named![
+        AGENTS_LIMIT_DEFAULT,
+        AGENTS_LIMIT_MAX,
+        CHANGES_LIMIT_DEFAULT,
+        CHANGES_LIMIT_MAX,
+        HISTORY_LIMIT_DEFAULT,
+        HISTORY_LIMIT_MAX,
+        KYA_BODY_BYTES_MAX,
+        KYA_BODY_MAX,
+        KYA_PATH_MAX,
+        LIST_IN_MEMORY_MAX,
+        NUMBERED_MAX,
+        REVENUE_LIMIT_DEFAULT,
+        REVENUE_LIMIT_MAX,
+        TEXT_MAX,
+    ]
+}
+
+/// The parts of `read_api.json` that are completed.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Description {
+    pub(crate) paths: BTreeMap<String, BTreeMap<String, Operation>>,
+    components: Components,
+    info: Map<String, Value>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Components {
+    parameters: Map<String, Value>,
+    responses: Map<String, Value>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// `read_api.json` with its limits written out.
+pub(crate) fn source() -> serde_json::Result<Description> {
+    let text = limits().into_iter().fold(include_str!("read_api.json").to_owned(), |text, (name, value)| {
+        text.replace(&format!("\"{{{name}}}\""), &value).replace(&format!("{{{name}}}"), &value)
+    });
+    serde_json::from_str(&text)
+}
 
 /// The whole description.
-pub(crate) fn description() -> Value {
+pub(crate) fn description() -> anyhow::Result<Value> {
     let mut schemas = Schemas::default();
-    let mut paths = operations::paths(&mut schemas);
-    paths.extend(about_the_service(&mut schemas));
-    // The errors' shape is only named in responses, which refer to it.
+    let mut answers = examples::answers(&mut schemas);
+    // Responses name the shape of errors only by reference.
     schemas.of::<ErrorBody>();
-    json!({
-        "openapi": "3.1.1",
-        "info": {
-            "title": "Agent registry: read API",
-            "version": env!("CARGO_PKG_VERSION"),
-            "description": ABOUT,
-            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
-        },
-        "servers": [{ "url": "/" }],
-        "security": [],
-        "tags": [
-            { "name": "KYA", "description": "Know your agent: what to ask before serving one." },
-            { "name": "Agents", "description": "Records, compliance, lineage." },
-            { "name": "Revenue", "description": "What agents reported." },
-            { "name": "Statistics", "description": "The registry as a whole." },
-            { "name": "Operations", "description": "For monitors, load balancers and other programs." },
-        ],
-        "paths": paths,
-        "components": {
-            "schemas": schemas.into_components(),
-            "headers": headers::headers(),
-            "parameters": {
-                "If-None-Match": {
-                    "name": "If-None-Match", "in": "header",
-                    "description": "The `ETag` of an answer you have: 304 where it is current.",
-                    "schema": { "type": "string" },
-                },
-            },
-            "responses": failures(),
-        },
-    })
-}
-
-/// The answers that are no good answers, by name.
-fn failures() -> Value {
-    let refused = [EVERY, STANDING].concat();
-    let with_wait = [refused.as_slice(), &["Retry-After"]].concat();
-    let invalid = Error::InvalidParameter { field: "page", rule: "must be a whole number of at least 1" };
-    let unknown = Error::from(QueryError::AgentNotFound(AgentId(U256::from(4))));
-    let silent = Error::from(RunError::Unreachable);
-    let kept = [EVERY, STANDING, KEPT].concat();
-    json!({
-        "NotModified": response("What you have is current.", &kept, &Value::Null),
-        "BadRequest": response("A parameter breaks its rule; the message names both.", &refused, &of(400, &invalid)),
-        "NotFound": response("The registry has no such agent, or the chain no such block.", &refused, &of(404, &unknown)),
-        "CursorExpired": response(
-            "The changes since this cursor are no longer kept, or the list that it is of was lost.",
-            &refused,
-            &of(410, &Error::CursorExpired),
-        ),
-        "BodyTooLarge": response(
-            "The body is larger than any good one.",
-            &refused,
-            &of(413, &Error::BodyTooLarge(KYA_BODY_BYTES_MAX)),
-        ),
-        "UnsupportedMediaType": response(
-            "The body is not said to be JSON.",
-            &refused,
-            &of(415, &Error::UnsupportedMediaType),
-        ),
-        "RateLimited": response("Too many requests.", &with_wait, &of(429, &Error::RateLimited)),
-        "Failed": response("The chain, the registry or the service failed.", &with_wait, &of(500, &silent)),
-        "IndexRequired": response(
-            "Only an index of the registry can tell, and the service keeps none.",
-            &refused,
-            &of(501, &Error::IndexRequired),
-        ),
-        "Indexing": response(
-            "Only the registry's index can tell, as the registry is too large to be read for one answer or the question is one for an index; and the index is not filled yet, or does not answer.",
-            &with_wait,
-            &of(503, &Error::Indexing { percent: 40 }),
-        ),
-        "NotReady": response("No question could be answered now.", &with_wait, &of(500, &silent)),
-    })
-}
-
-/// The body of errors with this status of their own.
-fn of(status: u16, example: &Error) -> Value {
-    let codes = Code::all().filter(|code| code.status() == status);
-    let example = ErrorBody { error: example.to_string(), code: example.code().name() };
-    error(&codes.map(Code::name).collect::<Vec<_>>(), &example)
-}
-
-/// What is answered without a question to the registry.
-fn about_the_service(schemas: &mut Schemas) -> Map<String, Value> {
-    let live = json!({ "type": "object", "properties": { "live": { "const": true } }, "required": ["live"] });
-    let mut paths = Map::new();
-    let mut add = |path: &str, id: &str, summary: &str, responses: Value| {
-        let operation = json!({
-            "operationId": id, "tags": ["Operations"], "summary": summary, "responses": responses,
-        });
-        paths.insert(path.to_owned(), json!({ "get": operation }));
-    };
-    add(
-        "/livez",
-        "isLive",
-        "Whether the service runs",
-        json!({
-            "200": response("It does.", EVERY, &body(&live, &json!({ "live": true }))),
-        }),
-    );
-    let with_standing = [EVERY, STANDING].concat();
-    let ready = body(&schemas.of::<Ready>(), &examples::ready());
-    add(
-        "/readyz",
-        "isReady",
-        "Whether a question could be answered now",
-        json!({
-            "200": response("It could.", &with_standing, &ready),
-            "429": { "$ref": "#/components/responses/RateLimited" },
-            "503": { "$ref": "#/components/responses/NotReady" },
-        }),
-    );
-    for (path, id, summary, media_type) in [
-        ("/openapi.json", "getDescription", "This description", "application/json"),
-        (
-            "/.well-known/api-catalog",
-            "getCatalog",
-            "Where the API's description is (RFC 9727)",
-            "application/linkset+json",
-        ),
-        ("/llms.txt", "getIntroduction", "An introduction for language models", "text/plain"),
-    ] {
-        let schema = if media_type.ends_with("json") {
-            json!({ "type": "object" })
-        } else {
-            json!({ "type": "string" })
-        };
-        let kept = [EVERY, KEPT].concat();
-        add(
-            path,
-            id,
-            summary,
-            json!({
-                "200": response(summary, &kept, &json!({ media_type: { "schema": schema } })),
-                "304": { "$ref": "#/components/responses/NotModified" },
-            }),
-        );
+    let Description { mut paths, mut components, mut info, others } = source()?;
+    for (path, item) in &mut paths {
+        for operation in item.values_mut() {
+            let answer = answers.remove(operation.operation_id.as_str());
+            operation.complete(path, answer, &components.parameters)?;
+        }
     }
-    paths
+    ensure!(answers.is_empty(), "no operation has the answers {:?}", answers.keys());
+    // The others are written out where they are named.
+    components.parameters.retain(|name, _| name == "If-None-Match");
+    components.others.insert("schemas".to_owned(), schemas.into_components().into());
+    components.responses = failures(components.responses)?;
+    info.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+    Ok(serde_json::to_value(Description { paths, components, info, others })?)
+}
+
+/// The responses of `components/responses`, with the bodies of those that are errors.
+fn failures(sources: Map<String, Value>) -> anyhow::Result<Map<String, Value>> {
+    let mut examples = examples::failures();
+    let headers = [COMMON_HEADERS, RATE_LIMIT_HEADERS].concat();
+    let complete = |(name, source): (String, Value)| {
+        let content = examples.remove(name.as_str()).map(|example| body_of(&example));
+        let source: ResponseSource = serde_json::from_value(source)?;
+        Ok((name, source.complete(&headers, content)))
+    };
+    let failures = sources.into_iter().map(complete).collect();
+    ensure!(examples.is_empty(), "no response has the examples {:?}", examples.keys());
+    failures
+}
+
+/// The body of errors with the status of this one.
+fn body_of(example: &Error) -> Value {
+    let status = example.code().status();
+    let codes: Vec<_> = Code::all().filter(|code| code.status() == status).map(Code::name).collect();
+    error(&codes, &ErrorBody { error: example.to_string(), code: example.code().name() })
 }

@@ -1,7 +1,7 @@
 //! The relayer's key: from the environment, from a file, or from an encrypted keystore.
 //!
-//! Never from the command line, where every user of the machine could read it; never logged: errors name the
-//! source and the rule, not the content.
+//! It is never read from the command line, where every user of the machine could see it, and never logged:
+//! errors name the source and the rule, not the content.
 
 use std::{
     env, fs,
@@ -15,13 +15,13 @@ use thiserror::Error;
 /// Names of the variables, one of which must give the key.
 const SOURCES: [&str; 3] = ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE"];
 const PASSWORD_FILE: &str = "RELAYER_KEYSTORE_PASSWORD_FILE";
-/// Where systemd puts the files of `LoadCredential`. The directory is the service's own.
+/// Where systemd puts the files of `LoadCredential`; only the service can enter it.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
 /// Permission bits that a private file must not have: any for group or others.
 const NOT_PRIVATE: u32 = 0o077;
-/// The same for a credential of systemd. From version 254 on it lets the service's user read by an access control list,
-/// whose mask shows in the group's place; the group itself cannot read.
+/// The same for a credential of systemd: from version 254 on an access control list lets the service's user
+/// read it, and the list's mask shows as the group's bits. The group itself cannot read.
 const NOT_PRIVATE_CREDENTIAL: u32 = 0o037;
 
 /// Why there is no key. Says which variable or file, never what is in it.
@@ -50,7 +50,7 @@ pub enum KeyError {
     Keystore(PathBuf),
 }
 
-/// Reads the key from wherever the environment says it is.
+/// Reads the key from the source that the environment names.
 ///
 /// # Errors
 /// [`KeyError`], free of secrets.

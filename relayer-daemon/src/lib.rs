@@ -1,37 +1,33 @@
 //! The gasless relayer: takes requests that agents signed, checks them, and has the forwarder execute them.
 //!
-//! A request's way: [`http`] reads it, [`relay`] checks it (rules from `registry_core::forward`, [`limits`],
-//! [`budget`], the chain), [`store`] remembers it, [`sender`] gives it a nonce, sends it and looks after it
-//! until it is mined; [`outcome`] says how it ended. [`lifecycle`] puts all this together after [`check`] has found
-//! nothing wrong. [`fees`], [`gas`] and [`classify`] are pure. The README tells the operator's side.
+//! A request's way: [`http`] reads it, [`relay`] checks it (rules from `registry_core::forward`, rate limits,
+//! budget, chain), [`store`] keeps it, [`sender`] assigns it a nonce, sends it and follows it until it is
+//! mined; [`outcome`] says how it ended. The README has the operator's view.
+//!
+//! Each folder is a layer and imports only from those above it in this list (`tests/layers.rs`):
+//!
+//! | layer | contains |
+//! |---|---|
+//! | [`process`] | clock, lock file, log, shutdown signal, crash points: what the process has of its system |
+//! | [`metrics`], [`keys`] | Prometheus metrics; the key that pays |
+//! | [`gas`], [`budget`] | gas limits, fees, the daily budget and its shares, as arithmetic |
+//! | [`outcome`] | how a relay ends: outcome, failure, error codes |
+//! | [`store`] | what survives a restart, in SQLite |
+//! | [`chain`] | the RPC endpoints, and the typed reads over them |
+//! | [`sender`] | the one task that owns the account's nonce sequence |
+//! | [`relay`] | the pipeline of one request |
+//! | [`http`] | connections, routes, readiness, `/openapi.json` |
+//! | [`daemon`] | settings, checks at start, and the life of the process |
 
 pub mod budget;
-pub mod budget_share;
 pub mod chain;
-pub mod check;
-pub mod classify;
-pub mod clock;
-pub mod descriptors;
-pub mod error_code;
-pub mod faults;
-pub mod fees;
-pub mod functions;
+pub mod daemon;
 pub mod gas;
 pub mod http;
-pub mod journal_file;
 pub mod keys;
-pub mod lifecycle;
-pub mod limits;
-pub mod logging;
 pub mod metrics;
-pub mod monitor;
 pub mod outcome;
-pub mod process_lock;
-pub mod readiness;
+pub mod process;
 pub mod relay;
-pub mod retention;
 pub mod sender;
-pub mod settings;
-pub mod stop;
 pub mod store;
-pub mod transaction;

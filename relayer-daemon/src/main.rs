@@ -1,13 +1,18 @@
-//! The relayer's command line: `serve` runs it, `check` says whether it could run, `drain` finishes what is in flight.
+//! The relayer's command line: `serve` runs it, `check` says whether it could run, `drain` finishes what is
+//! in flight.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use relayer_daemon::{
-    check::{self, Purpose},
-    clock, keys, lifecycle, logging,
+    daemon::{
+        check::{self, CheckMode},
+        lifecycle,
+        settings::Settings,
+    },
+    keys,
     metrics::Metrics,
-    settings::Settings,
+    process::{clock, logging},
 };
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -29,7 +34,8 @@ enum Command {
     Serve(Settings),
     /// Check everything and print one line for each thing; changes nothing, also beside a running relayer
     Check(Settings),
-    /// Wait until nothing is in flight: ask a running relayer to accept no more and end, or finish its journal
+    /// Wait until nothing is in flight: ask a running relayer to accept no more and end, or finish its
+    /// journal
     Drain(Settings),
 }
 
@@ -41,8 +47,8 @@ async fn main() -> ExitCode {
     // The only provider compiled in; a second call, which cannot happen, would change nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
 
-    // Without a handler a file at its size limit (RLIMIT_FSIZE) kills the process; with one the write fails, as it does
-    // on a full disk.
+    // Without a handler a file at its size limit (RLIMIT_FSIZE) kills the process; with one the write fails,
+    // as it does on a full disk.
     let file_size_limit = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()));
     if let Err(error) = file_size_limit {
         tracing::warn!(%error, "a file at its size limit will end this process");
@@ -64,7 +70,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Drain(settings) => lifecycle::drain(settings, key).await?,
         Command::Check(settings) => {
             let (report, _) =
-                check::run(Purpose::Look, &settings, &key, &clock::shared(), &Metrics::new()?).await;
+                check::run(CheckMode::Look, &settings, &key, &clock::shared(), &Metrics::new()?).await;
             print!("{report}");
             if !report.is_good() {
                 return Ok(ExitCode::FAILURE);

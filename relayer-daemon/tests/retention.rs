@@ -1,8 +1,8 @@
-//! What the journal keeps for how long: old relays shrink to what `GET /relay/:id` answers and then go, in small steps,
-//! and a year of them has room on any disk.
+//! Retention: old relays shrink to what `GET /relay/:id` answers and are later deleted, in small steps, and a
+//! year of them fits on any disk.
 //!
-//! `RETENTION_RELAYS=1000000 cargo test --test retention a_journal -- --nocapture` is the long one, and prints what it
-//! measured. It takes minutes, and some 3 GB in the directory for temporary files.
+//! `RETENTION_RELAYS=1000000 cargo test --test retention a_journal -- --nocapture` is the long one, and
+//! prints what it measured. It takes minutes, and some 3 GB in the directory for temporary files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
@@ -20,13 +20,14 @@ use alloy::{
 };
 use registry_core::eth::abi::{ForwardRequest, IForwarder};
 use relayer_daemon::{
-    budget_share::{Allowance, Shares},
-    fees::Fees,
-    outcome::{Failure, Mined, Outcome},
-    retention::Retention,
+    budget::share::{Allowance, Shares},
+    gas::fees::Fees,
+    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
     sender::signing::Wallet,
-    store::{Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, Settlement, SqliteStore, Store},
-    transaction::{Purpose, SignedTransaction},
+    store::{
+        Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
+        SignedTransaction, Store,
+    },
 };
 use rusqlite::Connection;
 
@@ -47,8 +48,11 @@ fn hash(index: u64) -> B256 {
     keccak256(id(index))
 }
 
-/// A relay's transaction as it is in reality: a registration with a name, a link and some words of description.
-fn real_transaction() -> (Bytes, SignedTransaction) {
+/// Calldata and transaction.
+type Real = (Bytes, SignedTransaction);
+
+/// A realistic relay: a registration with a name, a link and a short description.
+fn real_transaction() -> Real {
     let req = ForwardRequest {
         from: Address::repeat_byte(0x11),
         to: Address::repeat_byte(0x22),
@@ -76,32 +80,39 @@ fn relay(index: u64, calldata: &Bytes) -> NewRelay {
     }
 }
 
-fn executed(index: u64) -> Outcome {
-    let mined = Mined { tx_hash: hash(index), block_number: 30_000_000 + index, gas_used: 277_676 };
-    Outcome::Executed { mined, agent_id: Some(U256::from(index)) }
+fn executed(index: u64) -> RelayOutcome {
+    let mined =
+        MinedTransaction { tx_hash: hash(index), block_number: 30_000_000 + index, gas_used: 277_676 };
+    RelayOutcome::Executed { mined, agent_id: Some(U256::from(index)) }
 }
 
 /// Accepts, reserves, signs, and settles one relay at `now`, as pipeline and sender do.
-fn carry_out(store: &SqliteStore, index: u64, now: u64, real: &(Bytes, SignedTransaction)) {
+fn carry_out(store: &Store, index: u64, now: u64, real: &Real) {
     let shares = Shares { signer: 100, client: 100, network: 100 };
     let allowance = Allowance { limit_wei: u128::MAX / 2, shares };
     assert_eq!(store.accept(&relay(index, &real.0), now).unwrap(), Accepted::Pending);
     let cost = ExpectedCost { wei: 1_000_000_000_000_000, gas: 270_000, l1_fee_wei: 0, no_op_wei: 0 };
     store.reserve_share(id(index), &cost, &allowance, now).unwrap();
+    sign(store, index, Some(id(index)), index, now, real);
+    settle(store, index, index, Some(executed(index)), now);
+}
+
+/// Records the transaction with this index as signed for a nonce.
+fn sign(store: &Store, nonce: u64, relay: Option<B256>, index: u64, now: u64, real: &Real) {
     let transaction = SignedTransaction { hash: hash(index), ..real.1.clone() };
-    let new = NewTransaction { nonce: index, relay: Some(id(index)), transaction };
-    store.record(ACCOUNT, &[new], now).unwrap();
-    let settlement = Settlement {
-        assignment: store.assignment(ACCOUNT, index).unwrap(),
-        inclusion: Inclusion { tx_hash: hash(index), block_number: 30_000_000 + index },
-        paid_wei: 271_828_182_845,
-        outcome: Some(executed(index)),
-    };
+    store.record(ACCOUNT, &[NewTransaction { nonce, relay, transaction }], now).unwrap();
+}
+
+/// Settles a nonce mined by the transaction with this index.
+fn settle(store: &Store, nonce: u64, index: u64, outcome: Option<RelayOutcome>, now: u64) {
+    let assignment = store.assignment(ACCOUNT, nonce).unwrap();
+    let inclusion = Inclusion { tx_hash: hash(index), block_number: 30_000_000 + index };
+    let settlement = Settlement { assignment, inclusion, paid_wei: 271_828_182_845, outcome };
     store.settle(ACCOUNT, &settlement, now).unwrap();
 }
 
 /// Carries out many, side by side, so that they share commits.
-fn carry_out_all(store: &SqliteStore, indexes: std::ops::Range<u64>, now: u64) {
+fn carry_out_all(store: &Store, indexes: std::ops::Range<u64>, now: u64) {
     let real = real_transaction();
     thread::scope(|threads| {
         for first in 0..64 {
@@ -113,13 +124,13 @@ fn carry_out_all(store: &SqliteStore, indexes: std::ops::Range<u64>, now: u64) {
     });
 }
 
-fn carry_out_in_order(store: &SqliteStore, indexes: std::ops::Range<u64>, now: u64) {
+fn carry_out_in_order(store: &Store, indexes: std::ops::Range<u64>, now: u64) {
     let real = real_transaction();
     indexes.for_each(|index| carry_out(store, index, now, &real));
 }
 
 /// Prunes until nothing is due; how many steps that took, and the longest.
-fn prune_all(store: &SqliteStore, now: u64) -> (usize, Duration) {
+fn prune_all(store: &Store, now: u64) -> (usize, Duration) {
     let (mut steps, mut longest) = (0, Duration::ZERO);
     loop {
         let started = Instant::now();
@@ -149,7 +160,7 @@ fn a_journal_of_a_million_relays_stays_below_a_gigabyte() {
     let relays: u64 = env::var("RETENTION_RELAYS").map_or(2_000, |count| count.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal.sqlite");
-    let store = SqliteStore::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     carry_out_all(&store, 0..relays, NOW);
     let (whole, _) = size(&path);
 
@@ -179,7 +190,7 @@ fn a_journal_of_a_million_relays_stays_below_a_gigabyte() {
 
 #[test]
 fn an_archived_relay_answers_as_before_and_its_copies_are_replays() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     carry_out_in_order(&store, 0..NEWEST + 2, NOW);
     let before = store.relay(id(0)).unwrap().unwrap();
     assert_eq!((before.outcome.clone(), before.hashes.clone()), (Some(executed(0)), vec![hash(0)]));
@@ -203,7 +214,7 @@ fn an_archived_relay_answers_as_before_and_its_copies_are_replays() {
 
 #[test]
 fn the_newest_nonces_stay_whole_whatever_the_clock_says() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     carry_out_in_order(&store, 0..NEWEST + 10, NOW);
     prune_all(&store, NOW + 100_000 * DAY);
     assert_eq!(store.mined_since(ACCOUNT, 0).unwrap(), (10..NEWEST + 10).collect::<Vec<_>>());
@@ -217,15 +228,11 @@ fn the_newest_nonces_stay_whole_whatever_the_clock_says() {
 
 #[test]
 fn what_is_not_over_is_not_archived() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let real = real_transaction();
     // Relay 0 was executed by nonce 1; nonce 0, taken for lost, was given to a no-op that is not mined.
     store.accept(&relay(0, &real.0), NOW).unwrap();
-    let sign = |nonce, relay, index| {
-        let transaction = SignedTransaction { hash: hash(index), ..real.1.clone() };
-        store.record(ACCOUNT, &[NewTransaction { nonce, relay, transaction }], NOW).unwrap();
-    };
-    sign(0, Some(id(0)), 1_000_000);
+    sign(&store, 0, Some(id(0)), 1_000_000, NOW, &real);
     carry_out_in_order(&store, 2..NEWEST + 10, NOW);
     store.finish_unsent(id(0), &executed(0), NOW).unwrap();
     // Accepted and never ended.
@@ -239,21 +246,13 @@ fn what_is_not_over_is_not_archived() {
 
 #[test]
 fn gaps_go_with_the_relays_of_their_time() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let real = real_transaction();
     for nonce in 0..3 {
-        let transaction =
-            SignedTransaction { hash: hash(900 + nonce), purpose: Purpose::Gap, ..real.1.clone() };
-        store.record(ACCOUNT, &[NewTransaction { nonce, relay: None, transaction }], NOW).unwrap();
+        sign(&store, nonce, None, 900 + nonce, NOW, &real);
     }
     // The first was mined, the second lost; the third is open.
-    let settlement = Settlement {
-        assignment: store.assignment(ACCOUNT, 0).unwrap(),
-        inclusion: Inclusion { tx_hash: hash(900), block_number: 1 },
-        paid_wei: 1,
-        outcome: None,
-    };
-    store.settle(ACCOUNT, &settlement, NOW).unwrap();
+    settle(&store, 0, 900, None, NOW);
     store.lose(ACCOUNT, 1).unwrap();
     carry_out_in_order(&store, 3..NEWEST + 10, NOW);
     prune_all(&store, NOW + 30 * DAY);
@@ -265,9 +264,9 @@ fn gaps_go_with_the_relays_of_their_time() {
 
 #[test]
 fn what_never_came_to_a_transaction_goes_after_a_day() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let real = real_transaction();
-    let dropped = Outcome::Dropped { failure: Failure::budget_exhausted(7) };
+    let dropped = RelayOutcome::Dropped { failure: Failure::budget_exhausted(7) };
     let many = 3 * STEP as u64;
     for index in 1_000..1_000 + many {
         store.accept(&relay(index, &real.0), NOW).unwrap();
@@ -283,24 +282,13 @@ fn what_never_came_to_a_transaction_goes_after_a_day() {
 
 #[test]
 fn an_archived_relay_that_was_dropped_may_be_sent_again_and_keeps_its_history() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let real = real_transaction();
-    let sign = |nonce, index| {
-        let transaction = SignedTransaction { hash: hash(index), ..real.1.clone() };
-        store.record(ACCOUNT, &[NewTransaction { nonce, relay: Some(id(0)), transaction }], NOW).unwrap();
-    };
-    let settle = |nonce, index, outcome| {
-        let settlement = Settlement {
-            assignment: store.assignment(ACCOUNT, nonce).unwrap(),
-            inclusion: Inclusion { tx_hash: hash(index), block_number: 1 },
-            paid_wei: 1,
-            outcome: Some(outcome),
-        };
-        store.settle(ACCOUNT, &settlement, NOW).unwrap();
-    };
+    let sign = |nonce, index| sign(&store, nonce, Some(id(0)), index, NOW, &real);
+    let settle = |nonce, index, outcome| settle(&store, nonce, index, Some(outcome), NOW);
     store.accept(&relay(0, &real.0), NOW).unwrap();
     sign(0, 700);
-    settle(0, 700, Outcome::Dropped { failure: Failure::nonce_mismatch() });
+    settle(0, 700, RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) });
     carry_out_in_order(&store, 1..NEWEST + 10, NOW);
     prune_all(&store, NOW + 31 * DAY);
     assert_eq!(store.accepted(id(0)).unwrap(), None);

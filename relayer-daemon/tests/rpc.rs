@@ -13,22 +13,24 @@ use std::{
 
 use alloy::primitives::{Address, B256, U256};
 use relayer_daemon::{
-    chain::{Chain, Node, ReceiptLookup, Rpc, RpcError},
-    classify::Verdict,
+    chain::{
+        BroadcastVerdict::{Accepted, FeeTooLow, NonceTooLow, Rejected, Unknown},
+        Chain, ChainNode, ReceiptLookup, Rpc, RpcError,
+    },
     metrics::Metrics,
 };
 use reqwest::Url;
 use serde_json::{Value, json};
-use warp::{Filter, Reply, http::StatusCode, reply::Response};
+use warp::{Filter, Reply as _, http::StatusCode, reply::Response};
 
 /// How long an endpoint may take to answer.
 const TIMEOUT: Duration = Duration::from_millis(400);
 
 /// What an endpoint answers.
 #[derive(Debug, Clone)]
-enum Answer {
+enum Reply {
     Result(Value),
-    /// As a node whose head has this number and time.
+    /// Answers of a node with this head: number and time.
     Head(u64, u64),
     Error(i64, &'static str),
     Http(u16, &'static str),
@@ -36,13 +38,13 @@ enum Answer {
 }
 
 /// An endpoint that answers from a script, its last line for ever.
-struct Endpoint {
+struct ScriptedEndpoint {
     url: Url,
     calls: Arc<AtomicUsize>,
     hung_up: Arc<AtomicUsize>,
 }
 
-/// Counts when it is dropped: an answer that nobody waits for any more.
+/// Counts when it is dropped, also if the caller went away.
 struct Count(Arc<AtomicUsize>);
 
 impl Drop for Count {
@@ -51,8 +53,8 @@ impl Drop for Count {
     }
 }
 
-impl Endpoint {
-    async fn start(script: &[Answer]) -> Self {
+impl ScriptedEndpoint {
+    async fn start(script: &[Reply]) -> Self {
         let calls = Arc::new(AtomicUsize::new(0));
         let script = Arc::new(Mutex::new(script.to_vec()));
         let count = Arc::clone(&calls);
@@ -88,32 +90,26 @@ impl Endpoint {
     }
 }
 
-async fn respond(request: &Value, answer: Answer) -> Response {
-    let id = &request["id"];
+async fn respond(request: &Value, answer: Reply) -> Response {
+    let reply = |name: &str, value| {
+        warp::reply::json(&json!({ "jsonrpc": "2.0", "id": request["id"], name: value })).into_response()
+    };
     match answer {
-        Answer::Head(number, timestamp) => {
-            let number = format!("{number:#x}");
-            let result = match request["method"].as_str().unwrap() {
-                "eth_blockNumber" => json!(number),
-                _ => json!({ "number": number, "hash": null, "timestamp": format!("{timestamp:#x}") }),
-            };
-            warp::reply::json(&json!({ "jsonrpc": "2.0", "id": id, "result": result })).into_response()
+        Reply::Head(number, timestamp) => {
+            let [number, timestamp] = [number, timestamp].map(|value| format!("{value:#x}"));
+            let head = json!({ "number": number, "hash": null, "timestamp": timestamp });
+            reply("result", if request["method"] == "eth_blockNumber" { json!(number) } else { head })
         }
-        Answer::Result(result) => {
-            warp::reply::json(&json!({ "jsonrpc": "2.0", "id": id, "result": result })).into_response()
-        }
-        Answer::Error(code, message) => {
-            let error = json!({ "code": code, "message": message });
-            warp::reply::json(&json!({ "jsonrpc": "2.0", "id": id, "error": error })).into_response()
-        }
-        Answer::Http(status, body) => {
+        Reply::Result(result) => reply("result", result),
+        Reply::Error(code, message) => reply("error", json!({ "code": code, "message": message })),
+        Reply::Http(status, body) => {
             warp::reply::with_status(body, StatusCode::from_u16(status).unwrap()).into_response()
         }
-        Answer::Silence => std::future::pending().await,
+        Reply::Silence => std::future::pending().await,
     }
 }
 
-fn rpc(endpoints: &[&Endpoint]) -> Rpc {
+fn rpc(endpoints: &[&ScriptedEndpoint]) -> Rpc {
     // A second one is fine: the first stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let urls: Vec<Url> = endpoints.iter().map(|endpoint| endpoint.url.clone()).collect();
@@ -130,6 +126,10 @@ fn chain(rpc: Rpc) -> Chain {
     }
 }
 
+async fn pair(first: Reply, second: Reply) -> [ScriptedEndpoint; 2] {
+    [ScriptedEndpoint::start(&[first]).await, ScriptedEndpoint::start(&[second]).await]
+}
+
 /// Waits until something has happened in the background.
 async fn eventually(happened: impl Fn() -> bool) {
     let waiting = async {
@@ -140,8 +140,8 @@ async fn eventually(happened: impl Fn() -> bool) {
     tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it never happened");
 }
 
-fn number(text: &str) -> Answer {
-    Answer::Result(json!(text))
+fn number(text: &str) -> Reply {
+    Reply::Result(json!(text))
 }
 
 async fn read(rpc: &Rpc) -> Result<String, RpcError> {
@@ -150,7 +150,8 @@ async fn read(rpc: &Rpc) -> Result<String, RpcError> {
 
 #[tokio::test]
 async fn reads_stick_to_one_endpoint() {
-    let (first, second) = (Endpoint::start(&[number("0x1")]).await, Endpoint::start(&[number("0x2")]).await);
+    let (first, second) =
+        (ScriptedEndpoint::start(&[number("0x1")]).await, ScriptedEndpoint::start(&[number("0x2")]).await);
     let rpc = rpc(&[&first, &second]);
     for _ in 0..5 {
         assert_eq!(read(&rpc).await.unwrap(), "0x1");
@@ -160,11 +161,10 @@ async fn reads_stick_to_one_endpoint() {
 
 #[tokio::test]
 async fn reads_leave_an_endpoint_that_fails_and_stay_away() {
-    for fault in
-        [Answer::Http(503, "<html>s3cr3t-key</html>"), Answer::Http(429, "slow down"), Answer::Silence]
+    for fault in [Reply::Http(503, "<html>s3cr3t-key</html>"), Reply::Http(429, "slow down"), Reply::Silence]
     {
-        let bad = Endpoint::start(std::slice::from_ref(&fault)).await;
-        let good = Endpoint::start(&[number("0x2")]).await;
+        let bad = ScriptedEndpoint::start(std::slice::from_ref(&fault)).await;
+        let good = ScriptedEndpoint::start(&[number("0x2")]).await;
         let rpc = rpc(&[&bad, &good]);
         for _ in 0..3 {
             assert_eq!(read(&rpc).await.unwrap(), "0x2", "{fault:?}");
@@ -176,8 +176,7 @@ async fn reads_leave_an_endpoint_that_fails_and_stay_away() {
 
 #[tokio::test]
 async fn a_node_that_answers_with_an_error_is_alive() {
-    let first = Endpoint::start(&[Answer::Error(3, "execution reverted: nonce too low")]).await;
-    let second = Endpoint::start(&[number("0x2")]).await;
+    let [first, second] = pair(Reply::Error(3, "execution reverted: nonce too low"), number("0x2")).await;
     let rpc = rpc(&[&first, &second]);
     let Err(RpcError::Node(error)) = read(&rpc).await else { panic!("not the node's error") };
     assert_eq!(error.message, "execution reverted: nonce too low");
@@ -186,8 +185,8 @@ async fn a_node_that_answers_with_an_error_is_alive() {
 
 #[tokio::test]
 async fn what_may_pass_is_tried_again_on_a_single_endpoint() {
-    let script = [Answer::Http(429, ""), Answer::Error(-32005, "limit exceeded"), number("0x3")];
-    let endpoint = Endpoint::start(&script).await;
+    let script = [Reply::Http(429, ""), Reply::Error(-32005, "limit exceeded"), number("0x3")];
+    let endpoint = ScriptedEndpoint::start(&script).await;
     assert_eq!(read(&rpc(&[&endpoint])).await.unwrap(), "0x3");
     assert_eq!(endpoint.calls(), 3);
 }
@@ -200,47 +199,44 @@ fn assert_names_nothing(error: &RpcError) {
 
 #[tokio::test]
 async fn a_dead_endpoint_is_given_up_in_the_end_and_never_named() {
-    let endpoint = Endpoint::start(&[Answer::Http(500, "key s3cr3t-key is over its quota")]).await;
+    let endpoint = ScriptedEndpoint::start(&[Reply::Http(500, "key s3cr3t-key is over its quota")]).await;
     let error = read(&rpc(&[&endpoint])).await.unwrap_err();
     assert!(error.to_string().contains("HTTP 500"), "{error}");
     assert_names_nothing(&error);
     assert_eq!(endpoint.calls(), 4);
 
-    let quoting = Endpoint::start(&[Answer::Error(-32000, "no such project: s3cr3t-key at 127.0.0.1")]).await;
+    let quoting =
+        ScriptedEndpoint::start(&[Reply::Error(-32000, "no such project: s3cr3t-key at 127.0.0.1")]).await;
     let error = read(&rpc(&[&quoting])).await.unwrap_err();
     assert_names_nothing(&error);
 
-    let silent = Endpoint::start(&[Answer::Silence]).await;
+    let silent = ScriptedEndpoint::start(&[Reply::Silence]).await;
     assert_eq!(read(&rpc(&[&silent])).await.unwrap_err().to_string(), "RPC timeout");
 }
 
 #[tokio::test]
 async fn an_answer_that_is_no_json_rpc_counts_as_a_fault() {
-    let bad = Endpoint::start(&[Answer::Http(200, "<html>maintenance</html>")]).await;
-    let good = Endpoint::start(&[number("0x2")]).await;
+    let [bad, good] = pair(Reply::Http(200, "<html>maintenance</html>"), number("0x2")).await;
     assert_eq!(read(&rpc(&[&bad, &good])).await.unwrap(), "0x2");
 }
 
 #[tokio::test]
 async fn transactions_go_to_all_endpoints_and_one_that_takes_it_is_enough() {
     for (answers, expected) in [
-        ([Answer::Http(500, ""), number("0x01")], Verdict::Accepted),
-        ([Answer::Error(-32000, "nonce too low"), Answer::Error(-32000, "already known")], Verdict::Accepted),
+        ([Reply::Http(500, ""), number("0x01")], Accepted),
+        ([Reply::Error(-32000, "nonce too low"), Reply::Error(-32000, "already known")], Accepted),
         // An endpoint that is silent or dead says nothing, and hides nothing that a living one says.
-        ([Answer::Error(-32000, "nonce too low"), Answer::Silence], Verdict::NonceTooLow),
-        ([Answer::Http(502, ""), Answer::Error(-32000, "transaction underpriced")], Verdict::FeeTooLow),
-        ([Answer::Http(502, ""), Answer::Silence], Verdict::Unknown),
+        ([Reply::Error(-32000, "nonce too low"), Reply::Silence], NonceTooLow),
+        ([Reply::Http(502, ""), Reply::Error(-32000, "transaction underpriced")], FeeTooLow),
+        ([Reply::Http(502, ""), Reply::Silence], Unknown),
+        ([Reply::Error(-32000, "nonce too low"), Reply::Error(-32000, "oversized data")], NonceTooLow),
         (
-            [Answer::Error(-32000, "nonce too low"), Answer::Error(-32000, "oversized data")],
-            Verdict::NonceTooLow,
-        ),
-        (
-            [Answer::Error(3, "execution reverted: already known"), Answer::Error(-32000, "invalid sender")],
-            Verdict::Rejected,
+            [Reply::Error(3, "execution reverted: already known"), Reply::Error(-32000, "invalid sender")],
+            Rejected,
         ),
     ] {
         let [first, second] = answers;
-        let (first, second) = (Endpoint::start(&[first]).await, Endpoint::start(&[second]).await);
+        let [first, second] = pair(first, second).await;
         let (verdict, text) = rpc(&[&first, &second]).broadcast(&[2, 3]).await;
         assert_eq!(verdict, expected, "{text}");
         eventually(|| (first.calls(), second.calls()) == (1, 1)).await;
@@ -249,41 +245,38 @@ async fn transactions_go_to_all_endpoints_and_one_that_takes_it_is_enough() {
 
 #[tokio::test]
 async fn the_first_acceptance_goes_on_without_waiting_for_a_silent_endpoint() {
-    let silent = Endpoint::start(&[Answer::Silence]).await;
-    let good = Endpoint::start(&[number("0x01")]).await;
+    let [silent, good] = pair(Reply::Silence, number("0x01")).await;
     let rpc = rpc(&[&silent, &good]);
     let started = Instant::now();
     let (verdict, _) = rpc.broadcast(&[1]).await;
-    assert_eq!(verdict, Verdict::Accepted);
+    assert_eq!(verdict, Accepted);
     assert!(started.elapsed() < TIMEOUT, "waited for the silent one");
     eventually(|| silent.calls() == 1).await;
 }
 
 #[tokio::test]
 async fn an_endpoint_that_timed_out_is_rested() {
-    let silent = Endpoint::start(&[Answer::Silence]).await;
-    let good = Endpoint::start(&[number("0x01")]).await;
+    let [silent, good] = pair(Reply::Silence, number("0x01")).await;
     let resting = rpc(&[&silent, &good]);
     resting.broadcast(&[1]).await;
     // The silent one has timed out once its end of the connection is closed.
     eventually(|| silent.hung_up() == 1).await;
     for byte in 2..10 {
-        assert_eq!(resting.broadcast(&[byte]).await.0, Verdict::Accepted);
+        assert_eq!(resting.broadcast(&[byte]).await.0, Accepted);
     }
     eventually(|| good.calls() == 9).await;
     assert_eq!(silent.calls(), 1, "asked although it rests");
 
     // Where all of them rest, all of them are asked.
-    let only = Endpoint::start(&[Answer::Silence, number("0x01")]).await;
+    let only = ScriptedEndpoint::start(&[Reply::Silence, number("0x01")]).await;
     let alone = rpc(&[&only]);
-    assert_eq!(alone.broadcast(&[1]).await.0, Verdict::Unknown);
-    assert_eq!(alone.broadcast(&[1]).await.0, Verdict::Accepted);
+    assert_eq!(alone.broadcast(&[1]).await.0, Unknown);
+    assert_eq!(alone.broadcast(&[1]).await.0, Accepted);
 }
 
 #[tokio::test]
 async fn sends_that_go_on_in_the_background_are_not_lost_at_shutdown() {
-    let slow = Endpoint::start(&[Answer::Silence]).await;
-    let good = Endpoint::start(&[number("0x01")]).await;
+    let [slow, good] = pair(Reply::Silence, number("0x01")).await;
     let stopping = rpc(&[&slow, &good]);
     stopping.broadcast(&[1]).await;
     assert_eq!(stopping.finish_broadcasts(Duration::ZERO).await, 1, "cut off, and said so");
@@ -291,8 +284,8 @@ async fn sends_that_go_on_in_the_background_are_not_lost_at_shutdown() {
     assert_eq!(slow.calls(), 1);
 }
 
-fn receipt(hash: B256) -> Answer {
-    Answer::Result(json!({
+fn receipt(hash: B256) -> Reply {
+    Reply::Result(json!({
         "transactionHash": hash, "blockNumber": "0x1", "status": "0x1", "gasUsed": "0x1",
         "effectiveGasPrice": "0x1", "logs": [],
     }))
@@ -302,16 +295,16 @@ fn receipt(hash: B256) -> Answer {
 async fn a_receipt_is_looked_up_at_every_endpoint_and_absent_only_if_all_say_so() {
     let hash = B256::repeat_byte(1);
     for (answers, expected) in [
-        ([Answer::Result(Value::Null), receipt(hash)], "found"),
-        ([Answer::Http(502, ""), receipt(hash)], "found"),
+        ([Reply::Result(Value::Null), receipt(hash)], "found"),
+        ([Reply::Http(502, ""), receipt(hash)], "found"),
         ([receipt(B256::ZERO), receipt(hash)], "found"),
-        ([Answer::Result(Value::Null), Answer::Result(Value::Null)], "absent"),
-        ([Answer::Result(Value::Null), Answer::Silence], "unclear"),
-        ([Answer::Result(Value::Null), Answer::Error(-32000, "header not found")], "unclear"),
-        ([Answer::Result(Value::Null), Answer::Result(json!({ "status": "what?" }))], "unclear"),
+        ([Reply::Result(Value::Null), Reply::Result(Value::Null)], "absent"),
+        ([Reply::Result(Value::Null), Reply::Silence], "unclear"),
+        ([Reply::Result(Value::Null), Reply::Error(-32000, "header not found")], "unclear"),
+        ([Reply::Result(Value::Null), Reply::Result(json!({ "status": "what?" }))], "unclear"),
     ] {
         let [first, second] = answers;
-        let (first, second) = (Endpoint::start(&[first]).await, Endpoint::start(&[second]).await);
+        let [first, second] = pair(first, second).await;
         let found = match chain(rpc(&[&first, &second])).receipt_everywhere(hash).await {
             ReceiptLookup::Found(receipt) => {
                 assert_eq!(receipt.hash, hash);
@@ -328,37 +321,37 @@ async fn a_receipt_is_looked_up_at_every_endpoint_and_absent_only_if_all_say_so(
 async fn a_view_of_the_account_is_of_one_block_by_its_hash_or_else_its_number() {
     let header = json!({ "number": "0x10", "hash": B256::repeat_byte(9), "timestamp": "0x1" });
     let nonce = json!(B256::with_last_byte(5));
-    let by_hash = [Answer::Result(header.clone()), Answer::Result(nonce.clone()), number("0x7")];
-    let old = Answer::Error(-32602, "invalid argument 1: cannot unmarshal object");
-    let by_number = [Answer::Result(header.clone()), old, Answer::Result(nonce), number("0x7")];
+    let by_hash = [Reply::Result(header.clone()), Reply::Result(nonce.clone()), number("0x7")];
+    let old = Reply::Error(-32602, "invalid argument 1: cannot unmarshal object");
+    let by_number = [Reply::Result(header.clone()), old, Reply::Result(nonce), number("0x7")];
     for script in [&by_hash[..], &by_number[..]] {
-        let endpoint = Endpoint::start(script).await;
+        let endpoint = ScriptedEndpoint::start(script).await;
         let view = chain(rpc(&[&endpoint])).account_view(Some(Address::ZERO)).await.unwrap();
         assert_eq!((view.block_number, view.mined_nonce), (16, 7));
         assert_eq!(view.forwarder_nonce, Some(U256::from(5)));
         assert_eq!(endpoint.calls(), script.len());
     }
-    let behind = [Answer::Result(header), Answer::Error(-32000, "header for hash not found")];
-    let endpoint = Endpoint::start(&behind).await;
+    let behind = [Reply::Result(header), Reply::Error(-32000, "header for hash not found")];
+    let endpoint = ScriptedEndpoint::start(&behind).await;
     assert!(chain(rpc(&[&endpoint])).account_view(Some(Address::ZERO)).await.is_err());
 }
 
 #[tokio::test]
 async fn a_block_number_beyond_all_chains_makes_no_sense_and_nothing_panics() {
     let header = json!({ "number": "0x8000000000000000", "hash": null, "timestamp": "0x1" });
-    let endpoint = Endpoint::start(&[Answer::Result(header)]).await;
+    let endpoint = ScriptedEndpoint::start(&[Reply::Result(header)]).await;
     let chain = chain(rpc(&[&endpoint]));
     assert!(matches!(chain.header("latest").await, Err(RpcError::Malformed(_))));
 
     let history = json!({ "oldestBlock": "0x7fffffffffffffff", "baseFeePerGas": ["0x1", "0x1", "0x1"] });
-    let endpoint = Endpoint::start(&[Answer::Result(history)]).await;
+    let endpoint = ScriptedEndpoint::start(&[Reply::Result(history)]).await;
     let chain = self::chain(rpc(&[&endpoint]));
     assert!(matches!(chain.market().await, Err(RpcError::Malformed(_))));
 }
 
-/// Whether reads move from an endpoint whose head has this number and time to another.
-async fn moves(from: Answer, to: Answer) -> bool {
-    let (first, second) = (Endpoint::start(&[from]).await, Endpoint::start(&[to]).await);
+/// Whether reads move from one endpoint to the other.
+async fn moves(from: Reply, to: Reply) -> bool {
+    let [first, second] = pair(from, to).await;
     let rpc = rpc(&[&first, &second]);
     rpc.prefer_freshest().await;
     let before = second.calls();
@@ -369,23 +362,22 @@ async fn moves(from: Answer, to: Answer) -> bool {
 #[tokio::test]
 async fn reads_move_to_an_endpoint_that_is_clearly_ahead() {
     // Blocks of twelve seconds, and of two.
-    assert!(moves(Answer::Head(16, 1_000), Answer::Head(19, 1_036)).await);
-    assert!(moves(Answer::Head(16, 1_000), Answer::Head(19, 1_006)).await);
-    assert!(!moves(Answer::Head(16, 1_000), Answer::Head(18, 1_024)).await, "two blocks are nothing");
-    assert!(!moves(Answer::Head(19, 1_036), Answer::Head(16, 1_000)).await);
+    assert!(moves(Reply::Head(16, 1_000), Reply::Head(19, 1_036)).await);
+    assert!(moves(Reply::Head(16, 1_000), Reply::Head(19, 1_006)).await);
+    assert!(!moves(Reply::Head(16, 1_000), Reply::Head(18, 1_024)).await, "two blocks are nothing");
+    assert!(!moves(Reply::Head(19, 1_036), Reply::Head(16, 1_000)).await);
 }
 
 #[tokio::test]
 async fn where_blocks_take_a_fraction_of_a_second_a_moments_lag_moves_no_reads() {
     // Blocks of 200 ms: four of them are less than a second.
-    assert!(!moves(Answer::Head(1_000, 5_000), Answer::Head(1_004, 5_001)).await);
-    assert!(moves(Answer::Head(1_000, 5_000), Answer::Head(1_025, 5_005)).await, "five seconds");
+    assert!(!moves(Reply::Head(1_000, 5_000), Reply::Head(1_004, 5_001)).await);
+    assert!(moves(Reply::Head(1_000, 5_000), Reply::Head(1_025, 5_005)).await, "five seconds");
 }
 
 #[tokio::test]
 async fn reads_leave_an_endpoint_that_stands_still_on_a_chain_that_makes_blocks_only_now_and_then() {
-    let stale = Endpoint::start(&[Answer::Head(16, 1_000)]).await;
-    let ahead = Endpoint::start(&[Answer::Head(21, 1_001)]).await;
+    let [stale, ahead] = pair(Reply::Head(16, 1_000), Reply::Head(21, 1_001)).await;
     let rpc = rpc(&[&stale, &ahead]);
     rpc.prefer_freshest().await;
     assert_eq!(read(&rpc).await.unwrap(), "0x10", "it may just be slower by a moment");
@@ -395,19 +387,19 @@ async fn reads_leave_an_endpoint_that_stands_still_on_a_chain_that_makes_blocks_
 
 #[tokio::test]
 async fn reads_leave_an_endpoint_that_does_not_tell_its_head() {
-    assert!(moves(Answer::Error(-32000, "no head"), Answer::Head(16, 1_000)).await);
+    assert!(moves(Reply::Error(-32000, "no head"), Reply::Head(16, 1_000)).await);
 }
 
 #[tokio::test]
 async fn looking_for_a_fresher_endpoint_costs_nothing_where_there_is_one() {
-    let only = Endpoint::start(&[number("0x10")]).await;
+    let only = ScriptedEndpoint::start(&[number("0x10")]).await;
     rpc(&[&only]).prefer_freshest().await;
     assert_eq!(only.calls(), 0);
 }
 
 #[tokio::test]
 async fn a_result_of_null_is_an_answer() {
-    let endpoint = Endpoint::start(&[Answer::Result(Value::Null)]).await;
+    let endpoint = ScriptedEndpoint::start(&[Reply::Result(Value::Null)]).await;
     let receipt: Option<Value> =
         rpc(&[&endpoint]).read("eth_getTransactionReceipt", json!(["0x"])).await.unwrap();
     assert_eq!(receipt, None);

@@ -1,10 +1,12 @@
 //! The pipeline, the sender and the store against a model of the chain, through any order of what can happen:
-//! transactions dropped, blocks undone, answers lost or old or wrong, receipts late, an endpoint silent, a sequencer
-//! unwilling, a disk full, a clock set, somebody else's transactions with the same key, kills at any moment.
+//! transactions dropped, blocks undone, answers lost or old or wrong, receipts late, an endpoint silent, a
+//! sequencer unwilling, a disk full, a clock set, foreign transactions with the same key, kills at any
+//! moment.
 //!
-//! Once the faults are over, always: nothing is stuck, no request was carried out twice or paid for twice, every
-//! outcome reported is the chain's, and what was spent is within the budget and the store's sum of it. At any time: no
-//! transaction leaves that is not journalled, and none offers more than the market gives reason for.
+//! Once the faults are over, always: nothing is stuck, no request was carried out twice or paid for twice,
+//! every outcome reported is the chain's, and what was spent is within the budget and the store's sum of it.
+//! At any time: no transaction is sent that is not stored, and none offers more than the market gives
+//! reason for.
 //!
 //! `PROPTEST_CASES` sets the number of histories.
 
@@ -21,7 +23,7 @@ mod model;
 
 use model::{Op, SIGNERS, Simulation, chain::GWEI, node::Lost, runtime};
 use proptest::prelude::*;
-use relayer_daemon::{outcome::Outcome, store::Store};
+use relayer_daemon::outcome::RelayOutcome;
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
@@ -123,15 +125,15 @@ fn a_replacement_reserves_what_the_simulation_used_and_not_its_gas_limit() {
 
 #[test]
 fn the_budget_bounds_what_fills_a_gap_too() {
-    // The wrong count leaves a gap below the relay, and no block is made before gas costs forty times as much.
+    // The wrong count leaves a gap below the relay; the next block comes when gas costs forty times as much.
     let ops = [Op::WrongCount(1), Op::Request(0), Op::Bypass(0), Op::BaseFee(417), Op::Wait(2), Op::Mine(1)];
     history(1_000_000 * GWEI, &ops, |_| {});
 }
 
 #[test]
 fn what_waits_for_a_gap_never_keeps_the_budget_from_filling_it() {
-    // Somebody else's transaction below the two relays is undone, after a replacement and the second relay have taken
-    // nearly all of the budget.
+    // A foreign transaction below the two relays is undone, after a replacement and the second relay have
+    // taken nearly all of the budget.
     let ops = [
         Op::Foreign,
         Op::Request(0),
@@ -212,14 +214,14 @@ fn one_wrong_high_count_leaves_no_gap_to_fill() {
     ops.extend(relay(1));
     history(u128::MAX, &ops, |simulation| {
         let chain = simulation.world.chain();
-        assert!(chain.sends < 6, "{} sends: no-ops up to a nonce that nobody has used", chain.sends);
+        assert!(chain.sends < 6, "{} sends: no-ops up to an unused nonce", chain.sends);
         assert_eq!(chain.now().mined(), 2);
     });
 }
 
 #[test]
 fn a_receipt_that_turns_up_after_its_nonce_was_given_up_is_charged_and_reported() {
-    // Somebody else executes the request first, ours reverts; its receipt is four minutes late.
+    // The request is executed elsewhere first, ours reverts; its receipt is four minutes late.
     let mut ops = vec![Op::Request(0), Op::Wait(5), Op::Bypass(0), Op::LateReceipts(240), Op::Mine(5)];
     ops.extend([Op::Wait(600), Op::Mine(5)].repeat(3));
     history(u128::MAX, &ops, |_| {});
@@ -234,9 +236,9 @@ fn a_relay_that_one_nonce_has_executed_is_not_in_flight_again_for_another_nonce_
         }
         let id = *simulation.requests.keys().next().unwrap();
         let executed = simulation.store.relay(id).unwrap().unwrap().outcome;
-        assert!(matches!(executed, Some(Outcome::Executed { .. })), "{executed:?}");
+        assert!(matches!(executed, Some(RelayOutcome::Executed { .. })), "{executed:?}");
 
-        // Its first nonce was taken for lost, it got a second one, and then the first one's receipt turned up.
+        // Its first nonce was given up as lost, it got a second one, then the first one's receipt was found.
         simulation.kill();
         simulation.assign_a_second_nonce(id);
         simulation.apply(Op::Wait(20)).await;
@@ -249,7 +251,7 @@ fn a_relay_that_one_nonce_has_executed_is_not_in_flight_again_for_another_nonce_
         assert!(!simulation.is_waited_for(id), "in flight after a reorganisation");
         assert_eq!(simulation.store.relay(id).unwrap().unwrap().outcome, executed);
         simulation.settle_down().await;
-        assert!(simulation.is_quiet(), "somebody waits for ever");
+        assert!(simulation.is_quiet(), "a client waits for ever");
         assert_eq!(simulation.store.relay(id).unwrap().unwrap().outcome, executed);
     });
 }

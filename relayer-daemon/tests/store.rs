@@ -4,12 +4,17 @@
 
 use alloy::primitives::{Address, B256, U256};
 use relayer_daemon::{
-    budget::WINDOW_SECONDS,
-    budget_share::{Allowance, Denial, PartyKind, Shares},
-    fees::Fees,
-    outcome::{Failure, Mined, Outcome},
-    store::{Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, Settlement, SqliteStore, Store},
-    transaction::{NonceAssignment, Purpose, RelayTerms, SignedTransaction},
+    budget::{
+        WINDOW_SECONDS,
+        share::{Allowance, Denial, PartyKind, Shares},
+    },
+    gas::fees::Fees,
+    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
+    store::{
+        Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
+        SignedTransaction, Store,
+        TransactionPurpose::{self, Gap, Relay, Superseded},
+    },
 };
 
 const NOW: u64 = 1_700_000_000;
@@ -32,40 +37,40 @@ fn relay(byte: u8) -> NewRelay {
     }
 }
 
-fn transaction(byte: u8, purpose: Purpose) -> SignedTransaction {
+fn transaction(byte: u8, purpose: TransactionPurpose) -> SignedTransaction {
     let fees = Fees { max_fee: u128::MAX, tip: 1 };
     SignedTransaction { hash: id(byte), raw: vec![byte].into(), fees, gas_limit: u64::MAX, purpose }
 }
 
-fn dropped() -> Outcome {
-    Outcome::Dropped { failure: Failure::budget_exhausted(7) }
+fn dropped() -> RelayOutcome {
+    RelayOutcome::Dropped { failure: Failure::budget_exhausted(7) }
 }
 
-fn executed(hash: B256) -> Outcome {
-    let mined = Mined { tx_hash: hash, block_number: 9, gas_used: 21_000 };
-    Outcome::Executed { mined, agent_id: Some(U256::MAX) }
+fn executed(hash: B256) -> RelayOutcome {
+    let mined = MinedTransaction { tx_hash: hash, block_number: 9, gas_used: 21_000 };
+    RelayOutcome::Executed { mined, agent_id: Some(U256::MAX) }
 }
 
-fn accepted(relays: &[u8]) -> SqliteStore {
-    let store = SqliteStore::in_memory().unwrap();
+fn accepted(relays: &[u8]) -> Store {
+    let store = Store::in_memory().unwrap();
     for byte in relays {
         assert_eq!(store.accept(&relay(*byte), NOW).unwrap(), Accepted::Pending);
     }
     store
 }
 
-fn sign(store: &SqliteStore, nonce: u64, relay: Option<B256>, transaction: SignedTransaction) {
+fn sign(store: &Store, nonce: u64, relay: Option<B256>, transaction: SignedTransaction) {
     store.record(ACCOUNT, &[NewTransaction { nonce, relay, transaction }], NOW).unwrap();
 }
 
 /// Nonce `nonce` was mined by transaction `hash` in block `block`.
 fn settle(
-    store: &SqliteStore,
+    store: &Store,
     nonce: u64,
     hash: u8,
     block: u64,
     paid_wei: u128,
-    relay: Option<(u8, Outcome)>,
+    relay: Option<(u8, RelayOutcome)>,
 ) {
     let mut assignment = store.assignment(ACCOUNT, nonce).unwrap();
     assert_eq!(assignment.relay.map(|relay| relay.id), relay.as_ref().map(|(byte, _)| id(*byte)));
@@ -75,7 +80,7 @@ fn settle(
     store.settle(ACCOUNT, &Settlement { assignment, inclusion, paid_wei, outcome }, NOW).unwrap();
 }
 
-fn used(store: &SqliteStore, now: u64) -> (u128, u128) {
+fn used(store: &Store, now: u64) -> (u128, u128) {
     let budget = store.budget(LIMIT, now).unwrap();
     (budget.window.settled_wei, budget.reserved_wei)
 }
@@ -99,7 +104,7 @@ fn what_was_never_sent_costs_nothing_and_opens_no_window() {
     assert_eq!(store.budget(LIMIT, NOW).unwrap().resets_at(), Some(NOW + WINDOW_SECONDS));
     store.finish_unsent(id(1), &dropped(), NOW + 5).unwrap();
     store.reserve(id(2), 600, LIMIT, NOW + 6).unwrap();
-    store.release(id(2), NOW + 7).unwrap();
+    store.finish_unsent(id(2), &dropped(), NOW + 7).unwrap();
     assert_eq!(used(&store, NOW + 8), (0, 0));
     assert_eq!(store.budget(LIMIT, NOW + 8).unwrap().resets_at(), None);
 }
@@ -108,7 +113,7 @@ fn what_was_never_sent_costs_nothing_and_opens_no_window() {
 fn a_receipt_charges_what_was_paid_and_frees_the_rest() {
     let store = accepted(&[1]);
     store.reserve(id(1), 600, LIMIT, NOW).unwrap();
-    sign(&store, 4, Some(id(1)), transaction(0xa, Purpose::Relay));
+    sign(&store, 4, Some(id(1)), transaction(0xa, Relay));
     let outcome = executed(id(0xa));
     settle(&store, 4, 0xa, 9, 250, Some((1, outcome.clone())));
     assert_eq!(used(&store, NOW + 1), (250, 0));
@@ -122,7 +127,7 @@ fn a_receipt_charges_what_was_paid_and_frees_the_rest() {
 #[test]
 fn no_ops_are_charged_too() {
     let store = accepted(&[]);
-    sign(&store, 0, None, transaction(0xa, Purpose::Gap));
+    sign(&store, 0, None, transaction(0xa, Gap));
     settle(&store, 0, 0xa, 9, 21, None);
     assert_eq!(used(&store, NOW), (21, 0));
 }
@@ -131,7 +136,7 @@ fn no_ops_are_charged_too() {
 fn settling_twice_charges_once_and_a_reorganisation_charges_the_difference() {
     let store = accepted(&[1]);
     store.reserve(id(1), 600, LIMIT, NOW).unwrap();
-    sign(&store, 4, Some(id(1)), transaction(0xa, Purpose::Relay));
+    sign(&store, 4, Some(id(1)), transaction(0xa, Relay));
     let outcome = executed(id(0xa));
     for _ in 0..2 {
         settle(&store, 4, 0xa, 9, 250, Some((1, outcome.clone())));
@@ -152,17 +157,14 @@ fn settling_twice_charges_once_and_a_reorganisation_charges_the_difference() {
 #[test]
 fn a_reorganisation_of_one_nonce_does_not_reopen_a_relay_that_another_nonce_has_executed() {
     let store = accepted(&[1]);
-    sign(&store, 4, Some(id(1)), transaction(0xa, Purpose::Relay));
+    sign(&store, 4, Some(id(1)), transaction(0xa, Relay));
     store.lose(ACCOUNT, 4).unwrap();
-    sign(&store, 5, Some(id(1)), transaction(0xb, Purpose::Relay));
+    sign(&store, 5, Some(id(1)), transaction(0xb, Relay));
     let outcome = executed(id(0xa));
     settle(&store, 4, 0xa, 9, 250, Some((1, outcome.clone())));
-    let reverted = Settlement {
-        assignment: store.assignment(ACCOUNT, 5).unwrap(),
-        inclusion: Inclusion { tx_hash: id(0xb), block_number: 10 },
-        paid_wei: 60,
-        outcome: None,
-    };
+    let assignment = store.assignment(ACCOUNT, 5).unwrap();
+    let inclusion = Inclusion { tx_hash: id(0xb), block_number: 10 };
+    let reverted = Settlement { assignment, inclusion, paid_wei: 60, outcome: None };
     store.settle(ACCOUNT, &reverted, NOW).unwrap();
 
     assert!(!store.reopen(ACCOUNT, 5, 600).unwrap());
@@ -178,15 +180,12 @@ fn nonces_come_back_as_they_were_signed() {
     let shares = Shares { signer: 100, client: 100, network: 100 };
     let cost = ExpectedCost { wei: 600, gas: 5, l1_fee_wei: 77, no_op_wei: 0 };
     store.reserve_share(id(1), &cost, &Allowance { limit_wei: LIMIT, shares }, NOW).unwrap();
-    sign(&store, 4, Some(id(1)), transaction(0xa, Purpose::Relay));
-    sign(&store, 4, Some(id(1)), transaction(0xb, Purpose::Superseded));
-    sign(&store, 2, None, transaction(0xc, Purpose::Gap));
+    sign(&store, 4, Some(id(1)), transaction(0xa, Relay));
+    sign(&store, 4, Some(id(1)), transaction(0xb, Superseded));
+    sign(&store, 2, None, transaction(0xc, Gap));
     let [gap, slot] = store.open_nonces(ACCOUNT).unwrap().try_into().unwrap();
-    assert_eq!((gap.nonce, gap.relay, gap.transactions), (2, None, vec![transaction(0xc, Purpose::Gap)]));
-    assert_eq!(
-        slot.transactions,
-        vec![transaction(0xa, Purpose::Relay), transaction(0xb, Purpose::Superseded)]
-    );
+    assert_eq!((gap.nonce, gap.relay, gap.transactions), (2, None, vec![transaction(0xc, Gap)]));
+    assert_eq!(slot.transactions, vec![transaction(0xa, Relay), transaction(0xb, Superseded)]);
     let relay = slot.relay.unwrap();
     assert_eq!((relay.id, relay.signer), (id(1), Address::repeat_byte(1)));
     assert_eq!((relay.l1_fee_wei, relay.expected_gas), (77, Some(5)));
@@ -202,8 +201,8 @@ fn only_accepted_relays_without_a_nonce_start_over() {
     for byte in 1..=3 {
         store.reserve(id(byte), 100, LIMIT, NOW).unwrap();
     }
-    sign(&store, 0, Some(id(2)), transaction(0xa, Purpose::Relay));
-    sign(&store, 1, Some(id(3)), transaction(0xb, Purpose::Relay));
+    sign(&store, 0, Some(id(2)), transaction(0xa, Relay));
+    sign(&store, 1, Some(id(3)), transaction(0xb, Relay));
     store.lose(ACCOUNT, 1).unwrap();
     store.finish_unsent(id(4), &dropped(), NOW).unwrap();
     let unsent = store.unsent(NOW).unwrap();
@@ -219,7 +218,7 @@ fn a_dropped_relay_may_be_tried_again_and_an_executed_one_may_not() {
     assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Pending);
     assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, None);
 
-    sign(&store, 0, Some(id(1)), transaction(0xa, Purpose::Relay));
+    sign(&store, 0, Some(id(1)), transaction(0xa, Relay));
     let outcome = executed(id(0xa));
     settle(&store, 0, 0xa, 9, 1, Some((1, outcome.clone())));
     assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Finished(outcome));
@@ -228,7 +227,7 @@ fn a_dropped_relay_may_be_tried_again_and_an_executed_one_may_not() {
 #[test]
 fn a_drop_never_takes_the_place_of_what_the_chain_has_said() {
     let store = accepted(&[1]);
-    sign(&store, 0, Some(id(1)), transaction(0xa, Purpose::Relay));
+    sign(&store, 0, Some(id(1)), transaction(0xa, Relay));
     let outcome = executed(id(0xa));
     settle(&store, 0, 0xa, 9, 21, Some((1, outcome.clone())));
     store.finish_unsent(id(1), &dropped(), NOW).unwrap();
@@ -238,9 +237,8 @@ fn a_drop_never_takes_the_place_of_what_the_chain_has_said() {
 #[test]
 fn a_batch_is_journalled_whole_or_not_at_all() {
     let store = accepted(&[1]);
-    let unknown_relay =
-        NewTransaction { nonce: 1, relay: Some(id(9)), transaction: transaction(0xb, Purpose::Relay) };
-    let good = NewTransaction { nonce: 0, relay: Some(id(1)), transaction: transaction(0xa, Purpose::Relay) };
+    let unknown_relay = NewTransaction { nonce: 1, relay: Some(id(9)), transaction: transaction(0xb, Relay) };
+    let good = NewTransaction { nonce: 0, relay: Some(id(1)), transaction: transaction(0xa, Relay) };
     assert!(store.record(ACCOUNT, &[good, unknown_relay], NOW).is_err());
     assert_eq!(store.next_nonce(ACCOUNT).unwrap(), None);
     assert_eq!(store.open_nonces(ACCOUNT).unwrap(), vec![]);
@@ -251,37 +249,36 @@ fn a_restart_never_refills_the_budget() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal.sqlite");
     let before = {
-        let store = SqliteStore::open(&path).unwrap();
+        let store = Store::open(&path).unwrap();
         store.accept(&relay(1), NOW).unwrap();
         store.accept(&relay(2), NOW).unwrap();
         store.reserve(id(1), 600, LIMIT, NOW).unwrap();
-        sign(&store, 0, Some(id(1)), transaction(0xa, Purpose::Relay));
+        sign(&store, 0, Some(id(1)), transaction(0xa, Relay));
         settle(&store, 0, 0xa, 9, 123, Some((1, executed(id(0xa)))));
         store.reserve(id(2), 400, LIMIT, NOW).unwrap();
-        sign(&store, 1, Some(id(2)), transaction(0xb, Purpose::Relay));
+        sign(&store, 1, Some(id(2)), transaction(0xb, Relay));
         store.budget(LIMIT, NOW).unwrap()
     };
-    let store = SqliteStore::open(&path).unwrap();
+    let store = Store::open(&path).unwrap();
     store.unsent(NOW + 1).unwrap();
     assert_eq!(store.budget(LIMIT, NOW + 1).unwrap(), before);
 }
 
 #[test]
 fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let lost = relay(1);
     let terms = RelayTerms {
         id: lost.id,
         signer: lost.signer,
         forward_nonce: lost.forward_nonce,
         deadline: lost.deadline,
-        l1_fee_wei: 0,
-        expected_gas: None,
+        ..RelayTerms::default()
     };
     let assignment = NonceAssignment {
         nonce: 4,
         relay: Some(terms),
-        transactions: vec![transaction(0xa, Purpose::Relay), transaction(0xb, Purpose::Relay)],
+        transactions: vec![transaction(0xa, Relay), transaction(0xb, Relay)],
     };
     let settlement = Settlement {
         assignment: assignment.clone(),
@@ -303,9 +300,8 @@ fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
 fn each_account_counts_its_own_nonces_and_all_share_the_budget() {
     let store = accepted(&[1, 2]);
     let other = Address::repeat_byte(0xbb);
-    sign(&store, 7, Some(id(1)), transaction(0xa, Purpose::Relay));
-    let second =
-        NewTransaction { nonce: 0, relay: Some(id(2)), transaction: transaction(0xb, Purpose::Relay) };
+    sign(&store, 7, Some(id(1)), transaction(0xa, Relay));
+    let second = NewTransaction { nonce: 0, relay: Some(id(2)), transaction: transaction(0xb, Relay) };
     store.record(other, &[second], NOW).unwrap();
     assert_eq!((store.next_nonce(ACCOUNT).unwrap(), store.next_nonce(other).unwrap()), (Some(8), Some(1)));
     assert_eq!(store.open_nonces(other).unwrap()[0].relay.unwrap().id, id(2));
@@ -324,7 +320,7 @@ fn cost(wei: u128) -> ExpectedCost {
 }
 
 /// Reserves for a relay; why it was denied, if so.
-fn reserve(store: &SqliteStore, relay: &NewRelay, wei: u128) -> Option<Denial> {
+fn reserve(store: &Store, relay: &NewRelay, wei: u128) -> Option<Denial> {
     store.accept(relay, NOW).unwrap();
     let shares = Shares { signer: 20, client: 40, network: 60 };
     store.reserve_share(relay.id, &cost(wei), &Allowance { limit_wei: LIMIT, shares }, NOW).unwrap().denial
@@ -332,7 +328,7 @@ fn reserve(store: &SqliteStore, relay: &NewRelay, wei: u128) -> Option<Denial> {
 
 #[test]
 fn a_signer_a_client_and_a_network_have_a_share_of_the_budget_each() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     let denied = |kind| Some(Denial::Reserved(Some(kind)));
     assert_eq!(reserve(&store, &from(1, 1, "2001:db8:1:1::"), 200), None);
     assert_eq!(reserve(&store, &from(2, 1, "192.0.2.1"), 1), denied(PartyKind::Signer));
@@ -347,7 +343,7 @@ fn a_signer_a_client_and_a_network_have_a_share_of_the_budget_each() {
 
 #[test]
 fn a_dropped_relay_that_somebody_else_sends_again_counts_for_them() {
-    let store = SqliteStore::in_memory().unwrap();
+    let store = Store::in_memory().unwrap();
     assert_eq!(reserve(&store, &from(1, 1, "192.0.2.1"), 400), None);
     let again = from(2, 2, "192.0.2.1");
     assert_eq!(reserve(&store, &again, 1), Some(Denial::Reserved(Some(PartyKind::Client))));
@@ -358,15 +354,15 @@ fn a_dropped_relay_that_somebody_else_sends_again_counts_for_them() {
 
 #[test]
 fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window_forgets_it() {
-    let store = SqliteStore::in_memory().unwrap();
-    let dropped = Outcome::Dropped { failure: Failure::nonce_mismatch() };
+    let store = Store::in_memory().unwrap();
+    let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) };
     assert_eq!(reserve(&store, &from(1, 1, "192.0.2.1"), 150), None);
-    sign(&store, 0, Some(id(1)), transaction(0xa, Purpose::Superseded));
+    sign(&store, 0, Some(id(1)), transaction(0xa, Superseded));
     settle(&store, 0, 0xa, 9, 150, Some((1, dropped)));
     let next = from(2, 1, "198.51.100.1");
     assert_eq!(reserve(&store, &next, 51), Some(Denial::Spent(Some(PartyKind::Signer))));
     assert_eq!(reserve(&store, &next, 50), None);
-    store.release(id(2), NOW).unwrap();
+    assert!(store.reserve(id(2), 0, LIMIT, NOW).unwrap());
 
     let shares = Shares { signer: 20, client: 40, network: 60 };
     let allowance = Allowance { limit_wei: LIMIT, shares };
@@ -376,13 +372,10 @@ fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window
     assert_eq!(ask(tomorrow), None);
     // Signed for yesterday, mined today, and dearer than all of yesterday.
     assert_eq!(store.reserve_share(id(2), &cost(50), &allowance, NOW).unwrap().denial, None);
-    sign(&store, 1, Some(id(2)), transaction(0xb, Purpose::Relay));
-    let settlement = Settlement {
-        assignment: store.assignment(ACCOUNT, 1).unwrap(),
-        inclusion: Inclusion { tx_hash: id(0xb), block_number: 10 },
-        paid_wei: 160,
-        outcome: Some(executed(id(0xb))),
-    };
+    sign(&store, 1, Some(id(2)), transaction(0xb, Relay));
+    let assignment = store.assignment(ACCOUNT, 1).unwrap();
+    let inclusion = Inclusion { tx_hash: id(0xb), block_number: 10 };
+    let settlement = Settlement { assignment, inclusion, paid_wei: 160, outcome: Some(executed(id(0xb))) };
     store.settle(ACCOUNT, &settlement, tomorrow).unwrap();
     let forty = store.affordable(next.signer, None, 40, &allowance, tomorrow).unwrap();
     assert_eq!((forty.denial, forty.budget.window.settled_wei), (None, 160), "yesterday's 150 are forgotten");

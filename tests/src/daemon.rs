@@ -292,7 +292,6 @@ fn binary(build: Build) -> Result<PathBuf> {
 }
 
 fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
-    // The packages of a plain `cargo test`: others would compile the dependencies again.
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Cargo's variables about this package are not for another build: build scripts that read them would run
     // again, and what depends on them would be compiled again, every time.
@@ -307,7 +306,7 @@ fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
     }
     let output = cargo
         .current_dir(repo::root())
-        .args(["build", "--quiet", "--bin", "relayer-daemon", "--message-format", "json"])
+        .args(["all-build", "--quiet", "--bin", "relayer-daemon", "--message-format", "json"])
         .args(features)
         .output()
         .context("cargo cannot be started")?;

@@ -138,11 +138,16 @@ pub struct RelayClient(Client);
 impl Daemon {
     /// A client of this daemon.
     pub fn client(&self) -> RelayClient {
-        RelayClient(Client { http: http::client(Duration::from_secs(120)), ..Client::new(self.url()) })
+        RelayClient::new(self.url())
     }
 }
 
 impl RelayClient {
+    /// A client of the daemon, or of a proxy before it, at `base`.
+    pub fn new(base: &str) -> Self {
+        Self(Client { http: http::client(Duration::from_secs(120)), ..Client::new(base) })
+    }
+
     /// The same client behind a proxy that appends this to `X-Forwarded-For`.
     pub fn forwarded_for(&self, addresses: &str) -> Self {
         self.with("x-forwarded-for", addresses)

@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use alloy::hex;
 use alloy::json_abi::JsonAbi;
 use alloy::primitives::Bytes;
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde::Deserialize;
 
 /// The repository's root.
 pub fn root() -> PathBuf {
@@ -24,33 +23,28 @@ pub fn node_tool(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// One compiled contract, as forge leaves it.
-#[derive(Debug, Clone)]
+/// One compiled contract. Parts that no test needs are left out of its file, and empty here.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub struct Artifact {
     /// The compiler's description of the interface.
     pub abi: JsonAbi,
     /// What a deployment runs; constructor arguments follow it.
+    #[serde(rename = "bytecode")]
     pub creation_code: Bytes,
     /// What lies at the contract's address afterwards, where no immutable is filled in.
+    #[serde(rename = "deployedBytecode")]
     pub runtime_code: Bytes,
 }
 
 impl Artifact {
-    /// Reads `contracts/out/<name>.sol/<name>.json`.
+    /// Reads `contracts/artifacts/<name>.json`.
+    ///
+    /// # Errors
+    /// When there is no such file.
     pub fn load(name: &str) -> Result<Self> {
-        let path = root().join(format!("contracts/out/{name}.sol/{name}.json"));
-        let text = fs::read_to_string(&path).with_context(|| {
-            format!("{name} is not compiled: run `cargo xtask build` ({})", path.display())
-        })?;
-        let json: Value = serde_json::from_str(&text)?;
-        let code = |field: &str| -> Result<Bytes> {
-            let text = json[field]["object"].as_str().with_context(|| format!("{name}: no {field}"))?;
-            Ok(hex::decode(text).with_context(|| format!("{name}: unlinked {field}"))?.into())
-        };
-        Ok(Self {
-            abi: serde_json::from_value(json["abi"].clone())?,
-            creation_code: code("bytecode")?,
-            runtime_code: code("deployedBytecode")?,
-        })
+        let path = root().join(format!("contracts/artifacts/{name}.json"));
+        let text = fs::read(&path).with_context(|| path.display().to_string())?;
+        serde_json::from_slice(&text).with_context(|| path.display().to_string())
     }
 }

@@ -87,7 +87,7 @@ async fn ask(
     layout: Option<Layout>,
 ) -> Result<String, Error> {
     let question = Question {
-        endpoint: Route::Evidence(wallet),
+        route: Route::Evidence(wallet),
         registry,
         chain: "http://node".into(),
         now: Timestamp::from_seconds(wall_clock()),

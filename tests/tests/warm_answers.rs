@@ -4,6 +4,9 @@
 //! 2. It takes less than the same answer of a Worker in JavaScript.
 //! 3. However many requests come, the chain is asked once.
 //! 4. The peers that the Worker is measured beside answer the same.
+//! 5. A new instance gives its first answer within 60 ms.
+
+use std::time::{Duration, Instant};
 
 use e2e::chain::Chain;
 use e2e::load::Load;
@@ -30,6 +33,12 @@ const LEAST_RATE: f64 = 0.5;
 /// The most processor time, as a multiple of `/livez`'s. On a quiet machine it is below 1.7.
 const MOST_CPU: f64 = 2.5;
 
+/// The most time that a new instance may take for its first answer. On a quiet machine it is about 12 ms.
+const FIRST_ANSWER: Duration = Duration::from_millis(60);
+
+/// The most instances that are started until one answers in time.
+const STARTS: usize = 8;
+
 /// Says that the Worker runs.
 const LIVEZ: &str = "/livez";
 
@@ -38,6 +47,8 @@ struct Setup {
     showcase: Showcase,
     proxy: Proxy,
     servers: Vec<Server>,
+    bundles: Bundles,
+    options: WorkerOptions,
     _chain: Chain,
 }
 
@@ -54,7 +65,7 @@ impl Setup {
         for kind in Kind::ALL {
             servers.push(Server::start(kind, &bundles, &options).await.unwrap());
         }
-        Self { showcase, proxy, servers, _chain: chain }
+        Self { showcase, proxy, servers, bundles, options, _chain: chain }
     }
 
     fn server(&self, kind: Kind) -> &Server {
@@ -136,6 +147,22 @@ async fn a_warm_kya_takes_less_cpu_than_a_javascript_workers() {
     }
     println!("{seen:?}");
     assert!(seen.last().is_some_and(|ratio| ratio.cpu < 1.0), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_instance_gives_its_first_answer_within_60_milliseconds() {
+    let (_turn, setup) = setup().await;
+    let mut seen = Vec::new();
+    // Load on the machine can delay an answer, but nothing makes a slow start quick.
+    while seen.len() < STARTS && seen.last().is_none_or(|time| *time > FIRST_ANSWER) {
+        let server = Server::start(Kind::Worker, &setup.bundles, &setup.options).await.unwrap();
+        let client = server.client();
+        let began = Instant::now();
+        assert_eq!(client.get(LIVEZ).await.status, 200);
+        seen.push(began.elapsed());
+    }
+    println!("{seen:?}");
+    assert!(seen.last().is_some_and(|time| *time <= FIRST_ANSWER), "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,59 +1,54 @@
-//! `cargo xtask build`: the contracts, the browser package, the explorer page and the Worker, each only where its inputs
+//! `cargo xtask build`: the browser package, the explorer page and the Workers, each only if its inputs
 //! changed.
 //!
-//! `wrangler` runs this before every start and after every change, several at once in the tests: so it takes turns, and
-//! is quick when there is nothing to do.
+//! `wrangler` runs this before every start and after every change, and tests start several at once. Therefore
+//! a lock serialises the builds, and a build without changes is quick.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 use flate2::{Compression, write::GzEncoder};
 
 use crate::fingerprint::{Stamp, lock};
 use crate::run::{command, node_tool, root, run};
-use crate::{explorer, package, setup, wasm};
+use crate::setup::{WASM_BINDGEN, WORKER_BUILD};
+use crate::{explorer, package};
 
-/// Builds what changed and prints the sizes of what is downloaded.
+/// Builds what changed and prints the download sizes.
 pub(crate) fn build() -> Result<()> {
-    contracts()?;
     package::build()?;
     explorer::build()?;
     let _turn = lock("worker")?;
     WORKERS.iter().try_for_each(worker)?;
-    WORKERS.iter().try_for_each(|worker| print_size(worker.name, &[worker.wasm()], worker.size_limit))
+    WORKERS.iter().try_for_each(|worker| print_size(worker.name, &[worker.wasm()], WORKER_SIZE_LIMIT))
 }
 
-/// A Worker that is made of `edge-api`.
+/// The size limit of each Worker's wasm in bytes, gzipped. `tests/tests/warm_answers.rs` guards the time to
+/// the first answer, 60 ms.
+const WORKER_SIZE_LIMIT: usize = 512 * 1024;
+
+/// A Worker built from `edge-api`.
 struct Worker {
-    /// What its size is printed as.
+    /// The label of its printed size.
     name: &'static str,
-    /// Where it comes to, in `edge-api`.
+    /// The output directory in `edge-api`.
     directory: &'static str,
     /// Arguments for cargo.
     features: &'static [&'static str],
-    /// What its files in `target/xtask` are called after.
+    /// The stem of its files in `target/xtask`.
     stem: &'static str,
-    /// The most that its wasm may be, gzipped.
-    size_limit: usize,
 }
 
-/// The one that answers requests, and the one that keeps the index.
+/// The Worker that answers requests, and the Worker that keeps the index.
 const WORKERS: [Worker; 2] = [
-    Worker {
-        name: "Worker: wasm",
-        directory: "build",
-        features: &[],
-        stem: "worker",
-        size_limit: 300 * 1024,
-    },
+    Worker { name: "Worker: wasm", directory: "build", features: &[], stem: "worker" },
     Worker {
         name: "Worker of the index: wasm",
         directory: "build-index",
         features: &["--features", "index-object"],
         stem: "index-worker",
-        size_limit: 300 * 1024,
     },
 ];
 
@@ -67,19 +62,6 @@ impl Worker {
     }
 }
 
-/// Compiles the contracts alone, without their tests.
-pub(crate) fn contracts() -> Result<()> {
-    let _turn = lock("contracts")?;
-    let contracts = root().join("contracts");
-    let inputs = [contracts.join("src"), contracts.join("foundry.toml"), root().join("package-lock.json")];
-    let stamp = Stamp::of(root().join("target/xtask/contracts.stamp"), &inputs)?;
-    if stamp.is_current() && contracts.join("out/AgentRegistry.sol/AgentRegistry.json").is_file() {
-        return Ok(());
-    }
-    run(command(node_tool("forge")).args(["build", "--skip", "test"]).current_dir(&contracts))?;
-    stamp.set()
-}
-
 /// Compiles one of the Workers.
 fn worker(worker: &Worker) -> Result<()> {
     let edge = root().join("edge-api");
@@ -90,28 +72,31 @@ fn worker(worker: &Worker) -> Result<()> {
     if stamp.is_current() && worker.wasm().is_file() && worker.directory().join("index.js").is_file() {
         return Ok(());
     }
-    let tools = setup::tools()?;
-    run(command(tools.worker_build)
+    run(command(WORKER_BUILD.path()?)
         .args(["--release", "--out-dir", worker.directory])
         .args(worker.features)
         .current_dir(&edge)
-        .env("WASM_BINDGEN_BIN", tools.wasm_bindgen)
+        .env("WASM_BINDGEN_BIN", WASM_BINDGEN.path()?)
         .env("WASM_OPT_BIN", node_tool("wasm-opt"))
         .env("ESBUILD_BIN", node_tool("esbuild")))?;
 
-    // worker-build keeps the function names, a third of the size.
+    // worker-build keeps the function names, which are a third of the size.
     strip(&worker.wasm(), worker.stem)?;
     stamp.set()
 }
 
-/// Removes the function names from a module; with them it stays in `target/xtask`, under this stem, to read a stack trace by.
+/// Removes the function names from a module. A copy with names stays in `target/xtask`, to read stack traces
+/// with.
 pub(crate) fn strip(module: &Path, stem: &str) -> Result<()> {
-    let named = fs::read(module)?;
-    fs::write(root().join(format!("target/xtask/{stem}-with-names.wasm")), &named)?;
-    Ok(fs::write(module, wasm::without_names(&named)?)?)
+    let named = root().join(format!("target/xtask/{stem}-with-names.wasm"));
+    fs::copy(module, &named)?;
+    // Without stack IR, which only `-O` implies, the module would grow by 2 KiB.
+    run(command(node_tool("wasm-opt"))
+        .args(["--strip-debug", "--generate-stack-ir", "--optimize-stack-ir", "--shrink-level=2"])
+        .args(["-o".as_ref(), module.as_os_str(), named.as_os_str()]))
 }
 
-/// Prints how large these files are together; fails if that is above `limit` bytes, each of them gzipped.
+/// Prints the total size of these files. Fails if the total of the gzipped files is above `limit` bytes.
 pub(crate) fn print_size(name: &str, files: &[PathBuf], limit: usize) -> Result<()> {
     let (mut raw, mut gzipped) = (0, 0);
     for file in files {
@@ -123,13 +108,11 @@ pub(crate) fn print_size(name: &str, files: &[PathBuf], limit: usize) -> Result<
     }
     let kib = |bytes: usize| format!("{}.{} KiB", bytes / 1024, bytes % 1024 * 10 / 1024);
     println!("{name}: {}, {} gzipped (limit {})", kib(raw), kib(gzipped), kib(limit));
-    if gzipped > limit {
-        bail!("{name}: {gzipped} bytes gzipped, above the limit of {limit}");
-    }
+    ensure!(gzipped <= limit, "{name}: {gzipped} bytes gzipped, above the limit of {limit}");
     Ok(())
 }
 
-/// What everything depends on that the core is compiled into.
+/// The inputs of everything that the core is compiled into.
 pub(crate) fn core_inputs() -> Vec<PathBuf> {
     let paths = [
         "Cargo.toml",

@@ -1,24 +1,57 @@
-//! Debian's packages, for the programs that only tests and measurements need: neither `build` nor `dev` asks for them.
+//! Debian's packages of the programs that only tests and measurements need; `build` and `dev` need none of
+//! them.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::fingerprint::lock;
 use crate::run::{command, output_of, run};
 
-/// Installs a package where its program is not there and this process may.
+/// A program, and Debian's package of it.
+pub(crate) struct Package {
+    name: &'static str,
+    /// A command that succeeds if the program is installed.
+    probe: &'static [&'static str],
+    /// What else helps where the package cannot be installed.
+    otherwise: &'static str,
+}
+
+/// The load generator of the measurements.
+pub(crate) const WRK: Package =
+    Package { name: "wrk", probe: &["sh", "-c", "command -v wrk"], otherwise: "" };
+
+/// The reverse proxy of the relayer's README. Its directory is on the PATH of root only.
+pub(crate) const NGINX: Package =
+    Package { name: "nginx-light", probe: &["sh", "-c", "PATH=$PATH:/usr/sbin nginx -v"], otherwise: "" };
+
+/// The verifier of the relayer's unit file.
+pub(crate) const SYSTEMD: Package =
+    Package { name: "systemd", probe: &["systemd-analyze", "--version"], otherwise: "" };
+
+/// The browser of the browser tests, which define where they look for it.
+pub(crate) const CHROMIUM: Package = Package {
+    name: "chromium",
+    probe: &["node", "tests/browser/harness/chromium.mjs"],
+    otherwise: "; where CHROMIUM_BIN is set, it has to name one that starts",
+};
+
+/// Installs a package if its program is missing.
 ///
 /// # Errors
-/// When it may not, or the program is not there afterwards; `otherwise` is what else the reader can do.
-pub(crate) fn install(package: &str, is_there: impl Fn() -> bool, otherwise: &str) -> Result<()> {
+/// When this process has no rights to install it, or the program is still missing afterwards.
+pub(crate) fn install(Package { name, probe, otherwise }: &Package) -> Result<()> {
     let _turn = lock("debian")?;
+    let is_there = || {
+        probe.split_first().is_some_and(|(program, rest)| output_of(command(program).args(rest)).is_some())
+    };
     if is_there() {
         return Ok(());
     }
     let may = output_of(command("id").arg("-u")).as_deref() == Some("0");
-    if !may || output_of(command("apt-get").arg("--version")).is_none() {
-        bail!("{package} is missing: install it (Debian: apt-get install {package}){otherwise}");
-    }
-    eprintln!("installing Debian's {package}, once");
+    ensure!(
+        may && output_of(command("apt-get").arg("--version")).is_some(),
+        "{name} is missing: install it (Debian: apt-get install {name}){otherwise}"
+    );
+    eprintln!("installing Debian's {name}, once");
     let apt = |arguments: &[&str]| {
         run(command("apt-get")
             .args(["-q", "-o", "Dpkg::Use-Pty=0"])
@@ -26,15 +59,8 @@ pub(crate) fn install(package: &str, is_there: impl Fn() -> bool, otherwise: &st
             .env("DEBIAN_FRONTEND", "noninteractive"))
     };
     apt(&["update"])?;
-    apt(&["install", "-y", "--no-install-recommends", package])
-        .with_context(|| format!("{package} does not install"))?;
-    if !is_there() {
-        bail!("{package} was installed, but is not there");
-    }
+    apt(&["install", "-y", "--no-install-recommends", name])
+        .with_context(|| format!("{name} does not install"))?;
+    ensure!(is_there(), "{name} was installed, but does not run{otherwise}");
     Ok(())
-}
-
-/// Whether a program is on the `PATH`.
-pub(crate) fn on_path(program: &str) -> bool {
-    output_of(command("sh").args(["-c", "command -v \"$0\"", program])).is_some()
 }

@@ -1,11 +1,12 @@
-//! `cargo xtask dev` and `cargo xtask deploy-contracts`: this process prepares, then becomes the `devnet` program.
+//! `cargo xtask dev` and `cargo xtask deploy-contracts`: builds what they need, then executes the `devnet`
+//! program.
 
 use anyhow::Result;
 
 use crate::run::become_program;
 use crate::{build, setup};
 
-/// Everything up, until Ctrl-C.
+/// Runs the whole stack until Ctrl-C.
 pub(crate) fn dev(arguments: &[String]) -> Result<()> {
     setup::setup()?;
     build::build()?;
@@ -15,6 +16,5 @@ pub(crate) fn dev(arguments: &[String]) -> Result<()> {
 /// Deploys to the chain behind `--rpc-url`.
 pub(crate) fn deploy_contracts(arguments: &[String]) -> Result<()> {
     setup::setup()?;
-    build::contracts()?;
     become_program("devnet", &[&["deploy-contracts".to_owned()], arguments].concat())
 }

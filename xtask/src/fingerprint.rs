@@ -1,6 +1,6 @@
-//! Whether the inputs of a step have changed since it last succeeded.
+//! Detects whether the inputs of a step have changed since it last succeeded.
 //!
-//! By content and not by time: a checkout that touches every file changes nothing.
+//! Compares content, not time: a checkout that touches every file changes nothing.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher as _};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-/// A stamp file that remembers the fingerprint of a step's inputs.
+/// A stamp file with the fingerprint of a step's inputs.
 #[derive(Debug)]
 pub(crate) struct Stamp {
     path: PathBuf,
@@ -16,8 +16,8 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp at `path` for these inputs: files, or directories with all that is below them. What does not exist
-    /// counts as that.
+    /// The stamp at `path` for these inputs: files, and directories with everything below them. A missing
+    /// input has a fingerprint of its own.
     pub(crate) fn of(path: PathBuf, inputs: &[PathBuf]) -> Result<Self> {
         let mut hasher = DefaultHasher::new();
         for input in inputs {
@@ -26,12 +26,12 @@ impl Stamp {
         Ok(Self { path, fingerprint: format!("{:016x}", hasher.finish()) })
     }
 
-    /// Whether the step succeeded with exactly these inputs.
+    /// Whether the step last succeeded with exactly these inputs.
     pub(crate) fn is_current(&self) -> bool {
         fs::read_to_string(&self.path).is_ok_and(|stored| stored.trim() == self.fingerprint)
     }
 
-    /// Remembers that it did.
+    /// Records that the step succeeded.
     pub(crate) fn set(&self) -> Result<()> {
         if let Some(parent) = self.path.parent() {
             fs::create_dir_all(parent)?;
@@ -59,7 +59,8 @@ fn add(path: &Path, hasher: &mut DefaultHasher) -> Result<()> {
     Ok(())
 }
 
-/// Waits for its turn: only one process at a time holds the lock of this name. It ends with the file, or the process.
+/// Waits for the lock of this name, which one process holds at a time. Dropping the file or ending the
+/// process frees it.
 pub(crate) fn lock(name: &str) -> Result<File> {
     let directory = crate::run::root().join("target/xtask");
     fs::create_dir_all(&directory)?;

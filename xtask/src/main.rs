@@ -1,22 +1,20 @@
 //! `cargo xtask`: sets up, builds, runs and tests the whole project.
 //!
-//! Only the standard library and two small crates, so that a new clone has it in seconds. What needs the chain lives in
-//! the `e2e` crate: `dev`, `deploy-contracts` and `bench` build one of that crate's programs and become it.
+//! Only the standard library and two small crates, so that a new clone has it in seconds. What needs the
+//! chain lives in the `e2e` crate: `dev`, `deploy-contracts` and `bench` build one of that crate's programs
+//! and execute it.
 
 mod bench;
 mod build;
-mod chromium;
 mod debian;
 mod devnet;
 mod explorer;
 mod fingerprint;
 mod package;
-mod purity;
 mod run;
 mod setup;
 mod suite;
 mod summary;
-mod wasm;
 
 use std::process::ExitCode;
 
@@ -26,7 +24,7 @@ const USAGE: &str = "\
 cargo xtask <command>
 
   setup                          install what is missing: the wasm target, the Node tools, wasm-bindgen, worker-build
-  build                          setup; compile contracts, browser package, explorer and Worker, where changed; print the sizes
+  build                          setup; compile browser package, explorer and Workers, where changed; print the sizes
   dev                            a local chain with agents to look at, the Worker on port 3000, the relayer on 3001
   test [WORD...]                 everything that is checked, with a summary at the end; with words, the steps named so
   bench [api]                    measure the Worker beside its peers and write the figures to BENCHMARKS.md; with

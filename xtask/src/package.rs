@@ -1,24 +1,25 @@
-//! The browser package: `browser/` and `browser/evidence/` compiled, bound for `--target web`, made small, and laid out as npm wants it.
+//! The browser package: `browser/` and `browser/evidence/` compiled, bound with wasm-bindgen, optimised for
+//! size, and laid out for npm.
 
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::build::{core_inputs, print_size, strip};
 use crate::fingerprint::{Stamp, lock};
 use crate::run::{cargo, command, node_tool, root, run, target_dir};
-use crate::setup::{self, WASM_TARGET};
+use crate::setup::{WASM_BINDGEN, WASM_TARGET};
 
-/// A wasm module of the package, which pages load by itself.
+/// A wasm module of the package. Pages load each one separately.
 struct Module {
-    /// What it is called where its size is printed.
+    /// The label of its printed size.
     title: &'static str,
-    /// The crate it is compiled from.
+    /// The crate.
     crate_name: &'static str,
-    /// What the generated files are called after.
+    /// The stem of the generated files.
     name: &'static str,
-    /// The most that its wasm may be, in bytes, gzipped.
+    /// The size limit of its wasm in bytes, gzipped.
     size_limit: usize,
 }
 
@@ -43,25 +44,42 @@ impl Module {
     }
 }
 
-/// The cargo profile: smaller than the Worker's, for what visitors wait for.
+/// The read API's description, which the types of its answers are generated from.
+const DESCRIPTION: &str = "edge-api/src/pages/openapi.json";
+
+/// The licence texts that npm's users get.
+const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
+
+/// The cargo profile. It optimises for size more than the Worker's: visitors wait for the download.
 const PROFILE: &str = "browser";
 
-/// Builds `browser/pkg`, where anything changed, and prints its size.
+/// Builds `browser/pkg` if anything changed, and prints its size.
 pub(crate) fn build() -> Result<()> {
     let _turn = lock("package")?;
     let (browser, package) = (root().join("browser"), root().join("browser/pkg"));
     let mut inputs = core_inputs();
-    inputs.push(root().join("xtask/src/package.rs"));
-    inputs.extend(["Cargo.toml", "src", "npm", "evidence", "values"].map(|path| browser.join(path)));
+    inputs.extend(["xtask/src/package.rs", DESCRIPTION].map(|path| root().join(path)));
+    let own = ["Cargo.toml", "openapi-types.mjs", "src", "npm", "evidence", "fetch", "values"];
+    inputs.extend(own.map(|path| browser.join(path)));
     let stamp = Stamp::of(root().join("target/xtask/package.stamp"), &inputs)?;
     if !stamp.is_current() || !MODULES.iter().all(|module| package.join(module.file()).is_file()) {
-        // Put together aside, so that what fails leaves the last package as it is.
+        // Assembled aside, so that a failure leaves the last package as it is.
         let fresh = root().join("target/xtask/package");
         if fresh.exists() {
             fs::remove_dir_all(&fresh)?;
         }
         MODULES.iter().try_for_each(|module| compile(module, &fresh))?;
-        lay_out(&browser, &fresh)?;
+        for entry in fs::read_dir(browser.join("npm"))? {
+            let file = entry?;
+            fs::copy(file.path(), fresh.join(file.file_name()))?;
+        }
+        for licence in LICENCES {
+            fs::copy(root().join(licence), fresh.join(licence))?;
+        }
+        run(command("node")
+            .arg(browser.join("openapi-types.mjs"))
+            .arg(root().join(DESCRIPTION))
+            .arg(fresh.join("registry.d.ts")))?;
         if package.exists() {
             fs::remove_dir_all(&package)?;
         }
@@ -74,7 +92,6 @@ pub(crate) fn build() -> Result<()> {
 }
 
 fn compile(module: &Module, package: &Path) -> Result<()> {
-    let tools = setup::tools()?;
     run(cargo().args(["build", "--package", module.crate_name]).args([
         "--target",
         WASM_TARGET,
@@ -82,21 +99,11 @@ fn compile(module: &Module, package: &Path) -> Result<()> {
         PROFILE,
     ]))?;
     let compiled = format!("{}.wasm", module.crate_name.replace('-', "_"));
-    run(command(tools.wasm_bindgen)
+    run(command(WASM_BINDGEN.path()?)
         .args(["--target", "web", "--out-name", module.name, "--out-dir"])
         .arg(package)
         .arg(target_dir().join(WASM_TARGET).join(PROFILE).join(compiled)))?;
     let wasm = package.join(module.file());
     run(command(node_tool("wasm-opt")).args(["-Oz", "--debuginfo"]).arg(&wasm).arg("-o").arg(&wasm))?;
     strip(&wasm, module.name)
-}
-
-/// Adds the files that are written by hand.
-fn lay_out(browser: &Path, package: &Path) -> Result<()> {
-    for entry in fs::read_dir(browser.join("npm"))? {
-        let path = entry?.path();
-        let name = path.file_name().context("an entry has a name")?;
-        fs::copy(&path, package.join(name))?;
-    }
-    Ok(())
 }

@@ -1,11 +1,11 @@
-//! Starting other programs from the repository's root, and saying which one failed.
+//! Starts other programs in the repository's root, with errors that name the command.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
@@ -23,9 +23,10 @@ pub(crate) fn node_tool(name: &str) -> PathBuf {
     root().join("node_modules/.bin").join(name)
 }
 
-/// What `cargo run` says of this package: not meant for other builds, and a build script that looks at one of these would
-/// run again, with all that depends on it compiled again.
-const OF_THIS_PACKAGE: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+/// The variables that `cargo run` sets for this package. A build script that reads one would see a change at
+/// every switch between `cargo xtask` and plain cargo, and its dependents would be compiled again.
+const OF_THIS_PACKAGE: [&str; 5] =
+    ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
 
 /// A command in the repository's root.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
@@ -39,42 +40,29 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Cargo, the one that started this process where one did.
-///
-/// Without what that one said of this package: build scripts that look at it would take it for a change, and every
-/// switch between `cargo xtask` and plain cargo would compile what depends on them anew.
+/// Cargo: the one that started this process, if one did.
 pub(crate) fn cargo() -> Command {
-    const ABOUT_US: [&str; 5] =
-        ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
-    let mut cargo = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    for (name, _) in std::env::vars_os() {
-        if ABOUT_US.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-            cargo.env_remove(name);
-        }
-    }
-    cargo
+    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Runs to the end with its output on ours.
+/// Runs a command to the end; its output goes to this process's.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot start {}", name(command)))?;
-    if !status.success() {
-        bail!("{} failed ({status})", line(command));
-    }
+    let status = command.status().with_context(|| format!("cannot start {}", line(command)))?;
+    ensure!(status.success(), "{} failed ({status})", line(command));
     Ok(())
 }
 
-/// Compiles a program of the `e2e` crate and becomes it; returns only where that fails.
+/// Compiles a program of the `e2e` crate and replaces this process with it; returns only on failure.
 ///
-/// Becoming it, instead of starting it, leaves one process that Ctrl-C reaches and that decides how everything ends.
+/// `exec` leaves one process for Ctrl-C, and that process decides how everything ends.
 pub(crate) fn become_program(name: &str, arguments: &[String]) -> Result<()> {
     eprintln!("compiling {name}");
-    run(cargo().args(["build", "--quiet", "--package", "e2e", "--bin", name]))?;
+    run(cargo().args(["all-build", "--quiet", "--bin", name]))?;
     let error = command(target_dir().join("debug").join(name)).args(arguments).exec();
     Err(error).with_context(|| format!("cannot start {name}"))
 }
 
-/// Runs to the end and gives what it printed; `None` when it cannot be started or fails.
+/// Runs a command to the end and returns its output; `None` if it cannot be started or fails.
 pub(crate) fn output_of(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -82,15 +70,8 @@ pub(crate) fn output_of(command: &mut Command) -> Option<String> {
 
 /// The command as one would type it.
 pub(crate) fn line(command: &Command) -> String {
-    let mut line = name(command);
-    for argument in command.get_args() {
-        line.push(' ');
-        line.push_str(&argument.to_string_lossy());
-    }
-    line
-}
-
-fn name(command: &Command) -> String {
     let program = Path::new(command.get_program());
-    program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    let words: Vec<_> = [name].into_iter().chain(command.get_args()).map(OsStr::to_string_lossy).collect();
+    words.join(" ")
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all that is checked, in the order in which it is cheap to fail.
+//! `cargo xtask test`: every check, the cheap ones first.
 
 use std::fs;
 use std::io::{Write, stdout};
@@ -7,54 +7,62 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::run::{cargo, command, node_tool, root, run};
+use crate::run::{cargo, command, node_tool, root, run, target_dir};
 use crate::setup::WASM_TARGET;
 use crate::summary::{Summary, Tally, count};
-use crate::{bench, build, chromium, explorer, purity, setup};
+use crate::{build, debian, explorer, setup};
 
-/// What the steps of end-to-end test programs are called, before the program's name.
+/// The prefix of the names of end-to-end steps; the test program's name follows.
 const END_TO_END: &str = "end to end: ";
 
-/// The end-to-end tests that drive a browser.
-const IN_A_BROWSER: [&str; 2] = ["explorer", "package"];
+/// The Debian packages that end-to-end tests need.
+const NEEDED: [(&str, &debian::Package); 5] = [
+    ("explorer", &debian::CHROMIUM),
+    ("package", &debian::CHROMIUM),
+    ("deployment", &debian::NGINX),
+    ("deployment", &debian::SYSTEMD),
+    (UNDER_LOAD, &debian::WRK),
+];
 
-/// The end-to-end tests that put load on the Worker and compare what answers cost: they have the machine for themselves.
+/// The end-to-end tests that put load on the Worker and compare the cost of answers: no other test runs
+/// beside them.
 const UNDER_LOAD: &str = "warm_answers";
 
-/// The longest end-to-end tests: begun first, for one begun last would have the end for itself.
+/// The longest end-to-end tests. They start first: one that started last would run alone at the end.
 const LONGEST: [&str; 2] = ["explorer", "relayer"];
 
-/// How many end-to-end test programs run at a time. Each waits most of the time: for blocks, for time-outs, for a Worker to start.
+/// How many end-to-end test programs run at a time. Each mostly waits: for blocks, timeouts, a Worker's
+/// start.
 const LANES: usize = 2;
 
-/// Runs everything, or the steps whose names contain one of the words; fails if anything did.
+/// Runs all steps, or those with one of the words in their names. Fails if any step failed.
 pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     let mut fast = Vec::new();
-    for package in ["core", "evidence", "relayer-daemon", "xtask"] {
+    for package in ["core", "evidence", "openapi", "relayer-daemon", "xtask"] {
         fast.extend(integration_tests(&root().join(package))?);
     }
     let end_to_end = integration_tests(&root().join("tests"))?;
     if let Some(name) = end_to_end.iter().find(|name| fast.contains(name)) {
-        bail!("two test programs are called {name}: cargo runs both wherever one is asked for");
+        bail!("two test programs are called {name}: `cargo test --test {name}` runs both");
     }
 
     setup::setup()?;
     let mut summary = Summary::new(only);
     summary.step("formatting", || check(cargo().args(["fmt", "--all", "--check"])));
-    summary.step("clippy", || check(cargo().args(["clippy", "--all-targets", "--", "-D", "warnings"])));
+    summary.step("clippy", || check(cargo().args(["all-clippy", "--all-targets", "--", "-D", "warnings"])));
     for (name, package, features) in [
         ("clippy, Worker", "edge-api", ""),
         ("clippy, Worker of the index", "edge-api", "index-object"),
         ("clippy, browser package", "registry-browser", ""),
         ("clippy, browser package: evidence", "registry-browser-evidence", ""),
     ] {
-        // One by one: together they would have one another's features.
+        // One by one: a common build would unify their features.
         summary.step(name, || {
             let arguments = ["-p", package, "--features", features, "--target", WASM_TARGET];
             check(cargo().arg("clippy").args(arguments).args(["--", "-D", "warnings"]))
         });
     }
-    summary.step("purity of the core", || purity::check().map(|()| Tally::CHECK));
+    summary.step("purity of the core", purity);
     summary.step("build, and sizes", || build::build().map(|()| Tally::CHECK));
     summary.step("formatting and types of the explorer", || explorer::check().map(|()| Tally::CHECK));
     summary.step("unit tests of the explorer", || explorer::test().map(|()| Tally::CHECK));
@@ -62,22 +70,27 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     summary.step("contracts", || {
         count(command(node_tool("forge")).args(["test"]).current_dir(root().join("contracts")), &mut stdout())
     });
+    summary.step("artifacts of the contracts", || {
+        run(command(node_tool("forge")).arg("build").current_dir(root().join("contracts")))?;
+        check(command("node").args(["contracts/artifacts.mjs", "--check"]))
+    });
+    summary.step("packages to publish", packages);
 
-    // One selection of packages throughout: another one would have other features, and compile everything again.
-    summary.step("compiling the tests", || check(cargo().args(["test", "--no-run"])));
+    summary.step("compiling the tests", || check(cargo().args(["all-test", "--no-run"])));
     summary.step("unit and property tests", || {
         let mut tests = cargo();
-        tests.args(["test", "--no-fail-fast", "--lib", "--bins"]);
+        tests.args(["all-test", "--no-fail-fast", "--lib", "--bins", "--examples"]);
         for name in &fast {
             tests.args(["--test", name]);
         }
         count(&mut tests, &mut stdout())
     });
-    // For itself, as it is built: with the others it would have their features, and they those of its libraries.
+    // Alone, as the Worker is built: a common build would unify its features with the other packages'.
     summary.step("unit tests of the Worker", || {
         count(cargo().args(["test", "--no-fail-fast", "-p", "edge-api", "--lib"]), &mut stdout())
     });
-    summary.step("examples in the documentation", || count(cargo().args(["test", "--doc"]), &mut stdout()));
+    summary
+        .step("examples in the documentation", || count(cargo().args(["all-test", "--doc"]), &mut stdout()));
     let (alone, mut together): (Vec<_>, Vec<_>) = end_to_end
         .iter()
         .map(|name| format!("{END_TO_END}{name}"))
@@ -88,19 +101,16 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     Ok(summary.finish())
 }
 
-/// Runs the end-to-end test program that a step is called after.
+/// Runs the end-to-end test program that the step is named after.
 fn end_to_end_tests(step: &str, output: &mut dyn Write) -> Result<Tally> {
     let name = step.trim_start_matches(END_TO_END);
-    if IN_A_BROWSER.contains(&name) {
-        chromium::install()?;
-    }
-    if name == UNDER_LOAD {
-        bench::load_generator()?;
+    for (_, package) in NEEDED.iter().filter(|(test, _)| *test == name) {
+        debian::install(package)?;
     }
     let mut tests = cargo();
-    tests.args(["test", "--no-fail-fast", "--test", name]);
+    tests.args(["all-test", "--no-fail-fast", "--test", name]);
     if name == "relayer" {
-        // Each has a chain of its own and waits for it more than it works.
+        // Each test has a chain of its own, and mostly waits for it.
         tests.env("RUST_TEST_THREADS", "6");
     }
     count(&mut tests, output)
@@ -110,7 +120,22 @@ fn check(program: &mut std::process::Command) -> Result<Tally> {
     run(program).map(|()| Tally::CHECK)
 }
 
-/// What a deployment would upload, without an account: on its own, and to the published registry's chain.
+/// A module that drives all of the core imports nothing.
+fn purity() -> Result<Tally> {
+    let build = ["build", "--quiet", "--release", "--package", "core-probe", "--target", WASM_TARGET];
+    run(cargo().args(build))?;
+    let module = target_dir().join(WASM_TARGET).join("release/core_probe.wasm");
+    check(command("node").arg("tests/purity/imports.mjs").arg(module))
+}
+
+/// Packs what a release publishes: the crates, and the npm package that `build` has left in `browser/pkg`.
+fn packages() -> Result<Tally> {
+    let crates = ["-p", "registry-core", "-p", "registry-evidence"];
+    run(cargo().args(["package", "--quiet", "--no-verify", "--allow-dirty"]).args(crates))?;
+    check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
+}
+
+/// Bundles what a deployment uploads, for each configuration and environment. Needs no account.
 fn dry_run() -> Result<Tally> {
     let outdir = root().join("target/xtask/dry-run");
     let configs = ["wrangler.toml", "wrangler.index.toml"];

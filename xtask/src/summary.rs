@@ -1,9 +1,9 @@
-//! What ran, how it ended and how long it took: the table at the end of `cargo xtask test`.
+//! The table at the end of `cargo xtask test`: each step, its result and its time.
 
 use std::io::{BufRead as _, BufReader, Write};
-use std::ops::AddAssign;
+use std::panic::resume_unwind;
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 
 use crate::run::line;
 
-/// How much of what one step says of its failures is said again at the end.
+/// How many lines about a step's failures the summary repeats.
 const MOST_LINES: usize = 60;
 
 /// Tests or checks that passed and failed.
@@ -21,7 +21,7 @@ pub(crate) struct Tally {
     pub(crate) passed: usize,
     /// How many did not.
     pub(crate) failed: usize,
-    /// What was said of those that did not, line by line.
+    /// The lines that the step printed about its failures.
     pub(crate) failures: Vec<String>,
 }
 
@@ -34,14 +34,6 @@ impl Tally {
     }
 }
 
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.failures.extend(other.failures);
-    }
-}
-
 struct Row {
     name: String,
     tally: Tally,
@@ -51,17 +43,18 @@ struct Row {
 /// The steps so far.
 pub(crate) struct Summary {
     rows: Vec<Row>,
-    /// Steps whose name contains none of these are left out; without any, all run.
+    /// Only steps with one of these words in their names run; all run if there is none.
     only: Vec<String>,
 }
 
 impl Summary {
-    /// Nothing has run yet.
+    /// An empty summary.
     pub(crate) fn new(only: &[String]) -> Self {
         Self { rows: Vec::new(), only: only.to_vec() }
     }
 
-    /// Runs a step and notes how it ended. The steps after it run in any case: one failure shall not hide another.
+    /// Runs a step and records its result. A failure does not stop the steps after it: it must not hide
+    /// another one.
     pub(crate) fn step(&mut self, name: &str, step: impl FnOnce() -> Result<Tally>) {
         if self.is_wanted(name) {
             println!("\n=== {name}");
@@ -70,8 +63,8 @@ impl Summary {
         }
     }
 
-    /// Runs a step for each of these names, `lanes` at a time, and notes how they ended, in this order. What one prints is shown
-    /// whole when it has ended.
+    /// Runs a step for each of these names, `lanes` at a time, and records the results in this order. The
+    /// output of each is printed in one piece when it ends.
     pub(crate) fn side_by_side(
         &mut self,
         lanes: usize,
@@ -79,24 +72,26 @@ impl Summary {
         step: impl Fn(&str, &mut dyn Write) -> Result<Tally> + Sync,
     ) {
         let wanted: Vec<&String> = names.iter().filter(|name| self.is_wanted(name)).collect();
-        let (waiting, ended) = (Mutex::new(wanted.iter().enumerate()), Mutex::new(Vec::new()));
-        // In a function of its own, the lock is free again before the step begins.
-        let next = || held(&waiting).next();
-        thread::scope(|scope| {
-            for _ in 0..lanes {
-                scope.spawn(|| {
-                    while let Some((place, name)) = next() {
-                        println!("=== {name}: started");
-                        let mut output = Vec::new();
-                        let row = row(name, &mut output, |output| step(name, output));
-                        let mut ended = held(&ended);
-                        println!("\n=== {name}\n{}", String::from_utf8_lossy(&output));
-                        ended.push((place, row));
-                    }
-                });
+        let next = AtomicUsize::new(0);
+        let lane = || {
+            let mut ended = Vec::new();
+            loop {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some(name) = wanted.get(place) else { return ended };
+                println!("=== {name}: started");
+                let mut output = Vec::new();
+                let row = row(name, &mut output, |output| step(name, output));
+                println!("\n=== {name}\n{}", String::from_utf8_lossy(&output));
+                ended.push((place, row));
             }
+        };
+        let mut ended: Vec<_> = thread::scope(|scope| {
+            let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
+            lanes
+                .into_iter()
+                .flat_map(|lane| lane.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect()
         });
-        let mut ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
         ended.sort_by_key(|(place, _)| *place);
         self.rows.extend(ended.into_iter().map(|(_, row)| row));
     }
@@ -105,7 +100,7 @@ impl Summary {
         self.only.is_empty() || self.only.iter().any(|word| name.contains(word))
     }
 
-    /// Prints the table, what failed once more, for it is far above by now, and as its last line the sum. Fails if anything did.
+    /// Prints the table, repeats the failures, and prints the sum as the last line. Fails if any step failed.
     pub(crate) fn finish(self) -> ExitCode {
         let (mut passed, mut failed) = (0, 0);
         println!("\n{:<44} {:>7} {:>7} {:>9}", "", "passed", "failed", "seconds");
@@ -128,28 +123,24 @@ impl Summary {
     }
 }
 
-/// Runs a step, by the clock.
+/// Runs a step and measures its time.
 fn row<O: Write>(name: &str, output: &mut O, step: impl FnOnce(&mut O) -> Result<Tally>) -> Row {
     let started = Instant::now();
     let tally = step(output).unwrap_or_else(|error| {
-        // Where it cannot be written now, the table says it.
+        // The table reports the error as well.
         let _ = writeln!(output, "{name}: {error:#}");
         Tally::failure(format!("{error:#}"))
     });
     Row { name: name.to_owned(), tally, time: started.elapsed() }
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs a test program, passes its output on, and counts by the lines in which cargo and forge sum up. A program that
-/// fails without having counted a failure counts as one.
+/// Runs a test program, passes its output on, and adds up the summary lines of cargo and forge. A program
+/// that fails without such a failure counts as one.
 pub(crate) fn count(command: &mut Command, output: &mut dyn Write) -> Result<Tally> {
     let text = line(command);
     let (reader, writer) = std::io::pipe()?;
     let child = command.stdout(writer.try_clone()?).stderr(writer).spawn();
-    // The command keeps its ends of the pipe, and the pipe ends with the last of them.
+    // Drops the command's write ends: the pipe ends with the last one.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = child.with_context(|| format!("cannot start {text}"))?;
     let mut tally = Tally::default();
@@ -158,8 +149,9 @@ pub(crate) fn count(command: &mut Command, output: &mut dyn Write) -> Result<Tal
         let line = String::from_utf8_lossy(&line?).into_owned();
         writeln!(output, "{line}")?;
         tells_of_failures |= opens_failures(&line);
-        if let Some(counts) = counts(&line) {
-            tally += counts;
+        if let Some((passed, failed)) = counts(&line) {
+            tally.passed += passed;
+            tally.failed += failed;
             tells_of_failures = false;
         } else if tells_of_failures && !is_of_backtrace(&line) {
             tally.failures.push(line);
@@ -167,26 +159,30 @@ pub(crate) fn count(command: &mut Command, output: &mut dyn Write) -> Result<Tal
     }
     if !child.wait()?.success() && tally.failed == 0 {
         writeln!(output, "{text} failed")?;
-        tally += Tally::failure(format!("{text} failed"));
+        tally.failed += 1;
+        tally.failures.push(format!("{text} failed"));
     }
     Ok(tally)
 }
 
-/// Whether from here to the counts a program says what failed: cargo's in sections like `---- name stdout ----`, forge's in a list.
+/// Whether a line opens a report of failures, which ends with the counts: cargo's `---- name stdout ----`,
+/// forge's list.
 fn opens_failures(line: &str) -> bool {
     (line.starts_with("---- ") && line.ends_with(" ----")) || line == "Failing tests:"
 }
 
-/// Whether a line is of a Rust backtrace: a frame, `   0: core::panicking::panic_fmt`, or below it `             at ./src/lib.rs:1:2`.
+/// Whether a line belongs to a Rust backtrace: `   0: core::panicking::panic_fmt`, `             at
+/// ./src/lib.rs:1:2`.
 fn is_of_backtrace(line: &str) -> bool {
     let is_frame =
         |text: &str| text.split_once(": ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
     line.starts_with("             at ") || (line.starts_with("  ") && is_frame(line.trim_start()))
 }
 
-/// The counts in a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; ...` (cargo, per test program) or
-/// `Ran 9 test suites in 9s: 98 tests passed, 0 failed, 0 skipped (98 total tests)` (forge, once).
-fn counts(line: &str) -> Option<Tally> {
+/// The counts in a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; ...` (cargo, per test
+/// program) or `Ran 9 test suites in 9s: 98 tests passed, 0 failed, 0 skipped (98 total tests)` (forge,
+/// once).
+fn counts(line: &str) -> Option<(usize, usize)> {
     let line = line.trim();
     let counts = match line.strip_prefix("test result: ") {
         Some(rest) => rest.split_once(". ")?.1,
@@ -200,14 +196,14 @@ fn counts(line: &str) -> Option<Tally> {
             words.any(|found| found == word).then_some(number)
         })
     };
-    Some(Tally { passed: of("passed")?, failed: of("failed")?, failures: Vec::new() })
+    Some((of("passed")?, of("failed")?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What is counted of a program that prints this and then exits with this code.
+    /// The tally of a program that prints this and exits with this code.
     fn counted(output: &str, code: u8) -> Tally {
         let arguments = ["-c", "printf %s \"$0\"; exit \"$1\"", output, &code.to_string()];
         count(Command::new("sh").args(arguments), &mut Vec::new()).unwrap()
@@ -215,23 +211,22 @@ mod tests {
 
     #[test]
     fn both_test_programs_are_counted() {
-        let of = |line| counts(line).map(|Tally { passed, failed, .. }| (passed, failed));
         let cargo = "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.01s";
-        assert_eq!(of(cargo), Some((12, 3)));
+        assert_eq!(counts(cargo), Some((12, 3)));
         let forge = "Ran 9 test suites in 9.33s (10.09s CPU time): 98 tests passed, 1 failed, 0 skipped (99 total tests)";
-        assert_eq!(of(forge), Some((98, 1)));
+        assert_eq!(counts(forge), Some((98, 1)));
         for other in [
             "test x ... ok",
             "Ran 5 tests for test/A.t.sol:ATest",
             "Suite result: ok. 5 passed; 0 failed",
             "",
         ] {
-            assert_eq!(of(other), None, "{other}");
+            assert_eq!(counts(other), None, "{other}");
         }
     }
 
     #[test]
-    fn a_failure_nobody_counted_is_a_failure() {
+    fn a_program_that_fails_without_a_counted_failure_is_a_failure() {
         let Tally { passed, failed, failures } = counted("test result: ok. 2 passed; 0 failed\n", 1);
         assert_eq!((passed, failed), (2, 1));
         assert!(failures[0].starts_with("sh -c ") && failures[0].ends_with(" failed"), "{failures:?}");
@@ -246,7 +241,7 @@ mod tests {
             if name == "fails" {
                 anyhow::bail!("as it should");
             }
-            // Ends only where the other one runs at the same time.
+            // Passes only if the other step runs at the same time.
             both.wait();
             count(Command::new("sh").args(["-c", "echo 'test result: ok. 2 passed; 0 failed' >&2"]), output)
         });
@@ -256,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_kept_to_be_said_again() {
+    fn failures_are_kept_for_the_summary() {
         let cargo = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nexpected 1\n   \
                      0: b::panicked\n             at ./b.rs:1:2\n\n\
                      test result: FAILED. 1 passed; 1 failed; finished in 0.01s\nafterwards\n";

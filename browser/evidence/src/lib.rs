@@ -1,17 +1,16 @@
 //! Verifying evidence in web pages and Node, without a network.
 //!
-//! A wasm module of its own beside the package's other one, `agent-registry/evidence`: most pages never verify a document, and who verifies documents asks no
-//! chain. Neither should wait for the code of the other.
+//! A wasm module of its own beside the package's other one, `agent-registry/evidence`. Most pages never
+//! verify a document, and verifying one needs no chain: neither use loads the code of the other.
 
-use alloy_primitives::{Address, B256};
-use js_sys::Reflect;
+use alloy_primitives::B256;
 use registry_browser_values::{
     error::RegistryError,
-    value::{json_text, parse, text_of},
+    member::{address, chain_id, invalid, member},
+    value::{json_text, parse},
 };
 use registry_core::{
     api::error::Error,
-    eth::address,
     evidence::{self, Expected, Layout},
 };
 use wasm_bindgen::prelude::*;
@@ -20,10 +19,12 @@ use wasm_bindgen::prelude::*;
 #[wasm_bindgen(typescript_custom_section)]
 const TYPES: &str = include_str!("types.d.ts");
 
-/// Verifies a document of `/api/v1/kya/:wallet?evidence=1`, as an object or as text, against the hash of its block. Gives the verdict as it was found
-/// from the proofs. It is proved as far as that hash is: whoever quotes it vouches for the chain.
+/// Verifies a document of `/api/v1/kya/:wallet?evidence=1`, as an object or as text, against the hash of its
+/// block. Gives the verdict that follows from the proofs. The caller must trust the source of the block hash:
+/// everything rests on it.
 ///
-/// @throws RegistryError with the code INVALID_EVIDENCE and the reason; INVALID_PARAMETER for an option that breaks its rule
+/// @throws RegistryError with the code INVALID_EVIDENCE and the reason; INVALID_PARAMETER for an option that
+/// breaks its rule
 #[wasm_bindgen(js_name = verifyEvidence, unchecked_return_type = "VerifiedEvidence")]
 pub fn verify_evidence(
     #[wasm_bindgen(unchecked_param_type = "Evidence | string")] document: &JsValue,
@@ -42,38 +43,20 @@ pub fn verify_evidence(
 }
 
 fn expected(options: &JsValue) -> Result<Expected, Error> {
-    let get = |name: &str| Reflect::get(options, &name.into()).ok().filter(|value| !value.is_undefined());
-    let hash = get("blockHash").and_then(|hash| hash.as_string()).and_then(|hash| hash.parse::<B256>().ok());
-    let block_hash = hash.ok_or(Error::InvalidParameter {
-        field: "blockHash",
-        rule: "must be the hash of the document's block, from somebody you trust: 0x and 64 hexadecimal digits",
-    })?;
-    let address = |field: &'static str| -> Result<Option<Address>, Error> {
-        let Some(value) = get(field) else { return Ok(None) };
-        let read = address::parse(&value.as_string().unwrap_or_default());
-        read.map(Some).map_err(|error| Error::InvalidParameter { field, rule: error.rule() })
-    };
-    let chain_id = match get("chainId") {
-        None => None,
-        Some(id) => Some(
-            text_of(&id)
-                .parse()
-                .map_err(|_| Error::InvalidParameter { field: "chainId", rule: "must be a whole number" })?,
-        ),
-    };
-    let layout = match get("layout") {
-        None => None,
-        Some(layout) => {
-            let text = layout.as_string().unwrap_or_else(|| json_text(&layout));
-            let invalid = |rule| Error::InvalidParameter { field: "layout", rule };
-            Some(Layout::parse(&text).map_err(invalid)?)
-        }
-    };
+    let hash = member(options, "blockHash").and_then(|hash| hash.as_string());
+    let block_hash = hash.and_then(|hash| hash.parse::<B256>().ok()).ok_or(invalid(
+        "blockHash",
+        "must be the hash of the document's block, from somebody you trust: 0x and 64 hexadecimal digits",
+    ))?;
+    let layout = member(options, "layout").map(|layout| {
+        let text = layout.as_string().unwrap_or_else(|| json_text(&layout));
+        Layout::parse(&text).map_err(|rule| invalid("layout", rule))
+    });
     Ok(Expected {
         block_hash: Some(block_hash),
-        chain_id,
-        registry: address("registry")?,
-        wallet: address("wallet")?,
-        layout,
+        chain_id: chain_id(options)?,
+        registry: address(options, "registry")?,
+        wallet: address(options, "wallet")?,
+        layout: layout.transpose()?,
     })
 }

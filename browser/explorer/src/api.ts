@@ -1,4 +1,4 @@
-/** Questions to the read API this page is served with, and what can come back instead of an answer. */
+/** Requests to the read API that serves this page, and the errors in place of an answer. */
 
 import { isObject, parse } from "./json";
 
@@ -34,12 +34,12 @@ export async function ask<Document>(path: string, signal: AbortSignal): Promise<
   return { path, text, document: document as Document, ageSeconds: Number(headers.get("age") ?? 0) || 0 };
 }
 
-/** One HTTP exchange whose good answer is a JSON object. */
+/** One HTTP exchange. A good answer is a JSON object. */
 export async function exchange(url: string, init: RequestInit): Promise<Reply> {
   return reply(await request(url, init), init.signal);
 }
 
-/** What came back: an answer that is a JSON object. */
+/** A good answer, which is a JSON object. */
 export interface Reply {
   status: number;
   text: string;
@@ -90,7 +90,7 @@ export function serviceError(document: unknown, fallback: string, status: number
   );
 }
 
-/** Nothing came back, or not all of it. */
+/** The error where the service cannot be reached, or breaks off. */
 export function unreachable(url: string): ServiceError {
   return new ServiceError(`${hostOf(url)} cannot be reached.`, 0, "UNREACHABLE", undefined);
 }

@@ -22,7 +22,7 @@ export const verifier: () => Promise<typeof Verifier> = once(async () => {
   return module;
 });
 
-/** Loads at the first call; where that fails, the next one who asks may have better luck. */
+/** Loads at the first call, once for all callers. After a failure the next call retries. */
 function once<A extends unknown[], T>(load: (...args: A) => Promise<T>): (...args: A) => Promise<T> {
   let loading: Promise<T> | undefined;
   return (...args) => {
@@ -39,7 +39,7 @@ function address(module: unknown): URL {
   return new URL((module as { default: string }).default, import.meta.url);
 }
 
-/** Somebody who can be asked about the chain instead of the API. */
+/** A source of chain data other than the API. */
 export interface Source {
   name: string;
   rpc: string | Eip1193Provider;
@@ -57,7 +57,7 @@ export const registryOfApi: (signal: AbortSignal) => Promise<string> = once(
   async (signal) => (await ask<Stats>("/api/v1/stats", signal)).document.registryAddress,
 );
 
-/** What the core throws: an error with the status and code that the API would have answered with. */
+/** The HTTP status of an error that the core throws: the one that the API would have answered with. */
 export function statusOf(error: unknown): number {
   const status = error instanceof Error ? (error as { status?: unknown }).status : undefined;
   return typeof status === "number" ? status : 0;

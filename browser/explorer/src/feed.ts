@@ -13,35 +13,35 @@
 import type { Change, ChangeList } from "./documents";
 import type { Heard } from "./follow";
 
-/** Rows that are kept; whoever wants more asks the API. */
+/** Rows that are kept. The API has the older ones. */
 export const MOST = 100;
 
 export type Phase =
   | { kind: "connecting" }
-  /** The service sends changes as they come. */
+  /** The service sends changes as they come (server-sent events). */
   | { kind: "live" }
-  /** The service is asked from time to time. */
+  /** The page polls the service. */
   | { kind: "polling" }
-  /** It does not answer; it is asked again. */
+  /** The service does not answer; the page retries. */
   | { kind: "interrupted"; error: unknown }
-  /** The visitor wants nothing to move. */
+  /** The visitor paused the feed. */
   | { kind: "paused" }
-  /** There is nothing more to hear. */
+  /** The feed has ended for good. */
   | { kind: "ended"; error: unknown };
 
 export interface Feed {
   phase: Phase;
-  /** The newest first. */
+  /** Rows, the newest first. */
   changes: Change[];
-  /** Where to go on. */
+  /** The cursor of the next request. */
   cursor: string;
-  /** Older ones are shown no more. */
+  /** Whether older rows were dropped. */
   isCut: boolean;
 }
 
 export type Step = Heard | { kind: "paused" } | { kind: "resumed" };
 
-/** A feed that begins with these changes, and goes on behind them. */
+/** A feed that begins with these changes. */
 export function begin({ data, next }: ChangeList): Feed {
   return { phase: { kind: "connecting" }, changes: data.toReversed(), cursor: next, isCut: false };
 }
@@ -49,7 +49,7 @@ export function begin({ data, next }: ChangeList): Feed {
 export function step(feed: Feed, heard: Step): Feed {
   if (feed.phase.kind === "ended") return feed;
   if (heard.kind === "resumed") return { ...feed, phase: { kind: "connecting" } };
-  // What was on its way when the visitor stopped it comes again behind the same cursor.
+  // A change that arrives after a pause comes again with the same cursor.
   if (feed.phase.kind === "paused") return feed;
   switch (heard.kind) {
     case "connected":
@@ -61,7 +61,7 @@ export function step(feed: Feed, heard: Step): Feed {
   }
 }
 
-/** The same feed where it is in that phase already: nothing is drawn, or read out, again. */
+/** The same object for a feed already in that phase, so that nothing is drawn or read out again. */
 function toPhase(feed: Feed, phase: Phase): Feed {
   const isSame = feed.phase.kind === phase.kind && !("error" in phase);
   return isSame ? feed : { ...feed, phase };

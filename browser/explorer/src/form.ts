@@ -16,19 +16,19 @@ export interface Bound {
 }
 
 export interface Form<Name extends string> {
-  /** What a field is made of. */
+  /** The properties of a field. */
   bind(name: Name): Bound;
-  /** As typed. */
+  /** The text as typed. */
   values: Readonly<Record<Name, string>>;
-  /** Without space around it. */
+  /** The text without space around it. */
   text(name: Name): string;
-  /** Fills in a value that is made of the one before. */
+  /** Sets the text to a function of the current one. */
   fill(name: Name, change: (before: string) => string): void;
   /** Checks all fields and moves to the first that needs attention. True if none does. */
   check(): boolean;
 }
 
-/** A form whose fields begin with these texts, and are checked in their order. */
+/** A form. Its fields begin with these texts and are checked in their order. */
 export function useForm<Name extends string>(
   initial: () => Record<Name, string>,
   rules: Partial<Record<Name, Rule>>,

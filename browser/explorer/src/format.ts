@@ -6,7 +6,7 @@ const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const DAY = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium" });
 
-/** 1,234,567, whatever its size. */
+/** A whole number of any size with thousands separators: 1,234,567. */
 export function whole(value: Integer): string {
   return WHOLE.format(value);
 }

@@ -8,7 +8,7 @@ import { refusal } from "./wallets";
 
 /** How long a signature is good for. */
 const VALID_SECONDS = 3_600;
-/** Between two questions for something that takes blocks. */
+/** The polling interval for something that takes blocks, in milliseconds. */
 const POLL_MILLISECONDS = 2_000;
 /** How long the API may take to see the new agent. */
 const PATIENCE_MILLISECONDS = 90_000;
@@ -20,7 +20,7 @@ const GAS_PER_WORD = 26_000;
 /** What happens, in order. */
 export const STEPS = ["Ask the relayer", "Sign in the wallet", "Relay to the chain", "See it in the registry"] as const;
 
-/** Stopped for a reason that is said in the message. */
+/** The registration stopped; the message says why. */
 export class Stopped extends Error {}
 
 /** The wallet's first account, once its owner allows it. */
@@ -49,7 +49,7 @@ export async function register(
   const [domain, terms, nonce] = await Promise.all([relayer.domain(), relayer.terms(), relayer.nextNonce(account)]);
   const { registerAgent, forwardRequest, checkRequest } = await package_;
   await onChain(provider, domain.chainId);
-  // Whoever is connected is not asked again; the wallet may have turned to another account meanwhile.
+  // A connected wallet is not asked again; it may have changed its account meanwhile.
   if ((await connect(provider)).toLowerCase() !== account.toLowerCase()) {
     throw new Stopped("The wallet has turned to another account. Connect it again.");
   }
@@ -72,7 +72,7 @@ export async function register(
   at(1);
   const signature = await fromWallet(provider, "eth_signTypedData_v4", [account, JSON.stringify(typedData)]);
   const signed = { request, signature: String(signature) };
-  // What the relayer would refuse costs its visitor a try: better refused here.
+  // A request that the relayer refuses counts against the visitor's rate limit: it is refused here first.
   const id = checkRequest(signed, { ...forwarder, registry: terms.registry, maxGas: terms.maxGas });
 
   at(2, id);

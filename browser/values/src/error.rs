@@ -1,4 +1,5 @@
-//! What is thrown: a `RegistryError`, with the message, code and status that the API or the relayer would have answered.
+//! The error that JavaScript sees: a `RegistryError`, with the message, code and status of the API or the
+//! relayer.
 
 use registry_core::{
     api::error::Error,
@@ -17,7 +18,7 @@ extern "C" {
 }
 
 impl RegistryError {
-    /// An error that ended a run, and what the wallet threw where it was one.
+    /// An error that ended a run; its cause is what the wallet threw, if anything.
     #[must_use]
     pub fn caused(error: Error, cause: &JsValue) -> Self {
         Self::new(&error.to_string(), error.code().name(), error.status(), cause)

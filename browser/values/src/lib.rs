@@ -1,4 +1,6 @@
-//! What the two wasm modules of the browser package share: what is thrown ([`error`]), and how values come and go ([`value`]).
+//! What the two wasm modules of the browser package share: errors ([`error`]), the conversion of values
+//! ([`value`]), and reading options ([`member`]).
 
 pub mod error;
+pub mod member;
 pub mod value;

@@ -12,10 +12,10 @@ use crate::error::RegistryError;
 /// `Number.MAX_SAFE_INTEGER`: up to here, every integer is a double.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// As many digits as it takes to be larger.
+/// The number of digits of the first integer above [`MAX_SAFE_INTEGER`].
 const UNSAFE_DIGITS: usize = 16;
 
-/// How deep a long number may be nested; in an answer of the API it is never nearly so deep.
+/// The greatest depth at which a long number is found. Answers of the API are far less deep.
 const MAX_DEPTH: usize = 128;
 
 #[wasm_bindgen]
@@ -24,8 +24,8 @@ extern "C" {
     fn string_of(value: &JsValue) -> Result<JsString, JsValue>;
 }
 
-/// Reads JSON text such as an answer of the API. Integers beyond `Number.MAX_SAFE_INTEGER` become BigInts; everything
-/// else is as `JSON.parse` has it.
+/// Reads JSON text such as an answer of the API. Integers beyond `Number.MAX_SAFE_INTEGER` become BigInts;
+/// everything else is as `JSON.parse` has it.
 ///
 /// # Errors
 ///
@@ -37,8 +37,8 @@ pub fn parse(text: &str) -> Result<JsValue, RegistryError> {
         .ok_or_else(|| Error::InvalidParameter { field: "text", rule: "must be JSON" }.into())
 }
 
-/// The value that `JSON.parse` has made of `text`, with the integers it rounded put right. Only the branches with long
-/// numbers are walked. `None` where they are nested too deep.
+/// The value that `JSON.parse` made of `text`, with the integers that it rounded corrected. Only the branches
+/// with long numbers are walked. `None` where they are nested too deep.
 fn exact(rounded: JsValue, text: &str, depth: usize) -> Option<JsValue> {
     if !has_long_number(text) {
         return Some(rounded);
@@ -65,7 +65,7 @@ fn exact(rounded: JsValue, text: &str, depth: usize) -> Option<JsValue> {
     Some(rounded)
 }
 
-/// Puts one property right. `JSON.parse` has made it the object's own, so that even `__proto__` is one like any other.
+/// Corrects one property. `JSON.parse` made it the object's own, so that even `__proto__` is an ordinary one.
 fn put_right(object: &JsValue, key: &JsValue, text: &str, depth: usize) -> Option<()> {
     if has_long_number(text) {
         let value = exact(Reflect::get(object, key).ok()?, text, depth)?;
@@ -85,7 +85,8 @@ fn is_unsafe_integer(text: &str) -> bool {
     is_integer && digits.parse::<u64>().map_or(true, |number| number > MAX_SAFE_INTEGER)
 }
 
-/// A value as JSON text, its BigInts as decimal strings. What has no JSON, such as `undefined`, gives no text.
+/// A value as JSON text, its BigInts as decimal strings. What has no JSON, such as `undefined`, gives no
+/// text.
 #[must_use]
 pub fn json_text(value: &JsValue) -> String {
     let replacer = Closure::<dyn Fn(JsValue, JsValue) -> JsValue>::new(|_, value: JsValue| {

@@ -1,4 +1,4 @@
-//! A good answer: its JSON body, and what a cache and a client need to know of it.
+//! A successful answer: its JSON body, and what a cache and a client need to know of it.
 
 use std::io::{self, BufWriter, Write};
 
@@ -6,15 +6,13 @@ use alloy_primitives::{Keccak256, U256, hex};
 use serde::Serialize;
 
 use crate::{
-    api::health::{Health, Ready},
-    api::route::Route,
+    api::route::{FINAL_SECONDS, Route},
     eth::timestamp::Timestamp,
     eth::{as_of::AsOf, json},
     registry::agent_detail::AgentDetail,
     registry::ancestors::Ancestors,
-    registry::changes::ChangeList,
+    registry::changes::{ChangeList, Since},
     registry::compliance::{Compliance, ComplianceList},
-    registry::cursor::AgentCursor,
     registry::history::AgentHistory,
     registry::kya::{Kya, KyaItem, KyaList},
     registry::liable::Liable,
@@ -24,35 +22,26 @@ use crate::{
     registry::stats::{DetailedStats, Stats},
 };
 
-/// For how many seconds an answer of a final block is kept: a day. It stays true, but its shape may gain fields.
-pub const FINAL_SECONDS: u32 = 86_400;
-
 /// An answer of the read API, whole and ready to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
     /// The JSON text.
     pub body: String,
-    /// A weak entity tag (RFC 9110 section 8.8.3), `W/` and quotes included: equal for answers that differ only in when they
-    /// were given, and in nothing that a reader would decide by.
+    /// A weak entity tag (RFC 9110 section 8.8.3), `W/` and quotes included: equal for answers that differ
+    /// only in when they were given, and in nothing that a client would decide by.
     pub etag: String,
-    /// The moment from which the verdict in it is no longer true, if time alone can make it so.
+    /// The moment at which the verdict in it lapses, where time alone can make it do so.
     pub valid_until: Option<Timestamp>,
     /// For one page of a list: the `Link` header (RFC 8288) to the others.
     pub links: Option<String>,
-    /// It is of a block that the node calls final: it stays as it is.
+    /// Whether it is as of a block that the node calls final, so that it never changes.
     pub is_final: bool,
 }
 
 impl Document {
-    /// The document that says `shape`.
-    pub(crate) fn of<T: Shape>(shape: T, endpoint: &Route) -> Self {
-        let links = shape.total().and_then(|total| endpoint.links(total));
-        Self { links, ..Self::unlinked(shape) }
-    }
-
-    /// The same for what is no list.
-    pub(crate) fn unlinked<T: Shape>(mut shape: T) -> Self {
-        let body = json::text(&shape, shape.size_hint());
+    /// The document of a shape that answers a route.
+    pub(crate) fn of<T: Shape>(mut shape: T, route: &Route) -> Self {
+        let (body, links) = (json::text(&shape, shape.size_hint()), shape.links(route));
         let valid_until = shape.valid_until();
         let etag = match shape.as_of() {
             // Within a text the quotes would be escaped.
@@ -60,17 +49,13 @@ impl Document {
             None if shape.mask_clock_fields() => Tagger::tag(&shape),
             None => entity_tag(&body),
         };
-        Self { body, etag, valid_until, links: None, is_final: false }
+        Self { body, etag, valid_until, links, is_final: false }
     }
 
-    /// The document that says `shape`, a page of a list that goes on behind the cursor.
-    pub(crate) fn with_next<T: Shape>(shape: T, endpoint: &Route, next: Option<AgentCursor>) -> Self {
-        Self { links: endpoint.cursor_links(next), ..Self::unlinked(shape) }
-    }
-
-    /// For how many seconds from `now` on the document may be kept, of at most `time_to_live`: never into the second in which
-    /// its verdict lapses, and [`FINAL_SECONDS`] where it is final. A time to live of 0 stays 0.
-    pub fn keep_for(&self, time_to_live: u32, now: Timestamp) -> u32 {
+    /// For how many seconds from `now` on caches may keep the document: at most `time_to_live`, never into
+    /// the second in which its verdict lapses, and [`FINAL_SECONDS`] where it is final. A time to live of 0
+    /// stays 0.
+    pub fn max_age(&self, time_to_live: u32, now: Timestamp) -> u32 {
         if self.is_final && time_to_live > 0 {
             return time_to_live.max(FINAL_SECONDS);
         }
@@ -80,15 +65,16 @@ impl Document {
     }
 }
 
-/// What an endpoint answers with, as a [`Document`] sees it.
+/// The content of an answer, as a [`Document`] needs it.
 pub(crate) trait Shape: Serialize {
-    /// Sets the fields that change with the clock alone to the same value in every answer, for the entity tag; false where there are none.
+    /// Sets the fields that change with the clock alone to constants, for the entity tag; false where there
+    /// are none.
     fn mask_clock_fields(&mut self) -> bool {
         false
     }
 
-    /// The JSON of its field `asOf`, where nothing else changes with the clock alone and no other is of that name: then the entity tag is made of the
-    /// JSON without it, and nothing is serialized twice.
+    /// The JSON of the field `asOf`, where nothing else changes with the clock alone and no other field has
+    /// that name. The entity tag is then made of the JSON without it, and nothing is serialized twice.
     fn as_of(&self) -> Option<String> {
         None
     }
@@ -98,19 +84,18 @@ pub(crate) trait Shape: Serialize {
         None
     }
 
-    /// Bytes of its JSON, roughly, where that is a lot: a text that grows by doubling takes three times its size.
+    /// Bytes of its JSON, roughly, where that is a lot: a text that grows by doubling takes three times its
+    /// size.
     fn size_hint(&self) -> usize {
         128
     }
 
-    /// For one page of a list: how many items the list has.
-    fn total(&self) -> Option<U256> {
+    /// For one page of a list: the `Link` header to the others.
+    fn links(&self, _: &Route) -> Option<String> {
         None
     }
 }
 
-impl Shape for Health {}
-impl Shape for Ready {}
 impl Shape for Stats {}
 impl Shape for DetailedStats {}
 impl Shape for LineageNode {}
@@ -121,14 +106,14 @@ impl Shape for AgentPage {
         256 + self.data.len() * 160
     }
 
-    fn total(&self) -> Option<U256> {
-        Some(self.total)
+    fn links(&self, route: &Route) -> Option<String> {
+        route.links(self.total)
     }
 }
 
 impl Shape for RevenueHistory {
-    fn total(&self) -> Option<U256> {
-        Some(U256::from(self.total))
+    fn links(&self, route: &Route) -> Option<String> {
+        route.links(U256::from(self.total))
     }
 }
 
@@ -173,6 +158,15 @@ impl Shape for AgentHistory {
     fn as_of(&self) -> Option<String> {
         Some(json::text(&self.as_of, 128))
     }
+
+    fn links(&self, _: &Route) -> Option<String> {
+        let Self { agent_id: id, limit, next, .. } = *self;
+        let at = |cursor, relation| {
+            format!("<{}>; rel=\"{relation}\"", Route::History { id, limit, cursor }.canonical())
+        };
+        let next = next.map(|next| format!(", {}", at(Some(next), "next")));
+        Some(at(None, "first") + next.as_deref().unwrap_or_default())
+    }
 }
 
 impl Shape for AgentList {
@@ -182,6 +176,10 @@ impl Shape for AgentList {
 
     fn as_of(&self) -> Option<String> {
         Some(json::text(&self.as_of, 128))
+    }
+
+    fn links(&self, route: &Route) -> Option<String> {
+        route.cursor_links(self.next)
     }
 }
 
@@ -193,6 +191,10 @@ impl Shape for Liable {
     fn as_of(&self) -> Option<String> {
         Some(json::text(&self.as_of, 128))
     }
+
+    fn links(&self, route: &Route) -> Option<String> {
+        route.cursor_links(self.next)
+    }
 }
 
 impl Shape for ChangeList {
@@ -202,6 +204,12 @@ impl Shape for ChangeList {
 
     fn as_of(&self) -> Option<String> {
         Some(json::text(&self.as_of, 128))
+    }
+
+    fn links(&self, route: &Route) -> Option<String> {
+        let Route::Changes { limit, .. } = *route else { return None };
+        let next = Route::Changes { since: Since::Cursor(self.next), limit };
+        Some(format!("<{}>; rel=\"next\"", next.canonical()))
     }
 }
 
@@ -221,17 +229,21 @@ impl Shape for ComplianceList {
         self.data.iter_mut().for_each(|item| item.compliance.mask_clock_fields());
         true
     }
+
+    fn links(&self, route: &Route) -> Option<String> {
+        route.cursor_links(self.next)
+    }
 }
 
 impl Compliance {
-    /// The attestation's age moves; whether it is current, which follows from it, is what readers decide by.
+    /// Clients decide by whether the attestation is current, not by its age.
     const fn mask_clock_fields(&mut self) {
         self.seconds_since_attestation = 0;
     }
 }
 
-/// A weak entity tag for this text (RFC 9110 section 8.8.3), `W/` and quotes included: the bytes on the wire may differ, where
-/// somebody on the way compresses them.
+/// A weak entity tag for this text (RFC 9110 section 8.8.3), `W/` and quotes included. It is weak because a
+/// proxy may compress the bytes.
 pub fn entity_tag(text: &str) -> String {
     tag_of([text])
 }
@@ -242,14 +254,14 @@ fn tag_of<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     tagger.finish()
 }
 
-/// Makes the tag of a text that is never held as a whole.
+/// Hashes a text piece by piece to its tag.
 #[derive(Default)]
 struct Tagger(Keccak256);
 
 impl Tagger {
     /// The tag of the JSON of `shape`.
     fn tag(shape: &impl Serialize) -> String {
-        // The hash takes few bytes at a time as readily as many, but each time costs.
+        // Each update of the hash has a cost of its own, whatever the number of bytes.
         let mut writer = BufWriter::with_capacity(8 * 1024, Self::default());
         let written = serde_json::to_writer(&mut writer, shape);
         let tagger = written.ok().and_then(|()| writer.into_inner().ok());
@@ -294,13 +306,8 @@ mod tests {
         let mut agent = agent(1);
         agent.status = status;
         agent.last_attestation = Timestamp::from_seconds(attested);
-        Document::unlinked(Kya::of(
-            Address::ZERO,
-            Some(agent),
-            U256::from(GRACE),
-            Timestamp::from_seconds(now),
-            as_of,
-        ))
+        let (grace, now) = (U256::from(GRACE), Timestamp::from_seconds(now));
+        Document::of(Kya::of(Address::ZERO, Some(agent), grace, now, as_of), &Route::Stats)
     }
 
     #[test]
@@ -325,7 +332,7 @@ mod tests {
         fn tags<T: Shape>(list: impl Fn(u64, IndexedAt) -> T) {
             let at = |limit, block_number| {
                 let seconds = Timestamp::from_seconds(block_number);
-                Document::unlinked(list(limit, IndexedAt { block_number, block_timestamp: seconds }))
+                Document::of(list(limit, IndexedAt { block_number, block_timestamp: seconds }), &Route::Stats)
             };
             let [first, later, other] = [at(1, 8), at(1, 9), at(2, 8)];
             assert!(first.body != later.body && first.etag == later.etag, "{} {}", first.body, later.body);
@@ -371,13 +378,13 @@ mod tests {
     #[test]
     fn a_verdict_is_not_kept_beyond_its_end() {
         let lapse = 1_001 + GRACE;
-        let kept = |now: Timestamp| kya(1_000, Status::Active, now.seconds()).keep_for(60, now);
-        assert_eq!(kept(Timestamp::from_seconds(lapse - 61)), 60);
-        assert_eq!(kept(Timestamp::from_seconds(lapse - 20)), 20);
-        assert_eq!(kept(Timestamp::from_millis((lapse - 20) * 1_000 + 1)), 19);
-        assert_eq!(kept(Timestamp::from_millis((lapse - 1) * 1_000 + 999)), 0);
+        let max_age = |now: Timestamp| kya(1_000, Status::Active, now.seconds()).max_age(60, now);
+        assert_eq!(max_age(Timestamp::from_seconds(lapse - 61)), 60);
+        assert_eq!(max_age(Timestamp::from_seconds(lapse - 20)), 20);
+        assert_eq!(max_age(Timestamp::from_millis((lapse - 20) * 1_000 + 1)), 19);
+        assert_eq!(max_age(Timestamp::from_millis((lapse - 1) * 1_000 + 999)), 0);
         assert_eq!(
-            kept(Timestamp::from_seconds(lapse)),
+            max_age(Timestamp::from_seconds(lapse)),
             60,
             "from then on it is another verdict, which stays"
         );

@@ -13,7 +13,7 @@ use crate::{
 /// An error of the read API (`service.md` section 7).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The caller's: a parameter breaks its rule. 400.
+    /// 400: a parameter breaks its rule.
     #[error("Invalid {field}: {rule}")]
     InvalidParameter {
         /// The parameter, as the API names it.
@@ -21,72 +21,73 @@ pub enum Error {
         /// The rule it breaks.
         rule: &'static str,
     },
-    /// The caller's: no such route. 404.
+    /// 404: no such route.
     #[error("Not found")]
     NotFound,
-    /// The caller's: the API only reads. 405.
+    /// 405: the API only reads.
     #[error("Method not allowed: this API is read-only, use GET")]
     MethodNotAllowed,
-    /// The caller's: what is asked for takes a list of wallets in a body. 405.
+    /// 405: the route takes a list of wallets in a body.
     #[error(
         "Method not allowed: use POST with a body of the form {{\"wallets\": [\"0x...\"]}}, or GET /api/v1/kya/:wallet"
     )]
     PostOnly,
-    /// The caller's: the body is larger than any good one. 413.
+    /// 413: the body is larger than any valid one.
     #[error("Body too large: at most {0} bytes")]
     BodyTooLarge(usize),
-    /// The caller's: the body is not said to be JSON. 415.
+    /// 415: the `Content-Type` is not JSON.
     #[error("Unsupported media type: the Content-Type must be application/json")]
     UnsupportedMediaType,
-    /// The caller's: too many requests. 429.
+    /// 429: too many requests.
     #[error("Rate limit exceeded. Try again in 1 minute.")]
     RateLimited,
-    /// The chain's or the RPC endpoint's: what it answered proves nothing, for this reason (an
-    /// [`EvidenceError`](crate::evidence::EvidenceError), as text: pages that make no evidence need not load its messages). 500.
+    /// 500: what the RPC endpoint answered proves nothing, for this reason. It is an
+    /// [`EvidenceError`](crate::evidence::EvidenceError) as text, so that pages that make no evidence need
+    /// not load its messages.
     #[error("Evidence could not be made: {0}")]
     Evidence(String),
-    /// The registry's: an operational scope that is too long to be proved. 500.
+    /// 500: an operational scope in the registry is too long to be proved.
     #[error(
         "Evidence covers operational scopes of up to {MAX_SCOPE_BYTES} bytes; that of agent {0} is longer"
     )]
     ScopeTooLong(AgentId),
-    /// The operator's: evidence needs to know where the registry keeps what. 500.
+    /// 500, for the operator: evidence needs the registry's storage layout.
     #[error(
         "Evidence needs the storage layout of the registry's code, which is not this project's; set EVIDENCE_LAYOUT"
     )]
     NoLayout,
-    /// The operator's: the layout is that of another contract. 500.
+    /// 500, for the operator: the configured layout is that of another contract.
     #[error("EVIDENCE_LAYOUT is not the storage layout of the registry: {0}")]
     WrongLayout(&'static str),
-    /// What reading the registry ended with.
+    /// Reading the registry failed.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// The service's: the registry is too large to be read for one answer, and its index is not filled yet. 503.
+    /// 503: the registry is too large to be read for one answer, and its index is not filled yet.
     #[error("The index of the registry is being filled: {percent} % are done. Try again soon.")]
     Indexing {
-        /// How much of the registry has been read.
+        /// How much of the registry the index has read.
         percent: u8,
     },
-    /// The client's: a cursor whose changes are no longer kept, or of a list that was lost. 410.
+    /// 410: the changes since this cursor are no longer kept, or its list was closed.
     #[error(
         "The changes since this cursor are no longer kept. Read what you need anew, and go on with since=now."
     )]
     CursorExpired,
-    /// The operator's: only an index of the registry can tell, and there is none. 501.
+    /// 501: the route needs an index of the registry, and the service keeps none.
     #[error("This is answered from an index of the registry, and this service keeps none")]
     IndexRequired,
-    /// The service's: only the index of the registry can tell, and it does not answer. 503.
+    /// 503: the route needs the index of the registry, which does not answer.
     #[error("The index of the registry does not answer. Try again soon.")]
     IndexUnavailable,
-    /// What another part of the service answered with.
+    /// The error that another part of the service answered with.
     #[error("{message}")]
     Relayed {
-        /// Its code.
+        /// The relayed code.
         code: Code,
-        /// Its message.
+        /// The relayed message.
         message: String,
     },
-    /// The operator's: a setting is missing or wrong. 500.
+    /// 500, for the operator: a setting is missing or wrong.
     #[error("Misconfigured: {0}")]
     Misconfigured(String),
 }
@@ -106,7 +107,7 @@ impl From<Halt> for Halt<Error> {
     }
 }
 
-/// The error that clients are told where an index ends with one; the others are the host's to judge.
+/// The error that clients get for an index's error. The host handles the other kinds.
 impl TryFrom<IndexError> for Error {
     type Error = IndexError;
 
@@ -125,15 +126,15 @@ impl TryFrom<IndexError> for Error {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "Error"))]
 pub struct ErrorBody {
-    /// What is wrong, in words that may change. Of a parameter: its name and its rule.
+    /// The message, in words that may change. For a parameter: its name and its rule.
     pub error: String,
-    /// What is wrong, to a program.
+    /// The code for programs.
     #[cfg_attr(feature = "schema", schemars(with = "Code"))]
     pub code: &'static str,
 }
 
 impl Error {
-    /// The same without the secrets of the RPC endpoints that were asked.
+    /// The error without the secrets of the RPC endpoints.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         match self {
@@ -142,7 +143,7 @@ impl Error {
         }
     }
 
-    /// What it is to a program.
+    /// The code for programs.
     pub const fn code(&self) -> Code {
         match self {
             Self::InvalidParameter { .. } => Code::InvalidParameter,
@@ -167,8 +168,8 @@ impl Error {
         self.code().status()
     }
 
-    /// Seconds after which the same request may work, for `Retry-After`, where the fault is an RPC endpoint's. What a
-    /// limited client has to wait is in its [`Verdict`](crate::host::rate_limit::Verdict).
+    /// Seconds for `Retry-After`, where the fault is an RPC endpoint's or the index's. A rate-limited
+    /// client's wait is in its [`Verdict`](crate::host::rate_limit::Verdict).
     pub const fn retry_after(&self) -> Option<u32> {
         match self.code() {
             Code::RpcUnavailable | Code::RpcError | Code::Indexing => Some(10),
@@ -176,7 +177,7 @@ impl Error {
         }
     }
 
-    /// The error that a [body](Self::body) is of; `None` where it is of none.
+    /// Parses a [body](Self::body); `None` for another text.
     pub fn relayed(body: &str) -> Option<Self> {
         #[derive(serde::Deserialize)]
         struct Body {

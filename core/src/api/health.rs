@@ -1,11 +1,13 @@
-//! Health: whether the service answers, for people (`/health`), and whether it could answer a question right now, for load
-//! balancers and monitors (`/readyz`).
+//! Liveness for people (`/health`), and readiness for load balancers and monitors (`/readyz`).
 
 use alloy_primitives::{Address, U256};
 use serde::Serialize;
 
 use crate::{
-    api::document::Document,
+    api::{
+        document::{Document, Shape},
+        route::Route,
+    },
     chain::{Halt, Query, QueryError, View},
     eth::abi::{
         IAgentRegistry::nextAgentIdCall,
@@ -16,7 +18,7 @@ use crate::{
     index::Progress,
 };
 
-/// The answer of `/health`, given only where the chain and the registry answered.
+/// The answer of `/health`: the chain and the registry answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Health {
@@ -29,8 +31,8 @@ pub struct Health {
     pub rpc: String,
 }
 
-/// Asks the chain for its id and the age of its head, and the registry for a sign of life, in one round trip. Its output is
-/// the body of a 200, or why the service is not ready.
+/// Reads the chain's id, the age of its head and the registry's next id in one round trip. The output is the
+/// body of a 200; an error says why the service is not ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// The registry's address.
@@ -39,7 +41,7 @@ pub struct Readiness {
     pub multicall3: Address,
     /// The host's clock.
     pub now: Timestamp,
-    /// What the registry's index says of itself, where there is one.
+    /// The progress of the registry's index, where there is one.
     pub index: Option<Progress>,
 }
 
@@ -53,15 +55,18 @@ pub struct Ready {
     /// The chain's id (EIP-155).
     #[serde(with = "json::Integer")]
     pub chain_id: U256,
-    /// How old the newest block is by the host's clock; 0 where that is behind the chain's.
+    /// Age of the newest block by the host's clock; 0 where the clock is behind the chain.
     pub head_age_seconds: u64,
-    /// The registry, which has code and answers.
+    /// The registry's address.
     #[serde(with = "json::Checksummed")]
     pub registry: Address,
-    /// What the registry's index says of itself; absent where there is none.
+    /// The progress of the registry's index; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<Progress>,
 }
+
+impl Shape for Health {}
+impl Shape for Ready {}
 
 impl Query for Readiness {
     type Output = Document;
@@ -82,7 +87,7 @@ impl Query for Readiness {
             registry: self.registry,
             index: self.index.clone(),
         };
-        Ok(Document::unlinked(ready))
+        Ok(Document::of(ready, &Route::Health))
     }
 
     fn is_one_round(&self) -> bool {

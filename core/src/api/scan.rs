@@ -1,5 +1,5 @@
-//! The whole registry at one block, as compactly as the answers about all of it allow. A host that keeps one answers
-//! all of them from it: `/stats/detailed`, `/agents` with a status, `/agents/compliance` and `/revenue/aggregate`.
+//! A scan: the whole registry at one block, in compact rows. One scan answers `/stats/detailed`, `/agents`
+//! with a status, `/agents/compliance` and `/revenue/aggregate`.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Scan {
     pub(crate) grace_seconds: U256,
     /// The last registered agents that are readable, newest first.
     pub(crate) recent: Vec<RecentRegistration>,
-    /// All agents, by ascending id from 1.
+    /// One row for each agent, by ascending id from 1.
     rows: Arc<Rows>,
 }
 
@@ -67,7 +67,7 @@ impl Query for ScanQuery {
         let (rows, recent) = (rows?, recent?);
         let recent = recent
             .into_iter()
-            // Who is unreadable is named by the rows.
+            // The rows name the unreadable agents.
             .filter_map(|record| record.ok().map(|agent| RecentRegistration::from(&agent)))
             .collect();
         Ok(Scan::of((self.registry, self.chain.clone()), total, grace, recent, rows).map_err(Halt::Error)?)
@@ -82,14 +82,14 @@ struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Its place in a list by attestation.
+    /// The agent's cursor in a list by attestation.
     fn place(&self) -> AgentCursor {
         AgentCursor { attested: Some(self.row.last_attestation), id: self.id.0.saturating_to() }
     }
 }
 
 impl Scan {
-    /// A scan of `total` agents; an error where the node has not answered for all of them.
+    /// A scan of `total` agents; an error where the node left some of them out.
     pub(crate) fn of(
         (registry, chain): (Address, String),
         total: u64,
@@ -103,7 +103,7 @@ impl Scan {
         Ok(Self { registry, chain, grace_seconds, recent, rows: Arc::clone(rows) })
     }
 
-    /// A scan of these agents, by ascending id from 1, and what they reported.
+    /// A scan of these agents, by ascending id from 1, and their reports.
     pub fn of_agents<'a>(
         registry: Address,
         chain: String,
@@ -119,36 +119,21 @@ impl Scan {
         Self { registry, chain, grace_seconds, recent, rows: Arc::new(rows) }
     }
 
-    /// Whether an endpoint's answer is made from a scan.
-    pub const fn covers(endpoint: &Route) -> bool {
-        matches!(
-            endpoint,
-            Route::DetailedStats
-                | Route::Agents { status: Some(_), .. }
-                | Route::Compliance(_)
-                | Route::RevenueAggregate
-        )
-    }
-
-    /// The answer of an endpoint that is [covered](Self::covers), as of `now`.
+    /// The answer of a route [about the registry](Route::is_about_registry), as of `now`.
     ///
     /// # Errors
     ///
-    /// [`QueryError::UnknownStatus`] where the registry gave one, [`Error::NotFound`] for another endpoint.
-    pub fn document(&self, endpoint: &Route, now: Timestamp) -> Result<Document, Error> {
-        match endpoint {
-            Route::DetailedStats => Ok(Document::of(self.detailed_stats(now)?, endpoint)),
+    /// [`QueryError::UnknownStatus`] where the registry gave one, [`Error::NotFound`] for another route.
+    pub fn document(&self, route: &Route, now: Timestamp) -> Result<Document, Error> {
+        Ok(match route {
+            Route::DetailedStats => Document::of(self.detailed_stats(now)?, route),
             Route::Agents { page, status: Some(status) } => {
-                Ok(Document::of(self.agents_of(*page, *status)?, endpoint))
+                Document::of(self.agents_of(*page, *status)?, route)
             }
-            Route::Compliance(page) => {
-                let list = self.compliance(*page, now)?;
-                let next = list.next;
-                Ok(Document::with_next(list, endpoint, next))
-            }
-            Route::RevenueAggregate => Ok(Document::of(self.revenue(), endpoint)),
-            _ => Err(Error::NotFound),
-        }
+            Route::Compliance(page) => Document::of(self.compliance(*page, now)?, route),
+            Route::RevenueAggregate => Document::of(self.revenue(), route),
+            _ => return Err(Error::NotFound),
+        })
     }
 
     /// All agents, by ascending id from 1.
@@ -156,7 +141,7 @@ impl Scan {
         &self.rows
     }
 
-    /// Bytes of memory it takes, nearly.
+    /// The approximate size in memory, in bytes.
     pub fn size_bytes(&self) -> usize {
         self.rows.size_bytes() + size_of::<Self>() + self.recent.len() * size_of::<RecentRegistration>()
     }
@@ -224,7 +209,7 @@ impl Scan {
     ///
     /// [`QueryError::UnknownStatus`] where the registry gave one.
     pub fn compliance(&self, page: Option<CompliancePage>, now: Timestamp) -> Result<ComplianceList, Error> {
-        // By id, from 0 on: parents are rows themselves, if the registry keeps its word.
+        // Counts by parent id, from 0 on.
         let mut children = vec![0_u32; self.rows.len() + 1];
         let mut stalest_first = Vec::with_capacity(self.rows.len());
         for member in self.members() {
@@ -301,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_unreadable_is_named_where_it_matters() {
+    fn unreadable_agents_are_named_where_they_are_left_out() {
         let mut scan = scan(&(1..=3).map(agent).collect::<Vec<_>>());
         let heavy = Row { history_is_readable: false, ..Row::from(&agent(2)) };
         let slice = Slice { rows: vec![heavy, Row::UNREADABLE], ..Slice::default() };
         Arc::make_mut(&mut scan.rows).fold(2, slice);
         let body = |target: &str| {
-            let endpoint = Route::parse(target).unwrap();
-            let document = scan.document(&endpoint, Timestamp::from_seconds(9)).unwrap();
+            let route = Route::parse(target).unwrap();
+            let document = scan.document(&route, Timestamp::from_seconds(9)).unwrap();
             serde_json::from_str::<serde_json::Value>(&document.body).unwrap()
         };
         for (target, unreadable) in [
@@ -360,7 +345,7 @@ mod tests {
                     break;
                 }
                 cursor = page.next;
-                // Whoever registers has just attested.
+                // A new agent has just attested.
                 let mut newcomer = agent(agents.len() as u64 + 1);
                 newcomer.last_attestation = Timestamp::from_seconds(50);
                 agents.push(newcomer);

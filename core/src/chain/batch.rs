@@ -5,7 +5,7 @@ use std::iter;
 use alloy_primitives::{Address, Bytes, U256};
 use alloy_sol_types::SolCall;
 
-use super::{block::HeaderOf, marker::Marker, walk::WalkKey};
+use super::{block::HeaderOf, logs::BlockRequest, marker::Marker, walk::WalkKey};
 use crate::{
     chain::lens::{self, Method, Span},
     eth::abi::IAgentRegistry::{getAgentCall, getRevenueHistoryCall},
@@ -186,6 +186,8 @@ pub(super) struct Flight {
     pub(super) method: Method,
     /// The ids of requests for a proof; such a batch holds nothing else.
     pub(super) proof: Vec<u64>,
+    /// The requests for blocks, by id; such a batch holds nothing else.
+    pub(super) blocks: Vec<BlockRequest>,
     pub(super) timeout_ms: u32,
 }
 
@@ -205,6 +207,7 @@ impl Flight {
     pub(super) fn requests(&self) -> usize {
         self.headers.len()
             + self.proof.len()
+            + self.blocks.len()
             + self.jobs.iter().map(|posted| posted.job.requests()).sum::<usize>()
     }
 

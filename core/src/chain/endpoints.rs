@@ -80,11 +80,6 @@ impl Endpoints {
         Update { traits: self.traits.clone(), switch }
     }
 
-    /// How many there are.
-    pub(crate) const fn count(&self) -> usize {
-        self.traits.len()
-    }
-
     /// Whether an endpoint accepts no block hashes.
     pub(super) fn takes_numbers_only(&self, endpoint: usize) -> bool {
         self.traits.get(endpoint).is_some_and(|traits| traits.by_number)

@@ -33,6 +33,7 @@ mod endpoints;
 mod engine;
 mod error;
 pub mod lens;
+pub(crate) mod logs;
 mod marker;
 mod node_error;
 mod proof;

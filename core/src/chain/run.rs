@@ -47,6 +47,12 @@ impl<Q: Query> Run<Q> {
         self
     }
 
+    /// The same run, its answers included, for a query that goes on where this one ended.
+    #[must_use]
+    pub(crate) fn go_on(self, query: impl FnOnce(Q) -> Q) -> Self {
+        Self { query: query(self.query), engine: self.engine }
+    }
+
     /// What this run has found out about the endpoints since the last time, for [`Endpoints::merge`].
     pub fn update(&mut self) -> Update {
         self.engine.update()

@@ -12,6 +12,7 @@ use alloy_sol_types::SolCall;
 use super::{
     block::Header,
     error::{QueryError, RunError},
+    logs::{Blocks, EventLog, FoundLogs, LogWalk, LogsQuery, NoLogs},
     proof::{Proof, ProofKey, Wanted},
     rows::Rows,
     walk::{Walk, WalkKey},
@@ -108,6 +109,8 @@ pub struct View {
     /// It is a block that was asked for, and the node calls it final.
     pub(super) is_final: bool,
     pub(super) proofs: Vec<(ProofKey, Proof)>,
+    /// Headers and logs of other blocks of the chain.
+    pub(super) blocks: Blocks,
     /// A proof that is being asked for.
     pub(super) wanted_proof: Option<Wanted>,
 }
@@ -116,6 +119,9 @@ pub struct View {
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     pub(super) header: bool,
+    /// By height, each with whether the node may lack it.
+    pub(super) headers: BTreeMap<u64, bool>,
+    pub(super) logs: Vec<LogsQuery>,
     pub(super) calls: BTreeSet<Call>,
     /// Each with the last agent's id, where that is known.
     pub(super) walks: BTreeMap<WalkKey, Option<u64>>,
@@ -230,6 +236,49 @@ impl View {
         })
     }
 
+    /// The header at a height of the pinned block's chain.
+    ///
+    /// # Errors
+    ///
+    /// [`Need`] where it is not known yet.
+    pub(crate) fn header_at(&self, number: u64) -> Result<Header, Need> {
+        self.blocks.headers.get(&number).copied().flatten().ok_or_else(|| self.miss_header(number, false))
+    }
+
+    /// The same, and `None` where the node has the pinned block and has pruned this one.
+    ///
+    /// # Errors
+    ///
+    /// [`Need`] where it is not known yet.
+    pub(crate) fn header_if_kept(&self, number: u64) -> Result<Option<Header>, Need> {
+        self.blocks.headers.get(&number).copied().ok_or_else(|| self.miss_header(number, true))
+    }
+
+    fn miss_header(&self, number: u64, may_lack: bool) -> Need {
+        self.missing.borrow_mut().headers.insert(number, may_lack);
+        Need(())
+    }
+
+    /// Logs of the pinned block's chain, or why there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`Need`] where they are not all known yet.
+    pub(crate) fn logs(&self, query: &LogsQuery) -> Result<Result<&FoundLogs, NoLogs>, Need> {
+        self.blocks.walk(query).and_then(LogWalk::outcome).ok_or_else(|| {
+            self.missing.borrow_mut().logs.push(query.clone());
+            Need(())
+        })
+    }
+
+    /// As many of these logs as are known without a gap, and the first block that is not.
+    pub(crate) fn settled_logs(&self, query: &LogsQuery) -> (Vec<&EventLog>, Option<u64>) {
+        match self.blocks.walk(query).map(LogWalk::settled) {
+            Some((logs, open)) => (logs.collect(), open),
+            None => (Vec::new(), Some(query.from)),
+        }
+    }
+
     /// What was missed since the last time.
     pub(super) fn missing(&mut self) -> Missing {
         self.missing.take()
@@ -240,6 +289,7 @@ impl View {
         self.answers.clear();
         self.walks.clear();
         self.proofs.clear();
+        self.blocks = Blocks::default();
         self.wanted_proof = None;
     }
 }

@@ -1,51 +1,28 @@
 //! Answers from the store, equal to those that a scan at the same block gives: the same pure functions make them.
 
-use alloy_primitives::{Address, U256};
+use alloy_primitives::U256;
 
 use super::{
-    IndexError, State, changes,
-    entry::{Entry, flaw},
-    listing::Bounds,
-    store::{Columns, Store, StoreError, Value, one_number, ordered},
-    tables::{self, HOUR, Kind},
+    IndexError, changes,
+    entry::flaw,
+    reader::Index,
+    store::{Columns, Store, StoreError, Value, ordered},
+    tables::{self, Kind},
 };
 use crate::{
     chain::QueryError,
     eth::timestamp::Timestamp,
     registry::{
-        agent::{AgentId, AgentListItem, AgentSummary, Status, UnknownStatus},
+        agent::{AgentId, AgentListItem, Status},
         changes::{ChangeList, Since},
         lineage::{self, Children, Fetched, LineageNode, MAX_CHILDREN, Member, Relative},
         page::{AgentPage, Page},
         revenue::RevenueAggregate,
-        row::Row,
         stats::{DetailedStats, RECENT_REGISTRATIONS, RecentRegistration, Stats},
     },
 };
 
-/// An index whose rows are of one block, to be asked.
-#[derive(Debug)]
-pub struct Index<'a, S> {
-    pub(super) store: &'a S,
-    pub(crate) state: &'a State,
-    registry: Address,
-    /// The RPC endpoint as shown to clients.
-    chain: &'a str,
-    pub(super) bounds: Bounds,
-}
-
-impl<'a, S: Store> Index<'a, S> {
-    /// The index in `store`, whose state is `state`; `chain` is the RPC endpoint as shown to clients.
-    pub const fn new(store: &'a S, state: &'a State, registry: Address, chain: &'a str) -> Self {
-        Self { store, state, registry, chain, bounds: Bounds::DEFAULT }
-    }
-
-    /// The same, reading less or more for a page of a list.
-    #[must_use]
-    pub const fn within(self, bounds: Bounds) -> Self {
-        Self { bounds, ..self }
-    }
-
+impl<S: Store> Index<'_, S> {
     /// So many changes of verdicts, from there on.
     ///
     /// # Errors
@@ -53,41 +30,6 @@ impl<'a, S: Store> Index<'a, S> {
     /// [`IndexError::CursorExpired`], [`IndexError::Incomplete`], [`IndexError::Store`].
     pub fn changes(&self, since: Since, limit: u64) -> Result<ChangeList, IndexError> {
         changes::list(self.store, self.state, since, limit)
-    }
-
-    /// Agents with one of these flaws, by id.
-    pub(super) fn flawed(&self, flaws: i64) -> Result<Vec<AgentId>, StoreError> {
-        let statement = "SELECT id FROM agents INDEXED BY agents_with_flaws \
-                         WHERE flaws > 0 AND flaws & ?1 > 0 ORDER BY id";
-        let rows = self.store.execute(statement, &[Value::Integer(flaws)])?;
-        rows.into_iter().map(|row| Ok(AgentId::from(Columns::of(row).number()?))).collect()
-    }
-
-    /// Fails where a readable record has a status that is not defined, as a scan does.
-    pub(super) fn check_statuses(&self) -> Result<(), IndexError> {
-        let Some(AgentId(agent_id)) = self.flawed(flaw::STATUS)?.into_iter().next() else { return Ok(()) };
-        let id = u64::try_from(agent_id).unwrap_or(u64::MAX);
-        let number = tables::find(self.store, id)?.map_or(u8::MAX, |entry| entry.row.status);
-        Err(QueryError::from(UnknownStatus { agent_id, number }).into())
-    }
-
-    /// Counts under each key of a kind.
-    pub(super) fn counts(&self, kind: Kind) -> Result<Vec<(Vec<u8>, u64)>, StoreError> {
-        let statement = "SELECT key, agents FROM counts WHERE kind = ?1 ORDER BY key";
-        let read = |row| {
-            let mut row = Columns::of(row);
-            Ok((row.blob()?, row.number()?))
-        };
-        self.store.execute(statement, &[kind.into()])?.into_iter().map(read).collect()
-    }
-
-    /// Agents by status.
-    pub(super) fn statuses(&self) -> Result<Vec<(Status, u64)>, StoreError> {
-        let read = |(key, agents): (Vec<u8>, u64)| {
-            let status = key.first().copied().and_then(Status::from_number);
-            Ok((status.ok_or_else(StoreError::corrupt)?, agents))
-        };
-        self.counts(Kind::Status)?.into_iter().map(read).collect()
     }
 
     pub(crate) fn detailed_stats(&self, now: Timestamp) -> Result<DetailedStats, IndexError> {
@@ -109,47 +51,6 @@ impl<'a, S: Store> Index<'a, S> {
         Ok(stats)
     }
 
-    /// The second from which on attestations are current.
-    pub(super) fn oldest_current(&self, now: Timestamp) -> u64 {
-        now.seconds().saturating_sub(self.state.grace())
-    }
-
-    /// An agent, in a list.
-    pub(super) fn summary(&self, id: u64, entry: &Entry, now: Timestamp) -> Result<AgentSummary, IndexError> {
-        let Row { creator, registered_at, last_attestation, parent, generation, .. } = entry.row;
-        let status = entry.known_status(id).map_err(QueryError::from)?;
-        Ok(AgentSummary {
-            agent_id: id.into(),
-            creator,
-            haftungsperson: entry.full.haftungsperson,
-            agent_wallet: entry.full.wallet,
-            operational_scope: entry.full.scope.clone(),
-            parent_agent_id: parent.into(),
-            generation,
-            registered_at: Timestamp::from_seconds(registered_at),
-            last_attestation: Timestamp::from_seconds(last_attestation),
-            status,
-            is_compliant: status == Status::Active && last_attestation >= self.oldest_current(now),
-        })
-    }
-
-    /// Active agents whose attestation is current: by hours, and agent by agent in the one that the grace period ends in.
-    pub(super) fn compliant(&self, now: Timestamp) -> Result<u64, StoreError> {
-        let oldest = self.oldest_current(now);
-        let hour = oldest / HOUR;
-        let later = one_number(
-            self.store,
-            "SELECT sum(agents) FROM counts WHERE kind = ?1 AND key > ?2",
-            &[Kind::AttestationHour.into(), ordered(hour)],
-        )?;
-        let end = hour.saturating_add(1).saturating_mul(HOUR);
-        // 0 is Active, as that index has it: no row of the table itself is read.
-        let statement = "SELECT count(*) FROM agents INDEXED BY active_agents_by_attestation \
-                         WHERE status = 0 AND attested >= ?1 AND attested < ?2";
-        let within = one_number(self.store, statement, &[ordered(oldest), ordered(end)])?;
-        Ok(later.unwrap_or(0) + within.unwrap_or(0))
-    }
-
     fn recent(&self) -> Result<Vec<RecentRegistration>, IndexError> {
         let statement = "SELECT id, record FROM agents WHERE id > ?1 ORDER BY id DESC";
         let before = self.state.total.saturating_sub(RECENT_REGISTRATIONS as u64);
@@ -166,18 +67,6 @@ impl<'a, S: Store> Index<'a, S> {
             });
         }
         Ok(recent)
-    }
-
-    pub(super) fn entries(
-        &self,
-        statement: &str,
-        parameters: &[Value],
-    ) -> Result<Vec<(u64, Entry)>, StoreError> {
-        let read = |row| {
-            let mut row = Columns::of(row);
-            Ok((row.number()?, Entry::unpack(&row.blob()?)?))
-        };
-        self.store.execute(statement, parameters)?.into_iter().map(read).collect()
     }
 
     pub(crate) fn agents_of(&self, page: Page, status: Status) -> Result<AgentPage, IndexError> {
@@ -217,12 +106,6 @@ impl<'a, S: Store> Index<'a, S> {
         let mut row = Columns::of(row.ok_or_else(StoreError::corrupt)?);
         let [_, range @ ..] = row.array::<9>()?;
         Ok((u64::from_be_bytes(range) * tables::RANGE, row.number()?))
-    }
-
-    /// How many children an agent has; an unreadable record names no parent.
-    fn children_of(&self, id: u64) -> Result<u64, StoreError> {
-        let statement = "SELECT count(*) FROM agents INDEXED BY agents_by_parent WHERE parent = ?1";
-        Ok(one_number(self.store, statement, &[ordered(id)])?.unwrap_or(0))
     }
 
     pub(crate) fn revenue(&self) -> Result<RevenueAggregate, IndexError> {

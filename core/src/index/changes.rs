@@ -15,13 +15,14 @@ use std::collections::BTreeMap;
 use alloy_primitives::{Address, U256};
 
 use super::{
-    IndexError, State, compliance_list,
+    IndexError, State,
     entry::Entry,
-    hint::Moment,
+    open_lists,
     state::Checkpoint,
     store::{Columns, Store, StoreError, Value, of_ids, one_number, ordered, write},
 };
 use crate::{
+    chain::logs::Moment,
     eth::timestamp::Timestamp,
     registry::agent::{AgentId, Status},
     registry::changes::{Change, ChangeList, Cursor, KEPT_SECONDS, Since, Standing},
@@ -217,7 +218,7 @@ impl<S: Store> Log<'_, S> {
         }
         let outdated = self.now.saturating_sub(KEPT_SECONDS);
         self.store.execute("DELETE FROM changes WHERE noted < ?1", &[outdated.into()])?;
-        compliance_list::close_forgotten(self.store, self.now)
+        open_lists::close_forgotten(self.store, self.now)
     }
 }
 

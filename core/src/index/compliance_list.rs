@@ -18,9 +18,11 @@ use std::collections::BTreeMap;
 use alloy_primitives::U256;
 
 use super::{
-    Index, IndexError,
+    IndexError,
     entry::{Entry, flaw},
-    store::{Columns, Store, StoreError, Value, ids_as_json, of_ids, one_number, ordered},
+    open_lists::{NEWEST, close_forgotten, drop_unneeded},
+    reader::Index,
+    store::{Columns, Store, StoreError, Value, ids_as_json, one_number, ordered},
 };
 use crate::{
     chain::QueryError,
@@ -39,12 +41,6 @@ pub const LIST_IN_MEMORY_MAX: u64 = 25_000;
 const OPEN_LISTS: u64 = 4;
 /// Rows that are read at once, where the whole is made in memory.
 const ROWS: u64 = 1_000;
-/// Seconds after which a list is closed that nobody has gone on with.
-const FORGOTTEN_SECONDS: u64 = 60;
-
-/// The newest list, closed ones included for which something is still kept: an older one reads that, too.
-const NEWEST: &str =
-    "SELECT max(number) FROM (SELECT number FROM lists UNION ALL SELECT list FROM former_agents)";
 
 /// Rows of a list, `?1`, up to its last agent, `?2`: those that are kept for it or a later one, and the others as they are. `columns` of
 /// those of which `rows` is true.
@@ -267,28 +263,4 @@ fn cut(list: &ComplianceList, is_first: bool, is_last: bool) -> String {
         text.replace_range(..begin + DATA.len(), if list.data.is_empty() { "" } else { "," });
     }
     text
-}
-
-/// Keeps these agents for the newest open list as they are, before they are replaced.
-pub(super) fn keep(store: &impl Store, ids: &[u64]) -> Result<(), StoreError> {
-    let statement = format!(
-        "INSERT OR IGNORE INTO former_agents (id, list, attested, parent, flaws, record) \
-         SELECT id, ({NEWEST}), attested, parent, flaws, record FROM agents \
-         WHERE EXISTS (SELECT * FROM lists) AND id"
-    );
-    of_ids(store, &statement, &[], ids).map(drop)
-}
-
-/// Closes the lists that nobody has gone on with; `now` is in unix seconds.
-pub(super) fn close_forgotten(store: &impl Store, now: u64) -> Result<(), StoreError> {
-    store.execute("DELETE FROM lists WHERE used < ?1", &[now.saturating_sub(FORGOTTEN_SECONDS).into()])?;
-    drop_unneeded(store)
-}
-
-/// Drops what is kept for lists that are closed.
-fn drop_unneeded(store: &impl Store) -> Result<(), StoreError> {
-    let oldest = "SELECT min(number) FROM lists";
-    store
-        .execute(&format!("DELETE FROM former_agents WHERE list < coalesce(({oldest}), list + 1)"), &[])
-        .map(drop)
 }

@@ -5,14 +5,14 @@
 //! that ever happened, and those from before the index began would still have to be asked for.
 //!
 //! ```text
-//!   Events --> Children --> Times --> Done
-//!    |  ^      where it     where the
-//!    v  |      has any      events do
-//!   Search                  not say
+//!   events --> children's registrations --> times of blocks --> page
+//!    |  ^      where it has any             where the events
+//!    v  |                                   do not say
+//!   search for the block of the registration
 //! ```
 //!
 //! First all blocks are asked about in one call. An endpoint that takes no such range is asked from the block of the registration on,
-//! which the times of blocks lead to ([`Stage::Search`]: 18 blocks in a round trip, six round trips for 40 million blocks), in as long
+//! which the times of blocks lead to ([`registration_block`](HistoryQuery::registration_block): 18 blocks in a round trip, six round trips for 40 million blocks), in as long
 //! ranges as it takes. The ranges that it takes for the events of all agents together, which a refresh finds out, are shorter: they say nothing here. An answer makes at most [`MOST_CALLS`] such calls for the agent, and as many for its children. Where they do not suffice, the page
 //! ends early and `next` goes on. Where [`MOST_PAGES`] such pages would not do, the newest blocks are asked about instead, in as many
 //! calls again: the history begins there, and says so.
@@ -28,25 +28,27 @@ use alloy_sol_types::SolEvent;
 
 use super::{
     IndexError,
-    event_log::{EventLog, Filter},
-    exchange::{End, Exchange, Known},
-    hint::EVENTS,
     state::{Checkpoint, State},
     store::{Columns, Store, ordered},
     tables,
-    work::{Config, Step},
+    work::Config,
 };
 use crate::{
-    chain::QueryError,
-    chain::{Endpoints, Failure, Header, Limits, Reply},
-    eth::abi::IAgentRegistry::AgentRegistered,
-    eth::timestamp::Timestamp,
-    registry::agent::AgentId,
-    registry::history::{AgentHistory, Event, HistoryCursor, HistoryEvent, IncompleteBecause},
+    chain::{
+        Endpoints, Halt, Header, Limits, Need, Query, QueryError, Run, View,
+        logs::{EVENTS, EventLog, Filter, FoundLogs, LogsQuery, NoLogs},
+    },
+    eth::{abi::IAgentRegistry::AgentRegistered, as_of::BlockId, timestamp::Timestamp},
+    registry::{
+        agent::AgentId,
+        history::{AgentHistory, Event, HistoryCursor, HistoryEvent, IncompleteBecause},
+    },
 };
 
 /// `eth_getLogs` calls for the agent's own events: five batches.
 const MOST_CALLS: u64 = 95;
+/// Batches at most: a node of small replies gives one range in each.
+const ROUNDS: u32 = 3 * MOST_CALLS as u32;
 /// Pages that may end early.
 const MOST_PAGES: u64 = 16;
 /// Blocks whose times are asked for at once in the search for the registration.
@@ -54,13 +56,11 @@ const PROBES: u64 = 18;
 /// Bytes of texts on a page, beyond which it ends: reasons may be of any length.
 const PAGE_TEXT_BYTES: usize = 256 * 1024;
 
-/// One history being read; driven as [`Work`](super::Work) is, without a store.
-#[derive(Debug)]
-pub struct History {
+/// One page of an agent's history, as of the index's block: a query over headers and logs alone. It ends with
+/// [`QueryError::BlockNotAvailable`] where that block is no longer on the chain: a refresh comes first then.
+#[derive(Clone, Debug)]
+pub struct HistoryQuery {
     registry: Address,
-    limits: Limits,
-    /// The endpoint to ask first, and how many there are.
-    endpoints: (usize, usize),
     at: Checkpoint,
     id: u64,
     registered_at: u64,
@@ -68,33 +68,6 @@ pub struct History {
     children: Vec<u64>,
     limit: usize,
     cursor: Option<HistoryCursor>,
-    /// The block that events are asked for from on.
-    from: u64,
-    /// Events before that block are not asked for, as they are too many calls away.
-    newest_only: bool,
-    /// Blocks that the endpoint takes in one call, as far as is known.
-    range: Option<u64>,
-    stage: Stage,
-    answer: Option<AgentHistory>,
-}
-
-#[derive(Debug)]
-enum Stage {
-    /// The agent's own events.
-    Events(Box<Exchange>),
-    /// The block of the registration: the first one as late as that, behind `before` and at most `found`.
-    Search {
-        before: u64,
-        found: u64,
-        /// The blocks between them that are asked about.
-        probes: BTreeSet<u64>,
-        exchange: Box<Exchange>,
-    },
-    /// The registrations of its children, beside its own events.
-    Children(Box<Exchange>, Page),
-    /// The times of the page's blocks.
-    Times(Box<Exchange>, Page),
-    Done,
 }
 
 /// What a page will hold.
@@ -109,17 +82,63 @@ struct Page {
     next: Option<HistoryCursor>,
 }
 
-impl History {
-    /// Begins to read a page of an agent's history, as of the index's block.
+/// The agent's own events, and how they were asked for.
+struct OwnEvents {
+    found: FoundLogs,
+    /// The block that events are asked for from on.
+    from: u64,
+    /// Events before that block are not asked for, as they are too many calls away.
+    newest_only: bool,
+    /// Blocks that the endpoint takes in one call, as far as is known.
+    range: Option<u64>,
+}
+
+impl Query for HistoryQuery {
+    type Output = AgentHistory;
+    type Error = QueryError;
+
+    fn resolve(&self, view: &View) -> Result<AgentHistory, Halt> {
+        let Ok(events) = self.own_events(view)? else {
+            let page = Page { because: Some(IncompleteBecause::NoLogs), ..Page::default() };
+            return self.finish(view, page);
+        };
+        let mut page = self.begin_page(view, &events)?;
+        let range = events.range;
+        let last = match page.logs.get(self.limit) {
+            // The page ends before this one.
+            Some(log) => log.number,
+            None => page.unasked.map_or(self.at.number, |unasked| unasked.saturating_sub(1)),
+        };
+        let from = events.from.max(page.first);
+        if !self.children.is_empty() && from <= last {
+            let filter =
+                Filter { events: vec![AgentRegistered::SIGNATURE_HASH], agents: self.children.clone() };
+            match view.logs(&self.logs(filter, (from, last), range, true))? {
+                Ok(found) => {
+                    page.logs.extend(found.logs.iter().cloned());
+                    page.unasked = page.unasked.into_iter().chain(found.unasked).min();
+                }
+                Err(_) => page.because = Some(IncompleteBecause::EventsMissing),
+            }
+        }
+        self.finish(view, self.cut(page))
+    }
+
+    fn block(&self) -> Option<BlockId> {
+        Some(BlockId::Hash(self.at.hash))
+    }
+}
+
+impl HistoryQuery {
+    /// A page of an agent's history.
     ///
     /// # Errors
     ///
     /// [`QueryError::AgentNotFound`], [`IndexError::Incomplete`], [`IndexError::Store`].
-    pub fn begin(
+    pub fn new(
         store: &impl Store,
         state: &State,
-        config: &Config,
-        endpoints: &Endpoints,
+        registry: Address,
         (id, limit, cursor): (AgentId, u64, Option<HistoryCursor>),
     ) -> Result<Self, IndexError> {
         let Some(at) = state.as_of() else { return Err(IndexError::Incomplete { percent: state.percent() }) };
@@ -129,193 +148,158 @@ impl History {
             return Err(QueryError::AgentNotFound(id).into());
         };
         let statement = "SELECT id FROM agents WHERE parent = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
-        let told = cursor.map_or(0, |cursor| cursor.child);
-        let children =
-            store.execute(statement, &[ordered(number), told.into(), limit.saturating_add(1).into()])?;
+        let last_child = cursor.map_or(0, |cursor| cursor.child);
+        let children = store
+            .execute(statement, &[ordered(number), last_child.into(), limit.saturating_add(1).into()])?;
         let children = children.into_iter().map(|row| Columns::of(row).number()).collect::<Result<_, _>>()?;
-        let mut history = Self {
-            registry: config.registry,
-            limits: config.limits,
-            endpoints: (endpoints.preferred(), endpoints.count()),
+        Ok(Self {
+            registry,
             at,
             id: number,
             registered_at: entry.row.registered_at,
             children,
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
             cursor,
-            from: cursor.map_or(0, |cursor| cursor.block),
-            newest_only: false,
-            range: None,
-            stage: Stage::Done,
-            answer: None,
-        };
-        history.ask_for_events();
-        Ok(history)
+        })
     }
 
-    /// Goes on as far as the replies known allow.
-    pub fn step(&mut self) -> Step {
-        loop {
-            self.stop_early();
-            let end = match &mut self.stage {
-                Stage::Done => return Step::Done,
-                Stage::Events(exchange)
-                | Stage::Search { exchange, .. }
-                | Stage::Children(exchange, _)
-                | Stage::Times(exchange, _) => match exchange.end() {
-                    None => return Step::Send(exchange.batch()),
-                    Some(end) => end,
-                },
-            };
-            self.take(end);
-        }
-    }
-
-    /// Takes the reply to the last batch.
-    ///
-    /// # Errors
-    ///
-    /// [`IndexError`] where no endpoint answers.
-    pub fn feed(&mut self, reply: Reply<'_>) -> Result<(), IndexError> {
-        match &mut self.stage {
-            Stage::Done => Ok(()),
-            Stage::Events(exchange)
-            | Stage::Search { exchange, .. }
-            | Stage::Children(exchange, _)
-            | Stage::Times(exchange, _) => Ok(exchange.feed(reply)?),
-        }
-    }
-
-    /// Takes note that nothing came back.
-    ///
-    /// # Errors
-    ///
-    /// [`IndexError`] where no endpoint answers.
-    pub fn fail(&mut self, failure: Failure) -> Result<(), IndexError> {
-        match &mut self.stage {
-            Stage::Done => Ok(()),
-            Stage::Events(exchange)
-            | Stage::Search { exchange, .. }
-            | Stage::Children(exchange, _)
-            | Stage::Times(exchange, _) => Ok(exchange.fail(failure)?),
-        }
-    }
-
-    /// The answer, once there is nothing more to do; `None` where the index's block is no more canonical: begin again after a refresh.
-    pub fn answer(self) -> Option<AgentHistory> {
-        self.answer
-    }
-
-    fn exchange(&self) -> Exchange {
+    /// The run that reads it, at the index's block.
+    pub fn run(self, config: &Config, endpoints: Endpoints) -> Run<Self> {
         let Checkpoint { number, hash, seconds } = self.at;
-        let head = Header { number, hash, parent_hash: hash, timestamp: seconds };
-        Exchange::new((self.registry, self.limits), head, self.endpoints, MOST_CALLS)
+        let header = Header { number, hash, parent_hash: hash, timestamp: seconds };
+        let limits = Limits { rounds: ROUNDS, ..config.limits };
+        Run::new(self, config.multicall3, limits).over(endpoints).at(header)
     }
 
-    fn ask_for_events(&mut self) {
+    fn logs(
+        &self,
+        filter: Filter,
+        (from, to): (u64, u64),
+        range: Option<u64>,
+        may_end_early: bool,
+    ) -> LogsQuery {
+        let (registry, most_calls) = (self.registry, MOST_CALLS);
+        LogsQuery { registry, filter: Some(filter), from, to, range, most_calls, may_end_early }
+    }
+
+    /// The block of the registration by the cursor, where it is before the blocks that are asked for.
+    fn known_first(&self) -> Option<u64> {
+        self.cursor.map(|cursor| cursor.first).filter(|first| (1..=self.at.number).contains(first))
+    }
+
+    /// The agent's own events, from where they are worth asking for.
+    fn own_events(&self, view: &View) -> Result<Result<OwnEvents, NoLogs>, Halt> {
+        let mut from = self.cursor.map_or(0, |cursor| cursor.block);
+        let (mut range, mut newest_only) = (None, false);
+        let mut found = self.events_from(view, from, range)?;
+        if let Err(NoLogs::ShortRanges(blocks)) = found {
+            range = Some(blocks);
+            from = self.registration_block(view)?;
+            found = self.events_from(view, from, range)?;
+        }
+        if let Ok(known) = &found {
+            range = known.range.or(range);
+            let due = known.logs.iter().filter(|log| self.is_due(log)).count();
+            if let Some(blocks) = range
+                && known.unasked.is_some()
+                && due <= self.limit
+                && self.cursor.is_none()
+                && self.at.number.saturating_sub(from) / blocks.max(1) >= MOST_CALLS * MOST_PAGES
+            {
+                newest_only = true;
+                from = (self.at.number + 1).saturating_sub(MOST_CALLS.saturating_mul(blocks)).max(1);
+                found = self.events_from(view, from, range)?;
+            }
+        }
+        Ok(found.map(|found| OwnEvents { range: found.range.or(range), found, from, newest_only }))
+    }
+
+    /// The agent's own events from a block on, as many as the page takes.
+    fn events_from(
+        &self,
+        view: &View,
+        from: u64,
+        range: Option<u64>,
+    ) -> Result<Result<FoundLogs, NoLogs>, Need> {
         let filter = Filter { events: EVENTS.to_vec(), agents: vec![self.id] };
-        let first =
-            self.cursor.map(|cursor| cursor.first).filter(|first| (1..=self.at.number).contains(first));
-        let registration = first.filter(|first| *first < self.from);
-        let mut exchange = self.exchange().headers_if_kept(first).canary(registration).only(filter);
-        // Block 0 has no events: whoever asks from there on does not know better.
-        if self.from > 0 {
-            exchange = exchange.or_fewer(self.at.number);
+        // Block 0 has no events: a query from there on does not know better, and has to cover all blocks.
+        let query = self.logs(filter, (from, self.at.number), range, from > 0);
+        let registration = self.known_first().map(|first| {
+            let event = (first < from).then(|| view.logs(&self.registration_event(first)));
+            (view.header_if_kept(first), event)
+        });
+        let (settled, open) = view.settled_logs(&query);
+        let found = if open.is_some() && settled.iter().filter(|log| self.is_due(log)).count() > self.limit {
+            let logs = settled.into_iter().cloned().collect();
+            Ok(FoundLogs { logs, unasked: open, is_any: true, ..FoundLogs::default() })
+        } else {
+            view.logs(&query)?.cloned()
+        };
+        if let Some((header, event)) = registration {
+            header?;
+            if let Some(Err(refused)) = event.transpose()? {
+                return Ok(Err(refused));
+            }
         }
-        self.stage = Stage::Events(Box::new(exchange.events(self.from, self.at.number, self.range)));
+        Ok(found.map(|mut found| {
+            found.logs.sort_by_key(position);
+            found.logs.dedup_by_key(|log| position(log));
+            found
+        }))
     }
 
-    /// Ends the agent's own events where there are more than the page takes.
-    fn stop_early(&mut self) {
-        let (cursor, limit) = (self.cursor, self.limit);
-        if let Stage::Events(exchange) = &mut self.stage {
-            let (settled, open) = exchange.settled();
-            if open.is_some() && settled.filter(|log| is_due(log, cursor)).count() > limit {
-                exchange.stop();
-            }
-        }
+    /// The event of the registration, asked for again by a later page: a node that has none there has pruned its logs, or keeps
+    /// none, and says so by an empty list.
+    fn registration_event(&self, block: u64) -> LogsQuery {
+        let filter = Filter { events: EVENTS.to_vec(), agents: vec![self.id] };
+        self.logs(filter, (block, block), None, false)
     }
 
-    fn take(&mut self, end: End) {
-        match (std::mem::replace(&mut self.stage, Stage::Done), end) {
-            // Nothing more, and no answer.
-            (_, End::HeadMoved) | (Stage::Done, _) => {}
-            (Stage::Events(_), End::Known(known)) => self.take_events(known),
-            (Stage::Events(_), End::ShortRanges(range)) => {
-                self.range = Some(range);
-                self.search(0, self.at.number);
-            }
-            (Stage::Search { before, found, probes, .. }, End::Known(known)) => {
-                self.narrow(before, found, &probes, &known);
-            }
-            (Stage::Children(_, page), End::Known(known)) => self.take_children(page, known),
-            (Stage::Children(_, page), _) => {
-                self.ask_for_times(Page { because: Some(IncompleteBecause::EventsMissing), ..page });
-            }
-            (Stage::Times(_, page), End::Known(known)) => self.take_times(page, &known),
-            (Stage::Events(_) | Stage::Search { .. } | Stage::Times(..), _) => {
-                self.finish(Page { because: Some(IncompleteBecause::NoLogs), ..Page::default() });
-            }
-        }
-    }
-
-    /// Looks for the first block as late as the registration, behind `before` and at most `found`.
-    fn search(&mut self, before: u64, found: u64) {
-        let blocks = found.saturating_sub(before);
-        if blocks <= 1 {
-            self.from = found.max(1);
-            return self.ask_for_events();
-        }
-        let probes: BTreeSet<u64> = (1..=PROBES)
-            .map(|probe| {
+    /// The first block as late as the registration. Blocks without a header are pruned, so early ones.
+    fn registration_block(&self, view: &View) -> Result<u64, Need> {
+        let (mut before, mut found) = (0, self.at.number);
+        while found.saturating_sub(before) > 1 {
+            let blocks = found - before;
+            let probe = |probe: u64| {
                 let share = u128::from(blocks) * u128::from(probe) / u128::from(PROBES + 1);
                 before.saturating_add(u64::try_from(share).unwrap_or(blocks))
-            })
-            .filter(|number| (before + 1..found).contains(number))
-            .collect();
-        let exchange = Box::new(self.exchange().headers_if_kept(probes.iter().copied()));
-        self.stage = Stage::Search { before, found, probes, exchange };
-    }
-
-    /// Goes on between the last probe that is too early and the first that is not. Blocks without a header are pruned, so early ones.
-    fn narrow(&mut self, before: u64, found: u64, probes: &BTreeSet<u64>, known: &Known) {
-        let is_late = |number: &&u64| {
-            known.headers.get(*number).is_some_and(|header| header.timestamp >= self.registered_at)
-        };
-        let first = probes.iter().find(is_late).copied().unwrap_or(found);
-        let last = probes.range(..first).next_back().copied().unwrap_or(before);
-        self.search(last, first);
-    }
-
-    fn take_events(&mut self, mut known: Known) {
-        self.range = known.log_range.or(self.range);
-        known.logs.sort_by_key(position);
-        known.logs.dedup_by_key(|log| position(log));
-        let registration = known.logs.iter().find(|log| log.is_registration()).map(|log| log.number);
-        let logs: Vec<EventLog> = known.logs.into_iter().filter(|log| is_due(log, self.cursor)).collect();
-        let is_filled = logs.len() > self.limit;
-        if let Some(range) = self.range
-            && known.unasked.is_some()
-            && !is_filled
-            && self.cursor.is_none()
-            && !self.newest_only
-            && self.at.number.saturating_sub(self.from) / range.max(1) >= MOST_CALLS * MOST_PAGES
-        {
-            self.newest_only = true;
-            self.from = (self.at.number + 1).saturating_sub(MOST_CALLS.saturating_mul(range)).max(1);
-            return self.ask_for_events();
+            };
+            let probes: BTreeSet<u64> =
+                (1..=PROBES).map(probe).filter(|number| (before + 1..found).contains(number)).collect();
+            let headers: Vec<_> =
+                probes.iter().map(|number| (*number, view.header_if_kept(*number))).collect();
+            for (number, header) in headers {
+                if header?.is_some_and(|header| header.timestamp >= self.registered_at) {
+                    found = number;
+                    break;
+                }
+                before = number;
+            }
         }
+        Ok(found.max(1))
+    }
+
+    /// The page as the agent's own events make it, and from which block on the history is known.
+    fn begin_page(&self, view: &View, events: &OwnEvents) -> Result<Page, Need> {
+        let OwnEvents { found, newest_only, from, .. } = events;
+        let registration = found.logs.iter().find(|log| log.is_registration()).map(|log| log.number);
         let (first, because) = match (self.cursor, registration) {
             (None, Some(first)) => (first, None),
-            (None, None) if self.newest_only => (self.from, Some(IncompleteBecause::LogRange)),
+            (None, None) if *newest_only => (*from, Some(IncompleteBecause::LogRange)),
             (None, None) | (Some(HistoryCursor { first: 0, .. }), _) => {
                 (0, Some(IncompleteBecause::EventsMissing))
             }
             (Some(HistoryCursor { first, block, .. }), registration) => {
-                let is_found = if first < block { !known.lacks_known_event } else { registration.is_some() };
+                let is_found = match self.known_first().filter(|_| first < block) {
+                    Some(first) => view
+                        .logs(&self.registration_event(first))?
+                        .is_ok_and(|event| event.logs.iter().any(EventLog::is_registration)),
+                    None => first < block || registration.is_some(),
+                };
                 // Before that block nothing was asked for, or it is that of the registration, whose event is gone.
-                let is_registration =
-                    known.headers.get(&first).is_none_or(|header| header.timestamp == self.registered_at);
+                let header =
+                    self.known_first().map(|first| view.header_if_kept(first)).transpose()?.flatten();
+                let is_registration = header.is_none_or(|header| header.timestamp == self.registered_at);
                 let because = match is_registration {
                     true => IncompleteBecause::EventsMissing,
                     false => IncompleteBecause::LogRange,
@@ -323,32 +307,14 @@ impl History {
                 (first, (!is_found).then_some(because))
             }
         };
-        let last = match logs.get(self.limit) {
-            // The page ends before this one.
-            Some(log) => log.number,
-            None => known.unasked.map_or(self.at.number, |unasked| unasked.saturating_sub(1)),
-        };
-        let from = self.from.max(first);
-        let page = Page { logs, because, first, unasked: known.unasked, next: None };
-        if self.children.is_empty() || from > last {
-            return self.ask_for_times(page);
-        }
-        let filter = Filter { events: vec![AgentRegistered::SIGNATURE_HASH], agents: self.children.clone() };
-        let exchange = self.exchange().only(filter).or_fewer(last).events(from, last, self.range);
-        self.stage = Stage::Children(Box::new(exchange), page);
+        let logs = found.logs.iter().filter(|log| self.is_due(log)).cloned().collect();
+        Ok(Page { logs, because, first, unasked: found.unasked, next: None })
     }
 
-    fn take_children(&mut self, mut page: Page, known: Known) {
-        page.logs.extend(known.logs);
-        page.unasked = page.unasked.into_iter().chain(known.unasked).min();
-        self.ask_for_times(page);
-    }
-
-    /// Cuts the page to its size, and asks for the times that are missing on it.
-    fn ask_for_times(&mut self, mut page: Page) {
-        let cursor = self.cursor;
+    /// Cuts the page to its size.
+    fn cut(&self, mut page: Page) -> Page {
         let is_asked = |log: &EventLog| page.unasked.is_none_or(|unasked| log.number < unasked);
-        page.logs.retain(|log| is_due(log, cursor) && is_asked(log));
+        page.logs.retain(|log| self.is_due(log) && is_asked(log));
         page.logs.sort_by_key(position);
         page.logs.dedup_by_key(|log| position(log));
         let found: BTreeSet<u64> = page.logs.iter().map(|log| log.agent).collect();
@@ -364,66 +330,62 @@ impl History {
             None => page.unasked.map(|unasked| (unasked, 0)),
         };
         page.logs.truncate(fits);
-        let told = page.logs.iter().filter(|log| log.agent != self.id).map(|log| log.agent).max();
-        let child = told.or(cursor.map(|cursor| cursor.child)).unwrap_or(0);
+        let children = page.logs.iter().filter(|log| log.agent != self.id).map(|log| log.agent);
+        let child = children.max().or(self.cursor.map(|cursor| cursor.child)).unwrap_or(0);
         page.next =
             goes_on_at.map(|(block, log_index)| HistoryCursor { first: page.first, block, log_index, child });
         if page.next.is_none() && self.children.iter().any(|child| !found.contains(child)) {
             page.because = page.because.or(Some(IncompleteBecause::EventsMissing));
         }
+        page
+    }
+
+    /// The answer, with the times of the page's blocks, which not every node's logs tell.
+    fn finish(&self, view: &View, page: Page) -> Result<AgentHistory, Halt> {
         let untimed: BTreeSet<u64> =
             page.logs.iter().filter(|log| log.seconds.is_none()).map(|log| log.number).collect();
-        if untimed.is_empty() {
-            return self.finish(page);
-        }
-        let exchange = self.exchange().headers(untimed);
-        self.stage = Stage::Times(Box::new(exchange), page);
-    }
-
-    fn take_times(&mut self, mut page: Page, known: &Known) {
-        for log in page.logs.iter_mut().filter(|log| log.seconds.is_none()) {
-            match known.headers.get(&log.number) {
-                Some(header) if header.hash == log.block_hash => log.seconds = Some(header.timestamp),
+        let headers: Vec<_> = untimed.into_iter().map(|number| (number, view.header_at(number))).collect();
+        let headers = headers.into_iter().map(|(number, header)| Ok((number, header?)));
+        let headers: BTreeMap<u64, Header> = headers.collect::<Result<_, Need>>()?;
+        let mut data = Vec::with_capacity(page.logs.len());
+        for log in page.logs {
+            let seconds = match (log.seconds, headers.get(&log.number)) {
+                (Some(seconds), _) => seconds,
+                (None, Some(header)) if header.hash == log.block_hash => header.timestamp,
                 // The event was of another chain than the block.
-                _ => return,
-            }
+                (None, _) => return Err(QueryError::BlockNotAvailable(BlockId::Hash(self.at.hash)).into()),
+            };
+            data.push(HistoryEvent {
+                block_number: log.number,
+                time: Timestamp::from_seconds(seconds),
+                transaction_hash: log.transaction_hash,
+                log_index: log.index,
+                event: match log.event {
+                    Event::Registered { creator, agent_wallet, .. } if log.agent != self.id => {
+                        Event::ChildRegistered { child_agent_id: log.agent.into(), creator, agent_wallet }
+                    }
+                    event => event,
+                },
+            });
         }
-        self.finish(page);
-    }
-
-    fn finish(&mut self, page: Page) {
-        let times: BTreeMap<u64, u64> =
-            page.logs.iter().filter_map(|log| Some((log.number, log.seconds?))).collect();
-        let told = |log: EventLog| HistoryEvent {
-            block_number: log.number,
-            time: Timestamp::from_seconds(times.get(&log.number).copied().unwrap_or_default()),
-            transaction_hash: log.transaction_hash,
-            log_index: log.index,
-            event: match log.event {
-                Event::Registered { creator, agent_wallet, .. } if log.agent != self.id => {
-                    Event::ChildRegistered { child_agent_id: log.agent.into(), creator, agent_wallet }
-                }
-                event => event,
-            },
-        };
-        self.answer = Some(AgentHistory {
+        Ok(AgentHistory {
             agent_id: self.id.into(),
             complete: page.because.is_none(),
             incomplete_because: page.because,
             from_block: Some(page.first).filter(|first| *first > 0),
             limit: u64::try_from(self.limit).unwrap_or(u64::MAX),
-            data: page.logs.into_iter().map(told).collect(),
+            data,
             next: page.next,
             as_of: self.at.into(),
-        });
+        })
+    }
+
+    /// Whether an event comes on this page or a later one.
+    fn is_due(&self, log: &EventLog) -> bool {
+        self.cursor.is_none_or(|cursor| position(log) >= (cursor.block, cursor.log_index))
     }
 }
 
 const fn position(log: &EventLog) -> (u64, u64) {
     (log.number, log.index)
-}
-
-/// Whether an event comes on this page or a later one.
-fn is_due(log: &EventLog, cursor: Option<HistoryCursor>) -> bool {
-    cursor.is_none_or(|cursor| position(log) >= (cursor.block, cursor.log_index))
 }

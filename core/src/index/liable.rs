@@ -5,8 +5,8 @@ use alloy_primitives::Address;
 
 use super::{
     IndexError,
-    answers::Index,
     entry::{Entry, flaw},
+    reader::Index,
     store::{Columns, Store, StoreError, Value, one_number, ordered},
     tables::{HOUR, Kind, person_hour, person_status},
 };

@@ -18,8 +18,8 @@ use alloy_primitives::Address;
 
 use super::{
     IndexError,
-    answers::Index,
     entry::flaw,
+    reader::{Bounds, Index},
     store::{Columns, Store, StoreError, Value, one_number, ordered},
     tables::{Kind, records},
     words::{expression, has_words, words},
@@ -28,27 +28,11 @@ use crate::{
     eth::as_of::IndexedAt,
     eth::timestamp::Timestamp,
     registry::agent::{AgentSummary, Status},
-    registry::agent_query::{AgentFilter, AgentQuery, NUMBERED_MAX, Sort, Start},
+    registry::agent_query::{AgentFilter, AgentQuery, Sort, Start},
     registry::cursor::AgentCursor,
     registry::cursor::SortKey,
     registry::page::AgentList,
 };
-
-/// How much is read for one page at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Agents that are counted by the source alone.
-    pub counted: u64,
-    /// Agents that are held against other filters: where they lie all over the registry, each is a page of the file.
-    pub candidates: u64,
-    /// Agents whose scope is searched one by one.
-    pub searched: u64,
-}
-
-impl Bounds {
-    /// What keeps a page within milliseconds.
-    pub const DEFAULT: Self = Self { counted: NUMBERED_MAX, candidates: 1_500, searched: 1_000 };
-}
 
 /// What a condition is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

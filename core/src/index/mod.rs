@@ -11,13 +11,13 @@
 //! | `store` | the SQL tables, and the one function a host provides for them |
 //! | `state` | how far an index has come, what it rests on, the blocks it knows |
 //! | `work` | what to ask next, and what an answer changes: the fill, the refresh |
-//! | `read` | state, through the lens and the getters |
-//! | `exchange` | blocks and events |
-//! | `hint` | as much of any event as is believed |
-//! | `event_log` | the events of an agent, decoded |
+//! | `find_changes` | what changed since the index's block |
+//! | `read_agents` | state, through the lens and the getters |
 //! | `tables` | rows in, with the sums kept along |
 //! | `changes` | changes of verdicts, in the order in which they were seen |
 //! | `answers` | answers about the registry |
+//! | `reader` | what answers share |
+//! | `open_lists` | agents as they were when a list was opened |
 //! | `compliance_list` | the list of `/agents/compliance`: pages, the whole, and one of any size, piece by piece |
 //! | `listing` | pages of agents, filtered, searched and sorted |
 //! | `words` | what of a scope is searched |
@@ -45,14 +45,14 @@ mod answers;
 mod changes;
 mod compliance_list;
 mod entry;
-mod event_log;
 mod excerpt;
-mod exchange;
-mod hint;
+mod find_changes;
 mod history;
 mod liable;
 mod listing;
-mod read;
+mod open_lists;
+mod read_agents;
+mod reader;
 mod state;
 mod store;
 mod tables;
@@ -60,12 +60,10 @@ mod words;
 mod work;
 
 use crate::chain::{QueryError, RunError};
-pub use answers::Index;
 pub use compliance_list::{LIST_IN_MEMORY_MAX, ListCursor, Piece};
 pub use excerpt::Excerpt;
-pub use history::History;
-pub use listing::Bounds;
-pub use read::Reading;
+pub use history::HistoryQuery;
+pub use reader::{Bounds, Index};
 pub use state::{Basis, Checkpoint, Phase, Progress, State};
 pub use store::{Store, StoreError, Value, prepare};
 pub use work::{Config, Step, Work};

@@ -7,13 +7,12 @@ use alloy_primitives::Address;
 
 use super::{
     changes::{Comparison, Noted},
-    compliance_list,
     entry::Entry,
-    hint::Moment,
+    open_lists,
     store::{Columns, Store, StoreError, Value, of_ids, write},
     words::words,
 };
-use crate::{registry::agent::Status, registry::revenue::Total, registry::row::Sum};
+use crate::{chain::logs::Moment, registry::agent::Status, registry::revenue::Total, registry::row::Sum};
 
 /// What agents are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,7 +165,7 @@ impl<'a, S: Store> Changes<'a, S> {
             self.take_sums_out(id, &before);
             self.take_scope_out(id, &before.full.scope);
         }
-        compliance_list::keep(self.store, &ids)?;
+        open_lists::keep(self.store, &ids)?;
         of_ids(self.store, "DELETE FROM agents WHERE id", &[], &ids).map(drop)
     }
 
@@ -231,7 +230,7 @@ impl<'a, S: Store> Changes<'a, S> {
     /// Writes the rows and the sums; the changes of verdicts.
     pub(super) fn finish(self) -> Result<Vec<Noted>, StoreError> {
         let store = self.store;
-        compliance_list::keep(store, &self.replaced)?;
+        open_lists::keep(store, &self.replaced)?;
         of_ids(store, "UPDATE agents SET changed_at = ? WHERE id", &[self.number.into()], &self.touched)?;
         write(
             store,

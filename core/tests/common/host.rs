@@ -6,21 +6,21 @@ use alloy_primitives::Address;
 use registry_core::{
     api::document::Document,
     api::error::Error,
-    chain::{Batch, Endpoints, Failure, Limits, QueryError, Reply, Run, RunError, Step},
+    chain::{Batch, Endpoints, Failure, Limits, Query, QueryError, Reply, Run, RunError, Step},
     eth::multicall::CANONICAL_ADDRESS,
 };
 use serde_json::Value;
 
 use super::{CHAIN_ID, Node, Registry, question, signature};
 
-/// What becomes of one post.
+/// The outcome of one post.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// It is answered, after so many milliseconds.
+    /// An answer after so many milliseconds.
     Slow(u32),
     Unreachable,
     Hangs,
-    /// It has no end that a host would read to.
+    /// A reply beyond any size limit.
     Endless,
     /// An HTTP status with a page.
     Status(u16),
@@ -28,7 +28,7 @@ pub(crate) enum Fault {
     Html,
     /// The beginning of the right answer.
     HalfABody,
-    /// The right answer to a request nobody made.
+    /// The right answer to a request that was not made.
     WrongId,
     /// Of a batch's answers, the first alone and without its array.
     OneObject,
@@ -36,7 +36,7 @@ pub(crate) enum Fault {
     Error(i64, &'static str),
 }
 
-/// An endpoint: a node, and what becomes of the posts to it, one after another; after that all is well.
+/// An endpoint: a node, and the faults of the next posts to it. Later posts succeed.
 #[derive(Clone)]
 pub(crate) struct Upstream {
     pub(crate) node: Node,
@@ -60,12 +60,27 @@ impl Upstream {
     }
 
     pub(crate) fn failing(fault: Fault) -> Self {
-        Self { faults: vec![fault; 100].into(), ..Self::good() }
+        Self::with_faults(vec![fault; 100])
     }
 
     pub(crate) fn on_chain(chain_id: u64) -> Self {
+        Self::with(|upstream| upstream.node.chain_id = chain_id)
+    }
+
+    /// A good upstream whose newest block is this.
+    pub(crate) fn at_block(number: u64) -> Self {
+        Self::with(|upstream| upstream.node.block = number)
+    }
+
+    /// An upstream whose first posts fail so, one after another.
+    pub(crate) fn with_faults(faults: impl IntoIterator<Item = Fault>) -> Self {
+        Self { faults: faults.into_iter().collect(), ..Self::good() }
+    }
+
+    /// A good upstream, changed.
+    pub(crate) fn with(change: impl FnOnce(&mut Self)) -> Self {
         let mut upstream = Self::good();
-        upstream.node.chain_id = chain_id;
+        change(&mut upstream);
         upstream
     }
 
@@ -107,6 +122,22 @@ impl Upstream {
                 let error = serde_json::json!({"id": null, "error": {"code": code, "message": message}});
                 ok(error.to_string().into_bytes())
             }
+        }
+    }
+}
+
+/// Drives a run to its end, without a clock. `post` gives each reply, or why there is none.
+pub(crate) fn finish<Q: Query>(
+    run: &mut Run<Q>,
+    mut post: impl FnMut(&Batch) -> Result<(u16, Vec<u8>), Failure>,
+) -> Result<Q::Output, Q::Error> {
+    loop {
+        match run.step()? {
+            Step::Done(answer) => return Ok(answer),
+            Step::Send(batch) => match post(&batch) {
+                Ok((status, body)) => run.feed(Reply { status, body: &body })?,
+                Err(failure) => run.fail(failure)?,
+            },
         }
     }
 }

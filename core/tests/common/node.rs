@@ -75,9 +75,9 @@ pub(crate) fn scan_query() -> ScanQuery {
     ScanQuery { registry: REGISTRY, chain: "http://node".to_owned() }
 }
 
-fn question_about(endpoint: Route) -> Question {
+fn question_about(route: Route) -> Question {
     let now = Timestamp::from_seconds(NOW);
-    Question { endpoint, registry: REGISTRY, chain: "http://node".into(), now, scan: None, excerpt: None }
+    Question { route, registry: REGISTRY, chain: "http://node".into(), now, scan: None, excerpt: None }
 }
 
 impl Node {

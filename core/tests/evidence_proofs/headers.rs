@@ -95,7 +95,7 @@ fn a_header_is_made_of_a_nodes_json_and_one_with_an_unknown_field_is_not_passed_
     assert_eq!(keccak256(&evidence.header), evidence.block_hash);
     assert_eq!(json!(format!("{:#x}", verified.block.hash)), recorded.block["hash"]);
 
-    // A chain whose headers have a field more, which nobody here knows.
+    // A chain whose headers have an unknown field more.
     let mut other = Recorded::load("provision");
     let mut fields = op_stack();
     fields.push(vec![0x99; 32]);

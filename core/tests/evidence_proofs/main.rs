@@ -2,7 +2,7 @@
 //!
 //! 1. Every kind of verdict is proved: compliant, expired, suspended, revoked, never registered.
 //! 2. A document about another block, chain, registry or wallet is refused with the reason.
-//! 3. A layout that nobody vouches for, or one of other code, is refused.
+//! 3. A layout without a voucher, or of other code, is refused.
 //! 4. What is spelled in another way than documents are is refused by member and rule.
 //! 5. Headers are hashed whole, whatever fields a chain adds.
 //! 6. Ten thousand documents, each changed in one byte or one element, are all refused (`mutations`).
@@ -74,7 +74,7 @@ impl Recorded {
         self.proof["codeHash"].as_str().unwrap().parse().unwrap()
     }
 
-    /// The same, of a registry that nobody knows but by its code's hash.
+    /// The same, of a registry that is known by its code's hash alone.
     fn foreign(self, code_hash: B256) -> Self {
         Self { layout: Layout { code_hash: Some(code_hash), ..self.layout }, ..self }
     }
@@ -140,7 +140,7 @@ fn a_scope_of_several_slots_is_proved_to_its_last_byte() {
 }
 
 #[test]
-fn a_slot_that_was_cleared_and_one_that_never_was_set_both_prove_nobody() {
+fn a_slot_that_was_cleared_and_one_that_never_was_set_both_prove_no_agent() {
     // anvil keeps a leaf of zero for the one, and proves the other by absence, as nodes with a real database do for both.
     let last = |kind: &str| {
         let proof = &Recorded::load(kind).proof["storageProof"][0]["proof"];
@@ -162,63 +162,43 @@ fn a_document_about_something_else_is_refused_with_the_reason() {
     let hash = B256::repeat_byte(0x22);
     let expected = recorded.expected();
     let Some(block_hash) = expected.block_hash else { unreachable!() };
-    for (error, reason) in [
-        (
-            refused(Expected { block_hash: Some(hash), ..expected }),
-            EvidenceError::OtherBlock { document: block_hash, trusted: hash },
-        ),
-        (
-            refused(Expected { chain_id: Some(1), ..expected }),
-            EvidenceError::OtherChain { document: 31_337, expected: 1 },
-        ),
-        (
-            refused(Expected { registry: Some(other), ..expected }),
-            EvidenceError::OtherRegistry { document: recorded.registry, expected: other },
-        ),
-        (
-            refused(Expected { wallet: Some(other), ..expected }),
-            EvidenceError::OtherWallet { document: recorded.wallet, expected: other },
-        ),
-    ] {
-        assert_eq!(error, reason);
-    }
+    let error = refused(Expected { block_hash: Some(hash), ..expected });
+    assert_eq!(error, EvidenceError::OtherBlock { document: block_hash, trusted: hash });
+    let error = refused(Expected { chain_id: Some(1), ..expected });
+    assert_eq!(error, EvidenceError::OtherChain { document: 31_337, expected: 1 });
+    let error = refused(Expected { registry: Some(other), ..expected });
+    assert_eq!(error, EvidenceError::OtherRegistry { document: recorded.registry, expected: other });
+    let error = refused(Expected { wallet: Some(other), ..expected });
+    assert_eq!(error, EvidenceError::OtherWallet { document: recorded.wallet, expected: other });
 }
 
 #[test]
 fn a_document_whose_subject_was_changed_is_refused_with_the_reason() {
     let recorded = Recorded::load("provision");
     let document = recorded.document();
-    let nobody = Expected { block_hash: recorded.expected().block_hash, ..Expected::default() };
+    let trusted = Expected { block_hash: recorded.expected().block_hash, ..Expected::default() };
     let refused = |pointer: &str, value: Value| {
-        evidence::verify(&with(&document, pointer, value), &nobody).unwrap_err()
+        evidence::verify(&with(&document, pointer, value), &trusted).unwrap_err()
     };
     let other = Recorded::load("expired");
-    assert_eq!(
-        refused("/wallet", json!(other.wallet.to_string())),
-        EvidenceError::OtherSlot { place: 0, expected: other.slots[0] }
-    );
+    let error = refused("/wallet", json!(other.wallet.to_string()));
+    assert_eq!(error, EvidenceError::OtherSlot { place: 0, expected: other.slots[0] });
     for registry in [other.wallet, recorded.wallet, Address::ZERO] {
         let error = refused("/registry", json!(registry.to_string()));
         assert!(matches!(error, EvidenceError::AccountProof(_) | EvidenceError::NoAccount), "{error}");
     }
-    assert!(matches!(
-        refused("/blockHash", json!(format!("{:#x}", B256::ZERO))),
-        EvidenceError::OtherBlock { .. }
-    ));
-    assert_eq!(refused("/version", json!(2)), EvidenceError::Version(2));
-    assert_eq!(
-        refused("/codeHash", json!(format!("{:#x}", B256::ZERO))),
-        EvidenceError::Account { field: "codeHash" }
-    );
-    assert_eq!(refused("/balance", json!("0x1")), EvidenceError::Account { field: "balance" });
-    assert_eq!(
-        refused("/verdict/isCompliant", json!(false)),
-        EvidenceError::Verdict { field: "isCompliant".to_owned() }
-    );
-    assert_eq!(
-        refused("/verdict/agent/status", json!("Suspended")),
-        EvidenceError::Verdict { field: "agent.status".to_owned() }
-    );
+    let zero = json!(format!("{:#x}", B256::ZERO));
+    assert!(matches!(refused("/blockHash", zero.clone()), EvidenceError::OtherBlock { .. }));
+    let verdict = |field: &str| EvidenceError::Verdict { field: field.to_owned() };
+    for (pointer, value, error) in [
+        ("/version", json!(2), EvidenceError::Version(2)),
+        ("/codeHash", zero, EvidenceError::Account { field: "codeHash" }),
+        ("/balance", json!("0x1"), EvidenceError::Account { field: "balance" }),
+        ("/verdict/isCompliant", json!(false), verdict("isCompliant")),
+        ("/verdict/agent/status", json!("Suspended"), verdict("agent.status")),
+    ] {
+        assert_eq!(refused(pointer, value), error);
+    }
 }
 
 #[test]
@@ -251,7 +231,7 @@ fn the_registry_is_known_by_its_code_whichever_forwarder_it_trusts() {
         let refused = evidence::verify(&changed, &recorded.expected()).unwrap_err();
         assert_eq!(refused, EvidenceError::Code { code_hash }, "digit {place}");
     }
-    // Code that is another contract's: nobody has to vouch for its hash, nobody knows its layout.
+    // Another contract's code needs no voucher for its hash, but its layout is unknown.
     let other = Recorded { code: json!(format!("{code}00")).to_string(), ..recorded };
     assert!(matches!(other.make(), Err(EvidenceError::OtherCode { .. })));
 }
@@ -263,25 +243,19 @@ fn other_code_needs_a_layout_that_the_verifier_vouches_for() {
     let recorded = recorded.foreign(code_hash);
     let (document, expected) = (recorded.document(), recorded.expected());
     assert!(!document.contains("\"code\""), "its hash is all that counts");
-    assert_eq!(
-        evidence::verify(&document, &expected).unwrap_err(),
-        EvidenceError::UnknownLayout { code_hash }
-    );
+    let refused = |document: &str, expected: &Expected| evidence::verify(document, expected).unwrap_err();
+    assert_eq!(refused(&document, &expected), EvidenceError::UnknownLayout { code_hash });
     let vouched = Expected { layout: Some(recorded.layout), ..expected };
     assert!(evidence::verify(&document, &vouched).unwrap().verdict.is_registered);
     // Vouched for, but of other code.
     let layout = Layout { code_hash: Some(B256::repeat_byte(1)), ..recorded.layout };
     let wrong = with(&document, "/layout", serde_json::to_value(layout).unwrap());
-    assert_eq!(
-        evidence::verify(&wrong, &Expected { layout: Some(layout), ..expected }).unwrap_err(),
-        EvidenceError::OtherCode { code_hash }
-    );
+    let vouched = Expected { layout: Some(layout), ..expected };
+    assert_eq!(refused(&wrong, &vouched), EvidenceError::OtherCode { code_hash });
 
     // Never a wrong proof: it is not even made.
-    assert_eq!(
-        recorded.foreign(B256::repeat_byte(1)).make().unwrap_err(),
-        EvidenceError::OtherCode { code_hash }
-    );
+    let made = recorded.foreign(B256::repeat_byte(1)).make();
+    assert_eq!(made.unwrap_err(), EvidenceError::OtherCode { code_hash });
 }
 
 #[test]

@@ -22,7 +22,7 @@ use revm::{
 };
 use serde_json::{Value, json};
 
-use crate::model::{CATEGORIES, CURRENCIES, Op, actor, wallet};
+use crate::model::{Action, CATEGORIES, CURRENCIES, Op, actor, wallet};
 
 type Database = CacheDB<EmptyDB>;
 type Evm = MainnetEvm<Context<BlockEnv, TxEnv, CfgEnv, Database, Journal<Database>, ()>>;
@@ -81,13 +81,13 @@ impl Chain {
 
     /// Carries out an operation in a block of its own; what it reverted with.
     pub(crate) fn apply(&mut self, op: &Op) -> Result<(), String> {
-        let id = U256::from(op.id());
-        let data = match op {
-            Op::Wait(seconds) => {
+        let id = U256::from(op.id);
+        let data = match &op.action {
+            Action::Wait(seconds) => {
                 self.now += seconds;
                 return Ok(());
             }
-            Op::Register { wallet: index, parent, self_modifying, scope, .. } => registerAgentCall {
+            Action::Register { wallet: index, parent, self_modifying, scope } => registerAgentCall {
                 haftungsperson: actor(4),
                 agentWallet: wallet(*index),
                 constitutionHash: keccak256(scope),
@@ -97,8 +97,8 @@ impl Chain {
                 selfModifying: *self_modifying,
             }
             .abi_encode(),
-            Op::Attest { .. } => attestComplianceCall { agentId: id }.abi_encode(),
-            Op::Report { amount, currency, category, .. } => reportRevenueCall {
+            Action::Attest => attestComplianceCall { agentId: id }.abi_encode(),
+            Action::Report { amount, currency, category } => reportRevenueCall {
                 agentId: id,
                 amount: U256::from(*amount),
                 currency: CURRENCIES[*currency].into(),
@@ -107,16 +107,16 @@ impl Chain {
                 periodEnd: 7,
             }
             .abi_encode(),
-            Op::Suspend { .. } => suspendAgentCall { agentId: id, reason: "r".into() }.abi_encode(),
-            Op::Revoke { .. } => revokeAgentCall { agentId: id, reason: "r".into() }.abi_encode(),
-            Op::Reactivate { .. } => reactivateAgentCall { agentId: id }.abi_encode(),
-            Op::Terminate { .. } => terminateSelfCall { agentId: id }.abi_encode(),
+            Action::Suspend => suspendAgentCall { agentId: id, reason: "r".into() }.abi_encode(),
+            Action::Revoke => revokeAgentCall { agentId: id, reason: "r".into() }.abi_encode(),
+            Action::Reactivate => reactivateAgentCall { agentId: id }.abi_encode(),
+            Action::Terminate => terminateSelfCall { agentId: id }.abi_encode(),
         };
         self.number += 1;
-        let tx = self.transaction(actor(op.by()), TxKind::Call(self.registry), data.into());
+        let tx = self.transaction(actor(op.by), TxKind::Call(self.registry), data.into());
         match self.evm.transact_commit(tx).unwrap() {
             ExecutionResult::Success { .. } => {
-                self.agents += usize::from(matches!(op, Op::Register { .. }));
+                self.agents += usize::from(matches!(op.action, Action::Register { .. }));
                 Ok(())
             }
             ExecutionResult::Revert { output, .. } => Err(Revert::abi_decode(&output).unwrap().reason),
@@ -241,13 +241,11 @@ fn block_hash(number: u64) -> B256 {
 
 /// A contract's code as the compiler wrote it.
 pub(crate) fn artifact(contract: &str, kind: &str) -> Bytes {
-    hex::decode(compiled(contract)[kind]["object"].as_str().unwrap()).unwrap().into()
+    hex::decode(compiled(contract)[kind].as_str().unwrap()).unwrap().into()
 }
 
-/// All that the compiler wrote of a contract.
+/// What the repository keeps of the compiler's output.
 pub(crate) fn compiled(contract: &str) -> Value {
-    let path = format!("{}/../contracts/out/{contract}.sol/{contract}.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{path}: {error}; compile the contracts first: cargo xtask build"));
-    serde_json::from_str(&text).unwrap()
+    let path = format!("{}/../contracts/artifacts/{contract}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }

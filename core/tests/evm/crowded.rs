@@ -1,4 +1,4 @@
-//! What one agent can grow, and what it must not cost the others: histories and lists of children beyond the gas of a call.
+//! Histories and lists of children beyond the gas of a call, and what they must not cost other agents.
 
 use alloy_primitives::hex;
 use registry_core::api::error::Error;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     ask,
     chain::{Chain, Undeployed},
-    model::Op,
+    model::{Action, Op},
 };
 
 const EVERY_WAY: [Undeployed; 3] = [Undeployed::Override, Undeployed::Creation, Undeployed::Neither];
@@ -16,12 +16,13 @@ const EVERY_WAY: [Undeployed; 3] = [Undeployed::Override, Undeployed::Creation, 
 fn register(chain: &mut Chain, by: usize, parent: u64) {
     // Each agent needs a wallet of its own; their number does not matter to the model.
     let wallet = 1_000 + chain.agents;
-    chain.apply(&Op::Register { by, wallet, parent, self_modifying: false, scope: "s".into() }).unwrap();
+    chain.apply(&Op::register(by, wallet, parent, "s")).unwrap();
 }
 
 fn report(chain: &mut Chain, id: u64, times: usize) {
     for _ in 0..times {
-        chain.apply(&Op::Report { by: 1, id, amount: 2, currency: 0, category: 1 }).unwrap();
+        let action = Action::Report { amount: 2, currency: 0, category: 1 };
+        chain.apply(&Op { by: 1, id, action }).unwrap();
     }
 }
 
@@ -135,7 +136,7 @@ fn the_whole_registry_takes_two_round_trips_and_150_bytes_an_agent() {
 }
 
 #[test]
-fn a_hundred_heavy_agents_hold_up_nobody() {
+fn a_hundred_heavy_agents_do_not_hold_up_the_others() {
     let mut chain = Chain::deploy();
     chain.gas_cap = 10_000_000;
     (0..120).for_each(|_| register(&mut chain, 1, 0));

@@ -61,11 +61,11 @@ fn the_layout_is_the_one_that_the_compiler_made() {
 #[test]
 fn the_code_is_the_one_that_the_compiler_made() {
     assert_eq!(AGENT_REGISTRY_CODE_HASH, keccak256(artifact("AgentRegistry", "deployedBytecode")));
-    let immutables = compiled("AgentRegistry")["deployedBytecode"]["immutableReferences"].clone();
-    let immutables = immutables.as_object().unwrap();
+    let immutables = compiled("AgentRegistry")["immutableReferences"].clone();
+    let immutables = immutables.as_array().unwrap();
     assert_eq!(immutables.len(), 1, "the trusted forwarder is the only one");
     let mut places = Vec::new();
-    for place in immutables.values().flat_map(|places| places.as_array().unwrap()) {
+    for place in immutables.iter().flat_map(|places| places.as_array().unwrap()) {
         assert_eq!(place["length"], 32);
         places.push(usize::try_from(number(&place["start"])).unwrap());
     }

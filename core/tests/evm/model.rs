@@ -12,7 +12,7 @@ pub(crate) const CATEGORIES: [&str; 3] = ["api", "consulting", ""];
 const GRACE: u64 = 7 * 24 * 60 * 60;
 const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
 
-/// Actor 0 owns the registry, actor 4 is everybody's haftungsperson.
+/// Actor 0 owns the registry, actor 4 is the haftungsperson of every agent.
 pub(crate) fn actor(index: usize) -> Address {
     Address::with_last_byte(0xa0 + index as u8)
 }
@@ -24,43 +24,44 @@ pub(crate) fn wallet(index: usize) -> Address {
     }
 }
 
-/// A write to the registry, or time going by. `by` is an actor.
+/// A write to the registry by an actor, to an agent where it is about one.
 #[derive(Clone, Debug)]
-pub(crate) enum Op {
-    Register { by: usize, wallet: usize, parent: u64, self_modifying: bool, scope: String },
-    Attest { by: usize, id: u64 },
-    Report { by: usize, id: u64, amount: u64, currency: usize, category: usize },
-    Suspend { by: usize, id: u64 },
-    Revoke { by: usize, id: u64 },
-    Reactivate { by: usize, id: u64 },
-    Terminate { by: usize, id: u64 },
+pub(crate) struct Op {
+    pub(crate) by: usize,
+    pub(crate) id: u64,
+    pub(crate) action: Action,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Register {
+        wallet: usize,
+        parent: u64,
+        self_modifying: bool,
+        scope: String,
+    },
+    Attest,
+    Report {
+        amount: u64,
+        currency: usize,
+        category: usize,
+    },
+    Suspend,
+    Revoke,
+    Reactivate,
+    Terminate,
+    /// Time passes, in seconds.
     Wait(u64),
 }
 
 impl Op {
-    pub(crate) fn by(&self) -> usize {
-        match self {
-            Self::Register { by, .. }
-            | Self::Attest { by, .. }
-            | Self::Report { by, .. }
-            | Self::Suspend { by, .. }
-            | Self::Revoke { by, .. }
-            | Self::Reactivate { by, .. }
-            | Self::Terminate { by, .. } => *by,
-            Self::Wait(_) => 0,
-        }
+    pub(crate) fn register(by: usize, wallet: usize, parent: u64, scope: &str) -> Self {
+        let action = Action::Register { wallet, parent, self_modifying: false, scope: scope.into() };
+        Self { by, id: 0, action }
     }
 
-    pub(crate) fn id(&self) -> u64 {
-        match self {
-            Self::Attest { id, .. }
-            | Self::Report { id, .. }
-            | Self::Suspend { id, .. }
-            | Self::Revoke { id, .. }
-            | Self::Reactivate { id, .. }
-            | Self::Terminate { id, .. } => *id,
-            Self::Register { .. } | Self::Wait(_) => 0,
-        }
+    pub(crate) const fn wait(seconds: u64) -> Self {
+        Self { by: 0, id: 0, action: Action::Wait(seconds) }
     }
 }
 
@@ -85,9 +86,10 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn apply(&mut self, op: &Op, now: u64) -> Result<(), String> {
-        match op {
-            Op::Wait(_) => {}
-            Op::Register { by, wallet, parent, self_modifying, scope } => {
+        let Op { by, id, ref action } = *op;
+        match action {
+            Action::Wait(_) => {}
+            Action::Register { wallet, parent, self_modifying, scope } => {
                 let mut generation = 0;
                 if *parent > 0 {
                     let parent = self.agent(*parent).ok_or("Parent agent not found")?;
@@ -97,7 +99,7 @@ impl Model {
                 }
                 check(self.holder(*wallet).is_none(), "Wallet already registered to another agent")?;
                 self.agents.push(Agent {
-                    creator: *by,
+                    creator: by,
                     wallet: *wallet,
                     scope: scope.clone(),
                     parent: *parent,
@@ -109,20 +111,16 @@ impl Model {
                     reports: Vec::new(),
                 });
             }
-            Op::Attest { by, id } => self.own(*by, *id)?.attested = now,
-            Op::Report { by, id, amount, currency, category } => {
-                self.own(*by, *id)?.reports.push((
-                    *amount,
-                    CURRENCIES[*currency],
-                    CATEGORIES[*category],
-                    now,
-                ));
+            Action::Attest => self.own(by, id)?.attested = now,
+            Action::Report { amount, currency, category } => {
+                let report = (*amount, CURRENCIES[*currency], CATEGORIES[*category], now);
+                self.own(by, id)?.reports.push(report);
             }
-            Op::Terminate { by, id } => self.own(*by, *id)?.status = 3,
-            Op::Suspend { by, id } => self.regulate(*by, *id, &[0], "Agent not active", 1)?,
-            Op::Revoke { by, id } => self.regulate(*by, *id, &[0, 1], "Agent not active", 2)?,
-            Op::Reactivate { by, id } => {
-                self.regulate(*by, *id, &[1], "Only suspended agents can be reactivated", 0)?;
+            Action::Terminate => self.own(by, id)?.status = 3,
+            Action::Suspend => self.regulate(by, id, &[0], "Agent not active", 1)?,
+            Action::Revoke => self.regulate(by, id, &[0, 1], "Agent not active", 2)?,
+            Action::Reactivate => {
+                self.regulate(by, id, &[1], "Only suspended agents can be reactivated", 0)?;
             }
         }
         Ok(())

@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use alloy_primitives::{Address, B256, U256, keccak256};
 use registry_core::{
     api::document::Document,
+    api::index_documents,
     api::route::Route,
-    chain::{Endpoints, Limits, Reply},
+    chain::{Endpoints, Limits, QueryError, Reply, Step},
     eth::abi::IAgentRegistry::{
         AgentReactivated, AgentRegistered, AgentSuspended, AgentTerminated, ComplianceAttested,
         RevenueReported,
     },
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
-    index::{self, IndexError, Step, Store as _, Value as StoreValue},
+    index::{self, IndexError, Store as _, Value as StoreValue},
 };
 use serde_json::{Value, json};
 
@@ -101,14 +102,20 @@ fn try_page(indexed: &Indexed, node: &mut EventNode, target: &str) -> Result<Opt
     let config =
         index::Config { registry: REGISTRY, multicall3: CANONICAL_ADDRESS, ..indexed.config.clone() };
     let asked = (id, limit, cursor);
-    let mut history = index::History::begin(&indexed.database, &indexed.state(), &config, &endpoints, asked)?;
+    let query = index::HistoryQuery::new(&indexed.database, &indexed.state(), REGISTRY, asked)?;
+    let mut history = query.run(&config, endpoints);
     for _ in 0..200 {
-        let Step::Send(batch) = history.step() else {
-            return Ok(history.answer().map(registry_core::api::index_documents::history));
+        let fed = match history.step() {
+            Ok(Step::Done(history)) => return Ok(Some(index_documents::history(history))),
+            Ok(Step::Send(batch)) => match node.post(&batch) {
+                Ok(body) => history.feed(Reply { status: 200, body: &body }),
+                Err(failure) => history.fail(failure),
+            },
+            Err(error) => Err(error),
         };
-        match node.post(&batch) {
-            Ok(body) => history.feed(Reply { status: 200, body: &body })?,
-            Err(failure) => history.fail(failure)?,
+        match fed {
+            Err(QueryError::BlockNotAvailable(_)) => return Ok(None),
+            fed => fed?,
         }
     }
     panic!("no end");

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     Indexed,
-    common::record,
+    common::{Registry, record},
     history::{Chance, History},
     promises::{attest, filled, mine, show, verdict},
 };
@@ -30,6 +30,18 @@ fn begun() -> (Indexed, History, Chance) {
 fn refresh(index: &mut Indexed, history: &History) {
     show(index, history);
     index.work().unwrap();
+}
+
+/// A block that changes the registry, and has an event of each of these agents.
+pub(crate) fn mine_events(
+    history: &mut History,
+    chance: &mut Chance,
+    agents: &[u64],
+    change: impl FnOnce(&mut Registry),
+) {
+    mine(history, chance, change);
+    let newest = history.newest();
+    history.blocks.get_mut(&newest).unwrap().events = agents.to_vec();
 }
 
 fn changes(index: &Indexed, since: Since) -> Vec<Change> {
@@ -51,12 +63,10 @@ fn an_attestation_that_lapses_is_a_change_at_its_second() {
     index.now = attested + 7 * DAY;
     refresh(&mut index, &history);
     assert_eq!(changes(&index, Since::Cursor(since)), [], "the last second of the grace period");
-    // Two of them renew it; nobody asks for an hour.
-    mine(&mut history, &mut chance, |registry| {
+    // Two of them renew it; the index is refreshed an hour later.
+    mine_events(&mut history, &mut chance, &[3, 4], |registry| {
         registry.agents[2..4].iter_mut().for_each(|agent| agent.lastAttestation = attested + 6 * DAY);
     });
-    let newest = history.newest();
-    history.blocks.get_mut(&newest).unwrap().events = vec![3, 4];
     index.now += 3_600;
     refresh(&mut index, &history);
     let lapsed = changes(&index, Since::Cursor(since));
@@ -74,9 +84,8 @@ fn what_was_undone_is_a_change_back_and_the_cursor_goes_on() {
     let (mut index, mut history, mut chance) = begun();
     let since = now(&index);
     let kept = history.blocks.clone();
-    mine(&mut history, &mut chance, |registry| registry.agents[3].status = 1);
+    mine_events(&mut history, &mut chance, &[4], |registry| registry.agents[3].status = 1);
     let suspended_at = history.newest();
-    history.blocks.get_mut(&suspended_at).unwrap().events = vec![4];
     refresh(&mut index, &history);
     let [suspended] = &changes(&index, Since::Cursor(since))[..] else { panic!("one change") };
     assert_eq!(suspended.from, standing(Status::Active, Decision::Provision));
@@ -93,7 +102,7 @@ fn what_was_undone_is_a_change_back_and_the_cursor_goes_on() {
 }
 
 #[test]
-fn a_lapse_that_was_renewed_before_anybody_looked_is_told_with_its_renewal() {
+fn a_lapse_that_was_renewed_before_a_refresh_is_reported_with_its_renewal() {
     let (mut index, mut history, mut chance) = begun();
     let (since, attested) = (now(&index), history.blocks[&history.newest()].seconds);
     attest(&mut history, 6, 1, &mut chance, true);
@@ -107,10 +116,10 @@ fn a_lapse_that_was_renewed_before_anybody_looked_is_told_with_its_renewal() {
     (mined.registry, mined.events) = (registry.into(), (1..=10).collect());
     index.now = renewed + 60;
     refresh(&mut index, &history);
-    let told = changes(&index, Since::Cursor(since));
+    let reported = changes(&index, Since::Cursor(since));
     let of_six: Vec<u64> =
-        told.iter().filter(|change| change.agent_id.0 == 6).map(|change| change.time.seconds()).collect();
-    assert_eq!((told.len(), of_six), (20, vec![attested + 7 * DAY + 1, renewed]));
+        reported.iter().filter(|change| change.agent_id.0 == 6).map(|change| change.time.seconds()).collect();
+    assert_eq!((reported.len(), of_six), (20, vec![attested + 7 * DAY + 1, renewed]));
 }
 
 #[test]
@@ -118,9 +127,8 @@ fn changes_are_kept_for_thirty_days_and_an_older_cursor_is_refused() {
     let (mut index, mut history, mut chance) = begun();
     let since = now(&index);
     for agent in [2, 5] {
-        mine(&mut history, &mut chance, |registry| registry.agents[agent].status = 2);
-        let newest = history.newest();
-        history.blocks.get_mut(&newest).unwrap().events = vec![agent as u64 + 1];
+        let id = agent as u64 + 1;
+        mine_events(&mut history, &mut chance, &[id], |registry| registry.agents[agent].status = 2);
         index.now += 60;
         refresh(&mut index, &history);
     }
@@ -157,19 +165,17 @@ fn an_id_that_a_reorganisation_gives_to_another_wallet_is_taken_from_the_first()
     for wallet in wallets {
         history.blocks = kept.clone();
         history.mine(0, &mut chance);
-        mine(&mut history, &mut chance, |registry| {
+        mine_events(&mut history, &mut chance, &[11], |registry| {
             registry.agents.push(AgentRecord { agentWallet: wallet, ..record(11, 0) });
         });
-        let newest = history.newest();
-        history.blocks.get_mut(&newest).unwrap().events = vec![11];
         refresh(&mut index, &history);
     }
-    let told: Vec<(Address, bool, bool)> = changes(&index, Since::Cursor(since))
+    let reported: Vec<(Address, bool, bool)> = changes(&index, Since::Cursor(since))
         .iter()
         .map(|change| (change.wallet, change.from.is_some(), change.to.is_some()))
         .collect();
     let [first, second] = wallets;
-    assert_eq!(told, [(first, false, true), (first, true, false), (second, false, true)]);
+    assert_eq!(reported, [(first, false, true), (first, true, false), (second, false, true)]);
 }
 
 #[test]
@@ -179,28 +185,27 @@ fn a_verdict_says_when_former_agents_ended_where_the_index_saw_it_and_the_node_s
         index.node.quirks.times_logs = times_logs;
         let kept = history.blocks.clone();
         let agent = history.blocks[&history.newest()].registry.agents[4].clone();
-        mine(&mut history, &mut chance, |registry| registry.agents[4].status = 2);
+        mine_events(&mut history, &mut chance, &[5], |registry| registry.agents[4].status = 2);
         let revoked_at = history.newest();
-        history.blocks.get_mut(&revoked_at).unwrap().events = vec![5];
         let seconds = history.blocks[&revoked_at].seconds;
         (0..blocks_later).for_each(|_| history.mine(0, &mut chance));
         refresh(&mut index, &history);
         let expected =
             (times_logs || blocks_later == 0).then(|| Timestamp::from_seconds(seconds).to_string());
-        let (told, _) = verdict(&mut index, &agent);
-        let former = &told["formerAgents"][0];
+        let (kya, _) = verdict(&mut index, &agent);
+        let former = &kya["formerAgents"][0];
         assert_eq!((&former["agentId"], former["endedAt"].as_str()), (&json!(5), expected.as_deref()));
 
         // Long after its change is no longer kept, it is still known; and forgotten once it is undone.
         index.now += 2 * KEPT_SECONDS;
         refresh(&mut index, &history);
-        let (told, _) = verdict(&mut index, &agent);
-        assert_eq!(told["formerAgents"][0]["endedAt"].as_str(), expected.as_deref());
+        let (kya, _) = verdict(&mut index, &agent);
+        assert_eq!(kya["formerAgents"][0]["endedAt"].as_str(), expected.as_deref());
         history.blocks = kept;
         (0..blocks_later + 2).for_each(|_| history.mine(0, &mut chance));
         refresh(&mut index, &history);
-        let (told, _) = verdict(&mut index, &agent);
-        assert_eq!(told["formerAgents"], json!([]), "{told}");
+        let (kya, _) = verdict(&mut index, &agent);
+        assert_eq!(kya["formerAgents"], json!([]), "{kya}");
         let rows = index.database.execute("SELECT id FROM ends", &[]).unwrap();
         assert_eq!(rows, Vec::<Vec<Value>>::new());
     }

@@ -8,16 +8,17 @@ use registry_core::{
 
 use crate::{
     CHAIN, Indexed, REGISTRY,
+    changes::mine_events,
     common::NOW,
     history::{Chance, History},
-    promises::{filled, mine, show},
+    promises::{filled, show},
 };
 
 /// Seconds for which a list stays open without a question.
 const FORGOTTEN: u64 = 60;
 
-/// A list of which a part was told.
-struct Told {
+/// A list that was read in part.
+struct OpenList {
     /// The list in one piece, as it was when this one was opened.
     whole: String,
     text: String,
@@ -27,7 +28,7 @@ struct Told {
 }
 
 #[derive(Default)]
-pub(crate) struct Lists(Vec<Told>);
+pub(crate) struct Lists(Vec<OpenList>);
 
 impl Indexed {
     fn whole_list(&self, now: u64) -> String {
@@ -66,34 +67,34 @@ impl Lists {
         }
         let (whole, piece) = (index.whole_list(now), index.open_list(now, 2).unwrap());
         match piece.next {
-            Some(next) => self.0.push(Told { whole, text: piece.text, next, used: index.now }),
+            Some(next) => self.0.push(OpenList { whole, text: piece.text, next, used: index.now }),
             None => assert_eq!(piece.text, whole),
         }
     }
 
     /// Goes on with some of them.
     pub(crate) fn go_on(&mut self, index: &Indexed, chance: &mut Chance) -> Result<(), String> {
-        for mut told in std::mem::take(&mut self.0) {
-            let mut next = Some(told.next);
+        for mut list in std::mem::take(&mut self.0) {
+            let mut next = Some(list.next);
             for _ in 0..chance.below(3) {
                 let Some(cursor) = next else { break };
                 // What goes between the two Workers is text.
                 let cursor = ListCursor::parse(&cursor.to_string()).unwrap();
                 match index.next_piece(cursor, 1 + chance.below(3)) {
                     Ok(piece) => {
-                        told.text.push_str(&piece.text);
-                        (next, told.used) = (piece.next, index.now);
+                        list.text.push_str(&piece.text);
+                        (next, list.used) = (piece.next, index.now);
                     }
-                    Err(IndexError::CursorExpired) if index.now > told.used + FORGOTTEN => {
-                        (next, told.text) = (None, told.whole.clone());
+                    Err(IndexError::CursorExpired) if index.now > list.used + FORGOTTEN => {
+                        (next, list.text) = (None, list.whole.clone());
                     }
                     Err(error) => return Err(format!("{cursor}: {error}")),
                 }
             }
             match next {
-                Some(next) => self.0.push(Told { next, ..told }),
-                None if told.text == told.whole => {}
-                None => return Err(format!("a list in pieces: {}\nnot {}", told.text, told.whole)),
+                Some(next) => self.0.push(OpenList { next, ..list }),
+                None if list.text == list.whole => {}
+                None => return Err(format!("a list in pieces: {}\nnot {}", list.text, list.whole)),
             }
         }
         Ok(())
@@ -102,14 +103,12 @@ impl Lists {
 
 /// A block in which all these agents are suspended, or active again.
 fn toggle(index: &mut Indexed, history: &mut History, ids: &[u64]) {
-    mine(history, &mut Chance(1), |registry| {
+    mine_events(history, &mut Chance(1), ids, |registry| {
         for id in ids {
             let status = &mut registry.agents[usize::try_from(id - 1).unwrap()].status;
             *status = u8::from(*status == 0);
         }
     });
-    let newest = history.newest();
-    history.blocks.get_mut(&newest).unwrap().events = ids.to_vec();
     show(index, history);
     index.work().unwrap();
 }
@@ -139,7 +138,7 @@ fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
 }
 
 #[test]
-fn a_list_that_nobody_goes_on_with_is_closed_and_costs_nothing_any_more() {
+fn an_abandoned_list_is_closed_and_costs_nothing_any_more() {
     let (mut index, mut history, _) = filled(9, 2);
     let opened: Vec<Piece> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
     let refused = index.open_list(NOW, 2).unwrap_err();

@@ -1,4 +1,5 @@
-//! What a person is liable for, against plain lists of the registry's records; and that what it takes does not grow with them.
+//! The agents that a person is liable for, against plain lists of the registry's records. The work for an answer does
+//! not grow with the registry.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use registry_core::{
     eth::timestamp::Timestamp,
     index::{Bounds, Index},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     CHAIN, Indexed, REGISTRY,
@@ -27,7 +28,7 @@ pub(crate) fn ask(index: &Indexed, target: &str, now: u64) -> (Value, Option<Str
 }
 
 /// The same with less or more to read for a page of a list.
-fn ask_within(index: &Indexed, target: &str, now: u64, bounds: Bounds) -> (Value, Option<String>) {
+pub(crate) fn ask_within(index: &Indexed, target: &str, now: u64, bounds: Bounds) -> (Value, Option<String>) {
     let state = index.state();
     let of = Index::new(&index.database, &state, REGISTRY, CHAIN).within(bounds);
     let document = of.document(&Route::parse(target).unwrap(), Timestamp::from_seconds(now)).unwrap();
@@ -38,7 +39,7 @@ fn time(seconds: u64) -> String {
     Timestamp::from_seconds(seconds).to_string()
 }
 
-fn is_compliant(agent: &AgentRecord, grace: u64, now: u64) -> bool {
+pub(crate) fn is_compliant(agent: &AgentRecord, grace: u64, now: u64) -> bool {
     agent.status == 0 && now.saturating_sub(agent.lastAttestation) <= grace
 }
 
@@ -71,6 +72,8 @@ pub(crate) fn is_like(index: &Indexed, registry: &Registry, now: u64) -> Result<
             |status| of_person().into_iter().filter(|agent| usize::from(agent.status) == status).count();
         let compliant =
             || of_person().into_iter().filter(|agent| is_compliant(agent, grace, now)).collect::<Vec<_>>();
+        let statuses: Map<String, Value> =
+            (0..4).map(|status| (STATUSES[status].into(), with_status(status).into())).collect();
         let mut lapses = compliant();
         lapses.sort_by_key(|agent| (agent.lastAttestation, agent.agentId));
         let lapse = |agent: &AgentRecord| {
@@ -90,12 +93,7 @@ pub(crate) fn is_like(index: &Indexed, registry: &Registry, now: u64) -> Result<
                 let mut document = json!({
                     "haftungsperson": person.to_checksum(None),
                     "total": expected.len(),
-                    "statusDistribution": {
-                        "Active": with_status(0),
-                        "Suspended": with_status(1),
-                        "Revoked": with_status(2),
-                        "Terminated": with_status(3),
-                    },
+                    "statusDistribution": statuses,
                     "compliantCount": compliant().len(),
                     "expiredCount": with_status(0) - compliant().len(),
                     "nextLapses": lapses.iter().take(10).map(|agent| lapse(agent)).collect::<Vec<_>>(),

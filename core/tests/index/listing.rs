@@ -1,19 +1,13 @@
 //! Filtered and sorted pages of agents, against plain filters over the registry's records.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use registry_core::{
-    api::route::Route,
-    eth::abi::AgentRecord,
-    eth::timestamp::Timestamp,
-    index::{Bounds, Index},
-};
+use registry_core::{api::route::Route, eth::abi::AgentRecord, index::Bounds};
 use serde_json::{Value, json};
 
 use crate::{
-    CHAIN, REGISTRY,
     common::{NOW, ids_in},
     history::{Chance, History},
-    liable::{STATUSES, ask, item},
+    liable::{STATUSES, ask, ask_within, is_compliant, item},
     promises::{filled, filled_with},
 };
 
@@ -55,8 +49,6 @@ fn pages_laid_end_to_end_are_what_a_plain_filter_finds() {
         let now = newest.seconds + chance.below(900_000);
         let mut agents: Vec<&AgentRecord> = registry.agents.iter().collect();
         let example = agents[chance.below(120) as usize].clone();
-        let is_compliant =
-            |agent: &AgentRecord| agent.status == 0 && now.saturating_sub(agent.lastAttestation) <= grace;
         let mut query = String::new();
         if chance.once_in(3) {
             query += &format!("&haftungsperson={}", example.haftungsperson);
@@ -78,7 +70,7 @@ fn pages_laid_end_to_end_are_what_a_plain_filter_finds() {
         if chance.once_in(3) {
             let compliant = chance.once_in(2);
             query += &format!("&compliant={compliant}");
-            agents.retain(|agent| is_compliant(agent) == compliant);
+            agents.retain(|agent| is_compliant(agent, grace, now) == compliant);
         }
         if chance.once_in(3) {
             let (text, words) = chance.pick(&SEARCHES);
@@ -104,12 +96,9 @@ fn pages_laid_end_to_end_are_what_a_plain_filter_finds() {
         let bounds = chance.pick(&[Bounds::DEFAULT, Bounds { counted: 9, candidates: 7, searched: 3 }]);
         let expected: Vec<Value> = agents.into_iter().map(|agent| item(agent, grace, now)).collect();
         let first = format!("/api/v1/agents?limit={limit}&sort={sort}{query}");
-        let state = index.state();
         let page = |target: &str, bounds| -> (Value, String) {
-            let endpoint = Route::parse(target).unwrap();
-            let of = Index::new(&index.database, &state, REGISTRY, CHAIN).within(bounds);
-            let document = of.document(&endpoint, Timestamp::from_seconds(now)).unwrap();
-            (serde_json::from_str(&document.body).unwrap(), document.links.unwrap())
+            let (page, links) = ask_within(&index, target, now, bounds);
+            (page, links.unwrap())
         };
         let number = 1 + chance.below(4);
         let numbered = format!("{first}&page={number}");

@@ -4,25 +4,22 @@ use alloy_primitives::U256;
 use alloy_sol_types::SolCall;
 use registry_core::{
     api::error::Error,
-    chain::{Endpoints, Failure, Limits, QueryError, Reply, Run, Step},
+    chain::{Endpoints, Failure, Limits, QueryError, Run},
     eth::abi::IAgentRegistry::{attestationGracePeriodCall, getAgentCall},
     eth::multicall::CANONICAL_ADDRESS,
     registry::error_code::Code,
 };
 use serde_json::json;
 
-use crate::common::{self, question, scan_query};
+use crate::common::{self, host::finish, question, scan_query};
 use crate::{ONE_ROUND, TWO_ROUNDS, node};
 
 #[test]
 fn a_reply_that_is_too_large_is_asked_for_in_halves() {
     let expected = node(300).ask("/api/v1/agents/compliance").unwrap();
-    for (target, max_reply_bytes) in
-        [("/api/v1/agents/compliance", 8_000), ("/api/v1/agents?limit=100", 8_000)]
-    {
-        let limits = Limits { max_reply_bytes, rounds: 1_000, ..Limits::default() };
-        let mut node = node(300);
-        let answer = node.ask_within(target, limits).unwrap();
+    let limits = Limits { max_reply_bytes: 8_000, rounds: 1_000, ..Limits::default() };
+    for target in ["/api/v1/agents/compliance", "/api/v1/agents?limit=100"] {
+        let answer = node(300).ask_within(target, limits).unwrap();
         if target.ends_with("compliance") {
             assert_eq!(answer, expected);
         }
@@ -33,29 +30,23 @@ fn a_reply_that_is_too_large_is_asked_for_in_halves() {
 }
 
 #[test]
-fn a_time_out_of_a_large_batch_halves_it_and_counts_against_nobody() {
+fn a_time_out_of_a_large_batch_halves_it_and_counts_against_no_endpoint() {
     let mut node = node(3_000);
     node.quirks.gas_for_calls = Some(60);
     let mut run = Run::new(scan_query(), CANONICAL_ADDRESS, Limits::default())
         .over(Endpoints::new(2, Some(common::CHAIN_ID)));
     let (mut sizes, mut time_outs) = (Vec::new(), 0);
-    loop {
-        match run.step().unwrap() {
-            Step::Done(scan) => break assert_eq!(scan.size_bytes() / 80 / 3_000, 1),
-            Step::Send(batch) => {
-                assert_eq!(batch.endpoint, 0, "nobody was asked in its place");
-                let requests = batch.body.matches("\"method\"").count();
-                sizes.push(requests);
-                if requests > 30 {
-                    time_outs += 1;
-                    run.fail(Failure::TimedOut).unwrap();
-                } else {
-                    let (status, body) = node.post(&batch);
-                    run.feed(Reply { status, body: &body }).unwrap();
-                }
-            }
+    let scan = finish(&mut run, |batch| {
+        assert_eq!(batch.endpoint, 0, "no other endpoint was asked");
+        let requests = batch.body.matches("\"method\"").count();
+        sizes.push(requests);
+        if requests > 30 {
+            time_outs += 1;
+            return Err(Failure::TimedOut);
         }
-    }
+        Ok(node.post(batch))
+    });
+    assert_eq!(scan.unwrap().size_bytes() / 80 / 3_000, 1);
     assert!(time_outs > 0 && sizes.len() > 3, "{sizes:?}");
     let mut known = Endpoints::new(2, Some(common::CHAIN_ID));
     known.merge(&run.update());
@@ -68,11 +59,11 @@ fn a_dear_batch_has_more_time_than_a_small_one() {
     node.quirks.gas_for_calls = Some(300);
     let mut run = Run::new(question("/api/v1/agents/compliance"), CANONICAL_ADDRESS, Limits::default());
     let mut timeouts = Vec::new();
-    while let Step::Send(batch) = run.step().unwrap() {
+    let answer = finish(&mut run, |batch| {
         timeouts.push(batch.timeout_ms);
-        let (status, body) = node.post(&batch);
-        run.feed(Reply { status, body: &body }).unwrap();
-    }
+        Ok(node.post(batch))
+    });
+    answer.unwrap();
     assert_eq!(timeouts[0], 4_200);
     assert!(timeouts[1] > 6_000, "{timeouts:?}");
 }
@@ -109,11 +100,8 @@ fn a_grace_period_beyond_the_nodes_gas_is_not_taken_for_seven_days() {
     node.quirks.heavy = vec![attestationGracePeriodCall {}.abi_encode()];
     for target in ["/api/v1/agent/1", ONE_ROUND[5], "/api/v1/stats/detailed"] {
         let error = node.ask(target).unwrap_err();
-        assert_eq!(
-            error,
-            Error::Query(QueryError::TooHeavy { function: "attestationGracePeriod()" }),
-            "{target}"
-        );
+        let expected = Error::Query(QueryError::TooHeavy { function: "attestationGracePeriod()" });
+        assert_eq!(error, expected, "{target}");
     }
 }
 
@@ -139,18 +127,12 @@ fn gas_that_runs_out_does_not_count_against_the_endpoint() {
         let mut known = Endpoints::new(2, Some(common::CHAIN_ID));
         let mut run =
             Run::new(question("/api/v1/agent/1"), CANONICAL_ADDRESS, Limits::default()).over(known.clone());
-        let error = loop {
-            match run.step() {
-                Ok(Step::Done(answer)) => panic!("{answer:?}"),
-                Err(error) => break error,
-                Ok(Step::Send(batch)) => {
-                    assert_eq!(batch.endpoint, 0, "nobody was asked in its place");
-                    let (status, body) = node.post(&batch);
-                    run.feed(Reply { status, body: &body }).unwrap();
-                }
-            }
-        };
-        assert_eq!(error, Error::Query(QueryError::TooHeavy { function: "attestationGracePeriod()" }));
+        let answer = finish(&mut run, |batch| {
+            assert_eq!(batch.endpoint, 0, "no other endpoint was asked");
+            Ok(node.post(batch))
+        });
+        let error = Error::Query(QueryError::TooHeavy { function: "attestationGracePeriod()" });
+        assert_eq!(answer, Err(error));
         known.merge(&run.update());
         assert_eq!(known.preferred(), 0);
     }

@@ -5,11 +5,15 @@
 mod common;
 mod limits;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, hex};
 use alloy_sol_types::SolCall;
-use common::{NOW, Node, Registry, Undeployed, pinned, question, record, scan_query};
+use common::{
+    NOW, Node, Quirks, Registry, Undeployed,
+    host::{blocks, finish, read},
+    pinned, question, record, scan_query,
+};
 use proptest::prelude::*;
 use registry_core::{
     api::error::Error,
@@ -41,6 +45,11 @@ const TWO_ROUNDS: [&str; 5] = [
 
 fn node(agents: u64) -> Node {
     Node::new(Registry::with_agents(agents))
+}
+
+/// A node of 30 agents with these quirks.
+fn quirky(quirks: Quirks) -> Node {
+    Node { quirks, ..node(30) }
 }
 
 fn all() -> impl Iterator<Item = &'static str> {
@@ -122,8 +131,7 @@ fn a_longer_question_reads_everything_at_the_header_it_saw_first() {
 
 #[test]
 fn a_block_between_header_and_first_calls_costs_a_round_trip_and_no_consistency() {
-    let mut node = node(30);
-    node.quirks.mines_within_batches = true;
+    let mut node = quirky(Quirks { mines_within_batches: true, ..Quirks::default() });
     node.ask("/api/v1/agents/compliance").unwrap();
     assert_eq!(node.round_trips(), 3);
     let pin = pinned(101);
@@ -132,8 +140,7 @@ fn a_block_between_header_and_first_calls_costs_a_round_trip_and_no_consistency(
 
 #[test]
 fn a_node_without_eip_1898_is_read_by_number() {
-    let mut node = node(30);
-    node.quirks.no_eip1898 = true;
+    let mut node = quirky(Quirks { no_eip1898: true, ..Quirks::default() });
     let answer = node.ask("/api/v1/agents/compliance").unwrap();
     assert_eq!(answer["total"], 30);
     assert_eq!(node.log.last().unwrap()[0].1, json!("0x64"));
@@ -142,14 +149,12 @@ fn a_node_without_eip_1898_is_read_by_number() {
 #[test]
 fn a_block_the_node_does_not_have_yet_is_asked_for_again_then_pinned_further_back() {
     for (unknown, last_pin) in [(1, 100), (2, 98)] {
-        let mut node = node(30);
-        node.quirks.unknown_blocks = unknown;
+        let mut node = quirky(Quirks { unknown_blocks: unknown, ..Quirks::default() });
         let answer = node.ask("/api/v1/agents/compliance").unwrap();
         assert_eq!(answer["total"], 30);
         assert_eq!(node.log.last().unwrap()[0].1, pinned(last_pin), "{:?}", node.log);
     }
-    let mut node = node(30);
-    node.quirks.unknown_blocks = u32::MAX;
+    let mut node = quirky(Quirks { unknown_blocks: u32::MAX, ..Quirks::default() });
     let error = node.ask("/api/v1/agents/compliance").unwrap_err();
     assert_eq!(error, RunError::BlockUnavailable.into());
 }
@@ -157,31 +162,22 @@ fn a_block_the_node_does_not_have_yet_is_asked_for_again_then_pinned_further_bac
 #[test]
 fn stepping_back_is_measured_in_seconds_whatever_that_is_in_blocks() {
     for (milliseconds, last_pin) in [(12_000, 998), (2_000, 998), (200, 968)] {
-        let mut node = node(30);
-        node.block = 1_000;
-        node.milliseconds_per_block = milliseconds;
-        node.quirks.unknown_blocks = 2;
+        let node = quirky(Quirks { unknown_blocks: 2, ..Quirks::default() });
+        let mut node = Node { block: 1_000, milliseconds_per_block: milliseconds, ..node };
         node.ask("/api/v1/agents/compliance").unwrap();
-        assert_eq!(
-            node.log.last().unwrap()[0].1,
-            pinned(last_pin),
-            "{milliseconds} ms a block: {:?}",
-            node.log
-        );
+        let last = &node.log.last().unwrap()[0].1;
+        assert_eq!(*last, pinned(last_pin), "{milliseconds} ms a block: {:?}", node.log);
     }
 }
 
 #[test]
 fn machines_ten_blocks_of_200_ms_apart_give_an_answer_of_one_block() {
     for behind in [[0, 10, 10], [10, 0, 0], [5, 10, 0]] {
-        let mut node = node(30);
-        node.block = 1_000;
-        node.milliseconds_per_block = 200;
-        node.quirks.signs_records = true;
-        node.machines = behind.to_vec();
+        let node = quirky(Quirks { signs_records: true, ..Quirks::default() });
+        let machines = behind.to_vec();
+        let mut node = Node { block: 1_000, milliseconds_per_block: 200, machines, ..node };
         let answer = node.ask("/api/v1/agents/compliance").unwrap();
-        let creators: BTreeSet<&str> =
-            answer["data"].as_array().unwrap().iter().map(|item| item["creator"].as_str().unwrap()).collect();
+        let creators = blocks(&answer);
         assert_eq!((&answer["total"], creators.len()), (&json!(30), 1), "{behind:?}: {creators:?}");
         assert!(node.round_trips() <= 6, "{behind:?}: {:?}", node.log);
     }
@@ -201,17 +197,8 @@ fn a_node_without_state_overrides_is_asked_another_way_and_remembered() {
             let mut run =
                 Run::new(question("/api/v1/stats/detailed"), CANONICAL_ADDRESS, limits).over(known.clone());
             let before = node.round_trips();
-            let answer = loop {
-                match run.step().unwrap() {
-                    Step::Done(answer) => break answer,
-                    Step::Send(batch) => {
-                        let (status, body) = node.post(&batch);
-                        run.feed(Reply { status, body: &body }).unwrap();
-                        known.merge(&run.update());
-                    }
-                }
-            };
-            let mut answer: Value = serde_json::from_str(&answer.body).unwrap();
+            let mut answer = read(finish(&mut run, |batch| Ok(node.post(batch))).unwrap());
+            known.merge(&run.update());
             answer["chain"] = expected["chain"].clone();
             assert_eq!(answer, expected, "{undeployed:?}");
             node.round_trips() - before
@@ -231,7 +218,7 @@ fn one_scan_answers_all_questions_about_the_whole_registry() {
     for target in &TWO_ROUNDS[..4] {
         let endpoint = Route::parse(target).unwrap();
         let document = scan.document(&endpoint, Timestamp::from_seconds(NOW)).unwrap();
-        let mut kept: Value = serde_json::from_str(&document.body).unwrap();
+        let mut kept = read(document);
         let asked = node.ask(target).unwrap();
         if let Some(chain) = kept.get_mut("chain") {
             *chain = asked["chain"].clone();
@@ -316,9 +303,9 @@ proptest! {
         let target = all().nth(which).unwrap();
         let expected = node(150).ask(target).unwrap();
         let mut node = node(150);
-        node.quirks = common::Quirks {
+        node.quirks = Quirks {
             gas_for_calls, undeployed, batch_limit, no_eip1898, unknown_blocks, short_batches, busy, no_tag, refuses_by_id,
-            ..common::Quirks::default()
+            ..Quirks::default()
         };
         let limits = Limits { rounds: 5_000, ..Limits::default() };
         let mut answer = node.ask_within(target, limits).unwrap();

@@ -15,12 +15,12 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use futures_util::FutureExt;
 use registry_core::{
-    api::document::FINAL_SECONDS,
     api::error::Error,
     api::health::Readiness,
     api::question::{Question, WithEvidence},
+    api::route::FINAL_SECONDS,
     api::route::Route,
-    api::scan::{Scan, ScanQuery},
+    api::scan::ScanQuery,
     chain::{QueryError, RunError},
     eth::timestamp::Timestamp,
     host::shared_reads::{Cache, Lease, Lookup, Outcome},
@@ -109,7 +109,9 @@ pub(crate) async fn answer(asker: &Asker, request: Request, record: &mut Record)
         return Ok(content);
     }
     match request {
-        Request::Api(endpoint) if Scan::covers(&endpoint) => registry::answer(asker, endpoint, record).await,
+        Request::Api(endpoint) if endpoint.is_about_registry() => {
+            registry::answer(asker, endpoint, record).await
+        }
         request => {
             let key = Key::Answer(request);
             // An index knows what a scan would be made for.
@@ -348,7 +350,7 @@ async fn from_chain(
     let scan = if endpoint.is_about_wallets() { registry::at_hand() } else { None };
     let chain = settings.public_rpc.clone();
     let question =
-        Question { endpoint: endpoint.clone(), registry: settings.registry, chain, now, scan, excerpt };
+        Question { route: endpoint.clone(), registry: settings.registry, chain, now, scan, excerpt };
     let question = WithEvidence { question, layout: settings.layout };
     let document = chain::ask(question, now, settings, rpc_calls, &|millis| hold(key, lease, millis)).await?;
     let content = Rc::new(Content::of(document, time_to_live, now));

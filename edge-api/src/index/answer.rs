@@ -3,7 +3,6 @@
 use registry_core::{
     api::document::Document,
     api::error::Error,
-    api::index_documents::is_only_source,
     api::route::Route,
     chain::MAX_AGENTS,
     eth::timestamp::Timestamp,
@@ -65,7 +64,7 @@ pub(super) fn answer(
         // Nobody else could say more; what is too large here is asked for in pieces.
         Err(error) => match Error::try_from(error) {
             Ok(error)
-                if form != Form::Document || is_only_source(endpoint) || error.code() == Code::TooLarge =>
+                if form != Form::Document || endpoint.needs_index() || error.code() == Code::TooLarge =>
             {
                 return failure(error, settings);
             }
@@ -107,7 +106,7 @@ pub(super) fn refusal(
 ) -> Result<Response> {
     warn(&error, settings);
     let Ok(error) = Error::try_from(error) else { return Response::error("not kept up", 502) };
-    let a_scan_may = state.total <= MAX_AGENTS && !is_only_source(endpoint);
+    let a_scan_may = state.total <= MAX_AGENTS && !endpoint.needs_index();
     if error.code() != Code::RpcUnavailable && a_scan_may {
         return Response::error("not kept up", 502);
     }

@@ -35,7 +35,6 @@ use ::worker::{
 use registry_core::{
     api::document::Document,
     api::error::Error,
-    api::index_documents::{covers as is_covered, is_only_source},
     api::route::{CHANGES_LIMIT_MAX, Route},
     chain::MAX_AGENTS,
     eth::timestamp::Timestamp,
@@ -100,7 +99,7 @@ pub(crate) fn objects(settings: &Settings, env: &Env) -> Option<ObjectNamespace>
 
 /// Whether the index answers a question, as a rule.
 pub(crate) fn covers(endpoint: &Route) -> bool {
-    is_covered(endpoint)
+    endpoint.is_indexed()
 }
 
 /// Asks the object of this chain and registry; `None` where only the chain can tell.
@@ -114,7 +113,7 @@ pub(crate) async fn ask(
     settings: &Settings,
     endpoint: &Route,
 ) -> core::result::Result<Option<Told>, Error> {
-    let is_only_source = is_only_source(endpoint);
+    let is_only_source = endpoint.needs_index();
     match post(objects, settings, &endpoint.canonical()).await.unwrap_or(Reply::Other) {
         Reply::Found(told) => Ok(Some(told)),
         Reply::Filling { percent, total } if total > MAX_AGENTS || is_only_source => {

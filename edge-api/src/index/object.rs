@@ -13,12 +13,14 @@ use alloy_primitives::Address;
 use futures_util::FutureExt as _;
 use registry_core::{
     api::document::Document,
+    api::index_documents,
     api::route::{CacheScope, Route},
-    chain::{Endpoints, QueryError, Reply, RunError},
+    chain::{Endpoints, QueryError, Reply, RunError, Update},
     eth::timestamp::Timestamp,
     host::shared_reads::due_for_renewal,
     index::{
-        Config, Excerpt, History, IndexError, ListCursor, Phase, State, Step, Store, Value, Work, prepare,
+        Config, Excerpt, HistoryQuery, IndexError, ListCursor, Phase, State, Step, Store, Value, Work,
+        prepare,
     },
     registry::agent::AgentId,
     registry::history::HistoryCursor,
@@ -286,9 +288,7 @@ impl RegistryIndex {
                 Ok((status, body)) => work.feed(Reply { status, body: &body }),
                 Err(failure) => work.fail(failure),
             };
-            if let Some(known) = self.endpoints.borrow_mut().as_mut() {
-                known.merge(&work.update());
-            }
+            self.merge(&work.update());
             fed?;
         }
     }
@@ -303,27 +303,28 @@ impl RegistryIndex {
         rpc_calls: &mut u32,
     ) -> core::result::Result<(State, Document), IndexError> {
         let began = unix_millis();
-        let seconds = settings.rpc_deadline_seconds;
         for _ in 0..HISTORY_RESTARTS {
             let config = config(settings, unix_millis());
-            let mut history = History::begin(sql, &state, &config, &self.endpoints(settings), asked)?;
-            while let Step::Send(batch) = history.step() {
-                if unix_millis() > began + u64::from(seconds) * 1_000 {
-                    return Err(RunError::OutOfTime { seconds }.into());
+            let query = HistoryQuery::new(sql, &state, settings.registry, asked)?;
+            let run = query.run(&config, self.endpoints(settings));
+            match chain::drive(run, &settings.rpc, began, rpc_calls, &|_| (), &|update| self.merge(update))
+                .await
+            {
+                // This block is no longer on the chain: a refresh comes first, whatever may be kept.
+                Err(QueryError::BlockNotAvailable(_)) => {
+                    state = self.ready(sql, settings, 0, rpc_calls).await?;
                 }
-                *rpc_calls += 1;
-                match chain::post(&settings.rpc, &batch).await {
-                    Ok((status, body)) => history.feed(Reply { status, body: &body })?,
-                    Err(failure) => history.fail(failure)?,
-                }
+                history => return Ok((state, index_documents::history(history?))),
             }
-            if let Some(document) = history.answer().map(registry_core::api::index_documents::history) {
-                return Ok((state, document));
-            }
-            // Read anew, whatever may be kept: this block is no more.
-            state = self.ready(sql, settings, 0, rpc_calls).await?;
         }
         Err(RunError::BlockUnavailable.into())
+    }
+
+    /// What a run has found out of the endpoints.
+    fn merge(&self, update: &Update) {
+        if let Some(known) = self.endpoints.borrow_mut().as_mut() {
+            known.merge(update);
+        }
     }
 
     /// What is known of the endpoints.

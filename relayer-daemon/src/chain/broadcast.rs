@@ -1,12 +1,12 @@
-//! Sending a transaction to every endpoint: the first acceptance decides, the others finish in the background.
+//! Broadcasts to every endpoint: the first acceptance decides, the other sends go on in the background.
 //!
 //! ```text
-//! send to all that do not rest ──▶ first acceptance ──────────────────────────▶ Accepted
-//!                             └──▶ another verdict, then GRACE for a better one ──▶ the best of them
+//! send to all not resting ──▶ first acceptance ──────────────────────────▶ Accepted
+//!                        └──▶ another verdict, then GRACE for a better one ──▶ the best of them
 //! ```
 //!
-//! A send that nobody waits for any more goes on by itself. At shutdown [`Rpc::finish_broadcasts`] gives it a moment;
-//! whatever is cut off then is in the store, and the next start sends it again.
+//! At shutdown [`Rpc::finish_broadcasts`] gives sends in the background a moment; what it cuts off is in
+//! the store, and the next start sends it again.
 
 use std::time::Duration;
 
@@ -14,15 +14,14 @@ use futures_util::{StreamExt as _, future::join_all, stream::FuturesUnordered};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::rpc::{Fault, Rpc};
-use crate::classify::{self, Verdict};
+use super::{BroadcastVerdict, Rpc, RpcError, broadcast_verdict, endpoint::RpcEndpoint};
 
 /// How long a verdict other than acceptance waits for another endpoint's acceptance.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Rpc {
-    /// Sends a signed transaction to every endpoint at once, and says what became of it, with the node's words.
-    pub async fn broadcast(&self, raw: &[u8]) -> (Verdict, String) {
+    /// Sends a signed transaction to every endpoint. Returns the verdict, and a node's message for the log.
+    pub async fn broadcast(&self, raw: &[u8]) -> (BroadcastVerdict, String) {
         let params = json!([alloy::hex::encode_prefixed(raw)]);
         let mut sends: FuturesUnordered<_> = self
             .awake()
@@ -38,7 +37,7 @@ impl Rpc {
             })
             .collect();
 
-        let mut heard: Vec<(Verdict, String)> = Vec::new();
+        let mut heard: Vec<(BroadcastVerdict, String)> = Vec::new();
         let mut decided_at: Option<Instant> = None;
         loop {
             let answer = tokio::select! {
@@ -47,37 +46,37 @@ impl Rpc {
                 () = sleep_until(decided_at.unwrap_or_else(Instant::now)), if decided_at.is_some() => None,
             };
             match answer {
-                Some(Ok((Verdict::Accepted, text))) => return (Verdict::Accepted, text),
+                Some(Ok((BroadcastVerdict::Accepted, text))) => return (BroadcastVerdict::Accepted, text),
                 Some(Ok(answer)) => {
-                    if answer.0 != Verdict::Unknown {
+                    if answer.0 != BroadcastVerdict::Unknown {
                         decided_at.get_or_insert_with(|| Instant::now() + GRACE);
                     }
                     heard.push(answer);
                 }
-                // A task that died has said nothing.
+                // A task that panicked has no verdict.
                 Some(Err(_)) => {}
                 None => break,
             }
         }
-        let verdict = classify::combine(heard.iter().map(|(verdict, _)| *verdict));
+        let verdict = broadcast_verdict::combine(heard.iter().map(|(verdict, _)| *verdict));
         let text = heard.into_iter().find(|(found, _)| *found == verdict).map(|(_, text)| text);
         (verdict, text.unwrap_or_else(|| "every endpoint is busy".to_owned()))
     }
 
-    /// Waits at most `within` for sends that go on in the background. Returns how many are cut off.
+    /// Waits at most `within` for sends in the background. Returns how many are cut off.
     pub async fn finish_broadcasts(&self, within: Duration) -> usize {
-        let all = join_all(self.endpoints().iter().map(super::endpoint::Endpoint::all_answered));
+        let all = join_all(self.endpoints().iter().map(RpcEndpoint::all_answered));
         match timeout(within, all).await {
             Ok(_) => 0,
-            Err(_) => self.endpoints().iter().map(super::endpoint::Endpoint::unanswered).sum(),
+            Err(_) => self.endpoints().iter().map(RpcEndpoint::unanswered).sum(),
         }
     }
 
-    async fn send(&self, index: usize, params: &Value) -> (Verdict, String) {
+    async fn send(&self, index: usize, params: &Value) -> (BroadcastVerdict, String) {
         match self.ask(index, "eth_sendRawTransaction", params).await {
-            Ok(_) => (Verdict::Accepted, "accepted".to_owned()),
-            Err(Fault::Transport(error)) => (Verdict::Unknown, error.to_string()),
-            Err(Fault::Node(error)) => (classify::send_error(&error), error.message),
+            Ok(_) => (BroadcastVerdict::Accepted, "accepted".to_owned()),
+            Err(RpcError::Node(error)) => (broadcast_verdict::send_error(&error), error.message.into_owned()),
+            Err(error) => (BroadcastVerdict::Unknown, error.to_string()),
         }
     }
 }

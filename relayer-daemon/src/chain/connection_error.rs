@@ -1,7 +1,7 @@
-//! What is wrong with a connection to an RPC endpoint, in an operator's words.
+//! Why a connection to an RPC endpoint failed, for the operator.
 //!
-//! The HTTP client's own text names the URL, which may hold a provider's key. The causes behind it do not, so
-//! they are read from its chain of sources, by type where there is one.
+//! The HTTP client's own text names the URL, which may hold a provider's key. Its causes do not, so the
+//! reason is read from the error's chain of sources, by type where there is one.
 
 use std::{error::Error, io};
 
@@ -17,10 +17,10 @@ pub(super) enum ConnectionError {
     /// The host's name has no address.
     #[error("host name not resolved")]
     NameNotResolved,
-    /// Nobody listens on the port.
+    /// The port is closed.
     #[error("connection refused")]
     Refused,
-    /// There is no way to the host.
+    /// There is no route to the host.
     #[error("host unreachable")]
     HostUnreachable,
     /// The certificate's issuer is not among those that this machine trusts.
@@ -41,7 +41,7 @@ pub(super) enum ConnectionError {
 }
 
 impl ConnectionError {
-    /// The first cause in the error's chain that says something.
+    /// The first known cause in the error's chain.
     pub(super) fn of(error: &reqwest::Error) -> Self {
         if error.is_timeout() {
             return Self::TimedOut;

@@ -1,4 +1,4 @@
-//! One RPC endpoint, and when it is left alone: after a timeout it rests, and it holds a bounded number of sends.
+//! One RPC endpoint with its backoff: after a timeout it rests, and its sends in flight are bounded.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -11,48 +11,47 @@ use tokio::{
     time::Instant,
 };
 
-/// How long an endpoint is left alone after it timed out.
+/// How long an endpoint rests after a timeout.
 const REST: Duration = Duration::from_secs(30);
-/// Transactions on their way to one endpoint at the same time. A silent endpoint holds no more than these until its
-/// first timeout.
+/// Sends to one endpoint at the same time: as many as a silent endpoint can hold up until its first timeout.
 const SENDS: u32 = 64;
 
 /// An endpoint.
-pub(super) struct Endpoint {
-    /// Asks it.
+pub(super) struct RpcEndpoint {
+    /// Its client.
     pub(super) provider: RootProvider<Ethereum>,
-    /// Its scheme and host: what may be shown of it.
+    /// Its scheme and host, the public part of its URL.
     pub(super) label: String,
     rests_until: Mutex<Option<Instant>>,
     sends: Arc<Semaphore>,
 }
 
-impl std::fmt::Debug for Endpoint {
-    /// The label alone: the provider knows the URL.
+impl std::fmt::Debug for RpcEndpoint {
+    /// Only the label: the provider's output has the URL.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Endpoint").field(&self.label).finish()
+        f.debug_tuple("RpcEndpoint").field(&self.label).finish()
     }
 }
 
-impl Endpoint {
+impl RpcEndpoint {
     pub(super) fn new(provider: RootProvider<Ethereum>, label: String) -> Self {
         let sends = Arc::new(Semaphore::new(SENDS as usize));
         Self { provider, label, rests_until: Mutex::default(), sends }
     }
 
-    /// It timed out.
+    /// Lets it rest after a timeout.
     pub(super) fn rest(&self) {
         let until = Instant::now() + REST;
         *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
     }
 
-    /// Whether it timed out a short while ago.
+    /// Whether it rests after a timeout.
     pub(super) fn is_resting(&self) -> bool {
         let until = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// The right to send it a transaction, held until it has answered; `None` while too many are on their way.
+    /// A permit to send it a transaction, held until it has answered; `None` while too many are in flight.
     pub(super) fn start_send(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.sends).try_acquire_owned().ok()
     }

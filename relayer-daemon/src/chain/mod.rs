@@ -1,42 +1,40 @@
-//! The chain as the daemon needs it: typed reads over [`rpc`], and the [`Node`] trait that the pipeline and the sender
-//! are driven through.
+//! The chain: typed reads over [`rpc`], behind the [`ChainNode`] trait for pipeline and sender.
 
 mod broadcast;
+pub mod broadcast_verdict;
 mod connection_error;
 mod endpoint;
 mod node;
 mod receipt;
 pub mod rpc;
+pub(crate) mod rpc_error;
 mod simulate;
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use alloy::{
     primitives::{Address, B256, Bytes, U64, U256, address},
+    rpc::json_rpc::ErrorPayload,
     sol_types::SolCall,
 };
 use futures_util::StreamExt as _;
-use registry_core::{
-    eth::abi::{IAgentRegistry, IForwarder},
-    eth::rpc::{
-        ErrorObject,
-        classify::{Action, classify},
-    },
-};
+use registry_core::{eth::abi::IForwarder, eth::rpc::read_error::Action};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub use node::{AccountView, Node, ReceiptLookup, Simulation};
+pub use broadcast_verdict::BroadcastVerdict;
+pub use node::{AccountView, ChainNode, ReceiptLookup, Simulation};
 pub use receipt::Receipt;
 use receipt::ReceiptJson;
-pub use rpc::{Rpc, RpcError};
+pub use rpc::Rpc;
+pub use rpc_error::RpcError;
 
-use self::rpc::block_number;
-use crate::{classify::Verdict, fees::Market};
+use self::{rpc::block_number, rpc_error::action};
+use crate::gas::fees::Market;
 
 /// The OP stack's `GasPriceOracle` predeploy: it has code where the chain charges an L1 data fee.
 const GAS_PRICE_ORACLE: Address = address!("420000000000000000000000000000000000000F");
-/// How many blocks' tips are looked at.
+/// How many blocks' tips count for the market.
 const FEE_HISTORY_BLOCKS: u64 = 5;
 const RECEIPT: &str = "eth_getTransactionReceipt";
 
@@ -58,7 +56,7 @@ struct FeeHistoryJson {
 /// Number, hash, time and base fee of a block.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Header {
+pub struct BlockHeader {
     /// Its number; a pending block may have none.
     #[serde(default)]
     pub number: Option<U64>,
@@ -83,42 +81,26 @@ pub struct Chain {
     pub forwarder: Address,
     /// The registry.
     pub registry: Address,
-    /// Set once a node has said that it does not know `eth_simulateV1`.
+    /// Set once a node has refused `eth_simulateV1` as unknown.
     pub lacks_simulate_v1: AtomicBool,
 }
 
 impl Chain {
-    /// The relayer's balance, wei.
-    ///
-    /// # Errors
-    /// [`RpcError`], as for every method here.
-    pub async fn balance(&self) -> Result<u128, RpcError> {
-        self.rpc.read("eth_getBalance", json!([self.relayer, "latest"])).await.map(wei)
-    }
-
     /// Whether there is code at an address.
-    ///
-    /// # Errors
-    /// [`RpcError`].
     pub async fn has_code(&self, address: Address) -> Result<bool, RpcError> {
         let code: Bytes = self.rpc.read("eth_getCode", json!([address, "latest"])).await?;
         Ok(!code.is_empty())
     }
 
     /// Whether this chain charges an L1 data fee.
-    ///
-    /// # Errors
-    /// [`RpcError`].
     pub async fn has_l1_fee(&self) -> Result<bool, RpcError> {
         self.has_code(GAS_PRICE_ORACLE).await
     }
 
     /// A block's header; `None` where the node has no such block.
-    ///
-    /// # Errors
-    /// [`RpcError`].
-    pub async fn header(&self, block: &'static str) -> Result<Option<Header>, RpcError> {
-        let header: Option<Header> = self.rpc.read("eth_getBlockByNumber", json!([block, false])).await?;
+    pub async fn header(&self, block: &'static str) -> Result<Option<BlockHeader>, RpcError> {
+        let header: Option<BlockHeader> =
+            self.rpc.read("eth_getBlockByNumber", json!([block, false])).await?;
         match header.and_then(|header| header.number) {
             Some(number) if block_number(number).is_none() => {
                 Err(RpcError::Malformed("eth_getBlockByNumber"))
@@ -127,11 +109,7 @@ impl Chain {
         }
     }
 
-    /// The hash of block 0. `None` where the node does not have it any more: nodes may prune their history
-    /// (EIP-4444), and then `earliest` is another block on another day.
-    ///
-    /// # Errors
-    /// [`RpcError`].
+    /// The hash of block 0. `None` where the node has pruned it (EIP-4444); `earliest` is then a later block.
     pub async fn genesis(&self) -> Result<Option<B256>, RpcError> {
         match self.header("0x0").await {
             Ok(header) => Ok(header.and_then(|header| header.hash)),
@@ -159,15 +137,6 @@ impl Chain {
         C::abi_decode_returns(&answer).map_err(|_| RpcError::Malformed("eth_call"))
     }
 
-    /// Whether the registry trusts the forwarder.
-    ///
-    /// # Errors
-    /// [`RpcError`].
-    pub async fn is_trusted(&self) -> Result<bool, RpcError> {
-        let call = IAgentRegistry::isTrustedForwarderCall { forwarder: self.forwarder };
-        self.view(self.registry, &call).await
-    }
-
     async fn nonce_at(&self, block: Value) -> Result<u64, RpcError> {
         let count: U64 = self.rpc.read("eth_getTransactionCount", json!([self.relayer, block])).await?;
         Ok(count.to())
@@ -190,7 +159,7 @@ impl Chain {
     }
 }
 
-impl Node for Chain {
+impl ChainNode for Chain {
     async fn mined_nonce(&self) -> Result<u64, RpcError> {
         self.nonce_at(json!("latest")).await
     }
@@ -215,7 +184,7 @@ impl Node for Chain {
     }
 
     async fn balance(&self) -> Result<u128, RpcError> {
-        Self::balance(self).await
+        self.rpc.read("eth_getBalance", json!([self.relayer, "latest"])).await.map(wei)
     }
 
     async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {
@@ -240,9 +209,9 @@ impl Node for Chain {
         const HEAD: RpcError = RpcError::Malformed("eth_getBlockByNumber");
         let header = self.header("latest").await?.ok_or(HEAD)?;
         let (Some(number), Some(hash)) = (header.number, header.hash) else { return Err(HEAD) };
-        // By its hash, a machine that has another block of this number, or none, answers with an error.
+        // Pinned by hash, a machine without this very block answers with an error.
         match self.account_at(json!({ "blockHash": hash }), number.to(), signer).await {
-            Err(RpcError::Node(error)) if classify(&error) == Action::PinByNumber => {
+            Err(RpcError::Node(error)) if action(&error) == Action::PinByNumber => {
                 self.account_at(json!(number), number.to(), signer).await
             }
             view => view,
@@ -266,7 +235,7 @@ impl Node for Chain {
         self.view(GAS_PRICE_ORACLE, &IGasPriceOracle::getL1FeeCall { data: raw }).await.map(wei)
     }
 
-    async fn broadcast(&self, raw: &[u8]) -> (Verdict, String) {
+    async fn broadcast(&self, raw: &[u8]) -> (BroadcastVerdict, String) {
         self.rpc.broadcast(raw).await
     }
 
@@ -275,9 +244,8 @@ impl Node for Chain {
     }
 }
 
-/// Whether a node says that it has pruned what it was asked for: with the code that geth, Nethermind and Besu have
-/// for it, or in words.
-fn is_pruned(error: &ErrorObject) -> bool {
+/// Whether a node says that it has pruned the block: by the code of geth, Nethermind and Besu, or in words.
+fn is_pruned(error: &ErrorPayload) -> bool {
     const PRUNED: i64 = 4_444;
     let message = error.message.to_lowercase();
     error.code == PRUNED || ["prune", "history", "not available"].iter().any(|word| message.contains(word))

@@ -1,4 +1,4 @@
-//! What the relay pipeline and the sender ask of the chain, as a trait, so that a test can put a model in its place.
+//! What pipeline and sender ask of the chain, as a trait that a test's model implements too.
 
 use std::{future::Future, time::Duration};
 
@@ -6,16 +6,16 @@ use alloy::primitives::{Address, B256, Bytes, U256};
 use registry_core::eth::abi::IForwarder;
 
 use super::{Receipt, RpcError};
-use crate::{classify::Verdict, fees::Market};
+use crate::{chain::BroadcastVerdict, gas::fees::Market};
 
-/// The chain behind one or several endpoints, each of which may be many machines of different ages.
+/// The chain behind one or several endpoints, each of which may be many machines at different blocks.
 ///
-/// Every answer may be old, and an error says nothing about what happened. Two answers may come from two machines:
-/// only what one answer says, or an [`AccountView`], belongs together.
-pub trait Node: Send + Sync + 'static {
+/// Every answer may be stale, and after an error the result of the call is unknown. Two answers may come from
+/// two machines: only the parts of one answer, or of an [`AccountView`], are consistent.
+pub trait ChainNode: Send + Sync + 'static {
     /// How many transactions of the relayer's account are mined.
     fn mined_nonce(&self) -> impl Future<Output = Result<u64, RpcError>> + Send;
-    /// The same with those in the mempool, as far as the node has them.
+    /// The same count with the transactions in the node's mempool.
     fn pending_nonce(&self) -> impl Future<Output = Result<u64, RpcError>> + Send;
     /// Head and fees.
     fn market(&self) -> impl Future<Output = Result<Market, RpcError>> + Send;
@@ -25,7 +25,7 @@ pub trait Node: Send + Sync + 'static {
     fn receipt(&self, hash: B256) -> impl Future<Output = Result<Option<Receipt>, RpcError>> + Send;
     /// The receipt of a mined transaction, looked up at every endpoint.
     fn receipt_everywhere(&self, hash: B256) -> impl Future<Output = ReceiptLookup> + Send;
-    /// The relayer's account and a signer's forwarder nonce, as of one and the same block.
+    /// The relayer's account and a signer's forwarder nonce in one block's state.
     fn account_view(
         &self,
         signer: Option<Address>,
@@ -37,7 +37,7 @@ pub trait Node: Send + Sync + 'static {
         &self,
         execute: &IForwarder::executeCall,
     ) -> impl Future<Output = Result<bool, RpcError>> + Send;
-    /// Simulates `execute` as the relayer would send it. A revert of the forwarder itself is [`RpcError::Node`].
+    /// Simulates `execute` by the relayer. A revert of the forwarder itself is [`RpcError::Node`].
     fn simulate(
         &self,
         calldata: &Bytes,
@@ -45,32 +45,32 @@ pub trait Node: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Simulation, RpcError>> + Send;
     /// The L1 data fee of a transaction with these bytes, wei. Only on chains that have one.
     fn l1_fee(&self, raw: Bytes) -> impl Future<Output = Result<u128, RpcError>> + Send;
-    /// Sends a signed transaction; the text is the node's, for the log.
-    fn broadcast(&self, raw: &[u8]) -> impl Future<Output = (Verdict, String)> + Send;
-    /// Waits at most `within` for sends that go on in the background. Returns how many are cut off.
+    /// Sends a signed transaction. The text is a node's message, for the log.
+    fn broadcast(&self, raw: &[u8]) -> impl Future<Output = (BroadcastVerdict, String)> + Send;
+    /// Waits at most `within` for sends in the background. Returns how many are cut off.
     fn finish_broadcasts(&self, within: Duration) -> impl Future<Output = usize> + Send;
 }
 
-/// What all endpoints together know of a transaction's receipt.
+/// A receipt lookup over all endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiptLookup {
     /// One of them has it.
     Found(Receipt),
-    /// Every one of them answered, and none has it.
+    /// All of them answered, and none has it.
     Absent,
-    /// None that answered has it, but not all of them answered.
+    /// Not all of them answered, and none of those that did has it.
     Unclear,
 }
 
-/// The state of one block. Unlike two answers, its parts cannot contradict each other: if the account's nonce is
-/// used up there and the signer's is not, no transaction with that account nonce has executed the request.
+/// The state of one block, consistent in itself: if the account's nonce is used in it and the signer's is
+/// not, no transaction with that account nonce has executed the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccountView {
     /// The block.
     pub block_number: u64,
-    /// How many transactions of the relayer's account are mined up to there.
+    /// How many transactions of the relayer's account are mined up to it.
     pub mined_nonce: u64,
-    /// The forwarder's next nonce for the signer that was asked about.
+    /// The forwarder's next nonce for the given signer.
     pub forwarder_nonce: Option<U256>,
 }
 
@@ -79,9 +79,9 @@ pub struct AccountView {
 pub enum Simulation {
     /// The inner call would succeed.
     Success {
-        /// The gas that the whole transaction would use, where the node says so.
+        /// The gas of the whole transaction, where the node reports it.
         gas_used: Option<u64>,
     },
-    /// The inner call would fail, with this return data.
+    /// The inner call would revert with this return data.
     InnerRevert(Bytes),
 }

@@ -1,4 +1,4 @@
-//! Receipts, as far as they matter here.
+//! Receipts with the fields that the daemon needs.
 
 use alloy::{
     primitives::{B256, U64, U256},
@@ -19,18 +19,18 @@ pub struct Receipt {
     pub status: bool,
     /// Gas used.
     pub gas_used: u64,
-    /// Everything that was paid for it, the L1 fee included, wei.
+    /// The total price paid, L1 fee included, wei.
     pub paid_wei: u128,
     /// Its logs.
     pub logs: Vec<Log>,
 }
 
-/// Nodes that charge an L1 fee put it into the receipt; a standard receipt type would lose it.
+/// The JSON with the L1 fee of OP-stack chains, which a standard receipt type would drop.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReceiptJson {
     transaction_hash: B256,
-    /// `null` where a node shows what it expects of the block it is building.
+    /// `null` in the receipt of a block that the node is still building.
     block_number: Option<U64>,
     status: U64,
     gas_used: U64,
@@ -40,12 +40,12 @@ pub(super) struct ReceiptJson {
     logs: Vec<Log>,
 }
 
-/// A receipt that cannot be one of the transaction that was asked about.
+/// The answer is not a receipt of this transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoReceipt;
 
 impl ReceiptJson {
-    /// The receipt of the transaction `hash`; `None` as long as no block holds it.
+    /// The receipt of the transaction `hash`; `None` while it is in no block.
     pub(super) fn of(self, hash: B256) -> Result<Option<Receipt>, NoReceipt> {
         let Some(number) = self.block_number else { return Ok(None) };
         if self.transaction_hash != hash {

@@ -1,8 +1,9 @@
-//! JSON-RPC over several endpoints: reads stick to one that works. Raw transactions go to all (see `broadcast`).
+//! JSON-RPC over several endpoints. Reads have sticky failover: they stay with the last endpoint that
+//! answered. Raw transactions go to all endpoints (see `broadcast`).
 //!
-//! Only transport faults and rate limits move the reads on: any other JSON-RPC answer proves that a node
-//! lives. A node that is behind the others is left as well, on the sender's word ([`Rpc::prefer_freshest`]).
-//! Errors that leave this module name no endpoint, since clients see them; the log names it by scheme and host.
+//! Reads fail over on transport errors and rate limits only, since any other JSON-RPC answer proves that a
+//! node is alive, and when their endpoint is behind the others ([`Rpc::prefer_freshest`]). Errors that leave
+//! this module name no endpoint, since clients see them; the log names it by scheme and host.
 
 use std::{
     sync::{
@@ -15,56 +16,37 @@ use std::{
 use alloy::{
     primitives::U64,
     providers::{Provider, RootProvider},
-    rpc::client::RpcClient,
+    rpc::{client::RpcClient, json_rpc::ErrorPayload},
     transports::{RpcError as AlloyError, TransportErrorKind, http::Http},
 };
 use futures_util::{Stream, future::join_all, stream::FuturesUnordered};
 use registry_core::{
     eth::redact::{Redactor, public_origin},
-    eth::rpc::{
-        ErrorObject,
-        classify::{Action, classify},
-    },
+    eth::rpc::read_error::Action,
 };
 use reqwest::Url;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use thiserror::Error;
 
-use super::{Header, connection_error::ConnectionError, endpoint::Endpoint};
+use super::{
+    BlockHeader, RpcError, connection_error::ConnectionError, endpoint::RpcEndpoint, rpc_error::action,
+};
 use crate::metrics::Metrics;
 
-/// How often a read is tried, over all endpoints together.
+/// Tries of a read, over all endpoints together.
 const TRIES: usize = 4;
-/// The pause before the third try; the fourth waits twice as long.
+/// The backoff before the third try; it doubles for the fourth.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How many blocks another endpoint must be ahead for reads to move there.
+/// How many blocks ahead another endpoint must be for reads to move there.
 const STALE_BLOCKS: u64 = 3;
-/// How many seconds it must be ahead besides, by the blocks' own time, since blocks may take a fraction of one. An
-/// endpoint that still lacks what another had at the last look is left in any case.
+/// How many seconds ahead it must be as well, by the blocks' timestamps, since a block may take a fraction of
+/// a second. An endpoint that still lacks the highest block of the last comparison is left in any case.
 const STALE_SECONDS: u64 = 5;
-
-/// Why a read has no answer. Names no endpoint.
-#[derive(Debug, Clone, Error)]
-pub enum RpcError {
-    /// No endpoint answered.
-    #[error("RPC endpoint unreachable: {0}")]
-    Unreachable(String),
-    /// An endpoint took too long, and so did the others.
-    #[error("RPC timeout")]
-    Timeout,
-    /// The node answered with an error; a revert is one too.
-    #[error("RPC error: {}", .0.message)]
-    Node(ErrorObject),
-    /// The node's answer is not what was asked for.
-    #[error("RPC answer to {0} makes no sense")]
-    Malformed(&'static str),
-}
 
 /// The endpoints. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Rpc {
-    endpoints: Arc<[Endpoint]>,
+    endpoints: Arc<[RpcEndpoint]>,
     current: Arc<AtomicUsize>,
     /// The highest block that any endpoint had when their heads were last compared.
     highest_seen: Arc<AtomicU64>,
@@ -73,12 +55,12 @@ pub struct Rpc {
 }
 
 impl Rpc {
-    /// Endpoints at these URLs; nothing is asked yet.
+    /// Endpoints at these URLs. Makes no call.
     ///
     /// # Errors
     /// If no HTTP client can be built.
     pub fn new(urls: &[Url], timeout: Duration, metrics: Metrics) -> Result<Self, reqwest::Error> {
-        // A proxy from the environment would see every transaction; redirects would see the key in the path.
+        // A proxy from the environment would see every transaction, a redirect's target the key in the path.
         let client = reqwest::Client::builder()
             .timeout(timeout)
             .connect_timeout(timeout.min(Duration::from_secs(5)))
@@ -91,14 +73,14 @@ impl Rpc {
                 // A bare provider: no fillers, so none that counts nonces on its own.
                 let transport = Http::with_client(client.clone(), url.clone());
                 let provider = RootProvider::new(RpcClient::new(transport, false));
-                Endpoint::new(provider, public_origin(url.as_str()))
+                RpcEndpoint::new(provider, public_origin(url.as_str()))
             })
             .collect();
         Ok(Self {
             endpoints,
             current: Arc::default(),
             highest_seen: Arc::default(),
-            // A node's error may quote the URL or the host, and clients see node errors.
+            // Clients see node errors, which may quote the URL or the host.
             redactor: Arc::new(Redactor::new(
                 urls.iter().flat_map(|url| [Some(url.as_str()), url.host_str()]).flatten(),
             )),
@@ -106,18 +88,14 @@ impl Rpc {
         })
     }
 
-    /// The endpoint that reads go to, as it may be shown.
-    #[must_use]
+    /// The public label of the endpoint that reads use.
     pub fn label(&self) -> String {
         self.endpoint(self.current.load(Ordering::Relaxed))
             .map(|endpoint| endpoint.label.clone())
             .unwrap_or_default()
     }
 
-    /// Reads `method`.
-    ///
-    /// # Errors
-    /// [`RpcError`], after what may pass was tried again, on the next endpoint if there is one.
+    /// Calls `method`, with retry and failover; returns the error of the last try.
     pub async fn read<R: DeserializeOwned>(
         &self,
         method: &'static str,
@@ -136,20 +114,17 @@ impl Rpc {
                     self.stick_to(start, index);
                     return serde_json::from_value(answer).map_err(|_| RpcError::Malformed(method));
                 }
-                Err(Fault::Transport(error)) => last = error,
-                Err(Fault::Node(error)) => {
-                    if !matches!(classify(&error), Action::Retry | Action::Repin) {
-                        return Err(RpcError::Node(error));
-                    }
-                    last = RpcError::Node(error);
+                Err(RpcError::Node(error)) if !matches!(action(&error), Action::Retry | Action::Repin) => {
+                    return Err(RpcError::Node(error));
                 }
+                Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    /// Reads `method` at every endpoint that does not rest, and returns the answers as they come. The flag says
-    /// whether these are all endpoints.
+    /// Calls `method` at every endpoint that does not rest, and returns the answers as they come. The flag
+    /// says whether these are all endpoints.
     pub(super) fn read_everywhere<'a, R: DeserializeOwned>(
         &'a self,
         method: &'static str,
@@ -158,16 +133,13 @@ impl Rpc {
         let awake = self.awake();
         let all = awake.len() == self.endpoints.len();
         let reads = awake.into_iter().map(move |index| async move {
-            match self.ask(index, method, params).await {
-                Ok(answer) => serde_json::from_value(answer).map_err(|_| RpcError::Malformed(method)),
-                Err(Fault::Transport(error)) => Err(error),
-                Err(Fault::Node(error)) => Err(RpcError::Node(error)),
-            }
+            let answer = self.ask(index, method, params).await?;
+            serde_json::from_value(answer).map_err(|_| RpcError::Malformed(method))
         });
         (reads.collect::<FuturesUnordered<_>>(), all)
     }
 
-    /// The endpoints that do not rest; all of them where all rest.
+    /// The endpoints that do not rest; all endpoints if all rest.
     pub(super) fn awake(&self) -> Vec<usize> {
         let awake: Vec<usize> = self
             .endpoints
@@ -179,8 +151,7 @@ impl Rpc {
         if awake.is_empty() { (0..self.endpoints.len()).collect() } else { awake }
     }
 
-    /// Asks every endpoint for its head and moves the reads if theirs is clearly behind. Costs nothing with a
-    /// single endpoint.
+    /// Compares the endpoints' heads, if there are several, and moves the reads if theirs is clearly behind.
     pub async fn prefer_freshest(&self) {
         if self.endpoints.len() < 2 {
             return;
@@ -199,30 +170,27 @@ impl Rpc {
 
     async fn head(&self, index: usize, latest: &Value) -> Option<Head> {
         let header = self.ask(index, "eth_getBlockByNumber", latest).await.ok()?;
-        let Header { number, timestamp, .. } = serde_json::from_value(header).ok()?;
+        let BlockHeader { number, timestamp, .. } = serde_json::from_value(header).ok()?;
         Some(Head { number: block_number(number?)?, timestamp: timestamp.to() })
     }
 
-    /// The head of each endpoint's chain id, in the order of the settings; an error where it does not answer.
+    /// Each endpoint's label and chain id, in the order of the settings.
     pub async fn chain_ids(&self) -> Vec<(String, Result<u64, RpcError>)> {
-        join_all(self.endpoints.iter().enumerate().map(|(index, endpoint)| async move {
-            let id = match self.ask(index, "eth_chainId", &Value::Array(Vec::new())).await {
-                Ok(id) => serde_json::from_value::<U64>(id)
-                    .map(|id| id.to::<u64>())
-                    .map_err(|_| RpcError::Malformed("eth_chainId")),
-                Err(Fault::Transport(error)) => Err(error),
-                Err(Fault::Node(error)) => Err(RpcError::Node(error)),
-            };
-            (endpoint.label.clone(), id)
-        }))
-        .await
+        let chain_id = async |index| {
+            let id = self.ask(index, "eth_chainId", &json!([])).await?;
+            let id: U64 = serde_json::from_value(id).map_err(|_| RpcError::Malformed("eth_chainId"))?;
+            Ok(id.to())
+        };
+        let ids = self.endpoints.iter().enumerate();
+        join_all(ids.map(|(index, endpoint)| async move { (endpoint.label.clone(), chain_id(index).await) }))
+            .await
     }
 
-    pub(super) fn endpoints(&self) -> &[Endpoint] {
+    pub(super) fn endpoints(&self) -> &[RpcEndpoint] {
         &self.endpoints
     }
 
-    pub(super) fn endpoint(&self, index: usize) -> Option<&Endpoint> {
+    pub(super) fn endpoint(&self, index: usize) -> Option<&RpcEndpoint> {
         self.endpoints.get(index)
     }
 
@@ -238,62 +206,57 @@ impl Rpc {
         }
     }
 
-    /// One call to one endpoint.
+    /// One call to one endpoint, without retry.
     pub(super) async fn ask(
         &self,
         index: usize,
         method: &'static str,
         params: &Value,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, RpcError> {
         let Some(endpoint) = self.endpoint(index) else {
-            return Err(Fault::Transport(RpcError::Unreachable("no endpoint".to_owned())));
+            return Err(RpcError::Unreachable("no endpoint".to_owned()));
         };
         let started = Instant::now();
         let answer = endpoint.provider.client().request::<_, Value>(method, params).await;
-        let answer = answer.map_err(|error| self.fault(method, error));
+        let answer = answer.map_err(|error| self.error(method, error));
         let result = match &answer {
             Ok(_) => "ok",
-            Err(Fault::Node(_)) => "error",
-            Err(Fault::Transport(_)) => "fault",
+            Err(RpcError::Node(_)) => "error",
+            Err(error) => {
+                tracing::warn!(endpoint = %endpoint.label, method, %error, "RPC call failed");
+                if matches!(error, RpcError::Timeout) {
+                    endpoint.rest();
+                }
+                "fault"
+            }
         };
         self.metrics.rpc(method, result, started.elapsed());
-        if let Err(Fault::Transport(error)) = &answer {
-            tracing::warn!(endpoint = %endpoint.label, method, %error, "RPC call failed");
-            if matches!(error, RpcError::Timeout) {
-                endpoint.rest();
-            }
-        }
         answer
     }
 
-    /// An error without anything that may hold a secret: a transport's text has the URL in it, and a
-    /// provider's error page may quote the key.
-    fn fault(&self, method: &'static str, error: AlloyError<TransportErrorKind>) -> Fault {
-        let unreachable = |what: String| Fault::Transport(RpcError::Unreachable(what));
-        match error {
-            AlloyError::ErrorResp(payload) => Fault::Node(ErrorObject {
-                code: payload.code,
-                message: self.redactor.clean(&payload.message),
-                data: payload.data.and_then(|data| serde_json::from_str(data.get()).ok()),
-            }),
-            AlloyError::Transport(TransportErrorKind::HttpError(http)) => {
-                unreachable(format!("HTTP {}", http.status))
+    /// The error without secrets: a transport's text has the URL, a provider's error page may quote the key.
+    fn error(&self, method: &'static str, error: AlloyError<TransportErrorKind>) -> RpcError {
+        RpcError::Unreachable(match error {
+            AlloyError::ErrorResp(payload) => {
+                let message = self.redactor.clean(&payload.message).into();
+                return RpcError::Node(ErrorPayload { message, ..payload });
             }
-            AlloyError::Transport(TransportErrorKind::HttpErrorWithRetryAfter { error, .. }) => {
-                unreachable(format!("HTTP {}", error.status))
-            }
+            AlloyError::Transport(
+                TransportErrorKind::HttpError(error)
+                | TransportErrorKind::HttpErrorWithRetryAfter { error, .. },
+            ) => format!("HTTP {}", error.status),
             AlloyError::Transport(TransportErrorKind::Custom(error)) => {
                 match error.downcast_ref::<reqwest::Error>().map(ConnectionError::of) {
-                    Some(ConnectionError::TimedOut) => Fault::Transport(RpcError::Timeout),
-                    Some(problem) => unreachable(problem.to_string()),
-                    None => unreachable("request failed".to_owned()),
+                    Some(ConnectionError::TimedOut) => return RpcError::Timeout,
+                    Some(problem) => problem.to_string(),
+                    None => "request failed".to_owned(),
                 }
             }
-            // The answer came but is no JSON-RPC: a proxy's error page, or a connection cut short.
-            AlloyError::DeserError { .. } => unreachable(format!("no JSON-RPC answer to {method}")),
-            AlloyError::NullResp => Fault::Transport(RpcError::Malformed(method)),
-            _ => unreachable("request failed".to_owned()),
-        }
+            // An answer that is no JSON-RPC: a proxy's error page, or a connection cut short.
+            AlloyError::DeserError { .. } => format!("no JSON-RPC answer to {method}"),
+            AlloyError::NullResp => return RpcError::Malformed(method),
+            _ => "request failed".to_owned(),
+        })
     }
 }
 
@@ -312,15 +275,7 @@ impl Head {
     }
 }
 
-/// Why one call to one endpoint has no answer.
-pub(super) enum Fault {
-    /// The endpoint did not answer.
-    Transport(RpcError),
-    /// The node behind it answered with an error.
-    Node(ErrorObject),
-}
-
-/// A block number, if it is one that any chain will reach: the store and the metrics keep signed 64-bit numbers.
+/// A block number that fits the signed 64-bit numbers of the store and the metrics.
 pub(super) fn block_number(number: U64) -> Option<u64> {
     let number = number.to::<u64>();
     i64::try_from(number).is_ok().then_some(number)

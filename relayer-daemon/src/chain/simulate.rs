@@ -1,15 +1,17 @@
-//! What `execute` would do, and with how much gas.
+//! Simulation of `execute`: its result and its gas.
 //!
-//! `eth_simulateV1` tells both; `eth_estimateGas` would be of no use, since the forwarder insists on being given all the
-//! gas that was signed for. A node without that method is asked with `eth_call`, and then the gas is not known.
+//! `eth_simulateV1` has both. `eth_estimateGas` cannot be used, because the forwarder insists on all the gas
+//! that was signed for. A node without `eth_simulateV1` is asked with `eth_call`, which leaves the gas
+//! unknown.
 
 use std::sync::atomic::Ordering;
 
 use alloy::{
     primitives::{Bytes, U64},
+    rpc::json_rpc::ErrorPayload,
     sol_types::SolCall,
 };
-use registry_core::{eth::abi::IForwarder, eth::rpc::ErrorObject};
+use registry_core::eth::abi::IForwarder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -29,7 +31,7 @@ struct CallJson {
 }
 
 impl Chain {
-    /// See [`super::Node::simulate`].
+    /// See [`super::ChainNode::simulate`].
     pub(super) async fn simulate_execute(
         &self,
         calldata: &Bytes,
@@ -45,7 +47,7 @@ impl Chain {
         simulation(&answer, None).ok_or(RpcError::Malformed("eth_call"))
     }
 
-    /// `None` where the node does not simulate, or the forwarder refuses: `eth_call` says then how.
+    /// `None` where the node does not simulate, or the forwarder refuses; `eth_call` then has the reason.
     async fn simulate_v1(&self, transaction: &Value) -> Result<Option<Simulation>, RpcError> {
         if self.lacks_simulate_v1.load(Ordering::Relaxed) {
             return Ok(None);
@@ -70,7 +72,7 @@ impl Chain {
     }
 }
 
-/// What `execute` returned.
+/// The result in the data that `execute` returned.
 fn simulation(answer: &Bytes, gas_used: Option<u64>) -> Option<Simulation> {
     let result = IForwarder::executeCall::abi_decode_returns(answer).ok()?;
     Some(if result.success {
@@ -80,8 +82,8 @@ fn simulation(answer: &Bytes, gas_used: Option<u64>) -> Option<Simulation> {
     })
 }
 
-/// Whether a node says that it has no such method: with JSON-RPC's own code, or in words.
-fn lacks_method(error: &ErrorObject) -> bool {
+/// Whether a node says that it has no such method: by JSON-RPC's code, or in words.
+fn lacks_method(error: &ErrorPayload) -> bool {
     const METHOD_NOT_FOUND: i64 = -32_601;
     const WORDS: [&str; 4] = ["method not found", "does not exist", "not supported", "not whitelisted"];
     let message = error.message.to_ascii_lowercase();

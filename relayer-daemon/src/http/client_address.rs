@@ -1,17 +1,17 @@
-//! Whom a request counts for: the socket's peer, or the client that a trusted proxy names in `X-Forwarded-For`.
+//! A request's client address: the socket's peer, or what a trusted proxy names in `X-Forwarded-For`.
 //!
-//! Anybody can write that header, so it is believed from peers inside `TRUSTED_PROXIES` only. Proxies append the peer
-//! they see at the right end. From there the first entry that is no trusted proxy is the client, and whatever the
-//! client wrote itself stands further left. With `TRUSTED_PROXY_HOPS` the entry is counted instead, for chains whose
-//! outer proxies have no fixed addresses. Whenever the header does not say, the peer counts: clients then share one
-//! limit, and nobody gets around it.
+//! Any client can write that header, so it counts only from peers inside `TRUSTED_PROXIES`. Proxies append
+//! the peer they see at the right end: the first entry from the right that is no trusted proxy is the client,
+//! and what the client wrote itself stands further left. With `TRUSTED_PROXY_HOPS` the entry's position
+//! counts instead, for chains with outer proxies without fixed addresses. A header without a usable entry
+//! counts for the peer: its clients then share one limit, and none gets around it.
 
 use std::{net::IpAddr, net::SocketAddr, num::NonZeroUsize};
 
 use ipnet::IpNet;
 use registry_core::host::rate_limit::network;
 
-/// The proxies that are believed.
+/// The trusted proxies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     networks: Vec<IpNet>,
@@ -19,28 +19,23 @@ pub struct TrustedProxies {
 }
 
 impl TrustedProxies {
-    /// Believes peers in `networks`; takes the `hops`-th entry from the right, or with 0 the first that is outside
-    /// `networks`.
-    #[must_use]
+    /// Trusts `networks`; takes the `hops`-th entry from the right, or with 0 the first outside them.
     pub fn new(networks: Vec<IpNet>, hops: usize) -> Self {
         Self { networks, hops: NonZeroUsize::new(hops) }
     }
 
     /// The networks.
-    #[must_use]
     pub fn networks(&self) -> &[IpNet] {
         &self.networks
     }
 
-    /// Whether an address is one of the proxies.
-    #[must_use]
+    /// Whether an address is a trusted proxy's.
     pub fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.iter().any(|network| network.contains(&address))
     }
 
     /// The client behind a peer, as limits count it: an IPv4 address or an IPv6 /64.
-    #[must_use]
     pub fn client(&self, peer: IpAddr, forwarded_for: &[&str]) -> IpAddr {
         let named = if self.trusts(peer) { self.named(forwarded_for) } else { None };
         network(named.unwrap_or(peer))
@@ -54,7 +49,7 @@ impl TrustedProxies {
             .map(|entry| address(entry.trim()));
         match self.hops {
             Some(hops) => entries.nth(hops.get().saturating_sub(1))?,
-            // An entry that cannot be read ends the chain of trust.
+            // A malformed entry ends the chain of trust.
             None => entries.find(|entry| entry.is_none_or(|address| !self.trusts(address)))?,
         }
     }
@@ -104,7 +99,7 @@ mod tests {
             assert_eq!(client(&proxies, "192.0.2.1", &["203.0.113.9"]), "192.0.2.1");
         }
         for hops in [0, 1, 2] {
-            assert_eq!(client(&proxies(&[], hops), PROXY, &["203.0.113.9"]), PROXY, "nobody is trusted");
+            assert_eq!(client(&proxies(&[], hops), PROXY, &["203.0.113.9"]), PROXY, "no proxy is trusted");
         }
     }
 
@@ -149,11 +144,11 @@ mod tests {
 
     #[test]
     fn ipv6_counts_by_64_and_mapped_ipv4_as_ipv4() {
-        let nobody = TrustedProxies::default();
-        assert_eq!(client(&nobody, "2001:db8:1:2:aaaa::1", &[]), "2001:db8:1:2::");
-        assert_eq!(client(&nobody, "2001:db8:1:2:bbbb::2", &[]), "2001:db8:1:2::");
-        assert_ne!(client(&nobody, "2001:db8:1:3::1", &[]), "2001:db8:1:2::");
-        assert_eq!(client(&nobody, "::ffff:192.0.2.1", &[]), "192.0.2.1");
+        let none = TrustedProxies::default();
+        assert_eq!(client(&none, "2001:db8:1:2:aaaa::1", &[]), "2001:db8:1:2::");
+        assert_eq!(client(&none, "2001:db8:1:2:bbbb::2", &[]), "2001:db8:1:2::");
+        assert_ne!(client(&none, "2001:db8:1:3::1", &[]), "2001:db8:1:2::");
+        assert_eq!(client(&none, "::ffff:192.0.2.1", &[]), "192.0.2.1");
     }
 
     #[test]

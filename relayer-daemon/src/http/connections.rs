@@ -1,13 +1,15 @@
-//! HTTP connections: how many there may be, how long each may wait, and how they end.
+//! HTTP connections: their number, their timeouts, and their end.
 //!
-//! warp's own accept loop has neither a header timeout nor a bound on connections, so the loop is here. Three bounds
-//! keep strangers from using up the process:
+//! warp's own accept loop has neither a header timeout nor a bound on connections, so the loop is here. Three
+//! bounds protect the process:
 //!
-//! - All connections together stay below the process's limit of file descriptors, so that the journal and the RPC
-//!   endpoints always get theirs ([`ConnectionLimits::within`]). In a full house new clients wait in the kernel's queue.
-//! - One client address has a share of them. A connection beyond it is closed at once. Trusted proxies have no share:
-//!   all clients come through them.
-//! - A client that sends nothing, or does not read its answer, is closed after [`HEADER_TIMEOUT`] or [`WRITE_TIMEOUT`].
+//! - All connections together stay below the process's limit of file descriptors, so that the store and the
+//!   RPC endpoints always get theirs ([`ConnectionLimits::within`]). Beyond it new clients wait in the
+//!   kernel's queue.
+//! - Each client address has a share of them. A connection beyond it is closed at once. Trusted proxies have
+//!   no share: all clients come through them.
+//! - A client that sends nothing, or does not read its answer, is closed after [`HEADER_TIMEOUT`] or
+//!   [`WRITE_TIMEOUT`].
 
 use std::{
     collections::HashMap,
@@ -34,36 +36,34 @@ use warp::{Filter, reply::Response};
 use super::{client_address::TrustedProxies, middleware};
 use crate::{
     metrics::Metrics,
-    stop::{Stop, stopped},
+    process::shutdown::{ShutdownSignal, stopped},
 };
 
 /// How long a client may take to send its headers; an idle connection is closed after the same time.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may leave an answer unread once the socket's buffers are full.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long answers under way may take once the daemon stops.
+/// How long answers in progress may take at shutdown.
 const GRACE: Duration = Duration::from_secs(3);
-/// File descriptors kept for everything but clients: the journal, RPC connections, logs.
+/// File descriptors reserved for the store, RPC connections and logs.
 const RESERVED_DESCRIPTORS: u64 = 256;
-/// How many new connections the kernel keeps until they are accepted; it takes no more than `net.core.somaxconn`. With
-/// the usual 128 the clients of a burst would connect seconds later, after the kernel has dropped their first attempts.
+/// How many new connections the kernel queues, at most `net.core.somaxconn`. With the usual 128 the kernel
+/// would drop the first attempts of a burst, and its clients would connect seconds later.
 const BACKLOG: u32 = 4_096;
-/// How often at most the log says that connections were refused.
+/// The least time between two log lines about refused connections.
 const REFUSALS_LOGGED_EVERY: Duration = Duration::from_secs(60);
 
-/// How many connections there may be.
+/// Limits on the number of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// All together.
+    /// The limit of all connections.
     pub total: usize,
-    /// From one client address: an IPv4 address or an IPv6 /64.
+    /// The limit of one client address: an IPv4 address or an IPv6 /64.
     pub per_client: usize,
 }
 
 impl ConnectionLimits {
-    /// These limits, lowered to what a process with so many file descriptors can serve: all but 256 of them, or half
-    /// of them where there are fewer than 512.
-    #[must_use]
+    /// These limits, lowered to the file descriptors less 256, or to half of them below 512.
     pub fn within(self, descriptors: u64) -> Self {
         let available = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2);
         let total = self.total.min(usize::try_from(available).unwrap_or(usize::MAX)).max(1);
@@ -72,25 +72,22 @@ impl ConnectionLimits {
 }
 
 /// Listens on `address`.
-///
-/// # Errors
-/// Where the address is not ours or is taken.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restart need not wait for the connections of the process before to be forgotten.
+    // A restart does not wait for the TIME_WAIT of earlier connections.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Serves until `stop` is set, then lets answers under way finish.
+/// Serves until shutdown, then lets answers in progress finish.
 pub async fn serve<F>(
     listener: TcpListener,
     filter: F,
     metrics: Metrics,
     limits: ConnectionLimits,
     proxies: TrustedProxies,
-    mut stop: Stop,
+    mut stop: ShutdownSignal,
 ) where
     F: Filter<Extract = (Response,), Error = Infallible> + Clone + Send + Sync + 'static,
     F::Future: Send,
@@ -101,7 +98,7 @@ pub async fn serve<F>(
     let metrics = Arc::new(metrics);
     let mut refusals = Refusals::default();
     loop {
-        // Also in a full house: waiting for room must not keep the daemon from stopping.
+        // Waiting for room must not delay the shutdown.
         let place = tokio::select! {
             biased;
             () = stopped(&mut stop) => break,
@@ -136,7 +133,7 @@ pub async fn serve<F>(
         let open = metrics.http_connections.clone();
         open.inc();
         tokio::spawn(async move {
-            // A client that went away, or was too slow, is none of our faults.
+            // A client that went away, or was too slow, is not our failure.
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "connection ended");
             }
@@ -176,7 +173,7 @@ struct Shares {
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// One connection of a client's share; dropping it gives it back.
+/// One connection of a client's share, given back when dropped.
 #[derive(Debug)]
 struct Share {
     shares: Arc<Shares>,
@@ -212,7 +209,7 @@ impl Drop for Share {
     }
 }
 
-/// Says now and then that connections were refused: a flood must not fill the log too.
+/// Logs refused connections at a bounded rate: a flood must not fill the log.
 #[derive(Debug, Default)]
 struct Refusals {
     logged: Option<Instant>,

@@ -1,5 +1,4 @@
-//! `/openapi.json`: the relayer's own description, made when it starts, so that it names the contracts, the limits
-//! and the chain of this relayer.
+//! `/openapi.json`, made at start, so that it names this relayer's contracts, limits and chain.
 
 use std::f64;
 
@@ -14,11 +13,17 @@ use registry_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::shapes::{Domain, ErrorBody, Executed, Nonce, Relay, Status};
+use super::shapes::{DomainBody, ExecutedBody, FailureBody, NonceBody, RelayBody, StatusBody};
 use crate::{
     chain::RpcError,
-    error_code::ErrorCode,
-    outcome::{Failure, Mined, Outcome},
+    outcome::{
+        ErrorCode::{
+            self, ChainSilent, GasBudgetExhausted, InvalidAddress, InvalidId, IpRateLimited, JournalFailed,
+            MethodNotAllowed, NotFound, RelayNotFound, RelayerBalanceTooLow, RpcFailed, RpcTimeout,
+            SenderStalled, ShuttingDown,
+        },
+        Failure, MinedTransaction, RelayOutcome,
+    },
     store::RelayRecord,
 };
 
@@ -38,9 +43,10 @@ const SIGNER: Address = address!("D9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0");
 const SIGNATURE: &str = "0xe260f85576c38b7430000b371d7de18fa0330bd01b84fdc9d66aa373719eab02\
     48f6d9ede5209d45e019d831ea7d7c77222393dd1b3b88748e149ad12e8c2f361b";
 const ID: B256 = b256!("9ef41553f467c3e349a8d2fc73eef147f80d232f785e634134ea087c449c6c8c");
-const MINED: Mined = Mined { tx_hash: B256::repeat_byte(0xc4), block_number: 4_711, gas_used: 277_676 };
+const MINED: MinedTransaction =
+    MinedTransaction { tx_hash: B256::repeat_byte(0xc4), block_number: 4_711, gas_used: 277_676 };
 
-/// What is particular about this relayer.
+/// This relayer's contracts and limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Particulars {
     pub(crate) chain_id: u64,
@@ -53,7 +59,7 @@ pub(crate) struct Particulars {
 pub(crate) fn text(relayer: Particulars) -> String {
     let mut schemas = Schemas::default();
     let paths = paths(&mut schemas, relayer);
-    schemas.of::<ErrorBody<'_>>();
+    schemas.of::<FailureBody<'_>>();
     let mut schemas = schemas.into_components();
     schemas.insert("SignedRequest".to_owned(), signed_request(relayer));
     openapi::text(&json!({
@@ -117,218 +123,130 @@ fn paths(schemas: &mut Schemas, relayer: Particulars) -> Value {
 }
 
 fn relay(schemas: &mut Schemas) -> Value {
-    let executed = body(&schemas.of::<Executed>(), &Executed::new(ID, &MINED, Some(U256::from(42))));
+    let executed = body(&schemas.of::<ExecutedBody>(), &ExecutedBody::new(ID, &MINED, Some(U256::from(42))));
     let pending = RelayRecord { outcome: None, hashes: vec![MINED.tx_hash] };
-    let pending = body(&schemas.of::<Relay<'_>>(), &Relay::new(ID, &pending));
-    let elsewhere = [
-        ErrorCode::InvalidId,
-        ErrorCode::InvalidAddress,
-        ErrorCode::RelayNotFound,
-        ErrorCode::NotFound,
-        ErrorCode::MethodNotAllowed,
-        ErrorCode::ChainSilent,
-        ErrorCode::SenderStalled,
+    let pending = body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &pending));
+    let answer = |description, content| linked(response(description, OF_RELAY, content), "getRelay", "/id");
+    let answers = vec![
+        ("200", answer("It was executed.", &executed)),
+        ("202", answer("It goes on, whether you wait or not.", &pending)),
     ];
+    let elsewhere =
+        [InvalidId, InvalidAddress, RelayNotFound, NotFound, MethodNotAllowed, ChainSilent, SenderStalled];
     let failures: Vec<ErrorCode> =
-        ErrorCode::ALL.into_iter().filter(|code| !elsewhere.contains(code)).collect();
-    let operation = Operation {
-        id: "relay",
-        tag: "Relaying",
-        summary: "Executes a signed request",
-        answers: vec![
-            ("200", linked(response("It was executed.", OF_RELAY, &executed), "getRelay", "/id")),
-            (
-                "202",
-                linked(
-                    response("It goes on, whether you wait or not.", OF_RELAY, &pending),
-                    "getRelay",
-                    "/id",
-                ),
-            ),
-        ],
-        failures: &failures,
-        ..Operation::default()
-    };
-    let request =
+        ErrorCode::ALL.iter().copied().filter(|code| !elsewhere.contains(code)).collect();
+    let content =
         json!({ "application/json": { "schema": { "$ref": "#/components/schemas/SignedRequest" } } });
-    operation.describe(&[("requestBody", json!({ "required": true, "content": request }))])
+    let request = ("requestBody", json!({ "required": true, "content": content }));
+    operation("relay", RELAYING, "Executes a signed request", Some(request), answers, &failures)
 }
 
 fn relay_state(schemas: &mut Schemas) -> Value {
-    let outcome = Outcome::Reverted { mined: MINED, failure: Failure::reverted("Agent not active") };
+    let outcome = RelayOutcome::Reverted { mined: MINED, failure: Failure::reverted("Agent not active") };
     let record = RelayRecord { outcome: Some(outcome), hashes: vec![MINED.tx_hash] };
-    let content = body(&schemas.of::<Relay<'_>>(), &Relay::new(ID, &record));
-    let operation = Operation {
-        id: "getRelay",
-        tag: "Relaying",
-        summary: "What became of a request",
-        answers: vec![("200", response("Its state.", EVERY, &content))],
-        failures: &[
-            ErrorCode::InvalidId,
-            ErrorCode::RelayNotFound,
-            ErrorCode::NotFound,
-            ErrorCode::JournalFailed,
-        ],
-        ..Operation::default()
-    };
-    operation.describe(&[parameter("id", &relay_id(), &ID)])
+    let answers = ok("Its state.", &body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &record)));
+    let id = json!({
+        "description": "The request's EIP-712 digest.",
+        "type": "string",
+        "format": "relay-id",
+        "pattern": "^0x[0-9a-fA-F]{64}$",
+    });
+    let failures = [InvalidId, RelayNotFound, NotFound, JournalFailed];
+    operation("getRelay", RELAYING, "What became of a request", parameter("id", &id, &ID), answers, &failures)
 }
 
 fn nonce(schemas: &mut Schemas) -> Value {
-    let nonce = Nonce { address: SIGNER, nonce: U256::from(5), next: U256::from(6) };
-    let content = body(&schemas.of::<Nonce>(), &nonce);
-    let operation = Operation {
-        id: "getNonce",
-        tag: "Relaying",
-        summary: "The nonce to sign with",
-        answers: vec![("200", response("Its nonces.", EVERY, &content))],
-        failures: &[
-            ErrorCode::InvalidAddress,
-            ErrorCode::NotFound,
-            ErrorCode::IpRateLimited,
-            ErrorCode::RpcFailed,
-            ErrorCode::RpcTimeout,
-            ErrorCode::JournalFailed,
-        ],
-        ..Operation::default()
-    };
-    operation.describe(&[parameter("address", &address("The signer."), &SIGNER)])
+    let nonce = NonceBody { address: SIGNER, nonce: U256::from(5), next: U256::from(6) };
+    let answers = ok("Its nonces.", &body(&schemas.of::<NonceBody>(), &nonce));
+    let signer = parameter("address", &address("The signer."), &SIGNER);
+    let failures = [InvalidAddress, NotFound, IpRateLimited, RpcFailed, RpcTimeout, JournalFailed];
+    operation("getNonce", RELAYING, "The nonce to sign with", signer, answers, &failures)
 }
 
 fn domain(schemas: &mut Schemas, relayer: Particulars) -> Value {
-    let domain = Domain {
+    let domain = DomainBody {
         name: DOMAIN_NAME,
         version: DOMAIN_VERSION,
         chain_id: relayer.chain_id,
         verifying_contract: relayer.forwarder,
     };
-    let content = body(&schemas.of::<Domain>(), &domain);
-    let operation = Operation {
-        id: "getDomain",
-        tag: "Relaying",
-        summary: "The EIP-712 domain to sign for",
-        answers: vec![("200", response("The domain.", EVERY, &content))],
-        ..Operation::default()
-    };
-    operation.describe(&[])
+    let answers = ok("The domain.", &body(&schemas.of::<DomainBody>(), &domain));
+    operation("getDomain", RELAYING, "The EIP-712 domain to sign for", None, answers, &[])
 }
 
 fn status(schemas: &mut Schemas) -> Value {
-    let content = json!({ "application/json": { "schema": schemas.of::<Status>() } });
-    let operation = Operation {
-        id: "getStatus",
-        summary: "Account, budget, limits and queue",
-        answers: vec![("200", response("As things stand.", EVERY, &content))],
-        failures: &[
-            ErrorCode::IpRateLimited,
-            ErrorCode::RpcFailed,
-            ErrorCode::RpcTimeout,
-            ErrorCode::JournalFailed,
-        ],
-        ..Operation::default()
-    };
-    operation.describe(&[])
+    let answers = ok("As things stand.", &json_content(&schemas.of::<StatusBody>()));
+    let failures = [IpRateLimited, RpcFailed, RpcTimeout, JournalFailed];
+    operation("getStatus", OPERATIONS, "Account, budget, limits and queue", None, answers, &failures)
 }
 
 fn live() -> Value {
-    let answers = vec![("200", response("It does.", EVERY, &flag("live")))];
-    Operation { id: "isLive", summary: "Whether the relayer runs", answers, ..Operation::default() }
-        .describe(&[])
+    let answers = ok("It does.", &flag("live"));
+    operation("isLive", OPERATIONS, "Whether the relayer runs", None, answers, &[])
 }
 
 fn ready() -> Value {
-    let operation = Operation {
-        id: "isReady",
-        summary: "Whether requests make sense now",
-        answers: vec![("200", response("They do.", EVERY, &flag("ready")))],
-        failures: &[
-            ErrorCode::ShuttingDown,
-            ErrorCode::JournalFailed,
-            ErrorCode::ChainSilent,
-            ErrorCode::SenderStalled,
-            ErrorCode::RelayerBalanceTooLow,
-            ErrorCode::GasBudgetExhausted,
-        ],
-        failure_status: Some(503),
-        ..Operation::default()
-    };
-    operation.describe(&[])
+    let codes =
+        [ShuttingDown, JournalFailed, ChainSilent, SenderStalled, RelayerBalanceTooLow, GasBudgetExhausted];
+    // One status for all codes, whatever their own is.
+    let mut answers = ok("They do.", &flag("ready"));
+    answers.push(("503", failure(503, &codes)));
+    operation("isReady", OPERATIONS, "Whether requests make sense now", None, answers, &[])
 }
 
 fn metrics() -> Value {
     let content = json!({ "text/plain": { "schema": { "type": "string" } } });
-    let answers = vec![("200", response("Every metric, in Prometheus's text format.", EVERY, &content))];
-    Operation { id: "getMetrics", summary: "Metrics", answers, ..Operation::default() }.describe(&[])
+    let answers = ok("Every metric, in Prometheus's text format.", &content);
+    operation("getMetrics", OPERATIONS, "Metrics", None, answers, &[])
 }
 
 fn description() -> Value {
-    let content = json!({ "application/json": { "schema": { "type": "object" } } });
-    let answers = vec![("200", response("An OpenAPI document.", EVERY, &content))];
-    Operation { id: "getDescription", summary: "This description", answers, ..Operation::default() }
-        .describe(&[])
+    let answers = ok("An OpenAPI document.", &json_content(&json!({ "type": "object" })));
+    operation("getDescription", OPERATIONS, "This description", None, answers, &[])
 }
 
-/// What the operations have in common.
-struct Operation<'a> {
-    id: &'a str,
-    tag: &'a str,
-    summary: &'a str,
-    /// Good answers, by status.
-    answers: Vec<(&'a str, Value)>,
-    /// The codes of the others.
-    failures: &'a [ErrorCode],
-    /// The status of all these, where it is not each code's own.
-    failure_status: Option<u16>,
+const RELAYING: &str = "Relaying";
+const OPERATIONS: &str = "Operations";
+
+/// An answer of 200.
+fn ok(description: &str, content: &Value) -> Vec<(&'static str, Value)> {
+    vec![("200", response(description, EVERY, content))]
 }
 
-impl Default for Operation<'_> {
-    fn default() -> Self {
-        Self {
-            id: "",
-            tag: "Operations",
-            summary: "",
-            answers: Vec::new(),
-            failures: &[],
-            failure_status: None,
-        }
+fn json_content(schema: &Value) -> Value {
+    json!({ "application/json": { "schema": schema } })
+}
+
+/// An operation that `takes` parameters or a body, with its answers, and its failures by their codes' status.
+fn operation(
+    id: &str,
+    tag: &str,
+    summary: &str,
+    takes: Option<(&str, Value)>,
+    answers: Vec<(&str, Value)>,
+    failures: &[ErrorCode],
+) -> Value {
+    let owned = |(name, value): (&str, Value)| (name.to_owned(), value);
+    let mut responses: Map<String, Value> = answers.into_iter().map(owned).collect();
+    for status in failures.iter().map(|code| code.status()) {
+        let codes: Vec<_> = failures.iter().copied().filter(|code| code.status() == status).collect();
+        responses.insert(status.to_string(), failure(status, &codes));
     }
-}
-
-impl Operation<'_> {
-    /// The operation, which `takes` parameters or a body.
-    fn describe(self, takes: &[(&str, Value)]) -> Value {
-        let owned = |(name, value): &(&str, Value)| ((*name).to_owned(), value.clone());
-        let mut responses: Map<String, Value> = self.answers.iter().map(owned).collect();
-        let status_of = |code: &ErrorCode| self.failure_status.unwrap_or_else(|| code.status());
-        for status in self.failures.iter().map(status_of) {
-            let codes: Vec<ErrorCode> =
-                self.failures.iter().copied().filter(|code| status_of(code) == status).collect();
-            responses.insert(status.to_string(), failure(status, &codes));
-        }
-        let mut operation: Map<String, Value> = takes.iter().map(owned).collect();
-        operation.insert("operationId".to_owned(), json!(self.id));
-        operation.insert("tags".to_owned(), json!([self.tag]));
-        operation.insert("summary".to_owned(), json!(self.summary));
-        operation.insert("responses".to_owned(), responses.into());
-        operation.into()
-    }
+    let rest = [
+        ("operationId", json!(id)),
+        ("tags", json!([tag])),
+        ("summary", json!(summary)),
+        ("responses", responses.into()),
+    ];
+    Value::Object(takes.into_iter().chain(rest).map(owned).collect())
 }
 
 /// The one parameter of a path.
-fn parameter(name: &str, schema: &Value, example: &impl ToString) -> (&'static str, Value) {
+fn parameter(name: &str, schema: &Value, example: &impl ToString) -> Option<(&'static str, Value)> {
     let parameter = json!({
         "name": name, "in": "path", "required": true, "schema": schema, "example": example.to_string(),
     });
-    ("parameters", json!([parameter]))
-}
-
-fn relay_id() -> Value {
-    json!({
-        "description": "The request's EIP-712 digest.",
-        "type": "string",
-        "format": "relay-id",
-        "pattern": "^0x[0-9a-fA-F]{64}$",
-    })
+    Some(("parameters", json!([parameter])))
 }
 
 /// A response for errors with these codes, all of this status.
@@ -346,27 +264,27 @@ fn failure(status: u16, codes: &[ErrorCode]) -> Value {
     let names: Vec<&str> = codes.iter().map(|code| code.name()).collect();
     let examples = [
         Failure::from(ParseError::Missing),
-        Failure::nonce_mismatch(),
+        Failure::of(ErrorCode::InvalidSignatureOrNonce),
         Failure::from(Refusal::Target),
         Failure::ip_limit(20, 180),
         Failure::reverted("Agent not active"),
         Failure::from(RpcError::Timeout),
-        Failure::journal(),
-        Failure::balance_too_low(),
+        Failure::of(ErrorCode::JournalFailed),
+        Failure::of(ErrorCode::RelayerBalanceTooLow),
     ];
     let example = examples.iter().find(|failure| codes.contains(&failure.code));
-    let example = example.map(|failure| ErrorBody { error: failure.message(), code: failure.code });
+    let example = example.map(|failure| FailureBody { error: failure.message(), code: failure.code });
     let headers = if matches!(status, 429 | 503) { LATER } else { EVERY };
     response(description, headers, &error(&names, &json!(example)))
 }
 
-/// A body that says that something is so.
+/// A body with one property that is always true.
 fn flag(name: &str) -> Value {
     let schema = json!({ "type": "object", "properties": { name: { "const": true } }, "required": [name] });
     body(&schema, &json!({ name: true }))
 }
 
-/// What `POST /relay` takes.
+/// The body of `POST /relay`.
 fn signed_request(relayer: Particulars) -> Value {
     let call = json!({
         "description": "A call of one of the registry's functions that change it; views are not relayed.",
@@ -413,7 +331,7 @@ fn signed_request(relayer: Particulars) -> Value {
     })
 }
 
-/// An address, as it is read.
+/// An address in a request.
 fn address(description: &str) -> Value {
     json!({
         "description": format!("{description} In lower case, in upper case, or with its EIP-55 checksum."),
@@ -423,9 +341,9 @@ fn address(description: &str) -> Value {
     })
 }
 
-/// An unsigned integer of so many bits in one of its three spellings. As a JSON number up to what every JSON library keeps
-/// exactly; in digits up to the last power of ten that fits, because a pattern cannot compare. What is read goes beyond
-/// both, to the type's end.
+/// An unsigned integer of `bits` bits in one of three spellings: a JSON number up to what every JSON library
+/// keeps exactly, or digits up to the last power of ten that fits, because a pattern cannot compare. The
+/// parser accepts more, up to the type's end.
 fn number(description: &str, bits: u32) -> Value {
     const EXACT: u64 = 1 << 53;
     let largest = 1_u64.checked_shl(bits).map_or(EXACT, |end| end - 1);
@@ -451,9 +369,9 @@ mod tests {
         let description: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(openapi::dangling(&description), Vec::<String>::new());
         let paths = description["paths"].to_string();
-        // What belongs to no documented path.
-        let elsewhere = [ErrorCode::MethodNotAllowed];
-        for code in ErrorCode::ALL.into_iter().filter(|code| !elsewhere.contains(code)) {
+        // Codes of no documented path.
+        let elsewhere = [MethodNotAllowed];
+        for code in ErrorCode::ALL.iter().copied().filter(|code| !elsewhere.contains(code)) {
             assert!(paths.contains(&format!("\"{}\"", code.name())), "{code:?}");
         }
     }

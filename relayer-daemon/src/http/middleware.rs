@@ -1,4 +1,4 @@
-//! What every answer carries: a request id, CORS headers, a log line, a metric.
+//! What every answer gets: a request id, CORS headers, a log line, a metric.
 
 use std::{
     convert::Infallible,
@@ -21,7 +21,7 @@ use warp::{
     reply::Response,
 };
 
-use super::routes::{FailureCode, Peer, Route, allowed};
+use super::routes::{FailureCode, Peer, RouteName, allowed};
 use crate::metrics::Metrics;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -65,15 +65,16 @@ where
             observe(&metrics, &response, started.elapsed());
             let status = response.status().as_u16();
             let took_ms = started.elapsed().as_millis();
-            let route = response.extensions().get::<Route>().map_or("none", |route| route.0);
+            let route = response.extensions().get::<RouteName>().map_or("none", |route| route.0);
             tracing::debug!(request = ?id, %method, route, status, took_ms, "answered");
             stamp(response.headers_mut(), id);
             Ok(response)
         }
     })
 }
+
 fn observe(metrics: &Metrics, response: &Response, took: Duration) {
-    let route = response.extensions().get::<Route>().map_or("none", |route| route.0);
+    let route = response.extensions().get::<RouteName>().map_or("none", |route| route.0);
     metrics.http_requests.with_label_values(&[route, response.status().as_str()]).inc();
     metrics.http_seconds.with_label_values(&[route]).observe(took.as_secs_f64());
     if let Some(FailureCode(code)) = response.extensions().get() {
@@ -81,7 +82,7 @@ fn observe(metrics: &Metrics, response: &Response, took: Duration) {
     }
 }
 
-/// The client's id for its request if it is a plain one, else one of our own.
+/// The client's request id if it is a plain one, else a random one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     const LONGEST: usize = 64;
     let plain = |value: &&HeaderValue| {

@@ -1,17 +1,19 @@
-//! The HTTP side, from the connection to the answer:
+//! HTTP, from the connection to the answer:
 //!
 //! | file | decides |
 //! |---|---|
-//! | [`connections`] | how many connections there may be, and how long each may wait |
-//! | [`middleware`] | what every answer carries |
-//! | [`client_address`] | whom a request counts for |
+//! | [`connections`] | limits and timeouts of connections |
+//! | [`middleware`] | what every answer gets |
+//! | [`client_address`] | the client that a request counts for |
+//! | [`readiness`] | `GET /readyz` |
 //! | [`routes`] | the paths: bodies in, JSON out |
-//! | `shapes` | the JSON of good answers |
+//! | `shapes` | the JSON of answers |
 //! | `description` | `/openapi.json` |
 
 pub mod client_address;
 pub mod connections;
 mod description;
 mod middleware;
+pub mod readiness;
 pub mod routes;
 mod shapes;

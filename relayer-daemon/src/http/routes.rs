@@ -1,5 +1,5 @@
-//! The paths: bodies in, JSON out. [`crate::relay`] decides what a relay must pass, [`super::connections`] serves the
-//! connections, and `middleware` adds what every answer carries.
+//! The paths: bodies in, JSON out. [`crate::relay`] checks relays, [`super::connections`] serves the
+//! connections, and `middleware` completes every answer.
 
 use std::{
     convert::Infallible,
@@ -9,10 +9,11 @@ use std::{
     time::Duration,
 };
 
-use alloy::primitives::{Address, B256, utils::format_ether};
+use alloy::primitives::{B256, utils::format_ether};
 use bytes::Buf;
 use futures_util::{Stream, StreamExt};
 use registry_core::{
+    eth::address,
     eth::timestamp::Timestamp,
     forward::{DOMAIN_NAME, DOMAIN_VERSION},
 };
@@ -28,23 +29,21 @@ use warp::{
 use super::{
     client_address::TrustedProxies,
     description::{self, Particulars},
+    readiness::RelayerReadiness,
     shapes,
 };
 use crate::{
-    error_code::ErrorCode,
     metrics::gauge_value,
-    outcome::{Failure, Outcome},
-    readiness::Readiness,
-    relay::{Relayer, Ticket, outcome_within},
+    outcome::{ErrorCode, Failure, RelayOutcome},
+    relay::{AcceptedRelay, Relayer, outcome_within},
     store::RelayRecord,
 };
 
 /// The largest body accepted, bytes.
 pub const MAX_BODY: usize = 64 * 1024;
-/// Of a body that is too large, so many bytes more are read and thrown away before the answer: a client that is
-/// still writing when the connection closes loses the answer with it.
+/// How much of a body that is too large is drained, so that a client that is still writing reads the 413.
 const DISCARDED: usize = 1024 * 1024;
-/// How long that may take.
+/// How long draining may take.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,12 +56,12 @@ pub struct App {
     /// The pipeline.
     pub relayer: Arc<Relayer>,
     /// Whether requests make sense now.
-    pub readiness: Readiness,
+    pub readiness: RelayerReadiness,
     /// The chain's id.
     pub chain_id: u64,
     /// How long a client waits for the receipt.
     pub relay_wait: Duration,
-    /// Whose `X-Forwarded-For` is believed.
+    /// The trusted proxies.
     pub proxies: TrustedProxies,
 }
 
@@ -72,9 +71,14 @@ pub struct Peer(pub SocketAddr);
 
 /// Which route answered, put into each response for the metrics.
 #[derive(Debug, Clone, Copy)]
-pub struct Route(pub &'static str);
+pub struct RouteName(pub &'static str);
 
 impl Reject for Failure {}
+
+/// The first of several filters that accepts a request.
+macro_rules! first_of {
+    ($first:expr $(, $next:expr)*) => { $first$(.or($next).unify())* };
+}
 
 /// Every route.
 pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infallible> + Clone {
@@ -117,7 +121,7 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
     let ready = warp::path!("readyz").and(get.clone()).map(|app: Arc<App>| {
         let answered = match app.readiness.check() {
             Ok(()) => ok(&json!({ "ready": true })),
-            // A probe hears one status, whatever a relay would hear for the same reason.
+            // A probe gets one status, whatever the code's own status is.
             Err(failure) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &failure),
         };
         answer("readyz", Ok(answered))
@@ -128,28 +132,12 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
         .and(get)
         .then(|app: Arc<App>| async move { answer("metrics", Ok(metrics(&app).await)) });
 
-    relay
-        .or(relay_state)
-        .unify()
-        .or(nonce)
-        .unify()
-        .or(status)
-        .unify()
-        .or(domain)
-        .unify()
-        .or(live)
-        .unify()
-        .or(ready)
-        .unify()
-        .or(openapi)
-        .unify()
-        .or(metrics)
-        .unify()
+    first_of!(relay, relay_state, nonce, status, domain, live, ready, openapi, metrics)
         .recover(|rejection: Rejection| async move { Ok::<_, Infallible>(unmatched(&rejection)) })
         .unify()
 }
 
-/// Whom a request counts for.
+/// The client that a request counts for.
 fn client(
     with_app: impl Filter<Extract = (Arc<App>,), Error = Infallible> + Clone,
 ) -> impl Filter<Extract = (IpAddr,), Error = Rejection> + Clone {
@@ -180,22 +168,24 @@ where
 {
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if declared.is_some_and(|length: usize| length > MAX_BODY + DISCARDED) {
-        return Err(too_large());
+        return Err(Failure::of(ErrorCode::BodyTooLarge));
     }
     let body = tokio::time::timeout(BODY_TIMEOUT, collect(body))
         .await
-        .map_err(|_| Failure::new(ErrorCode::BodyTimeout, "Request body took too long to arrive"))??;
+        .map_err(|_| Failure::of(ErrorCode::BodyTimeout))??;
 
     let relayer = &app.relayer;
-    let Ticket { id, waiting } = relayer.accept(&body, client).await?;
+    let AcceptedRelay { id, waiting } = relayer.accept(&body, client).await?;
     let outcome = outcome_within(waiting, relayer.stopping.clone(), app.relay_wait).await;
     let mut response = match outcome {
-        Some(Outcome::Executed { mined, agent_id }) => ok(&shapes::Executed::new(id, &mined, agent_id)),
-        Some(Outcome::Reverted { failure, .. } | Outcome::Dropped { failure }) => failed(&failure),
+        Some(RelayOutcome::Executed { mined, agent_id }) => {
+            ok(&shapes::ExecutedBody::new(id, &mined, agent_id))
+        }
+        Some(RelayOutcome::Reverted { failure, .. } | RelayOutcome::Dropped { failure }) => failed(&failure),
         None => {
             let record = relayer.store.run(move |store| store.relay(id)).await.ok().flatten();
             let record = record.unwrap_or(RelayRecord { outcome: None, hashes: Vec::new() });
-            json_response(StatusCode::ACCEPTED, &shapes::Relay::new(id, &record))
+            json_response(StatusCode::ACCEPTED, &shapes::RelayBody::new(id, &record))
         }
     };
     if let Ok(id) = HeaderValue::from_str(&id.to_string()) {
@@ -209,12 +199,11 @@ async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> 
     let mut stream = pin!(stream);
     let mut body = Vec::new();
     while let Some(chunk) = stream.next().await {
-        let broken = |_| Failure::new(ErrorCode::BodyBroken, "Request body could not be read");
-        let mut chunk = chunk.map_err(broken)?;
+        let mut chunk = chunk.map_err(|_| Failure::of(ErrorCode::BodyBroken))?;
         if body.len().saturating_add(chunk.remaining()) > MAX_BODY {
-            // However it ends, the answer is the same.
+            // The answer is the same, drained or not.
             let _ = tokio::time::timeout(DISCARD_TIMEOUT, discard(stream)).await;
-            return Err(too_large());
+            return Err(Failure::of(ErrorCode::BodyTooLarge));
         }
         while chunk.has_remaining() {
             let part = chunk.chunk();
@@ -226,7 +215,7 @@ async fn collect<B: Buf>(stream: impl Stream<Item = Result<B, warp::Error>>) -> 
     Ok(body)
 }
 
-/// Reads the rest of a body, or a good part of it, to the satisfaction of whoever writes it.
+/// Drains a body, up to [`DISCARDED`] bytes.
 async fn discard<B: Buf>(mut stream: Pin<&mut impl Stream<Item = Result<B, warp::Error>>>) {
     let mut length = 0_usize;
     while let Some(Ok(chunk)) = stream.next().await {
@@ -237,45 +226,24 @@ async fn discard<B: Buf>(mut stream: Pin<&mut impl Stream<Item = Result<B, warp:
     }
 }
 
-fn too_large() -> Failure {
-    Failure::new(ErrorCode::BodyTooLarge, "Request body is larger than 64 KiB")
-}
-
 async fn relay_state(app: &App, id: &str) -> Result<Response, Failure> {
-    let invalid = |_| Failure::new(ErrorCode::InvalidId, "Invalid relay id: must be 0x and 64 hex digits");
-    let id: B256 = id.parse().map_err(invalid)?;
+    let id: B256 = id.parse().map_err(|_| Failure::of(ErrorCode::InvalidId))?;
     let record = app.relayer.store.run(move |store| store.relay(id)).await;
     match record {
-        Ok(Some(record)) => Ok(ok(&shapes::Relay::new(id, &record))),
+        Ok(Some(record)) => Ok(ok(&shapes::RelayBody::new(id, &record))),
         Ok(None) => Err(Failure::new(ErrorCode::RelayNotFound, format!("Relay not found: {id}"))),
         Err(error) => {
             tracing::error!(%error, "journal failed");
-            Err(Failure::journal())
+            Err(Failure::of(ErrorCode::JournalFailed))
         }
     }
 }
 
-async fn nonce(app: &App, client: IpAddr, address: &str) -> Result<Response, Failure> {
-    let address = parse_address(address)?;
+async fn nonce(app: &App, client: IpAddr, signer: &str) -> Result<Response, Failure> {
+    let address = address::parse(signer).map_err(|_| Failure::of(ErrorCode::InvalidAddress))?;
     charge_read(app, client)?;
     let (on_chain, next) = app.relayer.nonces(address).await?;
-    Ok(ok(&shapes::Nonce { address, nonce: on_chain, next }))
-}
-
-fn parse_address(text: &str) -> Result<Address, Failure> {
-    let invalid = || {
-        Failure::new(
-            ErrorCode::InvalidAddress,
-            "Invalid address: must be 0x and 40 hex digits, with a right checksum if in mixed case",
-        )
-    };
-    let digits = text.strip_prefix("0x").ok_or_else(invalid)?;
-    let mixed =
-        digits.bytes().any(|b| b.is_ascii_lowercase()) && digits.bytes().any(|b| b.is_ascii_uppercase());
-    if mixed {
-        return Address::parse_checksummed(text, None).map_err(|_| invalid());
-    }
-    text.parse().map_err(|_| invalid())
+    Ok(ok(&shapes::NonceBody { address, nonce: on_chain, next }))
 }
 
 async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
@@ -285,27 +253,27 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
     let balance = relayer.balance().await?;
     let limit = relayer.spending.daily_wei;
     let read = relayer.store.run(move |store| Ok((store.budget(limit, now)?, store.oldest_pending()?)));
-    let (budget, oldest) = read.await.map_err(|_| Failure::journal())?;
-    Ok(ok(&shapes::Status {
+    let (budget, oldest) = read.await.map_err(|_| Failure::of(ErrorCode::JournalFailed))?;
+    Ok(ok(&shapes::StatusBody {
         relayer: relayer.chain.relayer,
         balance: format_ether(balance),
         balance_wei: balance.to_string(),
         chain_id: app.chain_id,
         registry: relayer.chain.registry,
         forwarder: relayer.chain.forwarder,
-        gas_budget: shapes::GasBudget {
+        gas_budget: shapes::GasBudgetBody {
             limit_wei: budget.limit_wei.to_string(),
             used_wei: budget.used_wei().to_string(),
             remaining_wei: budget.remaining_wei().to_string(),
             resets_at: budget.resets_at().map(Timestamp::from_seconds),
         },
-        limits: shapes::Limits {
+        limits: shapes::LimitsBody {
             per_ip_per_hour: relayer.limits.per_ip.count(),
             per_signer_per_hour: relayer.limits.per_signer.count(),
             max_request_gas: relayer.rules.max_gas,
             max_body_bytes: MAX_BODY,
         },
-        queue: shapes::Queue {
+        queue: shapes::QueueBody {
             depth: relayer.inflight.len(),
             oldest_pending_seconds: oldest.map(|since| now.saturating_sub(since)),
         },
@@ -314,7 +282,7 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
 }
 
 fn domain(app: &App) -> Response {
-    ok(&shapes::Domain {
+    ok(&shapes::DomainBody {
         name: DOMAIN_NAME,
         version: DOMAIN_VERSION,
         chain_id: app.chain_id,
@@ -356,7 +324,7 @@ fn failed(failure: &Failure) -> Response {
 
 fn failed_as(status: StatusCode, failure: &Failure) -> Response {
     let mut response =
-        json_response(status, &shapes::ErrorBody { error: failure.message(), code: failure.code });
+        json_response(status, &shapes::FailureBody { error: failure.message(), code: failure.code });
     if let Some(seconds) = failure.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
@@ -369,24 +337,23 @@ fn failed_as(status: StatusCode, failure: &Failure) -> Response {
 pub struct FailureCode(pub ErrorCode);
 
 /// The methods that a path has, for `Allow`.
-#[must_use]
 pub fn allowed(path: &str) -> &'static str {
     if path == "/relay" { "POST, OPTIONS" } else { "GET, HEAD, OPTIONS" }
 }
 
 fn answer(route: &'static str, result: Result<Response, Failure>) -> Response {
     let mut response = result.unwrap_or_else(|failure| failed(&failure));
-    response.extensions_mut().insert(Route(route));
+    response.extensions_mut().insert(RouteName(route));
     response
 }
 
 fn unmatched(rejection: &Rejection) -> Response {
-    let failure = if rejection.is_not_found() {
-        Failure::new(ErrorCode::NotFound, "Not found")
+    let code = if rejection.is_not_found() {
+        ErrorCode::NotFound
     } else if rejection.find::<MethodNotAllowed>().is_some() {
-        Failure::new(ErrorCode::MethodNotAllowed, "Method not allowed")
+        ErrorCode::MethodNotAllowed
     } else {
-        Failure::new(ErrorCode::BadRequest, "Bad request")
+        ErrorCode::BadRequest
     };
-    answer("none", Err(failure))
+    answer("none", Err(Failure::of(code)))
 }

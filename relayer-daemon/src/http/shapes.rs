@@ -1,5 +1,5 @@
-//! The JSON of good answers, one struct each: the shapes that the README documents. Addresses are
-//! checksummed, wei are decimal strings, everything else that is a number is a JSON number.
+//! The JSON of answers, one struct each, as the README documents them. Addresses are checksummed, wei are
+//! decimal strings, all other numbers are JSON numbers.
 
 use alloy::primitives::{Address, B256, U256};
 use registry_core::{eth::json, eth::timestamp::Timestamp, registry::agent::AgentId};
@@ -7,18 +7,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    error_code::ErrorCode,
-    outcome::{Failure, Mined},
+    outcome::{ErrorCode, Failure, MinedTransaction},
     store::RelayRecord,
 };
 
-/// Wei, all digits.
+/// The pattern of wei.
 const WHOLE: &str = r"^\d+$";
 
 /// The EIP-712 domain to sign for, and nothing else.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Domain {
+#[schemars(rename = "Domain")]
+pub(crate) struct DomainBody {
     /// The domain's name.
     pub(crate) name: &'static str,
     /// Its version.
@@ -32,7 +32,8 @@ pub(crate) struct Domain {
 
 /// A signer's nonces.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Nonce {
+#[schemars(rename = "Nonce")]
+pub(crate) struct NonceBody {
     /// The signer.
     #[serde(with = "json::Checksummed")]
     pub(crate) address: Address,
@@ -47,7 +48,8 @@ pub(crate) struct Nonce {
 /// The relayer's account, budget, limits and queue.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Status {
+#[schemars(rename = "Status")]
+pub(crate) struct StatusBody {
     /// The account that pays.
     #[serde(with = "json::Checksummed")]
     pub(crate) relayer: Address,
@@ -66,11 +68,11 @@ pub(crate) struct Status {
     #[serde(with = "json::Checksummed")]
     pub(crate) forwarder: Address,
     /// What may be spent on gas.
-    pub(crate) gas_budget: GasBudget,
+    pub(crate) gas_budget: GasBudgetBody,
     /// What a client and a request may ask for.
-    pub(crate) limits: Limits,
+    pub(crate) limits: LimitsBody,
     /// The relays in flight.
-    pub(crate) queue: Queue,
+    pub(crate) queue: QueueBody,
     /// The daemon's version.
     pub(crate) version: &'static str,
 }
@@ -78,7 +80,8 @@ pub(crate) struct Status {
 /// What may be spent on gas in 24 hours.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct GasBudget {
+#[schemars(rename = "GasBudget")]
+pub(crate) struct GasBudgetBody {
     /// The budget.
     #[schemars(extend("pattern" = WHOLE))]
     pub(crate) limit_wei: String,
@@ -95,7 +98,8 @@ pub(crate) struct GasBudget {
 /// What a client and a request may ask for.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Limits {
+#[schemars(rename = "Limits")]
+pub(crate) struct LimitsBody {
     /// Requests an hour from one address; 0 is no limit.
     pub(crate) per_ip_per_hour: u32,
     /// Requests an hour by one signer; 0 is no limit.
@@ -109,7 +113,8 @@ pub(crate) struct Limits {
 /// The relays in flight.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Queue {
+#[schemars(rename = "Queue")]
+pub(crate) struct QueueBody {
     /// How many.
     pub(crate) depth: usize,
     /// Since when the oldest waits; `null` where there is none.
@@ -119,38 +124,40 @@ pub(crate) struct Queue {
 /// A request that was executed.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Executed {
+#[schemars(rename = "Executed")]
+pub(crate) struct ExecutedBody {
     /// Always true.
     success: bool,
     /// The request's EIP-712 digest.
     #[serde(with = "json::Hash")]
     id: B256,
     #[serde(flatten)]
-    mined: MinedShape,
+    mined: MinedTransaction,
     /// The agent that the call registered, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_id: Option<AgentId>,
 }
 
-impl Executed {
-    pub(crate) fn new(id: B256, mined: &Mined, agent_id: Option<U256>) -> Self {
-        Self { success: true, id, mined: mined.into(), agent_id: agent_id.map(AgentId) }
+impl ExecutedBody {
+    pub(crate) fn new(id: B256, mined: &MinedTransaction, agent_id: Option<U256>) -> Self {
+        Self { success: true, id, mined: *mined, agent_id: agent_id.map(AgentId) }
     }
 }
 
 /// What became of a request.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Relay<'a> {
+#[schemars(rename = "Relay")]
+pub(crate) struct RelayBody<'a> {
     /// The request's EIP-712 digest.
     #[serde(with = "json::Hash")]
     id: B256,
-    /// `executed`; `reverted`: mined, but the inner call failed; `dropped`: not executed, and it will not be unless
-    /// it is sent again. A reorganisation can turn each back to `pending`.
+    /// `executed`; `reverted`: mined, but the inner call failed; `dropped`: not executed, and it will not be
+    /// unless it is sent again. A reorganisation can turn each back to `pending`.
     #[schemars(extend("enum" = ["pending", "executed", "reverted", "dropped"]))]
     state: &'static str,
     #[serde(flatten)]
-    mined: Option<MinedShape>,
+    mined: Option<MinedTransaction>,
     /// The agent that the call registered, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_id: Option<AgentId>,
@@ -165,7 +172,7 @@ pub(crate) struct Relay<'a> {
     tx_hashes: &'a [B256],
 }
 
-impl<'a> Relay<'a> {
+impl<'a> RelayBody<'a> {
     pub(crate) fn new(id: B256, record: &'a RelayRecord) -> Self {
         let (state, (mined, failure, agent_id)) = match &record.outcome {
             None => ("pending", (None, None, None)),
@@ -174,7 +181,7 @@ impl<'a> Relay<'a> {
         Self {
             id,
             state,
-            mined: mined.map(MinedShape::from),
+            mined: mined.copied(),
             agent_id: agent_id.map(AgentId),
             error: failure.map(Failure::message),
             code: failure.map(|failure| failure.code),
@@ -183,42 +190,24 @@ impl<'a> Relay<'a> {
     }
 }
 
-/// The transaction that ended a relay.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct MinedShape {
-    /// Its hash.
-    #[serde(with = "json::Hash")]
-    tx_hash: B256,
-    /// Its block.
-    block_number: u64,
-    /// The gas it used.
-    gas_used: u64,
-}
-
 /// An error.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Error")]
-pub(crate) struct ErrorBody<'a> {
+pub(crate) struct FailureBody<'a> {
     /// What is wrong, in words that may change.
     pub(crate) error: &'a str,
     /// What is wrong, to a program.
     pub(crate) code: ErrorCode,
 }
 
-impl From<&Mined> for MinedShape {
-    fn from(mined: &Mined) -> Self {
-        Self { tx_hash: mined.tx_hash, block_number: mined.block_number, gas_used: mined.gas_used }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
+    use crate::outcome::RelayOutcome;
     use alloy::primitives::address;
 
-    const MINED: Mined = Mined { tx_hash: B256::repeat_byte(2), block_number: 7, gas_used: 9 };
+    const MINED: MinedTransaction =
+        MinedTransaction { tx_hash: B256::repeat_byte(2), block_number: 7, gas_used: 9 };
 
     fn text(value: &impl Serialize) -> String {
         serde_json::to_string(value).unwrap()
@@ -231,7 +220,7 @@ mod tests {
     #[test]
     fn large_numbers_keep_their_digits_and_addresses_their_checksum() {
         let address = address!("D9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0");
-        let nonce = Nonce { address, nonce: U256::MAX, next: U256::from(3) };
+        let nonce = NonceBody { address, nonce: U256::MAX, next: U256::from(3) };
         let expected = format!(r#"{{"address":"{address}","nonce":{},"next":3}}"#, U256::MAX);
         assert_eq!(text(&nonce), expected);
     }
@@ -239,29 +228,29 @@ mod tests {
     #[test]
     fn an_executed_relay_shows_its_agent_only_if_it_registered_one() {
         let id = B256::repeat_byte(1);
-        let with = Executed::new(id, &MINED, Some(U256::from(42)));
+        let with = ExecutedBody::new(id, &MINED, Some(U256::from(42)));
         let (id_text, tx) = (hash(1), hash(2));
         let common =
             format!(r#""success":true,"id":"{id_text}","txHash":"{tx}","blockNumber":7,"gasUsed":9"#);
         assert_eq!(text(&with), format!(r#"{{{common},"agentId":42}}"#));
-        assert_eq!(text(&Executed::new(id, &MINED, None)), format!("{{{common}}}"));
+        assert_eq!(text(&ExecutedBody::new(id, &MINED, None)), format!("{{{common}}}"));
     }
 
     #[test]
     fn a_relay_shows_what_its_state_has() {
         let id = B256::repeat_byte(1);
         let (id_text, tx) = (hash(1), hash(2));
-        let show = |outcome, hashes| text(&Relay::new(id, &RelayRecord { outcome, hashes }));
+        let show = |outcome, hashes| text(&RelayBody::new(id, &RelayRecord { outcome, hashes }));
         assert_eq!(show(None, vec![]), format!(r#"{{"id":"{id_text}","state":"pending","txHashes":[]}}"#));
         let failure = Failure::reverted("Agent not active");
-        let reverted = Some(Outcome::Reverted { mined: MINED, failure: failure.clone() });
+        let reverted = Some(RelayOutcome::Reverted { mined: MINED, failure: failure.clone() });
         assert_eq!(
             show(reverted, vec![MINED.tx_hash]),
             format!(
                 r#"{{"id":"{id_text}","state":"reverted","txHash":"{tx}","blockNumber":7,"gasUsed":9,"error":"Agent not active","code":"CALL_REVERTED","txHashes":["{tx}"]}}"#
             )
         );
-        let dropped = Some(Outcome::Dropped { failure });
+        let dropped = Some(RelayOutcome::Dropped { failure });
         assert_eq!(
             show(dropped, vec![]),
             format!(

@@ -1,4 +1,4 @@
-//! What the chain said is shared for a second: many who ask the same at the same time cost one RPC call.
+//! Reads of the chain are coalesced (single-flight) and cached for a second.
 
 use std::{
     collections::HashMap,
@@ -11,12 +11,12 @@ use tokio::sync::OnceCell;
 
 use crate::outcome::Failure;
 
-/// For how long, counted from the question.
+/// The TTL of an answer, counted from the question.
 const LIFETIME: Duration = Duration::from_secs(1);
-/// Answers kept at most. Beyond that everybody asks for himself.
+/// The largest number of cached answers; beyond it each caller makes its own call.
 const CAPACITY: usize = 4_096;
 
-/// Answers by key, failures included: what is down must not be asked more often than what is up.
+/// Answers by key, failures included: an endpoint that is down must not be asked more often.
 #[derive(Debug)]
 pub(super) struct BriefCache<K, V> {
     entries: Mutex<HashMap<K, Entry<V>>>,
@@ -35,10 +35,7 @@ impl<K, V> Default for BriefCache<K, V> {
 }
 
 impl<K: Hash + Eq, V: Clone> BriefCache<K, V> {
-    /// The answer for `key`: one of the last second, the one somebody else is waiting for, or what `ask` says.
-    ///
-    /// # Errors
-    /// The question's [`Failure`].
+    /// The answer for `key`: cached, coalesced with a call in flight, or the result of `ask`.
     pub(super) async fn get(
         &self,
         key: K,
@@ -48,7 +45,7 @@ impl<K: Hash + Eq, V: Clone> BriefCache<K, V> {
         answer.get_or_init(|| ask).await.clone()
     }
 
-    /// Forgets an answer that is no longer true. Who asks from now on asks anew.
+    /// Removes an outdated answer: the next caller asks again.
     pub(super) fn forget(&self, key: &K) {
         self.lock().remove(key);
     }
@@ -92,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_who_ask_at_once_share_one_answer() {
+    async fn concurrent_calls_share_one_answer() {
         let (cache, source) = (BriefCache::default(), Source::default());
         let answers = futures_util::future::join_all((0..50).map(|_| cache.get("key", source.ask()))).await;
         assert!(answers.iter().all(|answer| *answer == Ok(0)), "{answers:?}");
@@ -100,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_forgotten_is_asked_again_also_while_somebody_waits() {
+    async fn a_removed_answer_is_asked_again_also_while_another_caller_waits() {
         let (cache, source) = (BriefCache::default(), Source::default());
         let (first, second) = tokio::join!(cache.get("key", source.ask()), async {
             cache.forget(&"key");

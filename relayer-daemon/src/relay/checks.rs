@@ -1,35 +1,25 @@
-//! What is asked of the chain and of the budget before a relay is sent.
+//! The checks against chain and budget before a relay is sent.
 
 use alloy::{primitives::Bytes, sol_types::SolCall};
-use registry_core::{
-    eth::abi::IForwarder::executeCall,
-    eth::rpc::{
-        classify::{Action, classify},
-        revert::Revert,
-    },
-    forward::Refusal,
-};
+use registry_core::{eth::abi::IForwarder::executeCall, eth::rpc::read_error::Action};
 
 use super::{MINIMUM_BALANCE_WEI, Relayer, queue::QueuePosition, store_failed};
 use crate::{
-    budget::{Budget, WINDOW_SECONDS},
-    budget_share::Denial,
-    chain::{Node, RpcError, Simulation},
-    faults,
-    fees::Fees,
-    gas,
-    outcome::Failure,
-    sender::{Job, receipt_reader::inner_reason},
-    store::{ExpectedCost, NewRelay, Reservation, Store, StoreError},
-    transaction::RelayTerms,
+    budget::{Budget, WINDOW_SECONDS, share::Denial},
+    chain::{ChainNode, RpcError, Simulation, rpc_error},
+    gas::{self, fees::Fees},
+    outcome::{ErrorCode, Failure},
+    process::faults,
+    sender::{SendJob, receipt_reader::inner_reason},
+    store::{ExpectedCost, NewRelay, RelayTerms, Reservation, Store, StoreError},
 };
 
 /// Why a relay cannot be sent.
 #[derive(Debug)]
 pub(super) enum CheckError {
-    /// It must not be: it is over.
+    /// It must not be sent: it has ended.
     Refused(Failure),
-    /// Nobody knows: an endpoint or the disk fails, and may do better in a moment.
+    /// A transient failure of an endpoint or the disk: retry.
     Unavailable(Failure),
 }
 
@@ -39,16 +29,10 @@ impl From<Failure> for CheckError {
     }
 }
 
-impl From<Refusal> for CheckError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal.into())
-    }
-}
-
 impl From<StoreError> for CheckError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "journal failed");
-        Self::Unavailable(Failure::journal())
+        Self::Unavailable(Failure::of(ErrorCode::JournalFailed))
     }
 }
 
@@ -56,14 +40,14 @@ impl From<RpcError> for CheckError {
     fn from(error: RpcError) -> Self {
         let may_pass = match &error {
             RpcError::Unreachable(_) | RpcError::Timeout | RpcError::Malformed(_) => true,
-            RpcError::Node(error) => matches!(classify(error), Action::Retry | Action::Repin),
+            RpcError::Node(error) => matches!(rpc_error::action(error), Action::Retry | Action::Repin),
         };
         let failure = error.into();
         if may_pass { Self::Unavailable(failure) } else { Self::Refused(failure) }
     }
 }
 
-/// What a relay will offer, and what the account has.
+/// What a relay will offer, and the account's balance.
 struct Prices {
     fees: Fees,
     l1_fee_wei: u128,
@@ -71,18 +55,19 @@ struct Prices {
     balance_wei: u128,
 }
 
-impl<C: Node> Relayer<C> {
-    /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's next request;
-    /// see [`super::queue`] for what it waits for.
-    pub(super) async fn check(&self, relay: &NewRelay) -> Result<Job, CheckError> {
-        let execute = executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::journal())?;
+impl<C: ChainNode> Relayer<C> {
+    /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's
+    /// next request; [`super::queue`] decides what it waits for.
+    pub(super) async fn check(&self, relay: &NewRelay) -> Result<SendJob, CheckError> {
+        let execute =
+            executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::of(ErrorCode::JournalFailed))?;
         let inner_gas = u64::try_from(execute.req.gas).unwrap_or(u64::MAX);
         let gas_limit = gas::limit(&relay.calldata, inner_gas);
         let mut position = QueuePosition::new();
         loop {
             position.wait_for_predecessor(&self.inflight, relay.id).await;
-            let permit = self.checks.acquire().await.map_err(|_| Failure::shutting_down())?;
-            self.rules.check_terms(&execute.req, self.clock.now())?;
+            let permit = self.checks.acquire().await.map_err(|_| Failure::of(ErrorCode::ShuttingDown))?;
+            self.rules.check_terms(&execute.req, self.clock.now()).map_err(Failure::from)?;
             let prices = self.prices(relay, gas_limit).await?;
             if self.chain.verify(&execute).await? {
                 let gas = self.simulate(&relay.calldata, gas_limit).await?;
@@ -98,28 +83,27 @@ impl<C: Node> Relayer<C> {
                     expected_gas: Some(gas),
                 };
                 let Prices { fees, head, .. } = prices;
-                return Ok(Job { relay: terms, calldata: relay.calldata.clone(), gas_limit, fees, head });
+                return Ok(SendJob { relay: terms, calldata: relay.calldata.clone(), gas_limit, fees, head });
             }
             drop(permit);
             let on_chain = self.chain.forwarder_nonce(relay.signer).await?;
             if !position.becomes_valid(&self.inflight, relay, on_chain).await {
-                return Err(Failure::nonce_mismatch().into());
+                return Err(Failure::of(ErrorCode::InvalidSignatureOrNonce).into());
             }
         }
     }
 
-    /// Refuses a relay for which nothing is left of the budget or a share, before it costs a call or a write.
+    /// Refuses a relay if nothing is left of the budget or a share, before it costs a call or a write.
     pub(super) async fn check_budget(&self, relay: &NewRelay) -> Result<(), Failure> {
         let least_wei =
             u128::from(gas::least(&relay.calldata)).saturating_mul(self.gas_price.recent()).max(1);
         let (signer, client, now) = (relay.signer, relay.client, self.clock.now());
         let allowance = self.allowance;
-        let affordable =
-            move |store: &dyn Store| store.affordable(signer, client, least_wei, &allowance, now);
+        let affordable = move |store: &Store| store.affordable(signer, client, least_wei, &allowance, now);
         let Reservation { denial, budget } = self.store.run(affordable).await.map_err(store_failed)?;
         match denial {
             Some(denial @ Denial::Spent(_)) => Err(denied(denial, &budget, now)),
-            // What is reserved may be given back by the time that it is needed.
+            // Reservations may be given back in time.
             Some(Denial::Reserved(_)) | None => Ok(()),
         }
     }
@@ -129,16 +113,16 @@ impl<C: Node> Relayer<C> {
         let (balance_wei, market) = tokio::try_join!(self.chain.balance(), self.chain.market())?;
         self.saw_balance(balance_wei);
         if balance_wei < MINIMUM_BALANCE_WEI {
-            return Err(Failure::balance_too_low().into());
+            return Err(Failure::of(ErrorCode::RelayerBalanceTooLow).into());
         }
-        let fees =
-            Fees::initial(&market, self.spending.max_fee).ok_or_else(Failure::network_too_expensive)?;
+        let fees = Fees::initial(&market, self.spending.max_fee)
+            .ok_or(Failure::of(ErrorCode::NetworkFeesTooHigh))?;
         self.gas_price.saw(fees.max_fee);
         let l1_fee_wei = self.l1_fee(relay, gas_limit, fees).await?;
         Ok(Prices { fees, l1_fee_wei, head: market.head, balance_wei })
     }
 
-    /// Reserves what the simulation shows to be needed, in the budget and in everybody's share of it.
+    /// Reserves the simulated need in the budget and in the shares of its parties.
     async fn reserve(
         &self,
         relay: &NewRelay,
@@ -150,21 +134,21 @@ impl<C: Node> Relayer<C> {
         let no_op_wei = prices.fees.worst_case(gas::NO_OP);
         let cost = ExpectedCost { wei, gas, l1_fee_wei: prices.l1_fee_wei, no_op_wei };
         let (id, allowance, now) = (relay.id, self.allowance, self.clock.now());
-        let reserve = move |store: &dyn Store| store.reserve_share(id, &cost, &allowance, now);
+        let reserve = move |store: &Store| store.reserve_share(id, &cost, &allowance, now);
         let Reservation { denial, budget } = self.store.run(reserve).await?;
         if let Some(denial) = denial {
             return Err(denied(denial, &budget, now).into());
         }
-        // The node demands that the account can pay for this one at its worst, and for those before it.
+        // The node demands a balance for this one's worst case and for those before it.
         let others_wei = budget.reserved_wei.saturating_sub(wei);
         let worst_wei = prices.fees.worst_case(gas_limit).saturating_add(prices.l1_fee_wei);
         if others_wei.saturating_add(worst_wei) > prices.balance_wei {
-            return Err(Failure::balance_too_low().into());
+            return Err(Failure::of(ErrorCode::RelayerBalanceTooLow).into());
         }
         Ok(())
     }
 
-    /// What the L1 data fee may come to: it moves with L1's market, so a quarter is added.
+    /// The highest L1 data fee to expect: a quarter is added, since it moves with L1's market.
     async fn l1_fee(&self, relay: &NewRelay, gas_limit: u64, fees: Fees) -> Result<u128, CheckError> {
         if !self.has_l1_fee {
             return Ok(0);
@@ -180,10 +164,10 @@ impl<C: Node> Relayer<C> {
                 Ok(gas_used.map_or(gas_limit, |used| gas::expected(used, gas_limit)))
             }
             Ok(Simulation::InnerRevert(data)) => Err(Failure::reverted(inner_reason(&data)).into()),
-            Err(RpcError::Node(error)) => match Revert::from_error(&error) {
-                // Executed by somebody else since it was verified.
+            Err(RpcError::Node(error)) => match rpc_error::revert(&error) {
+                // Executed elsewhere since it was verified.
                 Some(revert) if revert.to_string().starts_with("Forwarder: invalid signature") => {
-                    Err(Failure::nonce_mismatch().into())
+                    Err(Failure::of(ErrorCode::InvalidSignatureOrNonce).into())
                 }
                 Some(revert) => Err(Failure::reverted(revert.to_string()).into()),
                 None => Err(RpcError::Node(error).into()),
@@ -197,7 +181,7 @@ fn denied(denial: Denial, budget: &Budget, now: u64) -> Failure {
     match denial {
         Denial::Spent(None) => Failure::budget_exhausted(wait_for_budget(budget, now)),
         Denial::Spent(Some(party)) => Failure::share_exhausted(party, wait_for_budget(budget, now)),
-        Denial::Reserved(_) => Failure::budget_reserved(),
+        Denial::Reserved(_) => Failure::of(ErrorCode::BudgetReserved),
     }
 }
 

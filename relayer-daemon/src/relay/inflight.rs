@@ -1,4 +1,4 @@
-//! Relays in flight: copies of one signed request join it, and a signer's requests wait for one another.
+//! Relays in flight: copies of a request are coalesced, and a signer's requests wait for one another.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,22 +9,22 @@ use std::{
 use alloy::primitives::{Address, B256, U256};
 use tokio::sync::watch;
 
-use crate::outcome::Outcome;
+use crate::outcome::RelayOutcome;
 
-/// Relays of one signer in flight at most: nobody needs more, and one signer cannot fill the queue.
+/// The most relays of one signer in flight, so that one signer cannot fill the queue.
 const PER_SIGNER: usize = 64;
 
-/// Where a relay's outcome will appear; `None` until then.
-pub type Waiting = watch::Receiver<Option<Outcome>>;
+/// Receives a relay's outcome; `None` until it has ended.
+pub type Waiting = watch::Receiver<Option<RelayOutcome>>;
 
-/// What became of an attempt to start a relay.
+/// The result of starting a relay.
 #[derive(Debug)]
-pub enum Start {
-    /// It is new: the caller runs it.
+pub enum InflightStart {
+    /// The relay is new: the caller runs it.
     New(Waiting),
     /// The same request is in flight: the caller only waits.
     Joined(Waiting),
-    /// No room.
+    /// The queue, or the signer's part of it, is full.
     Full,
 }
 
@@ -33,9 +33,9 @@ struct Entry {
     signer: Address,
     nonce: U256,
     since: Instant,
-    /// Since when it could not go on for a fault that may pass.
+    /// Since when a transient failure blocks it.
     blocked_since: Option<Instant>,
-    outcome: watch::Sender<Option<Outcome>>,
+    outcome: watch::Sender<Option<RelayOutcome>>,
 }
 
 #[derive(Debug, Default)]
@@ -50,64 +50,61 @@ struct Inner {
 pub struct Inflight {
     inner: Mutex<Inner>,
     limit: usize,
-    /// Counts arrivals, so that a request can wait for the one before it to arrive.
+    /// Counts arrivals, so that a request can wait for its predecessor to arrive.
     arrivals: watch::Sender<u64>,
 }
 
 impl Inflight {
     /// Room for `limit` relays.
-    #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { inner: Mutex::default(), limit, arrivals: watch::Sender::new(0) }
     }
 
-    /// Enters a relay, or joins it.
-    pub fn start(&self, id: B256, signer: Address, nonce: U256) -> Start {
+    /// Adds a relay, or joins it.
+    pub fn start(&self, id: B256, signer: Address, nonce: U256) -> InflightStart {
         let mut inner = self.lock();
         if let Some(entry) = inner.relays.get(&id) {
-            return Start::Joined(entry.outcome.subscribe());
+            return InflightStart::Joined(entry.outcome.subscribe());
         }
         let of_signer =
             inner.signers.get(&signer).map(|nonces| nonces.values().map(Vec::len).sum()).unwrap_or(0);
         if inner.relays.len() >= self.limit || of_signer >= PER_SIGNER {
-            return Start::Full;
+            return InflightStart::Full;
         }
         let (outcome, waiting) = watch::channel(None);
         inner.relays.insert(id, Entry { signer, nonce, since: Instant::now(), blocked_since: None, outcome });
         inner.signers.entry(signer).or_default().entry(nonce).or_default().push(id);
         drop(inner);
         self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
-        Start::New(waiting)
+        InflightStart::New(waiting)
     }
 
     /// The signer of a relay in flight.
-    #[must_use]
     pub fn signer(&self, id: B256) -> Option<Address> {
         self.lock().relays.get(&id).map(|entry| entry.signer)
     }
 
     /// How long a relay has been in flight.
-    #[must_use]
     pub fn age(&self, id: B256) -> Option<Duration> {
         self.lock().relays.get(&id).map(|entry| entry.since.elapsed())
     }
 
-    /// A relay could not go on for a fault that may pass. Returns for how long that has been so.
+    /// Marks a relay as blocked by a transient failure. Returns for how long it has been blocked.
     pub fn blocked(&self, id: B256) -> Duration {
         let mut inner = self.lock();
         let entry = inner.relays.get_mut(&id);
         entry.map(|entry| entry.blocked_since.get_or_insert_with(Instant::now).elapsed()).unwrap_or_default()
     }
 
-    /// A relay went on.
+    /// Marks a relay as not blocked.
     pub fn unblocked(&self, id: B256) {
         if let Some(entry) = self.lock().relays.get_mut(&id) {
             entry.blocked_since = None;
         }
     }
 
-    /// A relay has ended: everybody who waits for it learns how.
-    pub fn finish(&self, id: B256, outcome: Outcome) {
+    /// Ends a relay: all that wait for it get the outcome.
+    pub fn finish(&self, id: B256, outcome: RelayOutcome) {
         let mut inner = self.lock();
         let Some(entry) = inner.relays.remove(&id) else { return };
         if let Some(nonces) = inner.signers.get_mut(&entry.signer) {
@@ -125,7 +122,7 @@ impl Inflight {
         entry.outcome.send_replace(Some(outcome));
     }
 
-    /// What a relay must wait for: an earlier request with the same nonce, else one with the nonce before.
+    /// The relay to wait for: an earlier request with the same nonce, else one with the nonce before.
     pub fn predecessor(&self, id: B256) -> Option<Waiting> {
         let inner = self.lock();
         let entry = inner.relays.get(&id)?;
@@ -139,9 +136,7 @@ impl Inflight {
         inner.relays.get(same.or_else(before)?).map(|entry| entry.outcome.subscribe())
     }
 
-    /// The nonce that `signer`'s next request must carry if everything in flight succeeds, from the nonce on
-    /// chain.
-    #[must_use]
+    /// The nonce of `signer`'s next request if everything in flight succeeds, from its nonce on chain.
     pub fn next_nonce(&self, signer: Address, on_chain: U256) -> U256 {
         let inner = self.lock();
         let mut next = on_chain;
@@ -154,19 +149,16 @@ impl Inflight {
     }
 
     /// Changes whenever a relay arrives.
-    #[must_use]
     pub fn arrivals(&self) -> watch::Receiver<u64> {
         self.arrivals.subscribe()
     }
 
     /// How many relays are in flight.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.lock().relays.len()
     }
 
-    /// Whether none is.
-    #[must_use]
+    /// Whether no relay is in flight.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -179,7 +171,7 @@ impl Inflight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Failure;
+    use crate::outcome::{ErrorCode, Failure};
 
     const ALICE: Address = Address::repeat_byte(0xa1);
 
@@ -191,20 +183,20 @@ mod tests {
         U256::from(nonce)
     }
 
-    fn dropped() -> Outcome {
-        Outcome::Dropped { failure: Failure::nonce_mismatch() }
+    fn dropped() -> RelayOutcome {
+        RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) }
     }
 
     #[test]
     fn a_copy_joins_and_learns_the_one_outcome() {
         let inflight = Inflight::new(10);
-        let Start::New(first) = inflight.start(id(1), ALICE, nonce(0)) else { panic!() };
-        let Start::Joined(copy) = inflight.start(id(1), ALICE, nonce(0)) else { panic!() };
+        let InflightStart::New(first) = inflight.start(id(1), ALICE, nonce(0)) else { panic!() };
+        let InflightStart::Joined(copy) = inflight.start(id(1), ALICE, nonce(0)) else { panic!() };
         inflight.finish(id(1), dropped());
         assert_eq!(*first.borrow(), Some(dropped()));
         assert_eq!(*copy.borrow(), Some(dropped()));
         assert!(inflight.is_empty());
-        assert!(matches!(inflight.start(id(1), ALICE, nonce(0)), Start::New(_)));
+        assert!(matches!(inflight.start(id(1), ALICE, nonce(0)), InflightStart::New(_)));
     }
 
     #[test]
@@ -261,13 +253,13 @@ mod tests {
     fn the_queue_is_bounded_in_all_and_per_signer() {
         let inflight = Inflight::new(2);
         let _kept: Vec<_> = (0..2).map(|byte| inflight.start(id(byte), ALICE, nonce(byte.into()))).collect();
-        assert!(matches!(inflight.start(id(9), Address::ZERO, nonce(0)), Start::Full));
+        assert!(matches!(inflight.start(id(9), Address::ZERO, nonce(0)), InflightStart::Full));
 
         let inflight = Inflight::new(1_000);
         for byte in 0..PER_SIGNER as u8 {
-            assert!(matches!(inflight.start(id(byte), ALICE, nonce(byte.into())), Start::New(_)));
+            assert!(matches!(inflight.start(id(byte), ALICE, nonce(byte.into())), InflightStart::New(_)));
         }
-        assert!(matches!(inflight.start(id(200), ALICE, nonce(200)), Start::Full));
-        assert!(matches!(inflight.start(id(201), Address::ZERO, nonce(0)), Start::New(_)));
+        assert!(matches!(inflight.start(id(200), ALICE, nonce(200)), InflightStart::Full));
+        assert!(matches!(inflight.start(id(201), Address::ZERO, nonce(0)), InflightStart::New(_)));
     }
 }

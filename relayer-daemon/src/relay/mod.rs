@@ -1,14 +1,16 @@
-//! The pipeline of one relay, cheap checks first: what is refused before anything costs ([`Relayer::accept`]),
-//! and what is asked of the chain before the sender takes over ([`checks`]).
+//! The pipeline of one relay: first the cheap checks ([`Relayer::accept`]), then those against the chain
+//! ([`checks`]), then the sender.
 //!
-//! A relay that passed the cheap checks is in the journal and runs in a task of its own: a client that hangs
-//! up, or a daemon that dies, does not lose it.
+//! A relay that passed the cheap checks is in the store and runs in a task of its own: it survives a client
+//! that hangs up and a daemon that dies.
 
 mod brief_cache;
 mod checks;
+pub mod functions;
 pub mod gas_price;
 pub mod inflight;
 mod queue;
+pub mod rate_limits;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -26,75 +28,75 @@ use self::{
     brief_cache::BriefCache,
     checks::CheckError,
     gas_price::GasPrice,
-    inflight::{Inflight, Start, Waiting},
+    inflight::{Inflight, InflightStart, Waiting},
 };
 use crate::{
-    budget_share::Allowance,
-    chain::{Chain, Node, RpcError},
-    clock::SharedClock,
-    error_code::ErrorCode,
-    faults,
-    functions::RelayedFunctions,
-    limits::Limits,
+    budget::share::Allowance,
+    chain::{Chain, ChainNode},
     metrics::Metrics,
-    outcome::{Failure, Outcome},
-    sender::{Event, Job, Spending, signing::Wallet},
-    stop::{Stop, stopped},
+    outcome::{ErrorCode, Failure, RelayOutcome},
+    process::{
+        clock::SharedClock,
+        faults,
+        shutdown::{ShutdownSignal, stopped},
+    },
+    relay::{functions::RelayedFunctions, rate_limits::RateLimits},
+    sender::{SendJob, SenderEvent, Spending, signing::Wallet},
     store::{Accepted, NewRelay, Store, StoreError},
 };
 
 /// The relayer's account must hold this much, wei (service.md section 8: 0.001 ETH).
 pub const MINIMUM_BALANCE_WEI: u128 = 1_000_000_000_000_000;
-/// The pause before a relay that met a fault is tried again; each further one doubles it,
+/// The first backoff before a relay is tried again after a transient failure; each further one doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// up to this.
+/// The longest backoff.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Relays that ask the chain at the same time.
+/// How many relays are checked against the chain at the same time.
 const CONCURRENT_CHECKS: usize = 32;
 
-/// Everything a relay passes through. `C` is the chain: the real one, or a test's model of it.
+/// The pipeline with all it needs. `C` is the chain: the real one, or a test's model of it.
 #[derive(Debug)]
 pub struct Relayer<C = Chain> {
     /// The chain.
     pub chain: Arc<C>,
     /// The store.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// The forwarder's EIP-712 domain.
     pub domain: Eip712Domain,
-    /// What may be forwarded.
+    /// The core's rules for requests.
     pub rules: Rules,
-    /// Which of the registry's functions.
+    /// The relayed functions of the registry.
     pub functions: RelayedFunctions,
-    /// How often.
-    pub limits: Limits,
-    /// How much may be spent.
+    /// The rate limits.
+    pub limits: RateLimits,
+    /// The spending limits.
     pub spending: Spending,
-    /// And by whom.
+    /// The budget and its shares.
     pub allowance: Allowance,
-    /// What gas cost when it was last bought.
+    /// The last seen price of gas.
     pub gas_price: GasPrice,
     /// Whether the chain charges an L1 data fee.
     pub has_l1_fee: bool,
-    /// The key; here only for drafts.
+    /// The wallet, used here only for drafts.
     pub wallet: Wallet,
-    /// What is in flight.
+    /// The relays in flight.
     pub inflight: Inflight,
-    /// What was read of the chain in the last second.
+    /// Cached reads of the chain.
     pub reads: Reads,
     /// The clock.
     pub clock: SharedClock,
     /// The metrics.
     pub metrics: Metrics,
-    /// Where jobs go.
-    pub jobs: mpsc::Sender<Job>,
-    /// At most so many relays ask the chain at once.
+    /// The channel to the sender.
+    pub jobs: mpsc::Sender<SendJob>,
+    /// Bounds the relays that are checked against the chain at once.
     pub checks: Semaphore,
-    /// How long an accepted relay waits for endpoints or a disk that fail.
+    /// How long an accepted relay waits while endpoints or the disk fail.
     pub patience: Duration,
-    /// Set when the daemon stops.
-    pub stopping: Stop,
-    /// Set when the daemon accepts nothing new, and finishes what it has.
-    pub draining: Stop,
+    /// Set at shutdown.
+    pub stopping: ShutdownSignal,
+    /// Set while the daemon drains: it accepts nothing new, and finishes what it has.
+    pub draining: ShutdownSignal,
 }
 
 /// Reads that many clients may ask for at once.
@@ -104,29 +106,25 @@ pub struct Reads {
     forwarder_nonces: BriefCache<Address, U256>,
 }
 
-/// An accepted relay: what to wait for.
+/// An accepted relay, to be waited for.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct AcceptedRelay {
     /// The relay's id.
     pub id: B256,
-    /// Where its outcome appears.
+    /// Receives its outcome.
     pub waiting: Waiting,
 }
 
 impl Relayer {
     /// A semaphore of the right size.
-    #[must_use]
     pub fn check_permits() -> Semaphore {
         Semaphore::new(CONCURRENT_CHECKS)
     }
 }
 
-impl<C: Node> Relayer<C> {
-    /// The checks that need no network, in the documented order. What passes is journalled and under way.
-    ///
-    /// # Errors
-    /// The [`Failure`] to answer with.
-    pub async fn accept(self: &Arc<Self>, body: &[u8], client: IpAddr) -> Result<Ticket, Failure> {
+impl<C: ChainNode> Relayer<C> {
+    /// The checks that need no network, in the documented order. A relay that passes is stored and started.
+    pub async fn accept(self: &Arc<Self>, body: &[u8], client: IpAddr) -> Result<AcceptedRelay, Failure> {
         let signed = SignedRequest::from_json(body)?;
         self.limits
             .per_ip
@@ -135,20 +133,20 @@ impl<C: Node> Relayer<C> {
         self.rules.check_call(&signed.request)?;
         self.functions.check(&signed.request.data)?;
         let id = signed.authenticate(&self.domain).map_err(registry_core::forward::Refusal::Signature)?;
-        // A draining daemon still lets copies join what is in flight.
+        // A draining daemon still lets copies join a relay in flight.
         if *self.stopping.borrow() || (*self.draining.borrow() && self.inflight.age(id).is_none()) {
-            return Err(Failure::shutting_down());
+            return Err(Failure::of(ErrorCode::ShuttingDown));
         }
         match self.inflight.start(id, signed.request.from, signed.request.nonce) {
-            Start::Joined(waiting) => Ok(Ticket { id, waiting }),
-            Start::Full => Err(Failure::queue_full()),
-            Start::New(waiting) => {
-                // From here on others may have joined: whatever happens, they learn of it.
+            InflightStart::Joined(waiting) => Ok(AcceptedRelay { id, waiting }),
+            InflightStart::Full => Err(Failure::of(ErrorCode::QueueFull)),
+            InflightStart::New(waiting) => {
+                // Copies may have joined: they get the failure too.
                 if let Err(failure) = self.admit(id, signed, client).await {
-                    self.inflight.finish(id, Outcome::Dropped { failure: failure.clone() });
+                    self.inflight.finish(id, RelayOutcome::Dropped { failure: failure.clone() });
                     return Err(failure);
                 }
-                Ok(Ticket { id, waiting })
+                Ok(AcceptedRelay { id, waiting })
             }
         }
     }
@@ -156,7 +154,7 @@ impl<C: Node> Relayer<C> {
     async fn admit(self: &Arc<Self>, id: B256, signed: SignedRequest, client: IpAddr) -> Result<(), Failure> {
         let known = self.store.run(move |store| store.relay(id)).await.map_err(store_failed)?;
         if known.and_then(|record| record.outcome).is_some_and(|outcome| !outcome.is_repeatable()) {
-            return Err(Failure::replay());
+            return Err(Failure::of(ErrorCode::AlreadyRelayed));
         }
         let SignedRequest { request, signature } = signed;
         self.limits
@@ -177,7 +175,7 @@ impl<C: Node> Relayer<C> {
         self.check_budget(&relay).await?;
         let written = relay.clone();
         match self.store.run(move |store| store.accept(&written, now)).await.map_err(store_failed)? {
-            Accepted::Finished(_) => return Err(Failure::replay()),
+            Accepted::Finished(_) => return Err(Failure::of(ErrorCode::AlreadyRelayed)),
             Accepted::Pending => {}
         }
         faults::point("after_accept");
@@ -186,22 +184,23 @@ impl<C: Node> Relayer<C> {
         Ok(())
     }
 
-    /// Takes a journalled relay up again: after a restart, or when its nonce went to somebody else.
+    /// Runs a stored relay again: after a restart, or after a foreign transaction used its nonce.
     pub fn resume(self: &Arc<Self>, relay: NewRelay) {
-        // It may be in flight already, where it was requeued.
+        // A requeued relay is in flight already.
         let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
         self.inflight.unblocked(relay.id);
         tokio::spawn(Arc::clone(self).run(relay));
     }
 
-    /// Checks a relay against the chain and hands it to the sender, or ends it. Waits for endpoints and disks that
-    /// fail for a while. Whatever stops it halfway, the relay stays in the store and is taken up at the next start.
+    /// Checks a relay against the chain and hands it to the sender, or ends it. Retries transient failures of
+    /// endpoints and the disk with backoff. If it is interrupted, the relay is still in the store for the
+    /// next start.
     async fn run(self: Arc<Self>, relay: NewRelay) {
         let mut pause = FIRST_PAUSE;
         let failure = loop {
             match self.check(&relay).await {
                 Ok(job) => {
-                    // The sender is gone only while the daemon stops.
+                    // The sender is gone only at shutdown.
                     let _ = self.jobs.send(job).await;
                     return;
                 }
@@ -220,7 +219,7 @@ impl<C: Node> Relayer<C> {
         self.drop_relay(relay.id, failure).await;
     }
 
-    /// A relay that the sender could not give a nonce to: nothing of it is journalled or sent.
+    /// Retries a relay that the sender could not give a nonce to: nothing of it is stored or sent.
     async fn unsent(self: Arc<Self>, id: B256, failure: Failure) {
         if self.inflight.blocked(id) >= self.patience {
             return self.drop_relay(id, failure).await;
@@ -233,17 +232,42 @@ impl<C: Node> Relayer<C> {
         }
     }
 
-    /// A relay as it was accepted; waits for the store. `None` if it has none, or the daemon stops.
+    /// A relay as it was accepted, retried until the store answers. `None` if not stored, or at shutdown.
     async fn accepted(&self, id: B256) -> Option<NewRelay> {
+        let relay = self.retry(id, "journal not read", move |store| store.accepted(id)).await?;
+        if relay.is_none() {
+            tracing::error!(relay = %id, "not in the journal");
+        }
+        relay
+    }
+
+    /// Ends a relay of which nothing was sent. Clients get the outcome only once it is stored: a relay that
+    /// is still pending in the store is executed after a restart.
+    async fn drop_relay(&self, id: B256, failure: Failure) {
+        if *self.stopping.borrow() {
+            // It stays in the store for the next start.
+            return;
+        }
+        let outcome = RelayOutcome::Dropped { failure };
+        let (written, clock) = (outcome.clone(), self.clock.clone());
+        let write = move |store: &Store| store.finish_unsent(id, &written, clock.now());
+        if self.retry(id, "dropped relay not journalled", write).await.is_some() {
+            self.finished(id, outcome);
+        }
+    }
+
+    /// Retries a store operation until it succeeds, with exponential backoff. `None` at shutdown.
+    async fn retry<T: Send + 'static>(
+        &self,
+        id: B256,
+        problem: &str,
+        work: impl Fn(&Store) -> Result<T, StoreError> + Clone + Send + 'static,
+    ) -> Option<T> {
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.store.run(move |store| store.accepted(id)).await {
-                Ok(Some(relay)) => return Some(relay),
-                Ok(None) => {
-                    tracing::error!(relay = %id, "not in the journal");
-                    return None;
-                }
-                Err(error) => tracing::error!(%error, relay = %id, "journal not read"),
+            match self.store.run(work.clone()).await {
+                Ok(value) => return Some(value),
+                Err(error) => tracing::error!(%error, relay = %id, "{problem}"),
             }
             if !self.pause(&mut pause).await {
                 return None;
@@ -251,28 +275,7 @@ impl<C: Node> Relayer<C> {
         }
     }
 
-    /// Ends a relay of which nothing was sent. Nobody hears so before the journal has it: what it still calls pending
-    /// is executed after a restart.
-    async fn drop_relay(&self, id: B256, failure: Failure) {
-        if *self.stopping.borrow() {
-            // It stays in the journal and is taken up at the next start.
-            return;
-        }
-        let outcome = Outcome::Dropped { failure };
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let (written, now) = (outcome.clone(), self.clock.now());
-            match self.store.run(move |store| store.finish_unsent(id, &written, now)).await {
-                Ok(()) => return self.finished(id, outcome),
-                Err(error) => tracing::error!(%error, relay = %id, "dropped relay not journalled"),
-            }
-            if !self.pause(&mut pause).await {
-                return;
-            }
-        }
-    }
-
-    /// Waits before another try, longer each time. Returns whether the daemon goes on.
+    /// Waits before a retry, with exponential backoff. Returns `false` at shutdown.
     async fn pause(&self, pause: &mut Duration) -> bool {
         let mut stopping = self.stopping.clone();
         tokio::select! {
@@ -283,17 +286,17 @@ impl<C: Node> Relayer<C> {
         true
     }
 
-    /// Something the sender had to say.
-    pub async fn on_event(self: &Arc<Self>, event: Event) {
+    /// Handles an event of the sender.
+    pub async fn on_event(self: &Arc<Self>, event: SenderEvent) {
         match event {
-            Event::Finished(id, outcome) => self.finished(id, outcome),
-            Event::Reopened(relay) => {
+            SenderEvent::Finished(id, outcome) => self.finished(id, outcome),
+            SenderEvent::Reopened(relay) => {
                 let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
             }
-            Event::Unsent(id, failure) => {
+            SenderEvent::Unsent(id, failure) => {
                 tokio::spawn(Arc::clone(self).unsent(id, failure));
             }
-            Event::Requeue(id) => {
+            SenderEvent::Requeue(id) => {
                 let relayer = Arc::clone(self);
                 tokio::spawn(async move {
                     if let Some(relay) = relayer.accepted(id).await {
@@ -304,39 +307,36 @@ impl<C: Node> Relayer<C> {
         }
     }
 
-    fn finished(&self, id: B256, outcome: Outcome) {
+    fn finished(&self, id: B256, outcome: RelayOutcome) {
         faults::point("before_answer");
         self.metrics.relays.with_label_values(&[outcome.state()]).inc();
         if let (Some(age), false) = (self.inflight.age(id), outcome.is_repeatable()) {
             self.metrics.relay_seconds.observe(age.as_secs_f64());
         }
         match &outcome {
-            Outcome::Executed { mined, .. } => {
+            RelayOutcome::Executed { mined, .. } => {
                 tracing::info!(relay = %id, tx = %mined.tx_hash, block = mined.block_number, "executed");
             }
-            Outcome::Reverted { failure, mined } => {
+            RelayOutcome::Reverted { failure, mined } => {
                 tracing::warn!(relay = %id, tx = %mined.tx_hash, reason = %failure.message(), "reverted");
             }
-            Outcome::Dropped { failure } => {
+            RelayOutcome::Dropped { failure } => {
                 tracing::info!(relay = %id, code = failure.code.name(), reason = %failure.message(), "dropped");
             }
         }
-        // Whoever hears the outcome may ask for the signer's next nonce at once.
+        // A client with the outcome may ask for the signer's next nonce at once.
         if let Some(signer) = self.inflight.signer(id) {
             self.reads.forwarder_nonces.forget(&signer);
         }
         self.inflight.finish(id, outcome);
     }
 
-    /// Remembers the balance for the metrics.
+    /// Sets the balance metric.
     pub fn saw_balance(&self, wei: u128) {
         self.metrics.balance_wei.set(crate::metrics::gauge_value(wei));
     }
 
-    /// The account's balance in wei, as of the last second.
-    ///
-    /// # Errors
-    /// [`Failure`] if the chain does not answer.
+    /// The account's balance in wei, at most a second old.
     pub async fn balance(&self) -> Result<u128, Failure> {
         let ask = async {
             let balance = self.chain.balance().await?;
@@ -346,10 +346,7 @@ impl<C: Node> Relayer<C> {
         self.reads.balance.get((), ask).await
     }
 
-    /// A signer's nonce on chain as of the last second, and the one its next request must carry.
-    ///
-    /// # Errors
-    /// [`Failure`] if the chain does not answer.
+    /// A signer's nonce on chain, at most a second old, and the nonce of its next request.
     pub async fn nonces(&self, signer: Address) -> Result<(U256, U256), Failure> {
         let ask = async { Ok(self.chain.forwarder_nonce(signer).await?) };
         let on_chain = self.reads.forwarder_nonces.get(signer, ask).await?;
@@ -357,8 +354,12 @@ impl<C: Node> Relayer<C> {
     }
 }
 
-/// Waits for a relay's outcome, at most `limit`, and not for long once the daemon stops.
-pub async fn outcome_within(mut waiting: Waiting, mut stopping: Stop, limit: Duration) -> Option<Outcome> {
+/// Waits for a relay's outcome, at most `limit`, and at shutdown at most two seconds.
+pub async fn outcome_within(
+    mut waiting: Waiting,
+    mut stopping: ShutdownSignal,
+    limit: Duration,
+) -> Option<RelayOutcome> {
     const LAST_MOMENTS: Duration = Duration::from_secs(2);
     let stop = async {
         stopped(&mut stopping).await;
@@ -376,14 +377,5 @@ pub async fn outcome_within(mut waiting: Waiting, mut stopping: Stop, limit: Dur
 
 fn store_failed(error: StoreError) -> Failure {
     tracing::error!(%error, "journal failed");
-    Failure::journal()
-}
-
-impl From<RpcError> for Failure {
-    fn from(error: RpcError) -> Self {
-        match error {
-            RpcError::Timeout => Self::new(ErrorCode::RpcTimeout, error.to_string()),
-            other => Self::rpc(other.to_string()),
-        }
-    }
+    Failure::of(ErrorCode::JournalFailed)
 }

@@ -1,7 +1,7 @@
-//! A signer's requests, one after another: what a relay waits for until it is first in its signer's queue.
+//! The queue of a signer's requests: what a relay waits for before it is the next one.
 //!
-//! Requests n and n+1 may be sent together and arrive in any order. One that knows its predecessor to be in
-//! flight waits for that; one whose predecessor has not arrived yet gets it a moment to do so.
+//! Requests n and n+1 may be sent together and arrive in any order. A relay waits for a predecessor in flight
+//! to end, and a moment for one that has not arrived yet.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use alloy::primitives::U256;
 use tokio::time::{Instant, timeout_at};
 
 use super::inflight::Inflight;
-use crate::{outcome::Outcome, store::NewRelay};
+use crate::{outcome::RelayOutcome, store::NewRelay};
 
-/// How long a request waits for one before it that has not arrived.
+/// How long a request waits for its predecessor to arrive.
 const ARRIVAL: Duration = Duration::from_secs(3);
-/// How long the node may take to show a nonce that a receipt has already proved.
+/// How long the node may lag behind a nonce that a receipt has proved.
 const NODE_LAG: Duration = Duration::from_secs(5);
 /// The pause before a lagging node is asked again.
 const LAG_PAUSE: Duration = Duration::from_millis(500);
 /// How far ahead of the chain a request may be.
 const FARTHEST: u64 = 64;
 
-/// A relay's place in its signer's queue.
+/// A relay's position in its signer's queue.
 #[derive(Debug)]
 pub(super) struct QueuePosition {
-    /// Until when the predecessor may arrive; counted from the first time the chain was seen to wait for it, since a
-    /// busy daemon may take longer than that to ask.
+    /// Until when the predecessor may arrive, counted from the first read of the chain that lacks it: a busy
+    /// daemon may take longer than that for the read.
     arrival_deadline: Option<Instant>,
-    /// When the predecessor was executed, if it was.
+    /// When the predecessor was executed or reverted, if it was.
     followed: Option<Instant>,
     /// Whether the predecessor ended without using its nonce.
     orphaned: bool,
@@ -41,13 +41,14 @@ impl QueuePosition {
     pub(super) async fn wait_for_predecessor(&mut self, inflight: &Inflight, id: alloy::primitives::B256) {
         while let Some(mut before) = inflight.predecessor(id) {
             let ended = before.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-            self.orphaned = !matches!(ended, Some(Outcome::Executed { .. } | Outcome::Reverted { .. }));
+            self.orphaned =
+                !matches!(ended, Some(RelayOutcome::Executed { .. } | RelayOutcome::Reverted { .. }));
             self.followed = (!self.orphaned).then(Instant::now);
         }
     }
 
-    /// The chain has just called the request invalid. Returns once it may have become valid: its predecessor
-    /// arrived, or the node caught up; `false` if it never will.
+    /// Called after the chain has refused the request. Returns `true` once it may have become valid, because
+    /// its predecessor arrived or the node caught up; `false` if it never will.
     pub(super) async fn becomes_valid(
         &mut self,
         inflight: &Inflight,
@@ -59,7 +60,7 @@ impl QueuePosition {
             return false;
         }
         if let Some(followed) = self.followed {
-            // The predecessor is mined, and this node does not show it yet.
+            // The predecessor is mined, and the node lags behind.
             tokio::time::sleep(LAG_PAUSE).await;
             return followed.elapsed() < NODE_LAG;
         }

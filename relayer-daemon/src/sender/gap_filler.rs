@@ -1,19 +1,19 @@
-//! Gaps in the nonce sequence: a nonce that is not mined and in nobody's hands holds up everything behind it.
+//! Nonce gaps: a nonce that is neither mined nor in flight blocks all higher ones.
 //!
-//! A gap is filled with a no-op, once the count, the pending count and the state of one block agree that the nonce is
-//! unused. A nonce that was mined before is looked up at every endpoint first: it is reopened instead, or not a gap.
-//! One that was mined so long ago that the store has let go of it is none, whatever a node says. No-ops count towards the
-//! daily budget like everything else: where it does not allow one, the gap waits for a cheaper market or a new window.
+//! A no-op fills a gap once the mined count, the pending count and the state of one block agree that the
+//! nonce is unused. A nonce that was mined before is looked up at every endpoint first: it is reopened, or no
+//! gap. A nonce that the store has pruned is no gap, whatever a node says. No-ops count towards the daily
+//! budget: where it does not allow one, the gap waits for a cheaper market or a new window.
 
 use super::{GROUP, Sender, SenderError};
 use crate::{
-    chain::Node,
-    fees::{Fees, Market},
-    transaction::{NonceAssignment, Purpose},
+    chain::ChainNode,
+    gas::fees::{Fees, Market},
+    store::{NonceAssignment, TransactionPurpose},
 };
 
-impl<N: Node> Sender<N> {
-    /// Fills the gaps between what the chain has mined and the highest nonce in flight, a bounded number at a time.
+impl<N: ChainNode> Sender<N> {
+    /// Fills the gaps below the highest nonce in flight, a bounded number at a time.
     pub(super) async fn fill_gap(&mut self, mined: u64, market: &Market) -> Result<(), SenderError> {
         let Some(highest) = self.in_flight_nonces().last().copied() else { return Ok(()) };
         let is_free = |nonce: &u64| self.nonces.get(nonce).is_none_or(|state| state.in_flight().is_none());
@@ -21,28 +21,28 @@ impl<N: Node> Sender<N> {
             return Ok(());
         }
         let account = self.account();
-        let archived = self.store.run(move |store| store.archived_nonce(account)).await?;
+        let archived = self.parts.store.run(move |store| store.archived_nonce(account)).await?;
         let lowest = archived.map_or(mined, |archived| mined.max(archived.saturating_add(1)));
         let gap: Vec<u64> = (lowest..highest).filter(is_free).take(GROUP).collect();
         let Some(first) = gap.first().copied() else { return Ok(()) };
-        if self.node.pending_nonce().await? > first {
+        if self.parts.node.pending_nonce().await? > first {
             return Ok(());
         }
-        let view = self.node.account_view(None).await?;
+        let view = self.parts.node.account_view(None).await?;
         let (mut no_ops, mut suspects) = (Vec::new(), Vec::new());
         for nonce in gap.into_iter().filter(|nonce| *nonce >= view.mined_nonce) {
             let account = self.account();
-            match self.store.run(move |store| store.mined(account, nonce)).await? {
+            match self.parts.store.run(move |store| store.mined(account, nonce)).await? {
                 Some(mined) => suspects.push(mined),
                 None => no_ops.extend(self.no_op(nonce, market).await?),
             }
         }
         let suspected_for = self.count_fell_at.map(|at| at.elapsed()).unwrap_or_default();
         self.reopen_undone(suspects, &view, suspected_for).await?;
-        // The lowest first: those behind it wait for it.
+        // Lowest first: the higher ones wait for it.
         let mut filled = Vec::with_capacity(no_ops.len());
         for no_op in no_ops {
-            if !self.journal_gap(&no_op, no_op.expected_wei()).await? {
+            if !self.record_gap(&no_op, no_op.expected_wei()).await? {
                 tracing::warn!(nonce = no_op.nonce, "the budget does not allow a gap to be filled");
                 break;
             }
@@ -58,20 +58,20 @@ impl<N: Node> Sender<N> {
         Ok(())
     }
 
-    /// A no-op for a nonce in nobody's hands. It may have been ours once, lost to somebody else's transaction that a
-    /// reorganisation then undid: what was signed for it may still be about, and has to be outbid.
+    /// A no-op for a free nonce. If the nonce was ours, and was lost to a foreign transaction that a reorg
+    /// then undid, the no-op must outbid what was signed for it before, which nodes may still have.
     async fn no_op(&self, nonce: u64, market: &Market) -> Result<Option<NonceAssignment>, SenderError> {
-        let (cap, account) = (self.spending.max_fee, self.account());
-        let before = self.store.run(move |store| store.assignment(account, nonce)).await?;
+        let (cap, account) = (self.parts.spending.max_fee, self.account());
+        let before = self.parts.store.run(move |store| store.assignment(account, nonce)).await?;
         let fees = match before.latest() {
             Some(latest) => latest.fees.bumped(market, cap),
             None => Fees::initial(market, cap),
         };
         let mut transactions = before.transactions;
         if let Some(fees) = fees {
-            transactions.push(self.wallet.no_op(nonce, fees, Purpose::Gap)?);
+            transactions.push(self.parts.wallet.no_op(nonce, fees, TransactionPurpose::Gap)?);
         }
-        // At the cap what was signed once goes out again; where nothing was, the next round tries anew.
+        // At the cap the earlier bytes go out again; without any, the next round tries again.
         Ok((!transactions.is_empty()).then_some(NonceAssignment { nonce, relay: None, transactions }))
     }
 }

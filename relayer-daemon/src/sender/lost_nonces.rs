@@ -1,28 +1,28 @@
-//! Nonces that the chain has used although no receipt of ours is known: late receipts, or somebody else with the key.
+//! Used nonces without a known receipt of ours: the receipt is late, or the key is used elsewhere.
 //!
-//! A nonce is given up when, after [`PATIENCE`], every endpoint has been asked for every hash and has none, and one
-//! block's state shows the nonce used and the request not executed: then whatever was mined with this nonce has not
-//! executed it, however late every view is. Where the request was executed all the same, or an endpoint does not
-//! answer, the state stays unknown for [`LONGEST_PATIENCE`].
+//! A nonce is given up as lost when, after [`PATIENCE`], no endpoint has a receipt of any of its hashes, and
+//! one block's state shows the nonce used and the request not executed: however stale the view, no
+//! transaction with this nonce has executed it. If the request was executed, or an endpoint does not answer,
+//! the nonce stays unconfirmed for [`LONGEST_PATIENCE`].
 //!
-//! Even then the nonce is looked up again, more and more rarely: a receipt that turns up is settled and charged.
+//! A lost nonce is looked up again with exponential backoff; a late receipt is settled and charged.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{
-    Event, GROUP, LONGEST_PATIENCE, PATIENCE, Sender,
+    GROUP, LONGEST_PATIENCE, PATIENCE, Sender, SenderEvent,
     nonce_state::NonceState,
     receipt_collection::{Collected, Lookup},
 };
-use crate::{chain::Node, transaction::RelayTerms};
+use crate::{chain::ChainNode, store::RelayTerms};
 
-/// After how long a lost nonce is no longer looked up.
+/// How long a lost nonce is looked up.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl<N: Node> Sender<N> {
-    /// Gives up nonces that somebody else's transaction has used. Their relays run through the pipeline again.
+impl<N: ChainNode> Sender<N> {
+    /// Gives up nonces that foreign transactions have used. Their relays run through the pipeline again.
     pub(super) async fn give_up_lost(&mut self, collected: &Collected) {
         let due: Vec<(u64, Option<RelayTerms>, Duration)> = self
             .nonces
@@ -41,22 +41,22 @@ impl<N: Node> Sender<N> {
                 continue;
             }
             let account = self.account();
-            if let Err(error) = self.store.run(move |store| store.lose(account, nonce)).await {
+            if let Err(error) = self.parts.store.run(move |store| store.lose(account, nonce)).await {
                 tracing::error!(nonce, %error, "a lost nonce is not written down");
                 continue;
             }
-            self.metrics.foreign_nonces.inc();
+            self.parts.metrics.foreign_nonces.inc();
             tracing::error!(nonce, "a transaction that is not ours used this nonce: who else has the key?");
             self.change(nonce, |state| state.lost(Instant::now()));
             if let Some(relay) = relay {
-                self.publish(Event::Requeue(relay.id));
+                self.publish(SenderEvent::Requeue(relay.id));
             }
         }
     }
 
-    /// Whether one block's state shows that no transaction of ours with this nonce has executed its relay.
+    /// Whether one block's state shows that no transaction with this nonce has executed its relay.
     async fn is_lost(&self, nonce: u64, relay: Option<RelayTerms>, waited: Duration) -> bool {
-        let view = match self.node.account_view(relay.map(|relay| relay.signer)).await {
+        let view = match self.parts.node.account_view(relay.map(|relay| relay.signer)).await {
             Ok(view) => view,
             Err(error) => {
                 tracing::debug!(nonce, %error, "whether this nonce is lost is unknown");
@@ -72,7 +72,7 @@ impl<N: Node> Sender<N> {
         !executed || waited >= LONGEST_PATIENCE
     }
 
-    /// Looks lost nonces up once more, where it is time.
+    /// Looks up the lost nonces that are due.
     pub(super) async fn look_up_lost(&mut self) {
         let now = Instant::now();
         let due: Vec<(u64, Instant)> = self
@@ -86,7 +86,7 @@ impl<N: Node> Sender<N> {
             .collect();
         let account = self.account();
         for (nonce, since) in due {
-            let assignment = match self.store.run(move |store| store.assignment(account, nonce)).await {
+            let assignment = match self.parts.store.run(move |store| store.assignment(account, nonce)).await {
                 Ok(assignment) => assignment,
                 Err(error) => {
                     tracing::warn!(nonce, %error, "a lost nonce is not looked up");

@@ -1,22 +1,22 @@
 //! The sender: the one task that owns the account's nonce sequence.
 //!
-//! The nonce is never counted in memory: the next one is what chain and store say, whichever is higher. A transaction
-//! is signed, journalled and sent, in this order, and its nonce is then looked after until it is mined:
+//! The next nonce is never counted in memory: it is the higher one of the chain's and the store's. A
+//! transaction is signed, stored and sent, in this order, and its nonce is then followed until it is mined:
 //!
 //! | file | decides |
 //! |---|---|
-//! | [`nonce_state`] | the states of a nonce, and what moves it from one to the next |
+//! | [`nonce_state`] | the states of a nonce, and the transitions |
 //! | `nonce_assignment` | which relay gets which nonce |
 //! | `signing` | what a transaction of this account looks like |
-//! | `resending`, [`replacement_policy`] | when a transaction is sent again, replaced, or cancelled by a no-op |
+//! | `resending`, [`replacement_policy`] | rebroadcast, replacement transaction, or cancellation by a no-op |
 //! | `receipt_collection`, [`receipt_reader`] | which receipts are looked up; how a relay ended |
-//! | `lost_nonces` | when a nonce was used by somebody else |
+//! | `lost_nonces` | when a nonce was used by a foreign transaction |
 //! | `gap_filler` | which nonces are filled with no-ops |
-//! | `reorganisation` | what a reorganisation has undone |
-//! | `recovery`, [`task`] | the start, and the loop around it all |
+//! | `reorganisation` | what a reorg has undone |
+//! | `recovery`, [`task`] | the start, and the loop |
 //!
-//! The sender is driven step by step and holds no timer, so that a test can drive it through any order of events
-//! against a model of a node.
+//! The sender is driven step by step and holds no timer, so that tests can drive it through any order of
+//! events against a model of a node.
 
 mod gap_filler;
 mod lost_nonces;
@@ -43,33 +43,31 @@ use self::{
     signing::Wallet,
 };
 use crate::{
-    chain::{Node, RpcError},
-    clock::SharedClock,
-    fees::Fees,
+    chain::{ChainNode, RpcError},
+    gas::fees::Fees,
     metrics::Metrics,
-    outcome::{Failure, Outcome},
-    store::{NewTransaction, Store, StoreError},
-    transaction::{NonceAssignment, RelayTerms},
+    outcome::{Failure, RelayOutcome},
+    process::clock::SharedClock,
+    store::{NewTransaction, NonceAssignment, RelayTerms, Store, StoreError},
 };
 
-/// How many nonces are looked after, looked up or sent at the same time: the lowest come first, the others wait for
-/// them anyway.
+/// How many nonces are handled at the same time, lowest first: the higher ones wait for them anyway.
 const GROUP: usize = 16;
-/// How long late answers are waited for before missing ones count as what they seem to say.
+/// How long a missing answer counts as late.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the state of a nonce stays unknown where answers are missing or disagree.
+/// How long a nonce stays unconfirmed if answers are missing or disagree.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
 
-/// A relay that is ready to be sent: verified, simulated, and paid for by a reservation.
+/// A relay that is ready to be sent: verified, simulated, and covered by a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
+pub struct SendJob {
     /// The relay.
     pub relay: RelayTerms,
     /// The call of `execute`.
     pub calldata: Bytes,
     /// The outer gas limit.
     pub gas_limit: u64,
-    /// What its first transaction offers.
+    /// The fees of its first transaction.
     pub fees: Fees,
     /// The head when the fees were read.
     pub head: u64,
@@ -77,18 +75,18 @@ pub struct Job {
 
 /// What the sender reports to the relay pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// A relay has ended, or ended otherwise than reported before; the store knows.
-    Finished(B256, Outcome),
-    /// A relay could not be given a nonce, for a fault that may pass: nothing of it is journalled or sent.
+pub enum SenderEvent {
+    /// A relay has ended, or its outcome has changed; the store has it.
+    Finished(B256, RelayOutcome),
+    /// A relay got no nonce because of a transient failure: nothing of it is stored or sent.
     Unsent(B256, Failure),
-    /// A relay's nonce went to somebody else's transaction: it must run through the pipeline again.
+    /// A relay's nonce was used by a foreign transaction: it must run through the pipeline again.
     Requeue(B256),
-    /// A reorganisation took a finished relay's transaction back: it is in flight again.
+    /// A reorg undid a finished relay's transaction: it is in flight again.
     Reopened(RelayTerms),
 }
 
-/// Why a step could not be finished. The next round tries again.
+/// Why a step failed. The next round retries.
 #[derive(Debug, Error)]
 pub enum SenderError {
     /// No endpoint answered.
@@ -102,7 +100,7 @@ pub enum SenderError {
     Signing(#[from] alloy::signers::Error),
 }
 
-/// What the sender may spend.
+/// Spending limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Spending {
     /// The highest `maxFeePerGas`, wei.
@@ -114,33 +112,26 @@ pub struct Spending {
 /// The owner of the nonce sequence.
 #[derive(Debug)]
 pub struct Sender<N> {
-    node: Arc<N>,
-    store: Arc<dyn Store>,
-    wallet: Wallet,
-    contracts: Contracts,
-    spending: Spending,
-    clock: SharedClock,
-    metrics: Metrics,
-    events: mpsc::UnboundedSender<Event>,
-    /// Nonces in flight, those mined a short while ago, and lost ones.
+    parts: Parts<N>,
+    /// Nonces in flight, recently mined ones, and lost ones.
     nonces: BTreeMap<u64, NonceState>,
     highest_mined: Option<u64>,
-    /// Since when the chain has counted fewer transactions than the store.
+    /// Since when the chain counts fewer transactions than the store.
     count_fell_at: Option<Instant>,
-    /// The head as last seen.
+    /// The last seen head.
     head: u64,
 }
 
-/// What a sender is made of.
+/// The parts of a sender.
 #[derive(Debug)]
 pub struct Parts<N> {
     /// The node.
     pub node: Arc<N>,
     /// The store.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// The key.
     pub wallet: Wallet,
-    /// Whose logs count.
+    /// The contracts that emit the logs.
     pub contracts: Contracts,
     /// The limits.
     pub spending: Spending,
@@ -148,42 +139,25 @@ pub struct Parts<N> {
     pub clock: SharedClock,
     /// The metrics.
     pub metrics: Metrics,
-    /// Where events go.
-    pub events: mpsc::UnboundedSender<Event>,
+    /// The channel for events.
+    pub events: mpsc::UnboundedSender<SenderEvent>,
 }
 
-impl<N: Node> Sender<N> {
-    /// A sender that knows nothing yet: [`Sender::recover`] comes first.
-    #[must_use]
+impl<N: ChainNode> Sender<N> {
+    /// A sender without state; call [`Sender::recover`] first.
     pub fn new(parts: Parts<N>) -> Self {
-        let Parts { node, store, wallet, contracts, spending, clock, metrics, events } = parts;
-        Self {
-            node,
-            store,
-            wallet,
-            contracts,
-            spending,
-            clock,
-            metrics,
-            events,
-            nonces: BTreeMap::new(),
-            highest_mined: None,
-            count_fell_at: None,
-            head: 0,
-        }
+        Self { parts, nonces: BTreeMap::new(), highest_mined: None, count_fell_at: None, head: 0 }
     }
 
     /// Whether any nonce waits to be mined.
-    #[must_use]
     pub fn has_pending(&self) -> bool {
         self.nonces.values().rev().any(|state| state.in_flight().is_some())
     }
 
-    /// One round over everything in flight: settles what was mined, gives up what was lost, re-sends, replaces, fills
-    /// gaps.
+    /// One round: settles mined nonces, gives up lost ones, rebroadcasts, replaces, fills gaps.
     ///
     /// # Errors
-    /// [`SenderError`]; nothing is lost, the next round goes on.
+    /// [`SenderError`]; the next round goes on.
     pub async fn poll(&mut self) -> Result<(), SenderError> {
         if !self.has_pending() {
             return Ok(());
@@ -191,18 +165,18 @@ impl<N: Node> Sender<N> {
         let mined = self.watch_chain().await?;
         let collected = self.collect_receipts(mined).await;
         self.give_up_lost(&collected).await;
-        // Where some were mined the rest is on its way: it has until the next round.
+        // If some were mined, the rest may be about to be: it has until the next round.
         if collected.settled || !self.has_pending() {
             return Ok(());
         }
-        let market = self.node.market().await?;
+        let market = self.parts.node.market().await?;
         self.head = market.head;
         self.resend_and_replace(&market).await?;
         self.fill_gap(mined, &market).await
     }
 
     const fn account(&self) -> Address {
-        self.wallet.address()
+        self.parts.wallet.address()
     }
 
     /// The nonces in flight, lowest first.
@@ -227,7 +201,7 @@ impl<N: Node> Sender<N> {
         }
     }
 
-    /// From now on these are looked after.
+    /// Follows these nonces from now on.
     fn open(&mut self, assignments: Vec<NonceAssignment>) {
         let head = self.head;
         let open = |assignment: NonceAssignment| {
@@ -237,20 +211,20 @@ impl<N: Node> Sender<N> {
     }
 
     /// Writes the latest transaction of each nonce to the store.
-    async fn journal(&self, assignments: &[NonceAssignment]) -> Result<(), StoreError> {
+    async fn record(&self, assignments: &[NonceAssignment]) -> Result<(), StoreError> {
         let transactions: Vec<NewTransaction> = assignments.iter().filter_map(latest_transaction).collect();
         transactions.iter().for_each(|transaction| self.note_signed(transaction));
-        let (account, now) = (self.account(), self.clock.now());
-        self.store.run(move |store| store.record(account, &transactions, now)).await
+        let (account, now) = (self.account(), self.parts.clock.now());
+        self.parts.store.run(move |store| store.record(account, &transactions, now)).await
     }
 
-    /// Writes the latest no-op of a gap to the store, if the budget allows `extra_wei` more. Returns whether it does.
-    async fn journal_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
+    /// Stores a gap's latest no-op if the budget allows `extra_wei` more. Returns whether it does.
+    async fn record_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
         let Some(no_op) = latest_transaction(gap) else { return Ok(false) };
-        let (account, limit, now) = (self.account(), self.spending.daily_wei, self.clock.now());
+        let (account, limit, now) = (self.account(), self.parts.spending.daily_wei, self.parts.clock.now());
         let recorded = no_op.clone();
-        let record = move |store: &dyn Store| store.record_gap(account, &recorded, extra_wei, limit, now);
-        let allowed = self.store.run(record).await?;
+        let record = move |store: &Store| store.record_gap(account, &recorded, extra_wei, limit, now);
+        let allowed = self.parts.store.run(record).await?;
         if allowed {
             self.note_signed(&no_op);
         }
@@ -267,17 +241,17 @@ impl<N: Node> Sender<N> {
             tip = transaction.fees.tip,
             "signed"
         );
-        self.metrics.transactions.with_label_values(&[transaction.purpose.name()]).inc();
+        self.parts.metrics.transactions.with_label_values(&[transaction.purpose.name()]).inc();
     }
 
     /// Reports to the pipeline.
-    fn publish(&self, event: Event) {
-        // Nobody listens any more only while the daemon stops; the store knows all the same.
-        let _ = self.events.send(event);
+    fn publish(&self, event: SenderEvent) {
+        // The receiver is gone only at shutdown; the store has the event's facts.
+        let _ = self.parts.events.send(event);
     }
 }
 
-/// The latest transaction of a nonce, as the store takes it.
+/// The latest transaction of a nonce, for the store.
 fn latest_transaction(assignment: &NonceAssignment) -> Option<NewTransaction> {
     let transaction = assignment.latest()?.clone();
     Some(NewTransaction {

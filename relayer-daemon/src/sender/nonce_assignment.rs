@@ -1,21 +1,26 @@
-//! A batch of relays on its way out: nonces, signatures, store, network, in this order.
+//! Sending a batch of relays: nonces, signatures, store, network, in this order.
 
 use std::collections::BTreeSet;
 
 use alloy::primitives::B256;
 
-use super::{Event, Job, Sender, SenderError};
-use crate::{chain::Node, faults, outcome::Failure, store::Store, transaction::NonceAssignment};
+use super::{SendJob, Sender, SenderError, SenderEvent};
+use crate::{
+    chain::ChainNode,
+    outcome::{ErrorCode, Failure},
+    process::faults,
+    store::{NonceAssignment, Store},
+};
 
-/// How many transactions of somebody else with our key may be pending. If there are none, and the count was wrong, as
-/// many no-ops at most fill the gap.
+/// The most foreign pending transactions to believe in; after a wrong count as many no-ops fill the gap.
 const FOREIGN_PENDING: u64 = 16;
 
-impl<N: Node> Sender<N> {
-    /// Gives each job a nonce, journals its signed transaction, and sends it. What is journalled is looked after until
-    /// its nonce is mined; what cannot be, since the chain or the store does not answer, goes back to the pipeline.
-    pub async fn submit(&mut self, mut jobs: Vec<Job>) {
-        // One request never has two nonces: what is in flight already (after a reorganisation) stays at its own.
+impl<N: ChainNode> Sender<N> {
+    /// Gives each job a nonce, stores its signed transaction, and sends it. A stored one is followed until
+    /// its nonce is mined; one that cannot be stored, because the chain or the store fails, goes back to the
+    /// pipeline.
+    pub async fn submit(&mut self, mut jobs: Vec<SendJob>) {
+        // A request never has two nonces: one that is in flight (after a reorg) keeps its own.
         jobs.retain(|job| !self.is_in_flight(job.relay.id, None));
         if jobs.is_empty() {
             return;
@@ -31,24 +36,24 @@ impl<N: Node> Sender<N> {
                 tracing::error!(%error, relays = relays.len(), "not journalled, so not sent");
                 let failure = match error {
                     SenderError::Rpc(error) => error.into(),
-                    SenderError::Store(_) | SenderError::Signing(_) => Failure::journal(),
+                    SenderError::Store(_) | SenderError::Signing(_) => Failure::of(ErrorCode::JournalFailed),
                 };
-                relays.into_iter().for_each(|id| self.publish(Event::Unsent(id, failure.clone())));
+                relays.into_iter().for_each(|id| self.publish(SenderEvent::Unsent(id, failure.clone())));
             }
         }
     }
 
     /// The next nonce: never a stored counter.
     ///
-    /// The pending count is above ours only if somebody else uses the key. Every nonce below the next one has to be
-    /// filled, so a count far above what one block's state shows as mined is taken for wrong.
+    /// The pending count is above the store's only if the key is used elsewhere. Every nonce below the next
+    /// one must be filled, so a count far above one block's mined count is taken for wrong.
     async fn next_nonce(&self) -> Result<u64, SenderError> {
-        let (pending, account) = (self.node.pending_nonce().await?, self.account());
-        let stored = self.store.run(move |store| store.next_nonce(account)).await?.unwrap_or_default();
+        let (pending, account) = (self.parts.node.pending_nonce().await?, self.account());
+        let stored = self.parts.store.run(move |store| store.next_nonce(account)).await?.unwrap_or_default();
         if pending <= stored {
             return Ok(stored);
         }
-        let mined = self.node.account_view(None).await?.mined_nonce;
+        let mined = self.parts.node.account_view(None).await?.mined_nonce;
         if pending <= mined.saturating_add(FOREIGN_PENDING) {
             return Ok(pending);
         }
@@ -56,8 +61,8 @@ impl<N: Node> Sender<N> {
         Ok(mined.max(stored))
     }
 
-    /// Nonces, signatures, store; for all of the jobs or for none, so that no gap is left.
-    async fn assign(&mut self, mut jobs: Vec<Job>) -> Result<Vec<u64>, SenderError> {
+    /// Assigns, signs and stores all jobs or none, so that no gap is left.
+    async fn assign(&mut self, mut jobs: Vec<SendJob>) -> Result<Vec<u64>, SenderError> {
         let ended = self.ended(jobs.iter().map(|job| job.relay.id).collect()).await?;
         jobs.retain(|job| !ended.contains(&job.relay.id));
         if jobs.is_empty() {
@@ -67,7 +72,7 @@ impl<N: Node> Sender<N> {
         faults::point("after_nonce");
         let mut assignments = Vec::with_capacity(jobs.len());
         for (nonce, job) in (first..).zip(jobs) {
-            let transaction = self.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees)?;
+            let transaction = self.parts.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees)?;
             assignments.push(NonceAssignment {
                 nonce,
                 relay: Some(job.relay),
@@ -75,16 +80,16 @@ impl<N: Node> Sender<N> {
             });
         }
         faults::point("after_sign");
-        self.journal(&assignments).await?;
+        self.record(&assignments).await?;
         faults::point("after_journal");
         let nonces = assignments.iter().map(|assignment| assignment.nonce).collect();
         self.open(assignments);
         Ok(nonces)
     }
 
-    /// Those of these relays that have ended all the same: the receipt of a lost nonce turned up.
+    /// The relays among these that have ended: by the late receipt of a lost nonce.
     pub(super) async fn ended(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
-        let read = move |store: &dyn Store| {
+        let read = move |store: &Store| {
             let mut ended = BTreeSet::new();
             for id in relays {
                 if store.relay(id)?.is_some_and(|record| record.outcome.is_some()) {
@@ -93,6 +98,6 @@ impl<N: Node> Sender<N> {
             }
             Ok(ended)
         };
-        Ok(self.store.run(read).await?)
+        Ok(self.parts.store.run(read).await?)
     }
 }

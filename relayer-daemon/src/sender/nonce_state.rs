@@ -1,56 +1,56 @@
-//! One nonce of the account, from its assignment to its end: the states, and what moves it from one to the next.
+//! The states of a nonce from its assignment to its end, and the transitions.
 //!
 //! ```text
-//!                 assigned, journalled, sent
+//!                  assigned, stored, sent
 //!                             │
 //!                             ▼      the chain counts it as used
 //!         ┌────────────────▶ Open ─────────────────────────────────▶ Unconfirmed
 //!         │                   │  ◀─────────────────────────────────    │      │
 //!         │                   │      the chain does not count it       │      │ used by a transaction
-//!         │ undone by a       │                                        │      │ that is not ours
-//!         │ reorganisation    │ receipt                        receipt │      ▼
+//!         │ undone by         │                                        │      │ that is not ours
+//!         │ a reorg           │ receipt                        receipt │      ▼
 //!         │                   ▼                                        │    Lost
 //!         └──────────────── Mined ◀────────────────────────────────────┴──────┘
-//!                             │                                        receipt, after all
+//!                             │                                        late receipt
 //!                             ▼ receipt seen again a minute later
-//!                         forgotten
+//!                          removed
 //! ```
 //!
-//! One answer of one machine moves a nonce between `Open` and `Unconfirmed` only, which undoes nothing: both are in
-//! flight. `Lost` and the way back from `Mined` take evidence that cannot be just a late view; see `lost_nonces` and
+//! One answer of one machine moves a nonce between `Open` and `Unconfirmed` only, which are both in flight.
+//! `Lost`, and the way back from `Mined`, need evidence that no stale view can produce; see `lost_nonces` and
 //! `reorganisation`.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{classify::Verdict, transaction::NonceAssignment};
+use crate::{chain::BroadcastVerdict, store::NonceAssignment};
 
-/// The first pause before a lost nonce is looked up again; each one is twice as long as the one before.
+/// The first backoff before a lost nonce is looked up again; each further one doubles.
 const FIRST_LOST_LOOK: Duration = Duration::from_secs(60);
 
-/// A nonce that waits to be mined, and how its latest transaction is doing.
+/// A nonce that waits to be mined, and the state of its latest transaction.
 #[derive(Debug)]
 pub(super) struct InFlight {
-    /// The nonce, its relay and what was signed for it.
+    /// The nonce, its relay and its signed transactions.
     pub(super) assignment: NonceAssignment,
     /// The last verdict on its latest transaction.
-    pub(super) verdict: Verdict,
+    pub(super) verdict: BroadcastVerdict,
     /// When and at which block its latest transaction was last sent.
     pub(super) sent: (Instant, u64),
-    /// When its latest transaction was signed, or taken over from the store.
+    /// When its latest transaction was signed, or loaded from the store.
     pub(super) signed_at: Instant,
-    /// When the forwarder was last asked whether somebody else has executed the request.
+    /// When the forwarder was last asked whether the request was executed elsewhere.
     pub(super) forwarder_asked_at: Option<Instant>,
 }
 
 impl InFlight {
-    /// Just signed, or taken over from the store.
+    /// A nonce just signed for, or loaded from the store.
     pub(super) fn new(assignment: NonceAssignment, head: u64) -> Self {
         let now = Instant::now();
         Self {
             assignment,
-            verdict: Verdict::Unknown,
+            verdict: BroadcastVerdict::Unknown,
             sent: (now, head),
             signed_at: now,
             forwarder_asked_at: None,
@@ -58,16 +58,16 @@ impl InFlight {
     }
 }
 
-/// Where a nonce stands.
+/// The state of a nonce.
 #[derive(Debug)]
 pub(super) enum NonceState {
     /// Signed and sent; not mined as far as the chain says.
     Open(InFlight),
-    /// The chain counts it as used since then, and no receipt of ours is known: late, or somebody else's.
+    /// The chain has counted it as used since then, and no receipt of ours is known: late, or foreign.
     Unconfirmed(InFlight, Instant),
-    /// Mined by a transaction of ours. Its receipt was last seen then.
+    /// Mined by our transaction. Its receipt was last seen then.
     Mined(Instant),
-    /// Used by a transaction that is not ours, as far as anybody knew.
+    /// Given up: used by a foreign transaction.
     Lost {
         /// Since when.
         since: Instant,
@@ -93,7 +93,7 @@ impl NonceState {
         }
     }
 
-    /// The chain said whether it counts this nonce as used.
+    /// After a read of the mined count: whether it includes this nonce.
     pub(super) fn counted(self, used: bool, now: Instant) -> Self {
         match (self, used) {
             (Self::Open(in_flight), true) => Self::Unconfirmed(in_flight, now),
@@ -102,12 +102,12 @@ impl NonceState {
         }
     }
 
-    /// A receipt of one of our transactions was found and is in the store.
+    /// After a receipt of our transaction was found and stored.
     pub(super) const fn mined(now: Instant) -> Self {
         Self::Mined(now)
     }
 
-    /// The nonce was used by a transaction that is not ours: only from `Unconfirmed`.
+    /// After the nonce was used by a foreign transaction; only from `Unconfirmed`.
     pub(super) fn lost(self, now: Instant) -> Self {
         match self {
             Self::Unconfirmed(..) => Self::Lost { since: now, next_look: now + FIRST_LOST_LOOK },
@@ -115,7 +115,7 @@ impl NonceState {
         }
     }
 
-    /// A lost nonce was looked up and is still lost.
+    /// After a lookup that found a lost nonce still lost.
     pub(super) fn still_lost(self, now: Instant) -> Self {
         match self {
             Self::Lost { since, .. } => {
@@ -125,7 +125,7 @@ impl NonceState {
         }
     }
 
-    /// A mined or lost nonce is unused again: its transactions wait once more.
+    /// After a mined or lost nonce became unused: its transactions wait again.
     pub(super) const fn reopened(in_flight: InFlight) -> Self {
         Self::Open(in_flight)
     }

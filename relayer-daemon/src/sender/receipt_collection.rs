@@ -1,44 +1,42 @@
-//! Receipts of what is in flight: looked up, read, and settled in the store.
+//! Looks up the receipts of nonces in flight, and settles them in the store.
 
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::{Event, GROUP, Sender, nonce_state::NonceState};
+use super::{GROUP, Sender, SenderEvent, nonce_state::NonceState};
 use crate::{
-    chain::{Node, Receipt, ReceiptLookup},
-    classify::Verdict,
-    faults,
+    chain::{BroadcastVerdict, ChainNode, Receipt, ReceiptLookup},
     metrics::gauge_value,
-    outcome::Outcome,
-    store::{Inclusion, Settlement, Store, StoreError},
-    transaction::{NonceAssignment, Purpose},
+    outcome::RelayOutcome,
+    process::faults,
+    store::{Inclusion, NonceAssignment, Settlement, Store, StoreError, TransactionPurpose},
 };
 
-/// What looking up all transactions of a nonce has shown.
+/// The result of looking up all transactions of a nonce.
 #[derive(Debug)]
 pub(super) enum Lookup {
     /// One of them was mined.
-    Found(Purpose, Receipt),
-    /// Every endpoint was asked for every hash, and has none.
+    Found(TransactionPurpose, Receipt),
+    /// No endpoint has a receipt of any of them.
     Absent,
-    /// None was found, but somebody did not answer or was not asked.
+    /// None was found, but an endpoint did not answer or was not asked.
     Unclear,
 }
 
-/// What a round of lookups has shown.
+/// The result of a round of lookups.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     /// Whether anything was settled.
     pub(super) settled: bool,
-    /// The nonces of which no endpoint has a receipt, and all of them said so.
+    /// The nonces of which all endpoints answered, and none has a receipt.
     pub(super) absent: BTreeSet<u64>,
 }
 
-impl<N: Node> Sender<N> {
-    /// Looks up the receipts of every nonce that the chain counts as used, and of those a node called too low. One
-    /// that cannot be read, or not be written down, does not hold up the others.
+impl<N: ChainNode> Sender<N> {
+    /// Looks up the receipts of every nonce that the chain counts as used, and of those that a node called
+    /// too low. A failed lookup or write does not hold up the others.
     pub(super) async fn collect_receipts(&mut self, mined: u64) -> Collected {
         let now = Instant::now();
         let mut due = Vec::new();
@@ -46,7 +44,7 @@ impl<N: Node> Sender<N> {
             self.change(nonce, |state| state.counted(nonce < mined, now));
             match self.nonces.get(&nonce) {
                 Some(NonceState::Unconfirmed(_, since)) => due.push((nonce, *since < now)),
-                Some(NonceState::Open(in_flight)) if in_flight.verdict == Verdict::NonceTooLow => {
+                Some(NonceState::Open(in_flight)) if in_flight.verdict == BroadcastVerdict::NonceTooLow => {
                     due.push((nonce, false));
                 }
                 _ => {}
@@ -64,7 +62,7 @@ impl<N: Node> Sender<N> {
                 faults::point("after_receipt");
                 faults::point("before_settle");
             }
-            // Side by side, so that they share the store's commits.
+            // Concurrently, so that they share a group commit.
             let writes = lookups.iter().filter_map(|(nonce, assignment, lookup)| {
                 let Lookup::Found(purpose, receipt) = lookup else { return None };
                 Some(async move { (*nonce, sender.settle(assignment, *purpose, receipt).await) })
@@ -79,8 +77,8 @@ impl<N: Node> Sender<N> {
         collected
     }
 
-    /// A settlement was written, or not: then the nonce stays as it is, and the next round tries again.
-    pub(super) fn settled(&mut self, nonce: u64, written: Result<Option<Event>, StoreError>) -> bool {
+    /// Ends a nonce whose settlement was written. After a failed write the next round retries.
+    pub(super) fn settled(&mut self, nonce: u64, written: Result<Option<SenderEvent>, StoreError>) -> bool {
         match written {
             Ok(event) => {
                 faults::point("after_settle");
@@ -96,14 +94,14 @@ impl<N: Node> Sender<N> {
         }
     }
 
-    /// Looks up all transactions of a nonce, the latest first: any of them may be the one that was mined.
+    /// Looks up all transactions of a nonce, latest first: any of them may have been mined.
     pub(super) async fn look_up(&self, assignment: &NonceAssignment, everywhere: bool) -> Lookup {
         let mut absent = everywhere;
         for transaction in assignment.transactions.iter().rev() {
             let found = if everywhere {
-                self.node.receipt_everywhere(transaction.hash).await
+                self.parts.node.receipt_everywhere(transaction.hash).await
             } else {
-                match self.node.receipt(transaction.hash).await {
+                match self.parts.node.receipt(transaction.hash).await {
                     Ok(Some(receipt)) => ReceiptLookup::Found(receipt),
                     Ok(None) => ReceiptLookup::Absent,
                     Err(error) => {
@@ -121,24 +119,24 @@ impl<N: Node> Sender<N> {
         if absent { Lookup::Absent } else { Lookup::Unclear }
     }
 
-    /// Writes down what a mined transaction did and cost.
+    /// Stores what a mined transaction did and cost.
     pub(super) async fn settle(
         &self,
         assignment: &NonceAssignment,
-        purpose: Purpose,
+        purpose: TransactionPurpose,
         receipt: &Receipt,
-    ) -> Result<Option<Event>, StoreError> {
-        let (nonce, now, account) = (assignment.nonce, self.clock.now(), self.account());
+    ) -> Result<Option<SenderEvent>, StoreError> {
+        let (nonce, now, account) = (assignment.nonce, self.parts.clock.now(), self.account());
         let relay = assignment.relay;
         let mut settlement = Settlement {
             assignment: assignment.clone(),
             inclusion: Inclusion { tx_hash: receipt.hash, block_number: receipt.block_number },
             paid_wei: receipt.paid_wei,
-            outcome: relay.map(|relay| self.contracts.outcome(&relay, purpose, receipt)),
+            outcome: relay.map(|relay| self.parts.contracts.outcome(&relay, purpose, receipt)),
         };
-        // A relay that has another nonce by now, since this one was taken for lost.
+        // The relay has another nonce by now if this one was given up as lost.
         let goes_on = relay.is_some_and(|relay| self.is_in_flight(relay.id, Some(nonce)));
-        let write = move |store: &dyn Store| {
+        let write = move |store: &Store| {
             if let (Some(relay), Some(outcome)) = (relay, &settlement.outcome) {
                 let known = store.relay(relay.id)?.and_then(|record| record.outcome);
                 if !replaces(outcome, known.as_ref(), goes_on, &settlement.assignment) {
@@ -148,8 +146,8 @@ impl<N: Node> Sender<N> {
             store.settle(account, &settlement, now)?;
             Ok(settlement.outcome)
         };
-        let outcome = self.store.run(write).await?;
-        self.metrics.paid_wei.inc_by(gauge_value(receipt.paid_wei));
+        let outcome = self.parts.store.run(write).await?;
+        self.parts.metrics.paid_wei.inc_by(gauge_value(receipt.paid_wei));
         tracing::info!(
             nonce,
             tx = %receipt.hash,
@@ -159,25 +157,30 @@ impl<N: Node> Sender<N> {
             paid_wei = receipt.paid_wei,
             "mined"
         );
-        Ok(relay.zip(outcome).map(|(relay, outcome)| Event::Finished(relay.id, outcome)))
+        Ok(relay.zip(outcome).map(|(relay, outcome)| SenderEvent::Finished(relay.id, outcome)))
     }
 }
 
-/// Whether a relay's outcome by one nonce takes the place of what is known. Only a relay that had several nonces,
-/// because the first was taken for lost, has several outcomes: what executed it counts, whichever comes first.
-fn replaces(outcome: &Outcome, known: Option<&Outcome>, goes_on: bool, nonce: &NonceAssignment) -> bool {
-    const fn weight(outcome: &Outcome) -> u8 {
+/// Whether a relay's outcome by one nonce replaces the known one. Only a relay with several nonces, because
+/// the first was given up as lost, has several outcomes: the executing one counts, whichever comes first.
+fn replaces(
+    outcome: &RelayOutcome,
+    known: Option<&RelayOutcome>,
+    goes_on: bool,
+    nonce: &NonceAssignment,
+) -> bool {
+    const fn weight(outcome: &RelayOutcome) -> u8 {
         match outcome {
-            Outcome::Dropped { .. } => 0,
-            Outcome::Reverted { .. } => 1,
-            Outcome::Executed { .. } => 2,
+            RelayOutcome::Dropped { .. } => 0,
+            RelayOutcome::Reverted { .. } => 1,
+            RelayOutcome::Executed { .. } => 2,
         }
     }
-    if goes_on && !matches!(outcome, Outcome::Executed { .. }) {
+    if goes_on && !matches!(outcome, RelayOutcome::Executed { .. }) {
         return false;
     }
     match known {
-        Some(Outcome::Executed { mined, .. } | Outcome::Reverted { mined, .. })
+        Some(RelayOutcome::Executed { mined, .. } | RelayOutcome::Reverted { mined, .. })
             if nonce.transactions.iter().all(|own| own.hash != mined.tx_hash) =>
         {
             known.is_some_and(|known| weight(outcome) > weight(known))

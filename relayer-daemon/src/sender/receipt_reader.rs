@@ -1,6 +1,6 @@
-//! What a mined transaction did: judged by the forwarder's and the registry's logs, not by its status.
+//! What a mined transaction did, by the forwarder's and the registry's logs.
 //!
-//! `execute` reports a failed inner call and does not revert, so status 1 says nothing about the request.
+//! `execute` reports a failed inner call without reverting, so status 1 says nothing about the request.
 
 use alloy::{
     primitives::{Address, U256},
@@ -14,48 +14,54 @@ use registry_core::{
 
 use crate::{
     chain::Receipt,
-    error_code::ErrorCode,
-    outcome::{Failure, Mined, Outcome},
-    transaction::{Purpose, RelayTerms},
+    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
+    store::{RelayTerms, TransactionPurpose},
 };
 
-/// Where to look.
+/// The contracts that emit the logs.
 #[derive(Debug, Clone, Copy)]
 pub struct Contracts {
-    /// Whose `RequestExecuted` counts.
+    /// The emitter of `RequestExecuted`.
     pub forwarder: Address,
-    /// Whose `AgentRegistered` counts.
+    /// The emitter of `AgentRegistered`.
     pub registry: Address,
 }
 
 impl Contracts {
-    /// How the relay `relay` ended, now that `receipt`, of a transaction with this purpose, is there.
-    #[must_use]
-    pub fn outcome(&self, relay: &RelayTerms, purpose: Purpose, receipt: &Receipt) -> Outcome {
+    /// How `relay` ended by a transaction of this purpose with this receipt.
+    pub fn outcome(
+        &self,
+        relay: &RelayTerms,
+        purpose: TransactionPurpose,
+        receipt: &Receipt,
+    ) -> RelayOutcome {
         let failure = match purpose {
-            Purpose::Relay => return self.executed(relay, receipt),
-            Purpose::Superseded | Purpose::Gap => Failure::nonce_mismatch(),
-            Purpose::Expired => {
-                Failure::new(ErrorCode::DeadlinePassed, "Invalid signature or nonce mismatch")
+            TransactionPurpose::Relay => return self.executed(relay, receipt),
+            TransactionPurpose::Superseded | TransactionPurpose::Gap => {
+                Failure::of(ErrorCode::InvalidSignatureOrNonce)
             }
-            Purpose::Rejected => {
-                Failure::new(ErrorCode::TransactionRejected, "Every RPC endpoint refused the transaction")
-            }
+            TransactionPurpose::Expired => Failure::of(ErrorCode::DeadlinePassed),
+            TransactionPurpose::Rejected => Failure::of(ErrorCode::TransactionRejected),
         };
-        Outcome::Dropped { failure }
+        RelayOutcome::Dropped { failure }
     }
 
-    fn executed(&self, relay: &RelayTerms, receipt: &Receipt) -> Outcome {
-        let mined =
-            Mined { tx_hash: receipt.hash, block_number: receipt.block_number, gas_used: receipt.gas_used };
-        let reverted = |reason: String| Outcome::Reverted { mined, failure: Failure::reverted(reason) };
+    fn executed(&self, relay: &RelayTerms, receipt: &Receipt) -> RelayOutcome {
+        let mined = MinedTransaction {
+            tx_hash: receipt.hash,
+            block_number: receipt.block_number,
+            gas_used: receipt.gas_used,
+        };
+        let reverted = |reason: String| RelayOutcome::Reverted { mined, failure: Failure::reverted(reason) };
         if !receipt.status {
             return reverted("Forwarder refused the request when it was mined".to_owned());
         }
         let event = events::<RequestExecuted>(self.forwarder, &receipt.logs)
             .find(|event| event.from == relay.signer && event.nonce == relay.forward_nonce);
         match event {
-            Some(event) if event.success => Outcome::Executed { mined, agent_id: self.registered(receipt) },
+            Some(event) if event.success => {
+                RelayOutcome::Executed { mined, agent_id: self.registered(receipt) }
+            }
             Some(event) => reverted(inner_reason(&event.returnData)),
             None => reverted("Forwarder reported no execution".to_owned()),
         }
@@ -66,12 +72,9 @@ impl Contracts {
     }
 }
 
-/// What a failed inner call's return data says.
-#[must_use]
+/// The reason in a failed inner call's return data.
 pub fn inner_reason(return_data: &[u8]) -> String {
-    Revert::from_data(return_data)
-        .message
-        .unwrap_or_else(|| "Call failed without a reason; request.gas may be too low".to_owned())
+    Revert::from_data(return_data).message.unwrap_or_else(|| ErrorCode::CallReverted.wording().to_owned())
 }
 
 fn events<'a, E: SolEvent + 'a>(emitter: Address, logs: &'a [Log]) -> impl Iterator<Item = E> + 'a {
@@ -92,14 +95,7 @@ mod tests {
         Contracts { forwarder: Address::repeat_byte(0xf0), registry: Address::repeat_byte(0xe0) };
 
     fn relay() -> RelayTerms {
-        RelayTerms {
-            id: B256::repeat_byte(1),
-            signer: Address::repeat_byte(5),
-            forward_nonce: U256::from(3),
-            deadline: 0,
-            l1_fee_wei: 0,
-            expected_gas: None,
-        }
+        RelayTerms { signer: Address::repeat_byte(5), forward_nonce: U256::from(3), ..RelayTerms::default() }
     }
 
     fn log(emitter: Address, event: &impl SolEvent) -> Log {
@@ -126,9 +122,9 @@ mod tests {
         }
     }
 
-    fn judge(status: bool, logs: Vec<Log>) -> Outcome {
+    fn judge(status: bool, logs: Vec<Log>) -> RelayOutcome {
         let receipt = Receipt { hash: B256::ZERO, block_number: 1, status, gas_used: 1, paid_wei: 1, logs };
-        CONTRACTS.outcome(&relay(), Purpose::Relay, &receipt)
+        CONTRACTS.outcome(&relay(), TransactionPurpose::Relay, &receipt)
     }
 
     #[test]
@@ -138,17 +134,17 @@ mod tests {
             log(CONTRACTS.forwarder, &executed(true, Bytes::new())),
         ];
         assert!(
-            matches!(judge(true, logs), Outcome::Executed { agent_id: Some(id), .. } if id == U256::from(42))
+            matches!(judge(true, logs), RelayOutcome::Executed { agent_id: Some(id), .. } if id == U256::from(42))
         );
         let without = vec![log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
-        assert!(matches!(judge(true, without), Outcome::Executed { agent_id: None, .. }));
+        assert!(matches!(judge(true, without), RelayOutcome::Executed { agent_id: None, .. }));
     }
 
     #[test]
     fn status_1_with_a_failed_inner_call_is_no_success() {
         let reason = ErrorString { reason: "Agent not active".to_owned() }.abi_encode();
         let logs = vec![log(CONTRACTS.forwarder, &executed(false, reason))];
-        let Outcome::Reverted { failure, .. } = judge(true, logs) else { panic!("not reverted") };
+        let RelayOutcome::Reverted { failure, .. } = judge(true, logs) else { panic!("not reverted") };
         assert_eq!((failure.code.status(), failure.message()), (500, "Agent not active"));
     }
 
@@ -162,33 +158,30 @@ mod tests {
             vec![log(CONTRACTS.forwarder, &other_signer)],
             vec![log(CONTRACTS.registry, &executed(true, Bytes::new()))],
         ] {
-            assert!(matches!(judge(true, logs), Outcome::Reverted { .. }));
+            assert!(matches!(judge(true, logs), RelayOutcome::Reverted { .. }));
         }
         let elsewhere =
             vec![log(Address::ZERO, &registered()), log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
-        assert!(matches!(judge(true, elsewhere), Outcome::Executed { agent_id: None, .. }));
+        assert!(matches!(judge(true, elsewhere), RelayOutcome::Executed { agent_id: None, .. }));
     }
 
     #[test]
     fn status_0_is_a_revert_whatever_the_logs_say() {
         let logs = vec![log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
-        assert!(matches!(judge(false, logs), Outcome::Reverted { .. }));
+        assert!(matches!(judge(false, logs), RelayOutcome::Reverted { .. }));
     }
 
     #[test]
     fn a_mined_no_op_drops_its_relay() {
-        let receipt = Receipt {
-            hash: B256::ZERO,
-            block_number: 1,
-            status: true,
-            gas_used: 1,
-            paid_wei: 1,
-            logs: vec![],
-        };
-        for (purpose, status) in
-            [(Purpose::Superseded, 401), (Purpose::Expired, 401), (Purpose::Rejected, 500)]
-        {
-            let Outcome::Dropped { failure } = CONTRACTS.outcome(&relay(), purpose, &receipt) else {
+        let logs = vec![];
+        let receipt =
+            Receipt { hash: B256::ZERO, block_number: 1, status: true, gas_used: 1, paid_wei: 1, logs };
+        for (purpose, status) in [
+            (TransactionPurpose::Superseded, 401),
+            (TransactionPurpose::Expired, 401),
+            (TransactionPurpose::Rejected, 500),
+        ] {
+            let RelayOutcome::Dropped { failure } = CONTRACTS.outcome(&relay(), purpose, &receipt) else {
                 panic!("not dropped");
             };
             assert_eq!(failure.code.status(), status);

@@ -1,24 +1,24 @@
-//! Start-up: whatever died when, every journalled nonce is accounted for before a request is accepted.
+//! Recovery at start: every stored nonce is accounted for before a request is accepted.
 
 use tokio::time::Instant;
 
 use super::{GROUP, Sender, SenderError, nonce_state::NonceState, reorganisation::REORGANISATION_SECONDS};
 use crate::{
-    chain::Node,
-    store::Store,
-    transaction::{NonceAssignment, RelayTerms},
+    chain::ChainNode,
+    store::{NonceAssignment, RelayTerms, Store},
 };
 
-impl<N: Node> Sender<N> {
-    /// Takes over the store's open nonces: settles what was mined meanwhile, sends the rest again (a node that has a
-    /// transaction says so, so sending is the look-up), and fills gaps. Returns the relays that are still in flight:
-    /// one that has ended by another nonce of its own, since the first was taken for lost, is not among them.
+impl<N: ChainNode> Sender<N> {
+    /// Loads the store's open nonces: settles what was mined meanwhile, sends the rest again (a node that has
+    /// a transaction says so), and fills gaps. Returns the relays still in flight, without those that another
+    /// nonce of their own has ended after the first was given up as lost.
     ///
     /// # Errors
     /// [`SenderError`]: then the daemon must not accept requests.
     pub async fn recover(&mut self) -> Result<Vec<RelayTerms>, SenderError> {
-        let (account, since) = (self.account(), self.clock.now().saturating_sub(REORGANISATION_SECONDS));
-        let read = move |store: &dyn Store| {
+        let (account, since) =
+            (self.account(), self.parts.clock.now().saturating_sub(REORGANISATION_SECONDS));
+        let read = move |store: &Store| {
             Ok((
                 store.highest_mined(account)?,
                 store.mined_since(account, since)?,
@@ -26,12 +26,12 @@ impl<N: Node> Sender<N> {
                 store.open_nonces(account)?,
             ))
         };
-        let (highest_mined, recent, lost, open) = self.store.run(read).await?;
-        let market = self.node.market().await?;
+        let (highest_mined, recent, lost, open) = self.parts.store.run(read).await?;
+        let market = self.parts.node.market().await?;
         let now = Instant::now();
         self.highest_mined = highest_mined;
         self.head = market.head;
-        // The newest are confirmed in any case: the wall clock may have been set since they were mined.
+        // The newest are confirmed in any case: the wall clock may have been set since.
         let newest = highest_mined.map(|highest| highest.saturating_sub(GROUP as u64)..=highest);
         let recent = recent.into_iter().chain(newest.into_iter().flatten());
         self.nonces.extend(recent.map(|nonce| (nonce, NonceState::mined(now))));

@@ -1,11 +1,11 @@
-//! Reorganisations: what was mined may not stay mined.
+//! Reorgs: what was mined may not stay mined.
 //!
-//! Mostly the chain says so itself: it counts fewer transactions of ours than the store. One that was undone in
-//! silence, its nonce used again at once, is found by looking each receipt up once more after a while.
+//! Mostly the mined count shows it: the chain counts fewer transactions of ours than the store. If the nonce
+//! was used again at once, a second lookup of each receipt, a minute later, finds it.
 //!
-//! A count alone undoes nothing: it may come from a machine that is behind, or be wrong. A nonce is reopened when no
-//! endpoint has a receipt of any of its transactions, and the state of one block, at or above the receipt's, does not
-//! count it. Only the last ten minutes are looked at, a bounded number of nonces at a time.
+//! A count alone undoes nothing: it may be stale or wrong. A nonce is reopened when no endpoint has a receipt
+//! of any of its transactions, and the state of one block, at or above the receipt's, does not count it. Only
+//! the last ten minutes are examined, a bounded number of nonces at a time.
 
 use std::time::Duration;
 
@@ -13,42 +13,41 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::{
-    Event, GROUP, LONGEST_PATIENCE, PATIENCE, Sender, SenderError,
+    GROUP, LONGEST_PATIENCE, PATIENCE, Sender, SenderError, SenderEvent,
     nonce_state::{InFlight, NonceState},
     receipt_collection::Lookup,
 };
 use crate::{
-    chain::{AccountView, Node, Receipt},
-    outcome::Outcome,
-    store::{MinedNonce, Store},
-    transaction::Purpose,
+    chain::{AccountView, ChainNode, Receipt},
+    outcome::RelayOutcome,
+    store::{MinedNonce, Store, TransactionPurpose},
 };
 
-/// After how long a receipt is looked up once more: what is undone is undone within seconds.
+/// The delay of a receipt's second lookup: reorgs happen within seconds.
 const CONFIRM_AFTER: Duration = Duration::from_secs(60);
-/// How far back a reorganisation reaches, and a restart looks for receipts to confirm, seconds.
+/// How far back a reorg is looked for, also by a restart, seconds.
 pub(super) const REORGANISATION_SECONDS: u64 = 600;
 
-/// What became of a nonce that was seen mined.
+/// The present state of a nonce that was seen mined.
 enum Standing {
-    /// It still is, in the same block.
+    /// Mined in the same block.
     Stands,
-    /// It is, but in another block or by another transaction of ours.
-    Moved(Purpose, Receipt),
-    /// It is not.
+    /// Mined in another block, or by another transaction of ours.
+    Moved(TransactionPurpose, Receipt),
+    /// Not mined any more.
     Undone,
-    /// Answers are missing, old, or disagree.
+    /// Answers are missing, stale, or disagree.
     Unknown,
 }
 
-impl<N: Node> Sender<N> {
-    /// Asks how many of our transactions are mined, takes back what a reorganisation has undone, confirms what was
-    /// mined a while ago, and looks for the receipts of lost nonces. Returns the count.
+impl<N: ChainNode> Sender<N> {
+    /// Reads the mined count, reopens what a reorg has undone, confirms what was mined a minute ago, and
+    /// looks for the receipts of lost nonces. Returns the count.
     ///
     /// # Errors
-    /// [`SenderError`] if the chain does not tell the count.
+    /// [`SenderError`] if the count cannot be read.
     pub async fn watch_chain(&mut self) -> Result<u64, SenderError> {
-        let mined = self.node.mined_nonce().await?;
+        let mined = self.parts.node.mined_nonce().await?;
         match self.highest_mined.filter(|highest| mined <= *highest) {
             None => self.count_fell_at = None,
             Some(highest) => {
@@ -64,26 +63,27 @@ impl<N: Node> Sender<N> {
         Ok(mined)
     }
 
-    /// The chain counts fewer transactions than the store: finds those that are really gone.
+    /// Examines a mined count below the store's: finds the nonces that are really undone.
     async fn examine_lower_count(&mut self, highest: u64) -> Result<(), SenderError> {
         let fell_at = *self.count_fell_at.get_or_insert_with(Instant::now);
-        let view = self.node.account_view(None).await?;
+        let view = self.parts.node.account_view(None).await?;
         if view.mined_nonce > highest {
             return Ok(());
         }
-        let (account, since) = (self.account(), self.clock.now().saturating_sub(REORGANISATION_SECONDS));
-        let read = move |store: &dyn Store| {
+        let (account, since) =
+            (self.account(), self.parts.clock.now().saturating_sub(REORGANISATION_SECONDS));
+        let read = move |store: &Store| {
             let recent = store.mined_since(account, since)?;
             let suspects = recent.into_iter().filter(|nonce| *nonce >= view.mined_nonce).take(GROUP);
             suspects
                 .filter_map(|nonce| store.mined(account, nonce).transpose())
                 .collect::<Result<Vec<_>, _>>()
         };
-        let suspects = self.store.run(read).await?;
+        let suspects = self.parts.store.run(read).await?;
         self.reopen_undone(suspects, &view, fell_at.elapsed()).await
     }
 
-    /// Looks these nonces up, and takes back those that are gone.
+    /// Looks these nonces up, and reopens those that are undone.
     pub(super) async fn reopen_undone(
         &mut self,
         suspects: Vec<MinedNonce>,
@@ -103,7 +103,7 @@ impl<N: Node> Sender<N> {
         self.reopen(undone).await
     }
 
-    /// Looks each receipt up once more, once.
+    /// Looks each due receipt up a second time.
     async fn confirm_mined(&mut self) -> Result<(), SenderError> {
         let due: Vec<(u64, Instant)> = self
             .nonces
@@ -116,12 +116,12 @@ impl<N: Node> Sender<N> {
             .collect();
         let account = self.account();
         for (nonce, since) in due {
-            let mined = self.store.run(move |store| store.mined(account, nonce)).await?;
+            let mined = self.parts.store.run(move |store| store.mined(account, nonce)).await?;
             let Some(mined) = mined else {
                 self.nonces.remove(&nonce);
                 continue;
             };
-            // One endpoint is enough as long as it agrees with the store.
+            // One endpoint that agrees with the store is enough.
             if let Lookup::Found(_, receipt) = self.look_up(&mined.assignment, false).await
                 && is_same(&mined, &receipt)
             {
@@ -129,7 +129,7 @@ impl<N: Node> Sender<N> {
                 continue;
             }
             let signer = mined.assignment.relay.map(|relay| relay.signer);
-            let view = self.node.account_view(signer).await?;
+            let view = self.parts.node.account_view(signer).await?;
             match self.standing(&mined, &view, since.elapsed().saturating_sub(CONFIRM_AFTER)).await? {
                 Standing::Stands => drop(self.nonces.remove(&nonce)),
                 Standing::Moved(purpose, receipt) => self.settle_anew(&mined, purpose, &receipt).await,
@@ -144,7 +144,7 @@ impl<N: Node> Sender<N> {
         Ok(())
     }
 
-    /// Whether a nonce that was seen mined still is, as all endpoints and the state of one block show it.
+    /// Whether a nonce is still mined, by all endpoints and the state of one block.
     async fn standing(
         &self,
         mined: &MinedNonce,
@@ -166,40 +166,41 @@ impl<N: Node> Sender<N> {
         if view.mined_nonce <= nonce {
             return Ok(Standing::Undone);
         }
-        // The nonce is used, by another transaction if what ours has done is undone.
+        // The nonce is used: by another transaction if the effect of ours is undone.
         let (Some(relay), Some(forwarder_nonce)) = (mined.assignment.relay, view.forwarder_nonce) else {
             return Ok(Standing::Unknown);
         };
-        let record = self.store.run(move |store| store.relay(relay.id)).await?;
+        let record = self.parts.store.run(move |store| store.relay(relay.id)).await?;
         let was_executed = matches!(
             record.and_then(|record| record.outcome),
-            Some(Outcome::Executed { mined: by, .. }) if by.tx_hash == mined.inclusion.tx_hash
+            Some(RelayOutcome::Executed { mined: by, .. }) if by.tx_hash == mined.inclusion.tx_hash
         );
-        // Where the request is executed all the same, that may be us in another view, or somebody else.
+        // If the request is executed, it may be by us in another view, or by another account.
         let is_unused = forwarder_nonce <= relay.forward_nonce;
         let undone = was_executed && (is_unused || (absent && suspected_for >= LONGEST_PATIENCE));
         Ok(if undone { Standing::Undone } else { Standing::Unknown })
     }
 
-    async fn settle_anew(&mut self, mined: &MinedNonce, purpose: Purpose, receipt: &Receipt) {
+    async fn settle_anew(&mut self, mined: &MinedNonce, purpose: TransactionPurpose, receipt: &Receipt) {
         let nonce = mined.assignment.nonce;
         tracing::warn!(nonce, block = receipt.block_number, "mined anew by another block");
         let written = self.settle(&mined.assignment, purpose, receipt).await;
         self.settled(nonce, written);
     }
 
-    /// Nonces seen mined are not mined any more, or not by us: their bytes are sent again.
+    /// Reopens undone nonces: their bytes are sent again.
     async fn reopen(&mut self, undone: Vec<MinedNonce>) -> Result<(), SenderError> {
         if undone.is_empty() {
             return Ok(());
         }
-        self.head = self.node.market().await?.head;
+        self.head = self.parts.node.market().await?.head;
         let (account, mut nonces) = (self.account(), Vec::new());
         for MinedNonce { assignment, inclusion } in undone {
             let (nonce, relay) = (assignment.nonce, assignment.relay);
             let expected_wei = assignment.expected_wei();
-            let pending = self.store.run(move |store| store.reopen(account, nonce, expected_wei)).await?;
-            self.metrics.reorganised.inc();
+            let pending =
+                self.parts.store.run(move |store| store.reopen(account, nonce, expected_wei)).await?;
+            self.parts.metrics.reorganised.inc();
             tracing::warn!(
                 nonce,
                 tx = %inclusion.tx_hash,
@@ -210,10 +211,10 @@ impl<N: Node> Sender<N> {
             self.nonces.insert(nonce, NonceState::reopened(InFlight::new(assignment, self.head)));
             nonces.push(nonce);
             if let Some(relay) = relay.filter(|_| pending) {
-                self.publish(Event::Reopened(relay));
+                self.publish(SenderEvent::Reopened(relay));
             }
         }
-        self.highest_mined = self.store.run(move |store| store.highest_mined(account)).await?;
+        self.highest_mined = self.parts.store.run(move |store| store.highest_mined(account)).await?;
         self.send(&nonces).await;
         Ok(())
     }

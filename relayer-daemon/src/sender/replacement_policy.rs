@@ -1,9 +1,9 @@
-//! What to do next about one transaction in flight: send it again, replace it, cancel it, or wait.
+//! The next step for one transaction in flight: rebroadcast, replace, cancel, or wait.
 //!
-//! Only the lowest nonce that is not mined is replaced: the others wait for it, whatever they offer. It is replaced
-//! when the market has outgrown its offer or a node called it underpriced, never because time goes by, and never
-//! because the account is short of funds. Before each replacement the forwarder is asked whether somebody else has
-//! executed the request: then a no-op takes its place.
+//! Only the lowest nonce that is not mined is replaced: the others wait for it, whatever they offer. It is
+//! replaced when the market has outgrown its offer or a node called it underpriced, never because time passes
+//! or the account is short of funds. Before each replacement the forwarder is asked whether the request was
+//! executed elsewhere; if so, a no-op takes its place.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use registry_core::forward::is_expired;
 
 use super::PATIENCE;
 use crate::{
-    classify::Verdict,
-    fees::{Fees, Market},
-    transaction::{NonceAssignment, Purpose, RelayTerms},
+    chain::BroadcastVerdict,
+    gas::fees::{Fees, Market},
+    store::{NonceAssignment, RelayTerms, TransactionPurpose},
 };
 
-/// How long a transaction that was just sent is left alone, however many blocks are made.
+/// The least time between two sends of a transaction, however many blocks are made.
 pub const QUIET: Duration = Duration::from_secs(1);
-/// After how long the same bytes are sent again where no block comes.
+/// When the same bytes are sent again if no block comes.
 pub const RESEND_AFTER: Duration = Duration::from_secs(3);
-/// How often the forwarder is asked about a request that no block takes though its offer is good: a sequencer may
-/// refuse it because somebody else has executed it.
+/// How often the forwarder is asked about a request that no block takes at a good price: a sequencer may
+/// refuse it because it was executed elsewhere.
 pub const STUCK_AFTER: Duration = PATIENCE;
-/// How long past its deadline, by our clock, a request is given up: clocks differ.
+/// How long past its deadline, by our clock, a request is kept, since clocks differ.
 const DEADLINE_GRACE_SECONDS: u64 = 30;
 
 /// What is known about a nonce's latest transaction.
@@ -32,7 +32,7 @@ pub struct Situation<'a> {
     /// The nonce.
     pub assignment: &'a NonceAssignment,
     /// The last verdict on its latest transaction.
-    pub verdict: Verdict,
+    pub verdict: BroadcastVerdict,
     /// Whether it is the lowest nonce that is not mined.
     pub is_lowest: bool,
     /// Blocks since its latest transaction was last sent.
@@ -49,84 +49,75 @@ pub struct Situation<'a> {
     pub cap: u128,
     /// Unix seconds.
     pub now: u64,
-    /// Whether the forwarder's nonce shows that somebody else has executed the request; `None` if that was not asked
-    /// yet.
+    /// Whether the forwarder's nonce shows the request executed elsewhere; `None` if that was not asked yet.
     pub superseded: Option<bool>,
 }
 
-/// The next thing to do.
+/// The next step for a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// Nothing yet.
+pub enum ReplacementStep {
+    /// Do nothing yet.
     Wait,
     /// Send the same bytes again.
     Resend,
-    /// Find out whether somebody else executed the request, then decide again.
+    /// Ask whether the request was executed elsewhere, then decide again.
     AskForwarder,
     /// Sign the same call with these fees and send that.
     Replace(Fees),
     /// Sign a no-op with these fees and send that.
-    Cancel(Purpose, Fees),
+    Cancel(TransactionPurpose, Fees),
 }
 
-/// Decides.
-#[must_use]
-pub fn next_step(situation: &Situation<'_>) -> Step {
+/// Decides the next step.
+pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     let Situation { assignment, market, verdict, .. } = situation;
-    let Some(latest) = assignment.latest() else { return Step::Wait };
+    let Some(latest) = assignment.latest() else { return ReplacementStep::Wait };
     let pause = if situation.blocks_since_send == 0 { RESEND_AFTER } else { QUIET };
     if situation.since_send < pause {
-        return Step::Wait;
+        return ReplacementStep::Wait;
     }
     if !situation.is_lowest {
-        return Step::Resend;
+        return ReplacementStep::Resend;
     }
-    // At the cap, or at four times the market: what is in flight is the best that can be done.
-    let Some(fees) = latest.fees.bumped(market, situation.cap) else { return Step::Resend };
-    let relay = assignment.relay.filter(|_| latest.purpose == Purpose::Relay);
+    // At the cap, or at four times the market, no better offer is allowed.
+    let Some(fees) = latest.fees.bumped(market, situation.cap) else { return ReplacementStep::Resend };
+    let relay = assignment.relay.filter(|_| latest.purpose == TransactionPurpose::Relay);
     if let Some(reason) = relay.and_then(|relay| unpayable(situation, &relay)) {
-        return Step::Cancel(reason, fees);
+        return ReplacementStep::Cancel(reason, fees);
     }
-    let called_cheap = matches!(verdict, Verdict::Underpriced | Verdict::FeeTooLow);
-    let too_cheap =
-        *verdict != Verdict::InsufficientFunds && (called_cheap || market.has_outgrown(&latest.fees));
+    let called_cheap = matches!(verdict, BroadcastVerdict::Underpriced | BroadcastVerdict::FeeTooLow);
+    let too_cheap = *verdict != BroadcastVerdict::InsufficientFunds
+        && (called_cheap || market.has_outgrown(&latest.fees));
     let stuck = situation.since_forwarder_asked >= STUCK_AFTER;
     match (relay, situation.superseded) {
-        (Some(_), None) if too_cheap || stuck => Step::AskForwarder,
-        _ if too_cheap => Step::Replace(fees),
-        _ => Step::Resend,
+        (Some(_), None) if too_cheap || stuck => ReplacementStep::AskForwarder,
+        _ if too_cheap => ReplacementStep::Replace(fees),
+        _ => ReplacementStep::Resend,
     }
 }
 
-/// Why a relay's transaction is not worth its gas any more, if so.
-fn unpayable(situation: &Situation<'_>, relay: &RelayTerms) -> Option<Purpose> {
+/// Why a relay's transaction is to be cancelled, if so.
+fn unpayable(situation: &Situation<'_>, relay: &RelayTerms) -> Option<TransactionPurpose> {
     if situation.superseded == Some(true) {
-        return Some(Purpose::Superseded);
+        return Some(TransactionPurpose::Superseded);
     }
     if is_expired(relay.deadline, situation.now.saturating_sub(DEADLINE_GRACE_SECONDS)) {
-        return Some(Purpose::Expired);
+        return Some(TransactionPurpose::Expired);
     }
-    let rejected = situation.verdict == Verdict::Rejected && situation.since_signed >= PATIENCE;
-    rejected.then_some(Purpose::Rejected)
+    let rejected = situation.verdict == BroadcastVerdict::Rejected && situation.since_signed >= PATIENCE;
+    rejected.then_some(TransactionPurpose::Rejected)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::transaction::SignedTransaction;
-    use alloy::primitives::{Address, B256, U256};
+    use super::{ReplacementStep::*, *};
+    use crate::store::SignedTransaction;
+    use alloy::primitives::B256;
 
     const GWEI: u128 = 1_000_000_000;
 
-    fn assignment(purpose: Purpose, max_fee: u128, deadline: u64) -> NonceAssignment {
-        let relay = RelayTerms {
-            id: B256::ZERO,
-            signer: Address::ZERO,
-            forward_nonce: U256::ZERO,
-            deadline,
-            l1_fee_wei: 0,
-            expected_gas: None,
-        };
+    fn assignment(purpose: TransactionPurpose, max_fee: u128, deadline: u64) -> NonceAssignment {
+        let relay = RelayTerms { deadline, ..RelayTerms::default() };
         let transaction = SignedTransaction {
             hash: B256::ZERO,
             raw: [].into(),
@@ -140,7 +131,7 @@ mod tests {
     fn situation(assignment: &NonceAssignment) -> Situation<'_> {
         Situation {
             assignment,
-            verdict: Verdict::Accepted,
+            verdict: BroadcastVerdict::Accepted,
             is_lowest: true,
             blocks_since_send: 1,
             since_send: QUIET,
@@ -155,116 +146,127 @@ mod tests {
 
     #[test]
     fn nothing_is_done_before_a_block_or_some_seconds() {
-        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let just_sent = Situation { since_send: Duration::ZERO, ..situation(&nonce) };
-        assert_eq!(next_step(&just_sent), Step::Wait);
+        assert_eq!(next_step(&just_sent), Wait);
         let at_rest = Situation { blocks_since_send: 0, ..situation(&nonce) };
-        assert_eq!(next_step(&at_rest), Step::Wait);
-        assert_eq!(next_step(&Situation { since_send: RESEND_AFTER, ..at_rest }), Step::Resend);
+        assert_eq!(next_step(&at_rest), Wait);
+        assert_eq!(next_step(&Situation { since_send: RESEND_AFTER, ..at_rest }), Resend);
     }
 
     #[test]
     fn a_block_without_it_means_the_same_bytes_again() {
-        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
-        for verdict in [Verdict::Accepted, Verdict::Unknown, Verdict::InsufficientFunds, Verdict::NonceTooLow]
-        {
-            assert_eq!(next_step(&Situation { verdict, ..situation(&nonce) }), Step::Resend);
+        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
+        for verdict in [
+            BroadcastVerdict::Accepted,
+            BroadcastVerdict::Unknown,
+            BroadcastVerdict::InsufficientFunds,
+            BroadcastVerdict::NonceTooLow,
+        ] {
+            assert_eq!(next_step(&Situation { verdict, ..situation(&nonce) }), Resend);
         }
     }
 
     #[test]
     fn a_market_that_moved_away_means_replacement_after_asking_the_forwarder() {
-        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
         let outbid = Situation { market, ..situation(&nonce) };
-        assert_eq!(next_step(&outbid), Step::AskForwarder);
-        let Step::Replace(fees) = next_step(&Situation { superseded: Some(false), ..outbid }) else {
+        assert_eq!(next_step(&outbid), AskForwarder);
+        let Replace(fees) = next_step(&Situation { superseded: Some(false), ..outbid }) else {
             panic!("not replaced");
         };
         assert!(fees.max_fee >= 20 * GWEI && fees.tip * 10 >= GWEI * 11);
         let step = next_step(&Situation { superseded: Some(true), ..outbid });
-        assert!(matches!(step, Step::Cancel(Purpose::Superseded, _)));
+        assert!(matches!(step, Cancel(TransactionPurpose::Superseded, _)));
     }
 
     #[test]
     fn an_unwilling_sequencer_at_a_flat_market_is_offered_no_more() {
-        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let hours = Duration::from_secs(7_200);
         let waiting = Situation { blocks_since_send: 3_600, since_signed: hours, ..situation(&nonce) };
-        for verdict in [Verdict::Accepted, Verdict::Unknown, Verdict::InsufficientFunds] {
-            assert_eq!(next_step(&Situation { verdict, ..waiting }), Step::Resend, "{verdict:?}");
+        for verdict in
+            [BroadcastVerdict::Accepted, BroadcastVerdict::Unknown, BroadcastVerdict::InsufficientFunds]
+        {
+            assert_eq!(next_step(&Situation { verdict, ..waiting }), Resend, "{verdict:?}");
         }
     }
 
     #[test]
     fn what_no_block_takes_is_asked_about_now_and_then() {
-        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let stuck = Situation { since_forwarder_asked: STUCK_AFTER, ..situation(&nonce) };
-        assert_eq!(next_step(&stuck), Step::AskForwarder);
-        assert_eq!(next_step(&Situation { superseded: Some(false), ..stuck }), Step::Resend);
+        assert_eq!(next_step(&stuck), AskForwarder);
+        assert_eq!(next_step(&Situation { superseded: Some(false), ..stuck }), Resend);
         let step = next_step(&Situation { superseded: Some(true), ..stuck });
-        assert!(matches!(step, Step::Cancel(Purpose::Superseded, _)));
+        assert!(matches!(step, Cancel(TransactionPurpose::Superseded, _)));
     }
 
     #[test]
     fn called_underpriced_is_replaced_up_to_four_times_the_market() {
-        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let known = Situation { superseded: Some(false), ..situation(&nonce) };
-        for verdict in [Verdict::Underpriced, Verdict::FeeTooLow] {
-            assert!(matches!(next_step(&Situation { verdict, ..known }), Step::Replace(_)));
+        for verdict in [BroadcastVerdict::Underpriced, BroadcastVerdict::FeeTooLow] {
+            assert!(matches!(next_step(&Situation { verdict, ..known }), Replace(_)));
         }
-        let dear = assignment(Purpose::Relay, 15 * GWEI / 2, 0);
-        let verdict = Verdict::Underpriced;
-        assert_eq!(next_step(&Situation { assignment: &dear, verdict, ..known }), Step::Resend);
+        let dear = assignment(TransactionPurpose::Relay, 15 * GWEI / 2, 0);
+        let verdict = BroadcastVerdict::Underpriced;
+        assert_eq!(next_step(&Situation { assignment: &dear, verdict, ..known }), Resend);
     }
 
     #[test]
     fn a_shortage_of_funds_is_not_answered_by_offering_more() {
-        let nonce = assignment(Purpose::Relay, 3 * GWEI, 0);
+        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
         let outgrown = Situation { market, superseded: Some(false), ..situation(&nonce) };
-        assert!(matches!(next_step(&outgrown), Step::Replace(_)));
-        let short = Situation { verdict: Verdict::InsufficientFunds, ..outgrown };
-        assert_eq!(next_step(&short), Step::Resend);
+        assert!(matches!(next_step(&outgrown), Replace(_)));
+        let short = Situation { verdict: BroadcastVerdict::InsufficientFunds, ..outgrown };
+        assert_eq!(next_step(&short), Resend);
     }
 
     #[test]
     fn only_the_lowest_nonce_is_replaced() {
-        let nonce = assignment(Purpose::Relay, 3 * GWEI, 900);
+        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 900);
         let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
         let behind = Situation { is_lowest: false, market, superseded: Some(true), ..situation(&nonce) };
-        for verdict in [Verdict::Accepted, Verdict::Underpriced, Verdict::FeeTooLow, Verdict::Rejected] {
-            assert_eq!(next_step(&Situation { verdict, ..behind }), Step::Resend);
+        for verdict in [
+            BroadcastVerdict::Accepted,
+            BroadcastVerdict::Underpriced,
+            BroadcastVerdict::FeeTooLow,
+            BroadcastVerdict::Rejected,
+        ] {
+            assert_eq!(next_step(&Situation { verdict, ..behind }), Resend);
         }
     }
 
     #[test]
     fn at_the_cap_the_same_bytes_go_out_each_block() {
-        let nonce = assignment(Purpose::Relay, 48 * GWEI, 0);
+        let nonce = assignment(TransactionPurpose::Relay, 48 * GWEI, 0);
         let market = Market { next_base_fee: 100 * GWEI, ..situation(&nonce).market };
         let capped = Situation { market, superseded: Some(false), ..situation(&nonce) };
-        assert_eq!(next_step(&capped), Step::Resend);
+        assert_eq!(next_step(&capped), Resend);
     }
 
     #[test]
     fn what_is_not_worth_its_gas_is_cancelled() {
-        let nonce = assignment(Purpose::Relay, 3 * GWEI, 900);
+        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 900);
         let expired = situation(&nonce);
-        assert!(matches!(next_step(&expired), Step::Cancel(Purpose::Expired, _)));
+        assert!(matches!(next_step(&expired), Cancel(TransactionPurpose::Expired, _)));
         let within_grace = Situation { now: 925, ..expired };
-        assert_eq!(next_step(&within_grace), Step::Resend);
-        let rejected = Situation { verdict: Verdict::Rejected, ..within_grace };
-        assert_eq!(next_step(&rejected), Step::Resend, "one answer ends nothing");
+        assert_eq!(next_step(&within_grace), Resend);
+        let rejected = Situation { verdict: BroadcastVerdict::Rejected, ..within_grace };
+        assert_eq!(next_step(&rejected), Resend, "one answer ends nothing");
         let rejected = Situation { since_signed: PATIENCE, ..rejected };
-        assert!(matches!(next_step(&rejected), Step::Cancel(Purpose::Rejected, _)));
+        assert!(matches!(next_step(&rejected), Cancel(TransactionPurpose::Rejected, _)));
     }
 
     #[test]
     fn a_no_op_is_never_cancelled_again() {
-        let nonce = assignment(Purpose::Superseded, 3 * GWEI, 1);
+        let nonce = assignment(TransactionPurpose::Superseded, 3 * GWEI, 1);
         let situation = Situation { superseded: Some(true), ..situation(&nonce) };
-        assert_eq!(next_step(&situation), Step::Resend);
+        assert_eq!(next_step(&situation), Resend);
         let market = Market { next_base_fee: 10 * GWEI, ..situation.market };
-        assert!(matches!(next_step(&Situation { market, ..situation }), Step::Replace(_)));
+        assert!(matches!(next_step(&Situation { market, ..situation }), Replace(_)));
     }
 }

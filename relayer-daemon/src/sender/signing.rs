@@ -1,4 +1,4 @@
-//! Signing: the two kinds of transaction this account ever makes.
+//! Signing the account's two kinds of transaction: a call of the forwarder, and a no-op.
 
 use alloy::{
     consensus::{SignableTransaction, Transaction, TxEip1559, TxEnvelope},
@@ -9,12 +9,11 @@ use alloy::{
 };
 
 use crate::{
-    fees::Fees,
-    gas,
-    transaction::{Purpose, SignedTransaction},
+    gas::{self, fees::Fees},
+    store::{SignedTransaction, TransactionPurpose},
 };
 
-/// The account that pays, on one chain, for calls of one forwarder.
+/// The paying account, on one chain, for one forwarder.
 #[derive(Debug, Clone)]
 pub struct Wallet {
     signer: PrivateKeySigner,
@@ -23,22 +22,17 @@ pub struct Wallet {
 }
 
 impl Wallet {
-    /// A wallet that signs for one chain and one forwarder.
-    #[must_use]
+    /// A wallet for one chain and one forwarder.
     pub const fn new(signer: PrivateKeySigner, chain_id: u64, forwarder: Address) -> Self {
         Self { signer, chain_id, forwarder }
     }
 
     /// The account.
-    #[must_use]
     pub const fn address(&self) -> Address {
         self.signer.address()
     }
 
     /// Signs a call of the forwarder; the value is always 0.
-    ///
-    /// # Errors
-    /// If the key cannot sign.
     pub fn relay(
         &self,
         nonce: u64,
@@ -46,13 +40,16 @@ impl Wallet {
         gas_limit: u64,
         fees: Fees,
     ) -> Result<SignedTransaction, alloy::signers::Error> {
-        self.sign(self.transaction(nonce, self.forwarder, calldata, gas_limit, fees), Purpose::Relay)
+        self.sign(
+            self.transaction(nonce, self.forwarder, calldata, gas_limit, fees),
+            TransactionPurpose::Relay,
+        )
     }
 
-    /// Signs the call of an earlier transaction once more, with other fees.
+    /// Signs the call of an earlier transaction again, with other fees.
     ///
     /// # Errors
-    /// If the key cannot sign, or the earlier bytes are none of ours.
+    /// If the key cannot sign, or the earlier bytes cannot be decoded.
     pub fn relay_again(
         &self,
         nonce: u64,
@@ -63,22 +60,18 @@ impl Wallet {
         self.relay(nonce, envelope.input().clone(), earlier.gas_limit, fees)
     }
 
-    /// Signs a no-op: nothing, to ourselves.
-    ///
-    /// # Errors
-    /// If the key cannot sign.
+    /// Signs a no-op: a transfer of 0 to the own account.
     pub fn no_op(
         &self,
         nonce: u64,
         fees: Fees,
-        purpose: Purpose,
+        purpose: TransactionPurpose,
     ) -> Result<SignedTransaction, alloy::signers::Error> {
         let to = self.address();
         self.sign(self.transaction(nonce, to, Bytes::new(), gas::NO_OP, fees), purpose)
     }
 
-    /// Bytes of the length and content a relay's transaction will have, to ask for its L1 fee.
-    #[must_use]
+    /// Bytes like those of a relay's transaction, to ask for its L1 fee.
     pub fn draft(&self, calldata: Bytes, gas_limit: u64, fees: Fees) -> Bytes {
         let signature = Signature::new(U256::MAX, U256::MAX, true);
         let transaction = self.transaction(u64::from(u32::MAX), self.forwarder, calldata, gas_limit, fees);
@@ -109,7 +102,7 @@ impl Wallet {
     fn sign(
         &self,
         mut transaction: TxEip1559,
-        purpose: Purpose,
+        purpose: TransactionPurpose,
     ) -> Result<SignedTransaction, alloy::signers::Error> {
         let signature = self.signer.sign_transaction_sync(&mut transaction)?;
         let fees = Fees { max_fee: transaction.max_fee_per_gas, tip: transaction.max_priority_fee_per_gas };

@@ -1,4 +1,4 @@
-//! The task around the sender: jobs in, rounds while anything is in flight, a look at the chain now and then.
+//! The sender's loop: jobs, rounds while anything is in flight, and a periodic look for reorgs.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 
-use super::{Job, Sender};
+use super::{SendJob, Sender};
 use crate::{
-    chain::Node,
-    stop::{Stop, stopped},
+    chain::ChainNode,
+    process::shutdown::{ShutdownSignal, stopped},
 };
 
-/// Jobs taken at once: they share one look at the chain's nonce.
+/// Jobs taken at once: they share one read of the chain's nonce.
 const BATCH: usize = 16;
-/// The first round after a send; each round without news doubles the pause.
+/// The pause between a send and the first round; it doubles with each round.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause between rounds while anything is in flight.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long sends that no endpoint has answered yet may go on at shutdown.
+/// How long unanswered sends may go on at shutdown.
 const LAST_SENDS: Duration = Duration::from_secs(1);
-/// How often an idle sender asks how many of its transactions are mined, to notice reorganisations.
+/// How often an idle sender reads its mined count, to notice reorgs.
 pub const IDLE_WATCH: Duration = Duration::from_secs(15);
 
-impl<N: Node> Sender<N> {
-    /// Runs until `stop` is set. The send in hand is finished; jobs not yet taken stay in the journal.
-    pub async fn run(mut self, mut jobs: mpsc::Receiver<Job>, mut stop: Stop) {
+impl<N: ChainNode> Sender<N> {
+    /// Runs until shutdown. The current send is finished; jobs not yet taken stay in the store.
+    pub async fn run(mut self, mut jobs: mpsc::Receiver<SendJob>, mut stop: ShutdownSignal) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut pause = FIRST_PAUSE;
         let mut next_round = Instant::now();
@@ -39,7 +39,7 @@ impl<N: Node> Sender<N> {
                 () = stopped(&mut stop) => break,
                 () = sleep_until(next_round), if self.has_pending() => {
                     match self.poll().await {
-                        Ok(()) => self.metrics.sender_rounds.inc(),
+                        Ok(()) => self.parts.metrics.sender_rounds.inc(),
                         Err(error) => tracing::warn!(%error, "round not finished"),
                     }
                     pause = (pause * 2).min(LONGEST_PAUSE);
@@ -54,19 +54,19 @@ impl<N: Node> Sender<N> {
                     self.submit(std::mem::take(&mut batch)).await;
                     pause = FIRST_PAUSE;
                     let soon = Instant::now() + pause;
-                    // An endless stream of jobs must not put off the next round for ever.
+                    // An endless stream of jobs must not delay the next round for ever.
                     next_round = if waiting { next_round.min(soon) } else { soon };
                     idle.reset();
                 }
                 _ = idle.tick() => {
                     match self.watch_chain().await {
-                        Ok(_) => self.metrics.sender_rounds.inc(),
+                        Ok(_) => self.parts.metrics.sender_rounds.inc(),
                         Err(error) => tracing::warn!(%error, "chain not reached"),
                     }
                 }
             }
         }
-        let cut_off = self.node.finish_broadcasts(LAST_SENDS).await;
+        let cut_off = self.parts.node.finish_broadcasts(LAST_SENDS).await;
         if cut_off > 0 {
             tracing::warn!(cut_off, "sends without an answer at shutdown; the next start sends them again");
         }

@@ -1,8 +1,7 @@
-//! The chain of the model: blocks of one account's transactions, a mempool, a forwarder, and what it looked like at
-//! any moment of the last minutes.
+//! The model of the chain: blocks of one account's transactions, a mempool, a forwarder, and its past.
 //!
-//! It mines what has the next nonce and pays the base fee, keeps what is ahead, forgets, and reorganises. At each
-//! transaction it is sent it checks what must hold before a byte leaves the daemon.
+//! It mines transactions that have the next nonce and pay the base fee, keeps those ahead, drops some, and
+//! reorganises. For each transaction sent it checks what must hold before a byte leaves the daemon.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -16,18 +15,24 @@ use alloy::{
     sol_types::SolEvent,
 };
 use registry_core::eth::abi::IForwarder::RequestExecuted;
-use relayer_daemon::{chain::Receipt, classify::Verdict, fees::Market};
+use relayer_daemon::{
+    chain::{
+        BroadcastVerdict::{self, Accepted, NonceTooLow, Underpriced},
+        Receipt,
+    },
+    gas::fees::Market,
+};
 use tokio::time::Instant;
 
 pub const FORWARDER: Address = Address::repeat_byte(0xf0);
 pub const GWEI: u128 = 1_000_000_000;
-/// What the market's tip is, always.
+/// The market's tip, always the same.
 pub const TIP: u128 = GWEI / 10;
-/// How old a view can be.
+/// The greatest age of a view.
 pub const OLDEST_VIEW: Duration = Duration::from_secs(240);
-/// How long ago a market may have been that a replacement answers.
+/// The greatest age of the market that a replacement answers.
 const OLDEST_MARKET: Duration = Duration::from_secs(20);
-/// How old a block may be that a reorganisation undoes: what is undone is undone within seconds.
+/// The greatest age of a block that a reorg undoes: reorgs happen within seconds.
 const OLDEST_UNDONE: Duration = Duration::from_secs(30);
 
 /// A transaction of our account that we signed.
@@ -43,24 +48,24 @@ pub struct Sent {
 }
 
 #[derive(Debug, Clone)]
-pub enum Entry {
+pub enum ModelTransaction {
     /// A transaction of our account that we signed, and its price per gas.
     Ours(Box<Sent>, u128),
-    /// A transaction of our account that somebody else signed.
+    /// A foreign transaction of our account.
     Foreign,
-    /// Somebody else's call of the forwarder with a request of one of our clients.
+    /// A foreign call of the forwarder with a request of one of our clients.
     Bypass(Address, U256),
 }
 
 /// Blocks, oldest first.
-pub type Blocks = Arc<Vec<Arc<Vec<Entry>>>>;
+pub type Blocks = Arc<Vec<Arc<Vec<ModelTransaction>>>>;
 
 /// What a chain of these blocks says.
 #[derive(Debug, Clone, Default)]
-pub struct View(pub Blocks);
+pub struct ModelView(pub Blocks);
 
-impl View {
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
+impl ModelView {
+    fn entries(&self) -> impl Iterator<Item = &ModelTransaction> {
         self.0.iter().flat_map(|block| block.iter())
     }
 
@@ -68,14 +73,14 @@ impl View {
         (self.0.len() as u64).saturating_sub(1)
     }
 
-    /// Whether somebody else has used the key.
+    /// Whether the key was used elsewhere.
     pub fn has_foreign(&self) -> bool {
-        self.entries().any(|entry| matches!(entry, Entry::Foreign))
+        self.entries().any(|entry| matches!(entry, ModelTransaction::Foreign))
     }
 
     /// How many transactions of our account are mined.
     pub fn mined(&self) -> u64 {
-        self.entries().filter(|entry| !matches!(entry, Entry::Bypass(..))).count() as u64
+        self.entries().filter(|entry| !matches!(entry, ModelTransaction::Bypass(..))).count() as u64
     }
 
     pub fn forwarder_nonce(&self, signer: Address) -> U256 {
@@ -90,15 +95,15 @@ impl View {
 
     /// How many transactions of ours carry a request.
     pub fn carried(&self, signer: Address, nonce: U256) -> usize {
-        let ours = |entry: &&Entry| matches!(entry, Entry::Ours(..));
+        let ours = |entry: &&ModelTransaction| matches!(entry, ModelTransaction::Ours(..));
         self.entries().filter(ours).filter(|entry| request(entry) == Some((signer, nonce))).count()
     }
 
-    /// What our account really paid, foreign transactions apart.
+    /// What our account paid, without foreign transactions.
     pub fn paid(&self) -> u128 {
-        let paid = |entry: &Entry| match entry {
-            Entry::Ours(sent, price) => u128::from(gas_used(sent)) * price,
-            Entry::Foreign | Entry::Bypass(..) => 0,
+        let paid = |entry: &ModelTransaction| match entry {
+            ModelTransaction::Ours(sent, price) => u128::from(gas_used(sent)) * price,
+            ModelTransaction::Foreign | ModelTransaction::Bypass(..) => 0,
         };
         self.entries().map(paid).sum()
     }
@@ -120,7 +125,7 @@ impl View {
                     valid
                 });
                 match entry {
-                    Entry::Ours(sent, price) if sent.hash == hash => {
+                    ModelTransaction::Ours(sent, price) if sent.hash == hash => {
                         return Some(receipt(sent, *price, number as u64, valid));
                     }
                     _ => {}
@@ -131,11 +136,11 @@ impl View {
     }
 }
 
-fn request(entry: &Entry) -> Option<(Address, U256)> {
+fn request(entry: &ModelTransaction) -> Option<(Address, U256)> {
     match entry {
-        Entry::Ours(sent, _) => sent.request,
-        Entry::Bypass(signer, nonce) => Some((*signer, *nonce)),
-        Entry::Foreign => None,
+        ModelTransaction::Ours(sent, _) => sent.request,
+        ModelTransaction::Bypass(signer, nonce) => Some((*signer, *nonce)),
+        ModelTransaction::Foreign => None,
     }
 }
 
@@ -165,9 +170,9 @@ fn receipt(sent: &Sent, price: u128, block_number: u64, status: bool) -> Receipt
     }
 }
 
-/// The chain as it is, and as it was.
+/// The chain, now and earlier.
 #[derive(Debug)]
-pub struct Chain {
+pub struct ModelChain {
     blocks: Blocks,
     /// Earlier chains, oldest first, each with the moment since when it held.
     history: VecDeque<(Instant, Blocks)>,
@@ -185,7 +190,7 @@ pub struct Chain {
     pub sends: usize,
 }
 
-impl Chain {
+impl ModelChain {
     pub fn new(fee_cap: u128) -> Self {
         let mut chain = Self {
             blocks: Blocks::default(),
@@ -203,16 +208,16 @@ impl Chain {
         chain
     }
 
-    /// The chain as a machine shows it that is `age` behind.
-    pub fn view(&self, age: Duration) -> View {
+    /// The chain as shown by a machine that is `age` behind.
+    pub fn view(&self, age: Duration) -> ModelView {
         let then = Instant::now().checked_sub(age);
         let was = self.history.iter().rev().find(|(since, _)| then.is_some_and(|then| *since <= then));
         let oldest = || self.history.front().map(|(_, blocks)| Arc::clone(blocks));
-        View(was.map(|(_, blocks)| Arc::clone(blocks)).or_else(oldest).unwrap_or_default())
+        ModelView(was.map(|(_, blocks)| Arc::clone(blocks)).or_else(oldest).unwrap_or_default())
     }
 
-    pub fn now(&self) -> View {
-        View(Arc::clone(&self.blocks))
+    pub fn now(&self) -> ModelView {
+        ModelView(Arc::clone(&self.blocks))
     }
 
     pub fn pending(&self, mined: u64) -> u64 {
@@ -223,13 +228,13 @@ impl Chain {
         Market { head, next_base_fee: self.base_fee, tip: TIP }
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Vec<Arc<Vec<Entry>>>)) {
+    fn change(&mut self, change: impl FnOnce(&mut Vec<Arc<Vec<ModelTransaction>>>)) {
         let mut blocks = self.blocks.to_vec();
         change(&mut blocks);
         self.blocks = Arc::new(blocks);
         let now = Instant::now();
         self.history.push_back((now, Arc::clone(&self.blocks)));
-        // One that is older than any view is enough.
+        // One older than any view is enough.
         while self.history.get(1).is_some_and(|(since, _)| now - *since > OLDEST_VIEW) {
             self.history.pop_front();
         }
@@ -243,7 +248,7 @@ impl Chain {
         while block.len() < room {
             let Some(sent) = self.pool.get(&next).filter(|sent| sent.max_fee >= self.base_fee) else { break };
             let price = sent.max_fee.min(self.base_fee + sent.tip);
-            block.push(Entry::Ours(Box::new(sent.clone()), price));
+            block.push(ModelTransaction::Ours(Box::new(sent.clone()), price));
             self.pool.remove(&next);
             next += 1;
         }
@@ -256,15 +261,15 @@ impl Chain {
         }
     }
 
-    /// Undoes blocks; their transactions go back to the pool or are forgotten. The new branch is longer at once, as it
-    /// is on a real chain.
+    /// Undoes blocks; their transactions go back to the mempool or are dropped. The new branch is longer at
+    /// once, as it is on a real chain.
     pub fn reorganise(&mut self, depth: usize, forget: bool) {
         let settled = self.view(OLDEST_UNDONE).0.len().min(self.blocks.len());
         let keep = self.blocks.len().saturating_sub(depth).max(settled);
         let undone = self.blocks[keep..].to_vec();
         self.reorganised |= undone.iter().any(|block| !block.is_empty());
         for entry in undone.iter().flat_map(|block| block.iter()) {
-            if let (Entry::Ours(sent, _), false) = (entry, forget) {
+            if let (ModelTransaction::Ours(sent, _), false) = (entry, forget) {
                 self.pool.entry(sent.nonce).or_insert_with(|| (**sent).clone());
             }
         }
@@ -274,17 +279,17 @@ impl Chain {
         });
     }
 
-    /// Somebody else uses the key.
+    /// The key is used elsewhere.
     pub fn foreign_transaction(&mut self) {
         let nonce = self.now().mined();
         self.pool.remove(&nonce);
-        self.change(|blocks| blocks.push(Arc::new(vec![Entry::Foreign])));
+        self.change(|blocks| blocks.push(Arc::new(vec![ModelTransaction::Foreign])));
     }
 
-    /// Somebody else executes a client's request.
+    /// A client's request is executed elsewhere.
     pub fn bypass(&mut self, signer: Address) {
         let nonce = self.now().forwarder_nonce(signer);
-        self.change(|blocks| blocks.push(Arc::new(vec![Entry::Bypass(signer, nonce)])));
+        self.change(|blocks| blocks.push(Arc::new(vec![ModelTransaction::Bypass(signer, nonce)])));
     }
 
     pub fn set_base_fee(&mut self, wei: u128) {
@@ -298,7 +303,7 @@ impl Chain {
         recent.map(|(_, fee)| *fee).chain([self.base_fee]).max().unwrap_or_default() + TIP
     }
 
-    /// What must hold of every transaction before the network sees it.
+    /// Checks what must hold for every transaction before it is sent.
     pub fn inspect(&mut self, sent: &Sent) {
         self.sends += 1;
         let price = self.recent_price();
@@ -311,24 +316,24 @@ impl Chain {
             let raised = sent.max_fee * 10 >= last.max_fee * 11 && sent.tip * 10 >= last.tip * 11;
             assert!(raised, "replaced with less than 10 % more");
             assert!(sent.max_fee <= 4 * price, "above four times the market");
-            // A no-op may be dearer for a reason of its own; the same call may not.
+            // A no-op may be dearer; the same call may not.
             assert!(sent.request.is_none() || price > last.max_fee, "bid up for nothing");
         }
         offered.push(sent.clone());
     }
 
-    pub fn take(&mut self, sent: Sent) -> Verdict {
+    pub fn take(&mut self, sent: Sent) -> BroadcastVerdict {
         if sent.nonce < self.now().mined() {
-            return Verdict::NonceTooLow;
+            return NonceTooLow;
         }
         match self.pool.get(&sent.nonce) {
-            Some(known) if known.hash == sent.hash => Verdict::Accepted,
+            Some(known) if known.hash == sent.hash => Accepted,
             Some(known) if sent.max_fee * 10 < known.max_fee * 11 || sent.tip * 10 < known.tip * 11 => {
-                Verdict::Underpriced
+                Underpriced
             }
             _ => {
                 self.pool.insert(sent.nonce, sent);
-                Verdict::Accepted
+                Accepted
             }
         }
     }

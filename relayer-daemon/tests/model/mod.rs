@@ -1,9 +1,7 @@
-//! The daemon without HTTP, and a world around it that fails in every way: the real pipeline, the real sender and the
-//! real store, against a model of the chain and of the nodes that show it.
+//! The daemon without HTTP in a failing world: pipeline, sender and store against a model of the chain.
 
 pub mod chain;
 pub mod node;
-pub mod store;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,15 +24,19 @@ use registry_core::{
     forward::{Rules, SignedRequest, domain},
 };
 use relayer_daemon::{
-    budget_share::{Allowance, Shares},
-    clock::{Clock, SharedClock},
-    functions::{RegistryFunction, RelayedFunctions},
-    limits::Limits,
+    budget::share::{Allowance, Shares},
     metrics::Metrics,
-    outcome::Outcome,
-    relay::{Reads, Relayer, gas_price::GasPrice, inflight::Inflight},
+    outcome::RelayOutcome,
+    process::clock::{Clock, SharedClock},
+    relay::{
+        Reads, Relayer,
+        functions::{RegistryFunction, RelayedFunctions},
+        gas_price::GasPrice,
+        inflight::Inflight,
+        rate_limits::RateLimits,
+    },
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
-    store::{NewTransaction, SqliteStore, Store},
+    store::{NewTransaction, Store, StoreFaults},
 };
 use serde_json::json;
 use tokio::{
@@ -44,9 +46,8 @@ use tokio::{
 };
 
 use self::{
-    chain::{Chain, FORWARDER, GWEI},
+    chain::{FORWARDER, GWEI, ModelChain},
     node::{Lost, ModelNode, World},
-    store::LifeStore,
 };
 
 pub const FEE_CAP: u128 = 50 * GWEI;
@@ -104,16 +105,16 @@ impl Clock for TestClock {
 /// One life of the daemon: what a kill -9 takes away.
 struct Life {
     relayer: Arc<Relayer<ModelNode>>,
-    alive: Arc<AtomicBool>,
+    dead: Arc<AtomicBool>,
     /// Dropped, it would stop the daemon in an orderly way.
     stop: watch::Sender<bool>,
     tasks: [JoinHandle<()>; 2],
 }
 
-/// The daemon, whatever life it is in, and all around it.
+/// The daemon in its present life, and its world.
 pub struct Simulation {
     pub world: Arc<World>,
-    pub store: Arc<SqliteStore>,
+    pub store: Arc<Store>,
     clock: Arc<TestClock>,
     account: PrivateKeySigner,
     budget: u128,
@@ -123,14 +124,14 @@ pub struct Simulation {
     /// Every request that was accepted: its signer and forwarder nonce.
     pub requests: BTreeMap<B256, (Address, U256)>,
     /// What the clients heard.
-    told: Arc<Mutex<BTreeMap<B256, Outcome>>>,
+    told: Arc<Mutex<BTreeMap<B256, RelayOutcome>>>,
     disk_was_full: bool,
     clock_was_set: bool,
-    /// Whether answers came so late that the look at each receipt a minute later may see what it was before.
+    /// Whether answers came so late that the second lookup of a receipt may see a stale view.
     answers_were_late: bool,
 }
 
-/// What the sender's look at each receipt a minute later surely overcomes, seconds.
+/// A delay that the second lookup of each receipt, a minute later, surely covers, seconds.
 const SLIGHTLY_LATE: u8 = 20;
 
 /// A window of the budget, in minutes.
@@ -180,10 +181,9 @@ fn body(index: u8, nonce: U256, deadline: u64) -> Vec<u8> {
 
 impl Simulation {
     pub async fn new(budget: u128, seed: u64) -> Self {
-        let store = Arc::new(SqliteStore::in_memory().unwrap());
+        let store = Arc::new(Store::in_memory().unwrap());
         let account = PrivateKeySigner::from_bytes(&B256::repeat_byte(0x77)).unwrap();
-        let world =
-            World::new(Chain::new(FEE_CAP), seed, Arc::clone(&store) as Arc<dyn Store>, account.address());
+        let world = World::new(ModelChain::new(FEE_CAP), seed, Arc::clone(&store), account.address());
         let clock = TestClock { started: Instant::now(), step_seconds: AtomicI64::new(0) };
         let mut simulation = Self {
             world,
@@ -206,14 +206,10 @@ impl Simulation {
 
     /// Starts the daemon as `serve` does. Where that fails a supervisor tries again, at the next step.
     async fn start(&mut self) {
-        let alive = Arc::new(AtomicBool::new(true));
-        let store = LifeStore {
-            real: Arc::clone(&self.store),
-            disk_full: Arc::clone(&self.disk_full),
-            alive: Arc::clone(&alive),
-        };
-        let store: Arc<dyn Store> = Arc::new(store);
-        let node = Arc::new(ModelNode { world: Arc::clone(&self.world), alive: Arc::clone(&alive) });
+        let faults = StoreFaults { disk_full: Arc::clone(&self.disk_full), dead: Arc::default() };
+        let dead = Arc::clone(&faults.dead);
+        let store = Arc::new(self.store.with_faults(faults));
+        let node = Arc::new(ModelNode { world: Arc::clone(&self.world), dead: Arc::clone(&dead) });
         let clock: SharedClock = Arc::clone(&self.clock) as SharedClock;
         let metrics = Metrics::new().unwrap();
         let wallet = Wallet::new(self.account.clone(), CHAIN_ID, FORWARDER);
@@ -226,7 +222,7 @@ impl Simulation {
             store: Arc::clone(&store),
             domain: domain(CHAIN_ID, FORWARDER),
             rules: Rules { registry: REGISTRY, max_gas: 1_000_000 },
-            limits: Limits::new(0, 0, 0),
+            limits: RateLimits::new(0, 0, 0),
             functions: RelayedFunctions::new(RegistryFunction::ALL.to_vec()),
             reads: Reads::default(),
             spending,
@@ -274,14 +270,14 @@ impl Simulation {
             }
         });
         let tasks = [tokio::spawn(sender.run(jobs, stopping)), listening];
-        self.life = Some(Life { relayer, alive, stop, tasks });
+        self.life = Some(Life { relayer, dead, stop, tasks });
     }
 
-    /// Whatever was in memory is gone; the store is all there is.
+    /// Kills the daemon: only the store is left.
     pub fn kill(&mut self) {
         let Some(life) = self.life.take() else { return };
-        life.alive.store(false, Ordering::Relaxed);
-        // Those who still run must not end anything: a process that was killed says nothing either.
+        life.dead.store(true, Ordering::Relaxed);
+        // Tasks that still run must have no effect, like those of a killed process.
         let _ = life.stop.send(true);
         life.tasks.iter().for_each(JoinHandle::abort);
     }
@@ -344,7 +340,7 @@ impl Simulation {
         if self.life.is_none() {
             self.start().await;
         }
-        // Whatever can happen at once happens.
+        // Lets everything due happen.
         sleep(Duration::from_millis(50)).await;
     }
 
@@ -361,7 +357,7 @@ impl Simulation {
         self.store.record(account, &[second], self.clock.now()).unwrap();
     }
 
-    /// Whether clients, and the signer's next request, would wait for this relay.
+    /// Whether this relay is in flight, so that clients and the signer's next request wait for it.
     pub fn is_waited_for(&self, id: B256) -> bool {
         self.life.as_ref().is_some_and(|life| life.relayer.inflight.age(id).is_some())
     }
@@ -372,9 +368,9 @@ impl Simulation {
         open.is_empty() && self.life.as_ref().is_some_and(|life| life.relayer.inflight.is_empty())
     }
 
-    /// The faults are over: time passes, blocks are made, and everything must come to its end.
+    /// Ends the faults and lets time and blocks pass until everything has ended.
     pub async fn settle_down(&mut self) {
-        *self.world.faults() = node::Faults::default();
+        *self.world.faults() = node::ModelFaults::default();
         self.disk_full.store(false, Ordering::Relaxed);
         {
             let mut chain = self.world.chain();
@@ -384,11 +380,11 @@ impl Simulation {
             chain.set_base_fee(if limited { self.lowest_base_fee } else { GWEI });
         }
         if self.disk_was_full {
-            // What could not be written down is taken up by the next start.
+            // What could not be written is recovered by the next start.
             self.kill();
         }
-        // Two minutes in any case: what was mined before a reorganisation is confirmed after one. Where an undone nonce
-        // was used by somebody else, answers that disagree are waited for: twice ten minutes at most.
+        // Two minutes in any case: receipts are confirmed after one. If an undone nonce was used by a foreign
+        // transaction, answers that disagree are waited for: twice ten minutes at most.
         let usurped = {
             let chain = self.world.chain();
             chain.reorganised && chain.now().has_foreign()
@@ -416,12 +412,11 @@ impl Simulation {
         prop_assert!(self.store.open_nonces(self.account.address()).unwrap().is_empty(), "a nonce is stuck");
         prop_assert!(self.is_quiet(), "a client waits for ever");
         let next = self.store.next_nonce(self.account.address()).unwrap().unwrap_or_default();
-        // A foreign transaction may have used a nonce of ours and been undone: that gap is filled when the next relay
-        // needs it.
+        // A foreign transaction may have used our nonce and been undone: the next relay fills that gap.
         prop_assert!(next <= now.mined() || chain.reorganised, "a nonce was given away and never used");
 
-        // A reorganisation behind which the count does not fall, since somebody else or a later block of ours used the
-        // nonces again, is looked for once, a minute later. Very late answers may hide it then.
+        // A reorg without a lower count, because foreign or later transactions used the nonces again, is
+        // looked for once, a minute later. Very late answers may hide it then.
         let hidden = chain.reorganised && (now.has_foreign() || self.answers_were_late);
         for (id, (signer, nonce)) in &self.requests {
             let carried = now.carried(*signer, *nonce);
@@ -437,9 +432,13 @@ impl Simulation {
                 prop_assert_eq!(told, &outcome, "the client was told something else");
             }
             match outcome {
-                Outcome::Executed { mined, .. } => prop_assert!(hidden || now.carried_out(mined.tx_hash)),
-                Outcome::Reverted { mined, .. } => prop_assert!(hidden || !now.carried_out(mined.tx_hash)),
-                Outcome::Dropped { .. } => {
+                RelayOutcome::Executed { mined, .. } => {
+                    prop_assert!(hidden || now.carried_out(mined.tx_hash))
+                }
+                RelayOutcome::Reverted { mined, .. } => {
+                    prop_assert!(hidden || !now.carried_out(mined.tx_hash))
+                }
+                RelayOutcome::Dropped { .. } => {
                     let by_us = record.hashes.iter().any(|hash| now.carried_out(*hash));
                     prop_assert!(!by_us || chain.reorganised, "executed, and called dropped");
                 }
@@ -466,7 +465,7 @@ impl Simulation {
     }
 }
 
-/// A runtime whose time stands still unless everybody waits for it.
+/// A runtime with paused time, which advances only when all tasks wait for it.
 pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }

@@ -1,4 +1,4 @@
-//! The node of the model: one URL, or two, behind which stand machines of different ages that fail in every way.
+//! The node of the model: one or two URLs with machines at different blocks that fail in every way.
 
 use std::{
     collections::VecDeque,
@@ -17,13 +17,12 @@ use alloy::{
 };
 use registry_core::eth::abi::IForwarder::{self, executeCall};
 use relayer_daemon::{
-    chain::{AccountView, Node, Receipt, ReceiptLookup, RpcError, Simulation},
-    classify::Verdict,
-    fees::Market,
+    chain::{AccountView, BroadcastVerdict, ChainNode, Receipt, ReceiptLookup, RpcError, Simulation},
+    gas::fees::Market,
     store::Store,
 };
 
-use super::chain::{Chain, Sent, View};
+use super::chain::{ModelChain, ModelView, Sent};
 
 /// What becomes of the next transaction that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +35,7 @@ pub enum Lost {
 
 /// What is wrong with the answers.
 #[derive(Debug, Default)]
-pub struct Faults {
+pub struct ModelFaults {
     /// Becomes of the next sends.
     pub lost: VecDeque<Lost>,
     /// Each answer comes from a machine that is up to this far behind.
@@ -54,25 +53,25 @@ pub struct Faults {
 /// What all lives of the daemon share.
 #[derive(Debug)]
 pub struct World {
-    chain: Mutex<Chain>,
-    faults: Mutex<Faults>,
+    chain: Mutex<ModelChain>,
+    faults: Mutex<ModelFaults>,
     random: AtomicU64,
-    /// To look up that a transaction was journalled before it was sent.
-    store: Arc<dyn Store>,
+    /// To check that a transaction was stored before it was sent.
+    store: Arc<Store>,
     account: Address,
 }
 
 impl World {
-    pub fn new(chain: Chain, seed: u64, store: Arc<dyn Store>, account: Address) -> Arc<Self> {
+    pub fn new(chain: ModelChain, seed: u64, store: Arc<Store>, account: Address) -> Arc<Self> {
         let random = AtomicU64::new(seed | 1);
         Arc::new(Self { chain: Mutex::new(chain), faults: Mutex::default(), random, store, account })
     }
 
-    pub fn chain(&self) -> MutexGuard<'_, Chain> {
+    pub fn chain(&self) -> MutexGuard<'_, ModelChain> {
         self.chain.lock().unwrap()
     }
 
-    pub fn faults(&self) -> MutexGuard<'_, Faults> {
+    pub fn faults(&self) -> MutexGuard<'_, ModelFaults> {
         self.faults.lock().unwrap()
     }
 
@@ -87,7 +86,7 @@ impl World {
     }
 
     /// What the machine shows that happens to answer.
-    fn view(&self) -> View {
+    fn view(&self) -> ModelView {
         let oldest = self.faults().oldest_view;
         let age = Duration::from_millis(self.random(oldest.as_millis() as u64 + 1));
         self.chain().view(age)
@@ -107,14 +106,14 @@ impl World {
 #[derive(Debug, Clone)]
 pub struct ModelNode {
     pub world: Arc<World>,
-    pub alive: Arc<AtomicBool>,
+    pub dead: Arc<AtomicBool>,
 }
 
 impl ModelNode {
     /// An answer takes a moment; some do not come.
     async fn answer<T>(&self, answer: impl FnOnce(&World) -> T) -> Result<T, RpcError> {
         tokio::time::sleep(Duration::from_millis(self.world.random(20))).await;
-        if !self.alive.load(Ordering::Relaxed) {
+        if self.dead.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
         {
@@ -132,7 +131,7 @@ impl ModelNode {
     }
 }
 
-impl Node for ModelNode {
+impl ChainNode for ModelNode {
     async fn mined_nonce(&self) -> Result<u64, RpcError> {
         self.answer(|world| Self::count(world, world.view().mined())).await
     }
@@ -198,7 +197,7 @@ impl Node for ModelNode {
         self.answer(|_| 0).await
     }
 
-    async fn broadcast(&self, raw: &[u8]) -> (Verdict, String) {
+    async fn broadcast(&self, raw: &[u8]) -> (BroadcastVerdict, String) {
         let envelope = TxEnvelope::decode_2718_exact(raw).unwrap();
         let request =
             executeCall::abi_decode(envelope.input()).ok().map(|call| (call.req.from, call.req.nonce));
@@ -211,7 +210,7 @@ impl Node for ModelNode {
             request,
         };
         tokio::time::sleep(Duration::from_millis(self.world.random(20))).await;
-        if !self.alive.load(Ordering::Relaxed) {
+        if self.dead.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
         let journalled = self.world.store.assignment(self.world.account, sent.nonce).unwrap().transactions;
@@ -222,10 +221,10 @@ impl Node for ModelNode {
         let mut chain = self.world.chain();
         chain.inspect(&sent);
         let verdict = match lost {
-            Some(Lost::Transaction) => Verdict::Unknown,
+            Some(Lost::Transaction) => BroadcastVerdict::Unknown,
             Some(Lost::Answer) => {
                 chain.take(sent);
-                Verdict::Unknown
+                BroadcastVerdict::Unknown
             }
             None => chain.take(sent),
         };

@@ -1,4 +1,4 @@
-// The read API as anybody asks it, to hold the page against.
+// The read API as its clients see it, to compare the page with.
 
 import { randomInt } from "node:crypto";
 
@@ -12,14 +12,14 @@ import { stack } from "./stack.mjs";
  */
 export async function api(path) {
   // A connection that was kept could be closed by the Worker's server just as it is used again.
-  const headers = { "cf-connecting-ip": somebody(), connection: "close" };
+  const headers = { "cf-connecting-ip": freshClient(), connection: "close" };
   const answer = await fetch(`${stack.worker}${path}`, { headers });
   const text = await answer.text();
   return { status: answer.status, text, document: JSON.parse(text) };
 }
 
-/** An address from the range for documentation, as good as never the same. The limiter counts by /64, so that is what differs. */
-export function somebody() {
+/** A client address that no other request has: random, from the range for documentation. The limiter counts by /64, so those bits differ. */
+export function freshClient() {
   const group = () => randomInt(0x10000).toString(16);
   return `2001:db8:${group()}:${group()}::1`;
 }

@@ -12,7 +12,7 @@ import { chromium } from "playwright-core";
 /** Debian's name, Ubuntu's, Google's. */
 const NAMES = ["chromium", "chromium-browser", "google-chrome"];
 
-/** No sandbox: CI runs as root. The rest keeps the browser from talking to anybody but the page's servers. */
+/** No sandbox: CI runs as root. The other flags keep the browser from talking to other servers than the page's. */
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",

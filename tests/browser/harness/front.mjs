@@ -5,10 +5,10 @@
 
 import { Agent, createServer, request as httpRequest } from "node:http";
 
-import { somebody } from "./api.mjs";
+import { freshClient } from "./api.mjs";
 
 /**
- * What becomes of the requests whose path a rule matches.
+ * The treatment of requests with a path that the rule matches.
  *
  * @typedef {object} Rule
  * @property {(body: string) => string} [rewrite] changes the body of the Worker's answer, which browsers then do not keep
@@ -65,7 +65,7 @@ export class Front {
     this.#rules = [];
   }
 
-  /** Breaks off whatever is being answered. */
+  /** Breaks off all answers in progress. */
   drop() {
     this.#server.closeAllConnections();
   }
@@ -92,7 +92,7 @@ export class Front {
 
   #forward(request, response, rule, retries = 3) {
     const { rewrite, headers: instead = {} } = rule;
-    const headers = { ...request.headers, ...instead, "cf-connecting-ip": this.client ?? somebody() };
+    const headers = { ...request.headers, ...instead, "cf-connecting-ip": this.client ?? freshClient() };
     // A body that is to be changed has to be readable, and whole.
     if (rewrite) {
       headers["accept-encoding"] = "identity";
@@ -100,7 +100,7 @@ export class Front {
     }
     const upstream = httpRequest(`${this.#upstream}${request.url}`, { agent: ONCE, method: request.method, headers });
     upstream.on("error", () => request.socket.destroy());
-    // A stream that nobody listens to any more would go on to its end.
+    // A stream without a listener would go on to its end.
     response.on("close", () => upstream.destroy());
     upstream.on("response", async (answer) => {
       // Without the Worker's id it is of wrangler's proxy, which has lost its connection: `tests/wrangler-goes-on.cjs`.

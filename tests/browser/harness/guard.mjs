@@ -1,4 +1,4 @@
-// What no page of this project may do, whatever a test looks at: talk to third parties, break its own Content Security
+// What no page of this project may do in any test: talk to third parties, break its own Content Security
 // Policy, write errors to the console, throw, or open a dialog.
 
 /** What Chromium writes to the console for an answer of 400 and above, or none. */

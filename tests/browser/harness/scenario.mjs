@@ -87,8 +87,8 @@ async function play(promise, options, body) {
 }
 
 /**
- * Runs in the page: notes the address whose view is on the screen. It hears of a change before the page does, in the same task:
- * once it has noted one, nobody from outside sees the view before.
+ * Runs in the page: notes the address whose view is on the screen. It receives a change before the page does, in the same task:
+ * once it has noted one, no observer outside sees the previous view.
  */
 function noteArrival() {
   const note = () => void (window.arrivedAt = location.hash);

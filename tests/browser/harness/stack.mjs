@@ -10,7 +10,7 @@ import { Contract, JsonRpcProvider } from "ethers";
  * @property {string} relayer the relayer's address
  * @property {string} rpc the chain's node
  * @property {string} otherRpc a node of another chain
- * @property {string} silentRpc an address where nobody listens
+ * @property {string} silentRpc an address without a listener
  * @property {string} registry the registry's address
  * @property {Record<string, Agent>} agents the showcase's agents by their names in the story
  *
@@ -25,7 +25,7 @@ export const stack = JSON.parse(process.env.E2E_STACK ?? "null");
 if (!stack) throw new Error("E2E_STACK is not set: run `cargo test -p e2e --test explorer`, or `--test package`");
 
 /** As the compiler left it. */
-const ARTIFACT = new URL("../../../contracts/out/AgentRegistry.sol/AgentRegistry.json", import.meta.url);
+const ARTIFACT = new URL("../../../contracts/artifacts/AgentRegistry.json", import.meta.url);
 
 /**
  * The registry as the chain has it, without the API between.

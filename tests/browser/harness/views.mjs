@@ -7,7 +7,7 @@ import { eventually } from "./eventually.mjs";
 import { stack } from "./stack.mjs";
 
 /** An address without an agent. */
-export const NOBODY = "0x000000000000000000000000000000000000dEaD";
+export const UNREGISTERED = "0x000000000000000000000000000000000000dEaD";
 
 const { agents } = stack;
 
@@ -29,11 +29,11 @@ export const VIEWS = [
   { name: "wallet-provision", hash: `#/wallet/${agents.atlas.wallet}` },
   { name: "wallet-expired", hash: `#/wallet/${agents.forgetful.wallet}` },
   { name: "wallet-suspended", hash: `#/wallet/${agents.paused.wallet}` },
-  { name: "wallet-deny", hash: `#/wallet/${NOBODY}` },
+  { name: "wallet-deny", hash: `#/wallet/${UNREGISTERED}` },
   { name: "agent", hash: `#/agent/${agents.atlas.id}` },
   { name: "agent-long-scope", hash: `#/agent/${agents.ledger.id}` },
   { name: "liable", hash: `#/liable/${agents.atlas.person}` },
-  { name: "liable-nobody", hash: `#/liable/${NOBODY}` },
+  { name: "liable-unnamed", hash: `#/liable/${UNREGISTERED}` },
   {
     name: "liable-no-index",
     hash: `#/liable/${agents.atlas.person}`,
@@ -140,7 +140,7 @@ export const VIEWS = [
   { name: "no-such-page", hash: "#/nowhere" },
 ];
 
-/** What a history says whose node has pruned events. */
+/** The note of a history from a node that has pruned events. */
 const INCOMPLETE = '"complete":false,"incompleteBecause":"EVENTS_MISSING"';
 
 /** Lists that only an index can answer. */

@@ -1,7 +1,7 @@
 // A wallet as a page meets it: an EIP-1193 provider in `window.ethereum`, or one announced by EIP-6963.
 //
 // The page's end only passes messages. The key is here, in a fresh account without ETH; signing is ethers', and
-// whatever is no account's business goes to the chain's node, as in every wallet.
+// all other requests go to the chain's node, as in every wallet.
 
 import { Wallet } from "ethers";
 

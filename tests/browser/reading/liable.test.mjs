@@ -2,14 +2,14 @@
 //
 // 1. The counts and the agents are the chain's; a person with many agents has pages.
 // 2. From an agent and from a verdict one link leads there; a person is an address like any other.
-// 3. A wallet that nobody names, a wrong one, and a service without an index are explained.
+// 3. A wallet that no agent names, a wrong one, and a service without an index are explained.
 
 import assert from "node:assert/strict";
 
 import { api } from "../harness/api.mjs";
 import { scenario } from "../harness/scenario.mjs";
 import { registry, stack } from "../harness/stack.mjs";
-import { NO_INDEX, NOBODY, settled } from "../harness/views.mjs";
+import { NO_INDEX, UNREGISTERED, settled } from "../harness/views.mjs";
 
 const { atlas, kyoto } = stack.agents;
 const STATUSES = ["Active", "Suspended", "Revoked", "Terminated"];
@@ -90,7 +90,7 @@ scenario("from an agent and from a verdict one link leads to the person", async 
 });
 
 scenario("a wallet that no agent names is liable for nothing, and no error", async ({ page, open }) => {
-  await open(`#/wallet/${NOBODY}`);
+  await open(`#/wallet/${UNREGISTERED}`);
   await settled(page);
   await page.getByRole("link", { name: "What this wallet is liable for" }).click();
   await page.getByText("No agent names this wallet").waitFor();

@@ -3,8 +3,8 @@
 //
 // 1. The Content Security Policy allows the page's own scripts and styles, nothing inline, and no string as markup; the other
 //    headers are there.
-// 2. Only files whose names change with their contents are kept for long.
-// 3. The whole page, all views of it, asks nobody but its own server until the visitor names somebody.
+// 2. Only files with a content hash in their names have a long TTL.
+// 3. The whole page, all views of it, talks to no other server than its own until the visitor names one.
 
 import assert from "node:assert/strict";
 
@@ -20,7 +20,7 @@ const POLICY = {
   "img-src": "'self' data:",
   // The visitor's own RPC and relayer.
   "connect-src": "'self' https: http://127.0.0.1:* http://localhost:*",
-  // No string becomes markup or code, whatever a library would do with it.
+  // No string becomes markup or code, in libraries neither.
   "require-trusted-types-for": "'script'",
   "trusted-types": "'none'",
   "base-uri": "'none'",

@@ -1,7 +1,7 @@
 // The search.
 //
 // 1. A wallet, in any case or with its checksum, leads to its verdict; an id leads to its agent.
-// 2. What is neither is refused with field and rule, before anybody is asked.
+// 2. Other input is refused with field and rule, before any request.
 // 3. What only the API can judge, a wrong checksum, is refused with its words.
 
 import assert from "node:assert/strict";

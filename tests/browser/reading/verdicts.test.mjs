@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { eventually } from "../harness/eventually.mjs";
 import { scenario } from "../harness/scenario.mjs";
 import { registry, stack } from "../harness/stack.mjs";
-import { NOBODY, settled } from "../harness/views.mjs";
+import { UNREGISTERED, settled } from "../harness/views.mjs";
 
 const { agents } = stack;
 const HOUR = 3_600_000;
@@ -58,7 +58,7 @@ scenario("a suspended agent is asked for renewal, and the suspension is the reas
 });
 
 scenario("a wallet without an agent is denied", async (scene) => {
-  const { kind, text } = await verdictOn(scene, NOBODY);
+  const { kind, text } = await verdictOn(scene, UNREGISTERED);
   assert.equal(kind, "deny");
   assert.match(text, /^Deny\n/);
   assert.match(text, /No live agent/);

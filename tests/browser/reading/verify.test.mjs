@@ -11,7 +11,7 @@ import assert from "node:assert/strict";
 import { api } from "../harness/api.mjs";
 import { scenario } from "../harness/scenario.mjs";
 import { stack } from "../harness/stack.mjs";
-import { NOBODY, saveSettings, settled, verify } from "../harness/views.mjs";
+import { UNREGISTERED, saveSettings, settled, verify } from "../harness/views.mjs";
 
 const { agents } = stack;
 
@@ -20,7 +20,7 @@ const ANSWERS = {
   "the start page": "#/",
   "a compliant wallet": `#/wallet/${agents.kyoto.wallet}`,
   "an expired wallet": `#/wallet/${agents.forgetful.wallet}`,
-  "a wallet without an agent": `#/wallet/${NOBODY}`,
+  "a wallet without an agent": `#/wallet/${UNREGISTERED}`,
   "an agent with revenue": `#/agent/${agents.atlas.id}`,
   "an agent with more cents than a double holds": `#/agent/${agents.ledger.id}`,
   "a lineage": `#/agent/${agents.atlas.id}/lineage`,
@@ -65,7 +65,7 @@ for (const wallet of ["window.ethereum", "EIP-6963"]) {
 /** One lie for each kind of answer: the view, the path that lies, what it says instead of the truth, the field it is found in. */
 const LIES = [
   [`#/wallet/${agents.forgetful.wallet}`, /\/kya\//, '"isCompliant":false', '"isCompliant":true', "isCompliant"],
-  [`#/wallet/${agents.kyoto.wallet}`, /\/kya\//, /"haftungsperson":"0x.{40}"/, `"haftungsperson":"${NOBODY}"`, "agent.haftungsperson"],
+  [`#/wallet/${agents.kyoto.wallet}`, /\/kya\//, /"haftungsperson":"0x.{40}"/, `"haftungsperson":"${UNREGISTERED}"`, "agent.haftungsperson"],
   [`#/agent/${agents.paused.id}`, /\/agent\/\d+$/, '"status":"Suspended"', '"status":"Active"', "agent.status"],
   [`#/agent/${agents.ledger.id}`, /\/revenue\?/, "9007199254740993", "9007199254740992", "data[0].amount"],
   [`#/agent/${agents.atlas.id}/lineage`, /\/lineage$/, '"children":[]', '"children":[],"note":"pruned"', "note"],
@@ -113,11 +113,11 @@ scenario("an agent that is not on the chain is found out", async (scene) => {
 
 scenario("an API that shows another registry than the visitor's is found out", async (scene) => {
   await saveSettings(scene, { "RPC URL": stack.rpc, "Registry address": stack.registry });
-  scene.front.on(/\/stats$/, { rewrite: (body) => body.replace(stack.registry, NOBODY) });
+  scene.front.on(/\/stats$/, { rewrite: (body) => body.replace(stack.registry, UNREGISTERED) });
   const { outcome, text } = await verified(scene, `#/agent/${agents.kyoto.id}`);
   assert.equal(outcome, "difference", text);
   assert.match(text, /another registry/);
-  assert.ok((await scene.page.locator("[data-verify]").textContent()).includes(NOBODY));
+  assert.ok((await scene.page.locator("[data-verify]").textContent()).includes(UNREGISTERED));
 });
 
 scenario("an RPC that is down verifies nothing, and the page says which", { faults: true }, async (scene) => {
@@ -168,7 +168,7 @@ scenario("a verdict is proved by the block hash that the visitor's own endpoint 
   for (const [wallet, decision] of [
     [agents.kyoto.wallet, "provision"],
     [agents.forgetful.wallet, "request_renewal"],
-    [NOBODY, "deny"],
+    [UNREGISTERED, "deny"],
   ]) {
     const { outcome, text } = await proved(scene, wallet);
     assert.equal(outcome, "proved", text);

@@ -16,7 +16,7 @@ import { scenario } from "../harness/scenario.mjs";
 import { registry } from "../harness/stack.mjs";
 import { CHANGES_FOLLOWED, following, NO_INDEX, settled } from "../harness/views.mjs";
 
-/** Accounts the node has unlocked: the registry's owner, who is a regulator too, and anybody. */
+/** Accounts that the node has unlocked: the registry's owner, a regulator too, and one without a role. */
 const OWNER = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
 const OPERATOR = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC";
 /** How long a change takes to appear, in milliseconds: two looks of the service, on a busy machine. */

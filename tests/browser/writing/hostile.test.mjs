@@ -1,4 +1,4 @@
-// Text from the chain is anybody's: an agent whose scope is made to harm the page is shown, and harms nothing.
+// Text from the chain is untrusted: an agent with a scope made to harm the page is shown, and harms nothing.
 //
 // 1. Markup and scripts are text; nothing runs, nothing opens, nothing is loaded. (The guard watches every test of it.)
 // 2. Direction overrides and invisible characters stay within their own text; the page is told apart from what it shows.
@@ -29,7 +29,7 @@ const SCOPES = {
   "lines and tabs": "first\n\n\n\tsecond\r\n".repeat(40),
 };
 
-/** Registers an agent with this scope, as anybody can. */
+/** Registers an agent with this scope. Registering takes no permission. */
 async function registered(scope) {
   const wallet = Wallet.createRandom().address;
   const contract = await registry(OPERATOR);

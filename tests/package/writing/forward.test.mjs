@@ -16,7 +16,7 @@ import {
   OPTIONS, Registry, RegistryError, attestCompliance, checkRequest, forwardRequest, keccak256, registerAgent, stack,
 } from "../setting.mjs";
 
-const artifact = new URL("../../../contracts/out/AgentRegistry.sol/AgentRegistry.json", import.meta.url);
+const artifact = new URL("../../../contracts/artifacts/AgentRegistry.json", import.meta.url);
 const { encodeFunctionData } = bound(new Interface(JSON.parse(readFileSync(artifact, "utf8")).abi));
 
 function bound(contract) {

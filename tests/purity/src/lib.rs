@@ -47,7 +47,7 @@ pub extern "C" fn read_api(length: usize, now_millis: u64) -> usize {
     };
     let canonical = endpoint.canonical();
     let question = Question {
-        endpoint,
+        route: endpoint,
         registry: Address::ZERO,
         chain: canonical,
         now: Timestamp::from_millis(now_millis),

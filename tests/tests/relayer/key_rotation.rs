@@ -4,9 +4,6 @@
 //! 2. After a drain the new key goes on: what the old one paid is in the budget, what it relayed is known and not paid
 //!    for twice.
 //! 3. Two keys do not share one journal at the same time.
-//! 4. The journal of an earlier version, named after the key, is taken over by that key only.
-
-use std::fs;
 
 use alloy::signers::local::PrivateKeySigner;
 use e2e::anvil::dev_key;
@@ -66,32 +63,4 @@ async fn a_new_key_takes_over_once_the_old_one_is_drained_with_its_budget_and_it
     assert_eq!(client.used_wei().await, paid_by_old + paid_by(new.relayer()).await);
     let executed = stage.chain.executions().await.unwrap();
     assert_eq!(executed, [0, 1, 2].map(|nonce| (alice.address(), nonce, true)));
-}
-
-#[tokio::test]
-async fn a_journal_named_after_its_key_is_taken_over_by_that_key_only() {
-    let stage = Stage::set().await;
-    let (mut daemon, client) = stage.daemon().await;
-    let first = stage.desk.registration(&agent("alice"), 0);
-    client.relay(&first).await.ok();
-    daemon.terminate().await.unwrap();
-
-    // As earlier versions named it.
-    let dir = stage.options.data_dir();
-    let path = |name: String| dir.join(name);
-    let journal = path(format!("journal-31337-{}.sqlite", stage.chain.contracts.forwarder));
-    let earlier = path(format!("relayer-31337-{}.sqlite", stage.options.relayer()));
-    fs::rename(&journal, &earlier).unwrap();
-
-    let refusal = Daemon::refuse(&stage.options.clone().key(&new_key())).await.unwrap();
-    assert!(refusal.contains("start this version once with that key"), "{refusal}");
-    assert!(earlier.exists() && !journal.exists());
-    let (good, printed) = check(&stage.options).await.unwrap();
-    assert!(good && printed.contains(&earlier.display().to_string()), "{printed}");
-
-    let (_daemon, client) = stage.daemon().await;
-    assert!(journal.exists() && !earlier.exists());
-    let second = stage.desk.request(&agent("alice"), 1, &attest(1));
-    client.relay(&second).await.ok();
-    stage.audit(&client, &[&first, &second]).await;
 }

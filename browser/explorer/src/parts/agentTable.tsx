@@ -9,13 +9,13 @@ import { Ago, Time } from "./moment";
 import { Table } from "./table";
 import { ChainLine } from "./text";
 
-/** A heading, and what stands below it for an agent that has what it takes. */
+/** A column: its heading, and its cell for an agent with the fields that it needs. */
 export interface Column<Agent> {
   head: string;
   cell: (agent: Agent) => ComponentChildren;
 }
 
-/** All there are. */
+/** All columns, by name. */
 export const COLUMNS = {
   agent: { head: "Agent", cell: ({ agentId }: { agentId: Integer }) => <AgentLink id={agentId} /> },
   status: { head: "Status", cell: ({ status }: { status: Status }) => <Badge status={status} /> },

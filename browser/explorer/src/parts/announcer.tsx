@@ -1,4 +1,4 @@
-/** Where a screen reader hears of what happened without anything moving. */
+/** A live region: tells screen readers of changes that move nothing. */
 
 import { useLayoutEffect, useState } from "preact/hooks";
 
@@ -9,7 +9,7 @@ export function announce(text: string): void {
   say?.(text);
 }
 
-/** Stands in the page once. */
+/** The live region; the page has one. */
 export function Announcer() {
   const [text, setText] = useState("");
   useLayoutEffect(() => {

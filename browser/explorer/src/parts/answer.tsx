@@ -16,9 +16,9 @@ export interface AnsweredProps<Documents extends unknown[]> {
   paths: { [Index in keyof Documents]: string };
   /** Whether the chain can be asked the same; if not said, it can. */
   verifiable?: boolean;
-  /** What stands there until the first answer. */
+  /** The placeholder until the first answer. */
   placeholder?: ComponentChildren;
-  /** What is shown for this error, if it is not the usual explanation. */
+  /** Another explanation of this error than the usual one. */
   instead?: (error: unknown) => ComponentChildren;
   /** What the answers look like. `again` asks anew, and shows what comes. */
   children: (answers: Answers<Documents>, again: () => void) => ComponentChildren;
@@ -29,7 +29,7 @@ export function Answered<Documents extends unknown[]>(props: AnsweredProps<Docum
   return <Asked key={props.paths.join(" ")} {...props} />;
 }
 
-/** What came of one round of questions. */
+/** The outcome of one round of requests. */
 type Outcome<Documents extends unknown[]> = { round: number } & ({ answers: Answers<Documents> } | { error: unknown });
 
 function Asked<Documents extends unknown[]>({
@@ -75,7 +75,7 @@ function Asked<Documents extends unknown[]>({
   );
 }
 
-/** Draws below the boundary, which does not see what its own parent throws. */
+/** Renders below the error boundary, which does not catch what its own parent throws. */
 function Drawn({ draw }: { draw: () => ComponentChildren }) {
   return <>{draw()}</>;
 }

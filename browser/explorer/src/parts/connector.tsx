@@ -8,7 +8,7 @@ import { wallets, type Wallet } from "../wallets";
 import { Copyable } from "./address";
 import { reason } from "./registrationResult";
 
-/** Who signs a registration. */
+/** The signer of a registration. */
 export interface Creator {
   wallet: Wallet;
   account: string;

@@ -1,4 +1,4 @@
-/** Where an answer from an index is from: it is none that the chain could be asked for. */
+/** The note on an answer from the index, which the chain cannot give in one request. */
 
 import type { ComponentChildren } from "preact";
 

@@ -1,4 +1,4 @@
-/** A button that asks somebody something, and what comes of it. */
+/** A button that sends a request, and the outcome. */
 
 import type { ComponentChildren, VNode } from "preact";
 import { useState } from "preact/hooks";
@@ -7,17 +7,17 @@ import { useSignal } from "../hooks";
 
 export interface InquiryProps {
   label: string;
-  /** What stands where the outcome will be, while it asks. */
+  /** The placeholder of the outcome while the request runs. */
   asking: string;
-  /** Asks, and shows what came of it. It throws nothing. */
+  /** Sends the request and shows the outcome. It throws nothing. */
   ask: (signal: AbortSignal) => Promise<VNode>;
-  /** What it asks for, in a sentence. */
+  /** The request, in a sentence. */
   help: string;
-  /** What stands beside the button. */
+  /** The content beside the button. */
   children?: ComponentChildren;
 }
 
-/** While it asks, further clicks do nothing. */
+/** While the request runs, further clicks do nothing. */
 export function Inquiry({ label, asking, ask, help, children }: InquiryProps) {
   const signal = useSignal();
   const [isAsking, setAsking] = useState(false);
@@ -44,7 +44,7 @@ export function Inquiry({ label, asking, ask, help, children }: InquiryProps) {
   );
 }
 
-/** The outcome where nothing came of it; `of` says of which inquiry. */
+/** The outcome of a failed request; `of` names the inquiry. */
 export function Unanswered({
   of,
   title,

@@ -14,10 +14,10 @@ import { Hex } from "./address";
 import { sentence } from "./failure";
 import { Inquiry, Unanswered } from "./inquiry";
 
-/** The path of a verdict, whatever else is asked for with it, and its wallet. */
+/** The path of a verdict, with any query, and its wallet. */
 const KYA = /^\/api\/v1\/kya\/([^/?,]+)(\?|$)/;
 
-/** The button and what comes of it; nothing for an answer that is no verdict. */
+/** The button and its outcome; nothing for an answer that is no verdict. */
 export function Proof({ path }: { path: string }) {
   const wallet = KYA.exec(path)?.[1];
   if (wallet === undefined) return null;

@@ -1,4 +1,4 @@
-/** How far a registration is, and what came of it. */
+/** The progress of a registration, and its outcome. */
 
 import type { ComponentChildren } from "preact";
 

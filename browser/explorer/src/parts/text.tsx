@@ -1,5 +1,5 @@
 /**
- * Text from the chain: anybody's, of any length and in any direction.
+ * Text from the chain: untrusted, of any length and in any direction.
  *
  * It is isolated, so that a direction override inside ends inside; it wraps; and beyond a few lines it is folded away.
  */

@@ -30,7 +30,7 @@ export function timeAxis(from: Timestamp, to: Timestamp): Axis {
     .range([2, 98]);
   const [first = 0, last = 0] = scale.domain().map(Number);
   const label = scale.tickFormat(TICKS, labelFor(last - first));
-  // Within a few seconds, several ticks are written alike: the first of them will do.
+  // Within a few seconds several ticks have the same label; only the first is kept.
   const moments = new Map(
     scale
       .ticks(TICKS)

@@ -40,7 +40,7 @@ export function LineageTree({ lineage }: { lineage: LineageNode }) {
       if (isFitted || outer.clientWidth === 0) return;
       isFitted = true;
       made.fit(layout.extent, "readable");
-      // Whoever was quicker stays where they are.
+      // A visitor who moved the tree meanwhile keeps that position.
       const item = document.activeElement?.closest("[role=treeitem]");
       if (item && outer.contains(item)) made.reveal(item);
     });

@@ -48,7 +48,7 @@ export function layOut(root: Node, closed: ReadonlySet<Node>): Layout {
   };
 }
 
-/** The agents whose children are not shown at first. */
+/** The agents that are collapsed at first. */
 export function closedAtFirst(root: Node): Set<Node> {
   const levels = openLevels(root);
   return new Set(root.descendants().filter((node) => node.children && node.depth >= levels));

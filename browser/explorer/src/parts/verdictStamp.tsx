@@ -55,10 +55,10 @@ function Validity({ kya, agent, verdict, again }: ValidityProps) {
   );
 }
 
-/** Once the moment comes the verdict shown is no longer true: it is asked for again. */
+/** Asks for the verdict again at the moment at which the one shown expires. */
 function TimeLeft({ ends, again }: { ends: Timestamp; again: () => void }) {
   const moment = Date.parse(ends);
-  // Where the API's clock is behind this one, the answer stays for a while what it was.
+  // While the API's clock is behind this one, its answer is still the old one.
   const [isAhead] = useState(() => moment > Date.now());
   const seconds = (moment - useNow(moment)) / 1_000;
   const isOver = seconds <= 0;
@@ -66,7 +66,7 @@ function TimeLeft({ ends, again }: { ends: Timestamp; again: () => void }) {
     if (isOver && isAhead) again();
   }, [isOver]);
   return (
-    // Every second's change would be read out otherwise.
+    // Otherwise screen readers would read out every second.
     <p class="verdict-time" aria-live="off">
       Attestation current until <Time at={ends} />, <strong class="left">{duration(seconds)}</strong> left.
     </p>

@@ -101,7 +101,7 @@ interface Told {
   children?: ComponentChildren;
 }
 
-/** An event in words. What a regulator writes is anybody's text, as all from the chain. */
+/** An event in words. A regulator's reason is untrusted text, as all text from the chain. */
 function toldOf(event: HistoryEvent): Told {
   switch (event.event) {
     case "registered":

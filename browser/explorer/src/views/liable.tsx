@@ -1,4 +1,4 @@
-/** A person, and what they are liable for: how many agents, whose attestations lapse next, and the agents one by one. */
+/** A person, and what they are liable for: the number of agents, the next attestations to lapse, and the agents one by one. */
 
 import { STATUSES, type Liable } from "../documents";
 import { whole } from "../format";

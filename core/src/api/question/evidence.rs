@@ -1,8 +1,8 @@
-//! Evidence as an answer: two round trips. The first asks the contract, which tells the agent's id; the second asks for the proofs of
-//! the slots that follow from it, at the same block.
+//! Evidence takes two round trips. The first reads the agent's record; the second reads the proofs of the
+//! slots that follow from its id, at the same block.
 //!
-//! No document leaves that does not verify, and none that says another thing than the contract itself at that block: a wrong storage layout gives an
-//! error, never a wrong proof.
+//! A document is sent only if it verifies and agrees with the contract's own answer at that block: a wrong
+//! storage layout gives an error, never a wrong proof.
 
 use alloy_primitives::Address;
 use serde::{Serialize, Serializer};
@@ -20,10 +20,11 @@ use crate::{
     registry::kya::Kya,
 };
 
-/// How often the slots may turn out to be others than those asked for: once, where a scope is no UTF-8 and longer than it reads.
+/// Attempts to read the right slots. The second one is for a scope that is not UTF-8, and longer than it
+/// reads.
 const ATTEMPTS: usize = 2;
 
-/// A document, and when its verdict lapses.
+/// Evidence, and the moment at which its verdict lapses.
 pub(super) struct Proved {
     evidence: Evidence,
     valid_until: Option<Timestamp>,
@@ -36,7 +37,8 @@ impl Serialize for Proved {
 }
 
 impl Shape for Proved {
-    // What was proved stays proved. Who asks for the newest evidence decides by it, and should not get yesterday's "provision".
+    // Evidence stays true, but clients decide by the newest one: a lapsed "provision" must not be served from
+    // a cache.
     fn valid_until(&self) -> Option<Timestamp> {
         self.valid_until
     }
@@ -47,18 +49,18 @@ impl Shape for Proved {
     }
 }
 
-/// What a host answers that only verifies evidence: in a page, making it would cost every visitor 10 KiB.
+/// The answer of hosts that only verify evidence: making it would cost every visitor of a page 10 KiB.
 pub(super) const NOT_MADE_HERE: Error = Error::InvalidParameter {
     field: "evidence",
     rule: "must be 0 here: the API makes evidence, verifyEvidence verifies it",
 };
 
-/// A question of which the evidence, too, can be asked for.
+/// A question that may also ask for evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithEvidence {
     /// The question.
     pub question: Question,
-    /// The registry's storage layout, where its code is not this project's: the operator vouches for it.
+    /// The storage layout that the operator vouches for, where the registry's code is not this project's.
     pub layout: Option<Layout>,
 }
 
@@ -68,9 +70,9 @@ impl Query for WithEvidence {
 
     fn resolve(&self, view: &View) -> Result<Document, Halt<Error>> {
         let question = &self.question;
-        let Route::Evidence(wallet) = question.endpoint else { return question.resolve(view) };
+        let Route::Evidence(wallet) = question.route else { return question.resolve(view) };
         let registry = Registry { view, address: question.registry };
-        Ok(Document::of(question.evidence(&registry, wallet, self.layout)?, &question.endpoint))
+        Ok(Document::of(question.evidence(&registry, wallet, self.layout)?, &question.route))
     }
 
     fn block(&self) -> Option<BlockId> {
@@ -120,10 +122,11 @@ impl Question {
             }
             let (evidence, verified) =
                 evidence::make(&material).map_err(|error| Halt::Error(reason(error, configured)))?;
-            // By the contract itself, at that block.
-            let told = Kya::of(wallet, agent, grace, as_of.block_timestamp, as_of).as_proved();
-            // As text: the document holds the other one's, and what compares structs would be one more kilobyte.
-            if serde_json::to_string(&told).ok().as_deref() != Some(evidence.verdict.get()) {
+            // The contract's own answer at that block.
+            let verdict = Kya::of(wallet, agent, grace, as_of.block_timestamp, as_of).as_proved();
+            // Compared as text: the document holds text, and comparing structs would be one more kilobyte of
+            // code.
+            if serde_json::to_string(&verdict).ok().as_deref() != Some(evidence.verdict.get()) {
                 let reason = "the contract's own answer at this block is another than its storage gives";
                 return Err(Halt::Error(Error::WrongLayout(reason)));
             }

@@ -1,7 +1,7 @@
-//! The whole read API: a parsed [`Route`] in, a [`Query`] for its JSON body out. Worker and browser run
-//! the same one.
+//! The read API: a parsed [`Route`] becomes a [`Query`] for its document. Worker and browser run the same
+//! one.
 //!
-//! | endpoint | round trips |
+//! | route | round trips |
 //! |---|---|
 //! | `/health`, `/stats`, `/agents` without filter, `/agent/:id`, `/agent/:id/revenue`, `/kya/:wallet` | 1 |
 //! | `/stats/detailed`, `/agents?status=`, `/agents/compliance`, `/revenue/aggregate` | 2, up to about 10,000 agents |
@@ -9,7 +9,7 @@
 //! | `/agent/:id/lineage`, `/agent/:id/ancestors` | one per level |
 //! | `/kya/:wallet?evidence=1` | 2 |
 //!
-//! More are needed where a node takes less than most, or where an agent's lists have outgrown the node's gas.
+//! A node with low limits takes more, and so do an agent's lists beyond the node's gas.
 
 mod evidence;
 mod past;
@@ -47,20 +47,21 @@ use crate::{
     },
 };
 
-/// A question to the registry.
+/// One request, with what the host knows at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// What is asked.
-    pub endpoint: Route,
+    /// The parsed request.
+    pub route: Route,
     /// The registry's address.
     pub registry: Address,
-    /// The RPC endpoint as shown to clients: scheme and host, see [`public_origin`](crate::eth::redact::public_origin).
+    /// The RPC endpoint as shown to clients: scheme and host, see
+    /// [`public_origin`](crate::eth::redact::public_origin).
     pub chain: String,
     /// The host's clock.
     pub now: Timestamp,
-    /// A scan that the host has at hand, by which a verdict tells a wallet's past.
+    /// A scan that the host has cached, for the past of a wallet.
     pub scan: Option<Scan>,
-    /// What the host's index knows of the wallets; it goes before the scan.
+    /// The index's excerpt on the wallets, which is preferred to the scan.
     pub excerpt: Option<Excerpt>,
 }
 
@@ -73,47 +74,39 @@ impl Query for Question {
     }
 
     fn block(&self) -> Option<BlockId> {
-        self.endpoint.block()
+        self.route.block()
     }
 
     fn is_one_round(&self) -> bool {
-        !matches!(
-            self.endpoint,
-            Route::Lineage(_) | Route::Ancestors(_) | Route::Evidence(_) | Route::Kya { history: true, .. }
-        ) && !Scan::covers(&self.endpoint)
+        self.route.is_one_round()
     }
 }
 
 impl Question {
     fn document(&self, view: &View) -> Result<Document, Halt<Error>> {
         let registry = Registry { view, address: self.registry };
-        match &self.endpoint {
-            Route::Health => self.told(self.health(&registry)),
-            Route::Stats => self.told(self.stats(&registry)),
-            Route::Agent { id, .. } => self.told(self.agent(&registry, *id)),
-            Route::Ancestors(id) => self.told(ancestors(&registry, *id)),
-            Route::Agents { page, status: None } => self.told(agents(&registry, *page)),
-            Route::Lineage(id) => self.told(lineage(&registry, *id)),
-            Route::Revenue { id, offset, limit } => self.told(revenue(&registry, *id, *offset, *limit)),
-            Route::Kya { wallet, history, .. } => self.told(self.kya(&registry, *wallet, *history)),
-            Route::KyaList { wallets, .. } => self.told(self.kya_list(&registry, wallets)),
-            // Only hosts that make evidence carry what it takes.
+        match &self.route {
+            Route::Health => self.answer(self.health(&registry)),
+            Route::Stats => self.answer(self.stats(&registry)),
+            Route::Agent { id, .. } => self.answer(self.agent(&registry, *id)),
+            Route::Ancestors(id) => self.answer(ancestors(&registry, *id)),
+            Route::Agents { page, status: None } => self.answer(agents(&registry, *page)),
+            Route::Lineage(id) => self.answer(lineage(&registry, *id)),
+            Route::Revenue { id, offset, limit } => self.answer(revenue(&registry, *id, *offset, *limit)),
+            Route::Kya { wallet, history, .. } => self.answer(self.kya(&registry, *wallet, *history)),
+            Route::KyaList { wallets, .. } => self.answer(self.kya_list(&registry, wallets)),
+            // Only hosts that make evidence carry the code for it.
             Route::Evidence(_) => Err(Halt::Error(evidence::NOT_MADE_HERE)),
-            Route::Liable { .. } | Route::Listing(_) | Route::Changes { .. } | Route::History { .. } => {
-                Err(Halt::Error(Error::IndexRequired))
-            }
-            Route::DetailedStats
-            | Route::Agents { status: Some(_), .. }
-            | Route::Compliance(_)
-            | Route::RevenueAggregate => {
+            route if route.needs_index() => Err(Halt::Error(Error::IndexRequired)),
+            route => {
                 let scan = ScanQuery { registry: self.registry, chain: self.chain.clone() }.resolve(view)?;
-                scan.document(&self.endpoint, self.now).map_err(Halt::Error)
+                scan.document(route, self.now).map_err(Halt::Error)
             }
         }
     }
 
-    fn told<T: Shape>(&self, shape: Result<T, Halt>) -> Result<Document, Halt<Error>> {
-        Ok(Document::of(shape?, &self.endpoint))
+    fn answer<T: Shape>(&self, shape: Result<T, Halt>) -> Result<Document, Halt<Error>> {
+        Ok(Document::of(shape?, &self.route))
     }
 
     fn health(&self, registry: &Registry<'_>) -> Result<Health, Halt> {
@@ -128,7 +121,7 @@ impl Question {
 
     fn agent(&self, registry: &Registry<'_>, id: AgentId) -> Result<AgentDetail, Halt> {
         let (grace, children) = (registry.grace_period(), registry.children(id.0));
-        let as_of = self.endpoint.block().map(|_| registry.view.as_of());
+        let as_of = self.route.block().map(|_| registry.view.as_of());
         let agent = registry.agent(id)?;
         let (grace, children, as_of) = (grace?, children?, as_of.transpose()?);
         let now = as_of.map_or(self.now, |as_of| as_of.block_timestamp);
@@ -146,15 +139,15 @@ impl Question {
     fn kya<'a>(&'a self, registry: &Registry<'a>, wallet: Address, history: bool) -> Result<Kya, Halt> {
         let (grace, agent, as_of) =
             (registry.grace_period(), registry.agent_of(wallet), registry.view.as_of());
-        let pasts = self.pasts(registry, [wallet], history);
+        let past_sources = self.past_sources(registry, [wallet], history);
         let (grace, agent, as_of) = (grace?, agent?, as_of?);
-        let past = pasts.of(registry, wallet, agent.as_ref())?;
+        let past = past_sources.of(registry, wallet, agent.as_ref())?;
         Ok(self.judge(wallet, agent, grace, as_of).with_past(past))
     }
 
-    /// One wallet whose record cannot be read does not keep the others from their verdicts.
+    /// Judges each wallet. A record that cannot be read fails its own item only.
     fn kya_list<'a>(&'a self, registry: &Registry<'a>, wallets: &[Asked]) -> Result<KyaList, Halt> {
-        // All are asked for before one is missed.
+        // All are requested before the first missing one ends the round.
         let read = |asked: &Asked| match asked {
             Asked::Wallet(wallet) => Ok((*wallet, registry.agent_of(*wallet))),
             Asked::Malformed { text, error } => Err(malformed(text, *error)),
@@ -164,12 +157,13 @@ impl Question {
             return Ok(read.into_iter().filter_map(Result::err).collect::<Vec<_>>().into());
         }
         let (grace, as_of) = (registry.grace_period(), registry.view.as_of());
-        let pasts = self.pasts(registry, read.iter().flatten().map(|(wallet, _)| *wallet), false);
+        let past_sources =
+            self.past_sources(registry, read.iter().flatten().map(|(wallet, _)| *wallet), false);
         let (grace, as_of) = (grace?, as_of?);
         let item = |read: Result<(Address, Result<Option<Agent>, Halt>), KyaItem>| match read {
             Err(malformed) => Ok(malformed),
             Ok((wallet, Ok(agent))) => {
-                let past = pasts.of(registry, wallet, agent.as_ref())?;
+                let past = past_sources.of(registry, wallet, agent.as_ref())?;
                 let kya = self.judge(wallet, agent, grace, as_of).with_past(past);
                 Ok(KyaItem::Verdict(Box::new(kya)))
             }
@@ -182,23 +176,23 @@ impl Question {
         Ok(items?.into())
     }
 
-    /// The verdict at the host's time, or at that of the block asked about.
+    /// The verdict as of the host's clock, or of the requested block.
     fn judge(&self, wallet: Address, agent: Option<Agent>, grace: U256, as_of: AsOf) -> Kya {
         let kya = Kya::of(wallet, agent, grace, self.time_of(as_of), as_of);
-        match self.endpoint.block() {
-            // What was so then stays so.
+        match self.route.block() {
+            // A verdict at a past block never lapses.
             Some(_) => Kya { checked_at: self.now, valid_until: None, ..kya },
             None => kya,
         }
     }
 
-    /// When compliance is judged.
+    /// The time at which compliance is judged.
     fn time_of(&self, as_of: AsOf) -> Timestamp {
-        if self.endpoint.block().is_some() { as_of.block_timestamp } else { self.now }
+        if self.route.block().is_some() { as_of.block_timestamp } else { self.now }
     }
 }
 
-/// An item of a list that is no wallet.
+/// The item for a text that is no wallet.
 fn malformed(text: &str, error: AddressError) -> KyaItem {
     let error = Error::InvalidParameter { field: "wallet", rule: error.rule() };
     KyaItem::failed(text.to_owned(), error.code(), error.to_string())
@@ -226,7 +220,7 @@ fn lineage(registry: &Registry<'_>, id: AgentId) -> Result<LineageNode, Halt> {
     let agent = registry.agent(id)?;
     lineage::grow(Member { agent: (&agent).into(), children: children? }, |ids| {
         let records = registry.records(ids);
-        // All are asked for before one is missed.
+        // All are requested before the first missing one ends the round.
         let children: Vec<_> = ids.iter().map(|id| registry.children(*id)).collect();
         let member = |(record, children): (Result<Agent, QueryError>, Result<Children, Halt>)| match record {
             Ok(agent) => {
@@ -254,7 +248,7 @@ fn ancestors(registry: &Registry<'_>, id: AgentId) -> Result<Ancestors, Halt> {
 
 fn revenue(registry: &Registry<'_>, id: AgentId, offset: u64, limit: u64) -> Result<RevenueHistory, Halt> {
     let reports = registry.call(&getRevenueHistoryCall { agentId: id.0 });
-    // The history of an unknown agent may be empty instead of an error: the record tells them apart.
+    // An unknown agent's history may be empty instead of an error; its record is an error in any case.
     registry.agent(id)?;
     Ok(RevenueHistory::of(&reports?, offset, limit))
 }

@@ -1,4 +1,5 @@
-//! A wallet's past, as far as an index or a scan and this question's own reads tell it; [`Past`] says when they do.
+//! A wallet's past: its former agents and inactive ancestors, from an index or a scan, and from the
+//! question's own reads of what those do not cover. [`Past`] says when it is covered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,30 +17,30 @@ use crate::{
     },
 };
 
-/// What the pasts of some wallets are told from.
-pub(super) struct Pasts<'a> {
-    /// The scan at hand, and who has or had the wallets by it; or why there is none to ask.
-    scan: Result<Known<'a>, UnknownBecause>,
-    /// How many agents there are at the block of the verdict.
+/// The sources for the pasts of some wallets.
+pub(super) struct PastSources<'a> {
+    /// The agents that the excerpt or the scan covers, or why neither is there.
+    covered: Result<CoveredAgents<'a>, UnknownBecause>,
+    /// The number of agents at the block of the verdict.
     total: Option<Result<U256, Halt>>,
-    /// What is not known is read.
-    reads_on: bool,
-    /// The whole registry is read where that is what it takes.
+    /// Whether agents that are not covered are read.
+    reads_missing: bool,
+    /// Whether the whole registry may be read.
     history: bool,
 }
 
-/// Consecutive agents from the first on, and those that have or had certain wallets.
-struct Known<'a> {
-    /// What an index knows of the first of them.
+/// Consecutive agents from the first on, and the past and present holders of certain wallets.
+struct CoveredAgents<'a> {
+    /// The index's excerpt, which covers the first of them.
     excerpt: Option<&'a Excerpt>,
-    /// All that there is of the others.
+    /// The rows of the others.
     rows: Vec<&'a Rows>,
     of_wallet: BTreeMap<Address, Vec<u64>>,
-    /// Every record is readable.
+    /// Whether every record is readable.
     is_whole: bool,
 }
 
-impl<'a> Known<'a> {
+impl<'a> CoveredAgents<'a> {
     fn of(excerpt: Option<&'a Excerpt>, rows: Vec<&'a Rows>, wallets: &BTreeSet<Address>) -> Self {
         let mut of_wallet = BTreeMap::<Address, Vec<u64>>::new();
         let mut is_whole = excerpt.is_none_or(|excerpt| excerpt.is_whole);
@@ -64,13 +65,13 @@ impl<'a> Known<'a> {
         found.filter(|row| row.record_is_readable())
     }
 
-    /// Who has or had the wallet, newest first.
+    /// The past and present holders of the wallet, newest first.
     fn agents_of(&self, wallet: Address) -> impl Iterator<Item = (u64, &'a Row)> {
         let ids = self.of_wallet.get(&wallet).into_iter().flatten().rev();
         ids.filter_map(|id| Some((*id, self.row(*id)?)))
     }
 
-    /// The ids from a parent up to its root, as far as the levels of a lineage go.
+    /// The ids from a parent up to its root, up to the depth limit of a lineage.
     fn path(&self, parent: u64) -> Vec<u64> {
         let mut path = Vec::new();
         let mut next = parent;
@@ -83,79 +84,80 @@ impl<'a> Known<'a> {
 }
 
 impl Question {
-    /// Begins to read the pasts of these wallets: all that can be asked for along with their verdicts is noted.
-    pub(super) fn pasts<'a>(
+    /// Starts the reads for the pasts of these wallets, so that they share a round trip with the verdicts.
+    pub(super) fn past_sources<'a>(
         &'a self,
         registry: &Registry<'_>,
         wallets: impl IntoIterator<Item = Address>,
         history: bool,
-    ) -> Pasts<'a> {
-        if self.endpoint.block().is_some() {
-            return Pasts::unknown(UnknownBecause::PastBlock);
+    ) -> PastSources<'a> {
+        if self.route.block().is_some() {
+            return PastSources::unavailable(UnknownBecause::PastBlock);
         }
         let excerpt = self.excerpt.as_ref();
         let scan = self.scan.as_ref().filter(|_| excerpt.is_none());
         if excerpt.is_none() && scan.is_none() && !history {
-            return Pasts::unknown(UnknownBecause::NotScanned);
+            return PastSources::unavailable(UnknownBecause::NotScanned);
         }
         let rows = scan.iter().map(|scan| scan.rows()).collect();
-        let known = Known::of(excerpt, rows, &wallets.into_iter().collect());
-        for wallet in known.of_wallet.keys() {
-            // Whoever has it by the scan has it still, if the scan holds: so its ancestors are known before it is.
-            let holder = known.agents_of(*wallet).find(|(_, row)| !has_ended(row));
-            let path = holder.map(|(_, row)| known.path(row.parent)).into_iter().flatten();
-            // Whoever is alive by the index may have ended since.
+        let covered = CoveredAgents::of(excerpt, rows, &wallets.into_iter().collect());
+        for wallet in covered.of_wallet.keys() {
+            // The holder by the scan is still the holder if the scan is current: so its ancestors are read
+            // along.
+            let holder = covered.agents_of(*wallet).find(|(_, row)| !has_ended(row));
+            let path = holder.map(|(_, row)| covered.path(row.parent)).into_iter().flatten();
+            // An agent that is active by the index may have ended since.
             let holder = holder.map(|(id, _)| id).filter(|_| excerpt.is_some());
             for id in path.chain(holder) {
-                // Only noted: who needs the answer asks again.
+                // Only requested here; the answer is read in `assemble`.
                 let _ = registry.status(id);
             }
         }
-        let reads_on = history || excerpt.is_some();
-        if reads_on && scan.is_none() {
-            // The first rows that are not known come along with the count.
-            let _ = registry.rows(known.count() + 1, Detail::Rows, None);
+        let reads_missing = history || excerpt.is_some();
+        if reads_missing && scan.is_none() {
+            // The first rows that are not covered share the round trip of the count.
+            let _ = registry.rows(covered.count() + 1, Detail::Rows, None);
         }
-        Pasts { scan: Ok(known), total: Some(registry.total()), reads_on, history }
+        PastSources { covered: Ok(covered), total: Some(registry.total()), reads_missing, history }
     }
 }
 
-impl<'a> Pasts<'a> {
-    const fn unknown(because: UnknownBecause) -> Self {
-        Self { scan: Err(because), total: None, reads_on: false, history: false }
+impl<'a> PastSources<'a> {
+    const fn unavailable(because: UnknownBecause) -> Self {
+        Self { covered: Err(because), total: None, reads_missing: false, history: false }
     }
 
-    /// The past of one of the wallets, whose agent is this.
+    /// The past of one of the wallets. `agent` is its holder.
     pub(super) fn of(
         &self,
         registry: &Registry<'a>,
         wallet: Address,
         agent: Option<&Agent>,
     ) -> Result<Past, Halt> {
-        let (known, total) = match (&self.scan, &self.total) {
-            (Ok(known), Some(total)) => (known, total),
+        let (covered, total) = match (&self.covered, &self.total) {
+            (Ok(covered), Some(total)) => (covered, total),
             (Err(because), _) => return Ok(Past::unknown(*because)),
             (Ok(_), None) => return Ok(Past::unknown(UnknownBecause::NotScanned)),
         };
         let total = match total {
             Ok(total) => u64::try_from(*total).unwrap_or(u64::MAX),
-            // It was noted, and is missed now.
+            // Requested before, and missing in this round.
             Err(_) => u64::try_from(registry.total()?).unwrap_or(u64::MAX),
         };
-        let count = known.count();
+        let count = covered.count();
         if count == total {
-            return self.told_by(known, registry, wallet, agent);
+            return self.assemble(covered, registry, wallet, agent);
         }
-        // Of a chain that was reorganised to fewer agents nothing that is known holds.
+        // After a reorg to fewer agents the covered ones prove nothing.
         let (excerpt, mut rows, first) = match count < total {
-            true => (known.excerpt, known.rows.clone(), count + 1),
+            true => (covered.excerpt, covered.rows.clone(), count + 1),
             false => (None, Vec::new(), 1),
         };
         let unread = if excerpt.is_some() { total - count } else { total };
         if unread > MAX_AGENTS {
             return Ok(Past::unknown(UnknownBecause::TooManyAgents));
         }
-        if !self.reads_on || first == 1 && !self.history {
+        if !self.reads_missing || first == 1 && !self.history {
             return Ok(Past::unknown(UnknownBecause::ScanOutdated));
         }
         if total > 0 {
@@ -164,39 +166,39 @@ impl<'a> Pasts<'a> {
         // Not `from`, as in `lineage::grow`.
         let mut wallets = BTreeSet::new();
         wallets.insert(wallet);
-        self.told_by(&Known::of(excerpt, rows, &wallets), registry, wallet, agent)
+        self.assemble(&CoveredAgents::of(excerpt, rows, &wallets), registry, wallet, agent)
     }
 
-    fn told_by(
+    fn assemble(
         &self,
-        known: &Known<'_>,
+        covered: &CoveredAgents<'_>,
         registry: &Registry<'_>,
         wallet: Address,
         agent: Option<&Agent>,
     ) -> Result<Past, Halt> {
         let number = |id: AgentId| u64::try_from(id.0).unwrap_or(u64::MAX);
-        let path = agent.map(|agent| known.path(number(agent.parent_agent_id))).unwrap_or_default();
-        // All are asked for before one is missed.
+        let path = agent.map(|agent| covered.path(number(agent.parent_agent_id))).unwrap_or_default();
+        // All are requested before the first missing one ends the round.
         let statuses: Vec<_> = path.iter().map(|id| (*id, registry.status(*id))).collect();
         let holder = agent.map(|agent| number(agent.agent_id));
-        let before: Vec<_> = known.agents_of(wallet).filter(|(id, _)| Some(*id) != holder).collect();
+        let before: Vec<_> = covered.agents_of(wallet).filter(|(id, _)| Some(*id) != holder).collect();
         let mut former = Ok(Vec::new());
         for (id, row) in before {
             let row = match has_ended(row) {
                 true => *row,
-                // Alive by the scan, and not any more.
-                false if self.reads_on => Row { status: registry.status(id)? as u8, ..*row },
+                // Active by the scan, and ended since.
+                false if self.reads_missing => Row { status: registry.status(id)? as u8, ..*row },
                 false => {
                     former = Err(UnknownBecause::ScanOutdated);
                     break;
                 }
             };
             if let Ok(former) = &mut former {
-                let ended_at = known.excerpt.and_then(|excerpt| excerpt.ends.get(&id).copied());
+                let ended_at = covered.excerpt.and_then(|excerpt| excerpt.ends.get(&id).copied());
                 former.extend(FormerAgent::of(AgentId(U256::from(id)), &row, ended_at));
             }
         }
-        if !known.is_whole {
+        if !covered.is_whole {
             former = Err(UnknownBecause::UnreadableAgents);
         }
         let mut ancestors = Ok(Vec::new());

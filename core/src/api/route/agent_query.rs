@@ -4,9 +4,9 @@ use alloy_primitives::Address;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{
-    AGENTS_LIMIT_DEFAULT,
+    AGENTS_LIMIT_DEFAULT, Route,
     canonical::QueryText,
-    query::{count, parameter},
+    query::{agents_limit, count, cursor, optional, parameter, status},
 };
 use crate::{
     api::error::Error,
@@ -15,85 +15,81 @@ use crate::{
         agent::Status,
         agent_query::{AgentFilter, AgentQuery, NUMBERED_MAX, Sort, Start, TEXT_MAX},
         cursor::SortKey,
+        page::Page,
     },
 };
 
 /// Above any agent's id or generation, and an integer to a store in JavaScript.
 const NUMBER_MAX: u64 = (1 << 53) - 1;
 
-impl AgentQuery {
-    /// Reads a query string; `None` where nothing in it takes an index.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidParameter`] for a parameter that breaks its rule.
-    pub(crate) fn parse(query: &str) -> Result<Option<Self>, Error> {
+impl Route {
+    /// Parses the query string of `/agents`.
+    pub(super) fn parse_agents(query: &str) -> Result<Self, Error> {
         let filter = AgentFilter {
             haftungsperson: wallet(query, "haftungsperson")?,
             creator: wallet(query, "creator")?,
             parent: number(query, "parent")?,
             generation: number(query, "generation")?,
-            status: super::query::status(query)?,
+            status: status(query)?,
             compliant: compliant(query)?,
             text: text(query)?,
         };
         let sort = sort(query)?;
         let start = start(query, sort.key)?;
-        let limit = super::query::agents_limit(query)?;
-        let by_status = AgentFilter { status: filter.status, ..AgentFilter::default() };
-        if let (Start::Page(_), true, true) = (start, filter == by_status, sort == Sort::default()) {
-            return Ok(None);
+        let limit = agents_limit(query)?;
+        if let Start::Page(number) = start {
+            let status = filter.status;
+            if filter == (AgentFilter { status, ..AgentFilter::default() }) && sort == Sort::default() {
+                return Ok(Self::Agents { page: Page { number, limit }, status });
+            }
+            if number.saturating_mul(limit) > NUMBERED_MAX {
+                let rule = "must end within the first 5000 agents where a list is filtered or sorted; a cursor goes further";
+                return Err(Error::InvalidParameter { field: "page", rule });
+            }
         }
-        if matches!(start, Start::Page(number) if number.saturating_mul(limit) > NUMBERED_MAX) {
-            let rule = "must end within the first 5000 agents where a list is filtered or sorted; a cursor goes further";
-            return Err(Error::InvalidParameter { field: "page", rule });
-        }
-        Ok(Some(Self { filter, sort, start, limit }))
+        Ok(Self::Listing(Box::new(AgentQuery { filter, sort, start, limit })))
     }
+}
 
-    /// The query string that is read as the same, for a path without one.
-    pub(crate) fn write(&self, query: &mut QueryText) {
+impl AgentQuery {
+    /// Writes the query string that parses to this query.
+    pub(super) fn write(&self, query: &mut QueryText) {
         let AgentFilter { haftungsperson, creator, parent, generation, status, compliant, text } =
             &self.filter;
         if let Start::Page(number) = self.start {
             query.push("page", number, 1);
         }
         query.push("limit", self.limit, AGENTS_LIMIT_DEFAULT);
-        let status = status.map(Status::name);
-        let text = text.as_ref().map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
-        query.push_some("status", &status);
+        query.push_some("status", &status.map(Status::name));
         query.push_some("haftungsperson", haftungsperson);
         query.push_some("creator", creator);
         query.push_some("parent", parent);
         query.push_some("generation", generation);
         query.push_some("compliant", compliant);
-        query.push_some("q", &text);
-        query.push("sort", self.sort.name(), Sort::default().name());
-        if let Start::Cursor(cursor) = self.start {
-            query.push_some("cursor", &Some(cursor));
-        }
+        query.push_some("q", &text.as_ref().map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC)));
+        query.push_some("sort", &Some(self.sort).filter(|sort| *sort != Sort::default()).map(Sort::name));
+        query.push_some("cursor", &self.start.cursor());
     }
 }
 
 fn sort(query: &str) -> Result<Sort, Error> {
-    let Some(text) = parameter(query, "sort")? else { return Ok(Sort::default()) };
-    let (is_descending, key) = text.strip_prefix('-').map_or((false, &*text), |key| (true, key));
-    let key = match key {
-        // The registry counts ids up as it registers.
-        "id" | "registration" => SortKey::Id,
-        "attestation" => SortKey::Attestation,
-        _ => {
-            let rule =
-                "must be id, registration or attestation, with a minus sign before it for the highest first";
-            return Err(Error::InvalidParameter { field: "sort", rule });
-        }
-    };
-    Ok(Sort { key, is_descending })
+    let rule = "must be id, registration or attestation, with a minus sign before it for the highest first";
+    let sort = optional(query, "sort", rule, |text| {
+        let (is_descending, key) = text.strip_prefix('-').map_or((false, text), |key| (true, key));
+        let key = match key {
+            // The registry counts ids up as it registers.
+            "id" | "registration" => SortKey::Id,
+            "attestation" => SortKey::Attestation,
+            _ => return None,
+        };
+        Some(Sort { key, is_descending })
+    });
+    Ok(sort?.unwrap_or_default())
 }
 
 fn start(query: &str, key: SortKey) -> Result<Start, Error> {
     let page = count(query, "page", 1..=u64::MAX, 1)?;
-    let Some(cursor) = super::query::cursor(query, key)? else { return Ok(Start::Page(page)) };
+    let Some(cursor) = cursor(query, key)? else { return Ok(Start::Page(page)) };
     if parameter(query, "page")?.is_some() {
         let rule = "must not be given together with page";
         return Err(Error::InvalidParameter { field: "cursor", rule });
@@ -107,24 +103,16 @@ fn wallet(query: &str, field: &'static str) -> Result<Option<Address>, Error> {
     parsed.map(Some)
 }
 
-/// A whole number; what is larger than any agent's is cut, and no agent's all the same.
+/// A whole number. One above any agent's is cut to [`NUMBER_MAX`], which is no agent's either.
 fn number(query: &str, field: &'static str) -> Result<Option<u64>, Error> {
-    match parameter(query, field)? {
-        Some(_) => count(query, field, 0..=NUMBER_MAX, 0).map(Some),
-        None => Ok(None),
-    }
+    parameter(query, field)?.map(|_| count(query, field, 0..=NUMBER_MAX, 0)).transpose()
 }
 
 fn compliant(query: &str) -> Result<Option<bool>, Error> {
-    match parameter(query, "compliant")?.as_deref() {
-        None => Ok(None),
-        Some("true") => Ok(Some(true)),
-        Some("false") => Ok(Some(false)),
-        Some(_) => Err(Error::InvalidParameter { field: "compliant", rule: "must be true or false" }),
-    }
+    optional(query, "compliant", "must be true or false", |text| text.parse().ok())
 }
 
-/// Words to search for, separated by single spaces; what is none is left out.
+/// The words to search for, separated by single spaces; text without a letter or digit is left out.
 fn text(query: &str) -> Result<Option<String>, Error> {
     let Some(text) = parameter(query, "q")? else { return Ok(None) };
     // Forms write spaces as plus signs, which are part of no word.

@@ -1,120 +1,97 @@
-//! The one spelling of a question.
+//! The canonical form of a route: one text for all spellings of a question.
 
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 
 use super::{
     AGENTS_LIMIT_DEFAULT, CHANGES_LIMIT_DEFAULT, HISTORY_LIMIT_DEFAULT, REVENUE_LIMIT_DEFAULT, Route,
 };
-use crate::{
-    eth::as_of::BlockId, registry::agent::Status, registry::compliance::CompliancePage, registry::kya::Asked,
-};
+use crate::registry::{agent::Status, changes::Since, compliance::CompliancePage, kya::Asked};
 
 impl Route {
-    /// The one spelling of this question: defaults left out, the rest in fixed order. Two requests that ask
-    /// the same have the same canonical form, and it parses to the same endpoint.
+    /// The canonical form: defaults left out, the rest in fixed order. Two requests that ask the same have
+    /// the same one, and it parses to the same route.
     pub fn canonical(&self) -> String {
+        let mut query = QueryText { text: self.path(), separator: '?' };
         match self {
-            Self::Health => "/health".to_string(),
-            Self::Stats => "/api/v1/stats".to_string(),
-            Self::DetailedStats => "/api/v1/stats/detailed".to_string(),
-            Self::Agent { id, block } => at_block(format!("/api/v1/agent/{id}"), *block),
-            Self::Ancestors(id) => format!("/api/v1/agent/{id}/ancestors"),
+            Self::Health
+            | Self::Stats
+            | Self::DetailedStats
+            | Self::Ancestors(_)
+            | Self::Lineage(_)
+            | Self::RevenueAggregate
+            | Self::Compliance(None) => {}
+            Self::Agent { block, .. }
+            | Self::KyaList { block, .. }
+            | Self::Kya { block, history: false, .. } => query.push_some("block", block),
             Self::Agents { page, status } => {
-                let mut query = QueryText::new("/api/v1/agents");
                 query.push("page", page.number, 1);
                 query.push("limit", page.limit, AGENTS_LIMIT_DEFAULT);
-                query.push("status", status.map_or("", Status::name), "");
-                query.text
+                query.push_some("status", &status.map(Status::name));
             }
-            Self::Listing(asked) => {
-                let mut query = QueryText::new("/api/v1/agents");
-                asked.write(&mut query);
-                query.text
+            Self::Listing(asked) => asked.write(&mut query),
+            Self::Compliance(Some(CompliancePage { limit, cursor })) => {
+                query.push_some("limit", &Some(limit));
+                query.push_some("cursor", cursor);
             }
-            Self::Compliance(page) => {
-                let mut query = QueryText::new("/api/v1/agents/compliance");
-                if let Some(CompliancePage { limit, cursor }) = page {
-                    query.push_some("limit", &Some(limit));
-                    query.push_some("cursor", cursor);
-                }
-                query.text
-            }
-            Self::Liable { person, limit, cursor } => {
-                let mut query = QueryText::new(&format!("/api/v1/liable/{person}"));
+            Self::Liable { limit, cursor, .. } => {
                 query.push("limit", *limit, AGENTS_LIMIT_DEFAULT);
-                query.push("cursor", cursor.map_or(0, |cursor| cursor.id), 0);
-                query.text
+                query.push_some("cursor", &cursor.map(|cursor| cursor.id));
             }
-            Self::Lineage(id) => format!("/api/v1/agent/{id}/lineage"),
-            Self::History { id, limit, cursor } => {
-                let mut query = QueryText::new(&format!("/api/v1/agent/{id}/history"));
+            Self::History { limit, cursor, .. } => {
                 query.push("limit", *limit, HISTORY_LIMIT_DEFAULT);
-                query.push(
-                    "cursor",
-                    cursor.map_or(String::new(), |cursor| cursor.to_string()),
-                    String::new(),
-                );
-                query.text
+                query.push_some("cursor", cursor);
             }
-            Self::Revenue { id, offset, limit } => {
-                let mut query = QueryText::new(&format!("/api/v1/agent/{id}/revenue"));
+            Self::Revenue { offset, limit, .. } => {
                 query.push("limit", *limit, REVENUE_LIMIT_DEFAULT);
                 query.push("offset", *offset, 0);
-                query.text
             }
-            Self::RevenueAggregate => "/api/v1/revenue/aggregate".to_string(),
-            Self::Kya { wallet, history: true, .. } => format!("/api/v1/kya/{wallet}?history=1"),
-            Self::Kya { wallet, block, history: false } => at_block(format!("/api/v1/kya/{wallet}"), *block),
-            Self::KyaList { wallets, block } => {
-                let wallets: Vec<String> = wallets.iter().map(Asked::path_segment).collect();
-                at_block(format!("/api/v1/kya/{}", wallets.join(",")), *block)
-            }
-            Self::Evidence(wallet) => format!("/api/v1/kya/{wallet}?evidence=1"),
+            Self::Kya { history: true, .. } => query.push("history", 1, 0),
+            Self::Evidence(_) => query.push("evidence", 1, 0),
             Self::Changes { since, limit } => {
-                let mut query = QueryText::new("/api/v1/changes");
-                query.push("since", since.to_string(), String::new());
+                query.push_some("since", &Some(since).filter(|since| **since != Since::Oldest));
                 query.push("limit", *limit, CHANGES_LIMIT_DEFAULT);
-                query.text
             }
+        }
+        query.text
+    }
+
+    /// The pattern with its parameters' values.
+    fn path(&self) -> String {
+        let pattern = self.pattern();
+        match self {
+            Self::Agent { id, .. }
+            | Self::Ancestors(id)
+            | Self::Lineage(id)
+            | Self::History { id, .. }
+            | Self::Revenue { id, .. } => pattern.replace(":id", &id.to_string()),
+            Self::Kya { wallet, .. } | Self::Evidence(wallet) | Self::Liable { person: wallet, .. } => {
+                pattern.replace(":wallet", &wallet.to_checksum(None))
+            }
+            Self::KyaList { wallets, .. } => {
+                let wallets: Vec<String> = wallets.iter().map(Asked::path_segment).collect();
+                [pattern, "/", &wallets.join(",")].concat()
+            }
+            _ => pattern.to_owned(),
         }
     }
 }
 
-/// A path, and the block it is asked at.
-fn at_block(path: String, block: Option<BlockId>) -> String {
-    match block {
-        Some(block) => format!("{path}?block={block}"),
-        None => path,
-    }
-}
-
 /// Builds a canonical query: what equals its default is left out.
-pub(crate) struct QueryText {
+pub(super) struct QueryText {
     text: String,
     separator: char,
 }
 
 impl QueryText {
-    fn new(path: &str) -> Self {
-        Self { text: path.to_string(), separator: '?' }
+    pub(super) fn push(&mut self, name: &str, value: u64, default: u64) {
+        self.push_some(name, &(value != default).then_some(value));
     }
 
-    pub(crate) fn push<T: Display + PartialEq>(&mut self, name: &str, value: T, default: T) {
-        if value != default {
-            self.write(name, &value);
-        }
-    }
-
-    pub(crate) fn push_some<T: Display>(&mut self, name: &str, value: &Option<T>) {
+    pub(super) fn push_some<T: Display>(&mut self, name: &str, value: &Option<T>) {
         if let Some(value) = value {
-            self.write(name, value);
+            self.text += &format!("{}{name}={value}", self.separator);
+            self.separator = '&';
         }
-    }
-
-    fn write(&mut self, name: &str, value: &dyn Display) {
-        // Writing to a String cannot fail.
-        let _ = write!(self.text, "{}{name}={value}", self.separator);
-        self.separator = '&';
     }
 }
 
@@ -147,16 +124,16 @@ mod tests {
     proptest! {
         #[test]
         fn any_target_is_answered_and_canonical_forms_are_stable(target in "(/api/v1/)?[ -~é]{0,40}") {
-            if let Ok(endpoint) = Route::parse(&target) {
-                prop_assert_eq!(Route::parse(&endpoint.canonical()), Ok(endpoint));
+            if let Ok(route) = Route::parse(&target) {
+                prop_assert_eq!(Route::parse(&route.canonical()), Ok(route));
             }
         }
 
         #[test]
         fn any_page_has_one_canonical_form(number in 1u64.., limit in 1u64..200, status in prop::option::of(0usize..4)) {
             let status = status.map(|index| Status::ALL[index]);
-            let endpoint = agents(number, limit.min(100), status);
-            prop_assert_eq!(Route::parse(&endpoint.canonical()), Ok(endpoint));
+            let route = agents(number, limit.min(100), status);
+            prop_assert_eq!(Route::parse(&route.canonical()), Ok(route));
         }
     }
 }

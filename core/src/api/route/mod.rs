@@ -7,6 +7,9 @@ mod agent_query;
 mod canonical;
 mod parse;
 mod query;
+mod time_to_live;
+
+pub use time_to_live::{CacheScope, FINAL_SECONDS};
 
 use alloy_primitives::Address;
 
@@ -28,24 +31,24 @@ pub const AGENTS_LIMIT_MAX: u64 = 100;
 pub const AGENTS_LIMIT_DEFAULT: u64 = 20;
 /// Largest page of `/agent/:id/revenue`.
 pub const REVENUE_LIMIT_MAX: u64 = 500;
-/// Most changes of an answer of `/changes`.
+/// Largest page of `/changes`.
 pub const CHANGES_LIMIT_MAX: u64 = 500;
-/// Changes of an answer of `/changes` where no number is given.
+/// Page size of `/changes` where none is given.
 pub const CHANGES_LIMIT_DEFAULT: u64 = 100;
-/// Most events of a page of `/agent/:id/history`.
+/// Largest page of `/agent/:id/history`.
 pub const HISTORY_LIMIT_MAX: u64 = 100;
-/// Events of a page of `/agent/:id/history` where no number is given.
+/// Page size of `/agent/:id/history` where none is given.
 pub const HISTORY_LIMIT_DEFAULT: u64 = 50;
 /// The most wallets of `GET /kya/:wallet,:wallet...`.
 pub const KYA_PATH_MAX: usize = 20;
 /// The most wallets of `POST /kya`.
 pub const KYA_BODY_MAX: usize = 100;
-/// The most bytes of its body: a hundred wallets take 4,600, and the rest is room for spaces.
+/// The largest body of `POST /kya` in bytes: a hundred wallets take 4,600, the rest is room for white space.
 pub const KYA_BODY_BYTES_MAX: usize = 16 * 1024;
 /// Page size of `/agent/:id/revenue` where none is given.
 pub const REVENUE_LIMIT_DEFAULT: u64 = 100;
 
-/// One question the API answers, its parameters checked and cut to their limits (`service.md` section 4).
+/// One request to the API, its parameters checked and cut to their limits (`service.md` section 4).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Route {
     /// `/health`
@@ -56,18 +59,18 @@ pub enum Route {
     DetailedStats,
     /// `/api/v1/agent/:id`
     Agent {
-        /// Which agent.
+        /// The agent.
         id: AgentId,
-        /// At which block, if not the newest.
+        /// The block to read at; `None` for the newest.
         block: Option<BlockId>,
     },
     /// `/api/v1/agent/:id/ancestors`
     Ancestors(AgentId),
     /// `/api/v1/agents`
     Agents {
-        /// Which page.
+        /// The page.
         page: Page,
-        /// Only agents of this status.
+        /// The status to filter by.
         status: Option<Status>,
     },
     /// `/api/v1/agents`, filtered by more than a status, searched, sorted or with a cursor
@@ -76,89 +79,79 @@ pub enum Route {
     Compliance(Option<CompliancePage>),
     /// `/api/v1/liable/:wallet`
     Liable {
-        /// Who is liable.
+        /// The wallet of the liable person.
         person: Address,
-        /// Agents to give at most.
+        /// The page size.
         limit: u64,
-        /// Where to go on.
+        /// The cursor of the page before.
         cursor: Option<AgentCursor>,
     },
     /// `/api/v1/agent/:id/lineage`
     Lineage(AgentId),
     /// `/api/v1/agent/:id/history`
     History {
-        /// Whose.
+        /// The agent.
         id: AgentId,
-        /// Events to give at most.
+        /// The page size.
         limit: u64,
-        /// Where to go on.
+        /// The cursor of the page before.
         cursor: Option<HistoryCursor>,
     },
     /// `/api/v1/agent/:id/revenue`
     Revenue {
-        /// Whose history.
+        /// The agent.
         id: AgentId,
-        /// Reports to pass over.
+        /// The number of reports to skip.
         offset: u64,
-        /// Reports to give at most.
+        /// The page size.
         limit: u64,
     },
     /// `/api/v1/revenue/aggregate`
     RevenueAggregate,
     /// `/api/v1/kya/:wallet`
     Kya {
-        /// Which wallet.
+        /// The wallet.
         wallet: Address,
-        /// At which block, if not the newest.
+        /// The block to read at; `None` for the newest.
         block: Option<BlockId>,
-        /// With its past, whatever it takes.
+        /// Whether the past is read even where that takes the whole registry.
         history: bool,
     },
     /// `/api/v1/kya/:wallet,:wallet...`, and `POST /api/v1/kya`
     KyaList {
-        /// Which wallets, in the order asked.
+        /// The wallets, in the order asked.
         wallets: Vec<Asked>,
-        /// At which block, if not the newest.
+        /// The block to read at; `None` for the newest.
         block: Option<BlockId>,
     },
     /// `/api/v1/kya/:wallet?evidence=1`
     Evidence(Address),
     /// `/api/v1/changes`
     Changes {
-        /// Where to begin.
+        /// The cursor to start after.
         since: Since,
-        /// Changes to give at most.
+        /// The page size.
         limit: u64,
     },
 }
 
-/// How long an answer may be kept: the cache scopes of `service.md` section 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheScope {
-    /// Not at all.
-    None,
-    /// Agent data.
-    Agent,
-    /// Lineage trees.
-    Lineage,
-    /// KYA checks.
-    Kya,
-}
-
-impl CacheScope {
-    /// The documented time to live in seconds.
-    pub const fn default_seconds(self) -> u32 {
-        match self {
-            Self::None => 0,
-            Self::Agent => 300,
-            Self::Lineage => 600,
-            Self::Kya => 60,
-        }
-    }
+/// What an answer is read from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Calls that are known at once: one round trip.
+    Calls,
+    /// Calls that depend on what earlier ones return.
+    DependentCalls,
+    /// Such calls, or an index of the registry.
+    DependentCallsOrIndex,
+    /// All agents: a scan of the registry, or an index of it.
+    Registry,
+    /// An index of the registry, and nothing else.
+    Index,
 }
 
 impl Route {
-    /// The block the question is about, if not the newest.
+    /// The block to read at; `None` for the newest.
     pub const fn block(&self) -> Option<BlockId> {
         match self {
             Self::Agent { block, .. } | Self::Kya { block, .. } | Self::KyaList { block, .. } => *block,
@@ -166,12 +159,12 @@ impl Route {
         }
     }
 
-    /// Whether it asks for verdicts.
+    /// Whether the answer holds verdicts on wallets.
     pub const fn is_about_wallets(&self) -> bool {
         matches!(self, Self::Kya { .. } | Self::KyaList { .. })
     }
 
-    /// The wallets that it asks for verdicts on.
+    /// The wallets to judge.
     pub fn wallets(&self) -> Vec<Address> {
         match self {
             Self::Kya { wallet, .. } => vec![*wallet],
@@ -186,7 +179,8 @@ impl Route {
         }
     }
 
-    /// How many requests it counts as: a list of wallets one for each ten, a history five, as it may take a hundred calls.
+    /// How many requests the rate limits count: one for every ten wallets of a list, five for a history,
+    /// which may take a hundred calls.
     pub fn cost(&self) -> u32 {
         match self {
             Self::History { .. } => 5,
@@ -195,47 +189,63 @@ impl Route {
         }
     }
 
-    /// The route, parameters by name: what logs and documentation call the endpoint.
-    pub const fn route(&self) -> &'static str {
-        match self {
-            Self::Health => "/health",
-            Self::Stats => "/api/v1/stats",
-            Self::DetailedStats => "/api/v1/stats/detailed",
-            Self::Agent { .. } => "/api/v1/agent/:id",
-            Self::Ancestors(_) => "/api/v1/agent/:id/ancestors",
-            Self::Agents { .. } | Self::Listing(_) => "/api/v1/agents",
-            Self::Compliance(_) => "/api/v1/agents/compliance",
-            Self::Liable { .. } => "/api/v1/liable/:wallet",
-            Self::Lineage(_) => "/api/v1/agent/:id/lineage",
-            Self::History { .. } => "/api/v1/agent/:id/history",
-            Self::Revenue { .. } => "/api/v1/agent/:id/revenue",
-            Self::RevenueAggregate => "/api/v1/revenue/aggregate",
-            Self::Kya { .. } | Self::Evidence(_) => "/api/v1/kya/:wallet",
-            Self::KyaList { .. } => "/api/v1/kya",
-            Self::Changes { .. } => "/api/v1/changes",
-        }
+    /// The path with its parameters by name, for logs and documentation.
+    pub const fn pattern(&self) -> &'static str {
+        self.properties().0
     }
 
-    /// How long its answer may be kept.
+    /// How long the answer may be cached.
     pub const fn cache_scope(&self) -> CacheScope {
+        self.properties().1
+    }
+
+    /// Whether the answer is about all agents: a scan of the registry gives it.
+    pub const fn is_about_registry(&self) -> bool {
+        matches!(self.properties().2, Source::Registry)
+    }
+
+    /// Whether an index of the registry can give the answer.
+    pub const fn is_indexed(&self) -> bool {
+        matches!(self.properties().2, Source::Registry | Source::Index | Source::DependentCallsOrIndex)
+    }
+
+    /// Whether only an index of the registry can give the answer.
+    pub const fn needs_index(&self) -> bool {
+        matches!(self.properties().2, Source::Index)
+    }
+
+    /// Whether one round trip is enough.
+    pub(crate) const fn is_one_round(&self) -> bool {
+        matches!(self.properties().2, Source::Calls | Source::Index)
+    }
+
+    /// The table of routes.
+    const fn properties(&self) -> (&'static str, CacheScope, Source) {
+        use CacheScope as Cache;
         match self {
-            // So many lists can be made of a few wallets that they would push everything else out of a cache.
-            Self::Health | Self::Revenue { .. } | Self::KyaList { .. } => CacheScope::None,
-            Self::Stats
-            | Self::DetailedStats
-            | Self::Agent { .. }
-            | Self::Ancestors(_)
-            | Self::Agents { .. }
-            | Self::Listing(_)
-            | Self::Compliance(_)
-            | Self::Liable { .. }
-            | Self::History { .. }
-            | Self::RevenueAggregate => CacheScope::Agent,
-            Self::Lineage(_) => CacheScope::Lineage,
-            // What was proved stays proved; but who asks for evidence wants that of a block as new as a verdict's.
-            Self::Kya { .. } | Self::Evidence(_) => CacheScope::Kya,
-            // What a verdict no longer says, whoever follows the changes has to hear of as soon.
-            Self::Changes { .. } => CacheScope::Kya,
+            Self::Health => ("/health", Cache::None, Source::Calls),
+            Self::Stats => ("/api/v1/stats", Cache::Agent, Source::Calls),
+            Self::DetailedStats => ("/api/v1/stats/detailed", Cache::Agent, Source::Registry),
+            Self::Agent { .. } => ("/api/v1/agent/:id", Cache::Agent, Source::Calls),
+            Self::Ancestors(_) => ("/api/v1/agent/:id/ancestors", Cache::Agent, Source::DependentCalls),
+            Self::Agents { status: None, .. } => ("/api/v1/agents", Cache::Agent, Source::Calls),
+            Self::Agents { status: Some(_), .. } => ("/api/v1/agents", Cache::Agent, Source::Registry),
+            Self::Listing(_) => ("/api/v1/agents", Cache::Agent, Source::Index),
+            Self::Compliance(_) => ("/api/v1/agents/compliance", Cache::Agent, Source::Registry),
+            Self::Liable { .. } => ("/api/v1/liable/:wallet", Cache::Agent, Source::Index),
+            Self::Lineage(_) => ("/api/v1/agent/:id/lineage", Cache::Lineage, Source::DependentCallsOrIndex),
+            Self::History { .. } => ("/api/v1/agent/:id/history", Cache::Agent, Source::Index),
+            Self::Revenue { .. } => ("/api/v1/agent/:id/revenue", Cache::None, Source::Calls),
+            Self::RevenueAggregate => ("/api/v1/revenue/aggregate", Cache::Agent, Source::Registry),
+            // Evidence stays true, but a client that asks for it wants that of a block as new as a verdict's.
+            Self::Evidence(_) | Self::Kya { history: true, .. } => {
+                ("/api/v1/kya/:wallet", Cache::Kya, Source::DependentCalls)
+            }
+            Self::Kya { history: false, .. } => ("/api/v1/kya/:wallet", Cache::Kya, Source::Calls),
+            // A few wallets make so many lists that these would evict everything else from a cache.
+            Self::KyaList { .. } => ("/api/v1/kya", Cache::None, Source::Calls),
+            // The changes are as fresh as the verdicts that they change.
+            Self::Changes { .. } => ("/api/v1/changes", Cache::Kya, Source::Index),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Request targets, and the body of a POST, to an [`Route`].
+//! Request targets, and the body of a POST, to a [`Route`].
 
 use alloy_primitives::{Address, U256};
 use percent_encoding::percent_decode_str;
@@ -7,16 +7,15 @@ use serde::Deserialize;
 use super::{
     CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX, HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX,
     KYA_BODY_MAX, KYA_PATH_MAX, REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX, Route,
-    query::{agents_limit, block, compliance_page, count, cursor, flag, history_cursor, since, status},
+    query::{agents_limit, block, compliance_page, count, cursor, flag, history_cursor, since},
 };
 use crate::{
     api::error::Error,
     eth::address::{self, AddressError},
     eth::as_of::BlockId,
     registry::agent::AgentId,
+    registry::cursor::SortKey,
     registry::kya::Asked,
-    registry::page::Page,
-    registry::{agent_query::AgentQuery, cursor::SortKey},
 };
 
 impl Route {
@@ -24,7 +23,8 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] for an unknown route, [`Error::InvalidParameter`] for a parameter that breaks its rule.
+    /// [`Error::NotFound`] for an unknown route, [`Error::InvalidParameter`] for a parameter that breaks its
+    /// rule.
     pub fn parse(target: &str) -> Result<Self, Error> {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         if path == "/health" {
@@ -35,21 +35,12 @@ impl Route {
         Ok(match route {
             (Some("stats"), None, ..) => Self::Stats,
             (Some("stats"), Some("detailed"), None, _) => Self::DetailedStats,
-            (Some("agents"), None, ..) => match AgentQuery::parse(query)? {
-                Some(query) => Self::Listing(Box::new(query)),
-                None => Self::Agents {
-                    page: Page {
-                        number: count(query, "page", 1..=u64::MAX, 1)?,
-                        limit: agents_limit(query)?,
-                    },
-                    status: status(query)?,
-                },
-            },
+            (Some("agents"), None, ..) => Self::parse_agents(query)?,
             (Some("agents"), Some("compliance"), None, _) => Self::Compliance(compliance_page(query)?),
             (Some("liable"), Some(person), None, _) => Self::Liable {
                 person: wallet(person)?,
                 limit: agents_limit(query)?,
-                // The cursor before the first agent is none.
+                // A cursor before the first agent is the list's beginning.
                 cursor: cursor(query, SortKey::Id)?.filter(|cursor| cursor.id > 0),
             },
             (Some("agent"), Some(id), None, _) => Self::Agent { id: agent_id(id)?, block: block(query)? },
@@ -108,7 +99,8 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// [`Error::MethodNotAllowed`] for a path that takes no POST, [`Error::BodyTooLarge`], [`Error::InvalidParameter`] for a body of another form, or a parameter that breaks its rule.
+    /// [`Error::MethodNotAllowed`] for a path that takes no POST, [`Error::BodyTooLarge`],
+    /// [`Error::InvalidParameter`] for a body of another form, or a parameter that breaks its rule.
     pub fn parse_post(target: &str, body: &[u8]) -> Result<Self, Error> {
         #[derive(Deserialize)]
         struct Body {
@@ -125,7 +117,7 @@ impl Route {
         Self::kya_list(wallets.iter().map(|text| Asked::parse(text)).collect(), block(query)?)
     }
 
-    /// The question about a list of wallets.
+    /// The route for a list of wallets.
     ///
     /// # Errors
     ///
@@ -168,7 +160,7 @@ fn wallet(segment: &str) -> Result<Address, Error> {
         .map_err(|error| Error::InvalidParameter { field: "wallet", rule: error.rule() })
 }
 
-/// One of a path's wallets, whatever it is.
+/// One item of a path's list of wallets, which may be malformed.
 fn asked(segment: &str) -> Asked {
     Asked::parse(&percent_decode_str(segment).decode_utf8_lossy())
 }
@@ -176,7 +168,7 @@ fn asked(segment: &str) -> Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{registry::agent::Status, registry::changes::Since};
+    use crate::registry::{agent::Status, changes::Since, page::Page};
 
     fn agents(number: u64, limit: u64, status: Option<Status>) -> Route {
         Route::Agents { page: Page { number, limit }, status }
@@ -193,7 +185,7 @@ mod tests {
     fn every_documented_route_is_known() {
         let id = AgentId(U256::from(7));
         let wallet = Address::repeat_byte(0x11);
-        for (target, endpoint) in [
+        for (target, route) in [
             ("/health".to_string(), Route::Health),
             ("/api/v1/stats".to_string(), Route::Stats),
             ("/api/v1/stats/detailed".to_string(), Route::DetailedStats),
@@ -212,9 +204,9 @@ mod tests {
             ),
             ("/api/v1/changes".to_string(), Route::Changes { since: Since::Oldest, limit: 100 }),
         ] {
-            assert_eq!(Route::parse(&target), Ok(endpoint.clone()), "{target}");
-            assert_eq!(endpoint.canonical(), target);
-            let route = endpoint.route().replace(":id", "7").replace(":wallet", &wallet.to_string());
+            assert_eq!(Route::parse(&target), Ok(route.clone()), "{target}");
+            assert_eq!(route.canonical(), target);
+            let route = route.pattern().replace(":id", "7").replace(":wallet", &wallet.to_string());
             assert_eq!(route, target);
         }
     }
@@ -258,8 +250,8 @@ mod tests {
         let checksummed = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"; // an example of EIP-55
         let upper = format!("0x{}", checksummed[2..].to_uppercase());
         for good in [checksummed, &checksummed.to_lowercase(), &upper] {
-            let endpoint = Route::parse(&format!("/api/v1/kya/{good}")).unwrap();
-            assert_eq!(endpoint.canonical(), format!("/api/v1/kya/{checksummed}"));
+            let route = Route::parse(&format!("/api/v1/kya/{good}")).unwrap();
+            assert_eq!(route.canonical(), format!("/api/v1/kya/{checksummed}"));
         }
         let typo = checksummed.replace("5aAe", "5aae");
         assert!(rule(&format!("/api/v1/kya/{typo}")).contains("EIP-55"));
@@ -319,9 +311,9 @@ mod tests {
         let wallet = Address::repeat_byte(0x11);
         let list = |count| format!("{{\"wallets\": {:?}}}", vec![wallet.to_string(); count]);
         for (count, cost) in [(1, 1), (10, 1), (11, 2), (100, 10)] {
-            let endpoint = post(&list(count)).unwrap();
-            assert_eq!(endpoint.cost(), cost, "{count} wallets");
-            assert_eq!(endpoint, Route::KyaList { wallets: vec![Asked::Wallet(wallet); count], block: None });
+            let route = post(&list(count)).unwrap();
+            assert_eq!(route.cost(), cost, "{count} wallets");
+            assert_eq!(route, Route::KyaList { wallets: vec![Asked::Wallet(wallet); count], block: None });
         }
         let Ok(Route::KyaList { wallets, .. }) = post("{\"wallets\": [\"me\", \"\"]}") else { panic!() };
         let malformed = |text: &str| Asked::Malformed { text: text.into(), error: AddressError::Shape };

@@ -1,4 +1,4 @@
-//! Query parameters: text to what an endpoint takes, each by its rule.
+//! Query parameters: each is read from text by its rule.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The value of a query parameter, decoded; `None` where it is absent.
-pub(crate) fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Option<Cow<'a, str>>, Error> {
+pub(super) fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Option<Cow<'a, str>>, Error> {
     let mut found = None;
     for pair in query.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -27,8 +27,8 @@ pub(crate) fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Optio
     Ok(found)
 }
 
-/// A parameter that is read so; `None` where it is absent.
-fn optional<T>(
+/// A parameter read by `read`; `None` where it is absent.
+pub(super) fn optional<T>(
     query: &str,
     field: &'static str,
     rule: &'static str,
@@ -42,7 +42,7 @@ pub(super) fn block(query: &str) -> Result<Option<BlockId>, Error> {
     optional(query, "block", BlockId::RULE, BlockId::parse)
 }
 
-/// A parameter that is 1 for yes; 0 and absence are no.
+/// A flag: 1 sets it, 0 and absence do not.
 pub(super) fn flag(query: &str, field: &'static str) -> Result<bool, Error> {
     match parameter(query, field)?.as_deref() {
         None | Some("0") => Ok(false),
@@ -51,8 +51,8 @@ pub(super) fn flag(query: &str, field: &'static str) -> Result<bool, Error> {
     }
 }
 
-/// A counting parameter: below the range is refused, above it cut.
-pub(crate) fn count(
+/// A whole number: below the range is an error, above it is cut.
+pub(super) fn count(
     query: &str,
     field: &'static str,
     range: std::ops::RangeInclusive<u64>,
@@ -60,7 +60,7 @@ pub(crate) fn count(
 ) -> Result<u64, Error> {
     let Some(value) = parameter(query, field)? else { return Ok(default) };
     let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-    // All digits and yet no u64: larger than any u64, so the range's end is what it is cut to.
+    // Digits that do not parse are more than a u64 holds, and are cut to the range's end.
     let number = digits.then(|| value.parse::<u64>().unwrap_or(u64::MAX));
     match number {
         Some(number) if number >= *range.start() => Ok(number.min(*range.end())),
@@ -71,13 +71,13 @@ pub(crate) fn count(
     }
 }
 
-/// The size of a page of agents.
-pub(crate) fn agents_limit(query: &str) -> Result<u64, Error> {
+/// The page size of a list of agents.
+pub(super) fn agents_limit(query: &str) -> Result<u64, Error> {
     count(query, "limit", 1..=AGENTS_LIMIT_MAX, AGENTS_LIMIT_DEFAULT)
 }
 
-/// Where to go on in a list that is sorted so.
-pub(crate) fn cursor(query: &str, key: SortKey) -> Result<Option<AgentCursor>, Error> {
+/// The cursor of a list sorted by `key`.
+pub(super) fn cursor(query: &str, key: SortKey) -> Result<Option<AgentCursor>, Error> {
     optional(query, "cursor", AgentCursor::RULE, |text| AgentCursor::parse(text, key))
 }
 
@@ -85,7 +85,7 @@ pub(super) fn history_cursor(query: &str) -> Result<Option<HistoryCursor>, Error
     optional(query, "cursor", AgentCursor::RULE, HistoryCursor::parse)
 }
 
-/// A page of the compliance list, where one is asked for.
+/// The page of the compliance list; `None` for the whole list.
 pub(super) fn compliance_page(query: &str) -> Result<Option<CompliancePage>, Error> {
     let page = CompliancePage { limit: agents_limit(query)?, cursor: cursor(query, SortKey::Attestation)? };
     let is_asked_for = page.cursor.is_some() || parameter(query, "limit")?.is_some();
@@ -96,7 +96,7 @@ pub(super) fn since(query: &str) -> Result<Since, Error> {
     Ok(optional(query, "since", Since::RULE, Since::parse)?.unwrap_or(Since::Oldest))
 }
 
-pub(crate) fn status(query: &str) -> Result<Option<Status>, Error> {
+pub(super) fn status(query: &str) -> Result<Option<Status>, Error> {
     optional(query, "status", "must be one of Active, Suspended, Revoked, Terminated", Status::from_name)
 }
 
@@ -137,9 +137,9 @@ mod tests {
             ("?limit=5&x=y&since=1800000000123-42", "?since=1800000000123-42&limit=5"),
             ("?limit=501", "?limit=500"),
         ] {
-            let endpoint = Route::parse(&format!("/api/v1/changes{query}")).unwrap();
-            assert_eq!(endpoint.canonical(), format!("/api/v1/changes{canonical}"));
-            assert_eq!(Route::parse(&endpoint.canonical()), Ok(endpoint));
+            let route = Route::parse(&format!("/api/v1/changes{query}")).unwrap();
+            assert_eq!(route.canonical(), format!("/api/v1/changes{canonical}"));
+            assert_eq!(Route::parse(&route.canonical()), Ok(route));
         }
         for bad in ["", "NOW", "7", "1-", "-1", "1-2-3", "9007199254740992-1", "latest", "1800000000123%2d"] {
             let message = rule(&format!("/api/v1/changes?since={bad}"));
@@ -158,9 +158,9 @@ mod tests {
             ("?limit=50&cursor=5-9-0-3", "?cursor=5-9-0-3"),
             ("?limit=101&x=y&cursor=0-9-7-0", "?limit=100&cursor=0-9-7-0"),
         ] {
-            let endpoint = Route::parse(&format!("/api/v1/agent/7/history{query}")).unwrap();
-            assert_eq!(endpoint.canonical(), format!("/api/v1/agent/7/history{canonical}"));
-            assert_eq!(Route::parse(&endpoint.canonical()), Ok(endpoint));
+            let route = Route::parse(&format!("/api/v1/agent/7/history{query}")).unwrap();
+            assert_eq!(route.canonical(), format!("/api/v1/agent/7/history{canonical}"));
+            assert_eq!(Route::parse(&route.canonical()), Ok(route));
         }
         for bad in ["", "7", "1-2-3", "1-2-3-4-5", "1-2-3-x"] {
             let message = rule(&format!("/api/v1/agent/7/history?cursor={bad}"));
@@ -180,9 +180,9 @@ mod tests {
             ("?cursor=0-0", "?limit=20&cursor=0-0"),
             ("?cursor=1800000000-7&limit=3", "?limit=3&cursor=1800000000-7"),
         ] {
-            let endpoint = Route::parse(&format!("/api/v1/agents/compliance{query}")).unwrap();
-            assert_eq!(endpoint.canonical(), format!("/api/v1/agents/compliance{canonical}"));
-            assert_eq!(Route::parse(&endpoint.canonical()), Ok(endpoint));
+            let route = Route::parse(&format!("/api/v1/agents/compliance{query}")).unwrap();
+            assert_eq!(route.canonical(), format!("/api/v1/agents/compliance{canonical}"));
+            assert_eq!(Route::parse(&route.canonical()), Ok(route));
         }
         for bad in ["", "7", "-7", "1-", "1-2-3"] {
             let message = rule(&format!("/api/v1/agents/compliance?cursor={bad}"));
@@ -196,10 +196,10 @@ mod tests {
         let hash = format!("0x{}", "ab".repeat(32));
         for block in ["0", "18446744073709551615", &hash] {
             for path in ["/api/v1/agent/7", "/api/v1/kya/0x1111111111111111111111111111111111111111"] {
-                let endpoint = Route::parse(&format!("{path}?x=1&block={block}")).unwrap();
-                assert_eq!(endpoint.block(), BlockId::parse(block));
-                assert_eq!(endpoint.canonical(), format!("{path}?block={block}"));
-                assert_ne!(Route::parse(path), Ok(endpoint));
+                let route = Route::parse(&format!("{path}?x=1&block={block}")).unwrap();
+                assert_eq!(route.block(), BlockId::parse(block));
+                assert_eq!(route.canonical(), format!("{path}?block={block}"));
+                assert_ne!(Route::parse(path), Ok(route));
             }
         }
         for bad in ["", "latest", "-1", "0x10", "1e3", &hash[2..]] {

@@ -1,6 +1,7 @@
 //! The RPC engine: what a run has asked, what came back, and what to ask next, whatever the query's type. It is not generic,
 //! so that wasm holds it once.
 
+mod block_reply;
 mod pack;
 mod proof_reply;
 
@@ -18,7 +19,7 @@ use super::{
     view::{Outcome, View},
     walk::{Walk, WalkKey},
 };
-use crate::eth::{abi::IMulticall3::getCurrentBlockTimestampCall, as_of::BlockId};
+use crate::eth::{abi::IMulticall3::getCurrentBlockTimestampCall, as_of::BlockId, rpc};
 
 /// The most requests of a batch whose time-out counts against the endpoint; a larger batch may just be too large.
 const FEW_REQUESTS: usize = 4;
@@ -114,6 +115,7 @@ impl Engine {
     pub(super) fn is_idle(&self) -> bool {
         !self.wants_header
             && self.view.wanted_proof.is_none()
+            && !self.view.blocks.is_wanted()
             && self.queue.is_empty()
             && self.view.walks.values().all(Walk::is_idle)
     }
@@ -160,11 +162,20 @@ impl Engine {
             Block::Asked(BlockId::Number(number)) => batch::block_number(Some(number)),
             block => batch::block_number(block.pin().map(|pin| pin.header.number)),
         };
+        let pin = self.block.pin().filter(|_| flight.requests() == 0 && proof.is_none());
+        let blocks = match pin {
+            Some(pin) => {
+                let most = self.requests_per_batch.min(self.rotation.traits().requests_per_batch).max(1);
+                self.view.blocks.requests(pin.header.number, most)
+            }
+            None => Vec::new(),
+        };
         let (body, proof) = match proof {
             Some((body, ids)) => (body, ids),
+            None if !blocks.is_empty() => (rpc::encode(&self.view.blocks.encode(&blocks)), Vec::new()),
             None => (flight.body(self.multicall3, &block), Vec::new()),
         };
-        self.flight = Some(Flight { timeout_ms, proof, ..flight });
+        self.flight = Some(Flight { timeout_ms, proof, blocks, ..flight });
         let (endpoint, max_reply_bytes) = (self.rotation.current(), self.limits.max_reply_bytes);
         Ok(Batch { endpoint, body, delay_ms, timeout_ms, max_reply_bytes })
     }
@@ -180,6 +191,9 @@ impl Engine {
         if reply.body.len() > self.limits.max_reply_bytes {
             self.flight = Some(flight);
             return self.fail(Failure::TooLarge);
+        }
+        if !flight.blocks.is_empty() {
+            return self.feed_blocks(&flight.blocks, reply);
         }
         if !flight.proof.is_empty() {
             return self.feed_proof(&flight.proof, flight.by_hash, reply);
@@ -255,6 +269,9 @@ impl Engine {
     pub(super) fn fail(&mut self, failure: Failure) -> Result<(), QueryError> {
         let Some(flight) = self.flight.take() else { return Ok(()) };
         let (requests, seconds) = (flight.requests(), flight.timeout_ms.div_ceil(1_000));
+        if !flight.blocks.is_empty() {
+            return self.fail_blocks(&flight.blocks, failure, seconds);
+        }
         let large = match failure {
             Failure::Unreachable => false,
             Failure::TimedOut => requests > FEW_REQUESTS,

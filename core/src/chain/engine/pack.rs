@@ -61,6 +61,16 @@ impl Engine {
             self.view.wanted_proof = Some(Wanted::new(key));
             return Ok(());
         }
+        if !missing.headers.is_empty() || !missing.logs.is_empty() {
+            self.view.blocks.want(missing.headers, missing.logs);
+            let most = self.requests_per_batch.min(self.rotation.traits().requests_per_batch);
+            if most <= 1 {
+                self.view.blocks.refuse_unvouched_logs();
+            }
+            if missing.calls.is_empty() && missing.walks.is_empty() {
+                return Ok(());
+            }
+        }
         if missing.calls.is_empty() && missing.walks.is_empty() {
             self.wants_header = missing.as_of || missing.header;
             return if self.wants_header { Ok(()) } else { Err(RunError::Stalled.into()) };
@@ -111,7 +121,16 @@ impl Engine {
         let by_hash = has_hash && !by_number;
         let marked = !by_hash || self.block.pin().is_none_or(|pin| !pin.checked);
         let jobs = Flight::post(jobs, headers.len());
-        Flight { headers, jobs, marked, by_hash, method, proof: Vec::new(), timeout_ms: 0 }
+        Flight {
+            headers,
+            jobs,
+            marked,
+            by_hash,
+            method,
+            proof: Vec::new(),
+            blocks: Vec::new(),
+            timeout_ms: 0,
+        }
     }
 
     /// Pieces of walks, as many as `room` and the size of a reply allow.

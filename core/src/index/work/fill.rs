@@ -13,7 +13,7 @@ use crate::{
     chain::RunError,
     index::{
         IndexError,
-        read::{Reading, What},
+        read_agents::{Agents, ReadSlice},
         state::{self, Basis, Checkpoint, Phase},
         store::Store,
         tables::Changes,
@@ -25,35 +25,35 @@ const AT_ONCE: usize = 1_250;
 
 impl Work {
     pub(super) fn read_slice(&mut self, first: u64) {
-        let run = self.run(What::Slice { first, most: self.config.slice });
-        self.stage = Stage::Slice(Box::new(run));
+        let query = ReadSlice { registry: self.config.registry, first, most: self.config.slice };
+        self.stage = Stage::Slice(Box::new(self.run(query, self.config.limits)));
     }
 
-    pub(super) fn take_slice(&mut self, store: &impl Store, reading: Reading) -> Result<(), IndexError> {
+    pub(super) fn take_slice(&mut self, store: &impl Store, read: Agents) -> Result<(), IndexError> {
         let Phase::Filling { next } = self.state.phase else { return Ok(()) };
-        let checkpoint = Checkpoint::from(reading.header);
+        let checkpoint = Checkpoint::from(read.head.header);
         if self.state.pass.last().is_some_and(|last| last.number > checkpoint.number) {
             // A machine that lags behind the one that answered before.
             return Err(RunError::BlockUnavailable.into());
         }
-        let last = next.saturating_add(reading.entries.len() as u64).saturating_sub(1);
-        let is_last = last >= reading.total;
+        let last = next.saturating_add(read.entries.len() as u64).saturating_sub(1);
+        let is_last = last >= read.head.total;
         let is_whole = is_last && next == 1;
         let changes = || Changes::new(store, checkpoint.number, self.comparison(), BTreeMap::new());
         let mut noted = Vec::new();
-        for entries in reading.entries.chunks(AT_ONCE) {
+        for entries in read.entries.chunks(AT_ONCE) {
             let mut changes = changes();
             changes.put(entries, !is_whole)?;
             noted.extend(changes.finish()?);
         }
         if is_last {
             let mut changes = changes();
-            changes.end_at(reading.total)?;
+            changes.end_at(read.head.total)?;
             noted.extend(changes.finish()?);
         }
         self.log(store, checkpoint).write(noted)?;
         let state = &mut self.state;
-        (state.total, state.grace_seconds) = (reading.total, reading.grace_seconds);
+        (state.total, state.grace_seconds) = (read.head.total, read.head.grace_seconds);
         if is_whole {
             state::keep_checkpoint(store, checkpoint, None)?;
             self.complete(store, checkpoint)?;
@@ -72,7 +72,7 @@ impl Work {
         }
         self.state.save(store)?;
         if self.state.phase == Phase::CatchingUp {
-            self.read_newest();
+            self.find();
         }
         Ok(())
     }

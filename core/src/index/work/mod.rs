@@ -15,17 +15,19 @@ mod fill;
 mod refresh;
 
 use alloy_primitives::Address;
-use refresh::{Plan, Sought};
+use refresh::Plan;
 
 use super::{
     IndexError,
     changes::{Comparison, Log},
-    exchange::{End, Exchange},
-    read::{Reader, Reading, What},
+    find_changes::FindChanges,
+    read_agents::{ReadAgents, ReadSlice},
     state::{Basis, Checkpoint, Phase, State},
     store::Store,
 };
-use crate::chain::{Batch, Endpoints, Failure, Limits, Reply, Run, Step as RunStep, Update};
+use crate::chain::{
+    Batch, Endpoints, Failure, Limits, Query, QueryError, Reply, Run, Step as RunStep, Update,
+};
 
 /// What an index reads, and how.
 #[derive(Clone, Debug)]
@@ -53,12 +55,9 @@ pub enum Step {
 
 #[derive(Debug)]
 enum Stage {
-    Slice(Box<Run<Reader>>),
-    Newest(Box<Run<Reader>>),
-    Blocks(Reading, Box<Exchange>, Sought),
-    Agents(Reading, Box<Run<Reader>>, Box<Plan>),
-    /// The agents were read at an older block than the newest: whether that is canonical.
-    Vouching(Box<Exchange>, Box<Plan>),
+    Slice(Box<Run<ReadSlice>>),
+    Find(Box<Run<FindChanges>>),
+    Agents(Box<Run<ReadAgents>>, Box<Plan>),
     Done,
 }
 
@@ -106,7 +105,7 @@ impl Work {
         }
         match work.state.phase {
             Phase::Filling { next } => work.read_slice(next),
-            Phase::CatchingUp | Phase::Complete => work.read_newest(),
+            Phase::CatchingUp | Phase::Complete => work.find(),
         }
         Ok(work)
     }
@@ -120,8 +119,11 @@ impl Work {
     pub fn passed(&mut self, elapsed_ms: u32) {
         self.elapsed_ms = elapsed_ms;
         let of_run = elapsed_ms.saturating_sub(self.run_began_ms);
-        if let Stage::Slice(run) | Stage::Newest(run) | Stage::Agents(_, run, _) = &mut self.stage {
-            run.passed(of_run);
+        match &mut self.stage {
+            Stage::Slice(run) => run.passed(of_run),
+            Stage::Find(run) => run.passed(of_run),
+            Stage::Agents(run, _) => run.passed(of_run),
+            Stage::Done => {}
         }
     }
 
@@ -132,19 +134,27 @@ impl Work {
     /// [`IndexError`]. What is in the store is as it was, or one step further: begin again later.
     pub fn step(&mut self, store: &impl Store) -> Result<Step, IndexError> {
         loop {
-            let sent = match &mut self.stage {
+            match std::mem::replace(&mut self.stage, Stage::Done) {
                 Stage::Done => return Ok(Step::Done),
-                Stage::Slice(run) | Stage::Newest(run) | Stage::Agents(_, run, _) => match run.step()? {
-                    RunStep::Send(batch) => return Ok(Step::Send(batch)),
-                    RunStep::Done(answer) => Taken::Reading(Box::new(answer)),
+                Stage::Slice(mut run) => match run.step()? {
+                    RunStep::Send(batch) => return Ok(self.send(batch, Stage::Slice(run))),
+                    RunStep::Done(read) => self.take_slice(store, read)?,
                 },
-                Stage::Blocks(_, exchange, _) | Stage::Vouching(exchange, _) => match exchange.end() {
-                    None => return Ok(Step::Send(exchange.batch())),
-                    Some(end) => Taken::End(end),
+                Stage::Find(mut run) => match run.step()? {
+                    RunStep::Send(batch) => return Ok(self.send(batch, Stage::Find(run))),
+                    RunStep::Done(found) => self.take_found(store, run, found)?,
                 },
-            };
-            self.take(store, sent)?;
+                Stage::Agents(mut run, plan) => match run.step()? {
+                    RunStep::Send(batch) => return Ok(self.send(batch, Stage::Agents(run, plan))),
+                    RunStep::Done(read) => self.take_agents(store, plan, read)?,
+                },
+            }
         }
+    }
+
+    fn send(&mut self, batch: Batch, stage: Stage) -> Step {
+        self.stage = stage;
+        Step::Send(batch)
     }
 
     /// Takes the reply to the last batch.
@@ -153,16 +163,13 @@ impl Work {
     ///
     /// [`IndexError`] where no endpoint answers.
     pub fn feed(&mut self, reply: Reply<'_>) -> Result<(), IndexError> {
-        match &mut self.stage {
-            Stage::Done => {}
-            Stage::Slice(run) | Stage::Newest(run) | Stage::Agents(_, run, _) => {
-                let fed = run.feed(reply);
-                self.endpoints.merge(&run.update());
-                fed?;
-            }
-            Stage::Blocks(_, exchange, _) | Stage::Vouching(exchange, _) => exchange.feed(reply)?,
-        }
-        Ok(())
+        let (fed, update) = match &mut self.stage {
+            Stage::Slice(run) => (run.feed(reply), run.update()),
+            Stage::Find(run) => (run.feed(reply), run.update()),
+            Stage::Agents(run, _) => (run.feed(reply), run.update()),
+            Stage::Done => return Ok(()),
+        };
+        self.learn(fed, &update)
     }
 
     /// Takes note that nothing came back.
@@ -171,16 +178,19 @@ impl Work {
     ///
     /// [`IndexError`] where no endpoint answers.
     pub fn fail(&mut self, failure: Failure) -> Result<(), IndexError> {
-        match &mut self.stage {
-            Stage::Done => {}
-            Stage::Slice(run) | Stage::Newest(run) | Stage::Agents(_, run, _) => {
-                let failed = run.fail(failure);
-                self.endpoints.merge(&run.update());
-                failed?;
-            }
-            Stage::Blocks(_, exchange, _) | Stage::Vouching(exchange, _) => exchange.fail(failure)?,
-        }
-        Ok(())
+        let (failed, update) = match &mut self.stage {
+            Stage::Slice(run) => (run.fail(failure), run.update()),
+            Stage::Find(run) => (run.fail(failure), run.update()),
+            Stage::Agents(run, _) => (run.fail(failure), run.update()),
+            Stage::Done => return Ok(()),
+        };
+        self.learn(failed, &update)
+    }
+
+    /// What a run has found out about the endpoints is of use to the next, however it ends.
+    fn learn(&mut self, outcome: Result<(), QueryError>, update: &Update) -> Result<(), IndexError> {
+        self.endpoints.merge(update);
+        Ok(outcome?)
     }
 
     /// The state, as it is in the store after a step.
@@ -188,29 +198,9 @@ impl Work {
         &self.state
     }
 
-    #[inline(never)]
-    fn take(&mut self, store: &impl Store, taken: Taken) -> Result<(), IndexError> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Done);
-        match (stage, taken) {
-            (Stage::Slice(_), Taken::Reading(reading)) => self.take_slice(store, *reading),
-            (Stage::Newest(_), Taken::Reading(newest)) => self.take_newest(store, *newest),
-            (Stage::Blocks(newest, _, sought), Taken::End(end)) => match end {
-                End::Known(known) => self.take_blocks(store, newest, sought, known),
-                End::HeadMoved => self.restart(),
-                End::NoEvents | End::ShortRanges(_) => self.go_without_events(store),
-            },
-            (Stage::Agents(newest, _, plan), Taken::Reading(reading)) => {
-                self.take_agents(store, newest, plan, *reading)
-            }
-            (Stage::Vouching(_, plan), Taken::End(end)) => self.take_vouching(store, plan, &end),
-            _ => Ok(()),
-        }
-    }
-
-    fn run(&mut self, what: What) -> Run<Reader> {
+    fn run<Q: Query>(&mut self, query: Q, limits: Limits) -> Run<Q> {
         self.run_began_ms = self.elapsed_ms;
-        let Config { registry, multicall3, limits, .. } = self.config;
-        Run::new(Reader { registry, what }, multicall3, limits).over(self.endpoints.clone())
+        Run::new(query, self.config.multicall3, limits).over(self.endpoints.clone())
     }
 
     /// Reads everybody, as nobody says who has changed. Where that takes several slices, they are never of one block: then answers
@@ -252,10 +242,4 @@ impl Work {
     const fn log<'a, S: Store>(&'a mut self, store: &'a S, at: Checkpoint) -> Log<'a, S> {
         Log { store, now: self.now_millis / 1_000, state: &mut self.state, at }
     }
-}
-
-/// What a stage has come to.
-enum Taken {
-    Reading(Box<Reading>),
-    End(End),
 }

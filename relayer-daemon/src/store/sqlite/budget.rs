@@ -1,18 +1,19 @@
-//! The budget's window, and what relays and gaps have reserved of it.
+//! The budget's window, and the reservations of relays and gaps.
 
 use std::net::IpAddr;
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 
-use super::{column, nonces, relays, text};
+use super::{all, column, first, nonces, relays, text};
 use crate::{
-    budget::{Budget, Window},
-    budget_share::{self, Allowance, Party, PartyKind, Usage},
+    budget::{
+        Budget, Window,
+        share::{self, Allowance, BudgetUsage, Party, PartyKind},
+    },
     store::{ExpectedCost, Reservation, StoreError},
 };
 
-/// See [`crate::store::Store::reserve`].
 pub(super) fn reserve(
     tx: &Connection,
     id: &B256,
@@ -20,10 +21,9 @@ pub(super) fn reserve(
     limit_wei: u128,
     now: u64,
 ) -> Result<bool, StoreError> {
-    let before: Option<String> =
-        tx.query_row("SELECT reserved_wei FROM relays WHERE id = ?1", [id.0], |row| row.get(0)).optional()?;
+    let query = "SELECT reserved_wei FROM relays WHERE id = ?1";
+    let before = first(tx, query, [id.0], |row| text::<u128>(row, "reserved_wei"))?;
     let before = before.ok_or(StoreError::Missing("relay"))?;
-    let before: u128 = before.parse().map_err(|_| StoreError::Corrupt("reserved_wei"))?;
     let allowed = allow(tx, wei.saturating_sub(before), limit_wei, now)?;
     if allowed {
         set_reserved(tx, id, wei)?;
@@ -31,7 +31,7 @@ pub(super) fn reserve(
     Ok(allowed)
 }
 
-/// Whether so much more may be in flight; the window is open then.
+/// Whether `extra_wei` more may be in flight; if so the window is open afterwards.
 pub(super) fn allow(tx: &Connection, extra_wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
     let allowed = at(tx, limit_wei, now)?.allows(extra_wei);
     if allowed {
@@ -40,19 +40,13 @@ pub(super) fn allow(tx: &Connection, extra_wei: u128, limit_wei: u128, now: u64)
     Ok(allowed)
 }
 
-/// See [`crate::store::Store::release`].
-pub(super) fn release(tx: &Connection, id: &B256, now: u64) -> Result<(), StoreError> {
-    set_reserved(tx, id, 0)?;
-    close_if_unused(tx, now)
-}
-
 /// A window in which nothing is paid or reserved has not been opened.
 pub(super) fn close_if_unused(tx: &Connection, now: u64) -> Result<(), StoreError> {
     let still = reserved(tx)?;
     write_window(tx, current_window(tx, now)?.unused(still))
 }
 
-/// Charges what was paid, to everybody who answers for the request.
+/// Charges what was paid to all parties of the request.
 pub(super) fn charge(tx: &Connection, relay: Option<&B256>, wei: u128, now: u64) -> Result<(), StoreError> {
     write_window(tx, current_window(tx, now)?.used(now, wei))?;
     let Some((signer, client)) = relay.map(|id| relays::sender(tx, id)).transpose()?.flatten() else {
@@ -68,21 +62,20 @@ pub(super) fn charge(tx: &Connection, relay: Option<&B256>, wei: u128, now: u64)
     Ok(())
 }
 
-/// What somebody wants to reserve.
+/// A reservation that is asked for.
 pub(super) struct Asks {
-    /// The relay, whose reservation so far does not stand in its own way.
+    /// The relay; its present reservation does not count.
     pub(super) id: Option<B256>,
     /// `request.from`.
     pub(super) signer: Address,
-    /// Who sent it.
+    /// The client.
     pub(super) client: Option<IpAddr>,
     /// How much, wei.
     pub(super) wei: u128,
-    /// What has to fit beside it, wei.
+    /// What must fit beside it, wei.
     pub(super) no_op_wei: u128,
 }
 
-/// See [`crate::store::Store::reserve_share`].
 pub(super) fn reserve_share(
     tx: &Connection,
     id: &B256,
@@ -105,7 +98,6 @@ pub(super) fn reserve_share(
     Ok(Reservation { denial: None, budget: at(tx, allowance.limit_wei, now)? })
 }
 
-/// See [`crate::store::Store::affordable`].
 pub(super) fn check(
     db: &Connection,
     asks: &Asks,
@@ -114,12 +106,12 @@ pub(super) fn check(
 ) -> Result<Reservation, StoreError> {
     let window = window(db, now)?;
     let parties: Vec<Party> = Party::of(asks.signer, asks.client).collect();
-    let mut total = Usage { settled_wei: window.settled_wei, reserved_wei: nonces::open_gaps_wei(db)? };
-    let mut used: Vec<(PartyKind, Usage)> = Vec::with_capacity(parties.len());
+    let mut total = BudgetUsage { settled_wei: window.settled_wei, reserved_wei: nonces::open_gaps_wei(db)? };
+    let mut used: Vec<(PartyKind, BudgetUsage)> = Vec::with_capacity(parties.len());
     for party in &parties {
-        // What was spent in a window that is over does not count, though it is cleared only with the next charge.
+        // What was spent in an earlier window does not count; the next charge deletes it.
         let settled_wei = if window.opened_at.is_some() { settled(db, *party)? } else { 0 };
-        used.push((party.kind(), Usage { settled_wei, reserved_wei: 0 }));
+        used.push((party.kind(), BudgetUsage { settled_wei, reserved_wei: 0 }));
     }
     let mut own = 0;
     let mut statement = db.prepare_cached(
@@ -147,18 +139,17 @@ pub(super) fn check(
         window,
         reserved_wei: total.reserved_wei.saturating_add(own),
     };
-    let denial = budget_share::check(allowance, asks.wei, asks.no_op_wei, total, &used).err();
+    let denial = share::check(allowance, asks.wei, asks.no_op_wei, total, &used).err();
     Ok(Reservation { denial, budget })
 }
 
 /// What a party was charged in the window.
 fn settled(db: &Connection, party: Party) -> Result<u128, StoreError> {
-    let mut statement = db.prepare_cached("SELECT settled_wei FROM spending WHERE party = ?1")?;
-    let mut rows = statement.query([key(party)])?;
-    rows.next()?.map_or(Ok(0), |row| text(row, "settled_wei"))
+    let query = "SELECT settled_wei FROM spending WHERE party = ?1";
+    Ok(first(db, query, [key(party)], |row| text(row, "settled_wei"))?.unwrap_or_default())
 }
 
-/// A party as the file has it: a byte for its kind, then its address.
+/// The stored form of a party: a byte for its kind, then its address.
 fn key(party: Party) -> Vec<u8> {
     let (kind, address) = match party {
         Party::Signer(address) => (0, address.to_vec()),
@@ -168,44 +159,38 @@ fn key(party: Party) -> Vec<u8> {
     [vec![kind], address].concat()
 }
 
-/// See [`crate::store::Store::budget`].
 pub(super) fn at(db: &Connection, limit_wei: u128, now: u64) -> Result<Budget, StoreError> {
     Ok(Budget { limit_wei, window: window(db, now)?, reserved_wei: reserved(db)? })
 }
 
-/// Sets what a relay may still cost.
+/// Sets a relay's reservation.
 pub(super) fn set_reserved(tx: &Connection, id: &B256, wei: u128) -> Result<(), StoreError> {
     tx.execute("UPDATE relays SET reserved_wei = ?2 WHERE id = ?1", params![id.0, wei.to_string()])?;
     Ok(())
 }
 
-/// What pending relays and unfilled gaps may still cost, all together.
+/// The sum of all reservations: pending relays and unfilled gaps.
 fn reserved(db: &Connection) -> Result<u128, StoreError> {
-    let mut statement =
-        db.prepare_cached("SELECT reserved_wei FROM relays WHERE state = 'pending' AND reserved_wei <> '0'")?;
-    let rows = statement.query_and_then([], |row| text::<u128>(row, "reserved_wei"))?;
-    rows.into_iter().try_fold(nonces::open_gaps_wei(db)?, |sum, wei| Ok(sum.saturating_add(wei?)))
+    let query = "SELECT reserved_wei FROM relays WHERE state = 'pending' AND reserved_wei <> '0'";
+    let relays: Vec<u128> = all(db, query, [], |row| text(row, "reserved_wei"))?;
+    Ok(relays.into_iter().fold(nonces::open_gaps_wei(db)?, u128::saturating_add))
 }
 
 fn window(db: &Connection, now: u64) -> Result<Window, StoreError> {
-    Ok(stored_window(db)?.at(now))
+    let stored = first(db, "SELECT opened_at, settled_wei FROM budget", [], |row| {
+        let opened_at = column::<Option<i64>>(row, "opened_at")?.map(i64::cast_unsigned);
+        Ok(Window { opened_at, settled_wei: text(row, "settled_wei")? })
+    });
+    Ok(stored?.unwrap_or_default().at(now))
 }
 
-/// The window, to be written again. In a new one nobody has spent anything.
+/// The window, to be updated. If it is a new one, the parties' spending is cleared.
 fn current_window(tx: &Connection, now: u64) -> Result<Window, StoreError> {
     let window = window(tx, now)?;
     if window.opened_at.is_none() {
         tx.execute("DELETE FROM spending", [])?;
     }
     Ok(window)
-}
-
-fn stored_window(db: &Connection) -> Result<Window, StoreError> {
-    let mut statement = db.prepare_cached("SELECT opened_at, settled_wei FROM budget")?;
-    let mut rows = statement.query([])?;
-    let Some(row) = rows.next()? else { return Ok(Window::default()) };
-    let opened_at = column::<Option<i64>>(row, "opened_at")?.map(i64::cast_unsigned);
-    Ok(Window { opened_at, settled_wei: text(row, "settled_wei")? })
 }
 
 fn write_window(tx: &Connection, window: Window) -> Result<(), StoreError> {

@@ -1,20 +1,18 @@
-//! Whose file it is.
+//! The file's owner.
 
 use alloy::primitives::B256;
 use rusqlite::{Connection, params};
 
-use super::{column, unsigned};
+use super::{column, first, unsigned};
 use crate::store::{Identity, StoreError};
 
-/// In the place of a block 0 that is not known.
+/// Stored for a block 0 that is not known.
 const UNKNOWN: B256 = B256::ZERO;
 
-/// See [`crate::store::Store::verify`].
 pub(super) fn verify(db: &Connection, identity: &Identity) -> Result<(), StoreError> {
     owner(db)?.map_or(Ok(()), |owner| must_be(&owner, identity))
 }
 
-/// See [`crate::store::Store::bind`].
 pub(super) fn bind(tx: &Connection, identity: &Identity) -> Result<(), StoreError> {
     let Identity { chain_id, genesis, forwarder } = identity;
     let genesis = genesis.unwrap_or(UNKNOWN);
@@ -33,14 +31,13 @@ pub(super) fn bind(tx: &Connection, identity: &Identity) -> Result<(), StoreErro
 }
 
 fn owner(db: &Connection) -> Result<Option<Identity>, StoreError> {
-    let mut statement = db.prepare("SELECT * FROM identity")?;
-    let mut rows = statement.query([])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some(Identity {
-        chain_id: unsigned(row, "chain_id")?,
-        genesis: Some(column::<[u8; 32]>(row, "genesis")?.into()).filter(|genesis| *genesis != UNKNOWN),
-        forwarder: column::<[u8; 20]>(row, "forwarder")?.into(),
-    }))
+    first(db, "SELECT * FROM identity", [], |row| {
+        Ok(Identity {
+            chain_id: unsigned(row, "chain_id")?,
+            genesis: Some(column::<[u8; 32]>(row, "genesis")?.into()).filter(|genesis| *genesis != UNKNOWN),
+            forwarder: column::<[u8; 20]>(row, "forwarder")?.into(),
+        })
+    })
 }
 
 fn must_be(owner: &Identity, expected: &Identity) -> Result<(), StoreError> {
@@ -61,7 +58,7 @@ fn must_be(owner: &Identity, expected: &Identity) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{SqliteStore, Store as _};
+    use crate::store::Store;
     use alloy::primitives::Address;
 
     const IDENTITY: Identity = Identity {
@@ -72,10 +69,10 @@ mod tests {
 
     #[test]
     fn a_store_belongs_to_one_chain_and_forwarder() {
-        let store = SqliteStore::in_memory().unwrap();
+        let store = Store::in_memory().unwrap();
         store.verify(&IDENTITY).unwrap();
         let other = Identity { genesis: Some(B256::repeat_byte(9)), ..IDENTITY };
-        store.verify(&other).expect("nobody's store is anybody's");
+        store.verify(&other).expect("a store without an owner fits all");
         store.bind(&IDENTITY).unwrap();
         store.bind(&IDENTITY).unwrap();
         for (other, what) in [
@@ -91,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_block_0_that_is_not_known_matches_any_and_is_learned_later() {
-        let store = SqliteStore::in_memory().unwrap();
+        let store = Store::in_memory().unwrap();
         let pruned = Identity { genesis: None, ..IDENTITY };
         store.bind(&pruned).unwrap();
         store.bind(&IDENTITY).unwrap();
@@ -104,8 +101,8 @@ mod tests {
     fn an_owner_is_remembered() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal.sqlite");
-        SqliteStore::open(&path).unwrap().bind(&IDENTITY).unwrap();
-        let again = SqliteStore::open(&path).unwrap();
+        Store::open(&path).unwrap().bind(&IDENTITY).unwrap();
+        let again = Store::open(&path).unwrap();
         assert!(again.bind(&Identity { chain_id: 1, ..IDENTITY }).is_err());
     }
 }

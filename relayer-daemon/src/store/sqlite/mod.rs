@@ -1,18 +1,17 @@
-//! The store in one SQLite file, in WAL mode with `synchronous = FULL`: what was written is on disk when an
-//! operation returns.
+//! The store in one SQLite file, in WAL mode with `synchronous = FULL`: a write is on disk when it returns.
 //!
-//! One thread writes ([`writer`]). Reads have a connection of their own: they see what was committed last and never
-//! wait for a commit. Queries are in [`relays`], [`nonces`] and [`budget`], by table, and in [`retention`]; the file's
-//! format and its versions in [`migrations`].
+//! One thread writes ([`writer`]). Reads have a connection of their own: they see the last commit and never
+//! wait for one. Queries are in [`relays`], [`nonces`] and [`budget`], by table, and in [`retention`]; a
+//! function named like a method of [`Store`] implements it. [`schema`] has the file's format.
 
 mod budget;
 mod identity;
-mod migrations;
 mod nonces;
 #[cfg(test)]
 mod query_plans;
 mod relays;
 mod retention;
+mod schema;
 mod writer;
 
 use std::{
@@ -20,26 +19,27 @@ use std::{
     path::Path,
     str::FromStr,
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, OpenFlags, Row, types::FromSql};
+use rusqlite::{Connection, OpenFlags, Params, Row, types::FromSql};
 
 use self::writer::Writer;
 use super::{
     Accepted, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Reservation,
-    Settlement, Store, StoreError,
+    Settlement, StoreError,
 };
 use crate::{
-    budget::Budget, budget_share::Allowance, outcome::Outcome, retention::Retention,
-    transaction::NonceAssignment,
+    budget::{Budget, share::Allowance},
+    outcome::RelayOutcome,
+    store::{NonceAssignment, Retention},
 };
 
-/// How long a lock of another process is waited for.
+/// How long to wait for another process's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl From<rusqlite::Error> for StoreError {
@@ -50,42 +50,50 @@ impl From<rusqlite::Error> for StoreError {
 
 /// The store in an SQLite file.
 #[derive(Debug)]
-pub struct SqliteStore {
-    /// `None` where it was opened for reading only.
+pub struct Store {
+    connections: Arc<Connections>,
+    faults: StoreFaults,
+}
+
+#[derive(Debug)]
+struct Connections {
+    /// `None` if the file was opened for reading only.
     writer: Option<Writer>,
     reader: Mutex<Connection>,
 }
 
-impl SqliteStore {
-    /// Opens the file at `path`, creates it if it is not there, and brings its schema forward if it is older.
-    ///
-    /// # Errors
-    /// [`StoreError::TooNew`], or [`StoreError::Engine`].
+/// Faults for tests, each injected while its flag is set.
+#[derive(Debug, Clone, Default)]
+pub struct StoreFaults {
+    /// Writes fail as on a full disk.
+    pub disk_full: Arc<AtomicBool>,
+    /// Every operation fails without effect, as after the death of the process.
+    pub dead: Arc<AtomicBool>,
+}
+
+impl Store {
+    /// Opens the file at `path`, and creates it if it is not there.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::start(Connection::open(path)?, || Connection::open(path))
     }
 
-    /// Opens the file at `path` beside whoever writes it, and changes nothing; `None` if it is not there.
-    ///
-    /// # Errors
-    /// [`StoreError::TooNew`], [`StoreError::TooOld`], or [`StoreError::Engine`].
+    /// Opens the file at `path` for reading, also beside its writer; `None` if it is not there or empty.
     pub fn open_read_only(path: &Path) -> Result<Option<Self>, StoreError> {
         if !path.exists() {
             return Ok(None);
         }
         let reader = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         reader.busy_timeout(BUSY_TIMEOUT)?;
-        migrations::must_be_current(&reader)?;
-        Ok(Some(Self { writer: None, reader: Mutex::new(reader) }))
+        Ok((!schema::is_empty(&reader)?).then(|| Self::of(None, reader)))
     }
 
-    /// A store that forgets everything when it is dropped, for tests.
+    /// A store in memory, for tests.
     ///
     /// # Errors
     /// [`StoreError::Engine`].
     pub fn in_memory() -> Result<Self, StoreError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        // Connections of one process that name the same file of this kind share it.
+        // Connections of one process that open the same name share it.
         let uri = format!("file:/store-{}?vfs=memdb", NEXT.fetch_add(1, Ordering::Relaxed));
         let open = || Connection::open_with_flags(&uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI);
         Self::start(open()?, open)
@@ -96,19 +104,41 @@ impl SqliteStore {
         reader: impl FnOnce() -> rusqlite::Result<Connection>,
     ) -> Result<Self, StoreError> {
         writer.busy_timeout(BUSY_TIMEOUT)?;
-        migrations::migrate(&mut writer)?;
+        schema::create(&mut writer)?;
         writer.pragma_update(None, "journal_mode", "WAL")?;
         writer.pragma_update(None, "synchronous", "FULL")?;
         writer.pragma_update(None, "foreign_keys", true)?;
         let reader = reader()?;
         reader.busy_timeout(BUSY_TIMEOUT)?;
         reader.pragma_update(None, "query_only", true)?;
-        Ok(Self { writer: Some(Writer::start(writer)?), reader: Mutex::new(reader) })
+        Ok(Self::of(Some(Writer::start(writer)?), reader))
+    }
+
+    fn of(writer: Option<Writer>, reader: Connection) -> Self {
+        let connections = Arc::new(Connections { writer, reader: Mutex::new(reader) });
+        Self { connections, faults: StoreFaults::default() }
+    }
+
+    /// The same store with injected faults, for tests.
+    pub fn with_faults(&self, faults: StoreFaults) -> Self {
+        Self { connections: Arc::clone(&self.connections), faults }
+    }
+
+    /// Runs a closure on the store without blocking the async runtime.
+    pub async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let store = Arc::clone(self);
+        tokio::task::spawn_blocking(move || work(&store)).await.map_err(|_| StoreError::Interrupted)?
     }
 
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        // One transaction, so that several queries see the same state.
+        if self.faults.dead.load(Ordering::Relaxed) {
+            return Err(StoreError::Interrupted);
+        }
+        let mut reader = self.connections.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        // One transaction: several queries see the same state.
         let tx = reader.transaction()?;
         work(&tx)
     }
@@ -117,34 +147,49 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
+        if self.faults.disk_full.load(Ordering::Relaxed) {
+            return Err(StoreError::NotCommitted);
+        }
+        if self.faults.dead.load(Ordering::Relaxed) {
+            return Err(StoreError::Interrupted);
+        }
+        self.connections.writer.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
     }
 }
 
-impl Store for SqliteStore {
-    fn verify(&self, identity: &Identity) -> Result<(), StoreError> {
+/// The operations. Each is atomic, and durable when it returns; one that fails has changed nothing. They
+/// block: async code uses [`Store::run`]. Times are unix seconds. `account` is the paying address; each has
+/// its own nonces.
+impl Store {
+    /// Confirms that `identity` owns this store, or nothing owns it yet. Fails with [`StoreError::Foreign`].
+    pub fn verify(&self, identity: &Identity) -> Result<(), StoreError> {
         self.read(|db| identity::verify(db, identity))
     }
 
-    fn bind(&self, identity: &Identity) -> Result<(), StoreError> {
+    /// Makes `identity` the owner of this store for good. Fails with [`StoreError::Foreign`].
+    pub fn bind(&self, identity: &Identity) -> Result<(), StoreError> {
         let identity = *identity;
         self.write(move |db| identity::bind(db, &identity))
     }
 
-    fn probe(&self) -> Result<(), StoreError> {
-        self.write(migrations::rewrite_version)
+    /// A write without effect, to learn whether writing works.
+    pub fn probe(&self) -> Result<(), StoreError> {
+        self.write(schema::rewrite_version)
     }
 
-    fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
+    /// Writes an accepted relay. A dropped one starts afresh; one that was carried out stays as it is.
+    pub fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
         let relay = relay.clone();
         self.write(move |db| relays::accept(db, &relay, now))
     }
 
-    fn reserve(&self, id: B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
+    /// Replaces the reservation of a relay in flight. Returns whether the budget allows the difference.
+    pub fn reserve(&self, id: B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
         self.write(move |db| budget::reserve(db, &id, wei, limit_wei, now))
     }
 
-    fn affordable(
+    /// Whether the budget and the shares of the request's parties would allow `wei` more.
+    pub fn affordable(
         &self,
         signer: Address,
         client: Option<IpAddr>,
@@ -156,7 +201,8 @@ impl Store for SqliteStore {
         self.read(|db| budget::check(db, &asks, allowance, now))
     }
 
-    fn reserve_share(
+    /// Replaces the reservation of a pending relay if the budget and the shares of its parties allow that.
+    pub fn reserve_share(
         &self,
         id: B256,
         cost: &ExpectedCost,
@@ -167,11 +213,9 @@ impl Store for SqliteStore {
         self.write(move |db| budget::reserve_share(db, &id, &cost, &allowance, now))
     }
 
-    fn release(&self, id: B256, now: u64) -> Result<(), StoreError> {
-        self.write(move |db| budget::release(db, &id, now))
-    }
-
-    fn finish_unsent(&self, id: B256, outcome: &Outcome, now: u64) -> Result<(), StoreError> {
+    /// Ends a pending relay for which nothing was mined, and gives its reservation back. A relay that has
+    /// ended by the late receipt of a nonce given up as lost stays as it is.
+    pub fn finish_unsent(&self, id: B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
         let outcome = outcome.clone();
         self.write(move |db| {
             if relays::is_pending(db, &id)? {
@@ -181,15 +225,19 @@ impl Store for SqliteStore {
         })
     }
 
-    fn relay(&self, id: B256) -> Result<Option<RelayRecord>, StoreError> {
+    /// What is known of a relay.
+    pub fn relay(&self, id: B256) -> Result<Option<RelayRecord>, StoreError> {
         self.read(|db| relays::record(db, &id))
     }
 
-    fn accepted(&self, id: B256) -> Result<Option<NewRelay>, StoreError> {
+    /// A relay as it was accepted, to run it again.
+    pub fn accepted(&self, id: B256) -> Result<Option<NewRelay>, StoreError> {
         self.read(|db| relays::accepted(db, &id))
     }
 
-    fn unsent(&self, now: u64) -> Result<Vec<NewRelay>, StoreError> {
+    /// Pending relays without a nonce in flight: the daemon died between accepting and signing. Gives their
+    /// reservations back; they must run through the pipeline again.
+    pub fn unsent(&self, now: u64) -> Result<Vec<NewRelay>, StoreError> {
         self.write(move |db| {
             let unsent = relays::unsent(db)?;
             for relay in &unsent {
@@ -200,29 +248,45 @@ impl Store for SqliteStore {
         })
     }
 
-    fn budget(&self, limit_wei: u128, now: u64) -> Result<Budget, StoreError> {
+    /// The budget as it stands at `now`.
+    pub fn budget(&self, limit_wei: u128, now: u64) -> Result<Budget, StoreError> {
         self.read(|db| budget::at(db, limit_wei, now))
     }
 
-    fn oldest_pending(&self) -> Result<Option<u64>, StoreError> {
+    /// When the oldest pending relay was accepted.
+    pub fn oldest_pending(&self) -> Result<Option<u64>, StoreError> {
         self.read(relays::oldest_pending)
     }
 
-    fn prune(&self, retention: &Retention, now: u64) -> Result<usize, StoreError> {
+    /// One small step of pruning: relays without any transaction go a day after their end; others are
+    /// archived, and later deleted, as `retention` says. [`Store::relay`] and [`Store::accept`] know archived
+    /// relays; their nonces are gone, except the newest of each account. Returns the number of pruned rows; 0
+    /// means that nothing is due.
+    pub fn prune(&self, retention: &Retention, now: u64) -> Result<usize, StoreError> {
         let retention = *retention;
         self.write(move |db| retention::prune(db, &retention, now))
     }
 
-    fn archived_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
+    /// The highest nonce deleted with its archived relay: no nonce up to it is a gap.
+    pub fn archived_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
         self.read(|db| retention::archived_nonce(db, &account))
     }
 
-    fn record(&self, account: Address, transactions: &[NewTransaction], now: u64) -> Result<(), StoreError> {
+    /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. It must
+    /// return before any of them is sent; if it fails, none of them may be sent.
+    pub fn record(
+        &self,
+        account: Address,
+        transactions: &[NewTransaction],
+        now: u64,
+    ) -> Result<(), StoreError> {
         let transactions = transactions.to_vec();
         self.write(move |db| nonces::record(db, &account, &transactions, now))
     }
 
-    fn record_gap(
+    /// Writes a no-op that fills a gap, and may cost `extra_wei` more than the gap's earlier no-ops, if the
+    /// budget allows that. Returns whether it does; if not, nothing is written.
+    pub fn record_gap(
         &self,
         account: Address,
         no_op: &NewTransaction,
@@ -240,57 +304,94 @@ impl Store for SqliteStore {
         })
     }
 
-    fn next_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
+    /// One more than the highest nonce ever assigned; `None` if none was.
+    pub fn next_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
         self.read(|db| nonces::next(db, &account))
     }
 
-    fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>, StoreError> {
+    /// The nonces not seen mined, lowest first.
+    pub fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>, StoreError> {
         self.read(|db| nonces::open(db, &account))
     }
 
-    fn accounts_with_open_nonces(&self) -> Result<Vec<Address>, StoreError> {
+    /// The accounts with nonces not seen mined.
+    pub fn accounts_with_open_nonces(&self) -> Result<Vec<Address>, StoreError> {
         self.read(nonces::accounts_with_open)
     }
 
-    fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment, StoreError> {
+    /// Everything ever signed for a nonce.
+    pub fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment, StoreError> {
         self.read(|db| nonces::assignment(db, &account, nonce.cast_signed()))
     }
 
-    fn mined(&self, account: Address, nonce: u64) -> Result<Option<MinedNonce>, StoreError> {
+    /// A nonce that was seen mined; `None` if it was not, or a reorg undid it.
+    pub fn mined(&self, account: Address, nonce: u64) -> Result<Option<MinedNonce>, StoreError> {
         self.read(|db| nonces::mined(db, &account, nonce))
     }
 
-    fn mined_since(&self, account: Address, since: u64) -> Result<Vec<u64>, StoreError> {
+    /// The nonces seen mined since `since`, lowest first.
+    pub fn mined_since(&self, account: Address, since: u64) -> Result<Vec<u64>, StoreError> {
         self.read(|db| nonces::mined_since(db, &account, since))
     }
 
-    fn lost(&self, account: Address) -> Result<Vec<u64>, StoreError> {
+    /// The newest nonces given up as lost, a bounded number: their receipts may be late.
+    pub fn lost(&self, account: Address) -> Result<Vec<u64>, StoreError> {
         self.read(|db| nonces::lost(db, &account))
     }
 
-    fn highest_mined(&self, account: Address) -> Result<Option<u64>, StoreError> {
+    /// The highest nonce seen mined.
+    pub fn highest_mined(&self, account: Address) -> Result<Option<u64>, StoreError> {
         self.read(|db| nonces::highest_mined(db, &account))
     }
 
-    fn settle(&self, account: Address, settlement: &Settlement, now: u64) -> Result<(), StoreError> {
+    /// Settles a nonce mined by our transaction: ends its relay, and charges the budget the price paid in
+    /// place of the reservation. A nonce or relay that is missing (lost by a disk or a backup) is written
+    /// anew from the settlement, and the log says so.
+    pub fn settle(&self, account: Address, settlement: &Settlement, now: u64) -> Result<(), StoreError> {
         let settlement = settlement.clone();
         self.write(move |db| nonces::settle(db, &account, &settlement, now))
     }
 
-    fn reopen(&self, account: Address, nonce: u64, expected_wei: u128) -> Result<bool, StoreError> {
+    /// Reopens a mined nonce that a reorg undid: its relay is pending again, and its expected cost above what
+    /// it was charged is reserved, even beyond the limit, because it cannot be called back. A relay that
+    /// another nonce of its own has executed stays as it is. Returns whether the nonce's relay is pending
+    /// now.
+    pub fn reopen(&self, account: Address, nonce: u64, expected_wei: u128) -> Result<bool, StoreError> {
         self.write(move |db| nonces::reopen(db, &account, nonce, expected_wei))
     }
 
-    fn lose(&self, account: Address, nonce: u64) -> Result<(), StoreError> {
+    /// Marks a nonce as used by a foreign transaction: ours can never be mined.
+    pub fn lose(&self, account: Address, nonce: u64) -> Result<(), StoreError> {
         self.write(move |db| nonces::lose(db, &account, nonce))
     }
 
-    fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool, StoreError> {
+    /// Whether all nonces from `from` to below `to` are ours: if so, the pending transactions are.
+    pub fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool, StoreError> {
         self.read(|db| nonces::explains(db, &account, from, to))
     }
 }
 
-/// A column whose type SQLite does not have, written as text.
+/// The first row that a query finds.
+fn first<T>(
+    db: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    db.prepare_cached(sql)?.query(params)?.next()?.map(read).transpose()
+}
+
+/// All rows that a query finds.
+fn all<T>(
+    db: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    db.prepare_cached(sql)?.query_and_then(params, read)?.collect()
+}
+
+/// A column of a type that SQLite lacks, stored as text.
 fn text<T: FromStr>(row: &Row<'_>, column: &'static str) -> Result<T, StoreError> {
     row.get::<_, String>(column)?.parse().map_err(|_| StoreError::Corrupt(column))
 }
@@ -312,7 +413,7 @@ mod tests {
     #[test]
     fn what_was_written_is_on_disk() {
         let dir = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&dir.path().join("journal.sqlite")).unwrap();
+        let store = Store::open(&dir.path().join("journal.sqlite")).unwrap();
         let read = |db: &Connection| -> Result<(String, i64), StoreError> {
             let mode = db.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
             Ok((mode, db.query_row("PRAGMA synchronous", [], |row| row.get(0))?))
@@ -324,7 +425,7 @@ mod tests {
     #[test]
     fn a_read_does_not_wait_for_a_write() {
         let dir = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&dir.path().join("journal.sqlite")).unwrap();
+        let store = Store::open(&dir.path().join("journal.sqlite")).unwrap();
         let (started, has_started) = std::sync::mpsc::channel();
         let (go, may_go) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|threads| {

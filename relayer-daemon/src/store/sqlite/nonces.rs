@@ -1,16 +1,17 @@
 //! Nonces, the transactions signed for them, and what mining them cost.
 
 use alloy::primitives::{Address, Bytes};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 
-use super::{budget, column, relays, text, unsigned};
+use super::{all, budget, column, first, relays, text, unsigned};
 use crate::{
-    fees::Fees,
-    store::{Inclusion, MinedNonce, NewRelay, NewTransaction, Settlement, StoreError},
-    transaction::{NonceAssignment, Purpose, RelayTerms, SignedTransaction},
+    gas::fees::Fees,
+    store::{
+        Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
+        SignedTransaction, StoreError,
+    },
 };
 
-/// See [`crate::store::Store::record`].
 pub(super) fn record(
     tx: &Connection,
     account: &Address,
@@ -53,78 +54,60 @@ fn insert_transaction(
     Ok(())
 }
 
-/// See [`crate::store::Store::next_nonce`].
 pub(super) fn next(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
     let query = "SELECT max(nonce) FROM nonces WHERE account = ?1";
     let highest: Option<i64> = db.query_row(query, [account.0.0], |row| row.get(0))?;
     Ok(highest.map(|nonce| nonce.cast_unsigned().saturating_add(1)))
 }
 
-/// See [`crate::store::Store::open_nonces`].
 pub(super) fn open(db: &Connection, account: &Address) -> Result<Vec<NonceAssignment>, StoreError> {
-    let mut statement =
-        db.prepare_cached("SELECT nonce FROM nonces WHERE account = ?1 AND state = 'open' ORDER BY nonce")?;
-    let nonces: Vec<i64> = statement.query_map([account.0.0], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    nonces.into_iter().map(|nonce| assignment(db, account, nonce)).collect()
+    let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'open' ORDER BY nonce";
+    all(db, query, [account.0.0], |row| assignment(db, account, column(row, "nonce")?))
 }
 
-/// What the no-ops of gaps may still cost, wei: of each nonce the dearest.
+/// What the no-ops of gaps may still cost, wei: the dearest one of each nonce.
 pub(super) fn open_gaps_wei(db: &Connection) -> Result<u128, StoreError> {
-    let mut statement =
-        db.prepare_cached("SELECT account, nonce FROM nonces WHERE state = 'open' AND relay IS NULL")?;
-    let gaps = statement.query_map([], |row| Ok((Address::from(row.get::<_, [u8; 20]>(0)?), row.get(1)?)))?;
-    gaps.collect::<Result<Vec<(Address, i64)>, _>>()?.into_iter().try_fold(0_u128, |sum, (account, nonce)| {
-        Ok(sum.saturating_add(assignment(db, &account, nonce)?.expected_wei()))
-    })
+    let query = "SELECT account, nonce FROM nonces WHERE state = 'open' AND relay IS NULL";
+    let gaps = all(db, query, [], |row| {
+        let account = column::<[u8; 20]>(row, "account")?.into();
+        Ok(assignment(db, &account, column(row, "nonce")?)?.expected_wei())
+    })?;
+    Ok(gaps.into_iter().fold(0, u128::saturating_add))
 }
 
-/// See [`crate::store::Store::accounts_with_open_nonces`].
 pub(super) fn accounts_with_open(db: &Connection) -> Result<Vec<Address>, StoreError> {
-    let mut statement = db.prepare_cached("SELECT DISTINCT account FROM nonces WHERE state = 'open'")?;
-    let accounts = statement.query_map([], |row| row.get::<_, [u8; 20]>(0))?;
-    Ok(accounts.map(|account| account.map(Address::from)).collect::<Result<_, _>>()?)
+    let query = "SELECT DISTINCT account FROM nonces WHERE state = 'open'";
+    all(db, query, [], |row| Ok(column::<[u8; 20]>(row, "account")?.into()))
 }
 
-/// See [`crate::store::Store::mined`].
 pub(super) fn mined(
     db: &Connection,
     account: &Address,
     nonce: u64,
 ) -> Result<Option<MinedNonce>, StoreError> {
-    let mut statement =
-        db.prepare_cached("SELECT * FROM nonces WHERE account = ?1 AND nonce = ?2 AND state = 'mined'")?;
-    let mut rows = statement.query(params![account.0.0, nonce.cast_signed()])?;
-    rows.next()?.map(|row| mined_nonce(db, account, row)).transpose()
+    let query = "SELECT * FROM nonces WHERE account = ?1 AND nonce = ?2 AND state = 'mined'";
+    first(db, query, params![account.0.0, nonce.cast_signed()], |row| mined_nonce(db, account, row))
 }
 
-/// See [`crate::store::Store::mined_since`].
 pub(super) fn mined_since(db: &Connection, account: &Address, since: u64) -> Result<Vec<u64>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' AND mined_at >= ?2 ORDER BY nonce",
-    )?;
-    let range = params![account.0.0, since.cast_signed()];
-    statement.query_and_then(range, |row| unsigned(row, "nonce"))?.collect()
+    let query =
+        "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' AND mined_at >= ?2 ORDER BY nonce";
+    all(db, query, params![account.0.0, since.cast_signed()], |row| unsigned(row, "nonce"))
 }
 
-/// How many lost nonces a restart looks up once more.
+/// How many lost nonces a restart looks up again.
 const LOST: i64 = 64;
 
-/// See [`crate::store::Store::lost`].
 pub(super) fn lost(db: &Connection, account: &Address) -> Result<Vec<u64>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'lost' ORDER BY nonce DESC LIMIT ?2",
-    )?;
-    statement.query_and_then(params![account.0.0, LOST], |row| unsigned(row, "nonce"))?.collect()
+    let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'lost' ORDER BY nonce DESC LIMIT ?2";
+    all(db, query, params![account.0.0, LOST], |row| unsigned(row, "nonce"))
 }
 
-/// See [`crate::store::Store::highest_mined`].
 pub(super) fn highest_mined(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
     let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' ORDER BY nonce DESC LIMIT 1";
-    let highest: Option<i64> = db.query_row(query, [account.0.0], |row| row.get(0)).optional()?;
-    Ok(highest.map(i64::cast_unsigned))
+    first(db, query, [account.0.0], |row| unsigned(row, "nonce"))
 }
 
-/// See [`crate::store::Store::settle`].
 pub(super) fn settle(
     tx: &Connection,
     account: &Address,
@@ -133,7 +116,7 @@ pub(super) fn settle(
 ) -> Result<(), StoreError> {
     let Settlement { assignment, inclusion, paid_wei, outcome } = settlement;
     let nonce = assignment.nonce.cast_signed();
-    // After a reorganisation a nonce is settled anew: only what it costs more is charged.
+    // After a reorg a nonce is settled again: only the difference is charged.
     let before = match charged(tx, account, nonce)? {
         Some(before) => before,
         None => {
@@ -160,14 +143,13 @@ pub(super) fn settle(
     budget::charge(tx, relay, paid_wei.saturating_sub(before), now)
 }
 
-/// What a nonce has cost so far; `None` if it is not stored.
+/// What a nonce was charged so far; `None` if it is not stored.
 fn charged(tx: &Connection, account: &Address, nonce: i64) -> Result<Option<u128>, StoreError> {
-    let mut statement = tx.prepare_cached("SELECT paid_wei FROM nonces WHERE account = ?1 AND nonce = ?2")?;
-    let mut rows = statement.query(params![account.0.0, nonce])?;
-    rows.next()?.map(|row| text(row, "paid_wei")).transpose()
+    let query = "SELECT paid_wei FROM nonces WHERE account = ?1 AND nonce = ?2";
+    first(tx, query, params![account.0.0, nonce], |row| text(row, "paid_wei"))
 }
 
-/// Writes anew what must have been here: the chain has what the file has lost.
+/// Writes a nonce again that the file has lost and the chain has.
 fn restore(
     tx: &Connection,
     account: &Address,
@@ -187,7 +169,6 @@ fn restore(
     transactions.iter().try_for_each(|transaction| insert_transaction(tx, account, *nonce, transaction, now))
 }
 
-/// See [`crate::store::Store::reopen`].
 pub(super) fn reopen(
     tx: &Connection,
     account: &Address,
@@ -214,8 +195,8 @@ pub(super) fn reopen(
     Ok(true)
 }
 
-/// Whether a relay's outcome goes with this nonce. It does not if a transaction of another nonce has decided it: a
-/// relay has two where its first was taken for lost.
+/// Whether undoing this nonce undoes its relay's outcome. It does not if another nonce's transaction has
+/// decided it: a relay has two nonces if the first was given up as lost.
 fn is_undone(tx: &Connection, id: [u8; 32], account: &Address, nonce: i64) -> Result<bool, StoreError> {
     let mut statement = tx.prepare_cached(
         "SELECT tx_hash IS NULL
@@ -225,7 +206,6 @@ fn is_undone(tx: &Connection, id: [u8; 32], account: &Address, nonce: i64) -> Re
     Ok(statement.query_row(params![id, account.0.0, nonce], |row| row.get(0))?)
 }
 
-/// See [`crate::store::Store::lose`].
 pub(super) fn lose(tx: &Connection, account: &Address, nonce: u64) -> Result<(), StoreError> {
     tx.execute(
         "UPDATE nonces SET state = 'lost' WHERE account = ?1 AND nonce = ?2",
@@ -234,7 +214,6 @@ pub(super) fn lose(tx: &Connection, account: &Address, nonce: u64) -> Result<(),
     Ok(())
 }
 
-/// See [`crate::store::Store::explains`].
 pub(super) fn explains(db: &Connection, account: &Address, from: u64, to: u64) -> Result<bool, StoreError> {
     let ours: i64 = db.query_row(
         "SELECT count(*) FROM nonces WHERE account = ?1 AND nonce >= ?2 AND nonce < ?3 AND state <> 'lost'",
@@ -254,31 +233,25 @@ fn mined_nonce(db: &Connection, account: &Address, row: &Row<'_>) -> Result<Mine
     })
 }
 
-/// See [`crate::store::Store::assignment`].
 pub(super) fn assignment(
     db: &Connection,
     account: &Address,
     nonce: i64,
 ) -> Result<NonceAssignment, StoreError> {
     let key = params![account.0.0, nonce];
-    let mut relays = db.prepare_cached(
-        "SELECT relays.* FROM nonces JOIN relays ON relays.id = nonces.relay WHERE account = ?1 AND nonce = ?2",
-    )?;
-    let relay = relays.query(key)?.next()?.map(relays::terms).transpose()?;
-    let mut statement =
-        db.prepare_cached("SELECT * FROM transactions WHERE account = ?1 AND nonce = ?2 ORDER BY rowid")?;
-    let transactions =
-        statement.query_and_then(key, signed_transaction)?.collect::<Result<_, StoreError>>()?;
+    let query = "SELECT relays.* FROM nonces JOIN relays ON relays.id = nonces.relay WHERE account = ?1 AND nonce = ?2";
+    let relay = first(db, query, key, relays::terms)?;
+    let query = "SELECT * FROM transactions WHERE account = ?1 AND nonce = ?2 ORDER BY rowid";
+    let transactions = all(db, query, key, signed_transaction)?;
     Ok(NonceAssignment { nonce: nonce.cast_unsigned(), relay, transactions })
 }
 
 fn signed_transaction(row: &Row<'_>) -> Result<SignedTransaction, StoreError> {
-    let purpose: String = column(row, "purpose")?;
     Ok(SignedTransaction {
         hash: column::<[u8; 32]>(row, "hash")?.into(),
         raw: column::<Vec<u8>>(row, "raw")?.into(),
         fees: Fees { max_fee: text(row, "max_fee_wei")?, tip: text(row, "tip_wei")? },
         gas_limit: unsigned(row, "gas_limit")?,
-        purpose: Purpose::from_name(&purpose).ok_or(StoreError::Corrupt("purpose"))?,
+        purpose: text(row, "purpose")?,
     })
 }

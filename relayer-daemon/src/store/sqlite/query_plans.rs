@@ -1,5 +1,5 @@
-//! No query reads all of a table that grows: every statement that the store's operations run is explained by SQLite,
-//! and its work is measured on a journal with many rows.
+//! No query scans a table that grows: SQLite explains every statement of the store's operations, and its work
+//! is measured on a journal with many rows.
 
 use std::{
     collections::BTreeMap,
@@ -13,18 +13,17 @@ use rusqlite::{
     trace::{TraceEvent, TraceEventCodes},
 };
 
-use super::SqliteStore;
 use crate::{
-    budget_share::{Allowance, Shares},
-    fees::Fees,
-    outcome::{Failure, Mined, Outcome},
-    retention::Retention,
-    store::{ExpectedCost, Identity, Inclusion, NewRelay, NewTransaction, Settlement, Store},
-    transaction::{Purpose, SignedTransaction},
+    budget::share::{Allowance, Shares},
+    gas::fees::Fees,
+    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
+    store::{
+        ExpectedCost, Identity, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
+        SignedTransaction, Store, TransactionPurpose,
+    },
 };
 
-/// Reading all of these is no scan: the tables have a row, or a row for each key that ever paid; the indexes hold only
-/// what is in flight.
+/// Small by nature: tables with a row, or a row for each paying key, and indexes of what is in flight.
 const SMALL: [&str; 8] = [
     "budget",
     "identity",
@@ -38,10 +37,10 @@ const SMALL: [&str; 8] = [
 
 /// Relays that ended long ago.
 const OLD: i32 = 20_000;
-/// Instructions of SQLite's machine that no statement may need, all its runs here together. Reading `OLD` rows takes more.
+/// The most SQLite instructions that one run of a statement may take; reading `OLD` rows takes more.
 const MOST_STEPS: i32 = 15_000;
 
-/// Statements, and how many instructions each took.
+/// Statements, and the most instructions that each took.
 type Statements = Arc<Mutex<BTreeMap<String, i32>>>;
 
 fn traced(path: &Path, statements: &Statements) -> Connection {
@@ -61,7 +60,7 @@ fn traced(path: &Path, statements: &Statements) -> Connection {
 
 /// A journal with a long history: relays that were executed, nonces that were lost, relays that are archived.
 fn aged(path: &Path) {
-    drop(SqliteStore::open(path).unwrap());
+    drop(Store::open(path).unwrap());
     let sql = format!(
         "CREATE TEMP TABLE n AS WITH RECURSIVE n(n) AS (SELECT 10000 UNION ALL SELECT n + 1 FROM n LIMIT {OLD}) SELECT n FROM n;
          INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, state, tx_hash, block_number, gas_used, created_at, finished_at)
@@ -76,7 +75,7 @@ fn aged(path: &Path) {
     );
     let db = Connection::open(path).unwrap();
     db.pragma_update(None, "synchronous", false).unwrap();
-    // Found by its creation alone while this journal is made.
+    // Needed only while this journal is made.
     db.execute_batch("CREATE INDEX creation ON relays (created_at)").unwrap();
     db.execute_batch(&sql).unwrap();
     db.execute_batch("DROP INDEX creation").unwrap();
@@ -87,7 +86,7 @@ fn id(byte: u8) -> B256 {
 }
 
 /// Every operation of [`Store`], in the cases that differ.
-fn run_everything(store: &dyn Store) {
+fn run_everything(store: &Store) {
     const NOW: u64 = 1_700_000_000;
     let account = Address::repeat_byte(0xaa);
     let shares = Shares { signer: 100, client: 100, network: 100 };
@@ -105,12 +104,12 @@ fn run_everything(store: &dyn Store) {
         calldata: [1].into(),
         client: Some("2001:db8::".parse().unwrap()),
     };
-    let mined = Mined { tx_hash: id(1), block_number: 9, gas_used: 21_000 };
-    let executed = Outcome::Executed { mined, agent_id: None };
-    let dropped = Outcome::Dropped { failure: Failure::nonce_mismatch() };
+    let mined = MinedTransaction { tx_hash: id(1), block_number: 9, gas_used: 21_000 };
+    let executed = RelayOutcome::Executed { mined, agent_id: None };
+    let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) };
     let sign = |nonce, relay, byte| {
         let fees = Fees { max_fee: 2, tip: 1 };
-        let (raw, purpose) = ([1].into(), Purpose::Relay);
+        let (raw, purpose) = ([1].into(), TransactionPurpose::Relay);
         let transaction = SignedTransaction { hash: id(byte), raw, fees, gas_limit: 1, purpose };
         store.record(account, &[NewTransaction { nonce, relay, transaction }], NOW).unwrap();
     };
@@ -127,7 +126,6 @@ fn run_everything(store: &dyn Store) {
         store.affordable(account, None, 10, &allowance, NOW).unwrap();
         store.reserve(id(byte), 11, 1_000, NOW).unwrap();
     }
-    store.release(id(1), NOW).unwrap();
     store.finish_unsent(id(4), &dropped, NOW).unwrap();
     store.accept(&relay(4), NOW).unwrap();
     store.finish_unsent(id(4), &dropped, NOW).unwrap();
@@ -156,7 +154,7 @@ fn run_everything(store: &dyn Store) {
     store.lost(account).unwrap();
     store.highest_mined(account).unwrap();
     store.explains(account, 0, 3).unwrap();
-    // Now the first nonces are old.
+    // The first nonces are now old.
     sign(100_000, Some(id(3)), 4);
     let much_later = NOW + 1_000 * 24 * 60 * 60;
     assert!(store.prune(&Retention::of_days(30), much_later).unwrap() > 0);
@@ -170,7 +168,7 @@ fn no_statement_reads_all_of_a_table_that_grows() {
     let path = dir.path().join("journal.sqlite");
     aged(&path);
     let statements = Statements::default();
-    let store = SqliteStore::start(traced(&path, &statements), || Ok(traced(&path, &statements))).unwrap();
+    let store = Store::start(traced(&path, &statements), || Ok(traced(&path, &statements))).unwrap();
     run_everything(&store);
     drop(store);
 

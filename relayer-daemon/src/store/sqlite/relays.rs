@@ -5,22 +5,19 @@ use std::net::IpAddr;
 use alloy::primitives::{Address, B256, U256};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::{column, retention, text, unsigned};
+use super::{all, column, first, retention, text, unsigned};
 use crate::{
-    error_code::ErrorCode,
-    outcome::{Failure, Mined, Outcome},
-    store::{Accepted, NewRelay, RelayRecord, StoreError},
-    transaction::RelayTerms,
+    outcome::{Failure, MinedTransaction, RelayOutcome},
+    store::{Accepted, NewRelay, RelayRecord, RelayTerms, StoreError},
 };
 
-/// See [`crate::store::Store::accept`].
 pub(super) fn accept(tx: &Connection, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
     match stored_outcome(tx, &relay.id)? {
         Some(Some(outcome)) if !outcome.is_repeatable() => return Ok(Accepted::Finished(outcome)),
         _ if insert(tx, relay, now)? => {}
         _ => {
             reopen(tx, &relay.id)?;
-            // Who sends it now answers for it.
+            // The new sender is charged for it.
             tx.execute(
                 "UPDATE relays SET client = ?2 WHERE id = ?1",
                 params![relay.id.0, relay.client.map(address)],
@@ -48,7 +45,7 @@ pub(super) fn insert(tx: &Connection, relay: &NewRelay, now: u64) -> Result<bool
     Ok(inserted > 0)
 }
 
-/// Makes a relay that had ended pending again.
+/// Makes a relay pending again.
 pub(super) fn reopen(tx: &Connection, id: &B256) -> Result<(), StoreError> {
     tx.execute(
         "UPDATE relays SET state = 'pending', error_code = NULL, error_detail = NULL, error_retry = NULL,
@@ -65,22 +62,12 @@ pub(super) fn is_pending(db: &Connection, id: &B256) -> Result<bool, StoreError>
     Ok(db.query_row(query, [id.0], |row| row.get(0)).optional()?.unwrap_or_default())
 }
 
-/// Ends a relay and gives its reservation back.
-pub(super) fn finish(tx: &Connection, id: &B256, outcome: &Outcome, now: u64) -> Result<(), StoreError> {
-    write_outcome(tx, id, outcome)?;
-    tx.execute(
-        "UPDATE relays SET finished_at = ?2, reserved_wei = '0' WHERE id = ?1",
-        params![id.0, now.cast_signed()],
-    )?;
-    Ok(())
-}
-
-/// Writes how a relay ended, as facts.
-pub(super) fn write_outcome(tx: &Connection, id: &B256, outcome: &Outcome) -> Result<(), StoreError> {
+/// Writes how a relay ended, and gives its reservation back.
+pub(super) fn finish(tx: &Connection, id: &B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
     let (mined, failure, agent_id) = outcome.parts();
     tx.execute(
         "UPDATE relays SET state = ?2, error_code = ?3, error_detail = ?4, error_retry = ?5,
-             tx_hash = ?6, block_number = ?7, gas_used = ?8, agent_id = ?9
+             tx_hash = ?6, block_number = ?7, gas_used = ?8, agent_id = ?9, finished_at = ?10, reserved_wei = '0'
          WHERE id = ?1",
         params![
             id.0,
@@ -92,12 +79,12 @@ pub(super) fn write_outcome(tx: &Connection, id: &B256, outcome: &Outcome) -> Re
             mined.map(|mined| mined.block_number.cast_signed()),
             mined.map(|mined| mined.gas_used.cast_signed()),
             agent_id.map(|id| id.to_be_bytes::<32>()),
+            now.cast_signed(),
         ],
     )?;
     Ok(())
 }
 
-/// See [`crate::store::Store::relay`].
 pub(super) fn record(db: &Connection, id: &B256) -> Result<Option<RelayRecord>, StoreError> {
     let Some(outcome) = stored_outcome(db, id)? else { return Ok(None) };
     let mut all = retention::archived_hashes(db, id)?;
@@ -107,32 +94,22 @@ pub(super) fn record(db: &Connection, id: &B256) -> Result<Option<RelayRecord>, 
 
 /// The hashes of a relay's transactions, oldest first, without those that are archived.
 pub(super) fn hashes(db: &Connection, id: &B256) -> Result<Vec<B256>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT hash FROM transactions JOIN nonces USING (account, nonce)
-         WHERE relay = ?1 ORDER BY transactions.rowid",
-    )?;
-    let hashes = statement.query_map([id.0], |row| row.get::<_, [u8; 32]>(0))?;
-    Ok(hashes.map(|hash| hash.map(B256::from)).collect::<Result<_, _>>()?)
+    let query = "SELECT hash FROM transactions JOIN nonces USING (account, nonce)
+         WHERE relay = ?1 ORDER BY transactions.rowid";
+    all(db, query, [id.0], |row| Ok(column::<[u8; 32]>(row, "hash")?.into()))
 }
 
-/// See [`crate::store::Store::accepted`].
 pub(super) fn accepted(db: &Connection, id: &B256) -> Result<Option<NewRelay>, StoreError> {
-    let mut statement = db.prepare_cached("SELECT * FROM relays WHERE id = ?1")?;
-    let mut rows = statement.query([id.0])?;
-    rows.next()?.map(new_relay).transpose()
+    first(db, "SELECT * FROM relays WHERE id = ?1", [id.0], new_relay)
 }
 
-/// See [`crate::store::Store::unsent`].
 pub(super) fn unsent(db: &Connection) -> Result<Vec<NewRelay>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT * FROM relays WHERE state = 'pending'
+    let query = "SELECT * FROM relays WHERE state = 'pending'
          AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')
-         ORDER BY created_at, rowid",
-    )?;
-    statement.query_and_then([], new_relay)?.collect()
+         ORDER BY created_at, rowid";
+    all(db, query, [], new_relay)
 }
 
-/// See [`crate::store::Store::oldest_pending`].
 pub(super) fn oldest_pending(db: &Connection) -> Result<Option<u64>, StoreError> {
     let query = "SELECT min(created_at) FROM relays WHERE state = 'pending'";
     let oldest: Option<i64> = db.query_row(query, [], |row| row.get(0))?;
@@ -163,21 +140,19 @@ fn new_relay(row: &Row<'_>) -> Result<NewRelay, StoreError> {
     })
 }
 
-/// Who answers for a relay: its signer, and the client that sent it where that is known. `None`: unknown relay.
+/// A relay's signer, and its client where that is known; `None` for an unknown relay.
 pub(super) fn sender(db: &Connection, id: &B256) -> Result<Option<(Address, Option<IpAddr>)>, StoreError> {
-    let mut statement = db.prepare_cached("SELECT signer, client FROM relays WHERE id = ?1")?;
-    let mut rows = statement.query([id.0])?;
-    rows.next()?.map(sender_of).transpose()
+    first(db, "SELECT signer, client FROM relays WHERE id = ?1", [id.0], sender_of)
 }
 
-/// The same, of a row.
+/// The same from a row.
 pub(super) fn sender_of(row: &Row<'_>) -> Result<(Address, Option<IpAddr>), StoreError> {
     let client = column::<Option<[u8; 16]>>(row, "client")?;
     let client = client.map(|bytes| IpAddr::V6(bytes.into()).to_canonical());
     Ok((column::<[u8; 20]>(row, "signer")?.into(), client))
 }
 
-/// An address as the file has it; an IPv4 address as IPv6 has it.
+/// The stored form of an address; IPv4 is mapped into IPv6.
 pub(super) const fn address(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -186,32 +161,31 @@ pub(super) const fn address(address: IpAddr) -> [u8; 16] {
 }
 
 /// `None`: unknown relay; `Some(None)`: pending.
-fn stored_outcome(db: &Connection, id: &B256) -> Result<Option<Option<Outcome>>, StoreError> {
+fn stored_outcome(db: &Connection, id: &B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
     for table in ["SELECT * FROM relays WHERE id = ?1", "SELECT * FROM archive WHERE id = ?1"] {
-        let mut statement = db.prepare_cached(table)?;
-        if let Some(found) = statement.query_row([id.0], |row| Ok(outcome(row))).optional()? {
-            return found.map(Some);
+        if let Some(found) = first(db, table, [id.0], outcome)? {
+            return Ok(Some(found));
         }
     }
     Ok(None)
 }
 
-fn outcome(row: &Row<'_>) -> Result<Option<Outcome>, StoreError> {
+fn outcome(row: &Row<'_>) -> Result<Option<RelayOutcome>, StoreError> {
     let state: String = column(row, "state")?;
     Ok(Some(match state.as_str() {
         "pending" => return Ok(None),
         "executed" => {
             let agent_id = column::<Option<[u8; 32]>>(row, "agent_id")?.map(U256::from_be_bytes);
-            Outcome::Executed { mined: mined(row)?, agent_id }
+            RelayOutcome::Executed { mined: mined(row)?, agent_id }
         }
-        "reverted" => Outcome::Reverted { mined: mined(row)?, failure: failure(row)? },
-        "dropped" => Outcome::Dropped { failure: failure(row)? },
+        "reverted" => RelayOutcome::Reverted { mined: mined(row)?, failure: failure(row)? },
+        "dropped" => RelayOutcome::Dropped { failure: failure(row)? },
         _ => return Err(StoreError::Corrupt("state")),
     }))
 }
 
-fn mined(row: &Row<'_>) -> Result<Mined, StoreError> {
-    Ok(Mined {
+fn mined(row: &Row<'_>) -> Result<MinedTransaction, StoreError> {
+    Ok(MinedTransaction {
         tx_hash: column::<[u8; 32]>(row, "tx_hash")?.into(),
         block_number: unsigned(row, "block_number")?,
         gas_used: unsigned(row, "gas_used")?,
@@ -219,9 +193,8 @@ fn mined(row: &Row<'_>) -> Result<Mined, StoreError> {
 }
 
 fn failure(row: &Row<'_>) -> Result<Failure, StoreError> {
-    let code: String = column(row, "error_code")?;
     Ok(Failure {
-        code: ErrorCode::from_name(&code).ok_or(StoreError::Corrupt("error_code"))?,
+        code: text(row, "error_code")?,
         detail: column(row, "error_detail")?,
         retry_after: column::<Option<i64>>(row, "error_retry")?.map(i64::cast_unsigned),
     })

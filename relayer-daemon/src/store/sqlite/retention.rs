@@ -1,24 +1,26 @@
-//! What becomes of old rows: a relay that ended long ago is archived, which is one small row, and later forgotten.
+//! Pruning: a relay that ended long ago shrinks to one small row in the archive, and is deleted later.
 //!
-//! Moving a relay to a table of its own, rather than emptying its columns, gives whole pages back to the file, and new
-//! rows fill them. The file itself never shrinks: it stays as large as it was at its busiest (`VACUUM` with the daemon
-//! stopped makes it smaller). Automatic vacuuming would move pages on every commit only for the file to grow again.
+//! Moving a relay to another table, rather than emptying its columns, frees whole pages, which new rows then
+//! fill. The file never shrinks by itself (`VACUUM` with the daemon stopped makes it smaller). Automatic
+//! vacuuming would move pages on every commit only for the file to grow again.
 //!
-//! Nonces leave the file with their relays. The newest of each account stay, whatever a clock says; of the others the
-//! highest is remembered, so that nobody takes a nonce that is not here any more for a gap.
+//! Nonces are deleted with their relays, except the newest of each account, whatever a clock says. The
+//! highest deleted nonce is kept, so that deleted nonces are not taken for gaps.
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 
-use super::{relays, unsigned};
-use crate::{budget::WINDOW_SECONDS, retention::Retention, store::StoreError};
+use super::{column, first, relays, unsigned};
+use crate::{
+    budget::WINDOW_SECONDS,
+    store::{Retention, StoreError},
+};
 
-/// How many relays, or nonces without one, each kind of work takes at most in one step.
+/// How many relays, or nonces without one, each kind of pruning takes at most in one step.
 const STEP: i64 = 64;
-/// How many of an account's newest nonces stay whole: more than any reorganisation undoes.
+/// How many of an account's newest nonces stay whole: more than any reorg undoes.
 const NEWEST: i64 = 256;
 
-/// See [`crate::store::Store::prune`].
 pub(super) fn prune(tx: &Connection, retention: &Retention, now: u64) -> Result<usize, StoreError> {
     let before = |seconds: u64| now.saturating_sub(seconds).cast_signed();
     let mut pruned = forget_unsent(tx, before(WINDOW_SECONDS))?;
@@ -28,24 +30,22 @@ pub(super) fn prune(tx: &Connection, retention: &Retention, now: u64) -> Result<
     Ok(pruned)
 }
 
-/// See [`crate::store::Store::archived_nonce`].
 pub(super) fn archived_nonce(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
-    let mut statement = db.prepare_cached("SELECT highest FROM archived_nonces WHERE account = ?1")?;
-    statement.query_row([account.0.0], |row| Ok(unsigned(row, "highest"))).optional()?.transpose()
+    let query = "SELECT highest FROM archived_nonces WHERE account = ?1";
+    first(db, query, [account.0.0], |row| unsigned(row, "highest"))
 }
 
 /// The hashes of an archived relay, oldest first.
 pub(super) fn archived_hashes(db: &Connection, id: &B256) -> Result<Vec<B256>, StoreError> {
-    let mut statement = db.prepare_cached("SELECT hashes FROM archive WHERE id = ?1")?;
-    let hashes: Option<Vec<u8>> = statement.query_row([id.0], |row| row.get(0)).optional()?;
-    let hashes = hashes.unwrap_or_default();
+    let query = "SELECT hashes FROM archive WHERE id = ?1";
+    let hashes: Vec<u8> = first(db, query, [id.0], |row| column(row, "hashes"))?.unwrap_or_default();
     if !hashes.len().is_multiple_of(B256::len_bytes()) {
         return Err(StoreError::Corrupt("hashes"));
     }
     Ok(hashes.chunks_exact(B256::len_bytes()).map(B256::from_slice).collect())
 }
 
-/// Forgets relays that never came to a transaction.
+/// Deletes relays without any transaction.
 fn forget_unsent(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
     let mut statement = tx.prepare_cached(
         "DELETE FROM relays WHERE id IN (
@@ -56,7 +56,7 @@ fn forget_unsent(tx: &Connection, ended_before: i64) -> Result<usize, StoreError
     Ok(statement.execute([ended_before, STEP])?)
 }
 
-/// Moves relays that have ended, and all nonces of which have, to the archive.
+/// Archives relays that have ended together with all their nonces.
 fn archive(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
     let mut due = tx.prepare_cached(
         "SELECT id FROM relays WHERE finished_at < ?1
@@ -69,7 +69,7 @@ fn archive(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
     let due: Vec<[u8; 32]> =
         due.query_map([ended_before, NEWEST, STEP], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for id in &due {
-        // A dropped relay that was sent again much later was archived before.
+        // A dropped relay that was sent again much later is in the archive already.
         let mut hashes = archived_hashes(tx, &id.into())?;
         hashes.extend(relays::hashes(tx, &id.into())?);
         tx.prepare_cached(
@@ -89,7 +89,7 @@ fn archive(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
     Ok(due.len())
 }
 
-/// Forgets nonces that were for no relay: gaps that were filled.
+/// Deletes nonces without a relay: gaps that were filled.
 fn forget_gaps(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
     let mut due = tx.prepare_cached(
         "SELECT account, nonce FROM nonces AS gap WHERE relay IS NULL AND state <> 'open'
@@ -122,7 +122,7 @@ fn forget_nonce(tx: &Connection, (account, nonce): ([u8; 20], i64)) -> Result<()
     Ok(())
 }
 
-/// Forgets archived relays: from now on nobody here has heard of them, and only the forwarder's nonce refuses copies.
+/// Deletes archived relays: from now on only the forwarder's nonce refuses copies.
 fn forget_archived(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
     let mut statement = tx.prepare_cached(
         "DELETE FROM archive WHERE id IN (SELECT id FROM archive WHERE finished_at < ?1 ORDER BY finished_at LIMIT ?2)",

@@ -1,5 +1,5 @@
--- Everything the daemon must remember across a kill -9. Wei are decimal text: they do not fit in 64 bits.
--- Hashes, addresses and 256-bit numbers are big-endian blobs. This is schema version 1.
+-- What the daemon must remember across a kill -9. Wei are decimal text: they do not fit in 64 bits.
+-- Hashes, addresses and 256-bit numbers are big-endian blobs.
 
 CREATE TABLE identity (
     only_row      INTEGER PRIMARY KEY CHECK (only_row = 1),
@@ -9,7 +9,7 @@ CREATE TABLE identity (
 );
 
 -- A relay, from its acceptance on, and how it ended: error_* for reverted and dropped ones, tx_hash to agent_id for
--- what was mined.
+-- mined ones. client: an IPv6 address, or an IPv4 address mapped into IPv6. expected_gas: NULL while nothing is reserved.
 CREATE TABLE relays (
     id            BLOB PRIMARY KEY,
     signer        BLOB NOT NULL,
@@ -27,15 +27,18 @@ CREATE TABLE relays (
     gas_used      INTEGER,
     agent_id      BLOB,
     created_at    INTEGER NOT NULL,
-    finished_at   INTEGER
+    finished_at   INTEGER,
+    client        BLOB,
+    expected_gas  INTEGER
 );
 CREATE INDEX relays_pending ON relays (created_at) WHERE state = 'pending';
--- Read for each reservation: only relays that hold one, not those that queue behind their signer's others.
+-- Read for each reservation: only relays that hold one, not those queued behind their signer's others.
 CREATE INDEX relays_reserved ON relays (reserved_wei) WHERE state = 'pending' AND reserved_wei <> '0';
 CREATE INDEX relays_finished ON relays (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX relays_dropped ON relays (finished_at) WHERE state = 'dropped';
 
--- A nonce of an account of ours that was given away. open: not seen mined; mined: by one of our hashes;
--- lost: by somebody else's transaction.
+-- An assigned nonce of a paying account. open: not seen mined; mined: by one of our hashes; lost: by a foreign
+-- transaction.
 CREATE TABLE nonces (
     account       BLOB NOT NULL,
     nonce         INTEGER NOT NULL,
@@ -50,6 +53,7 @@ CREATE TABLE nonces (
 CREATE INDEX nonces_relay ON nonces (relay);
 CREATE INDEX nonces_open ON nonces (account, nonce) WHERE state = 'open';
 CREATE INDEX nonces_mined ON nonces (account, mined_at) WHERE state = 'mined';
+CREATE INDEX nonces_lost ON nonces (account, nonce) WHERE state = 'lost';
 
 -- Every transaction ever signed for a nonce, in order of signing.
 CREATE TABLE transactions (
@@ -72,3 +76,23 @@ CREATE TABLE budget (
     opened_at     INTEGER,
     settled_wei   TEXT NOT NULL
 );
+-- What each party (a byte for its kind, then its address) paid in the window; empty while nothing was paid in it.
+CREATE TABLE spending (party BLOB PRIMARY KEY, settled_wei TEXT NOT NULL) WITHOUT ROWID;
+
+-- A relay that ended long ago: its outcome, and the hashes of its transactions, oldest first, 32 bytes each.
+CREATE TABLE archive (
+    id            BLOB PRIMARY KEY,
+    state         TEXT NOT NULL,
+    error_code    TEXT,
+    error_detail  TEXT,
+    error_retry   INTEGER,
+    tx_hash       BLOB,
+    block_number  INTEGER,
+    gas_used      INTEGER,
+    agent_id      BLOB,
+    finished_at   INTEGER NOT NULL,
+    hashes        BLOB NOT NULL
+);
+CREATE INDEX archive_finished ON archive (finished_at);
+-- The highest nonce of each account whose relay is archived.
+CREATE TABLE archived_nonces (account BLOB PRIMARY KEY, highest INTEGER NOT NULL) WITHOUT ROWID;

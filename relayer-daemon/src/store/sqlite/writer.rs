@@ -1,9 +1,8 @@
-//! The one thread that writes. It takes closures from a queue and commits them in batches: everybody who waits for
-//! the disk at the same moment shares one sync.
+//! The one thread that writes, with group commit: it takes closures from a queue and commits them in batches.
 //!
-//! A commit with `synchronous = FULL` takes milliseconds, whatever is in it. Each closure runs in a savepoint, so that
-//! its own error undoes its own writes only. Whoever queued it hears the result once its batch is committed; where the
-//! commit fails, everybody in that batch hears so, and nobody else.
+//! A commit with `synchronous = FULL` takes milliseconds, whatever is in it. Each closure runs in a
+//! savepoint, so that its own error undoes its own writes only. Its caller gets the result once the batch is
+//! committed; a failed COMMIT fails the whole batch.
 
 use std::{
     sync::mpsc,
@@ -14,15 +13,15 @@ use rusqlite::Connection;
 
 use crate::store::StoreError;
 
-/// The largest batch, so that an endless queue does not put off its first for ever.
+/// The largest batch, so that an endless queue does not delay its first write for ever.
 const LARGEST_BATCH: usize = 64;
 
-/// Tells whoever queued a write how it ended; `Err` if its batch was not committed.
+/// Sends a write's result to its caller; takes `Err` if the batch was not committed.
 type Answer = Box<dyn FnOnce(Result<(), StoreError>)>;
 /// A write, to be run in an open transaction.
 type Write = Box<dyn FnOnce(&Connection) -> Answer + Send>;
 
-/// The way to the writing thread. Dropping it waits until the thread has closed its connection.
+/// The writing thread's queue. Dropping it waits until the thread has closed its connection.
 #[derive(Debug)]
 pub(super) struct Writer {
     /// `None` only while this is dropped.
@@ -32,9 +31,6 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Starts the thread.
-    ///
-    /// # Errors
-    /// [`StoreError::Engine`] where no thread can be had.
     pub(super) fn start(db: Connection) -> Result<Self, StoreError> {
         let (queue, writes) = mpsc::channel();
         let thread = thread::Builder::new()
@@ -44,8 +40,8 @@ impl Writer {
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    /// Runs `work` in the writing thread; when this returns `Ok`, its writes are on disk. An error of its own
-    /// undoes its writes and nobody else's.
+    /// Runs `work` in the writing thread; when this returns `Ok`, its writes are on disk. Its own error
+    /// undoes only its own writes.
     pub(super) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -62,7 +58,7 @@ impl Writer {
         let write: Write = Box::new(move |db| {
             let result = in_savepoint(db, work);
             Box::new(move |committed| {
-                // Whoever has gone does not want to know.
+                // The caller may be gone.
                 let _ = answer.send(committed.and(result));
             })
         });
@@ -76,7 +72,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so itself.
+            // A panic was reported by the thread itself.
             let _ = thread.join();
         }
     }
@@ -90,19 +86,18 @@ fn run(db: &Connection, writes: &mpsc::Receiver<Write>) {
     }
 }
 
-/// Runs a batch of writes in one transaction, commits it, and tells everybody.
+/// Runs a batch of writes in one transaction, commits it, and sends the results.
 fn commit(db: &Connection, batch: Vec<Write>) {
     let mut answers: Vec<Answer> = Vec::with_capacity(batch.len());
     let begun = db.execute_batch("BEGIN IMMEDIATE");
     for write in batch {
         answers.push(write(db));
     }
-    // SQLite itself rolls a whole transaction back on some errors, a full disk among them; without one,
-    // COMMIT is an error too.
+    // SQLite rolls the whole transaction back on some errors, a full disk among them; COMMIT then fails too.
     let committed = begun.and_then(|()| db.execute_batch("COMMIT"));
     if let Err(error) = &committed {
         tracing::error!(%error, writes = answers.len(), "journal not committed");
-        // Whatever is left of it must not become part of the next batch.
+        // An open transaction must not become part of the next batch.
         if !db.is_autocommit()
             && let Err(error) = db.execute_batch("ROLLBACK")
         {
@@ -119,7 +114,7 @@ fn in_savepoint<T>(
     work: impl FnOnce(&Connection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     if db.is_autocommit() {
-        // The batch's transaction is gone, or never began: a savepoint would commit by itself.
+        // Without the batch's transaction a savepoint would commit by itself.
         return Err(StoreError::NotCommitted);
     }
     db.execute_batch("SAVEPOINT one")?;
@@ -152,7 +147,7 @@ mod tests {
         writer.run(move |db| Ok(db.execute("INSERT INTO t VALUES (?1, NULL)", [n]).map(drop)?))
     }
 
-    /// What can be written, and what lets the commit of everything beside it fail.
+    /// A write that succeeds and makes the commit of its batch fail.
     fn insert_what_cannot_be_committed(writer: &Writer, n: i64) -> Result<(), StoreError> {
         writer.run(move |db| Ok(db.execute("INSERT INTO t VALUES (?1, -1)", [n]).map(drop)?))
     }
@@ -165,7 +160,7 @@ mod tests {
         writer.run(read).unwrap()
     }
 
-    /// Inserts a hundred rows from each of `threads` threads; returns those that were said to be there.
+    /// Inserts a hundred rows from each of `threads` threads; returns those reported as committed.
     fn insert_from_many_threads(
         writer: &Arc<Writer>,
         threads: i64,
@@ -184,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_gets_committed_whatever_the_order() {
+    fn concurrent_writes_are_all_committed() {
         let writer = Arc::new(writer());
         let committed = insert_from_many_threads(&writer, 16, insert);
         assert_eq!(committed, (0..1_600).collect::<Vec<_>>());
@@ -192,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_hears_ok_whose_commit_failed() {
+    fn a_failed_commit_fails_its_whole_batch() {
         let writer = Arc::new(writer());
         let committed = insert_from_many_threads(&writer, 32, |writer, n| match n % 40 {
             0 => insert_what_cannot_be_committed(writer, n),
@@ -217,9 +212,9 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_that_sqlite_rolled_back_by_itself_fails_for_everybody_in_it() {
+    fn a_transaction_that_sqlite_rolls_back_by_itself_fails_its_whole_batch() {
         let writer = writer();
-        // While the first write holds the thread up, the others queue: they become one batch.
+        // While the first write blocks the thread, the others queue up and become one batch.
         let (started, has_started) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
         let first = writer

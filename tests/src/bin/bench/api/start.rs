@@ -26,7 +26,7 @@ pub(super) async fn measure(setup: &Setup) -> Result<String> {
     }
     Ok(format!(
         "### Size and start\n\n\
-         All files of a Worker together; the first answers after the server listens, median of {STARTS} starts. Goals: 256 KiB for \
+         All files of a Worker together; the first answers after the server listens, median of {STARTS} starts. Goals: 512 KiB for \
          the wasm, the first answer within 60 ms.\n\n{}",
         table.finish()
     ))

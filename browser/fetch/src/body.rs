@@ -1,0 +1,104 @@
+//! Size-capped body reading: of a request or a response, no more is read than its limit.
+
+use js_sys::{Function, JSON, Promise, Reflect, Uint8Array};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
+
+#[wasm_bindgen]
+extern "C" {
+    /// A `Request`, a `Response`, or a look-alike.
+    type Message;
+
+    #[wasm_bindgen(method, getter)]
+    fn body(this: &Message) -> JsValue;
+
+    #[wasm_bindgen(method, catch, js_name = arrayBuffer)]
+    fn array_buffer(this: &Message) -> Result<Promise, JsValue>;
+
+    /// A reader of a stream of bytes; the default one ignores the arguments of `read`.
+    type StreamReader;
+
+    #[wasm_bindgen(method, catch)]
+    fn read(this: &StreamReader, buffer: &JsValue, options: &JsValue) -> Result<Promise, JsValue>;
+}
+
+/// How a `ReadableStream` is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyReader {
+    /// With the default reader, which every stream has.
+    Default,
+    /// With a BYOB reader, which only byte streams have. All pieces are read into one buffer, which goes
+    /// there and back, and is exchanged for a larger one while there is more: in a Worker each read leaves
+    /// kilobytes of objects behind until V8 collects all.
+    Byob,
+}
+
+/// Bytes that a BYOB reader reads at once, first and at most.
+const PIECE_BYTES: [u32; 2] = [32 * 1024, 512 * 1024];
+
+/// The body of a `Request` or `Response`; `None` where it is larger than `max_bytes`.
+///
+/// # Errors
+///
+/// What the stream throws, such as for a body that breaks off.
+pub async fn read(
+    message: &JsValue,
+    max_bytes: usize,
+    reader: BodyReader,
+) -> Result<Option<Vec<u8>>, JsValue> {
+    let message: &Message = message.unchecked_ref();
+    let stream = message.body();
+    let get_reader = Reflect::get(&stream, &"getReader".into()).unwrap_or(JsValue::UNDEFINED);
+    let Ok(get_reader) = get_reader.dyn_into::<Function>() else {
+        // There is no body, or it is of a page's own `fetch`, which need not give streams.
+        let body = Uint8Array::new(&JsFuture::from(message.array_buffer()?).await?);
+        return Ok((body.length() as usize <= max_bytes).then(|| body.to_vec()));
+    };
+    let mode = match reader {
+        BodyReader::Default => JsValue::UNDEFINED,
+        BodyReader::Byob => JSON::parse(r#"{"mode":"byob"}"#)?,
+    };
+    collect(&get_reader.call1(&stream, &mode)?.unchecked_into(), max_bytes, reader).await
+}
+
+async fn collect(
+    stream: &StreamReader,
+    max_bytes: usize,
+    reader: BodyReader,
+) -> Result<Option<Vec<u8>>, JsValue> {
+    let [mut size, most] = PIECE_BYTES;
+    let mut buffer = match reader {
+        BodyReader::Default => JsValue::UNDEFINED,
+        BodyReader::Byob => Uint8Array::new_with_length(size).into(),
+    };
+    // At first, what is there: a reply that is too large by then need not be waited for.
+    let mut options = JSON::parse(r#"{"min":1}"#)?;
+    let (value, done) = (JsValue::from("value"), JsValue::from("done"));
+    let mut body = Vec::new();
+    loop {
+        let read = JsFuture::from(stream.read(&buffer, &options)?).await?;
+        if Reflect::get(&read, &done)?.is_truthy() {
+            return Ok(Some(body));
+        }
+        let piece = Reflect::get(&read, &value)?;
+        let piece = piece.dyn_into().unwrap_or_else(|other| Uint8Array::new(&other));
+        let (begin, length) = (body.len(), piece.length() as usize);
+        if begin.saturating_add(length) > max_bytes {
+            return Ok(None);
+        }
+        body.resize(begin + length, 0);
+        if let Some(end) = body.get_mut(begin..) {
+            piece.copy_to(end);
+        }
+        if reader == BodyReader::Default {
+            continue;
+        }
+        if size < most && body.len() >= size as usize {
+            size *= 4;
+            buffer = Uint8Array::new_with_length(size).into();
+            options = JSON::parse(&format!(r#"{{"min":{size}}}"#))?;
+        } else {
+            buffer = Uint8Array::new(&piece.buffer()).into();
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! JSON-RPC over `fetch`, for hosts that are compiled to wasm: web pages, Node and Workers.
+//!
+//! [`round_trip`] gives a batch its delay and its deadline, [`RpcPost`] sends it, [`body`] reads at most as
+//! much of a reply as the batch allows. A host brings its `fetch`, its headers, and its way to read streams;
+//! the core decides everything else.
+
+pub mod body;
+
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use gloo_timers::future::TimeoutFuture;
+use js_sys::{Function, Promise};
+use registry_core::chain::{Batch, Failure};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{AbortController, AbortSignal, RequestInit, RequestRedirect};
+
+use crate::body::BodyReader;
+
+#[wasm_bindgen]
+extern "C" {
+    /// What `fetch` gives. Not `web_sys::Response`: the `fetch` of a page may give a look-alike, or nothing
+    /// of the kind.
+    type Response;
+
+    #[wasm_bindgen(method, getter, catch)]
+    fn status(this: &Response) -> Result<u16, JsValue>;
+
+    #[wasm_bindgen(thread_local_v2, js_name = fetch)]
+    static FETCH: Function;
+}
+
+/// The global `fetch`.
+#[must_use]
+pub fn global() -> Function {
+    FETCH.with(Function::clone)
+}
+
+/// Runs one exchange of a batch: waits for the batch's delay, and aborts the exchange at the batch's timeout.
+/// An exchange that gives up on a reply because of its size is aborted, too.
+///
+/// # Errors
+///
+/// [`Failure::TimedOut`], or the exchange's own failure.
+pub async fn round_trip<T>(
+    batch: &Batch,
+    exchange: impl AsyncFnOnce(&AbortSignal) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    if batch.delay_ms > 0 {
+        TimeoutFuture::new(batch.delay_ms).await;
+    }
+    let controller = AbortController::new().map_err(|_| Failure::Unreachable)?;
+    let signal = controller.signal();
+    let reply = match select(pin!(exchange(&signal)), TimeoutFuture::new(batch.timeout_ms)).await {
+        Either::Left((reply, _)) => reply,
+        Either::Right(_) => Err(Failure::TimedOut),
+    };
+    if matches!(reply, Err(Failure::TimedOut | Failure::TooLarge)) {
+        controller.abort();
+    }
+    reply
+}
+
+/// Where a batch is posted to, and how the host does it.
+#[derive(Clone, Copy, Debug)]
+pub struct RpcPost<'a> {
+    /// The host's `fetch`.
+    pub fetch: &'a Function,
+    /// The URL of the RPC endpoint.
+    pub url: &'a str,
+    /// The headers: a `Headers`, or a plain object of texts.
+    pub headers: &'a JsValue,
+    /// What becomes of redirects, which must not be followed: they would carry the key in the URL's path
+    /// somewhere else. Browsers know `Error`, Workers only `Manual`.
+    pub redirect: RequestRedirect,
+    /// How the reply's body is read.
+    pub reader: BodyReader,
+}
+
+impl RpcPost<'_> {
+    /// Posts the batch, and gives the reply's HTTP status and its body.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::TooLarge`] for a body above the batch's limit. Everything that `fetch` throws is
+    /// [`Failure::Unreachable`], because its message may quote the URL.
+    pub async fn send(&self, batch: &Batch, signal: &AbortSignal) -> Result<(u16, Vec<u8>), Failure> {
+        let reply = self.exchange(batch, signal).await.map_err(|_| Failure::Unreachable)?;
+        reply.ok_or(Failure::TooLarge)
+    }
+
+    async fn exchange(&self, batch: &Batch, signal: &AbortSignal) -> Result<Option<(u16, Vec<u8>)>, JsValue> {
+        let init = RequestInit::new();
+        init.set_method("POST");
+        init.set_headers(self.headers);
+        init.set_body(&batch.body.as_str().into());
+        init.set_redirect(self.redirect);
+        init.set_signal(Some(signal));
+        let response = self.fetch.call2(&JsValue::UNDEFINED, &self.url.into(), &init)?;
+        let response: Response = JsFuture::from(Promise::resolve(&response)).await?.unchecked_into();
+        let status = response.status()?;
+        let body = body::read(&response, batch.max_reply_bytes, self.reader).await?;
+        Ok(body.map(|body| (status, body)))
+    }
+}

@@ -1,0 +1,149 @@
+//! The daily gas budget as arithmetic: a window that opens with its first use and lasts 24 hours.
+//!
+//! `settled` was paid; `reserved` is what transactions in flight may still cost. Their sum never exceeds the
+//! limit. `store` persists both; time is an argument.
+
+pub mod share;
+
+/// Length of a window (service.md section 8).
+pub const WINDOW_SECONDS: u64 = 24 * 60 * 60;
+
+/// The current window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Window {
+    /// When it opened, unix seconds; `None` while nothing was used.
+    pub opened_at: Option<u64>,
+    /// What was paid in it, wei.
+    pub settled_wei: u128,
+}
+
+impl Window {
+    /// The window at `now`: itself, or a new one if it is over.
+    pub const fn at(self, now: u64) -> Self {
+        match self.opened_at {
+            Some(opened) if now >= opened.saturating_add(WINDOW_SECONDS) => {
+                Self { opened_at: None, settled_wei: 0 }
+            }
+            // The clock was set back: the window must still close 24 hours from now.
+            Some(opened) if now < opened => Self { opened_at: Some(now), settled_wei: self.settled_wei },
+            _ => self,
+        }
+    }
+
+    /// The window after something was used in it at `now`.
+    pub const fn used(self, now: u64, settled_wei: u128) -> Self {
+        let current = self.at(now);
+        let opened_at = match current.opened_at {
+            None => Some(now),
+            opened => opened,
+        };
+        Self { opened_at, settled_wei: current.settled_wei.saturating_add(settled_wei) }
+    }
+
+    /// The window after a reservation was given back: it closes if nothing else is in it.
+    pub const fn unused(self, still_reserved_wei: u128) -> Self {
+        if self.settled_wei == 0 && still_reserved_wei == 0 {
+            return Self { opened_at: None, settled_wei: 0 };
+        }
+        self
+    }
+}
+
+/// The budget at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// The limit of a window, wei.
+    pub limit_wei: u128,
+    /// The window at that moment.
+    pub window: Window,
+    /// Reserved for transactions in flight, wei.
+    pub reserved_wei: u128,
+}
+
+impl Budget {
+    /// Paid and reserved together.
+    pub const fn used_wei(&self) -> u128 {
+        self.window.settled_wei.saturating_add(self.reserved_wei)
+    }
+
+    /// What is left.
+    pub const fn remaining_wei(&self) -> u128 {
+        self.limit_wei.saturating_sub(self.used_wei())
+    }
+
+    /// Whether `wei` more can be reserved.
+    pub const fn allows(&self, wei: u128) -> bool {
+        wei <= self.remaining_wei()
+    }
+
+    /// When the budget is fresh again, unix seconds; `None` while nothing is used.
+    pub const fn resets_at(&self) -> Option<u64> {
+        match self.window.opened_at {
+            Some(opened) => Some(opened.saturating_add(WINDOW_SECONDS)),
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_window_lasts_24_hours_from_first_use() {
+        let window = Window::default().used(1_000, 5).used(50_000, 7);
+        assert_eq!(window, Window { opened_at: Some(1_000), settled_wei: 12 });
+        let end = 1_000 + WINDOW_SECONDS;
+        assert_eq!(window.at(end - 1).settled_wei, 12);
+        assert_eq!(window.at(end), Window::default());
+        assert_eq!(window.used(end + 5, 1), Window { opened_at: Some(end + 5), settled_wei: 1 });
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_neither_refills_the_budget_nor_freezes_it() {
+        let window = Window::default().used(1_000_000, 5);
+        let back = window.at(400_000);
+        assert_eq!(back.settled_wei, 5);
+        assert_eq!(back.opened_at, Some(400_000));
+        assert_eq!(window.used(400_000, 2).at(400_000 + WINDOW_SECONDS), Window::default());
+    }
+
+    #[test]
+    fn what_was_never_used_does_not_open_a_window() {
+        let window = Window::default().used(1_000, 0);
+        assert_eq!(window.unused(3), window);
+        assert_eq!(window.unused(0), Window::default());
+        assert_eq!(window.used(1_001, 1).unused(0).opened_at, Some(1_000));
+    }
+
+    #[test]
+    fn reserved_counts_as_used() {
+        let window = Window::default().used(0, 60);
+        let budget = Budget { limit_wei: 100, window, reserved_wei: 30 };
+        assert_eq!((budget.used_wei(), budget.remaining_wei()), (90, 10));
+        assert!(budget.allows(10) && !budget.allows(11));
+        let overdrawn = Budget { limit_wei: 50, ..budget };
+        assert_eq!(overdrawn.remaining_wei(), 0);
+        assert!(!overdrawn.allows(1));
+    }
+
+    proptest! {
+        /// Within one window the sum never shrinks, and a new window starts at 0.
+        #[test]
+        fn a_window_never_forgets_before_its_time(uses in prop::collection::vec((0_u64..40_000, 0_u128..1_000), 1..40)) {
+            let (mut now, mut window) = (0, Window::default());
+            let (mut opened, mut sum) = (None::<u64>, 0);
+            for (pause, paid) in uses {
+                now += pause;
+                if opened.is_some_and(|opened| now >= opened + WINDOW_SECONDS) {
+                    (opened, sum) = (None, 0);
+                }
+                opened = opened.or(Some(now));
+                sum += paid;
+                window = window.used(now, paid);
+                prop_assert_eq!(window, Window { opened_at: opened, settled_wei: sum });
+            }
+        }
+    }
+}

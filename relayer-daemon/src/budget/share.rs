@@ -1,0 +1,219 @@
+//! Shares of the daily budget: no signer, no client and no network can spend all of it.
+//!
+//! A party's share covers what it was charged in the window and what it has reserved. New signers cost
+//! nothing, nor do new addresses in an IPv6 site, hence three kinds of party: the signer, the client (an IPv4
+//! address or an IPv6 /64) and its network (an IPv4 /24 or an IPv6 /48, the smallest blocks routed to one
+//! customer). A party that uses nothing yet is always allowed one relay, whatever its share.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use alloy::primitives::Address;
+
+/// A kind of party.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartyKind {
+    /// `request.from`.
+    Signer,
+    /// An IPv4 address or an IPv6 /64.
+    Client,
+    /// An IPv4 /24 or an IPv6 /48.
+    Network,
+}
+
+/// A party that spends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Party {
+    /// `request.from`.
+    Signer(Address),
+    /// An IPv4 address or an IPv6 /64.
+    Client(IpAddr),
+    /// An IPv4 /24 or an IPv6 /48.
+    Network(IpAddr),
+}
+
+impl Party {
+    /// The parties charged for a request: its signer and, where it is known, the client with its network.
+    pub fn of(signer: Address, client: Option<IpAddr>) -> impl Iterator<Item = Self> {
+        let client = client.map(|client| client.to_canonical());
+        let from = client.into_iter().flat_map(|client| [Self::Client(client), Self::Network(site(client))]);
+        std::iter::once(Self::Signer(signer)).chain(from)
+    }
+
+    /// Its kind.
+    pub const fn kind(self) -> PartyKind {
+        match self {
+            Self::Signer(_) => PartyKind::Signer,
+            Self::Client(_) => PartyKind::Client,
+            Self::Network(_) => PartyKind::Network,
+        }
+    }
+}
+
+/// The network around an address.
+const fn site(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, _] = address.octets();
+            IpAddr::V4(Ipv4Addr::new(a, b, c, 0))
+        }
+        IpAddr::V6(address) => {
+            let [a, b, c, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0))
+        }
+    }
+}
+
+/// Percent of the daily budget that one party of each kind may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// A signer's share.
+    pub signer: u8,
+    /// A client's share.
+    pub client: u8,
+    /// A network's share.
+    pub network: u8,
+}
+
+/// The limits of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// The limit of all parties together, wei.
+    pub limit_wei: u128,
+    /// The limits of one party.
+    pub shares: Shares,
+}
+
+impl Allowance {
+    /// The limit of one party of a kind, wei.
+    pub const fn of(&self, kind: PartyKind) -> u128 {
+        let percent = match kind {
+            PartyKind::Signer => self.shares.signer,
+            PartyKind::Client => self.shares.client,
+            PartyKind::Network => self.shares.network,
+        };
+        if percent >= 100 {
+            return self.limit_wei;
+        }
+        // Divided first where the product would overflow.
+        match self.limit_wei.checked_mul(percent as u128) {
+            Some(product) => product / 100,
+            None => (self.limit_wei / 100).saturating_mul(percent as u128),
+        }
+    }
+}
+
+/// The used part of a limit, wei.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BudgetUsage {
+    /// Paid in this window.
+    pub settled_wei: u128,
+    /// Reserved by relays in flight.
+    pub reserved_wei: u128,
+}
+
+/// Why nothing may be reserved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denial {
+    /// Spent until the window ends: the whole budget, or one party's share.
+    Spent(Option<PartyKind>),
+    /// Reserved by relays in flight: of the whole budget, or of one party's share.
+    Reserved(Option<PartyKind>),
+}
+
+/// Whether `wei` may be reserved beside `total` and each party's use, with `no_op_wei` of the budget left.
+///
+/// # Errors
+/// Why not; [`Denial::Spent`] comes before [`Denial::Reserved`].
+pub fn check(
+    allowance: &Allowance,
+    wei: u128,
+    no_op_wei: u128,
+    total: BudgetUsage,
+    parties: &[(PartyKind, BudgetUsage)],
+) -> Result<(), Denial> {
+    let shares = parties
+        .iter()
+        // A first relay may cost more than a share.
+        .filter(|(_, usage)| *usage != BudgetUsage::default())
+        .map(|(kind, usage)| (Some(*kind), allowance.of(*kind), *usage));
+    let all = (None, allowance.limit_wei.saturating_sub(no_op_wei), total);
+    let all: Vec<_> = std::iter::once(all).chain(shares).collect();
+    for (party, limit_wei, usage) in &all {
+        if usage.settled_wei.saturating_add(wei) > *limit_wei {
+            return Err(Denial::Spent(*party));
+        }
+    }
+    for (party, limit_wei, usage) in &all {
+        if usage.settled_wei.saturating_add(usage.reserved_wei).saturating_add(wei) > *limit_wei {
+            return Err(Denial::Reserved(*party));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Denial::{Reserved, Spent},
+        *,
+    };
+
+    const ALLOWANCE: Allowance =
+        Allowance { limit_wei: 1_000, shares: Shares { signer: 20, client: 50, network: 75 } };
+
+    fn usage(settled_wei: u128, reserved_wei: u128) -> BudgetUsage {
+        BudgetUsage { settled_wei, reserved_wei }
+    }
+
+    #[test]
+    fn what_is_spent_and_what_is_only_reserved_are_told_apart() {
+        let signer = Some(PartyKind::Signer);
+        for (wei, total, used, expected) in [
+            (100, usage(900, 0), None, Ok(())),
+            (101, usage(900, 0), None, Err(Spent(None))),
+            (101, usage(800, 100), None, Err(Reserved(None))),
+            (50, usage(150, 0), Some(usage(150, 0)), Ok(())),
+            (51, usage(150, 0), Some(usage(150, 0)), Err(Spent(signer))),
+            (51, usage(0, 150), Some(usage(0, 150)), Err(Reserved(signer))),
+            // Spent comes first.
+            (101, usage(900, 0), Some(usage(0, 150)), Err(Spent(None))),
+        ] {
+            let parties: Vec<_> = used.into_iter().map(|used| (PartyKind::Signer, used)).collect();
+            assert_eq!(check(&ALLOWANCE, wei, 0, total, &parties), expected, "{wei} {total:?} {used:?}");
+        }
+    }
+
+    #[test]
+    fn room_for_a_no_op_is_left_of_the_whole_budget() {
+        let signer = [(PartyKind::Signer, usage(150, 0))];
+        assert_eq!(check(&ALLOWANCE, 50, 800, usage(150, 0), &signer), Ok(()));
+        assert_eq!(check(&ALLOWANCE, 50, 801, usage(150, 0), &signer), Err(Spent(None)));
+        assert_eq!(check(&ALLOWANCE, 50, 101, usage(150, 700), &signer), Err(Reserved(None)));
+    }
+
+    #[test]
+    fn a_first_relay_may_cost_more_than_a_share() {
+        assert_eq!(check(&ALLOWANCE, 900, 0, usage(0, 0), &[(PartyKind::Signer, usage(0, 0))]), Ok(()));
+        assert_eq!(check(&ALLOWANCE, 1_001, 0, usage(0, 0), &[]), Err(Spent(None)));
+    }
+
+    #[test]
+    fn shares_of_any_budget_fit() {
+        assert_eq!(ALLOWANCE.of(PartyKind::Client), 500);
+        let endless = Allowance { limit_wei: u128::MAX, ..ALLOWANCE };
+        assert_eq!(endless.of(PartyKind::Signer), u128::MAX / 100 * 20);
+        let all = Allowance { shares: Shares { signer: 100, ..ALLOWANCE.shares }, ..endless };
+        assert_eq!(all.of(PartyKind::Signer), u128::MAX);
+    }
+
+    #[test]
+    fn neighbours_share_a_network() {
+        let network = |text: &str| Party::of(Address::ZERO, Some(text.parse().unwrap())).last().unwrap();
+        assert_eq!(network("192.0.2.7"), network("192.0.2.200"));
+        assert_eq!(network("::ffff:192.0.2.7"), network("192.0.2.200"));
+        assert_ne!(network("192.0.2.7"), network("192.0.3.7"));
+        assert_eq!(network("2001:db8:1:2::"), network("2001:db8:1:ffff::"));
+        assert_ne!(network("2001:db8:1:2::"), network("2001:db8:2:2::"));
+        assert_eq!(Party::of(Address::ZERO, None).count(), 1);
+    }
+}

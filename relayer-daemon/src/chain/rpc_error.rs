@@ -1,0 +1,53 @@
+//! Why a call to the endpoints has no result.
+
+use alloy::rpc::json_rpc::ErrorPayload;
+use registry_core::eth::rpc::{
+    ErrorObject,
+    read_error::{Action, classify},
+    revert::Revert,
+};
+use thiserror::Error;
+
+use crate::outcome::{ErrorCode, Failure};
+
+/// Why a call has no result. Names no endpoint: clients see it.
+#[derive(Debug, Clone, Error)]
+pub enum RpcError {
+    /// No endpoint answered.
+    #[error("RPC endpoint unreachable: {0}")]
+    Unreachable(String),
+    /// An endpoint took too long, and so did the others.
+    #[error("RPC timeout")]
+    Timeout,
+    /// The node answered with an error; a revert is one too.
+    #[error("RPC error: {}", .0.message)]
+    Node(ErrorPayload),
+    /// The node's answer is not what was asked for.
+    #[error("RPC answer to {0} makes no sense")]
+    Malformed(&'static str),
+}
+
+impl From<RpcError> for Failure {
+    fn from(error: RpcError) -> Self {
+        match error {
+            RpcError::Timeout => Self::new(ErrorCode::RpcTimeout, error.to_string()),
+            other => Self::rpc(other.to_string()),
+        }
+    }
+}
+
+/// What a node's error calls for.
+pub(crate) fn action(error: &ErrorPayload) -> Action {
+    classify(&error_object(error))
+}
+
+/// The revert in a node's error, if it is one.
+pub(crate) fn revert(error: &ErrorPayload) -> Option<Revert> {
+    Revert::from_error(&error_object(error))
+}
+
+/// The error as the core reads it.
+fn error_object(error: &ErrorPayload) -> ErrorObject {
+    let data = error.data.as_ref().map(|data| data.get().to_owned());
+    ErrorObject { code: error.code, message: error.message.to_string(), data }
+}

@@ -1,0 +1,387 @@
+//! The checks before a request is accepted: one line each, a tick or a cross.
+//!
+//! `check` prints them; `serve` and `drain` refuse to start on a cross. They cost about a dozen RPC calls,
+//! once. `check` may run beside a running daemon: it takes no lock, opens the store for reading only and
+//! creates no file.
+
+use std::{
+    error::Error as _,
+    fmt, io,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use alloy::{
+    primitives::{Address, U256, utils::format_ether},
+    signers::{SignerSync, local::PrivateKeySigner},
+};
+use registry_core::{
+    eth::abi::{IAgentRegistry, IForwarder},
+    forward::{ForwardRequest, SignedRequest, domain},
+};
+
+use crate::{
+    chain::{Chain, ChainNode, Rpc, RpcError},
+    daemon::settings::Settings,
+    metrics::Metrics,
+    process::{
+        clock::SharedClock,
+        lock::{LockError, ProcessLock},
+    },
+    relay::MINIMUM_BALANCE_WEI,
+    store::{Identity, Store, files::StoreFiles},
+};
+
+/// The lock's line if it is free.
+const LOCK_IS_FREE: &str = "no other process with this key, or with this journal";
+/// The largest difference between our clock and the chain's, seconds.
+const CLOCK_SKEW: u64 = 60;
+
+/// The results of the checks.
+#[derive(Debug, Default)]
+pub struct Report {
+    lines: Vec<(bool, &'static str, String)>,
+}
+
+impl Report {
+    fn tick(&mut self, name: &'static str, text: impl fmt::Display) {
+        self.lines.push((true, name, text.to_string()));
+    }
+
+    fn cross(&mut self, name: &'static str, text: impl fmt::Display) {
+        self.lines.push((false, name, text.to_string()));
+    }
+
+    fn add(&mut self, name: &'static str, result: Result<String, String>) {
+        match result {
+            Ok(text) => self.tick(name, text),
+            Err(text) => self.cross(name, text),
+        }
+    }
+
+    /// The value of a good result; a cross for a bad one.
+    fn pass<T, E: fmt::Display>(&mut self, name: &'static str, result: Result<T, E>) -> Option<T> {
+        result.inspect_err(|error| self.cross(name, error)).ok()
+    }
+
+    /// Whether there is no cross.
+    pub fn is_good(&self) -> bool {
+        self.lines.iter().all(|(good, ..)| *good)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (good, name, text) in &self.lines {
+            writeln!(f, "{} {name:<12} {text}", if *good { "✓" } else { "✗" })?;
+        }
+        Ok(())
+    }
+}
+
+/// The command that the checks are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckMode {
+    /// `check`: changes nothing.
+    Look,
+    /// `serve`.
+    Serve,
+    /// `drain`: takes over from a running daemon once that has drained.
+    Drain,
+}
+
+/// What `serve` and `drain` start with after good checks.
+#[derive(Debug)]
+pub struct Checked {
+    /// The chain.
+    pub chain: Arc<Chain>,
+    /// The chain's id.
+    pub chain_id: u64,
+    /// The store: this relayer's, or a new one.
+    pub store: Arc<Store>,
+    /// The owner that the store gets.
+    pub identity: Identity,
+    /// Whether the chain charges an L1 data fee.
+    pub has_l1_fee: bool,
+    /// Held as long as the process lives: one process per key and chain.
+    pub locks: Vec<ProcessLock>,
+}
+
+/// Checks everything. The second value is there only if the report is good, and not for [`CheckMode::Look`].
+pub async fn run(
+    mode: CheckMode,
+    settings: &Settings,
+    key: &PrivateKeySigner,
+    clock: &SharedClock,
+    metrics: &Metrics,
+) -> (Report, Option<Checked>) {
+    let mut report = Report::default();
+    report.tick("key", key.address());
+    let checked = examine(mode, settings, key, clock, metrics, &mut report).await;
+    let checked = checked.filter(|_| report.is_good());
+    (report, checked)
+}
+
+async fn examine(
+    mode: CheckMode,
+    settings: &Settings,
+    key: &PrivateKeySigner,
+    clock: &SharedClock,
+    metrics: &Metrics,
+    report: &mut Report,
+) -> Option<Checked> {
+    report.add("proxies", proxies(settings));
+    let rpc = report.pass("rpc", endpoints(settings, metrics))?;
+    let chain_id = chain_id(settings, &rpc, report).await?;
+    let chain = Arc::new(Chain {
+        rpc,
+        relayer: key.address(),
+        forwarder: settings.forwarder_address,
+        registry: settings.registry_address,
+        lacks_simulate_v1: AtomicBool::new(false),
+    });
+
+    let registry = code(&chain, "registry", chain.registry, report).await;
+    let forwarder = code(&chain, "forwarder", chain.forwarder, report).await;
+    if forwarder {
+        report.add("domain", same_domain(&chain, key, chain_id).await);
+    }
+    if registry && forwarder {
+        report.add("trust", trusted(&chain).await);
+    }
+    match balance(&chain).await {
+        // Transactions in flight were paid for when they were sent.
+        Err(text) if mode == CheckMode::Drain => report.tick("balance", text),
+        found => report.add("balance", found),
+    }
+    report.add("clock", clock_skew(&chain, clock.now()).await);
+    let has_l1_fee = report.pass("l1 fee", chain.has_l1_fee().await).unwrap_or_default();
+
+    let files = StoreFiles::new(&settings.data_dir, chain_id, chain.forwarder, chain.relayer);
+    let genesis = report.pass("journal", chain.genesis().await)?;
+    let identity = Identity { chain_id, genesis, forwarder: chain.forwarder };
+    if mode == CheckMode::Look {
+        look_at_locks(&files, report);
+        look_at_store(&files, &identity, &chain, report).await;
+        return None;
+    }
+    // Always in this order, so that two processes do not deadlock.
+    let mut locks = Vec::new();
+    for path in [&files.key_lock, &files.store_lock] {
+        locks.push(report.pass("lock", take_lock(mode, path.clone()).await)?);
+    }
+    report.tick("lock", LOCK_IS_FREE);
+    let store = Store::open(&files.store).and_then(|store| store.verify(&identity).map(|()| store));
+    let store: Arc<Store> = Arc::new(report.pass("journal", store)?);
+    report.tick("journal", files.store.display());
+    report.add("pending", pending_are_ours(&chain, Some(&store)).await);
+    report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
+    Some(Checked { chain, chain_id, store, identity, has_l1_fee, locks })
+}
+
+fn proxies(settings: &Settings) -> Result<String, String> {
+    let proxies = settings.proxies().map_err(|error| error.to_string())?;
+    let networks: Vec<String> = proxies.networks().iter().map(ToString::to_string).collect();
+    Ok(if networks.is_empty() {
+        "X-Forwarded-For is not believed".to_owned()
+    } else {
+        format!("X-Forwarded-For is believed from {}", networks.join(", "))
+    })
+}
+
+fn endpoints(settings: &Settings, metrics: &Metrics) -> Result<Rpc, String> {
+    let urls = settings.endpoints().map_err(|error| error.to_string())?;
+    Rpc::new(&urls, settings.rpc_timeout, metrics.clone()).map_err(|error| {
+        // Most often the bundle of CA certificates is missing. The cause names no URL.
+        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("no HTTP client can be built{cause}")
+    })
+}
+
+/// All endpoints that answer must be of the same chain, and at least one must answer.
+async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut Report) -> Option<u64> {
+    let mut found = settings.chain_id;
+    let mut alive = false;
+    let mut problems = Vec::new();
+    for (label, id) in rpc.chain_ids().await {
+        match (id, found) {
+            (Ok(id), Some(expected)) if id != expected => {
+                report.cross("chain id", format!("{label} is of chain {id}, not {expected}"));
+                return None;
+            }
+            (Ok(id), _) => {
+                found = Some(id);
+                alive = true;
+            }
+            (Err(error), _) => {
+                tracing::warn!(endpoint = %label, %error, "endpoint does not answer");
+                problems.push(format!("{label}: {error}"));
+            }
+        }
+    }
+    if !alive {
+        report.cross("rpc", format!("no RPC endpoint answers: {}", problems.join("; ")));
+        return None;
+    }
+    report.tick("rpc", rpc.label());
+    if let Some(id) = found {
+        report.tick("chain id", id);
+    }
+    found
+}
+
+async fn code(chain: &Chain, name: &'static str, address: Address, report: &mut Report) -> bool {
+    match chain.has_code(address).await {
+        Ok(true) => {
+            report.tick(name, address);
+            return true;
+        }
+        Ok(false) => report.cross(name, format!("no contract at {address}")),
+        Err(error) => report.cross(name, error),
+    }
+    false
+}
+
+/// The forwarder has our domain separator if it accepts a signature made with it; a getter is optional.
+async fn same_domain(chain: &Chain, key: &PrivateKeySigner, chain_id: u64) -> Result<String, String> {
+    let says = |error: RpcError| format!("the forwarder does not answer like one: {error}");
+    let request = ForwardRequest {
+        from: key.address(),
+        to: chain.registry,
+        value: U256::ZERO,
+        gas: U256::ZERO,
+        nonce: chain.forwarder_nonce(key.address()).await.map_err(says)?,
+        deadline: alloy::primitives::aliases::U48::ZERO,
+        data: alloy::primitives::Bytes::new(),
+    };
+    let domain = domain(chain_id, chain.forwarder);
+    let mut signed = SignedRequest { request, signature: alloy::primitives::Bytes::new() };
+    let digest = signed.digest(&domain);
+    let signature = key.sign_hash_sync(&digest).map_err(|_| "the key cannot sign".to_owned())?;
+    signed.signature = signature.as_bytes().into();
+    let execute = IForwarder::executeCall { req: signed.request, signature: signed.signature };
+    if chain.verify(&execute).await.map_err(says)? {
+        return Ok(format!("separator {}", domain.separator()));
+    }
+    let mut text =
+        "the forwarder's EIP-712 domain is not MinimalForwarder, version 1, on this chain".to_owned();
+    if let Ok(real) = chain.view(chain.forwarder, &IForwarder::eip712DomainCall {}).await {
+        text = format!(
+            "the forwarder's EIP-712 domain is {}, version {}, chain {}, {}",
+            real.name, real.version, real.chainId, real.verifyingContract
+        );
+    }
+    Err(text)
+}
+
+async fn trusted(chain: &Chain) -> Result<String, String> {
+    let call = IAgentRegistry::isTrustedForwarderCall { forwarder: chain.forwarder };
+    match chain.view(chain.registry, &call).await {
+        Ok(true) => Ok("the registry trusts the forwarder".to_owned()),
+        Ok(false) => Err("the registry does not trust this forwarder".to_owned()),
+        Err(error) => Err(format!("the registry does not say whom it trusts: {error}")),
+    }
+}
+
+async fn balance(chain: &Chain) -> Result<String, String> {
+    let wei = chain.balance().await.map_err(|error| error.to_string())?;
+    let text = format!("{} ETH", format_ether(wei));
+    if wei < MINIMUM_BALANCE_WEI {
+        return Err(format!("{text}: less than {} ETH", format_ether(MINIMUM_BALANCE_WEI)));
+    }
+    Ok(text)
+}
+
+/// Compares with the pending block: its time is current even on a chain that makes blocks only on demand.
+async fn clock_skew(chain: &Chain, now: u64) -> Result<String, String> {
+    let mut chain_time = None;
+    for block in ["pending", "latest"] {
+        if let Some(header) = chain.header(block).await.map_err(|error| error.to_string())? {
+            chain_time = chain_time.max(Some(header.timestamp.to::<u64>()));
+        }
+    }
+    let chain_time = chain_time.ok_or_else(|| "the chain has no block".to_owned())?;
+    let skew = chain_time.abs_diff(now);
+    if skew > CLOCK_SKEW {
+        let side = if now > chain_time { "ahead of" } else { "behind" };
+        return Err(format!("our clock is {skew} s {side} the chain's (or the chain stands still)"));
+    }
+    Ok(format!("within {skew} s of the chain's"))
+}
+
+fn look_at_locks(files: &StoreFiles, report: &mut Report) {
+    for path in [&files.key_lock, &files.store_lock] {
+        match ProcessLock::holder(path) {
+            Ok(None) => {}
+            Ok(Some(holder)) => return report.tick("lock", format!("held: {holder} is running")),
+            Err(error) => return report.cross("lock", error),
+        }
+    }
+    report.tick("lock", LOCK_IS_FREE);
+}
+
+/// Takes the lock. `drain` asks its holder to drain first, and waits for its end.
+async fn take_lock(mode: CheckMode, path: PathBuf) -> Result<ProcessLock, LockError> {
+    let take = move || match ProcessLock::take(&path) {
+        Err(LockError::Held(holder)) if mode == CheckMode::Drain => {
+            if let Err(error) = holder.ask_to_drain() {
+                return Err(LockError::Unusable(error.kind()));
+            }
+            eprintln!("asked {holder} to drain, and waiting for its end");
+            ProcessLock::wait(&path)
+        }
+        taken => taken,
+    };
+    tokio::task::spawn_blocking(take).await.unwrap_or(Err(LockError::Unusable(io::ErrorKind::Interrupted)))
+}
+
+async fn look_at_store(files: &StoreFiles, identity: &Identity, chain: &Chain, report: &mut Report) {
+    let path = &files.store;
+    let opened = Store::open_read_only(path)
+        .and_then(|store| store.map(|store| store.verify(identity).map(|()| store)).transpose());
+    let Some(store) = report.pass("journal", opened) else { return };
+    let store = store.map(Arc::new);
+    match store {
+        Some(_) => report.tick("journal", path.display()),
+        None => report.tick("journal", format!("{} is not there yet: serve makes it", path.display())),
+    }
+    report.add("pending", pending_are_ours(chain, store.as_ref()).await);
+    if let Some(store) = store {
+        report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
+    }
+}
+
+/// Only the other key can finish what it has in flight: it alone can sign for those nonces.
+async fn other_keys_are_drained(store: &Arc<Store>, account: Address) -> Result<String, String> {
+    let open = store.run(|store| store.accounts_with_open_nonces()).await;
+    let others: Vec<String> = open
+        .map_err(|error| error.to_string())?
+        .into_iter()
+        .filter(|other| *other != account)
+        .map(|other| other.to_string())
+        .collect();
+    if others.is_empty() {
+        return Ok("none has anything in flight".to_owned());
+    }
+    Err(format!("{} has transactions in flight: run drain with that key first", others.join(", ")))
+}
+
+/// The account's pending transactions must all be in the store.
+async fn pending_are_ours(chain: &Chain, store: Option<&Arc<Store>>) -> Result<String, String> {
+    let counts = tokio::try_join!(chain.mined_nonce(), chain.pending_nonce());
+    let (latest, pending) = counts.map_err(|error| error.to_string())?;
+    if pending <= latest {
+        return Ok(format!("nothing pending, next nonce {latest}"));
+    }
+    let account = chain.relayer;
+    // Read after the chain: what was sent meanwhile was stored before.
+    let ours = match store {
+        Some(store) => store.run(move |store| store.explains(account, latest, pending)).await,
+        None => Ok(false),
+    };
+    let count = pending.saturating_sub(latest);
+    if ours.map_err(|error| error.to_string())? {
+        return Ok(format!("{count} pending, all of them ours"));
+    }
+    Err(format!("{count} pending that the journal does not know: somebody else uses this key"))
+}

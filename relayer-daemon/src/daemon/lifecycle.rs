@@ -1,0 +1,355 @@
+//! `serve` and `drain`: the daemon's start, draining and shutdown.
+//!
+//! `serve` answers HTTP until it is stopped (SIGTERM, SIGINT) or drained (SIGUSR1, which `relayer-daemon
+//! drain` sends). A draining daemon accepts nothing new, finishes what it has accepted, and ends. `drain`
+//! without a running daemon finishes what the store holds, without HTTP.
+//!
+//! ```text
+//! serve:  start -> listening --SIGUSR1--> draining --nothing in flight--> stop -> exit 0
+//!                      |                      |
+//!                      +------- SIGTERM ------+--> stop -> exit 0
+//! drain:  [ask the running daemon, wait for its end] -> start --nothing in flight--> stop -> exit 0
+//!                                                         +------- SIGTERM --------> stop -> exit 1
+//! ```
+//!
+//! Shutdown takes at most [`STOP_WITHIN`]; the store has what is in flight.
+
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use alloy::signers::local::PrivateKeySigner;
+use anyhow::{Context as _, anyhow, bail};
+use registry_core::forward::{Rules, domain};
+use rustix::process::{Resource, getrlimit};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+
+use crate::{
+    budget::share::Allowance,
+    daemon::{
+        check::{self, CheckMode, Checked},
+        monitor,
+        settings::Settings,
+    },
+    http::{
+        connections::{self, ConnectionLimits},
+        readiness::RelayerReadiness,
+        routes::{App, routes},
+    },
+    metrics::Metrics,
+    process::{
+        clock,
+        lock::ProcessLock,
+        shutdown::{ShutdownSignal, stopped},
+    },
+    relay::{
+        Reads, Relayer, functions::RelayedFunctions, gas_price::GasPrice, inflight::Inflight,
+        rate_limits::RateLimits,
+    },
+    sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
+    store::{Retention, retention},
+};
+
+/// The longest shutdown. A supervisor may kill the daemon after it, and nothing is lost.
+const STOP_WITHIN: Duration = Duration::from_millis(4_500);
+/// The capacity of the sender's queue.
+const JOBS: usize = 256;
+/// How often a draining daemon checks whether anything is left.
+const DRAIN_POLL: Duration = Duration::from_millis(250);
+
+/// Runs until SIGTERM or SIGINT, or until it is drained after SIGUSR1.
+///
+/// # Errors
+/// Why it did not start, and sent nothing; or which part of it ended early.
+pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
+    // Installed before the lock file names this process: without a handler the signal would kill it.
+    let mut drain = signal(SignalKind::user_defined1())?;
+    let (clock, metrics) = (clock::shared(), Metrics::new()?);
+    let (report, checked) = check::run(CheckMode::Serve, &settings, &key, &clock, &metrics).await;
+    let Some(checked) = checked else {
+        eprint!("{report}");
+        bail!("not started: see the crosses above");
+    };
+    let mut stop = StopSignals::listen()?;
+    let proxies = settings.proxies()?;
+    let chain_id = checked.chain_id;
+    let listener = connections::listen(SocketAddr::new(settings.bind, settings.port))
+        .with_context(|| format!("cannot listen on {}:{}", settings.bind, settings.port))?;
+    let mut daemon = Daemon::start(&settings, key, checked, metrics.clone()).await?;
+
+    let app = Arc::new(App {
+        relayer: Arc::clone(&daemon.relayer),
+        readiness: daemon.readiness.clone(),
+        chain_id,
+        relay_wait: settings.relay_wait,
+        proxies: proxies.clone(),
+    });
+    let address = listener.local_addr()?;
+    let limits = connection_limits(&settings);
+    let stopping = daemon.stopping.clone();
+    daemon.http = tokio::spawn(connections::serve(listener, routes(app), metrics, limits, proxies, stopping));
+    announce(&address.to_string());
+
+    let ended = tokio::select! {
+        () = stop.received() => Ok(()),
+        part = daemon.part_ended() => Err(part),
+        _ = drain.recv() => {
+            tracing::info!("draining: nothing new is accepted");
+            daemon.drain();
+            tokio::select! {
+                () = drained(Arc::clone(&daemon.relayer)) => {
+                    tracing::info!("drained");
+                    Ok(())
+                }
+                () = stop.received() => Ok(()),
+                part = daemon.part_ended() => Err(part),
+            }
+        }
+    };
+    daemon.stop().await;
+    ended
+}
+
+/// Asks a running daemon to drain and waits for its end, then finishes what the store still holds.
+///
+/// # Errors
+/// Why it did not start, or that it was stopped before everything was mined.
+pub async fn drain(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
+    let (clock, metrics) = (clock::shared(), Metrics::new()?);
+    let (report, checked) = check::run(CheckMode::Drain, &settings, &key, &clock, &metrics).await;
+    let Some(checked) = checked else {
+        eprint!("{report}");
+        bail!("not drained: see the crosses above");
+    };
+    let mut stop = StopSignals::listen()?;
+    let mut daemon = Daemon::start(&settings, key, checked, metrics).await?;
+    daemon.drain();
+    let ended = tokio::select! {
+        () = drained(Arc::clone(&daemon.relayer)) => Ok(()),
+        () = stop.received() => Err(anyhow!("stopped before everything was mined: run drain again")),
+        part = daemon.part_ended() => Err(part),
+    };
+    daemon.stop().await;
+    ended?;
+    println!("drained: nothing is in flight");
+    Ok(())
+}
+
+/// The parts of a running daemon.
+struct Daemon {
+    relayer: Arc<Relayer>,
+    readiness: RelayerReadiness,
+    draining: watch::Sender<bool>,
+    stop: watch::Sender<bool>,
+    stopping: ShutdownSignal,
+    http: JoinHandle<()>,
+    sender: JoinHandle<()>,
+    monitor: JoinHandle<()>,
+    pruner: JoinHandle<()>,
+    events: JoinHandle<()>,
+    locks: Vec<ProcessLock>,
+}
+
+impl Daemon {
+    /// Recovers the store, then starts sender and monitor; HTTP is the caller's.
+    async fn start(
+        settings: &Settings,
+        key: PrivateKeySigner,
+        checked: Checked,
+        metrics: Metrics,
+    ) -> anyhow::Result<Self> {
+        let Checked { chain, chain_id, store, identity, has_l1_fee, locks } = checked;
+        let clock = clock::shared();
+        store.run(move |store| store.bind(&identity)).await?;
+
+        let (stop, stopping) = watch::channel(false);
+        let (draining, drain) = watch::channel(false);
+        let (jobs_in, jobs) = mpsc::channel(JOBS);
+        let (events_in, mut events) = mpsc::unbounded_channel();
+        let wallet = Wallet::new(key, chain_id, chain.forwarder);
+        let spending =
+            Spending { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
+        let relayer = Arc::new(Relayer {
+            domain: domain(chain_id, chain.forwarder),
+            rules: Rules { registry: chain.registry, max_gas: settings.max_request_gas },
+            functions: RelayedFunctions::new(settings.relayed_functions.clone()),
+            limits: RateLimits::new(
+                settings.rate_limit_per_ip,
+                settings.rate_limit_per_signer,
+                settings.rate_limit_reads,
+            ),
+            spending,
+            allowance: Allowance { limit_wei: spending.daily_wei, shares: settings.budget_shares() },
+            gas_price: GasPrice::default(),
+            has_l1_fee,
+            wallet: wallet.clone(),
+            inflight: Inflight::new(settings.max_queue),
+            reads: Reads::default(),
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            jobs: jobs_in,
+            checks: Relayer::check_permits(),
+            patience: settings.relay_retry,
+            stopping: stopping.clone(),
+            draining: drain,
+            chain: Arc::clone(&chain),
+            store: Arc::clone(&store),
+        });
+
+        // Recovery comes first: no request is accepted before every stored nonce is accounted for.
+        let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
+        let node = Arc::clone(&chain);
+        let now = clock.now();
+        let mut sender = Sender::new(Parts {
+            node,
+            store: Arc::clone(&store),
+            wallet,
+            contracts,
+            spending,
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            events: events_in,
+        });
+        for relay in sender.recover().await.context("journal not recovered")? {
+            let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+        }
+        for relay in store.run(move |store| store.unsent(now)).await? {
+            relayer.resume(relay);
+        }
+
+        let readiness = RelayerReadiness::default();
+        // Without HTTP this task only waits for the end.
+        let http = tokio::spawn({
+            let mut stopping = stopping.clone();
+            async move { stopped(&mut stopping).await }
+        });
+        let sender = tokio::spawn(sender.run(jobs, stopping.clone()));
+        let monitor = tokio::spawn(monitor::run(Arc::clone(&relayer), readiness.clone(), stopping.clone()));
+        let retention = Retention::of_days(settings.journal_retention_days);
+        let pruner = tokio::spawn(retention::run(store, retention, clock, stopping.clone()));
+        let events = tokio::spawn({
+            let relayer = Arc::clone(&relayer);
+            async move {
+                while let Some(event) = events.recv().await {
+                    relayer.on_event(event).await;
+                }
+            }
+        });
+        Ok(Self {
+            relayer,
+            readiness,
+            draining,
+            stop,
+            stopping,
+            http,
+            sender,
+            monitor,
+            pruner,
+            events,
+            locks,
+        })
+    }
+
+    /// Stops accepting new relays.
+    fn drain(&self) {
+        self.readiness.stop();
+        let _ = self.draining.send(true);
+    }
+
+    /// Waits until a part ends early, by a panic.
+    async fn part_ended(&mut self) -> anyhow::Error {
+        let (part, result) = tokio::select! {
+            result = &mut self.http => ("http", result),
+            result = &mut self.sender => ("sender", result),
+            result = &mut self.monitor => ("monitor", result),
+            result = &mut self.pruner => ("retention", result),
+            result = &mut self.events => ("events", result),
+        };
+        let why = result.err().map_or_else(|| "without a reason".to_owned(), |error| error.to_string());
+        anyhow!("{part} has ended: {why}")
+    }
+
+    /// Finishes the current send and the answers in progress, then releases the locks.
+    async fn stop(self) {
+        tracing::info!("stopping");
+        self.readiness.stop();
+        let _ = self.stop.send(true);
+        let parts = [self.http, self.sender, self.monitor, self.pruner].map(|mut part| async move {
+            if !part.is_finished() {
+                let _ = (&mut part).await;
+            }
+        });
+        let all = futures_util::future::join_all(parts);
+        if tokio::time::timeout(STOP_WITHIN, all).await.is_err() {
+            tracing::warn!("not everything ended in time; the journal knows the rest");
+        }
+        self.events.abort();
+        drop(self.locks);
+        tracing::info!("stopped");
+    }
+}
+
+/// Waits until no relay is pending and no nonce is open.
+async fn drained(relayer: Arc<Relayer>) {
+    let (store, account) = (&relayer.store, relayer.chain.relayer);
+    loop {
+        if relayer.inflight.is_empty() {
+            let left = store.run(move |store| {
+                Ok((store.open_nonces(account)?.is_empty(), store.oldest_pending()?.is_none()))
+            });
+            match left.await {
+                Ok((true, true)) => return,
+                Ok(_) => {}
+                Err(error) => tracing::error!(%error, "journal cannot be read"),
+            }
+        }
+        tokio::time::sleep(DRAIN_POLL).await;
+    }
+}
+
+/// The operator's limits, lowered to what the process may open.
+fn connection_limits(settings: &Settings) -> ConnectionLimits {
+    // The soft limit (`RLIMIT_NOFILE`, systemd's `LimitNOFILE`), if there is one.
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let wanted = settings.connections();
+    let limits = wanted.within(descriptors);
+    if limits.total < wanted.total {
+        tracing::warn!(
+            connections = limits.total,
+            descriptors,
+            "fewer connections than set: the process may not open more files"
+        );
+    }
+    limits
+}
+
+/// Prints the listening address on standard output: with port 0 it is not known otherwise.
+fn announce(address: &str) {
+    tracing::info!(address, version = env!("CARGO_PKG_VERSION"), "listening");
+    let mut out = std::io::stdout();
+    // Standard output may be closed.
+    let _ = writeln!(out, "relayer-daemon listening on http://{address}").and_then(|()| out.flush());
+}
+
+/// SIGTERM and SIGINT, which stop the daemon in good order once this exists.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn received(&mut self) {
+        tokio::select! { _ = self.terminate.recv() => {}, _ = self.interrupt.recv() => {} }
+    }
+}

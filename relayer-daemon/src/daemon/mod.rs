@@ -1,0 +1,6 @@
+//! The daemon as the operator sees it: settings, the checks before the start, `serve` and `drain`.
+
+pub mod check;
+pub mod lifecycle;
+pub mod monitor;
+pub mod settings;

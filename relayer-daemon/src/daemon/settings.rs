@@ -1,0 +1,365 @@
+//! The operator's settings: environment variables, and flags of the same meaning, validated once.
+//!
+//! The published contract's variables keep their names and defaults. [`crate::keys`] reads the key.
+
+use std::{net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
+
+use alloy::primitives::{Address, utils::parse_units};
+use clap::Args;
+use ipnet::IpNet;
+use reqwest::Url;
+use thiserror::Error;
+
+use crate::{
+    budget::share::Shares,
+    http::{
+        client_address::{TrustedProxies, parse_network},
+        connections::ConnectionLimits,
+    },
+    process::logging::LogFormat,
+    relay::functions::RegistryFunction,
+};
+
+/// Wei as parsed from an amount with a decimal point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wei(pub u128);
+
+/// All settings. Flags win over the environment. `--help` never shows a variable's value.
+#[derive(Debug, Clone, Args)]
+pub struct Settings {
+    /// Listening port; 0 takes a free one
+    #[arg(long, env = "RELAYER_PORT", hide_env_values = true, default_value_t = 3001)]
+    pub port: u16,
+
+    /// Address to listen on
+    #[arg(long, env = "RELAYER_BIND", hide_env_values = true, default_value = "127.0.0.1")]
+    pub bind: IpAddr,
+
+    /// RPC endpoints, comma-separated; reads stick to one that works, transactions go to all
+    #[arg(long, env = "RPC_URL", hide_env_values = true, default_value = "https://sepolia.base.org")]
+    pub rpc_url: String,
+
+    /// The chain id the endpoints must have; without it, whatever they say
+    #[arg(long, env = "CHAIN_ID", hide_env_values = true)]
+    pub chain_id: Option<u64>,
+
+    /// The forwarder contract
+    #[arg(long, env = "FORWARDER_ADDRESS", hide_env_values = true)]
+    pub forwarder_address: Address,
+
+    /// The registry contract: the only one that requests may call
+    #[arg(long, env = "REGISTRY_ADDRESS", hide_env_values = true)]
+    pub registry_address: Address,
+
+    /// What may be spent on gas in 24 hours, ETH
+    #[arg(long, env = "DAILY_GAS_BUDGET", hide_env_values = true, default_value = "0.05", value_parser = ether)]
+    pub daily_gas_budget: Wei,
+
+    /// Percent of the daily budget for one signer
+    #[arg(long, env = "BUDGET_SHARE_PER_SIGNER", hide_env_values = true, default_value_t = 25,
+          value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub budget_share_per_signer: u8,
+
+    /// Percent of the daily budget for one client: an IPv4 address or an IPv6 /64
+    #[arg(long, env = "BUDGET_SHARE_PER_IP", hide_env_values = true, default_value_t = 50,
+          value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub budget_share_per_ip: u8,
+
+    /// Percent of the daily budget for one network: an IPv4 /24 or an IPv6 /48
+    #[arg(long, env = "BUDGET_SHARE_PER_NETWORK", hide_env_values = true, default_value_t = 75,
+          value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub budget_share_per_network: u8,
+
+    /// Requests per hour and client IP; 0 switches the limit off
+    #[arg(long, env = "RATE_LIMIT_PER_IP", hide_env_values = true, default_value_t = 20)]
+    pub rate_limit_per_ip: u32,
+
+    /// Requests per hour and signer; 0 switches the limit off
+    #[arg(long, env = "RATE_LIMIT_PER_SIGNER", hide_env_values = true, default_value_t = 10)]
+    pub rate_limit_per_signer: u32,
+
+    /// GET /nonce and GET /status per minute and client IP; 0 switches the limit off
+    #[arg(long, env = "RATE_LIMIT_READS", hide_env_values = true, default_value_t = 60)]
+    pub rate_limit_reads: u32,
+
+    /// The registry's functions that are relayed, comma-separated; views never are
+    #[arg(long, env = "RELAYED_FUNCTIONS", hide_env_values = true, value_delimiter = ',', hide_possible_values = true,
+          default_values_t = RegistryFunction::ALL.iter().copied())]
+    pub relayed_functions: Vec<RegistryFunction>,
+
+    /// Addresses and networks (CIDR) of our proxies, comma-separated; X-Forwarded-For is believed from them
+    /// only
+    #[arg(long, env = "TRUSTED_PROXIES", hide_env_values = true, value_delimiter = ',', value_parser = parse_network)]
+    pub trusted_proxies: Vec<IpNet>,
+
+    /// Which entry of X-Forwarded-For is the client, from the right; 0: the last one that is no trusted proxy
+    #[arg(long, env = "TRUSTED_PROXY_HOPS", hide_env_values = true, default_value_t = 0)]
+    pub trusted_proxy_hops: usize,
+
+    /// Connections at once; fewer where the process may not open enough files
+    #[arg(long, env = "MAX_CONNECTIONS", hide_env_values = true, default_value = "1024", value_parser = count)]
+    pub max_connections: usize,
+
+    /// Connections at once from one client IP
+    #[arg(long, env = "MAX_CONNECTIONS_PER_IP", hide_env_values = true, default_value = "64", value_parser = count)]
+    pub max_connections_per_ip: usize,
+
+    /// The largest `request.gas`
+    #[arg(long, env = "MAX_REQUEST_GAS", hide_env_values = true, default_value_t = 2_000_000,
+          value_parser = clap::value_parser!(u64).range(1..=15_000_000))]
+    pub max_request_gas: u64,
+
+    /// The highest maxFeePerGas ever offered, gwei
+    #[arg(long, env = "MAX_FEE_PER_GAS_GWEI", hide_env_values = true, default_value = "50", value_parser = gwei)]
+    pub max_fee_per_gas: Wei,
+
+    /// Relays in flight, all signers together
+    #[arg(long, env = "MAX_QUEUE", hide_env_values = true, default_value_t = 2048)]
+    pub max_queue: usize,
+
+    /// How long a client waits for the receipt before it gets 202, seconds
+    #[arg(long, env = "RELAY_WAIT_SECONDS", hide_env_values = true, default_value = "30", value_parser = seconds)]
+    pub relay_wait: Duration,
+
+    /// How long an accepted relay waits for RPC endpoints or a disk that fail, seconds; then it is dropped
+    #[arg(long, env = "RELAY_RETRY_SECONDS", hide_env_values = true, default_value = "300", value_parser = seconds)]
+    pub relay_retry: Duration,
+
+    /// How long an RPC endpoint may take to answer, seconds
+    #[arg(long, env = "RPC_TIMEOUT_SECONDS", hide_env_values = true, default_value = "10", value_parser = seconds)]
+    pub rpc_timeout: Duration,
+
+    /// Where the journal lives; created if missing
+    #[arg(long, env = "RELAYER_DATA_DIR", hide_env_values = true, default_value = "relayer-data")]
+    pub data_dir: PathBuf,
+
+    /// Days after which a relay that has ended shrinks to what GET /relay/:id answers; after twelve times as
+    /// long it is forgotten
+    #[arg(long, env = "JOURNAL_RETENTION_DAYS", hide_env_values = true, default_value_t = 30,
+          value_parser = clap::value_parser!(u16).range(1..=3_650))]
+    pub journal_retention_days: u16,
+
+    /// How log lines are written
+    #[arg(long, env = "LOG_FORMAT", hide_env_values = true, default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// How much is logged: error, warn, info, debug or trace
+    #[arg(long, env = "LOG_LEVEL", hide_env_values = true, default_value = "info")]
+    pub log_level: tracing::Level,
+}
+
+impl Settings {
+    /// Percent of the daily budget that one party of each kind may use.
+    pub const fn budget_shares(&self) -> Shares {
+        Shares {
+            signer: self.budget_share_per_signer,
+            client: self.budget_share_per_ip,
+            network: self.budget_share_per_network,
+        }
+    }
+
+    /// The RPC endpoints. clap's errors would quote them, and a URL may hold a provider's key.
+    ///
+    /// # Errors
+    /// Which of the entries is wrong; never its text.
+    pub fn endpoints(&self) -> Result<Vec<Url>, EndpointError> {
+        self.rpc_url
+            .split(',')
+            .zip(1..)
+            .map(|(text, position)| endpoint(text).ok_or(EndpointError { position }))
+            .collect()
+    }
+
+    /// The trusted proxies.
+    pub fn proxies(&self) -> Result<TrustedProxies, HopsWithoutProxies> {
+        if self.trusted_proxy_hops > 0 && self.trusted_proxies.is_empty() {
+            return Err(HopsWithoutProxies);
+        }
+        Ok(TrustedProxies::new(self.trusted_proxies.clone(), self.trusted_proxy_hops))
+    }
+
+    /// The limits on connections.
+    pub const fn connections(&self) -> ConnectionLimits {
+        ConnectionLimits { total: self.max_connections, per_client: self.max_connections_per_ip }
+    }
+}
+
+/// `TRUSTED_PROXY_HOPS` is set without the proxies that may write `X-Forwarded-For`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("TRUSTED_PROXY_HOPS needs TRUSTED_PROXIES: without it anybody who connects could choose an address")]
+pub struct HopsWithoutProxies;
+
+fn endpoint(text: &str) -> Option<Url> {
+    Url::from_str(text.trim()).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+}
+
+/// An entry of `RPC_URL` that is no endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("RPC_URL: entry {position} is no http or https URL (its text is not shown: it may hold a key)")]
+pub struct EndpointError {
+    /// Its position, counting from 1.
+    pub position: usize,
+}
+
+fn amount(text: &str, unit: &str) -> Result<Wei, String> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return Err("must be a decimal number, for example 0.05".to_owned());
+    }
+    let wei = parse_units(text, unit).map_err(|_| format!("is no amount in {unit}"))?;
+    u128::try_from(wei.get_absolute()).map(Wei).map_err(|_| "is too large".to_owned())
+}
+
+fn ether(text: &str) -> Result<Wei, String> {
+    amount(text, "ether")
+}
+
+fn gwei(text: &str) -> Result<Wei, String> {
+    amount(text, "gwei")
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "must be a whole number above 0".to_owned())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .filter(|seconds| (1..=3_600).contains(seconds))
+        .map(Duration::from_secs)
+        .ok_or_else(|| "must be 1 to 3600 seconds".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    const REQUIRED: [&str; 5] = [
+        "relayer-daemon",
+        "--forwarder-address",
+        "0x70c2fdD0CDada6b43195981928D76f5D32AE29e5",
+        "--registry-address",
+        "0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23",
+    ];
+
+    fn parse(extra: &[&str]) -> Result<Settings, clap::Error> {
+        Cli::try_parse_from(REQUIRED.iter().chain(extra)).map(|cli| cli.settings)
+    }
+
+    #[test]
+    fn defaults_are_the_published_ones() {
+        let settings = parse(&[]).unwrap();
+        assert_eq!(settings.port, 3001);
+        assert_eq!(settings.daily_gas_budget, Wei(50_000_000_000_000_000));
+        assert_eq!((settings.rate_limit_per_ip, settings.rate_limit_per_signer), (20, 10));
+        assert_eq!(settings.proxies(), Ok(TrustedProxies::default()));
+        assert_eq!(settings.relay_wait, Duration::from_secs(30));
+        assert_eq!(settings.endpoints().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn several_endpoints_are_separated_by_commas() {
+        let urls = parse(&["--rpc-url", "http://a:1/x, https://b/y?z"]).unwrap().endpoints().unwrap();
+        assert_eq!(urls.iter().map(Url::host_str).collect::<Vec<_>>(), [Some("a"), Some("b")]);
+    }
+
+    #[test]
+    fn a_bad_endpoint_is_counted_and_not_shown() {
+        for bad in ["http://a,ftp://host/secret", "http://a,secret", "http://a,", "http://a,http://?secret"] {
+            let error = parse(&["--rpc-url", bad]).unwrap().endpoints().unwrap_err();
+            assert_eq!(error.position, 2, "{bad}");
+            assert!(!error.to_string().contains("secret"));
+        }
+    }
+
+    #[test]
+    fn hops_alone_are_refused() {
+        assert_eq!(parse(&["--trusted-proxy-hops", "1"]).unwrap().proxies(), Err(HopsWithoutProxies));
+        let both = parse(&["--trusted-proxy-hops", "1", "--trusted-proxies", "10.0.0.0/8,::1"]).unwrap();
+        assert_eq!(both.proxies().unwrap().networks().len(), 2);
+    }
+
+    #[test]
+    fn bad_values_name_the_setting() {
+        for (flag, value) in [
+            ("--trusted-proxies", "10.0.0.0/8,proxy.example"),
+            ("--trusted-proxies", "0.0.0.0/0"),
+            ("--max-connections", "0"),
+            ("--relayed-functions", "registerAgent,getAgent"),
+            ("--daily-gas-budget", "-1"),
+            ("--daily-gas-budget", "lots"),
+            ("--max-fee-per-gas", "1e3"),
+            ("--max-request-gas", "0"),
+            ("--relay-wait", "0"),
+            ("--journal-retention-days", "0"),
+            ("--forwarder-address", "0x12"),
+        ] {
+            let error =
+                Cli::try_parse_from(["relayer-daemon".to_owned(), format!("{flag}={value}")]).unwrap_err();
+            assert!(error.to_string().contains(flag), "{error}");
+        }
+    }
+
+    /// The README's table of settings: each name and default, `None` for a default in words.
+    fn documented() -> Vec<(String, Option<String>)> {
+        let readme = include_str!("../../README.md");
+        let section = readme.split("\n## ").find(|section| section.starts_with("Settings\n")).unwrap();
+        let code = |cell: &str| -> Vec<Option<String>> {
+            let cell = cell.trim();
+            let quoted = |part: &str| Some(part.strip_prefix('`')?.strip_suffix('`')?.to_owned());
+            // Only whole cells of code are values; a comma inside one is part of it.
+            cell.split(", ").map(quoted).collect()
+        };
+        let mut settings = Vec::new();
+        for row in section.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = row.split('|').collect();
+            let (names, defaults) = (code(cells[1]), code(cells[2]));
+            for (index, name) in names.iter().enumerate() {
+                settings.push((name.clone().unwrap(), defaults.get(index).cloned().flatten()));
+            }
+        }
+        settings
+    }
+
+    #[test]
+    fn the_readmes_table_has_every_setting_with_its_default() {
+        use clap::CommandFactory;
+        let known: Vec<(String, Option<String>)> = Cli::command()
+            .get_arguments()
+            .filter_map(|argument| {
+                let name = argument.get_env()?.to_str().unwrap().to_owned();
+                let defaults: Vec<&str> =
+                    argument.get_default_values().iter().map(|value| value.to_str().unwrap()).collect();
+                Some((name, (!defaults.is_empty()).then(|| defaults.join(","))))
+            })
+            .collect();
+        let documented = documented();
+        for setting in &known {
+            assert!(
+                documented.contains(setting),
+                "{setting:?} is not in the README's table: {documented:#?}"
+            );
+        }
+        // The key has no flag.
+        for (name, _) in documented.iter().filter(|(name, _)| !name.starts_with("RELAYER_KEY")) {
+            assert!(
+                known.iter().any(|(known, _)| known == name),
+                "{name} is in the README and is no setting"
+            );
+        }
+    }
+
+    #[test]
+    fn help_and_flags_have_no_place_for_a_key() {
+        use clap::CommandFactory;
+        let help = Cli::command().render_long_help().to_string();
+        assert!(!help.to_lowercase().contains("relayer_key"));
+        assert!(help.contains("[env: RPC_URL]"));
+    }
+}

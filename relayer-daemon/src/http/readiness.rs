@@ -1,0 +1,150 @@
+//! Whether requests make sense now, for `GET /readyz`. The monitor reports the facts.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::outcome::{ErrorCode, Failure};
+
+/// How long the chain may be silent before the daemon is not ready.
+const CHAIN_SILENCE: Duration = Duration::from_secs(60);
+/// How long the sender may finish no round; an idle one makes a round every 15 seconds.
+const SENDER_SILENCE: Duration = Duration::from_secs(45);
+
+/// The daemon's ability to relay. Clones share it.
+#[derive(Debug, Clone)]
+pub struct RelayerReadiness {
+    facts: Arc<Mutex<Facts>>,
+}
+
+/// The facts, with times of the monotonic clock.
+#[derive(Debug)]
+struct Facts {
+    stopping: bool,
+    chain_answered: Instant,
+    /// Finished rounds of the sender, and when the number last grew.
+    sender_rounds: (u64, Instant),
+    funded: bool,
+    store_writable: bool,
+    /// Seconds until a spent budget is fresh again.
+    budget_spent: Option<u64>,
+}
+
+impl Default for RelayerReadiness {
+    fn default() -> Self {
+        let now = Instant::now();
+        let facts = Facts {
+            stopping: false,
+            chain_answered: now,
+            sender_rounds: (0, now),
+            funded: true,
+            store_writable: true,
+            budget_spent: None,
+        };
+        Self { facts: Arc::new(Mutex::new(facts)) }
+    }
+}
+
+impl RelayerReadiness {
+    /// Reports an answer of the chain, and whether the account holds enough.
+    pub fn chain_answered(&self, funded: bool) {
+        let mut facts = self.lock();
+        (facts.chain_answered, facts.funded) = (Instant::now(), funded);
+    }
+
+    /// Reports how many rounds the sender has finished.
+    pub fn sender_rounds(&self, count: u64) {
+        let mut facts = self.lock();
+        if count != facts.sender_rounds.0 {
+            facts.sender_rounds = (count, Instant::now());
+        }
+    }
+
+    /// Reports whether the store could be written.
+    pub fn store(&self, writable: bool) {
+        self.lock().store_writable = writable;
+    }
+
+    /// Reports in how many seconds a spent budget is fresh again; `None` if it is not spent.
+    pub fn budget_spent(&self, seconds: Option<u64>) {
+        self.lock().budget_spent = seconds;
+    }
+
+    /// Reports that the daemon stops or drains.
+    pub fn stop(&self) {
+        self.lock().stopping = true;
+    }
+
+    /// Whether requests make sense now.
+    ///
+    /// # Errors
+    /// Why not; the worst reason first.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.lock().check(Instant::now())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Facts {
+    fn check(&self, now: Instant) -> Result<(), Failure> {
+        if self.stopping {
+            return Err(Failure::of(ErrorCode::ShuttingDown));
+        }
+        if !self.store_writable {
+            return Err(Failure::of(ErrorCode::JournalFailed).retry_after(15));
+        }
+        let silence = now.saturating_duration_since(self.chain_answered);
+        if silence > CHAIN_SILENCE {
+            let message = format!("No answer from the chain for {} s", silence.as_secs());
+            return Err(Failure::new(ErrorCode::ChainSilent, message));
+        }
+        let silence = now.saturating_duration_since(self.sender_rounds.1);
+        if silence > SENDER_SILENCE {
+            let message = format!("The sender has stood still for {} s", silence.as_secs());
+            return Err(Failure::new(ErrorCode::SenderStalled, message));
+        }
+        if !self.funded {
+            return Err(Failure::of(ErrorCode::RelayerBalanceTooLow));
+        }
+        self.budget_spent.map_or(Ok(()), |seconds| Err(Failure::budget_exhausted(seconds)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(readiness: &RelayerReadiness, after: Duration) -> Option<ErrorCode> {
+        readiness.lock().check(Instant::now() + after).err().map(|failure| failure.code)
+    }
+
+    #[test]
+    fn each_reason_is_told_and_the_worst_first() {
+        let ready = RelayerReadiness::default();
+        assert_eq!(code(&ready, Duration::ZERO), None);
+        assert_eq!(code(&ready, Duration::from_secs(50)), Some(ErrorCode::SenderStalled));
+        assert_eq!(code(&ready, Duration::from_secs(70)), Some(ErrorCode::ChainSilent));
+        ready.budget_spent(Some(7));
+        assert_eq!(ready.check(), Err(Failure::budget_exhausted(7)));
+        ready.chain_answered(false);
+        assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::RelayerBalanceTooLow));
+        ready.store(false);
+        assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::JournalFailed));
+        ready.stop();
+        assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::ShuttingDown));
+    }
+
+    #[test]
+    fn a_sender_that_counts_no_further_stands_still() {
+        let ready = RelayerReadiness::default();
+        ready.lock().sender_rounds = (7, Instant::now() - Duration::from_secs(60));
+        ready.sender_rounds(7);
+        assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::SenderStalled));
+        ready.sender_rounds(8);
+        assert_eq!(code(&ready, Duration::ZERO), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! The stable error codes: a closed set, each with its HTTP status and its default message.
+//!
+//! Messages are for people and may change; a code never changes its meaning. The README's table lists the
+//! codes, and `/openapi.json` takes them from here.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+/// A stable error code, for programs.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub enum ErrorCode {
+    /// The body is no JSON object, or names a field twice.
+    InvalidJson,
+    /// `request` or `signature` is absent, `null` or empty.
+    MissingRequestOrSignature,
+    /// A field is missing or breaks a rule; the message names both.
+    InvalidField,
+    /// `request.gas` is above what the relayer allows.
+    GasAboveMaximum,
+    /// The relay's id is not 0x and 64 hexadecimal digits.
+    InvalidId,
+    /// The address is not 0x and 40 hexadecimal digits, or its checksum is wrong.
+    InvalidAddress,
+    /// The body ended before its time.
+    BodyBroken,
+    /// Something else is wrong with the request.
+    BadRequest,
+    /// The signature is not `request.from`'s for this domain.
+    InvalidSignature,
+    /// The forwarder refuses it: fetch the nonce and sign again.
+    InvalidSignatureOrNonce,
+    /// This very request was carried out before.
+    AlreadyRelayed,
+    /// `request.deadline` is over.
+    DeadlinePassed,
+    /// `request.to` is not the registry.
+    TargetNotAllowed,
+    /// `request.value` is not 0.
+    ValueNotSupported,
+    /// The call's function is not among those that the relayer forwards.
+    FunctionNotAllowed,
+    /// No such relay, or one long forgotten.
+    RelayNotFound,
+    /// No such path.
+    NotFound,
+    /// The path has no such method; `Allow` has those it has.
+    MethodNotAllowed,
+    /// The body took too long to arrive.
+    BodyTimeout,
+    /// The body is larger than any request.
+    BodyTooLarge,
+    /// Too many requests from one address.
+    IpRateLimited,
+    /// Too many requests by one signer.
+    SignerRateLimited,
+    /// Today's gas is spent.
+    GasBudgetExhausted,
+    /// One signer, client or network has used its share of today's gas.
+    BudgetShareExhausted,
+    /// The contract said no; the message is its reason.
+    CallReverted,
+    /// No RPC endpoint gave an answer; nothing was sent.
+    RpcFailed,
+    /// No RPC endpoint answered in time; nothing was sent.
+    RpcTimeout,
+    /// Every endpoint called the transaction invalid.
+    TransactionRejected,
+    /// The journal cannot be written; nothing was sent.
+    JournalFailed,
+    /// The relayer's account is nearly empty.
+    RelayerBalanceTooLow,
+    /// The base fee is above what the operator allows.
+    NetworkFeesTooHigh,
+    /// What is left of today's gas is reserved for relays in flight.
+    BudgetReserved,
+    /// Too many relays in flight.
+    QueueFull,
+    /// The relayer is stopping.
+    ShuttingDown,
+    /// The chain has not answered for a while.
+    ChainSilent,
+    /// The sender has not finished a round for a while.
+    SenderStalled,
+}
+
+impl ErrorCode {
+    /// All codes.
+    pub const ALL: &[Self] = Self::VARIANTS;
+
+    /// The code as error bodies carry it.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// The default message (service.md section 7).
+    pub const fn wording(self) -> &'static str {
+        self.status_and_wording().1
+    }
+
+    /// The HTTP status (service.md section 7).
+    pub const fn status(self) -> u16 {
+        self.status_and_wording().0
+    }
+
+    /// The default `Retry-After`, seconds.
+    pub const fn retry_after(self) -> Option<u64> {
+        match self {
+            Self::RelayerBalanceTooLow => Some(600),
+            Self::NetworkFeesTooHigh => Some(60),
+            Self::ChainSilent | Self::SenderStalled => Some(15),
+            Self::BudgetReserved | Self::ShuttingDown => Some(10),
+            Self::QueueFull => Some(5),
+            _ => None,
+        }
+    }
+
+    const fn status_and_wording(self) -> (u16, &'static str) {
+        match self {
+            Self::InvalidJson => (400, "Request body must be a JSON object"),
+            Self::MissingRequestOrSignature => (400, "Missing request or signature"),
+            Self::InvalidField => (400, "Invalid field"),
+            Self::GasAboveMaximum => (400, "request.gas is above the relayer's maximum"),
+            Self::InvalidId => (400, "Invalid relay id: must be 0x and 64 hex digits"),
+            Self::InvalidAddress => {
+                (400, "Invalid address: must be 0x and 40 hex digits, with a right checksum if in mixed case")
+            }
+            Self::BodyBroken => (400, "Request body could not be read"),
+            Self::BadRequest => (400, "Bad request"),
+            Self::InvalidSignature => (401, "Invalid signature or nonce mismatch"),
+            Self::InvalidSignatureOrNonce => (401, "Invalid signature or nonce mismatch"),
+            Self::AlreadyRelayed => (401, "Invalid signature or nonce mismatch"),
+            Self::DeadlinePassed => (401, "Invalid signature or nonce mismatch"),
+            Self::TargetNotAllowed => (403, "Relayer only forwards to the registry contract"),
+            Self::ValueNotSupported => (403, "Value transfers not supported"),
+            Self::FunctionNotAllowed => (403, "Relayer does not forward this function of the registry"),
+            Self::RelayNotFound => (404, "Relay not found"),
+            Self::NotFound => (404, "Not found"),
+            Self::MethodNotAllowed => (405, "Method not allowed"),
+            Self::BodyTimeout => (408, "Request body took too long to arrive"),
+            Self::BodyTooLarge => (413, "Request body is larger than 64 KiB"),
+            Self::IpRateLimited => (429, "IP rate limit exceeded"),
+            Self::SignerRateLimited => (429, "Signer rate limit exceeded"),
+            Self::GasBudgetExhausted => (429, "Daily gas budget exhausted. Try again tomorrow."),
+            Self::BudgetShareExhausted => {
+                (429, "Share of the daily gas budget exhausted. Try again tomorrow.")
+            }
+            Self::CallReverted => (500, "Call failed without a reason; request.gas may be too low"),
+            Self::RpcFailed => (500, "RPC endpoint unreachable"),
+            Self::RpcTimeout => (500, "RPC timeout"),
+            Self::TransactionRejected => (500, "Every RPC endpoint refused the transaction"),
+            Self::JournalFailed => (500, "Relayer storage failed. Nothing was sent."),
+            Self::RelayerBalanceTooLow => {
+                (503, "Relayer balance too low. Please try again later or use direct mode.")
+            }
+            Self::NetworkFeesTooHigh => (
+                503,
+                "Network fees are above the relayer's maximum. Please try again later or use direct mode.",
+            ),
+            Self::BudgetReserved => (
+                503,
+                "The rest of the daily gas budget is reserved for relays in flight. Please try again shortly.",
+            ),
+            Self::QueueFull => (503, "Too many relays in flight. Please try again shortly."),
+            Self::ShuttingDown => (503, "Relayer is restarting. Please try again shortly."),
+            Self::ChainSilent => (503, "No answer from the chain"),
+            Self::SenderStalled => (503, "The sender stands still"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Failure;
+    use alloy::primitives::U256;
+    use registry_core::forward::{Refusal, SignatureError};
+
+    #[test]
+    fn a_code_is_written_everywhere_as_it_is_named() {
+        for code in ErrorCode::ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.name());
+            assert_eq!(code.name().parse(), Ok(*code));
+        }
+    }
+
+    #[test]
+    fn what_the_core_refuses_has_the_same_code_and_status_here() {
+        for refusal in [
+            Refusal::Target,
+            Refusal::Value,
+            Refusal::Signature(SignatureError::Length(1)),
+            Refusal::Gas { gas: U256::MAX, max: 1 },
+            Refusal::Expired { deadline: 1 },
+        ] {
+            let code = Failure::from(refusal).code;
+            assert_eq!((code.name(), code.status()), (refusal.code(), refusal.status()));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! How a relay ends, and why a request is refused: one vocabulary for pipeline, store and HTTP.
+
+mod error_code;
+mod failure;
+
+use alloy::primitives::{B256, U256};
+use registry_core::eth::json;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub use error_code::ErrorCode;
+pub use failure::Failure;
+
+/// How a relay ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RelayOutcome {
+    /// The inner call succeeded on chain.
+    Executed {
+        /// The transaction.
+        mined: MinedTransaction,
+        /// The agent that the call registered, if it did.
+        agent_id: Option<U256>,
+    },
+    /// Our transaction was mined, but the inner call failed.
+    Reverted {
+        /// The transaction.
+        mined: MinedTransaction,
+        /// Why, in the contract's words.
+        failure: Failure,
+    },
+    /// We executed nothing, and will not.
+    Dropped {
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// The transaction that ended a relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MinedTransaction {
+    /// Its hash.
+    #[serde(with = "json::Hash")]
+    pub tx_hash: B256,
+    /// Its block.
+    pub block_number: u64,
+    /// The gas it used.
+    pub gas_used: u64,
+}
+
+impl RelayOutcome {
+    /// The relay's state as `GET /relay/:id` names it.
+    pub const fn state(&self) -> &'static str {
+        match self {
+            Self::Executed { .. } => "executed",
+            Self::Reverted { .. } => "reverted",
+            Self::Dropped { .. } => "dropped",
+        }
+    }
+
+    /// The transaction that ended it, why it failed, and the agent that it registered.
+    pub const fn parts(&self) -> (Option<&MinedTransaction>, Option<&Failure>, Option<U256>) {
+        match self {
+            Self::Executed { mined, agent_id } => (Some(mined), None, *agent_id),
+            Self::Reverted { mined, failure } => (Some(mined), Some(failure), None),
+            Self::Dropped { failure } => (None, Some(failure), None),
+        }
+    }
+
+    /// Whether the signed request may be sent again: only if no transaction of ours carried it out.
+    pub const fn is_repeatable(&self) -> bool {
+        matches!(self, Self::Dropped { .. })
+    }
+}

@@ -1,0 +1,169 @@
+//! One process for each key and chain, and for each journal: a file lock that names its holder.
+//!
+//! The kernel releases the lock when the holder dies. The file stays, with the process id of the last holder,
+//! which is valid only while the lock is held.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Read as _, Seek as _, Write as _},
+    path::Path,
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use thiserror::Error;
+
+/// How often a start tries to take the lock: a concurrent `check` holds it for a moment.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Why the lock is not taken.
+#[derive(Debug, Error)]
+pub enum LockError {
+    /// Another process holds it.
+    #[error("{0} runs with this key or this journal")]
+    Held(Holder),
+    /// The file cannot be made, locked or written.
+    #[error("the lock file cannot be used: {0}")]
+    Unusable(io::ErrorKind),
+}
+
+impl From<io::Error> for LockError {
+    fn from(error: io::Error) -> Self {
+        Self::Unusable(error.kind())
+    }
+}
+
+/// The process that holds a lock; `None` where the file does not name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder(Option<Pid>);
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(pid) => write!(f, "another process ({})", pid.as_raw_nonzero()),
+            None => f.write_str("another process"),
+        }
+    }
+}
+
+impl Holder {
+    /// Asks it to drain.
+    ///
+    /// # Errors
+    /// If the file does not name it, or it belongs to another user.
+    pub fn ask_to_drain(self) -> io::Result<()> {
+        let pid = self.0.ok_or(io::ErrorKind::NotFound)?;
+        Ok(kill_process(pid, Signal::USR1)?)
+    }
+}
+
+/// A lock that this process holds until it is dropped.
+#[derive(Debug)]
+pub struct ProcessLock {
+    _file: File,
+}
+
+impl ProcessLock {
+    /// Takes the lock at `path`.
+    pub fn take(path: &Path) -> Result<Self, LockError> {
+        let file = open(path)?;
+        for attempt in 1.. {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if attempt < TRIES => thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(&file)?)),
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+        }
+        sign(file)
+    }
+
+    /// Takes the lock at `path` as soon as it is free.
+    pub fn wait(path: &Path) -> Result<Self, LockError> {
+        let file = open(path)?;
+        file.lock()?;
+        sign(file)
+    }
+
+    /// The current holder of the lock at `path`. Changes nothing, and creates no file.
+    pub fn holder(path: &Path) -> Result<Option<Holder>, LockError> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => Ok(Some(holder(&file)?)),
+            Err(TryLockError::Error(error)) => Err(error.into()),
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    // Not truncated: another process's id may be in it.
+    File::options().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+/// Writes the own process id into the locked file.
+fn sign(mut file: File) -> Result<ProcessLock, LockError> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())?;
+    Ok(ProcessLock { _file: file })
+}
+
+fn holder(mut file: &File) -> io::Result<Holder> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text)?;
+    file.rewind()?;
+    Ok(Holder(text.trim().parse().ok().and_then(Pid::from_raw)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_names_its_holder_and_is_free_again_once_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data/lock");
+        assert_eq!(ProcessLock::holder(&path).unwrap(), None);
+        assert!(!path.exists(), "looking makes no file");
+        let held = ProcessLock::take(&path).unwrap();
+        let text = format!("another process ({})", std::process::id());
+        assert_eq!(ProcessLock::holder(&path).unwrap().unwrap().to_string(), text);
+        let refused = ProcessLock::take(&path).unwrap_err();
+        assert_eq!(refused.to_string(), format!("{text} runs with this key or this journal"));
+        drop(held);
+        assert_eq!(ProcessLock::holder(&path).unwrap(), None);
+        ProcessLock::take(&path).unwrap();
+    }
+
+    #[test]
+    fn who_waits_gets_it_once_it_is_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = ProcessLock::take(&path).unwrap();
+        thread::scope(|threads| {
+            let waiting = threads.spawn(|| ProcessLock::wait(&path).map(drop));
+            drop(held);
+            waiting.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_lock_file_that_does_not_say_who_holds_it_is_no_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = File::create(&path).unwrap();
+        held.lock().unwrap();
+        let holder = ProcessLock::holder(&path).unwrap().unwrap();
+        assert_eq!(holder.to_string(), "another process");
+        assert!(holder.ask_to_drain().is_err());
+    }
+}

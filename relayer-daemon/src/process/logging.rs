@@ -1,0 +1,39 @@
+//! Log lines: text for people or JSON for machines, always on standard error.
+//!
+//! The operator's level applies to this daemon's own lines only. Libraries log warnings: at `debug` the HTTP
+//! transport would write RPC URLs with the keys in their paths.
+
+use std::io::IsTerminal as _;
+
+use clap::ValueEnum;
+use tracing::Level;
+use tracing_subscriber::{
+    Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
+
+/// How log lines are written, always to standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Starts logging; a second call does nothing.
+pub fn init(format: LogFormat, level: Level) {
+    let filter = Targets::new()
+        .with_default(Level::WARN)
+        .with_target("relayer_daemon", level)
+        .with_target("alloy_transport_http", Level::ERROR);
+    let layer = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        // On a full disk, reporting that a line cannot be written would panic.
+        .log_internal_errors(false);
+    let layer = match format {
+        LogFormat::Text => layer.with_target(false).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    };
+    let _ = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
+}

@@ -1,0 +1,125 @@
+//! Rate limits: requests per client IP and per signer, and reads per client IP.
+//!
+//! `governor` is a leaky bucket: 20 per hour is a burst of 20 that refills by one every 3 minutes. The HTTP
+//! layer decides what a client's IP is.
+
+use std::{hash::Hash, net::IpAddr, num::NonZeroU32};
+
+use alloy::primitives::Address;
+use governor::{
+    Quota, RateLimiter,
+    clock::{Clock, DefaultClock},
+    middleware::NoOpMiddleware,
+    state::keyed::HashMapStateStore,
+};
+
+/// A limit per key; without a limiter every request passes.
+#[derive(Debug)]
+pub struct RateLimit<K: Hash + Eq + Clone> {
+    count: u32,
+    limiter: Option<RateLimiter<K, HashMapStateStore<K>, DefaultClock, NoOpMiddleware>>,
+    clock: DefaultClock,
+}
+
+impl<K: Hash + Eq + Clone> RateLimit<K> {
+    /// `count` an hour; 0 switches the limit off.
+    pub fn per_hour(count: u32) -> Self {
+        Self::new(count, Quota::per_hour)
+    }
+
+    /// `count` a minute; 0 switches the limit off.
+    pub fn per_minute(count: u32) -> Self {
+        Self::new(count, Quota::per_minute)
+    }
+
+    fn new(count: u32, quota: fn(NonZeroU32) -> Quota) -> Self {
+        let clock = DefaultClock::default();
+        let limiter = NonZeroU32::new(count)
+            .map(|count| RateLimiter::new(quota(count), HashMapStateStore::default(), clock.clone()));
+        Self { count, limiter, clock }
+    }
+
+    /// The limit's number, for messages.
+    pub const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Charges `key` once.
+    ///
+    /// # Errors
+    /// Seconds until a retry makes sense; nothing was charged.
+    pub fn charge(&self, key: &K) -> Result<(), u64> {
+        let Some(limiter) = &self.limiter else { return Ok(()) };
+        limiter.check_key(key).map_err(|denied| {
+            let wait = denied.wait_time_from(self.clock.now());
+            wait.as_secs().saturating_add(1)
+        })
+    }
+
+    /// Removes keys with a full bucket, so that the map does not grow for ever.
+    pub fn forget_idle(&self) {
+        if let Some(limiter) = &self.limiter {
+            limiter.retain_recent();
+            limiter.shrink_to_fit();
+        }
+    }
+}
+
+/// All limits.
+#[derive(Debug)]
+pub struct RateLimits {
+    /// Requests per client IP and hour.
+    pub per_ip: RateLimit<IpAddr>,
+    /// Requests per `request.from` and hour. Forged ones do not count: the signature is recovered first.
+    pub per_signer: RateLimit<Address>,
+    /// Reads that may cost an RPC call, per client IP and minute.
+    pub reads: RateLimit<IpAddr>,
+}
+
+impl RateLimits {
+    /// Limits per hour, and of reads per minute; 0 switches one off.
+    pub fn new(per_ip: u32, per_signer: u32, reads: u32) -> Self {
+        Self {
+            per_ip: RateLimit::per_hour(per_ip),
+            per_signer: RateLimit::per_hour(per_signer),
+            reads: RateLimit::per_minute(reads),
+        }
+    }
+
+    /// See [`RateLimit::forget_idle`].
+    pub fn forget_idle(&self) {
+        self.per_ip.forget_idle();
+        self.per_signer.forget_idle();
+        self.reads.forget_idle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_a_burst_and_names_the_wait() {
+        let limit = RateLimit::per_hour(20);
+        for _ in 0..20 {
+            assert_eq!(limit.charge(&1), Ok(()));
+        }
+        let wait = limit.charge(&1).unwrap_err();
+        assert!((1..=181).contains(&wait), "{wait}");
+        assert_eq!(limit.charge(&2), Ok(()));
+    }
+
+    #[test]
+    fn zero_switches_a_limit_off() {
+        let limit = RateLimit::per_hour(0);
+        assert!((0..1_000).all(|_| limit.charge(&1).is_ok()));
+    }
+
+    #[test]
+    fn keys_in_use_are_kept_when_idle_ones_are_forgotten() {
+        let limit = RateLimit::per_hour(1);
+        assert_eq!(limit.charge(&1), Ok(()));
+        limit.forget_idle();
+        assert!(limit.charge(&1).is_err());
+    }
+}

@@ -1,0 +1,73 @@
+//! How long the store keeps relays that have ended, and the task that prunes them.
+//!
+//! ```text
+//! relay ends ──▶ whole ──retention──▶ archived ──twelve times retention──▶ deleted
+//!                calldata, nonces,    outcome and transaction hashes:
+//!                signed transactions  what GET /relay/:id answers
+//! ```
+//!
+//! The sender needs whole relays for a day at most: it follows reorgs for ten minutes and lost nonces for a
+//! day. The task works in small steps with pauses between them, so that other writes do not wait for it.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    process::{
+        clock::SharedClock,
+        shutdown::{ShutdownSignal, stopped},
+    },
+    store::Store,
+};
+
+/// How much longer than the whole relay its archived outcome is kept.
+const ARCHIVE_FACTOR: u64 = 12;
+/// The pause between two steps while something is due.
+const PAUSE: Duration = Duration::from_millis(250);
+/// The pause once nothing is due.
+const LONG_PAUSE: Duration = Duration::from_secs(60);
+
+/// How long the store keeps relays that have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Seconds that a relay stays whole.
+    pub whole_seconds: u64,
+    /// Seconds that its outcome and transaction hashes are kept.
+    pub archive_seconds: u64,
+}
+
+impl Retention {
+    /// Whole for `days`, archived for twelve times as long.
+    pub const fn of_days(days: u16) -> Self {
+        let whole_seconds = days as u64 * 24 * 60 * 60;
+        Self { whole_seconds, archive_seconds: whole_seconds * ARCHIVE_FACTOR }
+    }
+}
+
+/// Prunes until shutdown.
+pub async fn run(store: Arc<Store>, retention: Retention, clock: SharedClock, mut stop: ShutdownSignal) {
+    let mut pruned = 0;
+    loop {
+        let now = clock.now();
+        let pause = match store.run(move |store| store.prune(&retention, now)).await {
+            Ok(0) => {
+                if pruned > 0 {
+                    tracing::info!(relays = pruned, "journal pruned");
+                }
+                pruned = 0;
+                LONG_PAUSE
+            }
+            Ok(some) => {
+                pruned += some;
+                PAUSE
+            }
+            Err(error) => {
+                tracing::error!(%error, "journal not pruned");
+                LONG_PAUSE
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stopped(&mut stop) => return,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The file's format: one schema, with its version in the file (`PRAGMA user_version`).
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::store::StoreError;
+
+/// The only version that this program reads and writes.
+const VERSION: u32 = 5;
+
+/// Creates the schema in an empty file.
+pub(super) fn create(db: &mut Connection) -> Result<(), StoreError> {
+    if !is_empty(db)? {
+        return Ok(());
+    }
+    // Another process may be doing the same: only the lock's holder knows for certain.
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if is_empty(&tx)? {
+        tx.execute_batch(include_str!("schema.sql"))?;
+        tx.pragma_update(None, "user_version", VERSION)?;
+        tx.commit()?;
+    }
+    Ok(())
+}
+
+/// Whether the file holds nothing yet.
+///
+/// # Errors
+/// [`StoreError::Format`] if it holds anything but this schema.
+pub(super) fn is_empty(db: &Connection) -> Result<bool, StoreError> {
+    let found = version(db)?;
+    if found == VERSION {
+        return Ok(false);
+    }
+    if found == 0 && db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))? {
+        return Ok(true);
+    }
+    let file = db.path().unwrap_or_default().to_owned();
+    Err(StoreError::Format { file, found, known: VERSION })
+}
+
+fn version(db: &Connection) -> Result<u32, StoreError> {
+    Ok(db.query_row("PRAGMA user_version", [], |row| row.get(0))?)
+}
+
+/// Writes the version as it is: one page, whatever the file holds.
+pub(super) fn rewrite_version(tx: &Connection) -> Result<(), StoreError> {
+    Ok(tx.pragma_update(None, "user_version", version(tx)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+
+    #[test]
+    fn a_file_of_another_format_is_refused_by_name_with_both_versions_and_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.sqlite");
+        let db = Connection::open(&path).unwrap();
+        for (found, sql) in [
+            (0, "CREATE TABLE relays (id)"),
+            (VERSION - 1, "PRAGMA user_version = 4"),
+            (VERSION + 1, "PRAGMA user_version = 6"),
+        ] {
+            db.execute_batch(sql).unwrap();
+            let before = std::fs::read(&path).unwrap();
+            for refused in [Store::open(&path).unwrap_err(), Store::open_read_only(&path).unwrap_err()] {
+                let versions = format!("has schema version {found}, this program reads {VERSION} only");
+                let refused = refused.to_string();
+                assert!(refused.contains(&versions) && refused.contains(path.to_str().unwrap()), "{refused}");
+            }
+            assert_eq!(std::fs::read(&path).unwrap(), before);
+        }
+    }
+
+    #[test]
+    fn a_file_of_this_version_is_not_written_to() {
+        let mut db = Connection::open_in_memory().unwrap();
+        create(&mut db).unwrap();
+        let before = db.total_changes();
+        create(&mut db).unwrap();
+        assert_eq!(db.total_changes(), before);
+    }
+}
