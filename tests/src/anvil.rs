@@ -66,16 +66,8 @@ impl Anvil {
         ] {
             spawn = spawn.args(value.iter().flat_map(|value| [option, value]));
         }
-        if let Some(log) = &options.log {
-            spawn = spawn.log(log);
-        }
-        let mut process = spawn.start()?;
-        let address = process
-            .until("listening", START, async |log| {
-                log.lines().find_map(|line| line.strip_prefix("Listening on ").map(str::to_owned))
-            })
-            .await?;
-        let url = format!("http://{address}");
+        let mut process = spawn.log(options.log.as_deref()).start()?;
+        let url = format!("http://{}", process.announced("Listening on ", START).await?);
         let provider = connect(&url)?;
         Ok(Self { process, options, url, state: None, provider })
     }

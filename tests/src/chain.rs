@@ -60,7 +60,7 @@ impl Chain {
     /// Reads a contract at the latest block.
     pub async fn read<C: SolCall>(&self, to: Address, call: C) -> Result<C::Return> {
         let request = TransactionRequest::default().to(to).input(Bytes::from(call.abi_encode()).into());
-        // Without a block the call would be one of the pending block, whose time goes on with the clock.
+        // Without a block the call would be of the pending block, and its time goes on with the clock.
         let answer = self.node.provider.call(request).latest().await?;
         Ok(C::abi_decode_returns(&answer)?)
     }

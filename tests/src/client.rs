@@ -142,3 +142,11 @@ pub fn assert_has(document: &Value, fields: Value, context: &str) {
         assert_eq!(&document[name], expected, "{context}: {name} of {document}");
     }
 }
+
+/// Checks that no answer, with its headers, and no line of a log contains one of the secrets.
+pub fn assert_no_secret(answers: &[Answer], lines: &[String], secrets: &[&str]) {
+    let answers = answers.iter().map(|answer| format!("{:?}\n{}", answer.headers, answer.text));
+    for text in answers.chain(lines.iter().cloned()) {
+        assert!(!secrets.iter().any(|secret| text.contains(secret)), "{text}");
+    }
+}

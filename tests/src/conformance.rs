@@ -1,11 +1,12 @@
 //! Services against their OpenAPI descriptions: schemathesis generates requests, and checks each answer.
 
 use alloy::primitives::Address;
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
+use crate::process::output;
 use crate::{python, repo};
 
 /// Values that requests need and no description can give.
@@ -32,20 +33,13 @@ pub async fn try_out(url: &str, known: &Known) -> Result<String> {
         "relay-id": known.relays,
         "signed": known.signed,
     });
-    let output = Command::new(schemathesis)
+    let mut command = Command::new(schemathesis);
+    command
         .arg("--config-file")
         .arg(settings.join("schemathesis.toml"))
         .args(["--no-color", "run", &format!("{url}/openapi.json")])
         .env("SCHEMATHESIS_HOOKS", settings.join("hooks.py"))
         .env("SCHEMATHESIS_KNOWN", known.to_string())
-        .current_dir(scratch.path())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .context("schemathesis cannot be started")?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        bail!("{said}{}", String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(said)
+        .current_dir(scratch.path());
+    Ok(String::from_utf8(output(&mut command).await?)?)
 }

@@ -165,10 +165,8 @@ impl DaemonOptions {
             .arg(command)
             .dir(self.data.path())
             .env("RELAYER_DATA_DIR", self.data.path())
-            .env("CLOCK_OFFSET_FILE", self.clock_file());
-        if let Some(log) = &self.log {
-            spawn = spawn.log(log);
-        }
+            .env("CLOCK_OFFSET_FILE", self.clock_file())
+            .log(self.log.as_deref());
         for name in KEYS {
             spawn = spawn.env_remove(name);
         }
@@ -197,13 +195,7 @@ impl Daemon {
     /// Starts `relayer-daemon serve` and waits until it listens.
     pub async fn start(options: &DaemonOptions) -> Result<Self> {
         let mut process = options.spawn("serve")?.start()?;
-        let url = process
-            .until("listening", START, async |log| {
-                log.lines()
-                    .find_map(|line| line.strip_prefix("relayer-daemon listening on "))
-                    .map(str::to_owned)
-            })
-            .await?;
+        let url = process.announced("relayer-daemon listening on ", START).await?;
         Ok(Self { process, url })
     }
 
@@ -318,9 +310,8 @@ fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
         .args(features)
         .output()
         .context("cargo cannot be started")?;
-    if !output.status.success() {
-        bail!("relayer-daemon does not compile:\n{}", String::from_utf8_lossy(&output.stderr));
-    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "relayer-daemon does not compile:\n{errors}");
     let text = String::from_utf8(output.stdout)?;
     let built = text
         .lines()

@@ -1,6 +1,6 @@
 //! Putting registry and forwarder on a chain, local or real.
 //!
-//! The forwarder goes first: the registry learns at its construction which forwarder it trusts.
+//! The forwarder goes first: it is an argument of the registry's constructor.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use alloy::providers::{Provider, ProviderBuilder};
 use alloy::rpc::types::TransactionRequest;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{SolCall as _, SolValue as _};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 use registry_core::eth::abi::IAgentRegistry;
 
 use crate::http;
@@ -66,8 +66,6 @@ pub(crate) async fn create(provider: &impl Provider, contract: &str, arguments: 
         .get_receipt()
         .await
         .with_context(|| format!("no receipt for {contract}, transaction {hash}"))?;
-    if !receipt.status() {
-        bail!("deploying {contract} reverted, transaction {hash}");
-    }
+    ensure!(receipt.status(), "deploying {contract} reverted, transaction {hash}");
     receipt.contract_address.with_context(|| format!("{contract}: the receipt names no contract"))
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use std::os::unix::process::CommandExt as _;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, kill_process_group, prlimit};
 use tempfile::TempDir;
 
@@ -108,9 +108,9 @@ impl Spawn {
         self
     }
 
-    /// Where its output goes; without this, to a file in its scratch directory.
-    pub fn log(mut self, path: impl Into<PathBuf>) -> Self {
-        self.output = Output::File(path.into());
+    /// The file for its output; without this, one in its scratch directory.
+    pub fn log(mut self, path: Option<&Path>) -> Self {
+        self.output = path.map_or(self.output, |path| Output::File(path.to_owned()));
         self
     }
 
@@ -232,6 +232,13 @@ impl Process {
         found.await.flatten().map_err(|error| self.with_last_lines(error))
     }
 
+    /// Waits until the child has printed these words, and returns the rest of that line: the address it
+    /// listens on.
+    pub async fn announced(&mut self, words: &str, within: Duration) -> Result<String> {
+        let rest = async |log: &str| Some(log.split_once(words)?.1.split_once('\n')?.0.trim().to_owned());
+        self.until(&format!("saying {words:?}"), within, rest).await
+    }
+
     fn with_last_lines(&self, error: anyhow::Error) -> anyhow::Error {
         anyhow!("{}: {error:#}; its last lines:\n{}", self.name, self.log_tail())
     }
@@ -258,6 +265,16 @@ impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.id())
     }
+}
+
+/// Runs a command to its end and returns its standard output; an error quotes all it printed.
+pub(crate) async fn output(command: &mut tokio::process::Command) -> Result<Vec<u8>> {
+    let program = command.as_std().get_program().display().to_string();
+    let output = command.kill_on_drop(true).output().await;
+    let output = output.with_context(|| format!("{program} cannot be started"))?;
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    ensure!(output.status.success(), "{program}: {stdout}{stderr}");
+    Ok(output.stdout)
 }
 
 /// Waits until `probe` returns something.

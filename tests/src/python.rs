@@ -2,11 +2,12 @@
 //! first needed. A set is a folder of `tests` with a `requirements.txt` that pins everything.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use tokio::process::Command;
 
+use crate::process::output;
 use crate::repo;
 
 /// The folder with a set's programs and `python`; made where it is missing or of other requirements, which
@@ -24,19 +25,10 @@ pub async fn programs(set: &str) -> Result<PathBuf> {
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(programs);
     }
-    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv)).await?;
+    output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv)).await?;
     let mut install = Command::new(programs.join("python"));
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-    run(install.arg(&requirements)).await?;
+    output(install.arg(&requirements)).await?;
     fs::write(&stamp, wanted)?;
     Ok(programs)
-}
-
-async fn run(command: &mut Command) -> Result<()> {
-    let program = Path::new(command.as_std().get_program()).display().to_string();
-    let output = command.output().await.with_context(|| format!("{program} cannot be started"))?;
-    if !output.status.success() {
-        bail!("{program}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use alloy::json_abi::JsonAbi;
 use alloy::primitives::Bytes;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 /// The repository's root.
@@ -19,9 +19,7 @@ pub fn root() -> PathBuf {
 /// A program of `node_modules/.bin`.
 pub fn node_tool(name: &str) -> Result<PathBuf> {
     let path = root().join("node_modules/.bin").join(name);
-    if !path.exists() {
-        bail!("{name} is not installed: run `cargo xtask setup`");
-    }
+    ensure!(path.exists(), "{name} is not installed: run `cargo xtask setup`");
     Ok(path)
 }
 

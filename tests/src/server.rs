@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::client::Client;
-use crate::process::{Process, Spawn, eventually};
+use crate::process::{Process, Spawn, eventually, output};
 use crate::repo;
 use crate::usage::Usage;
 use crate::worker::WorkerOptions;
@@ -63,19 +63,10 @@ pub struct Bundles {
 }
 
 impl Bundles {
-    /// Builds what changed, and bundles these.
-    pub async fn make(kinds: &[Kind]) -> Result<Self> {
-        Self::with_worker(None, kinds).await
-    }
-
-    /// The same with another build of this project's Worker, bundled in `directory`.
-    pub async fn with(directory: &Path, kinds: &[Kind]) -> Result<Self> {
-        Self::with_worker(Some(directory.to_owned()), kinds).await
-    }
-
-    async fn with_worker(worker: Option<PathBuf>, kinds: &[Kind]) -> Result<Self> {
+    /// Builds what changed, and bundles these; `worker` is where another build of this project's Worker is.
+    pub async fn make(kinds: &[Kind], worker: Option<&Path>) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("e2e-bundles-").tempdir()?;
-        let bundles = Self { directory, worker };
+        let bundles = Self { directory, worker: worker.map(Path::to_owned) };
         for kind in kinds {
             match kind {
                 Kind::Worker if bundles.worker.is_none() => bundles.deploy_dry(*kind, CONFIG).await?,
@@ -92,28 +83,26 @@ impl Bundles {
         wrangler
             .args(["deploy", "--dry-run", "--config", config, "--env", "", "--outdir"])
             .arg(self.directory_of(kind))
+            .current_dir(repo::root())
             .env("CI", "true")
             .env("WRANGLER_SEND_METRICS", "false")
             .env("WRANGLER_LOG_PATH", self.directory.path().join("logs"));
-        finish(&mut wrangler).await
+        output(&mut wrangler).await.map(drop)
     }
 
     async fn bundle_hono(&self) -> Result<()> {
         let mut hono = Command::new(repo::node_tool("esbuild")?);
         hono.args(["tests/peers/hono.mjs", "--bundle", "--format=esm", "--minify", "--log-level=warning"])
-            .arg(format!("--outfile={}", self.directory_of(Kind::Hono).join("hono.js").display()));
-        finish(&mut hono).await
+            .arg(format!("--outfile={}", self.directory_of(Kind::Hono).join("hono.js").display()))
+            .current_dir(repo::root());
+        output(&mut hono).await.map(drop)
     }
 
     /// The uploaded files of a Worker; of [`Kind::Indexed`] those of the one that keeps the index.
     pub fn files(&self, kind: Kind) -> Result<Vec<PathBuf>> {
-        let mut files = Vec::new();
-        for entry in std::fs::read_dir(self.directory_of(kind))? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "js" || extension == "wasm") {
-                files.push(path);
-            }
-        }
+        let entries = std::fs::read_dir(self.directory_of(kind))?;
+        let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        files.retain(|path| path.extension().is_some_and(|end| end == "js" || end == "wasm"));
         Ok(files)
     }
 
@@ -132,13 +121,6 @@ impl Bundles {
         ensure!(scripts.len() == 1, "one script is the Worker: {scripts:?}");
         Ok(scripts.remove(0))
     }
-}
-
-async fn finish(command: &mut Command) -> Result<()> {
-    let output = command.current_dir(repo::root()).kill_on_drop(true).output().await?;
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    ensure!(output.status.success(), "{command:?}: {stdout}{stderr}");
-    Ok(())
 }
 
 /// A running server; it ends when this is dropped.
@@ -164,15 +146,11 @@ impl Server {
                 options.vars.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value))
             }
             Kind::Worker | Kind::Indexed | Kind::Hono => {
-                let settings: Map<String, Value> = options
-                    .vars
-                    .iter()
-                    .map(|(name, value)| ((*name).to_owned(), value.clone().into()))
-                    .collect();
+                let settings = options.vars.iter().map(|(name, value)| (*name, value.as_str()));
                 let spawn = spawn
                     .arg(peers.join("workerd.mjs"))
                     .env("CI", "true")
-                    .env("WORKER_SETTINGS", Value::from(settings).to_string());
+                    .env("WORKER_SETTINGS", Value::from_iter(settings).to_string());
                 match kind {
                     Kind::Indexed => spawn
                         .arg(bundles.script(Kind::Worker)?)
@@ -185,12 +163,7 @@ impl Server {
             }
         };
         let mut process = spawn.start()?;
-        let url = process
-            .until("listening", START, async |log| {
-                log.lines().find_map(|line| line.strip_prefix("Ready on ").map(str::to_owned))
-            })
-            .await
-            .with_context(|| format!("{} does not start", kind.name()))?;
+        let url = process.announced("Ready on ", START).await?;
         let program = if kind == Kind::Express { "node" } else { "workerd" };
         let usage = Usage::of(&process, program)?;
         Ok(Self { kind, process, url, usage })

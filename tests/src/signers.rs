@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use alloy::hex;
 use alloy::primitives::Address;
 use alloy::signers::local::PrivateKeySigner;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tokio::process::Command;
 
+use crate::process::output;
 use crate::{python, repo};
 
 /// A foreign client: a program that signs one call and has it relayed.
@@ -47,18 +48,13 @@ impl ForeignClient {
         calldata: &[u8],
         gas: u64,
     ) -> Result<Value> {
-        let output = Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        command
             .arg(&self.script)
             .args([relayer, &hex::encode_prefixed(key.to_bytes()), &registry.to_string()])
-            .args([hex::encode_prefixed(calldata), gas.to_string()])
-            .kill_on_drop(true)
-            .output()
-            .await
-            .with_context(|| format!("{} cannot be started", self.program.display()))?;
-        if !output.status.success() {
-            bail!("{}: {}", self.script.display(), String::from_utf8_lossy(&output.stderr));
-        }
-        serde_json::from_slice(&output.stdout).context("the client prints the relayer's answer")
+            .args([hex::encode_prefixed(calldata), gas.to_string()]);
+        let answer = output(&mut command).await?;
+        serde_json::from_slice(&answer).context("the client prints the relayer's answer")
     }
 }
 

@@ -154,7 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn memory_is_what_a_program_takes_and_not_what_it_is() {
-        // 32 MB in a variable of `busybee`, a copy of the shell, once it is told to.
+        // 32 MB in a variable of `busybee`, a copy of the shell, after a line in a FIFO.
         let script = r#"cp /bin/sh "$0/busybee"; mkfifo "$0/go"; "$0/busybee" -c 'read -r _ < "$0/go"; x=$(head -c 32000000 /dev/zero | tr "\0" x); echo taken; sleep 600' "$0" & wait"#;
         let spawn = Spawn::new("family", "sh");
         let scratch = spawn.scratch().to_owned();

@@ -7,11 +7,14 @@ use alloy::primitives::Address;
 use anyhow::{Context as _, Result};
 
 use crate::client::Client;
-use crate::process::{Process, Spawn};
+use crate::process::{Process, Spawn, eventually};
 use crate::repo;
 
 /// How long wrangler may take to serve, a build of the Worker included.
 const START: Duration = Duration::from_secs(300);
+
+/// How long a line may take to appear in the log.
+const LOGGED: Duration = Duration::from_secs(10);
 
 /// What keeps wrangler from ending where one request fails.
 const GOES_ON: &str = "tests/wrangler-goes-on.cjs";
@@ -101,18 +104,8 @@ impl Worker {
         for (name, value) in &options.vars {
             spawn = spawn.args(["--var", &format!("{name}:{value}")]);
         }
-        if let Some(log) = &options.log {
-            spawn = spawn.log(log);
-        }
-        let mut process = spawn.start()?;
-        let url = process
-            .until("ready", START, async |log| {
-                let (_, rest) = log.split_once("Ready on ")?;
-                let (url, _) = rest.split_once('\n')?;
-                Some(url.trim().to_owned())
-            })
-            .await
-            .context("the Worker does not start")?;
+        let mut process = spawn.log(options.log.as_deref()).start()?;
+        let url = process.announced("Ready on ", START).await.context("the Worker does not start")?;
         Ok(Self { process, url })
     }
 
@@ -129,6 +122,17 @@ impl Worker {
     /// What wrangler and the Worker have printed so far.
     pub fn log(&self) -> String {
         self.process.log()
+    }
+
+    /// The lines of the log with these words, once there are at least `count`: the log is written after the
+    /// answers.
+    pub async fn lines_with(&self, words: &str, count: usize) -> Result<Vec<String>> {
+        eventually("in the log", LOGGED, async || {
+            let log = self.log();
+            let lines = log.lines().filter(|line| line.contains(words)).map(str::to_owned);
+            Some(lines.collect::<Vec<_>>()).filter(|lines| lines.len() >= count)
+        })
+        .await
     }
 
     /// The process behind the Worker, to watch over.

@@ -155,12 +155,12 @@ async fn each_change_is_told_once_and_what_was_undone_is_a_change_back() {
 
     // All of it again, three at a time, and from the oldest.
     for start in [format!("?since={began}&limit=3"), "?limit=3".to_owned()] {
-        let (mut pages, mut told, mut path) = (0, Vec::new(), format!("/api/v1/changes{start}"));
+        let (mut pages, mut listed, mut path) = (0, Vec::new(), format!("/api/v1/changes{start}"));
         loop {
             let page = client.get(&path).await;
             let body = page.ok();
             let data = body["data"].as_array().unwrap();
-            told.extend_from_slice(data);
+            listed.extend_from_slice(data);
             pages += 1;
             path = format!("/api/v1/changes?since={}&limit=3", body["next"].as_str().unwrap());
             assert_eq!(page.header("link"), format!("<{path}>; rel=\"next\""));
@@ -170,10 +170,10 @@ async fn each_change_is_told_once_and_what_was_undone_is_a_change_back() {
             }
             assert_eq!(data.len(), 3);
         }
-        assert_eq!((told.len(), pages), (8, 3));
-        assert_eq!(told, provider.changes);
+        assert_eq!((listed.len(), pages), (8, 3));
+        assert_eq!(listed, provider.changes);
         let newest = client.get("/api/v1/changes?since=newest&limit=3").await.ok();
-        assert_eq!(newest["data"], json!(told[5..]));
+        assert_eq!(newest["data"], json!(listed[5..]));
         assert_eq!((&newest["next"], &newest["hasMore"]), (&json!(provider.next), &json!(false)));
     }
 
@@ -226,8 +226,8 @@ async fn a_poll_is_never_older_than_a_verdict_may_be() {
     let answer = stage.client.get(&format!("/api/v1/changes?since={}", provider.next)).await;
     assert_eq!(answer.header("cache-control"), "public, max-age=2");
     suspend(&stage.chain, 1).await;
-    let told = eventually("told", WAIT, async || provider.poll().await.pop()).await.unwrap();
-    assert_eq!((&told["agentId"], &told["to"]["status"]), (&json!(1), &json!("Suspended")));
+    let change = eventually("a change", WAIT, async || provider.poll().await.pop()).await.unwrap();
+    assert_eq!((&change["agentId"], &change["to"]["status"]), (&json!(1), &json!("Suspended")));
 }
 
 /// A client of a stream, which comes back when it ends.
@@ -329,10 +329,7 @@ async fn a_client_of_the_stream_receives_a_suspension_and_goes_on_after_its_end(
 
     let events = stage.client.with("accept", "text/event-stream");
     let head = events.send(Method::HEAD, "/api/v1/changes").await;
-    assert_eq!(
-        (head.status, head.header("content-type"), head.text.as_str()),
-        (200, "text/event-stream", "")
-    );
+    assert_eq!((head.status, head.header("content-type"), &*head.text), (200, "text/event-stream", ""));
     let refused = events.with("last-event-id", "x").get("/api/v1/changes").await;
     assert_eq!(refused.error(400), "Invalid Last-Event-ID: must be the id of an event of this stream");
     events.with("last-event-id", "1-1").get("/api/v1/changes").await.error(410);

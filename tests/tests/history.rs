@@ -62,7 +62,7 @@ fn wallet(name: &str) -> Address {
 async fn live(chain: &Chain) -> Vec<Value> {
     let (owner, id) = (chain.owner(), U256::from(1));
     let by = owner.to_string();
-    let mut told = Expected { chain, events: Vec::new() };
+    let mut life = Expected { chain, events: Vec::new() };
     let registration = seed::registration_call(1, wallet("first"), "looks back", 0);
     let person = registration.haftungsperson.to_string();
     let receipt = chain.send(owner, registration).await.unwrap();
@@ -70,36 +70,36 @@ async fn live(chain: &Chain) -> Vec<Value> {
         "event": "registered", "creator": by, "haftungsperson": person, "agentWallet": wallet("first").to_string(),
         "parentAgentId": 0, "generation": 0,
     });
-    told.note(&receipt, registered).await;
+    life.note(&receipt, registered).await;
     let receipt = chain.send(owner, attestComplianceCall { agentId: id }).await.unwrap();
-    told.note(&receipt, json!({ "event": "attested", "by": by })).await;
+    life.note(&receipt, json!({ "event": "attested", "by": by })).await;
     let child = seed::registration_call(2, wallet("child"), "a child", 1);
     let receipt = chain.send(owner, child).await.unwrap();
     let registered = json!({
         "event": "childRegistered", "childAgentId": 2, "creator": by, "agentWallet": wallet("child").to_string(),
     });
-    told.note(&receipt, registered).await;
+    life.note(&receipt, registered).await;
     let report = seed::report(1, U256::from(12_345), "EUR", "consulting", wall_clock());
     let receipt = chain.send(owner, report).await.unwrap();
     let reported = json!({
         "event": "revenueReported", "by": by, "amount": 12_345, "currency": "EUR", "category": "consulting",
     });
-    told.note(&receipt, reported).await;
+    life.note(&receipt, reported).await;
     chain.node.mine(40).await.unwrap();
     let receipt = chain.send(owner, seed::suspension(1, REASON)).await.unwrap();
-    told.note(&receipt, json!({ "event": "suspended", "by": by, "reason": REASON })).await;
+    life.note(&receipt, json!({ "event": "suspended", "by": by, "reason": REASON })).await;
     chain.send(owner, seed::suspension(2, "another one")).await.unwrap();
     let receipt = chain.send(owner, reactivateAgentCall { agentId: id }).await.unwrap();
-    told.note(&receipt, json!({ "event": "reactivated", "by": by })).await;
+    life.note(&receipt, json!({ "event": "reactivated", "by": by })).await;
     // Enough that no reorganisation undoes what was.
     chain.node.mine(30).await.unwrap();
-    told.events
+    life.events
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_life_is_told_as_it_was_and_what_was_undone_is_not() {
     let chain = chain().await;
-    let mut told = live(&chain).await;
+    let mut life = live(&chain).await;
     let stage = stage(chain).await;
     let (chain, client, path) = (&stage.chain, &stage.client, "/api/v1/agent/1/history");
 
@@ -109,7 +109,7 @@ async fn a_life_is_told_as_it_was_and_what_was_undone_is_not() {
     assert_eq!(history["asOf"]["blockNumber"], block);
     assert_eq!(answer.header("link"), format!("<{path}>; rel=\"first\""));
     let mut expected = json!({
-        "agentId": 1, "complete": true, "fromBlock": told[0]["blockNumber"], "limit": 50, "data": told,
+        "agentId": 1, "complete": true, "fromBlock": life[0]["blockNumber"], "limit": 50, "data": life,
         "asOf": history["asOf"],
     });
     assert_eq!(history, expected);
@@ -126,7 +126,7 @@ async fn a_life_is_told_as_it_was_and_what_was_undone_is_not() {
         let links = answer.header("link");
         assert!(links.ends_with(&format!(", <{page}>; rel=\"next\"")), "{links}");
     }
-    assert_eq!(pages, told);
+    assert_eq!(pages, life);
 
     // What is undone is gone from the answer; what came instead is in it.
     chain.send(chain.owner(), terminateSelfCall { agentId: U256::from(1) }).await.unwrap();
@@ -134,12 +134,12 @@ async fn a_life_is_told_as_it_was_and_what_was_undone_is_not() {
     let last = |body: &Value| body["data"].as_array().unwrap().last().unwrap()["event"].clone();
     assert_eq!(last(&client.get(path).await.ok()), "terminated");
     chain.node.reorganise(3).await.unwrap();
-    assert_eq!(client.get(path).await.ok()["data"], json!(told));
+    assert_eq!(client.get(path).await.ok()["data"], json!(life));
     let receipt = chain.send(chain.owner(), attestComplianceCall { agentId: U256::from(1) }).await.unwrap();
     let mut more = Expected { chain, events: Vec::new() };
     more.note(&receipt, json!({ "event": "attested", "by": chain.owner().to_string() })).await;
-    told.append(&mut more.events);
-    expected["data"] = json!(told);
+    life.append(&mut more.events);
+    expected["data"] = json!(life);
 
     // Nodes that cap the list of logs, have no logs, or lack the method.
     for (fault, because) in [

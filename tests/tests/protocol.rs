@@ -106,8 +106,7 @@ async fn a_preflight_is_answered_without_a_question_to_the_chain() {
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_carry_their_time_to_live() {
     let (stage, showcase) = scene().await;
-    let kya = format!("/api/v1/kya/{}", seed::wallet("kyoto").address());
-    let lineage = format!("/api/v1/agent/{}/lineage", showcase.id("atlas"));
+    let (kya, lineage) = (seed::kya("kyoto"), showcase.lineage("atlas"));
     for (path, seconds) in [
         ("/api/v1/stats", 300),
         ("/api/v1/stats/detailed", 300),
@@ -267,10 +266,8 @@ async fn the_page_is_at_the_root_under_a_strict_policy() {
     assert!(!policy.contains("unsafe-inline") && !policy.contains("'unsafe-eval'"), "{policy}");
     assert_eq!(page.header("x-content-type-options"), "nosniff");
     assert_eq!(page.header("referrer-policy"), "no-referrer");
-    assert!(
-        !page.header("permissions-policy").is_empty()
-            && !page.header("cross-origin-opener-policy").is_empty()
-    );
+    assert_ne!(page.header("permissions-policy"), "");
+    assert_ne!(page.header("cross-origin-opener-policy"), "");
     assert!(!page.text.contains("<style") && !page.text.contains(" style="), "{}", page.text);
 
     let assets: Vec<&str> = page.text.split('"').filter(|text| text.starts_with("/assets/")).collect();
@@ -297,9 +294,7 @@ async fn the_page_hides_nothing_of_the_api() {
         assert!(answer.header("content-type").starts_with("application/"), "{path}");
     }
     for script in stage.client.get("/").await.text.split("<script").skip(1) {
-        assert!(
-            script.contains(" src=") && script.contains("></script>"),
-            "no script in the page itself: {script}"
-        );
+        let is_external = script.contains(" src=") && script.contains("></script>");
+        assert!(is_external, "no script in the page itself: {script}");
     }
 }

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use e2e::anvil::AnvilOptions;
 use e2e::chain::Chain;
-use e2e::client::{Answer, Client};
+use e2e::client::{Answer, Client, assert_no_secret};
 use e2e::fault::{Fault, Rule};
-use e2e::process::{eventually, free_port, wait_until};
+use e2e::process::{free_port, wait_until};
 use e2e::proxy::Proxy;
 use e2e::seed::{self, Showcase};
 use e2e::stage::Exclusive;
@@ -327,11 +327,8 @@ async fn no_secret_of_any_url_is_in_an_answer_or_a_line_of_the_log() {
     for path in scene.paths().into_iter().chain(["/health", "/readyz", "/api/v1/stats"].map(str::to_owned)) {
         answers.push(scene.client.get(&path).await);
     }
-    assert_eq!(
-        scene.first.log()[0].authorization,
-        format!("Basic {}", SECRETS[4]),
-        "the user part, percent-decoded"
-    );
+    let authorization = format!("Basic {}", SECRETS[4]);
+    assert_eq!(scene.first.log()[0].authorization, authorization, "the user part, percent-decoded");
     assert_eq!(scene.second.log().len(), 0);
     let all = SECRETS.join(" and ");
     for fault in [
@@ -351,21 +348,9 @@ async fn no_secret_of_any_url_is_in_an_answer_or_a_line_of_the_log() {
         scene.heal();
     }
     assert_eq!(answers[3].ok()["rpc"], scene.first.url(), "scheme and host alone");
-    // Wrangler's own lines are not the Worker's, of which there is one for each request.
-    let lines = eventually("logged", Duration::from_secs(10), async || {
-        let log = scene.worker.log();
-        let lines: Vec<String> =
-            log.lines().filter(|line| line.contains("requestId")).map(str::to_owned).collect();
-        (lines.len() >= answers.len()).then_some(lines)
-    })
-    .await
-    .unwrap();
-    for text in answers.iter().map(|answer| format!("{:?}\n{}", answer.headers, answer.text)) {
-        assert!(!SECRETS.iter().any(|secret| text.contains(secret)), "{text}");
-    }
-    for line in lines {
-        assert!(!SECRETS.iter().any(|secret| line.contains(secret)), "{line}");
-    }
+    // The Worker logs one line for each request, among wrangler's.
+    let lines = scene.worker.lines_with("requestId", answers.len()).await.unwrap();
+    assert_no_secret(&answers, &lines, &SECRETS);
 }
 
 #[tokio::test(flavor = "multi_thread")]

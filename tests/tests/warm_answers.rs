@@ -56,7 +56,7 @@ impl Setup {
     async fn start() -> Self {
         let (chain, showcase) = seed::showcase_chain().await.unwrap();
         let proxy = Proxy::start(chain.node.url()).await.unwrap();
-        let bundles = Bundles::make(&Kind::ALL).await.unwrap();
+        let bundles = Bundles::make(&Kind::ALL, None).await.unwrap();
         let options = WorkerOptions::new(proxy.url(), chain.contracts.registry)
             .var("CHAIN_ID", 31_337)
             // Requests are counted, and never refused.

@@ -63,11 +63,8 @@ async fn a_second_call_reaches_no_rpc() {
         })
         .await
         .unwrap();
-        assert_eq!(
-            max_age(&older),
-            max_age(&first),
-            "{path}: counts from when the answer was made (RFC 9111)"
-        );
+        // It counts from when the answer was made (RFC 9111).
+        assert_eq!(max_age(&older), max_age(&first), "{path}");
         assert!(older.number("age") > first.number("age"), "{path}: and Age says when that was");
     }
 }

@@ -6,7 +6,7 @@ use alloy::primitives::{Address, U256};
 use e2e::anvil::wall_clock;
 use e2e::client::{Answer, Client, concurrently};
 use e2e::fault::{Fault, Rule};
-use e2e::process::{eventually, wait_until};
+use e2e::process::wait_until;
 use e2e::proxy::Proxy;
 use e2e::seed::{self, kya};
 use e2e::worker::{Worker, WorkerOptions};
@@ -200,9 +200,6 @@ async fn an_answer_asked_for_all_the_time_is_renewed_before_its_end_and_nobody_w
     })
     .await;
     assert_eq!(proxy.posts(), answers.len(), "one request renews");
-    // The log is written behind the answers.
-    let renewals = || worker.log().lines().filter(|line| line.contains("\"cache\":\"RENEWAL\"")).count();
-    let logged =
-        eventually("in the log", Duration::from_secs(10), async || Some(renewals()).filter(|n| *n >= 2));
-    assert_eq!(logged.await.unwrap(), 2, "each has a line in the log");
+    let renewals = worker.lines_with("\"cache\":\"RENEWAL\"", 2).await.unwrap();
+    assert_eq!(renewals.len(), 2, "each has a line in the log");
 }

@@ -111,7 +111,7 @@ async fn an_instance_turned_to_later_refuses_after_a_few_requests() {
     for _ in 0..LIMIT {
         one.get(PATH).await.ok();
     }
-    wait_until("told", Duration::from_secs(10), async || {
+    wait_until("stored", Duration::from_secs(10), async || {
         counts_of(pair.state.path(), address).await == [LIMIT]
     })
     .await;
@@ -135,7 +135,7 @@ async fn a_client_of_fewer_than_15_requests_is_never_written() {
     for _ in 0..15 {
         busy.get(PATH).await.ok();
     }
-    wait_until("the busy one is told", Duration::from_secs(10), async || {
+    wait_until("the busy one is stored", Duration::from_secs(10), async || {
         counts_of(pair.state.path(), "192.0.2.45").await == [15]
     })
     .await;

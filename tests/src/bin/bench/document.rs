@@ -51,9 +51,7 @@ mod tests {
         let one = replaced(TITLE, "## One\n\nfirst\n\n### Inner\n\nx\n");
         let two = replaced(&one, "## Two\n\nsecond\n");
         assert_eq!(two, format!("{TITLE}\n## One\n\nfirst\n\n### Inner\n\nx\n\n## Two\n\nsecond\n"));
-        assert_eq!(
-            replaced(&two, "## One\n\nanew\n"),
-            format!("{TITLE}\n## One\n\nanew\n\n## Two\n\nsecond\n")
-        );
+        let anew = replaced(&two, "## One\n\nanew\n");
+        assert_eq!(anew, format!("{TITLE}\n## One\n\nanew\n\n## Two\n\nsecond\n"));
     }
 }

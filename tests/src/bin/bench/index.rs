@@ -58,7 +58,7 @@ type Costs = [Vec<String>; 5];
 
 /// The section of `BENCHMARKS.md`.
 pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
-    let bundles = step("bundles of the Workers", Bundles::make(&[Kind::Worker, Kind::Indexed])).await?;
+    let bundles = step("bundles of the Workers", Bundles::make(&[Kind::Worker, Kind::Indexed], None)).await?;
     let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await?;
     let proxy = Proxy::start(chain.node.url()).await?;
     let mut tables = [

@@ -53,13 +53,7 @@ impl Setup {
 
 /// The section of `BENCHMARKS.md`: of the Worker as it is, or of another build of it, bundled in `worker`.
 pub(crate) async fn section(worker: Option<&Path>) -> Result<String> {
-    let bundles = async {
-        match worker {
-            Some(directory) => Bundles::with(directory, &Kind::ALL).await,
-            None => Bundles::make(&Kind::ALL).await,
-        }
-    };
-    let bundles = step("bundles of the Workers", bundles).await?;
+    let bundles = step("bundles of the Workers", Bundles::make(&Kind::ALL, worker)).await?;
     // Blocks of one second get times a second apart: an hour is room for all of them.
     let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await?;
     let proxy = Proxy::start(chain.node.url()).await?;
