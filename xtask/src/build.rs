@@ -67,7 +67,7 @@ fn worker(worker: &Worker) -> Result<()> {
     let edge = root().join("edge-api");
     let mut inputs = core_inputs();
     inputs.extend(["Cargo.toml", "src"].map(|path| edge.join(path)));
-    inputs.push(root().join("xtask/src/build.rs"));
+    inputs.extend(["browser/fetch", "xtask/src/build.rs"].map(|path| root().join(path)));
     let stamp = Stamp::of(root().join(format!("target/xtask/{}.stamp", worker.stem)), &inputs)?;
     if stamp.is_current() && worker.wasm().is_file() && worker.directory().join("index.js").is_file() {
         return Ok(());

@@ -29,7 +29,10 @@ pub struct Run<Q> {
 impl<Q: Query> Run<Q> {
     /// A run over one endpoint. `multicall3` is Multicall3's address.
     pub fn new(query: Q, multicall3: Address, limits: Limits) -> Self {
-        let engine = Engine::new(query.block(), query.is_one_round(), multicall3, limits);
+        let mut engine = Engine::new(query.block(), query.is_one_round(), multicall3, limits);
+        if query.reads_other_blocks() {
+            engine.read_other_blocks();
+        }
         Self { query, engine }
     }
 

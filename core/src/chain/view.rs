@@ -50,6 +50,11 @@ pub trait Query {
     fn is_one_round(&self) -> bool {
         false
     }
+
+    /// Whether it reads headers or logs of blocks beside its own.
+    fn reads_other_blocks(&self) -> bool {
+        false
+    }
 }
 
 /// Why a query does not continue.

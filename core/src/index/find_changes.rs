@@ -141,6 +141,10 @@ impl Query for FindChanges {
             log_range: found.range,
         })))
     }
+
+    fn reads_other_blocks(&self) -> bool {
+        true
+    }
 }
 
 impl FindChanges {

@@ -130,6 +130,10 @@ impl Query for HistoryQuery {
     fn block(&self) -> Option<BlockId> {
         Some(BlockId::Hash(self.at.hash))
     }
+
+    fn reads_other_blocks(&self) -> bool {
+        true
+    }
 }
 
 impl HistoryQuery {

@@ -76,6 +76,10 @@ impl Query for ReadAgents {
         let is_canonical = self.is_canonical(view, &head.header)?;
         Ok(is_canonical.then_some(Agents { head, entries, swept }))
     }
+
+    fn reads_other_blocks(&self) -> bool {
+        true
+    }
 }
 
 impl ReadAgents {

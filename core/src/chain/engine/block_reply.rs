@@ -1,13 +1,15 @@
 //! Replies to batches that request headers and logs of certain blocks: reorg detection and adaptive range
 //! splitting.
 
+use std::collections::BTreeMap;
+
 use super::Engine;
 use crate::{
     chain::{
         batch::{Failure, Reply},
         block::Header,
         error::{QueryError, RunError},
-        logs::{BlockRequest, LogWalk},
+        logs::{BlockRequest, LogWalk, LogsQuery},
     },
     eth::rpc::{
         self, BadReply, ErrorPayload,
@@ -18,13 +20,45 @@ use crate::{
 /// The smallest batch that a too large reply reduces to: the pinned block's header and one range.
 const SMALLEST_BATCH: usize = 2;
 
+/// How headers and logs of other blocks are requested. An engine refers to it only if its query reads them:
+/// a host without such queries does not link it.
+#[derive(Debug)]
+pub(super) struct BlockReader {
+    pub(super) want: fn(&mut Engine, BTreeMap<u64, bool>, Vec<LogsQuery>),
+    /// The next requests, given the pinned block's height, and the batch's body.
+    pub(super) batch: fn(&Engine, u64) -> (Vec<BlockRequest>, String),
+    pub(super) feed: fn(&mut Engine, &[BlockRequest], Reply<'_>) -> Result<(), QueryError>,
+    pub(super) fail: fn(&mut Engine, &[BlockRequest], Failure, u32) -> Result<(), QueryError>,
+}
+
+impl BlockReader {
+    pub(super) const READER: Self = Self {
+        want: Engine::want_blocks,
+        batch: Engine::batch_of_blocks,
+        feed: Engine::feed_blocks,
+        fail: Engine::fail_blocks,
+    };
+}
+
 impl Engine {
-    #[inline(never)]
-    pub(super) fn feed_blocks(
-        &mut self,
-        requests: &[BlockRequest],
-        reply: Reply<'_>,
-    ) -> Result<(), QueryError> {
+    fn want_blocks(&mut self, headers: BTreeMap<u64, bool>, logs: Vec<LogsQuery>) {
+        self.view.blocks.want(headers, logs);
+        if self.most_requests() == 1 {
+            self.view.blocks.refuse_unvouched_logs();
+        }
+    }
+
+    fn batch_of_blocks(&self, pinned: u64) -> (Vec<BlockRequest>, String) {
+        let requests = self.view.blocks.requests(pinned, self.most_requests());
+        let body = if requests.is_empty() {
+            String::new()
+        } else {
+            rpc::encode(&self.view.blocks.encode(&requests))
+        };
+        (requests, body)
+    }
+
+    fn feed_blocks(&mut self, requests: &[BlockRequest], reply: Reply<'_>) -> Result<(), QueryError> {
         self.view.blocks.ask_again();
         let Some(pinned) = self.block.pin().map(|pin| pin.header) else { return Ok(()) };
         let ids: Vec<u64> = (0..requests.len() as u64).collect();
@@ -85,7 +119,7 @@ impl Engine {
     }
 
     /// Records that a batch has no reply.
-    pub(super) fn fail_blocks(
+    fn fail_blocks(
         &mut self,
         requests: &[BlockRequest],
         failure: Failure,

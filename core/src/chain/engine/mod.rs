@@ -7,6 +7,7 @@ mod proof_reply;
 
 use alloy_primitives::Address;
 use alloy_sol_types::SolCall;
+use block_reply::BlockReader;
 
 use super::{
     batch::{self, Batch, Failure, InFlight, Job, Limits, PendingCall, Reply},
@@ -18,7 +19,7 @@ use super::{
     view::{CallResult, View},
     walk::AgentWalk,
 };
-use crate::eth::{abi::IMulticall3::getCurrentBlockTimestampCall, as_of::BlockId, rpc};
+use crate::eth::{abi::IMulticall3::getCurrentBlockTimestampCall, as_of::BlockId};
 
 /// The largest batch to count a time-out against the endpoint; a larger one may be the reason itself.
 const FEW_REQUESTS: usize = 4;
@@ -30,6 +31,8 @@ pub(crate) struct Engine {
     limits: Limits,
     rotation: Rotation,
     pub(super) view: View,
+    /// For a query that reads other blocks.
+    block_reader: Option<&'static BlockReader>,
     /// The first round's results are usually all that the query needs.
     is_one_round: bool,
     /// The block the query is about, if not the newest.
@@ -64,6 +67,7 @@ impl Engine {
         Self {
             asked,
             block: ReadBlock::begin(asked),
+            block_reader: None,
             is_one_round,
             multicall3,
             requests_per_batch: limits.requests_per_batch,
@@ -80,6 +84,11 @@ impl Engine {
             elapsed_ms: 0,
             extra_ms: 0,
         }
+    }
+
+    /// For a query that reads headers or logs of other blocks.
+    pub(super) const fn read_other_blocks(&mut self) {
+        self.block_reader = Some(&BlockReader::READER);
     }
 
     pub(super) fn over(&mut self, endpoints: Endpoints) {
@@ -160,13 +169,11 @@ impl Engine {
             block => batch::block_number(block.pin().map(|pin| pin.header.number)),
         };
         let pin = self.block.pin().filter(|_| in_flight.requests() == 0 && proof.is_none());
-        let blocks = match pin {
-            Some(pin) => self.view.blocks.requests(pin.header.number, self.most_requests()),
-            None => Vec::new(),
-        };
+        let blocks = pin.zip(self.block_reader).map(|(pin, reader)| (reader.batch)(self, pin.header.number));
+        let (blocks, of_blocks) = blocks.unwrap_or_default();
         let (body, proof) = match proof {
             Some((body, ids)) => (body, ids),
-            None if !blocks.is_empty() => (rpc::encode(&self.view.blocks.encode(&blocks)), Vec::new()),
+            None if !blocks.is_empty() => (of_blocks, Vec::new()),
             None => (in_flight.body(self.multicall3, &block), Vec::new()),
         };
         self.in_flight = Some(InFlight { timeout_ms, proof, blocks, ..in_flight });
@@ -183,8 +190,8 @@ impl Engine {
             self.in_flight = Some(in_flight);
             return self.fail(Failure::TooLarge);
         }
-        if !in_flight.blocks.is_empty() {
-            return self.feed_blocks(&in_flight.blocks, reply);
+        if let Some(reader) = self.block_reader.filter(|_| !in_flight.blocks.is_empty()) {
+            return (reader.feed)(self, &in_flight.blocks, reply);
         }
         if !in_flight.proof.is_empty() {
             return self.feed_proof(&in_flight.proof, in_flight.by_hash, reply);
@@ -254,8 +261,8 @@ impl Engine {
     pub(crate) fn fail(&mut self, failure: Failure) -> Result<(), QueryError> {
         let Some(in_flight) = self.in_flight.take() else { return Ok(()) };
         let (requests, seconds) = (in_flight.requests(), in_flight.timeout_ms.div_ceil(1_000));
-        if !in_flight.blocks.is_empty() {
-            return self.fail_blocks(&in_flight.blocks, failure, seconds);
+        if let Some(reader) = self.block_reader.filter(|_| !in_flight.blocks.is_empty()) {
+            return (reader.fail)(self, &in_flight.blocks, failure, seconds);
         }
         let large = match failure {
             Failure::Unreachable => false,

@@ -60,11 +60,10 @@ impl Engine {
             self.view.pending_proof = Some(PendingProof::new(key));
             return Ok(());
         }
-        if !missing.headers.is_empty() || !missing.logs.is_empty() {
-            self.view.blocks.want(missing.headers, missing.logs);
-            if self.most_requests() == 1 {
-                self.view.blocks.refuse_unvouched_logs();
-            }
+        if let Some(reader) = self.block_reader
+            && (!missing.headers.is_empty() || !missing.logs.is_empty())
+        {
+            (reader.want)(self, missing.headers, missing.logs);
             if missing.calls.is_empty() && missing.walks.is_empty() {
                 return Ok(());
             }
