@@ -1,5 +1,5 @@
-//! Decides whether a wallet belongs to an agent that may be served, as a host of this crate does: it moves the run's
-//! bytes, and knows the time.
+//! Decides whether a wallet belongs to an agent that may be served, as a host of this crate does: it moves
+//! the run's bytes, and knows the time.
 //!
 //! The node's reply is a recorded one. A real host posts each batch to its RPC endpoint.
 //!

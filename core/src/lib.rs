@@ -1,17 +1,19 @@
 //! The agent registry's rules: everything that can be decided without a network, and nothing else.
 //!
-//! No I/O, no clock, no async, no global state; native and wasm32. A host parses a request with [`api::route`], puts the
-//! resulting [`api::question::Question`] into a [`chain::Run`], moves the run's bytes to an RPC endpoint and back, and
-//! sends the [`api::document::Document`] that comes out. Errors carry their status and body ([`api::error`]); rate limits
-//! are arithmetic over counts that the host keeps ([`host::rate_limit`]).
+//! No I/O, no clock, no async, no global state; native and wasm32. A host parses a request with
+//! [`api::route`], puts the resulting [`api::question::Question`] into a [`chain::Run`], moves the run's
+//! bytes to an RPC endpoint and back, and sends the [`api::document::Document`] that comes out. Errors carry
+//! their status and body ([`api::error`]); rate limits are arithmetic over counts that the host keeps
+//! ([`host::rate_limit`]).
 //!
-//! The modules are layers: each imports only from those above it in this list. `tests/layers.rs` holds them to it.
+//! The modules are layers: each imports only from those above it in this list. `tests/layers.rs` holds them
+//! to it.
 //!
 //! | layer | what it holds |
 //! |---|---|
-//! | [`eth`] | Ethereum: ABI, addresses, blocks, JSON-RPC messages, reverts, Multicall3, redaction, timestamps |
+//! | [`eth`] | Ethereum: ABI, addresses, blocks, JSON-RPC, reverts, Multicall3, redaction, timestamps |
 //! | [`forward`] | forward requests (ERC-2771): parsing, the EIP-712 digest, the relayer's rules |
-//! | [`registry`] | agents, compliance, lineage, KYA, revenue, lists and cursors: pure functions over records |
+//! | [`registry`] | agents, compliance, lineage, KYA, revenue, lists, cursors: pure functions over records |
 //! | [`chain`] | the RPC engine, the lens, and the registry read through them |
 //! | [`evidence`] | Merkle proofs of verdicts, and the documents made of them |
 //! | [`index`] | the whole registry in SQL, and its upkeep |

@@ -7,7 +7,7 @@
 mod common;
 
 use common::{
-    NOW, Node, Registry, question,
+    NOW, Node, PlainRegistry, question,
     split_mix::{Random, setting},
 };
 use registry_core::{
@@ -79,7 +79,7 @@ fn mutate(text: &[u8], random: &mut Random) -> Vec<u8> {
 
 #[test]
 fn no_mutated_reply_makes_the_core_panic() {
-    let mut node = Node::new(Registry::with_agents(5));
+    let mut node = Node::new(PlainRegistry::with_agents(5));
     node.registry.reports = (1..=4).map(|id| common::report(1 + id % 2, id)).collect();
     // Each question's replies, in the order in which they are asked for.
     let replies = TARGETS.map(|target| {

@@ -13,7 +13,7 @@
 mod common;
 
 use common::{
-    CHAIN_ID, NOW, Node, Registry,
+    CHAIN_ID, NOW, Node, PlainRegistry,
     host::{Fault, Host, Upstream, blocks, chain_of, finish, of_block},
 };
 use proptest::prelude::*;
@@ -267,7 +267,7 @@ fn what_a_run_learns_does_not_undo_the_switch_of_another() {
     early.fail(Failure::Unreachable).unwrap();
     known.merge(&early.update());
     assert_eq!(known.preferred(), 1);
-    let (status, body) = Node::new(Registry::with_agents(3)).post(&next_batch(&mut late));
+    let (status, body) = Node::new(PlainRegistry::with_agents(3)).post(&next_batch(&mut late));
     late.feed(Reply { status, body: &body }).unwrap();
     known.merge(&late.update());
     assert_eq!(known.preferred(), 1, "the first has answered a run that had begun before");
@@ -287,7 +287,7 @@ fn a_switch_that_was_undone_is_not_made_again_by_the_run_that_made_it() {
     late.fail(Failure::Unreachable).unwrap();
     known.merge(&late.update());
     assert_eq!(known.preferred(), 0, "the second endpoint failed as well");
-    let (status, body) = Node::new(Registry::with_agents(3)).post(&next_batch(&mut early));
+    let (status, body) = Node::new(PlainRegistry::with_agents(3)).post(&next_batch(&mut early));
     early.feed(Reply { status, body: &body }).unwrap();
     known.merge(&early.update());
     assert_eq!(known.preferred(), 0, "the first run tells of its switch once");

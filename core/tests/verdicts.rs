@@ -4,7 +4,7 @@
 mod common;
 
 use alloy_primitives::{Address, U256};
-use common::{NOW, Node, REGISTRY, Registry, host::read, ids_in, pinned, record};
+use common::{NOW, Node, REGISTRY, PlainRegistry, host::read, ids_in, pinned, record};
 use registry_core::{
     api::error::Error,
     api::route::{FINAL_SECONDS, Route},
@@ -28,12 +28,12 @@ fn ended(id: u64, wallet_of: u64, status: u8) -> AgentRecord {
 }
 
 /// Agents 1 to 3: 2 is revoked, and its wallet registered again as 3, below 1.
-fn registered_again() -> Registry {
+fn registered_again() -> PlainRegistry {
     let again = AgentRecord { agentWallet: wallet(2), ..record(3, 1) };
-    Registry { agents: vec![record(1, 0), ended(2, 2, 2), again], ..Registry::with_agents(0) }
+    PlainRegistry { agents: vec![record(1, 0), ended(2, 2, 2), again], ..PlainRegistry::with_agents(0) }
 }
 
-fn scan_of(registry: &Registry) -> Scan {
+fn scan_of(registry: &PlainRegistry) -> Scan {
     let agents = registry.agents.iter().cloned().map(|record| Agent::try_from(record).unwrap());
     Scan::of_agents(REGISTRY, "http://node".into(), U256::from(604_800), &agents.collect::<Vec<_>>(), [])
 }
@@ -133,14 +133,14 @@ fn the_past_is_read_without_a_scan_where_it_is_asked_for() {
     let answer = ask(&mut node, &format!("{}?history=1", kya(2)), None);
     assert_eq!(answer["reasons"], json!(["FORMER_AGENT_REVOKED"]));
     assert!(node.round_trips() <= 3, "{:?}", node.log);
-    let mut node = Node::new(Registry::with_agents(0));
+    let mut node = Node::new(PlainRegistry::with_agents(0));
     let answer = ask(&mut node, &format!("{}?history=1", kya(2)), None);
     assert_eq!(answer["registration"], "never", "of an empty registry, too");
 }
 
 /// A node whose agents' attestations expire between block 90 and the newest, 100.
 fn expiring() -> Node {
-    let mut node = Node::new(Registry::with_agents(2));
+    let mut node = Node::new(PlainRegistry::with_agents(2));
     node.registry.grace_seconds = Some(990);
     node
 }
@@ -203,7 +203,7 @@ fn a_block_is_found_where_a_node_takes_one_request_at_a_time() {
 
 #[test]
 fn a_hundred_wallets_are_one_round_trip_at_one_block_in_order() {
-    let mut node = Node::new(Registry::with_agents(60));
+    let mut node = Node::new(PlainRegistry::with_agents(60));
     let wallets: Vec<String> = (1..=100).rev().map(|id| wallet(id).to_string()).collect();
     let body = json!({"wallets": wallets}).to_string();
     let list = post(&mut node, &body);
@@ -216,7 +216,7 @@ fn a_hundred_wallets_are_one_round_trip_at_one_block_in_order() {
 
 #[test]
 fn what_is_no_wallet_is_reported_in_its_place() {
-    let mut node = Node::new(Registry::with_agents(2));
+    let mut node = Node::new(PlainRegistry::with_agents(2));
     let list = ask(&mut node, &format!("/api/v1/kya/{},me,{}", wallet(2), wallet(1)), None);
     let data = list["data"].as_array().unwrap();
     assert_eq!((&data[0]["agent"]["agentId"], &data[2]["agent"]["agentId"]), (&json!(2), &json!(1)));
@@ -230,7 +230,7 @@ fn what_is_no_wallet_is_reported_in_its_place() {
 
 #[test]
 fn ancestors_are_read_up_to_the_root() {
-    let mut registry = Registry::with_agents(0);
+    let mut registry = PlainRegistry::with_agents(0);
     registry.agents = (1..=4).map(|id| record(id, id - 1)).collect();
     registry.agents[0].status = 1;
     let mut node = Node::new(registry);

@@ -43,8 +43,8 @@ pub(crate) fn build() -> Result<()> {
     print_size("Explorer: scripts and styles", &counted, SIZE_LIMIT)
 }
 
-/// Checks formatting and types of the page's code. The browser package has to be built: the types come from its
-/// declarations.
+/// Checks formatting and types of the page's code. The browser package has to be built: the types come from
+/// its declarations.
 pub(crate) fn check() -> Result<()> {
     run(command(node_tool("prettier")).args([
         "--check",

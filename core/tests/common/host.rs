@@ -11,7 +11,7 @@ use registry_core::{
 };
 use serde_json::Value;
 
-use super::{CHAIN_ID, Node, Registry, question, signature};
+use super::{CHAIN_ID, Node, PlainRegistry, question, signature};
 
 /// The outcome of one post.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Upstream {
 
 impl Upstream {
     pub(crate) fn good() -> Self {
-        let mut node = Node::new(Registry::with_agents(12));
+        let mut node = Node::new(PlainRegistry::with_agents(12));
         node.quirks.signs_records = true;
         Self { node, faults: VecDeque::new(), posts: 0 }
     }

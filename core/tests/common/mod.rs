@@ -11,7 +11,7 @@ pub(crate) mod split_mix;
 
 pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, question, scan_query, signature};
 pub(crate) use quirks::{Logs, Quirks, Undeployed};
-pub(crate) use registry::{Registry, record, report};
+pub(crate) use registry::{PlainRegistry, record, report};
 
 use alloy_primitives::Address;
 use serde_json::{Value, json};

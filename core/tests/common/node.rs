@@ -24,7 +24,7 @@ use registry_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Logs, NOW, Quirks, REGISTRY, Registry, Undeployed, batch_too_large, response};
+use super::{Logs, NOW, Quirks, REGISTRY, PlainRegistry, Undeployed, batch_too_large, response};
 
 /// The chain id of nodes where nothing else is set.
 pub(crate) const CHAIN_ID: u64 = 84_532;
@@ -39,7 +39,7 @@ pub(crate) fn signature(chain_id: u64, number: u64) -> Address {
 pub(crate) struct Mined {
     pub(crate) hash: B256,
     pub(crate) seconds: u64,
-    pub(crate) registry: Rc<Registry>,
+    pub(crate) registry: Rc<PlainRegistry>,
     /// Agents with an event in this block, as this node serves it.
     pub(crate) events: Vec<u64>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Mined {
 /// A node with one registry; its newest block's number grows as the quirks say.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) registry: Registry,
+    pub(crate) registry: PlainRegistry,
     pub(crate) quirks: Quirks,
     pub(crate) block: u64,
     pub(crate) chain_id: u64,
@@ -82,7 +82,7 @@ fn question_about(route: Route) -> Question {
 }
 
 impl Node {
-    pub(crate) fn new(registry: Registry) -> Self {
+    pub(crate) fn new(registry: PlainRegistry) -> Self {
         Self {
             registry,
             quirks: Quirks::default(),
@@ -383,7 +383,7 @@ impl Node {
     }
 
     /// The registry; where records are signed, with the chain and the block in each, as its creator.
-    fn registry_at(&self, number: u64) -> Cow<'_, Registry> {
+    fn registry_at(&self, number: u64) -> Cow<'_, PlainRegistry> {
         if let Some(mined) = self.chain.get(&number) {
             return Cow::Borrowed(&mined.registry);
         }
@@ -417,7 +417,7 @@ impl Node {
         Ok(IMulticall3::aggregate3Call::abi_encode_returns(&results))
     }
 
-    fn execute(&self, call: &IMulticall3::Call3, number: u64, registry: &Registry) -> IMulticall3::Result {
+    fn execute(&self, call: &IMulticall3::Call3, number: u64, registry: &PlainRegistry) -> IMulticall3::Result {
         let outcome = match (call.target, self.quirks.no_tag) {
             (REGISTRY, _) if self.is_heavy(&call.callData) => Err(Vec::new()),
             (REGISTRY, _) => registry.call(&call.callData),

@@ -8,7 +8,7 @@ use super::NOW;
 
 /// The registry's state, as plain lists.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Registry {
+pub(crate) struct PlainRegistry {
     /// Agent 1 is the first.
     pub(crate) agents: Vec<AgentRecord>,
     pub(crate) reports: Vec<RevenueReport>,
@@ -16,7 +16,7 @@ pub(crate) struct Registry {
     pub(crate) grace_seconds: Option<u64>,
 }
 
-impl Registry {
+impl PlainRegistry {
     /// `count` active agents, all children of agent 1 but itself.
     pub(crate) fn with_agents(count: u64) -> Self {
         let agents = (1..=count).map(|id| record(id, u64::from(id > 1))).collect();

@@ -27,7 +27,7 @@ use crate::model::{Action, CATEGORIES, CURRENCIES, Op, actor, wallet};
 type Database = CacheDB<EmptyDB>;
 type Evm = MainnetEvm<Context<BlockEnv, TxEnv, CfgEnv, Database, Journal<Database>, ()>>;
 
-pub(crate) struct Chain {
+pub(crate) struct EvmChain {
     evm: Evm,
     pub(crate) registry: Address,
     pub(crate) now: u64,
@@ -50,7 +50,7 @@ pub(crate) enum Undeployed {
     Neither,
 }
 
-impl Chain {
+impl EvmChain {
     /// Registry, forwarder and Multicall3; actor 0 owns the registry.
     pub(crate) fn deploy() -> Self {
         let mut database = Database::new(EmptyDB::default());

@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 
 use crate::{
     ask,
-    chain::{Chain, Undeployed},
+    chain::{EvmChain, Undeployed},
     model::{Action, Op},
 };
 
 const EVERY_WAY: [Undeployed; 3] = [Undeployed::Override, Undeployed::Creation, Undeployed::Neither];
 
-fn register(chain: &mut Chain, by: usize, parent: u64) {
+fn register(chain: &mut EvmChain, by: usize, parent: u64) {
     // Each agent needs a wallet of its own; their number does not matter to the model.
     let wallet = 1_000 + chain.agents;
     chain.apply(&Op::register(by, wallet, parent, "s")).unwrap();
 }
 
-fn report(chain: &mut Chain, id: u64, times: usize) {
+fn report(chain: &mut EvmChain, id: u64, times: usize) {
     for _ in 0..times {
         let action = Action::Report { amount: 2, currency: 0, category: 1 };
         chain.apply(&Op { by: 1, id, action }).unwrap();
@@ -27,15 +27,15 @@ fn report(chain: &mut Chain, id: u64, times: usize) {
 }
 
 /// A registry whose second agent has `reports` reports, and whose third has one.
-fn with_a_long_history(reports: usize) -> Chain {
-    let mut chain = Chain::deploy();
+fn with_a_long_history(reports: usize) -> EvmChain {
+    let mut chain = EvmChain::deploy();
     (0..5).for_each(|_| register(&mut chain, 1, 0));
     report(&mut chain, 2, reports);
     report(&mut chain, 3, 1);
     chain
 }
 
-fn whole_registry(chain: &mut Chain) -> [Value; 4] {
+fn whole_registry(chain: &mut EvmChain) -> [Value; 4] {
     ["stats/detailed", "revenue/aggregate", "agents/compliance", "agents?status=Active"]
         .map(|path| ask(chain, &format!("/api/v1/{path}")).unwrap())
 }
@@ -78,7 +78,7 @@ fn a_history_within_the_nodes_gas_counts_however_many_share_the_call() {
 
 #[test]
 fn a_history_beyond_the_nodes_gas_is_an_error_of_its_own_kind() {
-    let mut chain = Chain::deploy();
+    let mut chain = EvmChain::deploy();
     chain.gas_cap = 10_000_000;
     register(&mut chain, 1, 0);
     report(&mut chain, 1, 1_000);
@@ -90,7 +90,7 @@ fn a_history_beyond_the_nodes_gas_is_an_error_of_its_own_kind() {
 #[test]
 fn a_parent_of_too_many_children_is_shown_with_some_of_them_and_a_note() {
     const CHILDREN: u64 = 4_600;
-    let mut chain = Chain::deploy();
+    let mut chain = EvmChain::deploy();
     chain.gas_cap = 10_000_000;
     register(&mut chain, 1, 0);
     register(&mut chain, 1, 1);
@@ -119,7 +119,7 @@ fn a_parent_of_too_many_children_is_shown_with_some_of_them_and_a_note() {
 
 #[test]
 fn the_whole_registry_takes_two_round_trips_and_150_bytes_an_agent() {
-    let mut chain = Chain::deploy();
+    let mut chain = EvmChain::deploy();
     for id in 1..=1_400 {
         register(&mut chain, 1, 0);
         report(&mut chain, id, 1);
@@ -137,7 +137,7 @@ fn the_whole_registry_takes_two_round_trips_and_150_bytes_an_agent() {
 
 #[test]
 fn a_hundred_heavy_agents_do_not_hold_up_the_others() {
-    let mut chain = Chain::deploy();
+    let mut chain = EvmChain::deploy();
     chain.gas_cap = 10_000_000;
     (0..120).for_each(|_| register(&mut chain, 1, 0));
     // Each is more than a quarter of the gas, and readable alone.
@@ -151,7 +151,7 @@ fn a_hundred_heavy_agents_do_not_hold_up_the_others() {
 
 #[test]
 fn gas_that_ran_out_is_not_taken_for_a_revert_without_a_reason() {
-    let mut chain = Chain::deploy();
+    let mut chain = EvmChain::deploy();
     register(&mut chain, 1, 0);
     chain.gas_cap = 10_000_000;
     // PUSH0 PUSH0 REVERT, and JUMPDEST PUSH0 JUMP.

@@ -17,7 +17,7 @@ mod layout;
 mod model;
 
 use alloy_primitives::{Address, U256};
-use chain::{Chain, Undeployed};
+use chain::{EvmChain, Undeployed};
 use model::{Action, Model, Op, WALLETS};
 use proptest::prelude::*;
 use registry_core::{
@@ -47,7 +47,7 @@ fn op() -> impl Strategy<Value = Op> {
     (0usize..5, 0u64..9, action).prop_map(|(by, id, action)| Op { by, id, action })
 }
 
-fn ask(chain: &mut Chain, target: &str) -> Result<Value, Error> {
+fn ask(chain: &mut EvmChain, target: &str) -> Result<Value, Error> {
     let question = Question {
         route: Route::parse(target).unwrap(),
         registry: chain.registry,
@@ -62,7 +62,7 @@ fn ask(chain: &mut Chain, target: &str) -> Result<Value, Error> {
 }
 
 /// The answer of an index that is filled now; `None` where it does not cover the question.
-fn ask_index(chain: &mut Chain, targets: &[String]) -> Vec<Option<Result<Value, String>>> {
+fn ask_index(chain: &mut EvmChain, targets: &[String]) -> Vec<Option<Result<Value, String>>> {
     let database = database::Database::new();
     index::prepare(&database).unwrap();
     let config = index::Config {
@@ -97,7 +97,7 @@ proptest! {
         gas_cap in prop::sample::select(vec![10_000_000, 50_000_000]),
         undeployed in prop::sample::select(vec![Undeployed::Override, Undeployed::Creation, Undeployed::Neither]),
     ) {
-        let (mut chain, mut model) = (Chain::deploy(), Model::default());
+        let (mut chain, mut model) = (EvmChain::deploy(), Model::default());
         (chain.gas_cap, chain.undeployed) = (gas_cap, undeployed);
         for op in &ops {
             let expected = model.apply(op, chain.now);
@@ -127,7 +127,7 @@ proptest! {
 fn the_contracts_own_compliance_agrees_to_the_second() {
     use alloy_sol_types::SolCall;
     use registry_core::eth::abi::IAgentRegistry::{complianceStatusCall, isRegisteredAndCompliantCall};
-    let (mut chain, mut model) = (Chain::deploy(), Model::default());
+    let (mut chain, mut model) = (EvmChain::deploy(), Model::default());
     let register = Op::register(1, 0, 0, "");
     assert_eq!(chain.apply(&register), model.apply(&register, chain.now));
     for wait in [604_799, 1, 1] {

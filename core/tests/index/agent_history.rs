@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Indexed, REGISTRY,
-    common::{Node, Registry, number_of, record},
+    common::{Node, PlainRegistry, number_of, record},
     event_node::{EventNode, HEAD, Serves, seconds},
     history::{Chance, History},
 };
@@ -28,11 +28,11 @@ use crate::{
 /// Whoever does something.
 const BY: Address = Address::repeat_byte(0xb1);
 
-/// An index of so many agents, registered 100,000 blocks apart from block 1,000,000 on, all children of the first, and a node that
-/// knows of their registrations.
+/// An index of so many agents, registered 100,000 blocks apart from block 1,000,000 on, all children of the
+/// first, and a node that knows of their registrations.
 fn chain(agents: u64) -> (Indexed, EventNode) {
     let block = |id: u64| 900_000 + id * 100_000;
-    let mut registry = Registry { grace_seconds: Some(604_800), ..Registry::default() };
+    let mut registry = PlainRegistry { grace_seconds: Some(604_800), ..PlainRegistry::default() };
     for id in 1..=agents {
         let mut agent = record(id, u64::from(id > 1));
         (agent.registeredAt, agent.lastAttestation) = (seconds(block(id)), seconds(block(id)));
@@ -40,7 +40,7 @@ fn chain(agents: u64) -> (Indexed, EventNode) {
     }
     let mut history = History::new(0, &mut Chance(7));
     history.push(HEAD, seconds(HEAD), registry, Vec::new());
-    let mut indexed = Indexed::new(Node::new(Registry::default()), 10_000, 0);
+    let mut indexed = Indexed::new(Node::new(PlainRegistry::default()), 10_000, 0);
     indexed.config.limits = Limits::default();
     crate::promises::show(&mut indexed, &history);
     indexed.work().unwrap();

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     Indexed,
-    common::{Registry, record},
+    common::{PlainRegistry, record},
     history::{Chance, History},
     promises::{attest, filled, mine, show, verdict},
 };
@@ -37,7 +37,7 @@ pub(crate) fn mine_events(
     history: &mut History,
     chance: &mut Chance,
     agents: &[u64],
-    change: impl FnOnce(&mut Registry),
+    change: impl FnOnce(&mut PlainRegistry),
 ) {
     mine(history, chance, change);
     let newest = history.newest();

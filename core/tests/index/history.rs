@@ -7,7 +7,7 @@ use std::{
 
 use alloy_primitives::{Address, B256, U256, keccak256};
 
-use crate::common::{Mined, NOW, Registry, record, report, split_mix};
+use crate::common::{Mined, NOW, PlainRegistry, record, report, split_mix};
 
 /// A seed, and the same history each time.
 pub(crate) struct Chance(pub(crate) u64);
@@ -34,7 +34,7 @@ impl Chance {
 /// The chain, and every block that ever was one of it.
 pub(crate) struct History {
     pub(crate) blocks: BTreeMap<u64, Mined>,
-    pub(crate) ever: HashMap<B256, Rc<Registry>>,
+    pub(crate) ever: HashMap<B256, Rc<PlainRegistry>>,
     mined: u64,
     /// Events are left out once in so many times; 0 is never.
     pub(crate) lies: u64,
@@ -45,7 +45,7 @@ pub(crate) struct History {
 impl History {
     /// A chain of one block with so many agents.
     pub(crate) fn new(agents: u64, chance: &mut Chance) -> Self {
-        let mut registry = Registry { grace_seconds: Some(604_800), ..Registry::default() };
+        let mut registry = PlainRegistry { grace_seconds: Some(604_800), ..PlainRegistry::default() };
         for _ in 0..agents {
             change(&mut registry, 0, NOW - 900_000, chance);
         }
@@ -59,7 +59,7 @@ impl History {
         *self.blocks.keys().last().unwrap()
     }
 
-    pub(crate) fn push(&mut self, number: u64, seconds: u64, registry: Registry, events: Vec<u64>) {
+    pub(crate) fn push(&mut self, number: u64, seconds: u64, registry: PlainRegistry, events: Vec<u64>) {
         self.mined += 1;
         let hash = keccak256([number.to_be_bytes(), self.mined.to_be_bytes()].concat());
         let registry = Rc::new(registry);
@@ -120,7 +120,7 @@ const SCOPES: [&str; 10] = [
 ];
 
 /// Changes the registry in one way of 12; whom it is about.
-fn change(registry: &mut Registry, kind: u64, seconds: u64, chance: &mut Chance) -> Option<u64> {
+fn change(registry: &mut PlainRegistry, kind: u64, seconds: u64, chance: &mut Chance) -> Option<u64> {
     let total = registry.agents.len() as u64;
     if kind < 3 {
         let id = total + 1;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     CHAIN, Indexed, REGISTRY,
-    common::{Node, Registry, ids_in, record},
+    common::{Node, PlainRegistry, ids_in, record},
     history::{Chance, History},
     promises::{filled, show},
 };
@@ -61,7 +61,7 @@ pub(crate) fn item(agent: &AgentRecord, grace: u64, now: u64) -> Value {
 }
 
 /// Holds the answer about every person against the registry; `now` is the time of the question.
-pub(crate) fn is_like(index: &Indexed, registry: &Registry, now: u64) -> Result<(), String> {
+pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Result<(), String> {
     let grace = registry.grace_seconds.unwrap();
     let mut persons: BTreeSet<Address> = registry.agents.iter().map(|agent| agent.haftungsperson).collect();
     persons.insert(Address::repeat_byte(0xee));
@@ -166,7 +166,7 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
     };
     let bounds = Bounds { counted: 80, candidates: 80, searched: 40 };
     let work = |agents: u64| -> Vec<u64> {
-        let mut registry = Registry { grace_seconds: Some(604_800), ..Registry::default() };
+        let mut registry = PlainRegistry { grace_seconds: Some(604_800), ..PlainRegistry::default() };
         for id in 1..=agents {
             let mut agent = record(id, 0);
             agent.haftungsperson = person;
@@ -179,7 +179,7 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
         }
         let mut history = History::new(0, &mut Chance(1));
         history.push(2, 1_700_700_000, registry, Vec::new());
-        let mut index = Indexed::new(Node::new(Registry::default()), 100_000, 0);
+        let mut index = Indexed::new(Node::new(PlainRegistry::default()), 100_000, 0);
         index.config.limits = Limits::default();
         show(&mut index, &history);
         index.work().unwrap();

@@ -1,8 +1,9 @@
 //! The index over random histories of a chain, on nodes that misbehave, against scans of the same block.
 //!
-//! 1. Whatever the history, an index that says that it is complete answers byte for byte as a scan at its block.
-//! 2. Events only save work: where they are capped, pruned, missing or untrue, the answers are right, or the index finds out, says
-//!    so, and is right from then on.
+//! 1. Whatever the history, an index that says that it is complete answers byte for byte as a scan at its
+//!    block.
+//! 2. Events only save work: where they are capped, pruned, missing or untrue, the answers are right, or the
+//!    index finds out, says so, and is right from then on.
 //! 3. Work that dies anywhere is taken up again.
 //! 4. What a refresh costs follows what has changed.
 //! 5. What a person is liable for is what plain lists say.
@@ -29,7 +30,7 @@ mod size;
 use std::collections::BTreeMap;
 
 use alloy_primitives::U256;
-use common::{Logs, Node, REGISTRY, Registry, Undeployed};
+use common::{Logs, Node, REGISTRY, PlainRegistry, Undeployed};
 use database::Database;
 use history::{Chance, History};
 use registry_core::{
@@ -113,8 +114,9 @@ impl Indexed {
         Ok(true)
     }
 
-    /// Works until the index is complete and as of the chain's newest block, which machines that lag have after a while: as long as one
-    /// lacks it, a reading that takes many replies may be of an older block each time.
+    /// Works until the index is complete and as of the chain's newest block, which machines that lag have
+    /// after a while: as long as one lacks it, a reading that takes many replies may be of an older block
+    /// each time.
     fn catch_up(&mut self) -> Result<(), String> {
         let (mut last, lags) = (Ok(true), self.node.quirks.lags);
         let newest = self.node.chain[&self.node.block].hash;
@@ -138,7 +140,7 @@ impl Indexed {
     }
 
     /// Plays the changes back, and holds what they come to against that registry.
-    fn tells(&mut self, registry: &Registry) -> Result<(), String> {
+    fn tells(&mut self, registry: &PlainRegistry) -> Result<(), String> {
         let current_from = (self.state().read_at / 1_000).saturating_sub(registry.grace_seconds.unwrap());
         let standing = |agent: &AgentRecord| {
             let status = Status::from_number(agent.status).unwrap();
@@ -179,7 +181,7 @@ impl Indexed {
     }
 
     /// Holds every answer against a scan of that registry.
-    fn is_like(&self, registry: &Registry, now: u64) -> Result<(), String> {
+    fn is_like(&self, registry: &PlainRegistry, now: u64) -> Result<(), String> {
         let agents: Vec<Agent> =
             registry.agents.iter().map(|agent| Agent::try_from(agent.clone()).unwrap()).collect();
         let grace = U256::from(registry.grace_seconds.unwrap());
@@ -226,7 +228,8 @@ impl Indexed {
 }
 
 impl Indexed {
-    /// Follows `next` from page to page, from a scan and from the index, and holds what comes together against the whole list.
+    /// Follows `next` from page to page, from a scan and from the index, and holds what comes together
+    /// against the whole list.
     fn pages_of_compliance_are_the_list(&self, scan: &Scan, now: Timestamp) -> Result<(), String> {
         let state = self.state();
         let index = Index::new(&self.database, &state, REGISTRY, CHAIN);
@@ -275,7 +278,7 @@ fn live(seed: u64) -> Result<(), String> {
     let mut chance = Chance(seed);
     let agents = chance.below(14);
     let mut history = History::new(agents, &mut chance);
-    let mut node = Node::new(Registry::default());
+    let mut node = Node::new(PlainRegistry::default());
     let quirks = &mut node.quirks;
     quirks.gas_for_calls = chance.pick(&[None, None, Some(4), Some(9)]);
     quirks.undeployed = chance.pick(&[Undeployed::Override, Undeployed::Creation, Undeployed::Refused]);
@@ -365,7 +368,8 @@ fn live(seed: u64) -> Result<(), String> {
             return fail(&index, "distrusts events without a reason", &history);
         }
     }
-    // In the end the chain stands still: whatever the node is like, the sweep comes round, and the index is right.
+    // In the end the chain stands still: whatever the node is like, the sweep comes round, and the index is
+    // right.
     if sweep > 0 && slice == 1_000 {
         let total = history.blocks[&history.newest()].registry.agents.len() as u64;
         for _ in 0..total / sweep + 3 {

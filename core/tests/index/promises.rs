@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     CHAIN, Indexed,
-    common::{Logs, Mined, Node, Registry, Undeployed, question, record},
+    common::{Logs, Mined, Node, PlainRegistry, Undeployed, question, record},
     history::{Chance, History},
 };
 
@@ -23,7 +23,7 @@ pub(crate) fn filled(agents: u64, sweep: u64) -> (Indexed, History, Chance) {
 
 /// An index of the newest block.
 pub(crate) fn filled_with(history: &History, sweep: u64) -> Indexed {
-    let mut index = Indexed::new(Node::new(Registry::default()), 10_000, sweep);
+    let mut index = Indexed::new(Node::new(PlainRegistry::default()), 10_000, sweep);
     index.config.limits = Limits::default();
     show(&mut index, history);
     index.work().unwrap();
@@ -231,7 +231,7 @@ fn where_some_machines_lag_the_index_is_of_a_block_that_all_have_and_of_the_newe
 fn an_index_that_is_being_filled_says_how_far_it_is() {
     let mut chance = Chance(3);
     let history = History::new(40, &mut chance);
-    let mut index = Indexed::new(Node::new(Registry::default()), 10, 0);
+    let mut index = Indexed::new(Node::new(PlainRegistry::default()), 10, 0);
     show(&mut index, &history);
     for percent in [0, 25, 50, 75] {
         let state = index.state();
@@ -259,7 +259,7 @@ pub(crate) fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
 }
 
 /// A block in which the registry is changed like this.
-pub(crate) fn mine(history: &mut History, chance: &mut Chance, change: impl FnOnce(&mut Registry)) {
+pub(crate) fn mine(history: &mut History, chance: &mut Chance, change: impl FnOnce(&mut PlainRegistry)) {
     history.mine(0, chance);
     let newest = history.newest();
     let mined = history.blocks.get_mut(&newest).unwrap();

@@ -13,7 +13,7 @@ use registry_core::{
 
 use crate::{
     CHAIN, Indexed, REGISTRY,
-    common::{NOW, Node, Registry, ids_in, record, report},
+    common::{NOW, Node, PlainRegistry, ids_in, record, report},
     history::{Chance, History},
     liable::{STATUSES, ask},
     promises::show,
@@ -29,7 +29,7 @@ const OLDEST: u64 = 777_600;
 
 /// An index of so many agents of all statuses and ages, with a report for each fiftieth.
 fn large(agents: u64) -> (Indexed, History) {
-    let mut registry = Registry { grace_seconds: Some(604_800), ..Registry::default() };
+    let mut registry = PlainRegistry { grace_seconds: Some(604_800), ..PlainRegistry::default() };
     for id in 1..=agents {
         let mut agent = record(id, id / 16);
         agent.haftungsperson = Address::left_padding_from(&(id % PEOPLE).to_be_bytes());
@@ -42,14 +42,15 @@ fn large(agents: u64) -> (Indexed, History) {
     }
     let mut history = History::new(0, &mut Chance(1));
     history.push(2, NOW - 100_000, registry, Vec::new());
-    let mut index = Indexed::new(Node::new(Registry::default()), 100_000, 200);
+    let mut index = Indexed::new(Node::new(PlainRegistry::default()), 100_000, 200);
     index.config.limits = Limits::default();
     show(&mut index, &history);
     index.work().unwrap();
     (index, history)
 }
 
-/// A block with so many changes: the one half of the agents are attested, the other half suspended or reactivated.
+/// A block with so many changes: the one half of the agents are attested, the other half suspended or
+/// reactivated.
 fn change(history: &mut History, first: u64, count: u64) {
     let number = history.newest();
     let parent = &history.blocks[&number];
@@ -109,7 +110,8 @@ fn pages_anywhere_in_a_list_of_a_status_are_what_a_plain_filter_finds() {
     }
 }
 
-/// What two pieces of the whole list take, of as many agents each, after a refresh that found a hundred changes in between.
+/// What two pieces of the whole list take, of as many agents each, after a refresh that found a hundred
+/// changes in between.
 fn steps_of_pieces(agents: u64) -> Steps {
     let (mut index, mut history) = large(agents);
     let at = Timestamp::from_seconds(index.now);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use alloy_primitives::{Address, hex};
 use alloy_sol_types::SolCall;
 use common::{
-    NOW, Node, Quirks, Registry, Undeployed,
+    NOW, Node, Quirks, PlainRegistry, Undeployed,
     host::{blocks, finish, read},
     pinned, question, record, scan_query,
 };
@@ -44,7 +44,7 @@ const TWO_ROUNDS: [&str; 5] = [
 ];
 
 fn node(agents: u64) -> Node {
-    Node::new(Registry::with_agents(agents))
+    Node::new(PlainRegistry::with_agents(agents))
 }
 
 /// A node of 30 agents with these quirks.
@@ -78,7 +78,7 @@ fn a_thousand_agents_still_take_two_round_trips() {
 
 #[test]
 fn lineage_takes_one_round_trip_per_level() {
-    let mut registry = Registry::with_agents(0);
+    let mut registry = PlainRegistry::with_agents(0);
     registry.agents = (1..=12).map(|id| record(id, id - 1)).collect();
     let mut node = Node::new(registry);
     node.ask("/api/v1/agent/1/lineage").unwrap();

@@ -1,10 +1,12 @@
 //! The HTTP surface: what good answers look like, and what every answer carries.
 //!
-//! 1. A registration and an attestation by a key without ETH succeed, in the documented shape, and the chain agrees.
+//! 1. A registration and an attestation by a key without ETH succeed, in the documented shape, and the chain
+//!    agrees.
 //! 2. `/domain` is exactly the EIP-712 domain.
 //! 3. `/nonce/:address` counts relays in flight; it takes any case, and refuses a wrong checksum.
 //! 4. `/status` has its documented fields, and they are true.
-//! 5. `GET /relay/:id` tells pending, executed, reverted and dropped apart; unknown and malformed ids are refused.
+//! 5. `GET /relay/:id` tells pending, executed, reverted and dropped apart; unknown and malformed ids are
+//!    refused.
 //! 6. A receipt that takes too long is a 202, and the outcome is there afterwards.
 //! 7. `/livez`, `/readyz` and `/metrics` answer; an empty account is not ready.
 //! 8. Browsers may call from any page; request ids are echoed or made; unknown paths and methods are refused.

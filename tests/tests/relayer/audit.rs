@@ -73,8 +73,8 @@ impl Stage {
         let _: Value = self.chain.node.request("anvil_setNextBlockBaseFeePerGas", params).await.unwrap();
     }
 
-    /// The same after a reorganisation: what the lost block had charged is not given back where the new one is
-    /// cheaper, so the budget may count more than was paid in the end, but no more than was paid in both.
+    /// The same after a reorganisation: what the lost block had charged is not given back where the new one
+    /// is cheaper, so the budget may count more than was paid in the end, but no more than was paid in both.
     pub(crate) async fn audit_after_reorganisation(
         &self,
         client: &RelayClient,
@@ -115,8 +115,8 @@ pub(crate) async fn settled(client: &RelayClient) {
     eventually("settled", PATIENCE, async || (client.depth().await == 0).then_some(())).await.unwrap();
 }
 
-/// Once everything is settled: exactly these requests were executed, each once; the relayer's nonces have no gap
-/// and nothing waits; and the budget counts what was really paid, to the wei.
+/// Once everything is settled: exactly these requests were executed, each once; the relayer's nonces have no
+/// gap and nothing waits; and the budget counts what was really paid, to the wei.
 pub(crate) async fn audit(
     chain: &Chain,
     options: &DaemonOptions,

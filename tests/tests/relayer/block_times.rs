@@ -1,7 +1,7 @@
 //! The same promises whatever the time between blocks: 200 ms, 2 s, 12 s, and a block for each transaction.
 //!
-//! 1. Relays of several signers, two of one signer: each executed once and charged once, nothing replaced at a flat
-//!    market; and a kill with a transaction on its way changes nothing of that. All four.
+//! 1. Relays of several signers, two of one signer: each executed once and charged once, nothing replaced at
+//!    a flat market; and a kill with a transaction on its way changes nothing of that. All four.
 //! 2. A transaction that the node takes and forgets is sent again. 200 ms and 2 s.
 //! 3. A tenfold base fee is answered by a replacement. 200 ms and 2 s.
 //! 4. Receipts that come a hundred blocks late: unknown is not dropped. 200 ms.

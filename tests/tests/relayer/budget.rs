@@ -1,10 +1,11 @@
 //! The daily gas budget: real spending uses it up, and nothing but time gives it back.
 //!
-//! 1. Used up by real spending: message, status, `Retry-After`; the refused request was not sent and stays good.
+//! 1. Used up by real spending: message, status, `Retry-After`; the refused request was not sent and stays
+//!    good.
 //! 2. A restart does not refill it.
 //! 3. It refills 24 hours after its first use, not before.
-//! 4. What a transaction will need is reserved while it is in flight, and what it did not cost is given back. Where only
-//!    that stands in the way, a client is told seconds and not tomorrow.
+//! 4. What a transaction will need is reserved while it is in flight, and what it did not cost is given back.
+//!    Where only that stands in the way, a client is told seconds and not tomorrow.
 //! 5. One address does not spend everybody's budget.
 //! 6. Once the budget is spent, a request costs neither RPC calls nor a write.
 //! 7. On a node without `eth_simulateV1` the worst case is reserved.

@@ -1,8 +1,11 @@
-//! Chains that forget, stall, reprice and reorganise: no request is lost, none is executed twice, no nonce is skipped.
+//! Chains that forget, stall, reprice and reorganise: no request is lost, none is executed twice, no nonce is
+//! skipped.
 //!
 //! 1. A transaction that the node dropped is sent again.
-//! 2. Mining paused and the base fee up tenfold: a replacement with both fees at least 10 % up, and one execution.
-//! 3. A reorganisation takes a mined transaction back: it is sent again, noticed at the next relay or in idle time.
+//! 2. Mining paused and the base fee up tenfold: a replacement with both fees at least 10 % up, and one
+//!    execution.
+//! 3. A reorganisation takes a mined transaction back: it is sent again, noticed at the next relay or in idle
+//!    time.
 //! 4. The node restarted on its port, its pool empty: sent again.
 //! 5. Foreign transactions from the relayer's key: before a relay, and in place of one.
 //! 6. Somebody else executed the request: a no-op takes the nonce, the client gets a 401.

@@ -1,9 +1,10 @@
-//! `relayer-daemon check`: one screen of ticks, or the one line that says what is wrong; `serve` refuses what it crosses.
+//! `relayer-daemon check`: one screen of ticks, or the one line that says what is wrong; `serve` refuses what
+//! it crosses.
 //!
 //! 1. A good chain: ticks only.
 //! 2. Each thing wrong, and the line that says so.
-//! 3. Beside a running daemon it is good as well, says who runs, and disturbs nothing; before the first start it leaves
-//!    nothing behind.
+//! 3. Beside a running daemon it is good as well, says who runs, and disturbs nothing; before the first start
+//!    it leaves nothing behind.
 //! 4. A node that has pruned its history is no obstacle, also to a journal from before.
 
 use alloy::hex;
@@ -19,7 +20,8 @@ use serde_json::{Value, json};
 
 use crate::audit::{Stage, agent, relayer};
 
-/// Runs `check`, which must find exactly one thing wrong, in a line with these words; `serve` must refuse as well.
+/// Runs `check`, which must find exactly one thing wrong, in a line with these words; `serve` must refuse as
+/// well.
 async fn crosses(options: &DaemonOptions, words: &[&str]) {
     let (good, printed) = check(options).await.unwrap();
     let crosses: Vec<&str> = printed.lines().filter(|line| line.starts_with('✗')).collect();

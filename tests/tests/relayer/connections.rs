@@ -1,8 +1,9 @@
 //! Connections: a crowd of them takes from nobody else what the daemon and other clients need.
 //!
-//! 1. A client that opens more connections than its share is refused the rest; others are served, and the daemon has the
-//!    file descriptors it needs for its own work.
-//! 2. SIGTERM is heard in a full house: who waits for a relay is told to come back, and the daemon ends in time.
+//! 1. A client that opens more connections than its share is refused the rest; others are served, and the
+//!    daemon has the file descriptors it needs for its own work.
+//! 2. SIGTERM is heard in a full house: who waits for a relay is told to come back, and the daemon ends in
+//!    time.
 //! 3. A client that does not read its answers is closed.
 //! 4. Trusted proxies have no share: all clients come through them.
 //! 5. A burst of clients waits in the kernel's queue while the daemon is busy, and is then served.

@@ -1,9 +1,11 @@
-//! Dying at any moment: each request is executed at most once, none that was accepted is lost, no nonce is skipped, and
-//! the budget is what it was.
+//! Dying at any moment: each request is executed at most once, none that was accepted is lost, no nonce is
+//! skipped, and the budget is what it was.
 //!
-//! 1. Dead at each named point of the pipeline, with other requests before it and beside it, and started again.
+//! 1. Dead at each named point of the pipeline, with other requests before it and beside it, and started
+//!    again.
 //! 2. Dead after a replacement was journalled and before it was sent.
-//! 3. Dead while the transaction waits in the pool: the reservation is as before, the client is told the outcome.
+//! 3. Dead while the transaction waits in the pool: the reservation is as before, the client is told the
+//!    outcome.
 //! 4. SIGTERM during a relay: gone within 5 seconds with a clean exit, and the relay goes on after a restart.
 //! 5. A second process with the same key is refused as long as the first one lives.
 

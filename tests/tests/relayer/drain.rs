@@ -1,7 +1,9 @@
 //! `relayer-daemon drain`: nothing new is accepted, what was accepted is finished, and then it is over.
 //!
-//! 1. It asks a running daemon, which still says what becomes of its relays, lets copies join, and ends with success.
-//! 2. Without a running daemon it finishes what the journal holds itself, unsigned requests too, and listens nowhere.
+//! 1. It asks a running daemon, which still says what becomes of its relays, lets copies join, and ends with
+//!    success.
+//! 2. Without a running daemon it finishes what the journal holds itself, unsigned requests too, and listens
+//!    nowhere.
 //! 3. A daemon that dies while it drains is replaced by the drain.
 //! 4. Stopped before everything is mined, it says so and fails; what was in flight is not lost.
 //! 5. With nothing in flight it is over at once.

@@ -3,7 +3,8 @@
 //! 1. A malformed body gets 400 and what is wrong with which field.
 //! 2. A body above 64 KiB is refused while it arrives; a slow client is cut off.
 //! 3. 403: another target, a value; before any signature is looked at.
-//! 4. 401: not the signer, not the nonce, not the chain, past the deadline, a malleable or mutilated signature, a replay.
+//! 4. 401: not the signer, not the nonce, not the chain, past the deadline, a malleable or mutilated
+//!    signature, a replay.
 //! 5. 400: more gas than the relayer's cap.
 //! 6. 503: the account is nearly empty.
 //! 7. 503: the queue is full, or the network's fees are above what the operator allows.

@@ -1,6 +1,8 @@
-//! Nodes and networks that fail, through a proxy before the real node: every request is executed once all the same.
+//! Nodes and networks that fail, through a proxy before the real node: every request is executed once all the
+//! same.
 //!
-//! 1. The answer is lost after the node took the transaction; no answer comes at all; the node is rate limited.
+//! 1. The answer is lost after the node took the transaction; no answer comes at all; the node is rate
+//!    limited.
 //! 2. Every wording of "already known" means that the node has it.
 //! 3. Every wording of "nonce too low" means looking for our own transaction, never the next nonce.
 //! 4. An error that nobody knows is "maybe": the same bytes again.

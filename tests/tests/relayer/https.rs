@@ -1,7 +1,8 @@
 //! Endpoints over HTTPS, with a certificate authority that the operator names in `SSL_CERT_FILE`.
 //!
 //! 1. A relay over HTTPS, from a certificate of that authority.
-//! 2. Without that authority, with the wrong name or past its date nothing is sent, and `check` says which it is.
+//! 2. Without that authority, with the wrong name or past its date nothing is sent, and `check` says which it
+//!    is.
 //! 3. `check` tells a refused connection, an unknown name, a plain server and silence apart.
 
 use e2e::daemon::{Daemon, DaemonOptions, check};

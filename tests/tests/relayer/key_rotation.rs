@@ -1,8 +1,9 @@
 //! Another key takes over: the old one is drained first, budget and requests go on.
 //!
-//! 1. While the old key has something in flight, a daemon with another key refuses to start, and `check` says why.
-//! 2. After a drain the new key goes on: what the old one paid is in the budget, what it relayed is known and not paid
-//!    for twice.
+//! 1. While the old key has something in flight, a daemon with another key refuses to start, and `check` says
+//!    why.
+//! 2. After a drain the new key goes on: what the old one paid is in the budget, what it relayed is known and
+//!    not paid for twice.
 //! 3. Two keys do not share one journal at the same time.
 
 use alloy::signers::local::PrivateKeySigner;

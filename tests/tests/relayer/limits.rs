@@ -2,11 +2,12 @@
 //!
 //! 1. The 21st request from one IP is refused, whatever the first 20 were; another IP is served.
 //! 2. The 11th request of one signer is refused, wherever it comes from; another signer is served.
-//! 3. A forged `X-Forwarded-For` changes nothing; behind a trusted proxy its last entry counts, and only that; a peer
-//!    that is no trusted proxy is not believed, and a number of hops alone is refused.
+//! 3. A forged `X-Forwarded-For` changes nothing; behind a trusted proxy its last entry counts, and only
+//!    that; a peer that is no trusted proxy is not believed, and a number of hops alone is refused.
 //! 4. IPv6 clients count by /64.
 //! 5. Forged signatures do not charge the signer they name.
-//! 6. `GET /nonce` and `GET /status` are limited per client, and what they ask of the chain is shared for a second.
+//! 6. `GET /nonce` and `GET /status` are limited per client, and what they ask of the chain is shared for a
+//!    second.
 //! 7. The messages carry the configured numbers, and `/status` shows them.
 
 use std::net::Ipv4Addr;

@@ -1,6 +1,7 @@
 //! Many at once.
 //!
-//! 1. A hundred signers with ten requests each, all at once, half of them backwards: all executed, in order per signer.
+//! 1. A hundred signers with ten requests each, all at once, half of them backwards: all executed, in order
+//!    per signer.
 //! 2. Twenty copies of one signed request at once: one transaction, and everybody is told of it.
 //! 3. Requests n and n+1 of one signer may arrive the wrong way round.
 
@@ -14,7 +15,8 @@ use crate::audit::{Stage, agent, audit, post, relayer};
 
 const SIGNERS: usize = 100;
 const REQUESTS: u64 = 10;
-/// How many of all these may be refused since the request before them was late: those of a tenth of the signers.
+/// How many of all these may be refused since the request before them was late: those of a tenth of the
+/// signers.
 const MOST_EARLY: usize = 100;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,8 +57,8 @@ async fn a_hundred_signers_with_ten_requests_each_are_served_in_order() {
             answer.ok();
         }
     }
-    // A request waits three seconds for the one before it, and with it wait all that follow. Where the machine is so
-    // busy that a few arrive later than that, their clients send them once more.
+    // A request waits three seconds for the one before it, and with it wait all that follow. Where the
+    // machine is so busy that a few arrive later than that, their clients send them once more.
     assert!(early.len() <= MOST_EARLY, "{} of {} were refused", early.len(), requests.len());
     early.sort_by_key(|request| request.signed.request.nonce);
     for request in early {

@@ -1,7 +1,7 @@
 //! The relayer, end to end: the real daemon on a real chain, one module per promise it keeps.
 //!
-//! One test binary, so that the daemon is built once and linking does not cost more than the tests. Every test has a
-//! chain, a journal and a daemon of its own.
+//! One test binary, so that the daemon is built once and linking does not cost more than the tests. Every
+//! test has a chain, a journal and a daemon of its own.
 
 mod api;
 mod audit;

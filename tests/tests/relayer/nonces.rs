@@ -1,6 +1,7 @@
 //! An assigned nonce ends by being mined and in no other way: by its relay, or by a no-op of ours.
 //!
-//! 1. A base fee above the cap: the same bytes go out again each block, and the relay is executed once it fits.
+//! 1. A base fee above the cap: the same bytes go out again each block, and the relay is executed once it
+//!    fits.
 //! 2. A deadline that passes in flight: a no-op takes the nonce, the client gets a 401.
 //! 3. A hole before our transaction, left by somebody else's that vanished: filled.
 

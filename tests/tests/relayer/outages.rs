@@ -1,8 +1,10 @@
-//! Providers and disks that fail for a while: what was accepted waits for them, and nobody is told what is not so.
+//! Providers and disks that fail for a while: what was accepted waits for them, and nobody is told what is
+//! not so.
 //!
-//! 1. A provider answers 429 for some seconds: relays wait, their clients hear 202, and all of them are executed.
-//! 2. The disk is full: nothing is sent. Who is refused was not journalled, who was journalled waits, and with room on
-//!    the disk the same daemon goes on.
+//! 1. A provider answers 429 for some seconds: relays wait, their clients hear 202, and all of them are
+//!    executed.
+//! 2. The disk is full: nothing is sent. Who is refused was not journalled, who was journalled waits, and
+//!    with room on the disk the same daemon goes on.
 //! 3. The disk fills up while many write: who hears of an acceptance finds it, killed daemon or not.
 
 use std::fs;

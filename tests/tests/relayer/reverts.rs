@@ -24,8 +24,8 @@ fn suspend(agent: u64) -> IAgentRegistry::suspendAgentCall {
     IAgentRegistry::suspendAgentCall { agentId: U256::from(agent), reason: "test".to_owned() }
 }
 
-/// What has to be there for every error to be met. Agents 1 to 11 are each other's parents, generations 0 to 10; 12 is
-/// suspended, 13 revoked.
+/// What has to be there for every error to be met. Agents 1 to 11 are each other's parents, generations 0 to
+/// 10; 12 is suspended, 13 revoked.
 async fn furnish(stage: &Stage, alice: &PrivateKeySigner, regulator: &PrivateKeySigner) {
     let owner = stage.chain.owner();
     let mut writes: Vec<Write> = (0..11)

@@ -20,8 +20,8 @@ fn counted(posts: &[Post]) -> BTreeMap<&str, usize> {
     counts
 }
 
-/// What an idle daemon asks in one round: the monitor's two calls and the sender's one, each at its own moment of the
-/// same 15 seconds.
+/// What an idle daemon asks in one round: the monitor's two calls and the sender's one, each at its own
+/// moment of the same 15 seconds.
 const IDLE: [&str; 3] = ["eth_getBalance", "eth_getBlockByNumber", "eth_getTransactionCount"];
 
 /// Waits for one round, and returns it.

@@ -1,7 +1,8 @@
-//! The key, and the path and query of an RPC URL, appear nowhere: not in a log line, an error, a metric or an answer.
+//! The key, and the path and query of an RPC URL, appear nowhere: not in a log line, an error, a metric or an
+//! answer.
 //!
-//! 1. While everything works and while everything breaks, at the most talkative log level, in both formats; and no
-//!    answer names the endpoint's host.
+//! 1. While everything works and while everything breaks, at the most talkative log level, in both formats;
+//!    and no answer names the endpoint's host.
 //! 2. When the daemon refuses to start, and in `check`.
 
 use alloy::hex;

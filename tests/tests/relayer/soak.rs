@@ -1,13 +1,13 @@
 //! A soak: many signers, a steady stream, and endpoints that are not at their best.
 //!
-//! Of two endpoints one knows only blocks of two seconds ago and loses every twentieth answer after the node has done
-//! what it was asked. Every relay has to end in a documented way and to be executed at most once; the budget has to
-//! count what the receipts say. `SOAK_RELAYS=10000 cargo test --test relayer soak:: -- --nocapture` is the long one, and prints
-//! what it measured.
+//! Of two endpoints one knows only blocks of two seconds ago and loses every twentieth answer after the node
+//! has done what it was asked. Every relay has to end in a documented way and to be executed at most once;
+//! the budget has to count what the receipts say. `SOAK_RELAYS=10000 cargo test --test relayer soak:: --
+//! --nocapture` is the long one, and prints what it measured.
 //!
-//! Memory follows the clients that wait at once, which the connection limit bounds, and not the relays of the past. So
-//! the stream comes in two halves, each of which ends with nothing in flight: after the second the daemon has no more
-//! memory than after the first, but for what more clients at once have needed.
+//! Memory follows the clients that wait at once, which the connection limit bounds, and not the relays of the
+//! past. So the stream comes in two halves, each of which ends with nothing in flight: after the second the
+//! daemon has no more memory than after the first, but for what more clients at once have needed.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -30,18 +30,18 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::audit::{agent, relayer};
 
 const PER_SECOND: u64 = 50;
-/// Clients that wait at the same time at most. On a machine that is too busy for the stream it is slower then, rather
-/// than to find out how many connections the kernel queues.
+/// Clients that wait at the same time at most. On a machine that is too busy for the stream it is slower
+/// then, rather than to find out how many connections the kernel queues.
 const CLIENTS: usize = 500;
 const NONCES: u64 = 10;
 /// How long the last relays may take once all are posted.
 const SETTLE: Duration = Duration::from_secs(180);
 
-/// What a client that waits costs the daemon at most, KiB: its connection's buffers and its relay's task, in a build
-/// without optimisation.
+/// What a client that waits costs the daemon at most, KiB: its connection's buffers and its relay's task, in
+/// a build without optimisation.
 const CLIENT_KIB: u64 = 100;
-/// What else may come to memory in the second half, KiB: threads, caches of SQLite that fill up, the allocator's
-/// fragments. In the long soak, relays that are kept whole (2.5 KB each) would exceed it.
+/// What else may come to memory in the second half, KiB: threads, caches of SQLite that fill up, the
+/// allocator's fragments. In the long soak, relays that are kept whole (2.5 KB each) would exceed it.
 const MARGIN_KIB: u64 = 8_000;
 
 /// How a relay ended for its client.
@@ -213,7 +213,8 @@ async fn a_stream_of_relays_through_endpoints_that_lag_and_lose_answers_ends_as_
         println!("{path}: p50 {p50:.1?}, p99 {p99:.1?} of {count}");
     }
 
-    // Whatever a client was told, the chain has each request at most once, and all that were said to be executed.
+    // Whatever a client was told, the chain has each request at most once, and all that were said to be
+    // executed.
     let mut found = chain.executions().await.unwrap();
     found.sort_unstable();
     executed.sort_unstable();

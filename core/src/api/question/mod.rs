@@ -4,7 +4,7 @@
 //! | route | round trips |
 //! |---|---|
 //! | `/health`, `/stats`, `/agents` without filter, `/agent/:id`, `/agent/:id/revenue`, `/kya/:wallet` | 1 |
-//! | `/stats/detailed`, `/agents?status=`, `/agents/compliance`, `/revenue/aggregate` | 2, up to about 10,000 agents |
+//! | `/stats/detailed`, `/agents?status=`, `/agents/compliance`, `/revenue/aggregate` | 2 to 10,000 agents |
 //! | `/kya/:wallet,:wallet...`, up to 100 | 1 |
 //! | `/agent/:id/lineage`, `/agent/:id/ancestors` | one per level |
 //! | `/kya/:wallet?evidence=1` | 2 |
