@@ -4,7 +4,7 @@
 mod common;
 
 use alloy_primitives::{Address, U256};
-use common::{NOW, Node, REGISTRY, PlainRegistry, host::read, ids_in, pinned, record};
+use common::{NOW, Node, PlainRegistry, REGISTRY, host::read, ids_in, pinned, record};
 use registry_core::{
     api::error::Error,
     api::route::{FINAL_SECONDS, Route},

@@ -24,7 +24,7 @@ use registry_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Logs, NOW, Quirks, REGISTRY, PlainRegistry, Undeployed, batch_too_large, response};
+use super::{Logs, NOW, PlainRegistry, Quirks, REGISTRY, Undeployed, batch_too_large, response};
 
 /// The chain id of nodes where nothing else is set.
 pub(crate) const CHAIN_ID: u64 = 84_532;
@@ -417,7 +417,12 @@ impl Node {
         Ok(IMulticall3::aggregate3Call::abi_encode_returns(&results))
     }
 
-    fn execute(&self, call: &IMulticall3::Call3, number: u64, registry: &PlainRegistry) -> IMulticall3::Result {
+    fn execute(
+        &self,
+        call: &IMulticall3::Call3,
+        number: u64,
+        registry: &PlainRegistry,
+    ) -> IMulticall3::Result {
         let outcome = match (call.target, self.quirks.no_tag) {
             (REGISTRY, _) if self.is_heavy(&call.callData) => Err(Vec::new()),
             (REGISTRY, _) => registry.call(&call.callData),

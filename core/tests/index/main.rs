@@ -30,7 +30,7 @@ mod size;
 use std::collections::BTreeMap;
 
 use alloy_primitives::U256;
-use common::{Logs, Node, REGISTRY, PlainRegistry, Undeployed};
+use common::{Logs, Node, PlainRegistry, REGISTRY, Undeployed};
 use database::Database;
 use history::{Chance, History};
 use registry_core::{

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use alloy_primitives::{Address, hex};
 use alloy_sol_types::SolCall;
 use common::{
-    NOW, Node, Quirks, PlainRegistry, Undeployed,
+    NOW, Node, PlainRegistry, Quirks, Undeployed,
     host::{blocks, finish, read},
     pinned, question, record, scan_query,
 };
