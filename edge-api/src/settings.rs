@@ -4,7 +4,7 @@
 use core::fmt::Display;
 use std::{cell::OnceCell, rc::Rc};
 
-use alloy_primitives::{Address, hex, keccak256};
+use alloy_primitives::{Address, B256, hex, keccak256};
 use registry_core::{
     api::{error::Error, route::CacheScope},
     eth::{
@@ -57,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) stream_seconds: u32,
     /// The storage layout for evidence, where the registry's code is not this project's.
     pub(crate) layout: Option<Layout>,
+    /// The Keccak-256 of registry code that keeps all state in its own storage, for the index.
+    pub(crate) self_contained_code: Option<B256>,
     agent_ttl: u32,
     lineage_ttl: u32,
     kya_ttl: u32,
@@ -149,6 +151,7 @@ impl Settings {
             index_mode: variables.index_mode()?,
             stream_seconds: variables.seconds("CHANGES_STREAM_SECONDS", 300)?,
             layout: variables.layout()?,
+            self_contained_code: variables.code_hash("INDEX_SELF_CONTAINED_CODE")?,
             agent_ttl: variables.number("AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
             lineage_ttl: variables.number("LINEAGE_TTL_SECONDS", CacheScope::Lineage.default_seconds())?,
             kya_ttl: variables.number("KYA_TTL_SECONDS", CacheScope::Kya.default_seconds())?,
@@ -253,6 +256,13 @@ impl Variables<'_> {
         })
     }
 
+    fn code_hash(&self, name: &'static str) -> Result<Option<B256>, Error> {
+        self.parsed(name, None, "must be 0x and 64 hex digits", |text| {
+            let digits = text.strip_prefix("0x").filter(|digits| digits.len() == 64)?;
+            digits.parse().ok().map(Some)
+        })
+    }
+
     fn layout(&self) -> Result<Option<Layout>, Error> {
         let parse =
             |text: String| Layout::parse(&text).map_err(|error| misconfigured("EVIDENCE_LAYOUT", error));
@@ -332,6 +342,11 @@ mod tests {
             ("INDEX", "s3cret", "INDEX must be durable-object or off"),
             ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv or durable-object"),
             ("EVIDENCE_LAYOUT", "{\"s3cret\":1}", "EVIDENCE_LAYOUT must be JSON"),
+            (
+                "INDEX_SELF_CONTAINED_CODE",
+                "0xs3cret",
+                "INDEX_SELF_CONTAINED_CODE must be 0x and 64 hex digits",
+            ),
             ("RPC_URL", "https://s3cret.example https://b.example", "CHAIN_ID is not set"),
         ] {
             let Err(Error::Misconfigured(message)) = parse(&[(name, value)]) else { panic!("{name}") };

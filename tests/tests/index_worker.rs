@@ -211,7 +211,7 @@ async fn answers_are_the_registrys_whatever_the_chain_and_the_node_do() {
         check_all(&stage).await;
     }
     let index = progress(&stage).await;
-    assert_eq!((&index["percent"], &index["basis"]), (&json!(100), &json!("events")), "{index}");
+    assert_eq!((&index["percent"], &index["basis"]), (&json!(100), &json!("storageRoot")), "{index}");
     assert_eq!((&index["unannouncedChanges"], &index["refreshesWithoutEvents"]), (&json!(0), &json!(0)));
 
     // The node's fault, the blocks mined meanwhile, and whether the refresh still goes by events.
@@ -237,7 +237,7 @@ async fn answers_are_the_registrys_whatever_the_chain_and_the_node_do() {
         stage.proxy.heal();
         let index = progress(&stage).await;
         let fell_back = index["refreshesWithoutEvents"].as_u64().unwrap() > without;
-        assert_eq!((fell_back, &index["basis"]), (!by_events, &json!("events")), "{fault:?}: {index}");
+        assert_eq!((fell_back, &index["basis"]), (!by_events, &json!("storageRoot")), "{fault:?}: {index}");
         assert_eq!(index["unannouncedChanges"], 0, "{fault:?}: {index}");
     }
 
@@ -295,7 +295,11 @@ async fn what_is_killed_goes_on_in_the_middle_of_a_fill_and_of_a_refresh() {
         check_all(&stage).await;
     }
     let index = progress(&stage).await;
-    assert_eq!((&index["unannouncedChanges"], &index["basis"]), (&json!(0), &json!("events")), "{index}");
+    assert_eq!(
+        (&index["unannouncedChanges"], &index["basis"]),
+        (&json!(0), &json!("storageRoot")),
+        "{index}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -39,17 +39,29 @@ pub(super) struct NodeLimits {
     pub(super) method: Method,
     /// JSON-RPC requests per batch.
     pub(super) requests_per_batch: usize,
+    /// Serves no proofs.
+    pub(super) no_proofs: bool,
+    /// Is on the expected chain.
+    pub(super) knows_chain: bool,
 }
 
 impl Default for NodeLimits {
     fn default() -> Self {
-        Self { by_number: false, method: Method::default(), requests_per_batch: usize::MAX }
+        Self {
+            by_number: false,
+            method: Method::default(),
+            requests_per_batch: usize::MAX,
+            no_proofs: false,
+            knows_chain: false,
+        }
     }
 }
 
 impl NodeLimits {
     fn merge(&mut self, other: Self) {
         self.by_number |= other.by_number;
+        self.no_proofs |= other.no_proofs;
+        self.knows_chain |= other.knows_chain;
         self.method = self.method.max(other.method);
         self.requests_per_batch = self.requests_per_batch.min(other.requests_per_batch);
     }
@@ -220,7 +232,18 @@ impl Rotation {
     }
 
     /// Compares the current endpoint's chain id with the expected one.
-    pub(super) fn check_chain(&self, found: Option<u64>) -> Result<(), RunError> {
+    pub(super) fn check_chain(&mut self, found: Option<u64>) -> Result<(), RunError> {
+        self.compare_chain(found)?;
+        self.update_traits(|traits| traits.knows_chain = true);
+        Ok(())
+    }
+
+    /// Whether the current endpoint is known to be on the expected chain, if any is expected.
+    pub(super) fn knows_chain(&self) -> bool {
+        self.known.chain_id.is_none() || self.traits().knows_chain
+    }
+
+    fn compare_chain(&self, found: Option<u64>) -> Result<(), RunError> {
         match (self.known.chain_id, found) {
             (None, _) => Ok(()),
             (Some(expected), Some(found)) if found == expected => Ok(()),

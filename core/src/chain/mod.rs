@@ -16,7 +16,7 @@
 //!
 //! Through its [`View`], a query reads contract calls ([`View::call`], [`View::calls`]), and inside this
 //! crate also the pinned block's header, other blocks' headers (`header_at`, `header_if_kept`), storage
-//! proofs (`proof`), logs (`logs`) and rows of consecutive agents (`rows`). Reads without a result yet are
+//! proofs (`proof`), storage roots (`storage_root_at`), logs (`logs`) and rows of consecutive agents (`rows`). Reads without a result yet are
 //! recorded and sent together.
 //!
 //! A host with several endpoints passes its [`Endpoints`] to the run ([`Run::over`]), posts each batch to the
@@ -56,7 +56,7 @@ pub use block::Header;
 pub use endpoints::{Endpoints, Update};
 pub(crate) use engine::Engine;
 pub use error::{QueryError, RunError};
-pub(crate) use proof::ProofKey;
+pub(crate) use proof::{Proof, ProofKey, ProofParts};
 pub use rows::MAX_AGENTS;
 pub use run::{Run, Step, drive};
 pub use view::{Halt, Need, Query, View};

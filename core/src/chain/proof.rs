@@ -1,8 +1,7 @@
-//! Storage proofs (EIP-1186), each with its block's header, the contract's code and the chain id: the input
-//! of evidence.
+//! Storage proofs (EIP-1186), each with its block: the input of evidence, and of an index.
 //!
-//! All parts are requested in one batch at the pinned block, after everything else is known. Parts that a
-//! reply omits are requested again, so a node that accepts one request per batch serves them one by one.
+//! All parts are requested in one batch, after everything else is known. Parts that a reply omits are requested
+//! again, so a node that accepts one request per batch serves them one by one.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +14,19 @@ use crate::eth::rpc;
 pub(crate) struct ProofKey {
     pub(crate) contract: Address,
     pub(crate) slots: Vec<B256>,
+    pub(crate) parts: ProofParts,
+}
+
+/// What is requested with a proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProofParts {
+    /// Block, code and chain id, all of the pinned block.
+    Evidence,
+    /// The block alone. Where none is pinned yet, the newest one is, by this batch; the proof may then be of
+    /// another block. The chain id is requested once per endpoint.
+    Newest,
+    /// The pinned block alone.
+    Pinned,
 }
 
 /// A proof as the node returned it, as JSON text.
@@ -24,54 +36,72 @@ pub(crate) struct Proof {
     pub(crate) block: String,
     /// The result of `eth_getProof`.
     pub(crate) proof: String,
-    /// The result of `eth_getCode`.
+    /// The result of `eth_getCode`; empty except in [`ProofParts::Evidence`].
     pub(crate) code: String,
-    pub(crate) chain_id: u64,
+    /// `None` if it was not requested.
+    pub(crate) chain_id: Option<u64>,
+}
+
+/// The block of a proof.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ProofBlock {
+    Newest,
+    Hash(B256),
+    Number(u64),
 }
 
 /// A proof that is still incomplete: the results so far, by request id.
 #[derive(Clone, Debug)]
 pub(super) struct PendingProof {
     pub(super) key: ProofKey,
+    /// The ids of its parts.
+    parts: &'static [u64],
     results: BTreeMap<u64, String>,
 }
 
 pub(super) const BLOCK: u64 = 0;
-const PROOF: u64 = 1;
+pub(super) const PROOF: u64 = 1;
 const CODE: u64 = 2;
 const CHAIN_ID: u64 = 3;
 
 impl PendingProof {
-    pub(super) const fn new(key: ProofKey) -> Self {
-        Self { key, results: BTreeMap::new() }
+    /// `knows_chain`: the endpoint's chain id was checked before.
+    pub(super) const fn new(key: ProofKey, knows_chain: bool) -> Self {
+        let parts: &[u64] = match (key.parts, knows_chain) {
+            (ProofParts::Evidence, _) => &[BLOCK, PROOF, CODE, CHAIN_ID],
+            (ProofParts::Newest, true) | (ProofParts::Pinned, _) => &[BLOCK, PROOF],
+            (ProofParts::Newest, false) => &[BLOCK, PROOF, CHAIN_ID],
+        };
+        Self { key, parts, results: BTreeMap::new() }
+    }
+
+    /// The same proof without any result.
+    pub(super) fn again(self) -> Self {
+        Self { results: BTreeMap::new(), ..self }
     }
 
     /// The ids of missing parts, as many as one batch may hold.
     pub(super) fn missing(&self, most: usize) -> Vec<u64> {
-        (BLOCK..=CHAIN_ID).filter(|id| !self.results.contains_key(id)).take(most.max(1)).collect()
+        self.parts.iter().copied().filter(|id| !self.results.contains_key(id)).take(most.max(1)).collect()
     }
 
-    /// The batch that requests the parts `ids` at this block, by hash or by number.
-    pub(super) fn body(&self, ids: &[u64], hash: B256, number: Option<u64>) -> String {
-        let at = match number {
-            Some(number) => batch::block_number(Some(number)),
-            None => format!(r#"{{"blockHash":"{hash:#x}"}}"#),
+    /// The batch that requests the parts `ids` at this block.
+    pub(super) fn body(&self, ids: &[u64], block: ProofBlock) -> String {
+        let at = match block {
+            ProofBlock::Hash(hash) => format!(r#"{{"blockHash":"{hash:#x}"}}"#),
+            ProofBlock::Number(number) => batch::block_number(Some(number)),
+            ProofBlock::Newest => batch::block_number(None),
         };
         let contract = self.key.contract;
         let request = |id: &u64| match *id {
             BLOCK => {
-                let (method, block) = match number {
-                    Some(_) => ("eth_getBlockByNumber", at.clone()),
-                    None => ("eth_getBlockByHash", format!(r#""{hash:#x}""#)),
+                let (method, block) = match block {
+                    ProofBlock::Hash(hash) => ("eth_getBlockByHash", format!(r#""{hash:#x}""#)),
+                    _ => ("eth_getBlockByNumber", at.clone()),
                 };
                 rpc::request(BLOCK, method, format!("[{block},false]"))
             }
-            PROOF => {
-                let slots: Vec<String> =
-                    self.key.slots.iter().map(|slot| format!(r#""{slot:#x}""#)).collect();
-                let params = format!(r#"["{contract:#x}",[{}],{at}]"#, slots.join(","));
-                rpc::request(PROOF, "eth_getProof", params)
-            }
+            PROOF => rpc::get_proof(PROOF, contract, &self.key.slots, &at),
             CODE => rpc::request(CODE, "eth_getCode", format!(r#"["{contract:#x}",{at}]"#)),
             _ => rpc::request(CHAIN_ID, "eth_chainId", "[]".to_owned()),
         };
@@ -90,9 +120,12 @@ impl PendingProof {
 
     /// The proof, once complete.
     pub(super) fn finished(&self) -> Option<Proof> {
-        let part = |id| self.results.get(&id).cloned();
+        let part = |id| match self.parts.contains(&id) {
+            true => self.results.get(&id).cloned(),
+            false => Some(String::new()),
+        };
         let (block, proof, code) = (part(BLOCK)?, part(PROOF)?, part(CODE)?);
-        Some(Proof { block, proof, code, chain_id: chain_id(self.results.get(&CHAIN_ID)?)? })
+        Some(Proof { block, proof, code, chain_id: chain_id(&part(CHAIN_ID)?) })
     }
 }
 

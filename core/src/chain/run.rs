@@ -50,6 +50,11 @@ impl<Q: Query> Run<Q> {
         self
     }
 
+    /// The query.
+    pub(crate) const fn query(&self) -> &Q {
+        &self.query
+    }
+
     /// Continues with another query, keeping all results.
     #[must_use]
     pub(crate) fn go_on(self, query: impl FnOnce(Q) -> Q) -> Self {

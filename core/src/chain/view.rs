@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use alloy_primitives::{Address, Bytes};
+use alloy_primitives::{Address, B256, Bytes};
 use alloy_sol_types::SolCall;
 
 use super::{
@@ -112,7 +112,8 @@ pub struct View {
     pub(super) asked: Option<BlockId>,
     /// The block was asked for and is final.
     pub(super) is_final: bool,
-    pub(super) proofs: Vec<(ProofKey, Proof)>,
+    /// `None` if the node serves none.
+    pub(super) proofs: Vec<(ProofKey, Option<Proof>)>,
     /// Headers and logs of other blocks of the chain.
     pub(super) blocks: Blocks,
     /// The proof being requested.
@@ -126,6 +127,8 @@ pub(super) struct Missing {
     /// Heights, each with whether the node may lack the header.
     pub(super) headers: BTreeMap<u64, bool>,
     pub(super) logs: Vec<LogsQuery>,
+    /// Contracts and heights.
+    pub(super) roots: BTreeSet<(Address, u64)>,
     pub(super) calls: BTreeSet<Call>,
     /// Walks, each with its last agent's id if known.
     pub(super) walks: BTreeMap<WalkKey, Option<u64>>,
@@ -209,10 +212,21 @@ impl View {
         self.is_final
     }
 
-    /// The proof of slots at the block of all results.
-    pub(crate) fn proof(&self, key: &ProofKey) -> Result<&Proof, Need> {
+    /// The proof of slots at the block of all results; `None` if the node serves no proofs, which ends a run
+    /// that requests [`ProofParts::Evidence`](super::ProofParts::Evidence).
+    pub(crate) fn proof(&self, key: &ProofKey) -> Result<Option<&Proof>, Need> {
         let known = self.proofs.iter().find(|(known, _)| known == key);
-        known.map(|(_, proof)| proof).ok_or_else(|| self.miss(|missing| missing.proof = Some(key.clone())))
+        known
+            .map(|(_, proof)| proof.as_ref())
+            .ok_or_else(|| self.miss(|missing| missing.proof = Some(key.clone())))
+    }
+
+    /// The root of a contract's storage at a height of the pinned block's chain; `None` if the node has pruned
+    /// it.
+    pub(crate) fn storage_root_at(&self, contract: Address, number: u64) -> Result<Option<B256>, Need> {
+        let key = (contract, number);
+        let known = self.blocks.roots.get(&key).copied();
+        known.ok_or_else(|| self.miss(|missing| missing.roots.insert(key)))
     }
 
     /// The header at a height of the pinned block's chain.

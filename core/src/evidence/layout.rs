@@ -121,6 +121,12 @@ impl Field {
 impl RecordLayout {
     /// The slots of the fields, in ascending order, each once.
     pub(super) fn slots(&self) -> Vec<u64> {
+        let all = self.fixed_slots().into_iter().chain([self.operational_scope]);
+        all.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The slots of all fields but the scope, in ascending order, each once.
+    pub(super) fn fixed_slots(&self) -> Vec<u64> {
         let fields = [
             self.creator,
             self.haftungsperson,
@@ -129,8 +135,7 @@ impl RecordLayout {
             self.registered_at,
             self.last_attestation,
         ];
-        let all = fields.map(|field| field.slot).into_iter().chain([self.operational_scope]);
-        all.collect::<BTreeSet<_>>().into_iter().collect()
+        fields.map(|field| field.slot).into_iter().collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 

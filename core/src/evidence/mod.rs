@@ -14,6 +14,7 @@
 //!
 //! The fields are those of `eth_getProof` (EIP-1186), so any library for it can check the proofs.
 
+mod account;
 mod compare;
 mod error;
 mod header;
@@ -34,6 +35,7 @@ use crate::{
     eth::json,
     registry::{agent::Agent, kya::Kya},
 };
+pub(crate) use account::Account;
 pub use error::EvidenceError;
 pub use header::BlockHeader;
 pub use layout::{AGENT_REGISTRY_CODE_HASH, FORWARDER_PLACES, Field, GracePeriod, Layout, RecordLayout};

@@ -1,12 +1,16 @@
-//! Finds what changed since the index's block, with one query. It detects reorgs by comparing the known
-//! blocks with canonical headers.
+//! Finds what changed since the index's block, with one query.
+//!
+//! The root of the registry's storage, proved against the newest block's state root, says whether anything did.
+//! Events then say what, and storage roots at their blocks whether they tell all of it: between two blocks with
+//! events the root has to stay the same. Reorgs are found by comparing the known blocks with canonical headers.
 //!
 //! ```text
-//!   newest block --> same as the index's: nothing
+//!   newest block, and the registry's storage root in it --> as the index's: nothing has changed
 //!        |
 //!   headers of the index's blocks, a block known to have an event, all events since
 //!        |
-//!        +-- canonical --> the agents that had an event
+//!        +-- canonical --> storage roots between the events --+--> the agents that had an event
+//!        |                                                    +--> no event tells the change
 //!        +-- not: older blocks, 16 at a time, to the last canonical one --> the events since that one, too
 //!                                                     |
 //!                                                     +-- none: everything is read anew
@@ -14,13 +18,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use alloy_primitives::{Address, U256};
+use alloy_primitives::{Address, B256, U256};
 
-use super::state::Checkpoint;
-use crate::chain::{
-    Halt, Header, Query, QueryError, RunError, View,
-    logs::{LogsQuery, Moment},
-    reader::Registry,
+use super::state::{Checkpoint, KnownCode, Version};
+use crate::{
+    chain::{
+        Halt, Header, Proof, ProofKey, ProofParts, Query, QueryError, RunError, View,
+        logs::{Announced, LogsQuery, Moment},
+        reader::Registry,
+    },
+    evidence::{Account, Layout},
+    registry::row::{Row, RowDetail},
 };
 
 /// Agents that one call usually reads: what `eth_getLogs` calls are weighed against.
@@ -31,6 +39,8 @@ const LOG_CALLS: u64 = 8;
 pub(super) const LOG_RANGE_REFRESHES: u32 = 100;
 /// Older blocks compared at once in search of the last canonical one.
 const OLDER: usize = 16;
+/// Ranges of blocks without events that are checked by storage roots; of more, the first and the last one.
+const MOST_GAPS: usize = 32;
 
 /// The newest block, and the registry's own figures there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +51,36 @@ pub(super) struct RegistryHead {
     pub(super) grace_seconds: U256,
 }
 
+/// An agent's record as the index has it, to be held against its proved slots.
+#[derive(Clone, Debug)]
+pub(super) struct ExpectedRecord {
+    pub(super) id: u64,
+    pub(super) row: Row,
+    pub(super) full: RowDetail,
+}
+
 /// Finds what changed.
 #[derive(Clone, Debug)]
 pub(super) struct FindChanges {
     pub(super) registry: Address,
+    /// The storage layout of code that the operator vouches for.
+    pub(super) layout: Option<Layout>,
+    /// Code that the operator vouches for to keep all state in its own storage.
+    pub(super) self_contained_code: Option<B256>,
+    /// The block of the rows, and the registry's version there, if known.
     pub(super) block: Checkpoint,
-    /// The blocks of a fill with slices of several blocks, by height; else empty.
+    pub(super) version: Option<Version>,
+    /// The code that was last read.
+    pub(super) code: Option<KnownCode>,
+    /// Records to prove.
+    pub(super) records: Vec<ExpectedRecord>,
+    /// The number of agents, by the rows.
+    pub(super) total: u64,
+    /// The first block whose events are asked for.
+    pub(super) from: u64,
+    /// Events that have been read.
+    pub(super) seen: BTreeSet<(u64, u64)>,
+    /// The blocks of slices of several blocks, by height; else empty.
     pub(super) pass: Vec<Checkpoint>,
     /// Older checkpoints, the highest first, once needed.
     pub(super) older: Option<Vec<Checkpoint>>,
@@ -54,15 +88,33 @@ pub(super) struct FindChanges {
     pub(super) known_event: Option<u64>,
     /// Blocks per `eth_getLogs` that the node accepts, and the refreshes since that was detected.
     pub(super) log_range: Option<(u64, u32)>,
+    /// Goes by no events.
+    pub(super) without_events: bool,
+    /// Goes by the events, whether or not they tell all changes.
+    pub(super) trusts_events: bool,
 }
 
 /// The outcome of the search.
 #[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// The registry's version at the newest block; `None` if the node serves no proofs, or the code is not known.
+    pub(super) version: Option<Version>,
+    /// The registry's code, if it was read.
+    pub(super) code: Option<KnownCode>,
+    pub(super) changes: FoundChanges,
+}
+
+/// What was found of changes.
+#[derive(Clone, Debug)]
 pub(super) enum FoundChanges {
-    /// The newest block is the index's.
-    Nothing,
+    /// Nothing changed up to this block.
+    Nothing(Header),
     /// Agents had events, or there is a newer block.
     Changed(Box<Changed>),
+    /// The registry has changed in a way that no event tells. These agents had events meanwhile.
+    Unexplained(BTreeSet<u64>),
+    /// Nothing changed, but a record is another one than the index has.
+    Contradicted(u64),
     /// The node serves no logs, or has pruned them.
     NoEvents,
     /// A reorg replaced the index's block: [`FindChanges::older`] is needed.
@@ -71,14 +123,27 @@ pub(super) enum FoundChanges {
     AnotherChain,
 }
 
-/// What changed between the index's block and the newest.
+/// What changed between the index's block and a later one.
 #[derive(Clone, Debug)]
 pub(super) struct Changed {
-    pub(super) head: RegistryHead,
+    /// The newest block up to which events tell all changes.
+    pub(super) until: Header,
+    /// Seconds from that block to the newest.
+    pub(super) behind: u64,
+    /// The registry's version there, if known.
+    pub(super) version: Option<Version>,
+    /// Storage roots show that the events tell all changes.
+    pub(super) is_verified: bool,
+    /// Storage roots show that they do not.
+    pub(super) is_incomplete: bool,
+    /// Events were not gone by.
+    pub(super) without_events: bool,
     /// The newest canonical checkpoint, if a reorg replaced the index's block.
     pub(super) undone_since: Option<u64>,
     /// Agents that had an event.
     pub(super) ids: BTreeSet<u64>,
+    /// The events of blocks that are asked for again.
+    pub(super) seen: BTreeSet<(u64, u64)>,
     /// Each agent's last event that set its status.
     pub(super) moments: BTreeMap<u64, Moment>,
     /// The highest block with an event; `None` after a reorg of the index's block.
@@ -88,27 +153,89 @@ pub(super) struct Changed {
 }
 
 impl Query for FindChanges {
-    type Output = FoundChanges;
+    type Output = Found;
     type Error = QueryError;
 
-    fn resolve(&self, view: &View) -> Result<FoundChanges, Halt> {
-        let head = RegistryHead::read(view, self.registry)?;
-        let (header, block) = (head.header, self.block);
-        if self.pass.is_empty() && header.hash == block.hash {
-            return Ok(FoundChanges::Nothing);
+    fn resolve(&self, view: &View) -> Result<Found, Halt> {
+        let mut code = None;
+        let account = self.account(view, &mut code)?;
+        let version = account
+            .as_ref()
+            .map(|account| Version { storage_root: account.storage_root, code_hash: account.code_hash });
+        // Without a version, the registry's figures show that the node has the chain and its newest blocks.
+        let header = match version {
+            Some(_) => view.header()?,
+            None => RegistryHead::read(view, self.registry)?.header,
+        };
+        let changes = self.changes(view, header, version, account.as_ref())?;
+        Ok(Found { version, code, changes })
+    }
+
+    fn reads_other_blocks(&self) -> bool {
+        true
+    }
+}
+
+impl FindChanges {
+    /// The registry's proved account, if its storage root is its version.
+    fn account(&self, view: &View, code: &mut Option<KnownCode>) -> Result<Option<Account>, Halt> {
+        let layout = self.layout.unwrap_or(Layout::AGENT_REGISTRY);
+        let slots = self.records.iter().flat_map(|record| layout.record_slots(record.id)).collect();
+        let key = ProofKey { contract: self.registry, slots, parts: ProofParts::Newest };
+        let proved = |proof: &Proof| Account::proved(&proof.block, &proof.proof, self.registry, &key.slots);
+        let Some(proof) = view.proof(&key)? else { return Ok(None) };
+        let mut account = proved(proof);
+        if account.is_none() {
+            // The node answered the two at different blocks: now the block is pinned.
+            let key = ProofKey { parts: ProofParts::Pinned, ..key.clone() };
+            account = view.proof(&key)?.and_then(proved);
         }
+        let Some(account) = account else { return Ok(None) };
+        if let Some(known) = self.code.filter(|code| code.hash == account.code_hash) {
+            return Ok(Some(account).filter(|_| known.is_self_contained));
+        }
+        let key = ProofKey { parts: ProofParts::Evidence, ..key.clone() };
+        let Some(proof) = view.proof(&key)? else { return Ok(None) };
+        let Some(account) = proved(proof) else { return Ok(None) };
+        let has_layout = Layout::is_of(self.layout, &proof.code, account.code_hash);
+        let is_self_contained = has_layout || self.self_contained_code == Some(account.code_hash);
+        *code = Some(KnownCode { hash: account.code_hash, is_self_contained, has_layout });
+        Ok(Some(account).filter(|_| is_self_contained))
+    }
+
+    fn changes(
+        &self,
+        view: &View,
+        header: Header,
+        version: Option<Version>,
+        account: Option<&Account>,
+    ) -> Result<FoundChanges, Halt> {
+        let block = self.block;
         if header.number < block.number && header.timestamp <= block.seconds {
             // The node lags. A reorg to a lower height has a later timestamp.
             return Err(RunError::BlockUnavailable.into());
         }
+        let is_same = version.is_some() && version == self.version;
+        if self.pass.is_empty() && (header.hash == block.hash || is_same) {
+            let contradicted = account.filter(|_| is_same).and_then(|account| self.contradicted(account));
+            return Ok(contradicted.map_or(FoundChanges::Nothing(header), FoundChanges::Contradicted));
+        }
         let known = if self.pass.is_empty() { std::slice::from_ref(&block) } else { &self.pass };
         let canonical = known_canonical(view, known, &header);
+        if self.without_events {
+            return Ok(match canonical? {
+                Some(since) if since.number == known.last().map_or(0, |last| last.number) => {
+                    FoundChanges::Changed(Box::new(Changed::without_events(header)))
+                }
+                _ => FoundChanges::AnotherChain,
+            });
+        }
         let known_event = self.known_event.filter(|number| *number <= header.number);
-        let known_event = known_event.map(|number| view.logs(&self.events(&head, number, number)));
-        let found = view.logs(&self.events(&head, block.number.saturating_add(1), header.number))?;
+        let known_event = known_event.map(|number| view.logs(&self.events(&header, number, number)));
+        let found = view.logs(&self.events(&header, self.from, header.number))?;
         let (canonical, known_event) = (canonical?, known_event.transpose()?);
         let Ok(found) = found else { return Ok(FoundChanges::NoEvents) };
-        let (mut ids, mut undone_since) = (found.ids.clone(), None);
+        let (mut events, mut undone_since) = (found.events.clone(), None);
         match canonical {
             // The last canonical block counts; slices read at later ones are read again.
             Some(since) if since.number < known.last().map_or(0, |last| last.number) => {
@@ -124,42 +251,177 @@ impl Query for FindChanges {
                 let Some(since) = last_canonical(view, older, &header)? else {
                     return Ok(FoundChanges::AnotherChain);
                 };
-                let to = block.number.min(header.number);
-                let Ok(earlier) = view.logs(&self.events(&head, since.saturating_add(1), to))? else {
+                let (from, to) = (since.saturating_add(1), header.number.min(self.from.saturating_sub(1)));
+                let Ok(earlier) = view.logs(&self.events(&header, from, to))? else {
                     return Ok(FoundChanges::NoEvents);
                 };
-                ids.extend(&earlier.ids);
+                events.extend(&earlier.events);
                 undone_since = Some(since);
             }
         }
+        let explained = match version {
+            Some(version) => self.explained(view, undone_since, &events, &header, version)?,
+            None => Some(Explained { until: header, storage_root: None, is_verified: false }),
+        };
+        let is_incomplete = explained.as_ref().is_none_or(|explained| explained.until.hash != header.hash);
+        let explained = match explained {
+            _ if is_incomplete && self.trusts_events => {
+                Explained { until: header, storage_root: None, is_verified: false }
+            }
+            Some(explained) => explained,
+            None => {
+                let ids = events.iter().filter_map(|event| event.agent).collect();
+                return Ok(FoundChanges::Unexplained(ids));
+            }
+        };
+        let until = explained.until;
+        let is_new = |event: &&Announced| match undone_since {
+            Some(_) => true,
+            None => event.fingerprint == 0 || !self.seen.contains(&(event.number, event.fingerprint)),
+        };
+        events.retain(|event| event.number <= until.number);
+        let storage_root = explained
+            .storage_root
+            .or(version.filter(|_| until.hash == header.hash).map(|version| version.storage_root));
         Ok(FoundChanges::Changed(Box::new(Changed {
-            head,
+            until,
+            behind: header.timestamp.saturating_sub(until.timestamp),
+            version: version
+                .zip(storage_root)
+                .map(|(version, storage_root)| Version { storage_root, ..version }),
+            is_verified: explained.is_verified,
+            is_incomplete: is_incomplete && self.trusts_events,
+            without_events: false,
             undone_since,
-            ids,
-            moments: found.moments.clone(),
+            ids: events.iter().filter(is_new).filter_map(|event| event.agent).collect(),
+            seen: events.iter().map(|event| (event.number, event.fingerprint)).collect(),
+            moments: found
+                .moments
+                .iter()
+                .filter(|(_, moment)| moment.number <= until.number)
+                .map(|(id, moment)| (*id, *moment))
+                .collect(),
             last_event: found.last.filter(|_| undone_since.is_none()),
             log_range: found.range,
         })))
     }
 
-    fn reads_other_blocks(&self) -> bool {
-        true
+    /// The first agent whose proved slots are not those of its record.
+    fn contradicted(&self, account: &Account) -> Option<u64> {
+        let layout = self.layout.unwrap_or(Layout::AGENT_REGISTRY);
+        let mut values = account.values.as_slice();
+        for ExpectedRecord { id, row, full } in &self.records {
+            let (own, rest) = values.split_at_checked(layout.record_slots(*id).len())?;
+            if !layout.holds(own, row, full) {
+                return Some(*id);
+            }
+            values = rest;
+        }
+        None
     }
-}
 
-impl FindChanges {
+    /// The newest block up to which the events tell all changes; `None` if that is no later one than the rows'.
+    /// Where a node does not keep the state of a block, nothing is known against it.
+    fn explained(
+        &self,
+        view: &View,
+        undone_since: Option<u64>,
+        events: &[Announced],
+        newest: &Header,
+        version: Version,
+    ) -> Result<Option<Explained>, Halt> {
+        // Slices of several blocks are those of the first one, and what events tell since.
+        let left = undone_since.filter(|_| self.pass.is_empty()).unwrap_or(self.block.number);
+        let known = |number: u64| match undone_since {
+            _ if number == newest.number => Some(version.storage_root),
+            None if number == left => self.version.map(|version| version.storage_root),
+            _ => None,
+        };
+        let root = |number: u64| match known(number) {
+            Some(root) => Ok(Some(root)),
+            None => view.storage_root_at(self.registry, number),
+        };
+        let blocks: BTreeSet<u64> = events.iter().map(|event| event.number).collect();
+        let mut gaps = gaps(left, blocks.range(left + 1..).copied(), newest.number);
+        let mut is_verified = gaps.len() <= MOST_GAPS;
+        if !is_verified {
+            gaps.drain(1..gaps.len() - 1);
+        }
+        let roots: Vec<_> = gaps.iter().map(|(from, to)| (*from, root(*from), root(*to))).collect();
+        for (from, before, after) in roots {
+            let (Some(before), Some(after)) = (before?, after?) else {
+                is_verified = false;
+                continue;
+            };
+            if before != after {
+                let last_slice = self.pass.last().map_or(0, |slice| slice.number);
+                if from < last_slice || (from == left && undone_since.is_none()) {
+                    return Ok(None);
+                }
+                // After a reorg, the rows go back at least to the last canonical block.
+                let until = view.header_at(from)?;
+                return Ok(Some(Explained { until, storage_root: Some(before), is_verified }));
+            }
+        }
+        let storage_root = Some(version.storage_root);
+        Ok(Some(Explained { until: *newest, storage_root, is_verified }))
+    }
+
     /// The events of blocks `from` to `to`, both inclusive.
-    fn events(&self, head: &RegistryHead, from: u64, to: u64) -> LogsQuery {
-        let most_calls = head.total / AGENTS_PER_CALL + LOG_CALLS;
+    fn events(&self, newest: &Header, from: u64, to: u64) -> LogsQuery {
+        let most_calls = self.total / AGENTS_PER_CALL + LOG_CALLS;
         // The node may accept longer ranges by now: one is tried if the shorter one would take too many
         // calls.
-        let blocks = head.header.number.saturating_sub(self.block.number);
+        let blocks = newest.number.saturating_sub(self.block.number);
         let fits = |range: u64| blocks.div_ceil(range.max(1)) <= most_calls;
         let range =
             self.log_range.filter(|(range, refreshes)| *refreshes < LOG_RANGE_REFRESHES && fits(*range));
         let range = range.map(|(range, _)| range);
         LogsQuery { registry: self.registry, filter: None, from, to, range, most_calls, may_end_early: false }
     }
+}
+
+impl Changed {
+    /// Up to a block, of which no event is known.
+    fn without_events(until: Header) -> Self {
+        Self {
+            until,
+            behind: 0,
+            version: None,
+            is_verified: false,
+            is_incomplete: false,
+            without_events: true,
+            undone_since: None,
+            ids: BTreeSet::new(),
+            seen: BTreeSet::new(),
+            moments: BTreeMap::new(),
+            last_event: None,
+            log_range: None,
+        }
+    }
+}
+
+/// The newest block up to which events tell all changes, and its storage root.
+struct Explained {
+    until: Header,
+    storage_root: Option<B256>,
+    is_verified: bool,
+}
+
+/// The ranges of blocks without events after `left`, each as the block before it and its last one.
+fn gaps(left: u64, blocks: impl Iterator<Item = u64>, newest: u64) -> Vec<(u64, u64)> {
+    let mut from = left;
+    let mut gaps = Vec::new();
+    for block in blocks.take_while(|block| *block <= newest) {
+        if block - 1 > from {
+            gaps.push((from, block - 1));
+        }
+        from = block;
+    }
+    if newest > from {
+        gaps.push((from, newest));
+    }
+    gaps
 }
 
 impl RegistryHead {

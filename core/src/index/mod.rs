@@ -1,11 +1,13 @@
 //! The index: the whole registry in SQL at one block. The cost of a refresh follows what changes, not what
 //! exists.
 //!
-//! Events are hints, state is the truth. An event only names an agent to read again ([`work`]); every row is
-//! what the registry's getters returned at the index's block. New agents are found by the registry's counter.
-//! A reorg needs no undo log: all agents that changed after the last canonical checkpoint are read again.
-//! Each refresh also sweeps over some agents without events. If it finds a change, the index reports that,
-//! and from then on each refresh reads every agent ([`Basis::Sweep`]).
+//! The root of the registry's storage is its version: as long as it stays the same, so do all rows, and a
+//! refresh is one round trip. Once it changes, events are hints, and state is the truth: an event only names an
+//! agent to read again ([`work`]); every row is what the registry's getters returned at the index's block. New
+//! agents are found by the registry's counter. A reorg needs no undo log: all agents that changed after the last
+//! canonical checkpoint are read again. If no event tells a change of the root, the index waits for late events,
+//! and then compares all agents with its rows, once. Where there is no such root ([`Basis::Events`]), a slow
+//! sweep over all agents checks the events.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -30,7 +32,7 @@
 //!
 //! ```text
 //! prepare(&store)?;                                    // once
-//! let mut work = Work::begin(&store, config, endpoints, now)?;
+//! let mut work = Work::begin(&store, kept, config, endpoints, now)?;
 //! loop {
 //!     match work.step(&store)? {                       // one transaction
 //!         Step::Send(batch) => match host.post(&batch).await {
@@ -40,6 +42,7 @@
 //!         Step::Done(()) => break,
 //!     }
 //! }
+//! let kept = Some(work.state().clone());               // until a step fails
 //! ```
 
 mod answers;
@@ -65,7 +68,7 @@ pub use compliance_list::{LIST_IN_MEMORY_MAX, ListChunk, ListCursor};
 pub use excerpt::Excerpt;
 pub use history::HistoryQuery;
 pub use reader::{Bounds, Index};
-pub use state::{Basis, Checkpoint, Phase, Progress, State};
+pub use state::{Basis, Checkpoint, Phase, Progress, SWEEP, State};
 pub use store::{SqlValue, Store, StoreError, prepare};
 pub use work::{Config, Work};
 

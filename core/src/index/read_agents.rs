@@ -1,15 +1,25 @@
 //! Queries for agents' state: a slice of consecutive agents, or agents by id. Each result is of one block.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
 
 use alloy_primitives::{Address, U256};
 
-use super::{find_changes::RegistryHead, indexed_agent::IndexedAgent};
+use super::{
+    find_changes::RegistryHead,
+    indexed_agent::{IndexedAgent, flaw},
+};
 use crate::{
     chain::{Halt, Header, Query, QueryError, RunError, View, lens::Detail, reader::Registry, rows::Rows},
     eth::abi::IAgentRegistry::{getAgentCall, getRevenueHistoryCall},
     registry::row::{Row, RowDetail},
 };
+
+/// Agents by id per run.
+pub(super) const AGENTS: usize = 2_000;
 
 /// Agents of one block, and the registry's own figures there.
 #[derive(Clone, Debug)]
@@ -52,6 +62,8 @@ pub(super) struct ReadAgents {
     pub(super) registry: Address,
     pub(super) ids: Vec<u64>,
     pub(super) sweep: Option<(u64, u64)>,
+    /// The last agent that is stored: later ones are read as well, except those that other runs read.
+    pub(super) beyond: Option<(u64, Rc<BTreeSet<u64>>)>,
     /// The block to read at. A node that lacks it may answer at an older one, down to the height `since`.
     pub(super) newest: Header,
     pub(super) since: u64,
@@ -68,7 +80,11 @@ impl Query for ReadAgents {
         let head = RegistryHead::read(view, self.registry);
         // Until the counter is known every agent is assumed to exist, so that all reads share one round trip.
         let bound = total.map_or(u64::MAX, |total| u64::try_from(total).unwrap_or(u64::MAX));
-        let there: Vec<u64> = self.ids.iter().copied().filter(|id| *id <= bound).collect();
+        let mut there: Vec<u64> = self.ids.iter().copied().filter(|id| *id <= bound).collect();
+        if let Some((last, others)) = self.beyond.as_ref().filter(|_| bound != u64::MAX) {
+            let unlisted = (last.saturating_add(1)..=bound).filter(|id| !others.contains(id));
+            there.extend(unlisted.take(AGENTS));
+        }
         let swept = self.sweep.map(|(first, last)| slice(&registry, first, bound.min(last)));
         let entries = agents(&registry, &there);
         let head = head?;
@@ -97,8 +113,35 @@ impl ReadAgents {
     }
 }
 
-/// The agents from `first` to `last`, through the lens.
+/// The agents from `first` to `last`, through the lens. What it cannot read is read through the getters: a
+/// record is readable if either can, so that this does not depend on the way.
 fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
+    let mut entries = through_lens(registry, first, last)?;
+    let is_flawed = |(_, entry): &&(u64, IndexedAgent)| entry.flaws() & (flaw::RECORD | flaw::HISTORY) != 0;
+    let flawed: Vec<u64> = entries.iter().filter(is_flawed).map(|(id, _)| *id).collect();
+    let read: BTreeMap<u64, IndexedAgent> = through_getters(registry, &flawed)?.into_iter().collect();
+    for (id, entry) in &mut entries {
+        if let Some(read) = read.get(id) {
+            entry.clone_from(read);
+        }
+    }
+    Ok(entries)
+}
+
+/// Agents by id, many per call. What the getters cannot read is read through the lens.
+fn agents(registry: &Registry<'_>, ids: &[u64]) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
+    let read: BTreeMap<u64, IndexedAgent> = through_getters(registry, ids)?.into_iter().collect();
+    let entries: Vec<_> = ids
+        .iter()
+        .map(|id| match read.get(id) {
+            Some(entry) => Ok(vec![(*id, entry.clone())]),
+            None => through_lens(registry, *id, *id),
+        })
+        .collect();
+    Ok(entries.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+fn through_lens(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
     if last < first {
         return Ok(Vec::new());
     }
@@ -110,27 +153,19 @@ fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, Ind
     Ok(entries)
 }
 
-/// Agents by id through the getters, many per call. An agent that exceeds the gas is read through the lens,
-/// alone.
-fn agents(registry: &Registry<'_>, ids: &[u64]) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
+/// The agents of these whose record and history can be read.
+fn through_getters(registry: &Registry<'_>, ids: &[u64]) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
     let id = |id: &u64| U256::from(*id);
     let records = ids.iter().map(|agent| getAgentCall { agentId: id(agent) });
     let histories = ids.iter().map(|agent| getRevenueHistoryCall { agentId: id(agent) });
     let records = registry.view.calls(registry.address, records);
     let histories = registry.view.calls(registry.address, histories);
     let read = records?.into_iter().zip(histories?);
-    let entries: Vec<_> = ids
-        .iter()
-        .zip(read)
-        .map(|(id, read)| {
-            if let (Ok(record), Ok(history)) = read {
-                let row = Row::of(&record);
-                if row.record_is_readable() {
-                    return Ok(vec![(*id, IndexedAgent::new(row, RowDetail::of(&record, &history)))]);
-                }
-            }
-            slice(registry, *id, *id)
-        })
-        .collect();
-    Ok(entries.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
+    let entry = |(id, (record, history)): (&u64, (Result<_, _>, Result<Vec<_>, _>))| {
+        let (record, history) = (record.ok()?, history.ok()?);
+        let row = Row::of(&record);
+        let detail = || RowDetail::of(&record, &history);
+        row.record_is_readable().then(|| (*id, IndexedAgent::new(row, detail())))
+    };
+    Ok(ids.iter().zip(read).filter_map(entry).collect())
 }

@@ -2,14 +2,17 @@
 //!
 //! ```text
 //!            the last slice, of one alone
-//!   Filling ------------------------------> Complete <--+ a refresh
-//!    ^  ^ |                                  |     |    |
-//!    |  | | the last slice of several        |     +----+
-//!    |  | +----------> CatchingUp -----------|--------> Complete
-//!    |  +------------------+ no block left   |  what changed meanwhile is read again
-//!    +---------------------------------------+
-//!      no events to go by, a change that no event announced, or no known block is canonical any more
+//!   Filling ------------------------------> Complete <----+ a refresh
+//!    ^  ^ |                                  |  |  ^ |    |
+//!    |  | | the last slice of several        |  |  | +----+
+//!    |  | +----------> CatchingUp -----------|--|--+ what changed meanwhile is read again
+//!    |  +------------------+ no block left   |  v
+//!    +---------------------------------------+ Comparing
+//!      no known block is canonical any more     a change that no event tells: all agents are compared with the
+//!                                               rows; those that differ are read again, and it is Complete
 //! ```
+
+use std::collections::BTreeSet;
 
 use alloy_primitives::{B256, U256};
 use serde::{Deserialize, Serialize};
@@ -73,6 +76,46 @@ pub enum Phase {
     CatchingUp,
     /// All agents are of one block.
     Complete,
+    /// All agents are of one block, and are compared with the chain's newest, because no event tells a change.
+    Comparing {
+        /// The next id to compare; [`Phase::COMPARED`] once all are.
+        next: u64,
+    },
+}
+
+impl Phase {
+    /// In [`Phase::Comparing`]: all agents are compared.
+    pub(super) const COMPARED: u64 = u64::MAX;
+
+    /// Whether slices of agents are being read.
+    pub(super) const fn next_slice(self) -> Option<u64> {
+        match self {
+            Self::Comparing { next: Self::COMPARED } | Self::CatchingUp | Self::Complete => None,
+            Self::Filling { next } | Self::Comparing { next } => Some(next),
+        }
+    }
+}
+
+/// A registry's version: what it consists of at a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Version {
+    #[serde(with = "text")]
+    pub(super) storage_root: B256,
+    #[serde(with = "text")]
+    pub(super) code_hash: B256,
+}
+
+/// A registry's code, and what is known of its storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct KnownCode {
+    #[serde(with = "text")]
+    pub(super) hash: B256,
+    /// It keeps all state in its own storage.
+    pub(super) is_self_contained: bool,
+    /// The slots of its records are known.
+    pub(super) has_layout: bool,
 }
 
 /// What an index rests on.
@@ -80,15 +123,17 @@ pub enum Phase {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Basis {
-    /// Events say what has changed; the sweep only checks.
+    /// The root of the registry's storage says whether anything has changed, and events say what.
+    StorageRoot,
+    /// Events say what has changed, and a slow sweep checks them: the node serves no proofs, or the registry's
+    /// code is not known to keep all state in its own storage.
     Events,
-    /// An agent changed without an event, or the node serves too few: each refresh reads every agent.
-    Sweep,
 }
 
-/// The state of an index.
+/// The state of an index. A refresh that finds nothing changed stores none: a host keeps the last state of a
+/// [`Work`](super::Work) in memory, and loads the stored one where it has none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct State {
     /// The phase.
     pub phase: Phase,
@@ -109,8 +154,51 @@ pub struct State {
     pub sweep: u64,
     /// Completed sweeps over all agents.
     pub sweeps: u64,
+    /// When the last part of the sweep was read, unix milliseconds.
+    pub(super) swept_at: u64,
     /// Refreshes without usable events, which read every agent.
     pub without_events: u64,
+    /// Comparisons of all agents with the rows.
+    pub comparisons: u64,
+    /// The comparison under way is for a change that no event tells.
+    pub(super) is_doubted: bool,
+    /// When the last comparison ended, unix milliseconds.
+    pub(super) compared_at: u64,
+    /// The last comparisons in a row that found no difference.
+    pub(super) fruitless: u32,
+    /// Events were gone by that do not tell all changes: a comparison is due once the pause after the last one is
+    /// over.
+    pub(super) owes_comparison: bool,
+    /// Agents found to differ by the comparison under way.
+    pub(super) differing: Vec<u64>,
+    /// The agent of which a proof contradicted the rows. They answer nothing until they have been compared.
+    pub contradicted: Option<u64>,
+    /// When a change was first found that no event tells, unix milliseconds.
+    pub(super) unexplained_since: Option<u64>,
+    /// When that was last found, unix milliseconds.
+    #[serde(skip)]
+    pub(super) unexplained_at: u64,
+    /// Milliseconds for which an event is waited for before all agents are compared: twice as long after each
+    /// comparison of a day.
+    pub(super) patience_millis: u64,
+    /// The registry's version at [`Self::block`], if known.
+    pub(super) version: Option<Version>,
+    /// Up to this second of the chain's time, events may be late that storage roots do not miss: the version is
+    /// not kept.
+    pub(super) unsettled_until: u64,
+    /// The code that was last read.
+    pub(super) code: Option<KnownCode>,
+    /// Blocks of which the rows were, at least one of them two minutes older than the last.
+    pub(super) recent: Vec<Checkpoint>,
+    /// Blocks' heights and fingerprints of events that have been read, as far as they are asked for again.
+    #[serde(skip)]
+    pub(super) seen: BTreeSet<(u64, u64)>,
+    /// The next agent whose record is proved; 0 for any one.
+    #[serde(skip)]
+    pub(super) next_proved: u64,
+    /// The newest block has changes that no event tells yet: the rows are of an older one.
+    #[serde(skip)]
+    pub(super) lags: bool,
     /// Start of the change log in unix milliseconds; 0 before it starts.
     pub(super) began: u64,
     /// The number of changes so far.
@@ -121,6 +209,8 @@ pub struct State {
     pub(super) canary: Option<u64>,
     /// Blocks that the slices of this fill were read at, by height.
     pub(super) pass: Vec<Checkpoint>,
+    /// When the first of these slices was read, unix milliseconds.
+    pub(super) pass_began: u64,
     /// Blocks per `eth_getLogs` that the node accepts, and the refreshes since that was detected.
     pub(super) log_range: Option<(u64, u32)>,
 }
@@ -137,12 +227,31 @@ impl Default for State {
             unannounced: 0,
             sweep: 1,
             sweeps: 0,
+            swept_at: 0,
             without_events: 0,
+            comparisons: 0,
+            is_doubted: false,
+            compared_at: 0,
+            fruitless: 0,
+            owes_comparison: false,
+            differing: Vec::new(),
+            contradicted: None,
+            unexplained_since: None,
+            unexplained_at: 0,
+            patience_millis: LATE_EVENT_MILLIS,
+            version: None,
+            unsettled_until: 0,
+            code: None,
+            recent: Vec::new(),
+            seen: BTreeSet::new(),
+            next_proved: 0,
+            lags: false,
             began: 0,
             changes: 0,
             current_from: None,
             canary: None,
             pass: Vec::new(),
+            pass_began: 0,
             log_range: None,
         }
     }
@@ -171,22 +280,33 @@ impl State {
         store.execute(statement, &[SqlValue::Text(text)]).map(drop)
     }
 
-    /// The block of all answers; `None` while the rows are of different blocks.
+    /// The block of all answers; `None` while the rows are of different blocks, or contradicted.
     pub fn as_of(&self) -> Option<Checkpoint> {
-        let whole = match self.phase {
-            Phase::Complete => true,
-            Phase::Filling { .. } => self.pass.is_empty() || self.basis == Basis::Sweep,
+        let is_whole = match self.phase {
+            Phase::Complete | Phase::Comparing { .. } => self.contradicted.is_none(),
+            Phase::Filling { .. } => self.pass.is_empty(),
             Phase::CatchingUp => false,
         };
-        self.block.filter(|_| whole)
+        self.block.filter(|_| is_whole)
+    }
+
+    /// Whether the chain has changes that are not in the rows yet: an event is waited for, or all agents are being
+    /// compared. Answers are true of the rows' block.
+    pub const fn awaits_changes(&self) -> bool {
+        self.lags || matches!(self.phase, Phase::Comparing { .. })
+    }
+
+    /// When to look again for an event that is waited for, unix milliseconds: after half the time waited so far.
+    pub fn retry_at(&self) -> Option<u64> {
+        let since = self.unexplained_since.unwrap_or(self.unexplained_at);
+        let waited = self.unexplained_at.saturating_sub(since);
+        let pause = (waited / 2).max(LATE_EVENT_PAUSE_MILLIS);
+        self.lags.then(|| self.unexplained_at.saturating_add(pause))
     }
 
     /// The percentage of agents that the first fill has read; 100 once answers are made.
     pub fn percent(&self) -> u8 {
-        let Phase::Filling { next } = self.phase else { return 100 };
-        if self.as_of().is_some() {
-            return 100;
-        }
+        let Some(next) = self.phase.next_slice().filter(|_| self.as_of().is_none()) else { return 100 };
         let done = next.saturating_sub(1).saturating_mul(100).checked_div(self.total).unwrap_or(0);
         u8::try_from(done.min(99)).unwrap_or(99)
     }
@@ -196,12 +316,83 @@ impl State {
         let trusted = trusted && self.as_of().is_some();
         self.phase = Phase::Filling { next: 1 };
         self.pass.clear();
-        self.canary = None;
+        self.forget_blocks();
         if !trusted {
             self.block = None;
         }
     }
+
+    /// Starts a comparison of all agents with the rows.
+    pub(super) fn compare(&mut self, is_doubted: bool) {
+        self.is_doubted = is_doubted;
+        self.phase = Phase::Comparing { next: 1 };
+        self.owes_comparison = false;
+        self.pass.clear();
+        self.differing.clear();
+    }
+
+    /// Notes the end of a comparison for a change that no event told. Should it have been late, then the next one has
+    /// more time.
+    pub(super) fn wait_longer(&mut self, now_millis: u64) {
+        self.patience_millis = self.patience(now_millis).saturating_mul(2).min(LATE_EVENT_MAX_MILLIS);
+        self.compared_at = now_millis;
+    }
+
+    /// How long an event is waited for.
+    pub(super) fn patience(&self, now_millis: u64) -> u64 {
+        match now_millis >= self.compared_at.saturating_add(PATIENCE_MILLIS) {
+            true => LATE_EVENT_MILLIS,
+            false => self.patience_millis,
+        }
+    }
+
+    /// Notes that the rows are of this block, which was the newest at `read_at`.
+    pub(super) fn confirm(&mut self, block: Checkpoint, read_at: u64) {
+        self.block = Some(block);
+        self.read_at = read_at;
+        self.lags = false;
+        self.unexplained_since = None;
+        self.recent.retain(|recent| recent.number < block.number);
+        if let [.., before, last] = self.recent.as_slice()
+            && last.seconds < before.seconds + RECENT_SECONDS
+        {
+            self.recent.pop();
+        }
+        self.recent.push(block);
+        while let [_, second, ..] = self.recent.as_slice()
+            && second.seconds + LATE_LOGS_SECONDS <= block.seconds
+        {
+            self.recent.remove(0);
+        }
+    }
+
+    /// Forgets what is known of blocks: the rows are read anew.
+    fn forget_blocks(&mut self) {
+        (self.canary, self.version) = (None, None);
+        self.recent.clear();
+        self.seen.clear();
+    }
+
+    /// The first block whose events are asked for: nodes list some late, so those of the last two minutes before
+    /// the rows' block are asked for again.
+    pub(super) fn first_unsettled(&self, block: Checkpoint) -> u64 {
+        let is_settled = |recent: &&Checkpoint| recent.seconds + LATE_LOGS_SECONDS <= block.seconds;
+        let settled = self.recent.iter().rev().find(is_settled).or(self.recent.first());
+        settled.map_or(block.number, |settled| settled.number.min(block.number)).saturating_add(1)
+    }
 }
+
+/// Milliseconds for which an event is waited for that tells a change of the storage root, at first and at most.
+const LATE_EVENT_MILLIS: u64 = 20_000;
+const LATE_EVENT_MAX_MILLIS: u64 = LATE_LOGS_SECONDS * 1_000;
+/// The shortest pause between two searches for it.
+const LATE_EVENT_PAUSE_MILLIS: u64 = 2_000;
+/// Milliseconds after a comparison from which on the next event is waited for as long as at first.
+const PATIENCE_MILLIS: u64 = 24 * 3_600_000;
+/// The age, by the chain's time, from which on a node is taken to list all events of a block.
+pub(super) const LATE_LOGS_SECONDS: u64 = 120;
+/// Seconds between two of [`State::recent`].
+const RECENT_SECONDS: u64 = 8;
 
 /// What an index says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -222,6 +413,16 @@ pub struct Progress {
     pub unannounced_changes: u64,
     /// Refreshes that had no events to go by, and read every agent.
     pub refreshes_without_events: u64,
+    /// Comparisons of all agents with the chain, because a change was found that no event tells.
+    pub comparisons: u64,
+    /// Whether such a comparison is under way.
+    pub is_comparing: bool,
+    /// Agents that are read every five minutes to check the events; 0 where the storage root does.
+    pub swept_agents: u64,
+    /// The agent of which a storage proof contradicted the index, which answers nothing until all agents are
+    /// compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contradicted_agent: Option<u64>,
 }
 
 impl From<&State> for Progress {
@@ -233,9 +434,16 @@ impl From<&State> for Progress {
             basis: state.basis,
             unannounced_changes: state.unannounced,
             refreshes_without_events: state.without_events,
+            comparisons: state.comparisons,
+            is_comparing: matches!(state.phase, Phase::Comparing { .. }),
+            swept_agents: if state.basis == Basis::Events { SWEEP } else { 0 },
+            contradicted_agent: state.contradicted,
         }
     }
 }
+
+/// Agents that the sweep reads at once.
+pub const SWEEP: u64 = 500;
 
 /// Checkpoints kept to find the last canonical one after a reorg.
 const CHECKPOINTS: u64 = 64;

@@ -300,6 +300,18 @@ pub(super) fn records(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, I
     rows.into_iter().map(|row| IndexedAgent::read(&mut Columns::of(row))).collect()
 }
 
+/// The ids of those of these agents that are not as they are stored. A record that cannot be read now says
+/// nothing against the stored one.
+pub(super) fn differing(store: &impl Store, entries: &[(u64, IndexedAgent)]) -> Result<Vec<u64>, StoreError> {
+    let ids: Vec<u64> = entries.iter().map(|(id, _)| *id).collect();
+    let known = find_all(store, &ids)?;
+    let differs = |(id, entry): &&(u64, IndexedAgent)| match known.get(id) {
+        Some(known) => known != entry && (entry.flaws() == 0 || known.flaws() != 0),
+        None => true,
+    };
+    Ok(entries.iter().filter(differs).map(|(id, _)| *id).collect())
+}
+
 /// The existing ones of these agents, with their sums.
 fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
     let mut entries = records(store, ids)?;

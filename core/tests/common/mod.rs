@@ -5,12 +5,13 @@
 
 pub(crate) mod host;
 mod node;
+pub(crate) mod proofs;
 mod quirks;
 mod registry;
 pub(crate) mod split_mix;
 
 pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, question, scan_query, signature};
-pub(crate) use quirks::{Logs, Quirks, Undeployed};
+pub(crate) use quirks::{Logs, Proofs, Quirks, Undeployed};
 pub(crate) use registry::{PlainRegistry, record, report};
 
 use alloy_primitives::Address;

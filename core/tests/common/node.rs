@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex, keccak256};
-use alloy_sol_types::{SolCall, SolInterface, SolValue};
+use alloy_sol_types::{SolCall, SolEvent, SolInterface, SolValue};
 use registry_core::{
     api::document::Document,
     api::error::Error,
@@ -15,6 +15,7 @@ use registry_core::{
     chain::{Batch, Limits, Run, drive},
     eth::abi::{
         AgentRecord,
+        IAgentRegistry::AgentRegistered,
         IMulticall3::{self, IMulticall3Calls},
         IRegistryLens::walkCall,
         RevenueReport,
@@ -24,7 +25,9 @@ use registry_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Logs, NOW, PlainRegistry, Quirks, REGISTRY, Undeployed, batch_too_large, response};
+use super::{
+    Logs, NOW, PlainRegistry, Proofs, Quirks, REGISTRY, Undeployed, batch_too_large, proofs, response,
+};
 
 /// The chain id of nodes where nothing else is set.
 pub(crate) const CHAIN_ID: u64 = 84_532;
@@ -176,8 +179,24 @@ impl Node {
                     "hash": self.hash(number).to_string(),
                     "parentHash": self.hash(number.saturating_sub(1)).to_string(),
                     "timestamp": format!("{:#x}", self.seconds(number)),
+                    "stateRoot": proofs::state_root(&self.registry_at(number)),
                 })
             }),
+            "eth_getProof" => self.number(&request["params"][2]).and_then(|number| {
+                let is_newest = number == self.block;
+                match self.quirks.proofs {
+                    Proofs::Unsupported => Err(json!({"code": -32601, "message": "the method eth_getProof does not exist"})),
+                    Proofs::Newest if !is_newest => {
+                        Err(json!({"code": -32000, "message": "distance to target block exceeds maximum proof window"}))
+                    }
+                    _ => {
+                        let slots: Vec<B256> = serde_json::from_value(request["params"][1].clone()).unwrap();
+                        Ok(proofs::proof(&self.registry_at(number), &slots))
+                    }
+                }
+            }),
+            "eth_getCode" => Ok(json!(hex::encode_prefixed(proofs::CODE))),
+            "eth_chainId" => Ok(json!(format!("{:#x}", self.chain_id))),
             "eth_getLogs" => self.logs(&request["params"][0]),
             "eth_call" => self.number(&request["params"][1]).and_then(|number| {
                 if number < self.oldest_state {
@@ -236,7 +255,7 @@ impl Node {
             }
             _ => {}
         }
-        let to = to.min(self.block);
+        let to = to.min(self.block - self.quirks.late_logs.min(self.block));
         let blocks = self.chain.range(from..(to + 1).max(from));
         let events: Vec<Value> = blocks
             .filter(|(number, _)| match self.quirks.logs {
@@ -244,10 +263,15 @@ impl Node {
                 Logs::Empty => false,
                 _ => true,
             })
-            .flat_map(|(number, mined)| mined.events.iter().map(move |id| (number, id)))
-            .map(|(number, id)| {
-                let topics = [filter["topics"][0][0].as_str().unwrap().into(), B256::from(U256::from(*id)).to_string()];
-                let mut log = json!({"address": filter["address"], "topics": topics, "data": "0x", "blockNumber": format!("{number:#x}")});
+            .flat_map(|(number, mined)| (0..).zip(&mined.events).map(move |(index, id)| (number, mined.hash, index, id)))
+            .map(|(number, hash, index, id): (&u64, B256, u64, &u64)| {
+                let event = filter["topics"][0][0].as_str().map_or(AgentRegistered::SIGNATURE_HASH, |topic| topic.parse().unwrap());
+                // 0 stands for the registry itself.
+                let topics: Vec<B256> = [event].into_iter().chain((*id > 0).then(|| U256::from(*id).into())).collect();
+                let mut log = json!({
+                    "address": filter["address"], "topics": topics, "data": "0x", "blockNumber": format!("{number:#x}"),
+                    "blockHash": hash, "logIndex": format!("{index:#x}"),
+                });
                 if self.quirks.times_logs {
                     log["blockTimestamp"] = format!("{:#x}", self.chain[number].seconds).into();
                 }

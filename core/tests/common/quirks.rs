@@ -27,6 +27,10 @@ pub(crate) struct Quirks {
     pub(crate) no_tag: bool,
     /// How logs are served.
     pub(crate) logs: Logs,
+    /// Logs of the newest so many blocks are not listed yet.
+    pub(crate) late_logs: u64,
+    /// How storage proofs are served.
+    pub(crate) proofs: Proofs,
     /// Logs say when their block was.
     pub(crate) times_logs: bool,
     /// One in so many batches is answered by a machine that is so many blocks behind.
@@ -63,6 +67,18 @@ pub(crate) enum Logs {
     From(u64),
     /// It says that there are none.
     Empty,
+    /// It has no such method.
+    Unsupported,
+}
+
+/// How a node serves storage proofs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Proofs {
+    /// Of any block.
+    #[default]
+    All,
+    /// Of the newest block only.
+    Newest,
     /// It has no such method.
     Unsupported,
 }

@@ -1,5 +1,7 @@
 //! A registry, as plain lists.
 
+use std::{cell::OnceCell, fmt};
+
 use alloy_primitives::{Address, B256, U256};
 use alloy_sol_types::{Revert, SolError, SolInterface, SolValue};
 use registry_core::eth::abi::{AgentRecord, IAgentRegistry::IAgentRegistryCalls as Calls, RevenueReport};
@@ -14,13 +16,31 @@ pub(crate) struct PlainRegistry {
     pub(crate) reports: Vec<RevenueReport>,
     /// `None`: a contract without `attestationGracePeriod()`.
     pub(crate) grace_seconds: Option<u64>,
+    pub(crate) roots: Roots,
+}
+
+/// The roots of the registry's storage and of the state with it, once a node has served them. A copy, which may be
+/// changed, has none.
+#[derive(Default)]
+pub(crate) struct Roots(pub(crate) OnceCell<(B256, B256)>);
+
+impl Clone for Roots {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl fmt::Debug for Roots {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
 }
 
 impl PlainRegistry {
     /// `count` active agents, all children of agent 1 but itself.
     pub(crate) fn with_agents(count: u64) -> Self {
         let agents = (1..=count).map(|id| record(id, u64::from(id > 1))).collect();
-        Self { agents, reports: Vec::new(), grace_seconds: Some(604_800) }
+        Self { agents, grace_seconds: Some(604_800), ..Self::default() }
     }
 
     /// Return data, or revert data; empty revert data for a function it does not have.
@@ -30,6 +50,8 @@ impl PlainRegistry {
         let agent = |id: U256| self.agents.get(usize::try_from(id).ok()?.checked_sub(1)?);
         match call {
             Calls::getAgent(call) => match agent(call.agentId) {
+                // What the lens cannot read, either.
+                Some(record) if record.status == 255 => Err(Vec::new()),
                 Some(record) => Ok(record.abi_encode()),
                 None => revert("Agent not found"),
             },

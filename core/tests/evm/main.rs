@@ -71,8 +71,12 @@ fn ask_index(chain: &mut EvmChain, targets: &[String]) -> Vec<Option<Result<Valu
         limits: Limits::default(),
         slice: 1_000,
         sweep: 0,
+        proved: 0,
+        layout: None,
+        self_contained_code: None,
     };
-    let mut work = index::Work::begin(&database, config, Endpoints::new(1, None), chain.now * 1_000).unwrap();
+    let mut work =
+        index::Work::begin(&database, None, config, Endpoints::new(1, None), chain.now * 1_000).unwrap();
     while let Some(Step::Send(batch)) = database.transaction(|database| work.step(database).ok()) {
         let (status, body) = chain.post(&batch);
         work.feed(Reply { status, body: &body }).unwrap();

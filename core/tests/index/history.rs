@@ -40,6 +40,8 @@ pub(crate) struct History {
     pub(crate) lies: u64,
     /// Changes without an event.
     pub(crate) silent: u64,
+    /// Those of them in blocks with other events.
+    pub(crate) hidden: u64,
 }
 
 impl History {
@@ -50,7 +52,7 @@ impl History {
             change(&mut registry, 0, NOW - 900_000, chance);
         }
         let mut history =
-            Self { blocks: BTreeMap::new(), ever: HashMap::new(), mined: 0, lies: 0, silent: 0 };
+            Self { blocks: BTreeMap::new(), ever: HashMap::new(), mined: 0, lies: 0, silent: 0, hidden: 0 };
         history.push(1, NOW - 100_000, registry, Vec::new());
         history
     }
@@ -72,18 +74,21 @@ impl History {
         let number = self.newest();
         let parent = &self.blocks[&number];
         let (mut registry, seconds) = ((*parent.registry).clone(), parent.seconds + 1 + chance.below(40));
-        let mut events = Vec::new();
+        let (mut events, mut silent) = (Vec::new(), 0);
         for _ in 0..chance.below(most + 1) {
             let kind = chance.below(12);
             let Some(id) = change(&mut registry, kind, seconds, chance) else { continue };
             if self.lies > 0 && chance.once_in(self.lies) {
-                self.silent += 1;
+                silent += 1;
             } else {
                 events.push(id);
             }
         }
+        self.silent += silent;
+        self.hidden += if events.is_empty() { 0 } else { silent };
         if chance.once_in(40) {
             registry.grace_seconds = Some(600 + chance.below(1_000_000));
+            events.push(0);
         }
         self.push(number + 1, seconds, registry, events);
     }

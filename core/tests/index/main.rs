@@ -2,7 +2,7 @@
 //!
 //! 1. Whatever the history, an index that says that it is complete answers byte for byte as a scan at its
 //!    block.
-//! 2. Events only save work: where they are capped, pruned, missing or untrue, the answers are right, or the
+//! 2. Events only save work: where they are capped, pruned, late, missing or untrue, the answers are right, or the
 //!    index finds out, says so, and is right from then on.
 //! 3. Work that dies anywhere is taken up again.
 //! 4. What a refresh costs follows what has changed.
@@ -30,17 +30,17 @@ mod size;
 use std::collections::BTreeMap;
 
 use alloy_primitives::U256;
-use common::{Logs, Node, PlainRegistry, REGISTRY, Undeployed};
+use common::{Logs, Node, PlainRegistry, Proofs, Quirks, REGISTRY, Undeployed};
 use database::Database;
 use history::{Chance, History};
 use registry_core::{
     api::route::Route,
     api::scan::Scan,
-    chain::{Endpoints, Limits, Reply, Step},
+    chain::{Batch, Endpoints, Failure, Limits, Reply, Step},
     eth::abi::AgentRecord,
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
-    index::{Basis, Config, Index, IndexError, Phase, State, Work, prepare},
+    index::{Config, Index, IndexError, Phase, State, Work, prepare},
     registry::agent::{Agent, AgentId, Fetched, Status},
     registry::changes::{ChangeList, Cursor, Since, Standing},
     registry::kya::Decision,
@@ -55,6 +55,10 @@ struct Indexed {
     endpoints: Endpoints,
     config: Config,
     node: Node,
+    /// How the second endpoint of the same chain misbehaves, and how often a connection fails.
+    second: Option<(Quirks, Failures)>,
+    /// What the host keeps of the last work.
+    kept: Option<State>,
     reply_bytes: usize,
     /// Replies after which the next work dies.
     dies_after: Option<u64>,
@@ -64,10 +68,25 @@ struct Indexed {
     told: Option<(Cursor, BTreeMap<u64, Standing>)>,
 }
 
+/// One in so many connections fails.
+struct Failures {
+    one_in: u64,
+    chance: Chance,
+}
+
 impl Indexed {
     fn new(node: Node, slice: u64, sweep: u64) -> Self {
         let limits = Limits { agents_per_call: 7, calls_per_chunk: 9, ..Limits::default() };
-        let config = Config { registry: REGISTRY, multicall3: CANONICAL_ADDRESS, limits, slice, sweep };
+        let config = Config {
+            registry: REGISTRY,
+            multicall3: CANONICAL_ADDRESS,
+            limits,
+            slice,
+            sweep,
+            proved: 1,
+            layout: Some(common::proofs::layout()),
+            self_contained_code: None,
+        };
         let database = Database::new();
         prepare(&database).unwrap();
         Self {
@@ -75,6 +94,8 @@ impl Indexed {
             endpoints: Endpoints::new(1, None),
             config,
             node,
+            second: None,
+            kept: None,
             reply_bytes: 0,
             dies_after: None,
             now: common::NOW,
@@ -83,13 +104,14 @@ impl Indexed {
     }
 
     fn state(&self) -> State {
-        State::load(&self.database).unwrap()
+        self.kept.clone().unwrap_or_else(|| State::load(&self.database).unwrap())
     }
 
     /// One piece of work; false where it did not come to its end.
     fn work(&mut self) -> Result<bool, IndexError> {
         let now = self.now * 1_000;
-        let mut work = Work::begin(&self.database, self.config.clone(), self.endpoints.clone(), now)?;
+        let kept = self.kept.take();
+        let mut work = Work::begin(&self.database, kept, self.config.clone(), self.endpoints.clone(), now)?;
         let mut replies = 0;
         loop {
             let dies = self.dies_after == Some(replies);
@@ -102,16 +124,36 @@ impl Indexed {
             match step? {
                 Step::Done(()) => break,
                 Step::Send(batch) => {
-                    let (status, body) = self.node.post(&batch);
+                    replies += 1;
+                    let Some((status, body)) = self.post(&batch) else {
+                        work.fail(Failure::TimedOut)?;
+                        continue;
+                    };
                     self.reply_bytes += body.len();
                     work.feed(Reply { status, body: &body })?;
-                    replies += 1;
                 }
             }
         }
         self.endpoints.merge(&work.update());
-        assert_eq!(*work.state(), self.state());
+        self.kept = Some(work.state().clone());
         Ok(true)
+    }
+
+    /// The reply of the batch's endpoint; `None` where the connection fails.
+    fn post(&mut self, batch: &Batch) -> Option<(u16, Vec<u8>)> {
+        let Some((quirks, failures)) = &mut self.second else { return Some(self.node.post(batch)) };
+        if failures.chance.once_in(failures.one_in) {
+            return None;
+        }
+        let is_second = batch.endpoint == 1;
+        if is_second {
+            std::mem::swap(quirks, &mut self.node.quirks);
+        }
+        let reply = self.node.post(batch);
+        if let Some((quirks, _)) = self.second.as_mut().filter(|_| is_second) {
+            std::mem::swap(quirks, &mut self.node.quirks);
+        }
+        Some(reply)
     }
 
     /// Works until the index is complete and as of the chain's newest block, which machines that lag have
@@ -125,6 +167,8 @@ impl Indexed {
                 self.node.quirks.lags = None;
             }
             last = self.work();
+            // Late events are waited for.
+            self.now += 30;
             let state = self.state();
             if state.phase == Phase::Complete && state.as_of().is_some_and(|block| block.hash == newest) {
                 self.node.quirks.lags = lags;
@@ -294,6 +338,24 @@ fn live(seed: u64) -> Result<(), String> {
         Logs::Unsupported,
         Logs::From(8),
     ]);
+    quirks.proofs = chance.pick(&[Proofs::All, Proofs::All, Proofs::Newest, Proofs::Unsupported]);
+    quirks.late_logs = chance.pick(&[0, 0, 1, 3]);
+    let (mut proofs, mut is_late) = (quirks.proofs, quirks.late_logs > 0);
+    // Another endpoint, to which a run fails over, has other limits.
+    let second = chance.once_in(3).then(|| {
+        let late_logs = chance.pick(&[0, 2]);
+        is_late |= late_logs > 0;
+        let gas_for_calls = chance.pick(&[None, Some(6)]);
+        let serves_proofs = proofs == Proofs::Unsupported || chance.once_in(2);
+        let other = if serves_proofs { proofs } else { Proofs::Unsupported };
+        if other != proofs {
+            proofs = Proofs::Newest;
+        }
+        let undeployed = chance.pick(&[Undeployed::Override, Undeployed::Refused]);
+        let quirks = Quirks { late_logs, gas_for_calls, undeployed, proofs: other, ..quirks.clone() };
+        let failures = Failures { one_in: chance.pick(&[3, 10]), chance: Chance(seed) };
+        (quirks, failures)
+    });
     if chance.once_in(6) {
         quirks.lags = Some((3 + chance.below(4) as usize, 1 + chance.below(3)));
     }
@@ -301,13 +363,17 @@ fn live(seed: u64) -> Result<(), String> {
     let slice = chance.pick(&[1_000, 1_000, 3, 5]);
     let sweep = chance.pick(&[0, 2, 5]);
     let mut index = Indexed::new(node, slice, sweep);
+    if second.is_some() {
+        (index.second, index.endpoints) = (second, Endpoints::new(2, None));
+    }
     let logs = index.node.quirks.logs;
     let untrue = matches!(logs, Logs::Empty | Logs::From(_));
     let mut lists = compliance_list::Lists::default();
     let fail = |index: &Indexed, what: &str, history: &History| {
         Err(format!(
-            "seed {seed}: {what}\nquirks {:?}\nlies {} silent {}\n{:?}",
+            "seed {seed}: {what}\nquirks {:?}\nsecond {:?}\nlies {} silent {}\n{:?}",
             index.node.quirks,
+            index.second.as_ref().map(|(quirks, failures)| (quirks, failures.one_in)),
             history.lies,
             history.silent,
             index.state()
@@ -346,9 +412,13 @@ fn live(seed: u64) -> Result<(), String> {
             return fail(&index, &difference, &history);
         }
         let state = index.state();
-        // A registry in several slices that is read again and again is of no one block.
-        let of_one_block = state.basis == Basis::Events || slice == 1_000;
-        let trusted = (history.silent == 0 && !untrue) || (state.basis == Basis::Sweep);
+        // Slices without events are of no one block.
+        let of_one_block = state.without_events == 0 || slice == 1_000;
+        // A change in a block with other events shows in no storage root between the blocks.
+        let trusted = match proofs {
+            Proofs::All => history.hidden == 0,
+            _ => history.silent == 0 && !untrue && !is_late,
+        };
         if let Some(block) = state.as_of().filter(|_| of_one_block && trusted) {
             let registry = history.ever[&block.hash].clone();
             let now = block.seconds + chance.below(700_000);
@@ -364,16 +434,21 @@ fn live(seed: u64) -> Result<(), String> {
                 return fail(&index, &format!("changes at {}: {difference}", block.number), &history);
             }
         }
-        if history.silent == 0 && !untrue && state.unannounced > 0 {
+        if history.silent == 0 && !untrue && !is_late && state.unannounced > 0 {
             return fail(&index, "distrusts events without a reason", &history);
         }
     }
-    // In the end the chain stands still: whatever the node is like, the sweep comes round, and the index is
-    // right.
-    if sweep > 0 && slice == 1_000 {
+    // In the end the chain stands still: late events are listed, or the sweep comes round, and the index is right.
+    let is_found = match proofs {
+        Proofs::All => history.hidden == 0,
+        Proofs::Newest => history.silent == 0 && !untrue,
+        Proofs::Unsupported => true,
+    };
+    if sweep > 0 && slice == 1_000 && is_found {
         let total = history.blocks[&history.newest()].registry.agents.len() as u64;
         for _ in 0..total / sweep + 3 {
             history.mine(0, &mut chance);
+            index.now += 300;
             (index.node.block, index.node.chain) = (history.newest(), history.blocks.clone());
             if let Err(wrong) = index.catch_up() {
                 return fail(&index, &wrong, &history);

@@ -77,7 +77,7 @@ fn steps(agents: u64) -> [(&'static str, Steps); 2] {
         index.work().unwrap();
     }
     let (refresh, state) = (index.database.steps.take(), index.state());
-    assert_eq!((state.basis, state.without_events), (Basis::Events, 0));
+    assert_eq!((state.basis, state.without_events), (Basis::StorageRoot, 0));
     let endpoint = Route::parse("/api/v1/stats/detailed").unwrap();
     let answers = Index::new(&index.database, &state, REGISTRY, CHAIN);
     answers.document(&endpoint, Timestamp::from_seconds(index.now)).unwrap();

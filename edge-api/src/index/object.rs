@@ -1,11 +1,12 @@
 //! The object that keeps an index up to date: one for each chain and registry.
 //!
-//! Its state is in SQL, so that an object that dies at any point resumes where it was; in memory are only the
-//! lease and what is known of the endpoints. One piece of work runs at a time; concurrent requests wait for
-//! it, each by a timer of its own.
+//! Its state is in SQL, so that an object that dies at any point resumes where it was. In memory are the lease,
+//! what is known of the endpoints, and the last state: a refresh that finds nothing changed writes none. One
+//! piece of work runs at a time; concurrent requests wait for it, each by a timer of its own.
 
 use std::{
     cell::{Cell, RefCell},
+    rc::Rc,
     time::Duration,
 };
 
@@ -19,7 +20,8 @@ use registry_core::{
     eth::timestamp::Timestamp,
     host::shared_reads::due_for_renewal,
     index::{
-        Config, Excerpt, HistoryQuery, IndexError, ListCursor, Phase, SqlValue, State, Store, Work, prepare,
+        Config, Excerpt, HistoryQuery, IndexError, ListCursor, Phase, SWEEP, SqlValue, State, Store,
+        StoreError, Work, prepare,
     },
     registry::agent::AgentId,
     registry::history::HistoryCursor,
@@ -40,8 +42,8 @@ use crate::{chain, log::unix_millis, settings::Settings};
 
 /// Agents in a slice of the fill, which is read at once. A larger slice takes more memory while it is read.
 const SLICE: u64 = 5_000;
-/// Agents that the sweep checks in each refresh.
-const SWEEP: u64 = 500;
+/// Agents whose records each refresh proves against the newest block's state root.
+const PROVED: u64 = 2;
 /// Pages of 64 KiB of the memory that makes V8 collect. It collects once they have grown by 64 MiB, every
 /// other slice: during a fill it counts 84 MiB at most (by its `--trace-gc-verbose`), of an isolate's 128
 /// MiB.
@@ -68,6 +70,8 @@ pub struct RegistryIndex {
     env: Env,
     /// What is known of the endpoints; not worth storing.
     endpoints: RefCell<Option<Endpoints>>,
+    /// The state after the last step, which is that of the rows.
+    kept: RefCell<Option<Rc<State>>>,
     is_prepared: Cell<bool>,
     lease: Cell<WorkLease>,
     /// When the time of the last request was stored.
@@ -90,6 +94,7 @@ impl DurableObject for RegistryIndex {
             state,
             env,
             endpoints: RefCell::default(),
+            kept: RefCell::default(),
             is_prepared: Cell::new(false),
             lease: Cell::default(),
             noted_at: Cell::new(0),
@@ -106,10 +111,10 @@ impl DurableObject for RegistryIndex {
         }
         let sql = self.sql()?;
         let (form, route) = match question {
-            IndexQuestion::Progress => return progress(&State::load(&sql).map_err(failed)?),
+            IndexQuestion::Progress => return progress(&*self.load(&sql).map_err(failed)?),
             IndexQuestion::Tick => {
                 self.arm(&sql, &settings, true).await?;
-                return progress(&State::load(&sql).map_err(failed)?);
+                return progress(&*self.load(&sql).map_err(failed)?);
             }
             IndexQuestion::Excerpt { wallets, refresh } => {
                 self.note_request(&sql)?;
@@ -131,11 +136,11 @@ impl DurableObject for RegistryIndex {
     async fn alarm(&self) -> Result<Response> {
         let settings = Settings::of(&self.env).map_err(|error| error.to_string())?;
         let sql = self.sql()?;
-        let state = State::load(&sql).map_err(failed)?;
+        let state = self.load(&sql).map_err(failed)?;
         let mut worked = Ok(());
         // One piece of work per alarm: together they might take more CPU time than one request is allowed.
         if self.is_in_use(&sql, &settings)? && (state.phase != Phase::Complete || is_due(&state, &settings)) {
-            worked = self.work(&sql, &settings, &mut 0).boxed_local().await;
+            worked = self.work(&sql, &settings, &mut 0).boxed_local().await.map(drop);
         }
         self.arm(&sql, &settings, worked.is_ok()).await?;
         if let Err(error) = &worked {
@@ -155,6 +160,16 @@ impl RegistryIndex {
         Ok(sql)
     }
 
+    /// The state that the rows are of.
+    fn load(&self, sql: &Sql) -> core::result::Result<Rc<State>, StoreError> {
+        if let Some(kept) = &*self.kept.borrow() {
+            return Ok(Rc::clone(kept));
+        }
+        let state = Rc::new(State::load(sql)?);
+        self.kept.replace(Some(Rc::clone(&state)));
+        Ok(state)
+    }
+
     /// The answer to a question, from an index that is fresh enough for it.
     async fn answer(&self, sql: &Sql, settings: &Settings, form: Form, route: Route) -> Result<Response> {
         let mut rpc_calls = 0;
@@ -164,7 +179,7 @@ impl RegistryIndex {
         };
         let ready = match form {
             // As of the block of its first piece, whatever block the index is at now.
-            Form::Piece(Some(_)) => State::load(sql).map_err(IndexError::from),
+            Form::Piece(Some(_)) => self.load(sql).map_err(IndexError::from),
             _ => self.ready(sql, settings, u64::from(seconds) * 1_000, &mut rpc_calls).await,
         };
         self.arm(sql, settings, ready.is_ok()).await?;
@@ -179,9 +194,9 @@ impl RegistryIndex {
         match made {
             Ok((state, Some(document))) => respond(&state, document, rpc_calls),
             Ok((state, None)) => answer(sql, settings, &state, (&route, form), rpc_calls),
-            Err(IndexError::Incomplete { .. }) => progress(&State::load(sql).map_err(failed)?),
+            Err(IndexError::Incomplete { .. }) => progress(&*self.load(sql).map_err(failed)?),
             Err(IndexError::Query(error @ QueryError::AgentNotFound(_))) => failure(error.into(), settings),
-            Err(error) => refusal(error, &route, &State::load(sql).map_err(failed)?, settings),
+            Err(error) => refusal(error, &route, &*self.load(sql).map_err(failed)?, settings),
         }
     }
 
@@ -200,7 +215,7 @@ impl RegistryIndex {
         let max_age = cache_millis(settings).max(NOTE_MILLIS);
         let ready = match refresh {
             true => self.ready(sql, settings, max_age, &mut 0).await,
-            false => State::load(sql).map_err(IndexError::from),
+            false => self.load(sql).map_err(IndexError::from),
         };
         self.arm(sql, settings, ready.is_ok()).await?;
         match ready {
@@ -221,13 +236,16 @@ impl RegistryIndex {
         settings: &Settings,
         max_age: u64,
         rpc_calls: &mut u32,
-    ) -> core::result::Result<State, IndexError> {
+    ) -> core::result::Result<Rc<State>, IndexError> {
         let began = unix_millis();
+        let mut has_worked = false;
         loop {
-            let state = State::load(sql)?;
+            let state = self.load(sql)?;
             let is_fresh = unix_millis() < due_for_renewal(state.read_at, max_age);
-            // With a TTL of 0, the rows must have been read since this request came.
-            if state.as_of().is_some() && (state.read_at >= began || is_fresh) {
+            // With a TTL of 0, the rows must have been read since this request came. Where an event is waited for,
+            // the rows are true of the block that the answer names.
+            let is_current = state.read_at >= began || is_fresh || (has_worked && state.awaits_changes());
+            if state.as_of().is_some() && is_current {
                 return Ok(state);
             }
             let patience = match state.as_of() {
@@ -237,22 +255,22 @@ impl RegistryIndex {
             if unix_millis() > began + patience {
                 return Err(IndexError::Incomplete { percent: state.percent() });
             }
-            self.work(sql, settings, rpc_calls).boxed_local().await?;
+            has_worked |= self.work(sql, settings, rpc_calls).boxed_local().await?;
         }
     }
 
-    /// One piece of work; a short wait where other work holds the lease.
+    /// One piece of work, and whether it was done: there is a short wait where other work holds the lease.
     async fn work(
         &self,
         sql: &Sql,
         settings: &Settings,
         rpc_calls: &mut u32,
-    ) -> core::result::Result<(), IndexError> {
+    ) -> core::result::Result<bool, IndexError> {
         let WorkLease { number, until } = self.lease.get();
         let now = unix_millis();
         if now < until {
             Delay::from(Duration::from_millis(PAUSE_MILLIS)).await;
-            return Ok(());
+            return Ok(false);
         }
         let lease = WorkLease { number: number + 1, until: now + LEASE_MARGIN_MILLIS };
         self.lease.set(lease);
@@ -260,13 +278,16 @@ impl RegistryIndex {
         if self.lease.get().number == lease.number {
             self.lease.set(WorkLease { until: 0, ..lease });
         }
+        if worked.is_err() {
+            self.kept.replace(None);
+        }
         if let Err(IndexError::Store(_)) = &worked {
             // A step may have been written in part: the rows are not consistent.
             self.is_prepared.set(false);
             // If this fails, the next request fails, too.
             let _ = self.state.storage().delete_all().await;
         }
-        worked
+        worked.map(|()| true)
     }
 
     async fn drive(
@@ -277,12 +298,15 @@ impl RegistryIndex {
         rpc_calls: &mut u32,
     ) -> core::result::Result<(), IndexError> {
         let began = unix_millis();
-        let mut work = Work::begin(sql, config(settings, began), self.endpoints(settings), began)?;
+        let kept = Some((*self.load(sql)?).clone());
+        let mut work = Work::begin(sql, kept, config(settings, began), self.endpoints(settings), began)?;
         loop {
             let elapsed = unix_millis().saturating_sub(began);
             work.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
             // Nothing is awaited within a step: its writes are one transaction.
-            let Step::Send(batch) = work.step(sql)? else { return Ok(()) };
+            let step = work.step(sql)?;
+            self.kept.replace(Some(Rc::new(work.state().clone())));
+            let Step::Send(batch) = step else { return Ok(()) };
             *rpc_calls += 1;
             let millis = u64::from(batch.delay_ms) + u64::from(batch.timeout_ms);
             self.lease.set(WorkLease { number, until: unix_millis() + millis + LEASE_MARGIN_MILLIS });
@@ -305,10 +329,10 @@ impl RegistryIndex {
         &self,
         sql: &Sql,
         settings: &Settings,
-        mut state: State,
+        mut state: Rc<State>,
         page: (AgentId, u64, Option<HistoryCursor>),
         rpc_calls: &mut u32,
-    ) -> core::result::Result<(State, Document), IndexError> {
+    ) -> core::result::Result<(Rc<State>, Document), IndexError> {
         let began = unix_millis();
         for _ in 0..HISTORY_RESTARTS {
             let config = config(settings, unix_millis());
@@ -375,13 +399,13 @@ impl RegistryIndex {
         {
             return Ok(());
         }
-        let state = State::load(sql).map_err(failed)?;
+        let state = self.load(sql).map_err(failed)?;
         let at = match state.phase {
             _ if !worked => now + RETRY_MILLIS,
             // With a TTL of 0, each request reads.
             Phase::Complete if cache_millis(settings) == 0 => return Ok(()),
             Phase::Complete => refresh_at(&state, settings),
-            Phase::Filling { .. } | Phase::CatchingUp => now,
+            Phase::Filling { .. } | Phase::CatchingUp | Phase::Comparing { .. } => now,
         };
         let offset = Duration::from_millis(at.saturating_sub(now));
         storage.set_alarm(offset).await
@@ -407,6 +431,9 @@ fn config(settings: &Settings, now: u64) -> Config {
         limits: chain::limits(settings, Timestamp::from_millis(now)),
         slice: SLICE,
         sweep: SWEEP,
+        proved: PROVED,
+        layout: settings.layout,
+        self_contained_code: settings.self_contained_code,
     }
 }
 
@@ -415,8 +442,11 @@ fn cache_millis(settings: &Settings) -> u64 {
     u64::from(settings.time_to_live(CacheScope::Agent)) * 1_000
 }
 
-/// When to refresh: before answers expire.
+/// When to refresh: before answers expire, and soon where an event is waited for.
 fn refresh_at(state: &State, settings: &Settings) -> u64 {
+    if let Some(at) = state.retry_at() {
+        return at;
+    }
     state.read_at.saturating_add(cache_millis(settings) / 4 * 3)
 }
 

@@ -14,7 +14,7 @@ use crate::{
         error::Error,
         route::Route,
     },
-    chain::{Halt, ProofKey, Query, View, reader::Registry},
+    chain::{Halt, ProofKey, ProofParts, Query, RunError, View, reader::Registry},
     eth::{as_of::BlockId, timestamp::Timestamp},
     evidence::{self, Evidence, EvidenceError, Layout, MAX_SCOPE_BYTES, Material},
     registry::kya::Kya,
@@ -103,12 +103,12 @@ impl Question {
         };
         let mut slots = evidence::slots(&layout, wallet, of_agent);
         for _ in 0..ATTEMPTS {
-            let key = ProofKey { contract: registry.address, slots };
-            let proof = view.proof(&key)?;
+            let key = ProofKey { contract: registry.address, slots, parts: ProofParts::Evidence };
+            let proof = view.proof(&key)?.ok_or_else(malformed)?;
             let material = Material {
                 wallet,
                 registry: registry.address,
-                chain_id: proof.chain_id,
+                chain_id: proof.chain_id.ok_or_else(malformed)?,
                 layout,
                 slots: &key.slots,
                 block: &proof.block,
@@ -134,6 +134,10 @@ impl Question {
         }
         Err(Halt::Error(Error::WrongLayout("its slots change while they are read")))
     }
+}
+
+fn malformed() -> Halt<Error> {
+    Halt::Error(RunError::Malformed.into())
 }
 
 fn reason(error: EvidenceError, configured: Option<Layout>) -> Error {

@@ -1,7 +1,10 @@
-//! Replies to batches that request headers and logs of certain blocks: reorg detection and adaptive range
+//! Replies to batches that request headers, storage roots and logs of certain blocks: reorg detection and adaptive range
 //! splitting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use alloy_primitives::{Address, B256};
+use serde::Deserialize;
 
 use super::Engine;
 use crate::{
@@ -20,11 +23,21 @@ use crate::{
 /// The smallest batch that a too large reply reduces to: the pinned block's header and one range.
 const SMALLEST_BATCH: usize = 2;
 
+/// The part of a proof that tells whether a contract's storage has changed.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StorageRoot {
+    storage_hash: B256,
+}
+
+/// What a query misses of other blocks, and puts on the engine's list.
+type Want = fn(&mut Engine, BTreeMap<u64, bool>, Vec<LogsQuery>, BTreeSet<(Address, u64)>);
+
 /// How headers and logs of other blocks are requested. An engine refers to it only if its query reads them:
 /// a host without such queries does not link it.
 #[derive(Debug)]
 pub(super) struct BlockReader {
-    pub(super) want: fn(&mut Engine, BTreeMap<u64, bool>, Vec<LogsQuery>),
+    pub(super) want: Want,
     /// The next requests, given the pinned block's height, and the batch's body.
     pub(super) batch: fn(&Engine, u64) -> (Vec<BlockRequest>, String),
     pub(super) feed: fn(&mut Engine, &[BlockRequest], Reply<'_>) -> Result<(), QueryError>,
@@ -41,8 +54,13 @@ impl BlockReader {
 }
 
 impl Engine {
-    fn want_blocks(&mut self, headers: BTreeMap<u64, bool>, logs: Vec<LogsQuery>) {
-        self.view.blocks.want(headers, logs);
+    fn want_blocks(
+        &mut self,
+        headers: BTreeMap<u64, bool>,
+        logs: Vec<LogsQuery>,
+        roots: BTreeSet<(Address, u64)>,
+    ) {
+        self.view.blocks.want(headers, logs, roots);
         if self.most_requests() == 1 {
             self.view.blocks.refuse_unvouched_logs();
         }
@@ -71,7 +89,7 @@ impl Engine {
             Err(BadReply::Malformed) if reply.status == 200 => return self.fault(RunError::Malformed, false),
             Err(BadReply::Malformed) => return self.fault(RunError::Http(reply.status), false),
         };
-        let (mut headers, mut absent, mut logs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut headers, mut absent, mut logs, mut roots) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut lags, mut malformed, mut refusal) = (false, false, None);
         for (id, request) in (0..).zip(requests) {
             match (*request, outcomes.remove(&id)) {
@@ -93,6 +111,11 @@ impl Engine {
                     absent.push(number);
                 }
                 (BlockRequest::Header { .. }, Some(Err(error))) => refusal = refusal.or(Some(error)),
+                // A node keeps the state of some blocks only: another answer than a root is that it has none.
+                (BlockRequest::StorageRoot { contract, number }, Some(outcome)) => {
+                    let root = outcome.ok().and_then(|text| serde_json::from_str::<StorageRoot>(text).ok());
+                    roots.push(((contract, number), root.map(|root| root.storage_hash)));
+                }
                 (BlockRequest::Logs { walk, range }, Some(Ok(text))) => logs.push((walk, range, text)),
                 // A range's refusal is more specific than a header's.
                 (BlockRequest::Logs { .. }, Some(Err(error))) => refusal = Some(error),
@@ -103,10 +126,11 @@ impl Engine {
         if lags || (!absent.is_empty() && !vouched) {
             return self.repin();
         }
-        let brought = !headers.is_empty() || !absent.is_empty() || !logs.is_empty();
+        let brought = !headers.is_empty() || !absent.is_empty() || !logs.is_empty() || !roots.is_empty();
         let blocks = &mut self.view.blocks;
         blocks.headers.extend(headers.into_iter().map(|(number, header)| (number, Some(header))));
         blocks.headers.extend(absent.into_iter().map(|number| (number, None)));
+        blocks.roots.extend(roots);
         for (walk, range, text) in logs {
             malformed |= !blocks.walk_mut(walk).is_some_and(|walk| walk.take(range, text));
         }
@@ -223,6 +247,6 @@ impl Engine {
 fn walks(requests: &[BlockRequest]) -> impl Iterator<Item = usize> {
     requests.iter().filter_map(|request| match request {
         BlockRequest::Logs { walk, .. } => Some(*walk),
-        BlockRequest::Header { .. } => None,
+        BlockRequest::Header { .. } | BlockRequest::StorageRoot { .. } => None,
     })
 }

@@ -140,13 +140,8 @@ impl Engine {
         // Backoff starts after each endpoint has had its chance.
         let delay_ms = self.idle_rounds.saturating_sub(self.rotation.others()).min(4).pow(2) * 100;
         let in_flight = self.pack();
-        let proof =
-            self.view.pending_proof.as_ref().zip(self.block.pin()).filter(|_| in_flight.requests() == 0);
-        let proof = proof.map(|(wanted, pin)| {
-            let ids = wanted.missing(self.most_requests());
-            let number = (!in_flight.by_hash).then_some(pin.header.number);
-            (wanted.body(&ids, pin.header.hash, number), ids)
-        });
+        let is_empty = in_flight.requests() == 0;
+        let proof = is_empty.then(|| self.batch_of_proof(in_flight.by_hash)).flatten();
         let walks = in_flight.jobs.iter().filter(|sent| matches!(sent.job, Job::Walk(..))).count();
         let walk_ms = self.limits.walk_ms.saturating_mul(u32::try_from(walks).unwrap_or(u32::MAX));
         self.extra_ms = self.extra_ms.saturating_add(walk_ms).min(self.limits.deadline_ms.saturating_mul(3));
@@ -168,11 +163,11 @@ impl Engine {
             ReadBlock::Asked(BlockId::Number(number)) => batch::block_number(Some(number)),
             block => batch::block_number(block.pin().map(|pin| pin.header.number)),
         };
-        let pin = self.block.pin().filter(|_| in_flight.requests() == 0 && proof.is_none());
+        let pin = self.block.pin().filter(|_| is_empty && proof.is_none());
         let blocks = pin.zip(self.block_reader).map(|(pin, reader)| (reader.batch)(self, pin.header.number));
         let (blocks, of_blocks) = blocks.unwrap_or_default();
         let (body, proof) = match proof {
-            Some((body, ids)) => (body, ids),
+            Some((ids, body)) => (body, ids),
             None if !blocks.is_empty() => (of_blocks, Vec::new()),
             None => (in_flight.body(self.multicall3, &block), Vec::new()),
         };
@@ -299,7 +294,7 @@ impl Engine {
     }
 
     /// Checks chain id and freshness of a reply's block.
-    fn check(&self, marker: &Marker) -> Result<(), RunError> {
+    fn check(&mut self, marker: &Marker) -> Result<(), RunError> {
         self.rotation.check_chain(marker.chain_id)?;
         let is_older = self.asked.is_some() || self.block.pin().is_some_and(|pin| pin.is_older);
         let Some(freshness) = self.limits.freshness.filter(|_| !is_older) else { return Ok(()) };

@@ -8,7 +8,6 @@ use crate::{
         endpoints::NodeLimits,
         error::{QueryError, RunError},
         lens::{Detail, Method},
-        proof::PendingProof,
         view::CallResult,
         walk::AgentWalk,
     },
@@ -57,13 +56,13 @@ impl Engine {
     pub(in crate::chain) fn queue_missing(&mut self) -> Result<(), QueryError> {
         let missing = self.view.missing();
         if let Some(key) = missing.proof.filter(|_| missing.calls.is_empty()) {
-            self.view.pending_proof = Some(PendingProof::new(key));
+            self.want_proof(key);
             return Ok(());
         }
         if let Some(reader) = self.block_reader
-            && (!missing.headers.is_empty() || !missing.logs.is_empty())
+            && (!missing.headers.is_empty() || !missing.logs.is_empty() || !missing.roots.is_empty())
         {
-            (reader.want)(self, missing.headers, missing.logs);
+            (reader.want)(self, missing.headers, missing.logs, missing.roots);
             if missing.calls.is_empty() && missing.walks.is_empty() {
                 return Ok(());
             }
@@ -100,6 +99,7 @@ impl Engine {
         let most = self.most_requests();
         let asked_for = std::mem::take(&mut self.wants_header);
         let wants_header = match self.block {
+            ReadBlock::Newest { .. } if self.is_proof_of_newest() && self.queue.is_empty() => false,
             ReadBlock::Newest { .. } => asked_for || self.rounds > 1 || !self.is_one_round,
             ReadBlock::Pinned(_) => false,
             ReadBlock::Asked(_) | ReadBlock::SteppingBack { .. } => true,

@@ -1,4 +1,4 @@
-//! Logs and headers of certain blocks, all of the pinned block's chain.
+//! Logs, headers and storage roots of certain blocks, all of the pinned block's chain.
 //!
 //! Nodes cap `eth_getLogs` by blocks (10, 1,000, 2,000, 10,000) or by results, and the range that an error
 //! suggests may be the one that just failed: adaptive range splitting halves a refused range and ignores the
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloy_primitives::{Address, B256, U256};
 
 pub(crate) use event_log::{EventLog, LogFilter};
-pub(crate) use hint::{EVENTS, Moment};
+pub(crate) use hint::{Announced, EVENTS, Moment};
 
 use super::block::Header;
 use crate::eth::rpc::{self, Request};
@@ -28,7 +28,7 @@ const REQUESTS: usize = 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogsQuery {
     pub(crate) registry: Address,
-    /// `None` reads the events of all agents and keeps only [hints](FoundLogs).
+    /// `None` reads all of the registry's events and keeps only [hints](FoundLogs).
     pub(crate) filter: Option<LogFilter>,
     pub(crate) from: u64,
     /// The last block, inclusive.
@@ -53,8 +53,8 @@ pub(crate) enum NoLogs {
 /// What the answered ranges contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundLogs {
-    /// Without a filter: agents with an event.
-    pub(crate) ids: BTreeSet<u64>,
+    /// Without a filter: all events.
+    pub(crate) events: Vec<Announced>,
     /// Without a filter: each agent's last event that set its status.
     pub(crate) moments: BTreeMap<u64, Moment>,
     /// Without a filter: the highest block with an event.
@@ -157,7 +157,7 @@ impl LogWalk {
             let Ok(hints) = serde_json::from_str::<Vec<Hint>>(text) else { return false };
             self.found.is_any |= !hints.is_empty();
             self.found.last = self.found.last.max(hints.iter().filter_map(Hint::number).max());
-            self.found.ids.extend(hints.iter().filter_map(Hint::agent));
+            self.found.events.extend(hints.iter().map(Hint::announced));
             for (id, moment) in hints.iter().filter_map(Hint::moment) {
                 let last = self.found.moments.entry(id).or_insert(moment);
                 if last.number <= moment.number {
@@ -187,7 +187,7 @@ impl LogWalk {
         let list =
             |words: &[B256]| words.iter().map(|word| format!(r#""{word}""#)).collect::<Vec<_>>().join(",");
         let topics = match &self.query.filter {
-            None => format!("[{}]", list(&EVENTS)),
+            None => String::new(),
             Some(LogFilter { events, agents }) => {
                 let agents: Vec<B256> = agents.iter().map(|id| U256::from(*id).into()).collect();
                 format!("[{}],[{}]", list(events), list(&agents))
@@ -201,13 +201,17 @@ impl LogWalk {
     }
 }
 
-/// One request for a block's header or for the logs of a range.
+/// One request for a block's header or storage root, or for the logs of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockRequest {
     Header {
         number: u64,
         /// A node that has the pinned block may have pruned this one: its absence is then an answer.
         may_lack: bool,
+    },
+    StorageRoot {
+        contract: Address,
+        number: u64,
     },
     Logs {
         /// The walk's index.
@@ -221,7 +225,11 @@ pub(super) enum BlockRequest {
 pub(super) struct Blocks {
     /// Headers by height; `None` if the node has pruned it.
     pub(super) headers: BTreeMap<u64, Option<Header>>,
+    /// Storage roots by contract and height; `None` if the node has pruned it.
+    pub(super) roots: BTreeMap<(Address, u64), Option<B256>>,
     walks: Vec<LogWalk>,
+    /// Missing storage roots.
+    wanted_roots: BTreeSet<(Address, u64)>,
     /// Missing headers by height, each with whether the node may lack it.
     wanted_headers: BTreeMap<u64, bool>,
     /// Indices of missing walks.
@@ -230,8 +238,14 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// Records what a query misses, until the next reply.
-    pub(super) fn want(&mut self, headers: BTreeMap<u64, bool>, logs: Vec<LogsQuery>) {
+    pub(super) fn want(
+        &mut self,
+        headers: BTreeMap<u64, bool>,
+        logs: Vec<LogsQuery>,
+        roots: BTreeSet<(Address, u64)>,
+    ) {
         self.wanted_headers = headers;
+        self.wanted_roots = roots;
         self.wanted_walks.clear();
         for query in logs {
             let place = self.walks.iter().position(|walk| walk.query == query).unwrap_or_else(|| {
@@ -245,7 +259,7 @@ impl Blocks {
     }
 
     pub(super) fn is_wanted(&self) -> bool {
-        !self.wanted_headers.is_empty() || !self.wanted_walks.is_empty()
+        !self.wanted_headers.is_empty() || !self.wanted_roots.is_empty() || !self.wanted_walks.is_empty()
     }
 
     pub(super) fn walk(&self, query: &LogsQuery) -> Option<&LogWalk> {
@@ -266,6 +280,10 @@ impl Blocks {
             .wanted_headers
             .iter()
             .map(|(number, may_lack)| BlockRequest::Header { number: *number, may_lack: *may_lack });
+        let roots = self
+            .wanted_roots
+            .iter()
+            .map(|(contract, number)| BlockRequest::StorageRoot { contract: *contract, number: *number });
         let logs = self.wanted_walks.iter().filter_map(|place| Some((*place, self.walks.get(*place)?)));
         let logs = logs.flat_map(|(walk, logs)| {
             let ranges = if logs.is_first_range { 1 } else { usize::MAX };
@@ -274,7 +292,7 @@ impl Blocks {
         let most = most.min(REQUESTS);
         let vouching = (most > 1 && !self.wanted_headers.contains_key(&pinned))
             .then_some(BlockRequest::Header { number: pinned, may_lack: false });
-        vouching.into_iter().chain(headers).chain(logs).take(most).collect()
+        vouching.into_iter().chain(headers).chain(roots).chain(logs).take(most).collect()
     }
 
     /// The JSON-RPC requests, with ids from 0.
@@ -283,6 +301,9 @@ impl Blocks {
             BlockRequest::Header { number, .. } => {
                 let params = format!(r#"["{number:#x}",false]"#);
                 Some(rpc::request(id, "eth_getBlockByNumber", params))
+            }
+            BlockRequest::StorageRoot { contract, number } => {
+                Some(rpc::get_proof(id, contract, &[], &format!(r#""{number:#x}""#)))
             }
             BlockRequest::Logs { walk, range } => Some(self.walks.get(walk)?.request(id, range)),
         };
@@ -301,6 +322,7 @@ impl Blocks {
     /// Clears what the query misses: it reports that again.
     pub(super) fn ask_again(&mut self) {
         self.wanted_headers.clear();
+        self.wanted_roots.clear();
         self.wanted_walks.clear();
     }
 }

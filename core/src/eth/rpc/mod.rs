@@ -17,6 +17,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use alloy_json_rpc::Id;
 pub use alloy_json_rpc::{ErrorPayload, PartiallySerializedRequest as Request};
+use alloy_primitives::{Address, B256};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, SeqAccess, Visitor},
@@ -30,6 +31,12 @@ use crate::eth::json;
 pub fn request(id: u64, method: &'static str, params: String) -> Request {
     // The callers write valid JSON; anything else would be sent as `null` and refused by the node.
     Request::new(method, Id::Number(id), RawValue::from_string(params).unwrap_or_default())
+}
+
+/// A request for a contract's account and slots, proved (EIP-1186). `block` is a block's number, tag or hash as JSON.
+pub(crate) fn get_proof(id: u64, contract: Address, slots: &[B256], block: &str) -> Request {
+    let slots: Vec<String> = slots.iter().map(|slot| format!(r#""{slot:#x}""#)).collect();
+    request(id, "eth_getProof", format!(r#"["{contract:#x}",[{}],{block}]"#, slots.join(",")))
 }
 
 /// [`ErrorPayload`] as nodes and proxies send it: any member may be missing.

@@ -1,9 +1,11 @@
-//! The fill: reads every agent, slice by slice.
+//! Slices of all agents: the fill, which stores them, and the comparison with the rows, which only notes the
+//! agents that differ. Answers go on meanwhile: the rows remain those of their block.
 //!
 //! ```text
-//!   a slice of agents --> stored --+--> the only one: complete, at its block
-//!                                  +--> one of several: the next work goes on with the next slice
-//!                                  +--> the last one: a refresh reads again what changed meanwhile
+//!   a slice of agents --> stored, or compared --+--> the only one: stored, complete at its block
+//!                                               +--> one of several: the next work goes on with the next slice
+//!                                               +--> the last one: a refresh reads again what changed meanwhile,
+//!                                                    and the agents that differ
 //! ```
 
 use std::collections::BTreeMap;
@@ -14,12 +16,14 @@ use crate::{
     index::{
         IndexError,
         read_agents::{Agents, ReadSlice},
-        state::{self, Basis, Checkpoint, Phase},
+        state::{self, Checkpoint, Phase},
         store::Store,
-        tables::AgentWriter,
+        tables::{AgentWriter, differing},
     },
 };
 
+/// Differing agents beyond which a new fill is quicker.
+const MOST_DIFFERING: usize = 20_000;
 /// Agents converted and written at once, which bounds memory below that of a whole slice.
 const AT_ONCE: usize = 1_250;
 
@@ -30,20 +34,73 @@ impl Work {
     }
 
     pub(super) fn take_slice(&mut self, store: &impl Store, read: Agents) -> Result<(), IndexError> {
-        let Phase::Filling { next } = self.state.phase else { return Ok(()) };
+        let phase = self.state.phase;
+        let Some(next) = phase.next_slice() else { return Ok(()) };
+        let compares = matches!(phase, Phase::Comparing { .. });
         let checkpoint = Checkpoint::from(read.head.header);
-        if self.state.pass.last().is_some_and(|last| last.number > checkpoint.number) {
+        let is_older =
+            |block: Checkpoint| checkpoint.number < block.number && checkpoint.seconds <= block.seconds;
+        if self.state.pass.last().is_some_and(|last| last.number > checkpoint.number)
+            || (compares && self.state.block.is_some_and(is_older))
+        {
             // The node lags behind the one that answered before.
             return Err(RunError::BlockUnavailable.into());
         }
         let last = next.saturating_add(read.entries.len() as u64).saturating_sub(1);
         let is_last = last >= read.head.total;
         let is_whole = is_last && next == 1;
-        let changes = || AgentWriter::new(store, checkpoint.number, self.comparison(), BTreeMap::new());
+        if self.state.pass.is_empty() {
+            self.state.pass_began = self.now_millis;
+        }
+        if !compares || is_whole {
+            self.store_slice(store, &read, checkpoint, (is_last, is_whole))?;
+        } else {
+            for entries in read.entries.chunks(AT_ONCE) {
+                self.state.differing.extend(differing(store, entries)?);
+            }
+        }
+        if is_whole {
+            state::keep_checkpoint(store, checkpoint, compares.then_some(checkpoint.number))?;
+            self.complete(store, (checkpoint, None), self.now_millis)?;
+            return Ok(self.state.save(store)?);
+        }
+        let state = &mut self.state;
+        state.pass.push(checkpoint);
+        state.pass.dedup();
+        state.phase = match (compares, is_last) {
+            (false, false) => Phase::Filling { next: last + 1 },
+            (true, false) => Phase::Comparing { next: last + 1 },
+            (true, true) => Phase::Comparing { next: Phase::COMPARED },
+            (false, true) => {
+                state.block = state.pass.first().copied();
+                Phase::CatchingUp
+            }
+        };
+        if state.differing.len() > MOST_DIFFERING {
+            return self.refill(store, true);
+        }
+        state.save(store)?;
+        if is_last {
+            self.find(store)?;
+        }
+        Ok(())
+    }
+
+    fn store_slice(
+        &mut self,
+        store: &impl Store,
+        read: &Agents,
+        checkpoint: Checkpoint,
+        (is_last, is_whole): (bool, bool),
+    ) -> Result<(), IndexError> {
+        let comparison = self.comparison();
+        let changes = || AgentWriter::new(store, checkpoint.number, comparison, BTreeMap::new());
         let mut noted = Vec::new();
+        let mut changed = 0;
         for entries in read.entries.chunks(AT_ONCE) {
             let mut changes = changes();
-            changes.put(entries, !is_whole)?;
+            let ids = changes.put(entries, !is_whole)?;
+            changed += ids.iter().filter(|id| !self.announced.contains(id)).count() as u64;
             noted.extend(changes.finish()?);
         }
         if is_last {
@@ -52,28 +109,22 @@ impl Work {
             noted.extend(changes.finish()?);
         }
         self.change_log(store, checkpoint).write(noted)?;
-        let state = &mut self.state;
-        (state.total, state.grace_seconds) = (read.head.total, read.head.grace_seconds);
-        if is_whole {
-            state::keep_checkpoint(store, checkpoint, None)?;
-            self.complete(store, checkpoint)?;
-        } else {
-            state.pass.push(checkpoint);
-            state.pass.dedup();
-            let begun = state.pass.first().copied();
-            match (is_last, state.unannounced) {
-                (false, _) => state.phase = Phase::Filling { next: last + 1 },
-                // If only the node was at fault, events are tried again.
-                (true, 0) => {
-                    (state.phase, state.basis, state.block) = (Phase::CatchingUp, Basis::Events, begun)
-                }
-                (true, _) => self.complete(store, begun.unwrap_or(checkpoint))?,
-            }
+        if matches!(self.state.phase, Phase::Comparing { .. }) {
+            self.end_comparison(changed);
         }
-        self.state.save(store)?;
-        if self.state.phase == Phase::CatchingUp {
-            self.find();
-        }
+        (self.state.total, self.state.grace_seconds) = (read.head.total, read.head.grace_seconds);
         Ok(())
+    }
+
+    /// Counts a comparison that found so many changes without events.
+    pub(super) fn end_comparison(&mut self, changed: u64) {
+        let state = &mut self.state;
+        state.comparisons += 1;
+        if state.is_doubted {
+            state.wait_longer(self.now_millis);
+            state.unannounced += changed;
+            let is_fruitless = changed == 0 && state.contradicted.is_none();
+            state.fruitless = if is_fruitless { state.fruitless.saturating_add(1) } else { 0 };
+        }
     }
 }

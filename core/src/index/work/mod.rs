@@ -1,7 +1,7 @@
 //! One unit of upkeep, from the store to the store: a slice of the fill, or a refresh.
 //!
 //! ```text
-//!   begin -- Filling ---------------> fill: a slice --+--> done: the next work goes on with the next slice
+//!   begin -- Filling, Comparing ----> fill: a slice --+--> done: the next work goes on with the next slice
 //!     |                                   ^           |
 //!     |      no events to go by, or none  |           | the last one of several
 //!     |      of a change that there was   |           v
@@ -14,7 +14,9 @@
 mod fill;
 mod refresh;
 
-use alloy_primitives::Address;
+use std::collections::BTreeSet;
+
+use alloy_primitives::{Address, B256};
 use refresh::RefreshPlan;
 
 use super::{
@@ -22,10 +24,13 @@ use super::{
     changes::{ChangeLog, Comparison},
     find_changes::FindChanges,
     read_agents::{ReadAgents, ReadSlice},
-    state::{Basis, Checkpoint, Phase, State},
+    state::{Checkpoint, Phase, State, Version},
     store::Store,
 };
-use crate::chain::{Batch, Endpoints, Engine, Failure, Limits, Query, QueryError, Reply, Run, Step, Update};
+use crate::{
+    chain::{Batch, Endpoints, Engine, Failure, Limits, Query, QueryError, Reply, Run, Step, Update},
+    evidence::Layout,
+};
 
 /// What an index reads, and how.
 #[derive(Clone, Debug)]
@@ -38,8 +43,16 @@ pub struct Config {
     pub limits: Limits,
     /// Agents per slice of a fill; a smaller registry is always read at one block.
     pub slice: u64,
-    /// Agents that the sweep reads in each refresh.
+    /// Agents that the sweep reads every five minutes, where the storage root is not known.
     pub sweep: u64,
+    /// Agents whose records are proved in each refresh.
+    pub proved: u64,
+    /// The storage layout of a registry with other code than this project's. The operator vouches with it that
+    /// this code keeps all state in its own storage, too.
+    pub layout: Option<Layout>,
+    /// The Keccak-256 of code that the operator vouches for to keep all state in its own storage. Without a layout, no
+    /// record is proved.
+    pub self_contained_code: Option<B256>,
 }
 
 #[derive(Debug)]
@@ -68,6 +81,8 @@ pub struct Work {
     endpoints: Endpoints,
     state: State,
     stage: Stage,
+    /// Agents of known events that are not applied.
+    announced: BTreeSet<u64>,
     now_millis: u64,
     restarts: u32,
     elapsed_ms: u32,
@@ -76,7 +91,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Resumes work from the state in the store. `now_millis` is the host's clock.
+    /// Resumes work from the state that the host has kept, or else the one in the store. `now_millis` is the
+    /// host's clock.
     ///
     /// # Errors
     ///
@@ -85,27 +101,29 @@ impl Work {
     #[inline(never)]
     pub fn begin(
         store: &impl Store,
+        kept: Option<State>,
         config: Config,
         endpoints: Endpoints,
         now_millis: u64,
     ) -> Result<Self, IndexError> {
-        let state = State::load(store)?;
+        let state = kept.map_or_else(|| State::load(store), Ok)?;
         let mut work = Self {
             config,
             endpoints: endpoints.begin(),
             state,
             stage: Stage::Done,
+            announced: BTreeSet::new(),
             now_millis,
             restarts: 0,
             elapsed_ms: 0,
             run_began_ms: 0,
         };
-        if work.state.phase == Phase::Complete && work.state.basis == Basis::Sweep {
-            work.state.refill(true);
+        if work.state.phase == Phase::Complete && work.state.owes_comparison && !work.is_pausing() {
+            work.state.compare(true);
         }
-        match work.state.phase {
-            Phase::Filling { next } => work.read_slice(next),
-            Phase::CatchingUp | Phase::Complete => work.find(),
+        match work.state.phase.next_slice() {
+            Some(next) => work.read_slice(next),
+            None => work.find(store)?,
         }
         Ok(work)
     }
@@ -183,7 +201,7 @@ impl Work {
         Ok(outcome?)
     }
 
-    /// The state as stored by the last step.
+    /// The state after the last step, which the host keeps for the next work and for answers.
     pub const fn state(&self) -> &State {
         &self.state
     }
@@ -193,16 +211,23 @@ impl Work {
         Run::new(query, self.config.multicall3, limits).over(self.endpoints.clone())
     }
 
-    /// Reads every agent, because no events are available. Several slices are never of one block: answers are
-    /// then as of the first slice's block or later, and every refresh reads all agents again.
+    /// Compares all agents with the rows, because no events tell what has changed. Several slices are never of
+    /// one block: after a fill, answers are as of the first slice's block then.
     fn go_without_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
         self.state.without_events += 1;
         if let (Phase::CatchingUp, Some(begun)) = (self.state.phase, self.state.block) {
-            self.state.basis = Basis::Sweep;
-            self.complete(store, begun)?;
+            self.complete(store, (begun, None), self.state.pass_began)?;
             return Ok(self.state.save(store)?);
         }
-        self.refill(store, true)
+        self.compare(store, false)
+    }
+
+    /// Compares all agents with the rows. `doubts`: a change was found that no event tells.
+    fn compare(&mut self, store: &impl Store, doubts: bool) -> Result<(), IndexError> {
+        self.state.compare(doubts);
+        self.state.save(store)?;
+        self.read_slice(1);
+        Ok(())
     }
 
     fn refill(&mut self, store: &impl Store, trusted: bool) -> Result<(), IndexError> {
@@ -212,11 +237,19 @@ impl Work {
         Ok(())
     }
 
-    fn complete(&mut self, store: &impl Store, block: Checkpoint) -> Result<(), IndexError> {
+    /// All rows are of this block, and of this version of the registry.
+    fn complete(
+        &mut self,
+        store: &impl Store,
+        (block, version): (Checkpoint, Option<Version>),
+        read_at: u64,
+    ) -> Result<(), IndexError> {
         self.state.phase = Phase::Complete;
-        self.state.block = Some(block);
-        self.state.read_at = self.now_millis;
+        self.state.version = version;
+        self.state.contradicted = None;
+        self.state.confirm(block, read_at);
         self.state.pass.clear();
+        self.state.differing.clear();
         if self.state.began == 0 {
             self.state.began = self.now_millis;
         }

@@ -1,31 +1,34 @@
 //! The refresh: one query finds what changed, SQL plans what to read, another query reads it.
 //!
 //! ```text
-//!   find what changed --+--> nothing: done
-//!                       +--> agents --> plan --> read them, and the sweep's --> store --> done
-//!                       +--> no events to go by, or no known block is canonical --> the fill
+//!   find what changed --+--> nothing: done, and nothing is stored
+//!                       +--> agents --> plan --> read them --> store --> done
+//!                       +--> no event tells it: done, and for some seconds a late event is waited for
+//!                       +--> still none, no events at all, or a contradicted record --> a comparison of all agents
+//!                       +--> no known block is canonical --> the fill
 //! ```
 //!
-//! A usual refresh takes three round trips.
+//! A refresh that finds nothing takes one round trip, a usual one four: the storage root, the events, the storage
+//! roots between them, and the agents.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeSet, rc::Rc};
 
 use super::{Stage, Work};
 use crate::{
-    chain::{Header, Limits, Run, RunError, logs::Moment},
+    chain::{Limits, Run, RunError},
     index::{
         IndexError,
-        find_changes::{Changed, FindChanges, FoundChanges, LOG_RANGE_REFRESHES, RegistryHead},
+        find_changes::{
+            Changed, ExpectedRecord, FindChanges, Found, FoundChanges, LOG_RANGE_REFRESHES, RegistryHead,
+        },
         indexed_agent::IndexedAgent,
-        read_agents::{Agents, ReadAgents},
-        state::{self, Basis, Checkpoint, Phase},
+        read_agents::{AGENTS, Agents, ReadAgents},
+        state::{self, Basis, Checkpoint, LATE_LOGS_SECONDS, Phase, State},
         store::{Columns, Store, one_number, query},
-        tables::AgentWriter,
+        tables::{self, AgentWriter},
     },
 };
 
-/// Agents by id per run.
-const AGENTS: usize = 2_000;
 /// A refill is quicker beyond this many changes, if they also exceed a share of 1 / [`LARGE_SHARE`] of the
 /// registry.
 const MANY_CHANGES: usize = 2_000;
@@ -34,23 +37,25 @@ const LARGE_SHARE: u64 = 4;
 const RESTARTS: u32 = 3;
 /// Retries in search of changes, in addition to one failover per further endpoint.
 const RETRIES: u32 = 5;
+/// Comparisons in a row that find no difference, after which there is a pause, twice as long each time.
+const FRUITLESS: u32 = 3;
+/// The shortest and the longest such pause.
+const COMPARISON_PAUSE_MIN_MILLIS: u64 = 20_000;
+const COMPARISON_PAUSE_MILLIS: u64 = 24 * 3_600_000;
+/// Milliseconds between two parts of the sweep.
+const SWEEP_PAUSE_MILLIS: u64 = 300_000;
 
 /// The agents to read again.
 #[derive(Clone, Debug)]
 pub(super) struct RefreshPlan {
-    newest: Header,
-    /// The newest canonical checkpoint, if a reorg replaced the index's block.
-    undone_since: Option<u64>,
+    changed: Changed,
     /// Ids not read yet.
     ids: Vec<u64>,
     /// Agents with an event, or read for another reason than the sweep.
-    expected: BTreeSet<u64>,
+    expected: Rc<BTreeSet<u64>>,
+    /// The last agent that is stored.
+    last: u64,
     sweep: Option<(u64, u64)>,
-    /// New agents without an event of their registration.
-    unannounced: u64,
-    /// The highest block with an event.
-    last_event: Option<u64>,
-    moments: BTreeMap<u64, Moment>,
     /// The agents read so far.
     entries: Vec<(u64, IndexedAgent)>,
     swept: Vec<(u64, IndexedAgent)>,
@@ -59,59 +64,160 @@ pub(super) struct RefreshPlan {
 
 impl Work {
     /// Starts the search for what changed.
-    pub(super) fn find(&mut self) {
-        let Some(block) = self.state.block else { return self.read_slice(1) };
+    pub(super) fn find(&mut self, store: &impl Store) -> Result<(), IndexError> {
+        let state = &self.state;
+        let compares = matches!(state.phase, Phase::Comparing { .. });
+        // What is compared is of the slices' blocks, not of the rows'.
+        let begun = state.pass.first().copied().filter(|_| compares);
+        let Some(block) = begun.or(state.block) else {
+            self.read_slice(1);
+            return Ok(());
+        };
+        let is_whole = state.phase == Phase::Complete;
+        // Between comparisons that found nothing, events are gone by even where they do not tell all changes.
+        let trusts_events = is_whole && self.is_pausing();
+        let records = if is_whole && !trusts_events { self.records_to_prove(store)? } else { Vec::new() };
+        let state = &self.state;
         let query = FindChanges {
             registry: self.config.registry,
+            layout: self.config.layout,
+            self_contained_code: self.config.self_contained_code,
             block,
-            pass: match self.state.phase {
-                Phase::CatchingUp => self.state.pass.clone(),
-                _ => Vec::new(),
-            },
+            version: state.version.filter(|_| is_whole),
+            code: state.code,
+            records,
+            total: state.total,
+            from: state.first_unsettled(state.block.unwrap_or(block)),
+            seen: state.seen.clone(),
+            pass: if is_whole { Vec::new() } else { state.pass.clone() },
             older: None,
-            known_event: self.state.canary,
-            log_range: self.state.log_range,
+            known_event: state.canary,
+            log_range: state.log_range,
+            without_events: false,
+            trusts_events,
         };
         let limits = Limits { retries: RETRIES, ..self.config.limits };
         self.stage = Stage::Find(Box::new(self.run(query, limits)));
+        Ok(())
+    }
+
+    /// Whether it is too early for another comparison. Some that find no difference show that the registry changes
+    /// in ways that no agent is part of: then there are ever fewer of them.
+    pub(super) fn is_pausing(&self) -> bool {
+        let State { fruitless, compared_at, .. } = &self.state;
+        let pause = (COMPARISON_PAUSE_MIN_MILLIS << fruitless.min(&20)).min(COMPARISON_PAUSE_MILLIS);
+        *fruitless >= FRUITLESS && self.now_millis < compared_at.saturating_add(pause)
+    }
+
+    fn has_waited(&self) -> bool {
+        let patience = self.state.patience(self.now_millis);
+        self.state.unexplained_since.is_some_and(|since| self.now_millis >= since.saturating_add(patience))
+    }
+
+    /// The next records to prove, in the order of their ids.
+    fn records_to_prove(&mut self, store: &impl Store) -> Result<Vec<ExpectedRecord>, IndexError> {
+        let (total, proved) = (self.state.total, self.config.proved);
+        let has_layout = self.state.code.is_some_and(|code| code.has_layout);
+        if self.state.basis != Basis::StorageRoot || !has_layout || total == 0 || proved == 0 {
+            return Ok(Vec::new());
+        }
+        let first = match self.state.next_proved {
+            0 => 1 + self.now_millis % total,
+            next if next > total => 1,
+            next => next,
+        };
+        let last = total.min(first.saturating_add(proved).saturating_sub(1));
+        self.state.next_proved = last + 1;
+        let ids: Vec<u64> = (first..=last).collect();
+        let records = tables::records(store, &ids)?.into_iter();
+        let records = records.filter(|(_, entry)| entry.flaws() == 0);
+        Ok(records.map(|(id, entry)| ExpectedRecord { id, row: entry.row, full: entry.full }).collect())
     }
 
     /// Starts over after a reorg.
-    fn restart(&mut self) -> Result<(), IndexError> {
+    fn restart(&mut self, store: &impl Store) -> Result<(), IndexError> {
         self.restarts += 1;
         if self.restarts > RESTARTS {
             return Err(RunError::BlockUnavailable.into());
         }
-        self.find();
-        Ok(())
+        self.find(store)
     }
 
     pub(super) fn take_found(
         &mut self,
         store: &impl Store,
         run: Box<Run<FindChanges>>,
-        found: FoundChanges,
+        found: Found,
     ) -> Result<(), IndexError> {
-        let block = self.state.block;
-        match found {
-            FoundChanges::Nothing => {
-                self.state.read_at = self.now_millis;
-                if let Some(block) = block {
-                    self.change_log(store, block).move_on()?;
-                }
-                Ok(self.state.save(store)?)
+        let Found { version, code, changes } = found;
+        let basis = if version.is_some() { Basis::StorageRoot } else { Basis::Events };
+        let is_news = self.state.basis != basis || code.is_some();
+        self.state.basis = basis;
+        self.state.code = code.or(self.state.code);
+        let compares = matches!(self.state.phase, Phase::Comparing { .. });
+        match changes {
+            FoundChanges::Nothing(header) => {
+                let is_first = self.state.version.is_none();
+                self.state.version = version;
+                self.stay(store, Checkpoint::from(header), is_news || is_first != version.is_none())
             }
             FoundChanges::NotCanonical => {
-                let below = block.map_or(0, |block| block.number.saturating_sub(1));
-                let older = Some(state::checkpoints(store, below)?);
-                let run = run.go_on(|query| FindChanges { older, ..query });
+                let below = run.query().block.number.saturating_sub(1);
+                let mut older = state::checkpoints(store, below)?;
+                older.extend(self.state.recent.iter().filter(|recent| recent.number <= below));
+                older.sort_unstable_by_key(|checkpoint| std::cmp::Reverse(checkpoint.number));
+                older.dedup();
+                let run = run.go_on(|query| FindChanges { older: Some(older), ..query });
+                self.stage = Stage::Find(Box::new(run));
+                Ok(())
+            }
+            FoundChanges::NoEvents | FoundChanges::Unexplained(_) if compares => {
+                self.state.without_events += 1;
+                let run = run.go_on(|query| FindChanges { without_events: true, ..query });
                 self.stage = Stage::Find(Box::new(run));
                 Ok(())
             }
             FoundChanges::NoEvents => self.go_without_events(store),
+            FoundChanges::AnotherChain if compares => self.compare(store, self.state.is_doubted),
             FoundChanges::AnotherChain => self.refill(store, false),
+            FoundChanges::Unexplained(ids) => {
+                self.announced = ids;
+                self.wait_for_events(store)
+            }
+            FoundChanges::Contradicted(id) => {
+                self.state.contradicted = Some(id);
+                self.compare(store, true)
+            }
             FoundChanges::Changed(changed) => self.plan(store, *changed),
         }
+    }
+
+    /// The rows are also of a later block.
+    fn stay(&mut self, store: &impl Store, block: Checkpoint, is_news: bool) -> Result<(), IndexError> {
+        let (changes, waited) = (self.state.changes, self.state.unexplained_since.is_some());
+        self.state.confirm(block, self.now_millis);
+        self.change_log(store, block).move_on()?;
+        if is_news || waited || self.state.changes != changes {
+            self.state.save(store)?;
+        }
+        Ok(())
+    }
+
+    /// The registry has changed, and no event tells how: it may be late. The rows stay those of their block.
+    fn wait_for_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
+        (self.state.lags, self.state.unexplained_at) = (true, self.now_millis);
+        if self.has_waited() {
+            if self.state.phase == Phase::CatchingUp {
+                // The rows are of no block that they can be compared as.
+                self.state.block = None;
+            }
+            return self.compare(store, true);
+        }
+        if self.state.unexplained_since.is_none() {
+            self.state.unexplained_since = Some(self.now_millis);
+            self.state.save(store)?;
+        }
+        Ok(())
     }
 
     fn note_log_range(&mut self, found: Option<u64>) {
@@ -126,37 +232,32 @@ impl Work {
 
     /// Decides which agents to read again.
     fn plan(&mut self, store: &impl Store, changed: Changed) -> Result<(), IndexError> {
-        let Changed { head, undone_since, ids: mut expected, moments, last_event, log_range } = changed;
-        self.note_log_range(log_range);
-        let total = head.total;
-        let known = one_number(store, "SELECT max(id) FROM agents", &[])?.unwrap_or(0);
-        let mut unannounced = 0;
-        for id in known.saturating_add(1)..=total {
-            // A new agent without an event shows that events are unreliable.
-            unannounced += u64::from(expected.insert(id) && undone_since.is_none());
-        }
-        if let Some(since) = undone_since {
+        self.note_log_range(changed.log_range);
+        let total = self.state.total;
+        let last = one_number(store, "SELECT max(id) FROM agents", &[])?.unwrap_or(0);
+        let mut expected = changed.ids.clone();
+        expected.extend(&self.state.differing);
+        if let Some(since) = changed.undone_since {
             let statement = "SELECT id FROM agents WHERE changed_at > ?1";
             expected.extend(query(store, statement, &[since.into()], Columns::number)?);
         }
-        expected.retain(|id| (1..=total).contains(id));
         if expected.len() > MANY_CHANGES && expected.len() as u64 > total / LARGE_SHARE {
             return self.refill(store, true);
         }
         let first = if self.state.sweep > total { 1 } else { self.state.sweep };
-        let sweep = (total > 0 && self.config.sweep > 0)
+        let is_due = self.now_millis >= self.state.swept_at.saturating_add(SWEEP_PAUSE_MILLIS)
+            && self.state.basis == Basis::Events
+            && self.state.phase == Phase::Complete;
+        let sweep = (is_due && total > 0 && self.config.sweep > 0)
             .then(|| (first, total.min(first.saturating_add(self.config.sweep).saturating_sub(1))));
         let swept = |id: &u64| sweep.is_some_and(|(first, last)| (first..=last).contains(id));
         let ids = expected.iter().copied().filter(|id| !swept(id)).collect();
         self.read_agents(Box::new(RefreshPlan {
-            newest: head.header,
-            undone_since,
+            changed,
             ids,
-            expected,
+            expected: Rc::new(expected),
+            last,
             sweep,
-            unannounced,
-            last_event,
-            moments,
             entries: Vec::new(),
             swept: Vec::new(),
             read_at: None,
@@ -164,15 +265,24 @@ impl Work {
         Ok(())
     }
 
-    /// Reads the next planned agents, and first the sweep's.
+    /// Reads the next planned agents, and first those that no event announced, and the sweep's.
     fn read_agents(&mut self, mut plan: Box<RefreshPlan>) {
         let rest = plan.ids.split_off(plan.ids.len().min(AGENTS));
         let ids = std::mem::replace(&mut plan.ids, rest);
-        let sweep = if plan.read_at.is_none() { plan.sweep } else { None };
-        let since = plan.undone_since.or(self.state.block.map(|block| block.number)).unwrap_or(u64::MAX);
+        let is_first = plan.read_at.is_none();
+        let newest = plan.changed.until;
+        let since = plan.changed.undone_since.or(self.state.block.map(|block| block.number));
+        let since = since.unwrap_or(u64::MAX).min(newest.number);
         let since = self.state.pass.last().map_or(since, |slice| slice.number.max(since));
-        let query = ReadAgents { registry: self.config.registry, ids, sweep, newest: plan.newest, since };
-        let run = self.run(query, self.config.limits).at(plan.newest);
+        let query = ReadAgents {
+            registry: self.config.registry,
+            ids,
+            sweep: plan.sweep.filter(|_| is_first),
+            beyond: is_first.then(|| (plan.last, Rc::clone(&plan.expected))),
+            newest,
+            since,
+        };
+        let run = self.run(query, self.config.limits).at(newest);
         self.stage = Stage::Agents(Box::new(run), plan);
     }
 
@@ -182,11 +292,11 @@ impl Work {
         mut plan: Box<RefreshPlan>,
         read: Option<Agents>,
     ) -> Result<(), IndexError> {
-        let Some(mut read) = read else { return self.restart() };
+        let Some(mut read) = read else { return self.restart(store) };
         plan.entries.append(&mut read.entries);
         plan.swept.append(&mut read.swept);
         if plan.read_at.get_or_insert(read.head).header.hash != read.head.header.hash {
-            return self.restart();
+            return self.restart(store);
         }
         if !plan.ids.is_empty() {
             self.read_agents(plan);
@@ -202,29 +312,49 @@ impl Work {
         plan: RefreshPlan,
         read_at: RegistryHead,
     ) -> Result<(), IndexError> {
-        let RefreshPlan {
+        let RefreshPlan { changed, expected, last, sweep, entries, swept, .. } = plan;
+        let Changed {
+            until,
+            behind,
+            version,
+            is_verified,
+            is_incomplete,
+            without_events,
             undone_since,
-            expected,
-            sweep,
-            mut unannounced,
-            last_event,
+            ids,
+            seen,
             moments,
-            entries,
-            swept,
+            last_event,
             ..
-        } = plan;
+        } = changed;
         let RegistryHead { header, total, grace_seconds } = read_at;
         let checkpoint = Checkpoint::from(header);
+        let unannounced: Vec<u64> =
+            entries.iter().map(|(id, _)| *id).filter(|id| *id > last && !expected.contains(id)).collect();
+        if unannounced.len() >= AGENTS {
+            return self.refill(store, true);
+        }
         let mut changes = AgentWriter::new(store, checkpoint.number, self.comparison(), moments);
-        changes.put(&entries, false)?;
-        let changed = changes.put(&swept, false)?;
-        unannounced += changed.iter().filter(|id| !expected.contains(id)).count() as u64;
+        let changed = changes.put(&entries, false)?;
+        let swept = changes.put(&swept, false)?;
         changes.end_at(total)?;
         let noted = changes.finish()?;
         self.change_log(store, checkpoint).write(noted)?;
+        if undone_since.is_none() && !without_events {
+            self.state.unannounced += unannounced.len() as u64;
+        }
+        let compares = matches!(self.state.phase, Phase::Comparing { .. });
+        if compares {
+            let told = |id: &&u64| !ids.contains(id) && !unannounced.contains(id);
+            self.end_comparison(changed.iter().filter(told).count() as u64);
+        }
+        let is_surprise = |id: &u64| !expected.contains(id) && *id <= last;
+        let surprises: Vec<u64> = swept.into_iter().filter(is_surprise).collect();
         let state = &mut self.state;
+        state.unannounced += surprises.len() as u64;
         (state.total, state.grace_seconds) = (total, grace_seconds);
         if let Some((_, last)) = sweep {
+            state.swept_at = self.now_millis;
             state.sweeps += u64::from(last >= total);
             state.sweep = if last >= total { 1 } else { last + 1 };
         }
@@ -235,14 +365,35 @@ impl Work {
             Phase::CatchingUp => None,
             _ => Some(undone_since.unwrap_or(checkpoint.number)),
         };
-        state::keep_checkpoint(store, checkpoint, since)?;
-        self.complete(store, checkpoint)?;
-        if unannounced > 0 {
-            self.state.unannounced += unannounced;
-            self.state.basis = Basis::Sweep;
-            return self.refill(store, false);
+        if let Some(since) = undone_since {
+            state.recent.retain(|recent| recent.number <= since);
+        } else if let (true, Some(begun)) = (state.recent.is_empty(), state.pass.first().copied()) {
+            // Events since the first slice may still be late.
+            state.recent.push(begun);
         }
-        self.state.save(store)?;
-        Ok(())
+        state::keep_checkpoint(store, checkpoint, since)?;
+        if !is_verified && !ids.is_empty() {
+            state.unsettled_until = checkpoint.seconds + LATE_LOGS_SECONDS;
+        }
+        let is_settled = checkpoint.seconds >= state.unsettled_until;
+        let version = version.filter(|_| header.hash == until.hash && is_settled);
+        let read_at = self.now_millis.saturating_sub(behind.saturating_mul(1_000));
+        let (block, read_at) = match state.pass.first() {
+            // Slices are of no one block: answers are as of the first one's or later.
+            Some(begun) if without_events => (*begun, state.pass_began),
+            _ => (checkpoint, read_at),
+        };
+        self.complete(store, (block, version), read_at)?;
+        let first = self.state.first_unsettled(checkpoint);
+        // The agents may have been read at an older block than the events.
+        let again = first..=checkpoint.number;
+        self.state.seen = seen.into_iter().filter(|(number, _)| again.contains(number)).collect();
+        (self.state.lags, self.state.unexplained_at) = (behind > 0, self.now_millis);
+        self.state.owes_comparison |= is_incomplete;
+        if !surprises.is_empty() {
+            self.state.contradicted = surprises.first().copied();
+            return self.compare(store, true);
+        }
+        Ok(self.state.save(store)?)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use alloy::primitives::Address;
+use alloy::primitives::{Address, Bytes, keccak256};
 use anyhow::{Context as _, Result, ensure};
 use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::Chain;
@@ -15,6 +15,7 @@ use e2e::server::{Bundles, Kind, Server};
 use e2e::synthetic::{Synthetic, creator, person};
 use e2e::worker::WorkerOptions;
 use registry_core::index::LIST_IN_MEMORY_MAX;
+use serde_json::json;
 
 use crate::step;
 use crate::table::{Table, median, mib, millis};
@@ -63,7 +64,16 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
     let proxy = Proxy::start(chain.node.url()).await?;
     let mut tables = [
         Table::new(&["agents", "seconds", "RPC bytes an agent", "`eth_call`s", "CPU s", "memory MiB"]),
-        Table::new(&["agents", "sequential round trips", "RPC calls", "CPU ms", "p50 ms"]),
+        Table::new(&[
+            "agents",
+            "sequential round trips",
+            "RPC calls",
+            "CPU ms",
+            "p50 ms",
+            "round trips, nothing changed",
+            "RPC calls",
+            "KiB",
+        ]),
         Table::new(&["agents", "lists asked for all the time", "changes followed"]),
         Table::new(&[
             "agents",
@@ -91,7 +101,7 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
          RPC answers take {} ms and the node's time. Bytes are of RPC answers; memory is what workerd's peak lies above its size before, when both Workers had answered, without pages of its program. Goals: \
          300 bytes an agent, 32 MiB.\n\n{}\n\
          ### A refresh after {CHANGES} changes\n\n\
-         Medians of {SAMPLES}, with the same delay. Goals: 3 round trips, 10 calls, 50 ms CPU.\n\n{}\n\
+         Medians of {SAMPLES}, with the same delay. Goals: 4 round trips, 10 calls, 50 ms CPU; where nothing has changed 1 and 2.\n\n{}\n\
          ### A day\n\n\
          RPC calls of a day with {CHANGES_A_DAY} changes, as providers bill them, each of a batch: {LISTS_A_DAY} refreshes where lists are asked for all the \
          time, {LOOKS_A_DAY} where somebody follows `/changes`. Medians of {SAMPLES} refreshes that find as many changes as these do, times their number.\n\n{}\n\
@@ -116,10 +126,12 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
 
 async fn measure(bundles: &Bundles, chain: &Chain, proxy: &Proxy, agents: u64) -> Result<Costs> {
     let registry = Synthetic::deploy(chain, agents).await?;
+    let code: Bytes = chain.node.request("eth_getCode", json!([registry.address, "latest"])).await?;
     let start = async |keep_seconds: u32| -> Result<Scene<'_>> {
         let options = WorkerOptions::new(proxy.url(), registry.address)
             .var("CHAIN_ID", 31_337)
             .var("INDEX", "durable-object")
+            .var("INDEX_SELF_CONTAINED_CODE", keccak256(&code))
             // A node carries out hundreds of calls for a slice one by one.
             .var("RPC_DEADLINE_SECONDS", 60)
             .var("RPC_TIMEOUT_SECONDS", 30)
@@ -184,7 +196,7 @@ impl Scene<'_> {
             eventually("filled", FILL, async || Some(self.client.get(&path).await).filter(is_indexed));
         answer.await.with_context(|| self.server.log())?;
         let posts = self.proxy.reset();
-        let bytes: u64 = posts.iter().filter_map(|post| post.answer.get()).map(|answer| answer.bytes).sum();
+        let bytes = bytes(&posts);
         let methods = posts.iter().flat_map(|post| &post.methods);
         Ok(vec![
             format!("{:.1}", began.elapsed().as_secs_f64()),
@@ -222,12 +234,23 @@ impl Scene<'_> {
             trips.push(sequential(&posts));
             requests.push(calls(&posts));
         }
+        let mut idle = [Vec::new(), Vec::new(), Vec::new()];
+        for _ in 0..SAMPLES {
+            self.change(0, 0).await?;
+            self.ask("/api/v1/stats/detailed").await?;
+            let posts = self.proxy.reset();
+            let figures = [sequential(&posts), calls(&posts), usize::try_from(bytes(&posts) >> 10)?];
+            idle.iter_mut().zip(figures).for_each(|(samples, figure)| samples.push(figure));
+        }
         let count = |samples: &[usize]| median(samples).map(|count| count.to_string()).unwrap_or_default();
         Ok(vec![
             count(&trips),
             count(&requests),
             millis(cpu / u32::try_from(SAMPLES)?),
             median(&times).map(millis).unwrap_or_default(),
+            count(&idle[0]),
+            count(&idle[1]),
+            count(&idle[2]),
         ])
     }
 
@@ -308,6 +331,11 @@ impl Scene<'_> {
 
 fn is_indexed(answer: &Answer) -> bool {
     answer.status == 200 && !answer.header("x-as-of-block").is_empty()
+}
+
+/// The bytes of the answers.
+fn bytes(posts: &[Post]) -> u64 {
+    posts.iter().filter_map(|post| post.answer.get()).map(|answer| answer.bytes).sum()
 }
 
 /// How many calls these are, each of a batch.
