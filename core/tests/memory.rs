@@ -134,8 +134,8 @@ fn repeating_replies(batch: &Batch) -> Vec<(&'static str, String)> {
             let Ok(IMulticall3Calls::aggregate3(aggregate)) = IMulticall3Calls::abi_decode(&data) else {
                 continue;
             };
-            let result = words(&[1, 64, 400_000]);
-            replies.push(answer("results", repeated(&[result, vec![7; 400_000]].concat())));
+            let result = words(&[1, 64, 60_000]);
+            replies.push(answer("results", repeated(&[result, vec![7; 60_000]].concat())));
             for (name, data) in repeating_returns() {
                 let result =
                     |data: &[u8]| IMulticall3::Result { success: true, returnData: data.to_vec().into() };

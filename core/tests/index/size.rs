@@ -1,6 +1,6 @@
 //! What the index takes does not grow with the registry.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::Address;
 use registry_core::{
@@ -8,7 +8,8 @@ use registry_core::{
     chain::Limits,
     chain::QueryError,
     eth::timestamp::Timestamp,
-    index::{Basis, Index, IndexError, LIST_IN_MEMORY_MAX},
+    index::{Basis, Excerpt, Index, IndexError, LIST_IN_MEMORY_MAX},
+    registry::kya::WalletInput,
 };
 
 use crate::{
@@ -24,6 +25,8 @@ type Steps = BTreeMap<String, u64>;
 
 /// People who are liable for agents, where there are as many.
 const PEOPLE: u64 = 997;
+/// Bytes of a packed record in an excerpt.
+const PACKED_BYTES: usize = 98;
 /// Attestations are up to so many seconds old: nine days, two of them beyond the grace period.
 const OLDEST: u64 = 777_600;
 
@@ -152,4 +155,59 @@ fn a_whole_list_that_would_end_the_host_is_refused_and_its_pages_are_not() {
     let refused = ask("/api/v1/agents/compliance", LIST_IN_MEMORY_MAX + 1).unwrap_err();
     assert!(matches!(refused, IndexError::Query(QueryError::TooManyAgents(_))), "{refused}");
     assert!(ask("/api/v1/agents/compliance?limit=100", LIST_IN_MEMORY_MAX + 1).is_ok());
+}
+
+/// An index of a hundred wallets, each with 24 ended agents and a live one, all at the end of a lineage of
+/// fifteen levels or more.
+fn crowded() -> Indexed {
+    let mut registry = PlainRegistry { grace_seconds: Some(604_800), ..PlainRegistry::default() };
+    for id in 1..=2_500 {
+        let mut agent = record(id, id.saturating_sub(101));
+        agent.agentWallet = wallet(id % 100);
+        agent.status = if id <= 2_400 { 3 } else { 0 };
+        registry.agents.push(agent);
+    }
+    let mut history = History::new(0, &mut Chance(1));
+    history.push(2, NOW - 100_000, registry, Vec::new());
+    let mut index = Indexed::new(Node::new(PlainRegistry::default()), 100_000, 200);
+    index.config.limits = Limits::default();
+    show(&mut index, &history);
+    index.work().unwrap();
+    index
+}
+
+fn wallet(number: u64) -> Address {
+    Address::left_padding_from(&(number + 1_000_000).to_be_bytes())
+}
+
+/// What an excerpt on these wallets takes: statements, and steps of SQLite's machine.
+fn cost(index: &Indexed, wallets: BTreeSet<Address>) -> (u64, u64, Excerpt) {
+    (index.database.executed.take(), index.database.steps.take());
+    let excerpt = Excerpt::of(&index.database, &index.state(), &wallets).unwrap();
+    (index.database.executed.take(), index.database.steps.take().values().sum(), excerpt)
+}
+
+#[test]
+fn an_excerpt_on_a_hundred_wallets_takes_few_statements_and_an_identical_wallet_none() {
+    let index = crowded();
+    let list = |wallets: Vec<Address>| {
+        let asked = wallets.into_iter().map(WalletInput::Wallet).collect();
+        Route::kya_list(asked, None).unwrap().wallets()
+    };
+    let one = cost(&index, list(vec![wallet(7)]));
+    let identical = cost(&index, list(vec![wallet(7); 100]));
+    assert_eq!(identical, one);
+    let wallets: Vec<Address> = (0..100).map(wallet).collect();
+    let (statements, steps, excerpt) = cost(&index, list(wallets.clone()));
+    assert!(statements <= 20, "{statements} statements");
+    assert!(steps < one.1 * 110, "{steps} steps, and {} for one wallet", one.1);
+    // Each wallet's part is what an excerpt on it alone says: 22 agents, and their ancestors.
+    let rows = |excerpt: &Excerpt| {
+        let digits = excerpt.encode();
+        let rows = digits[2 * 9..].as_bytes().chunks(2 * (8 + 8 + PACKED_BYTES));
+        rows.map(<[u8]>::to_vec).collect::<BTreeSet<_>>()
+    };
+    let each = wallets.iter().flat_map(|wallet| rows(&cost(&index, BTreeSet::from([*wallet])).2));
+    assert_eq!(rows(&excerpt), each.collect());
+    assert!(rows(&one.2).len() >= 22 + 14, "{}", rows(&one.2).len());
 }

@@ -6,6 +6,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     time::Duration,
 };
 
@@ -195,8 +196,8 @@ impl RegistryIndex {
         refresh: bool,
     ) -> Result<Response> {
         let wallets =
-            wallets.iter().map(|wallet| wallet.parse()).collect::<core::result::Result<Vec<_>, _>>();
-        let wallets: Vec<Address> = wallets.map_err(failed)?;
+            wallets.iter().map(|wallet| wallet.parse()).collect::<core::result::Result<BTreeSet<_>, _>>();
+        let wallets: BTreeSet<Address> = wallets.map_err(failed)?;
         let max_age = cache_millis(settings).max(NOTE_MILLIS);
         let ready = match refresh {
             true => self.ready(sql, settings, max_age, &mut 0).await,

@@ -16,6 +16,8 @@ mod past;
 
 pub use evidence::WithEvidence;
 
+use std::collections::BTreeMap;
+
 use alloy_primitives::{Address, U256};
 
 use crate::{
@@ -39,6 +41,7 @@ use crate::{
         agent_detail::AgentDetail,
         ancestors::{self, Ancestors},
         compliance::Compliance,
+        error_code::Code,
         kya::{Kya, KyaItem, KyaList, WalletInput},
         lineage::{self, Children, LineageNode, Member},
         page::{AgentPage, Page},
@@ -46,6 +49,10 @@ use crate::{
         stats::Stats,
     },
 };
+
+/// The most bytes of operational scopes in a list of verdicts: of the same wallet a hundred times, or of a
+/// node that lies, they would be a hundred times as long as the node's reply.
+const LIST_SCOPE_BYTES: usize = 512 * 1024;
 
 /// One request, with what the host knows at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,35 +152,42 @@ impl Question {
         Ok(self.judge(wallet, agent, grace, as_of).with_past(past))
     }
 
-    /// Judges each wallet. A record that cannot be read fails its own item only.
+    /// Judges each wallet once, however often it is listed. A record that cannot be read fails its own items
+    /// only.
     fn kya_list<'a>(&'a self, registry: &Registry<'a>, wallets: &[WalletInput]) -> Result<KyaList, Halt> {
         // All are requested before the first missing one ends the round.
-        let read = |asked: &WalletInput| match asked {
-            WalletInput::Wallet(wallet) => Ok((*wallet, registry.agent_of(*wallet))),
-            WalletInput::Malformed { text, error } => Err(malformed(text, *error)),
-        };
-        let read: Vec<_> = wallets.iter().map(read).collect();
-        if read.iter().all(Result::is_err) {
-            return Ok(read.into_iter().filter_map(Result::err).collect::<Vec<_>>().into());
+        let agents: BTreeMap<Address, Result<Option<Agent>, Halt>> =
+            self.route.wallets().into_iter().map(|wallet| (wallet, registry.agent_of(wallet))).collect();
+        let mut judged = BTreeMap::new();
+        if !agents.is_empty() {
+            let (grace, as_of) = (registry.grace_period(), registry.view.as_of());
+            let past_sources = self.past_sources(registry, agents.keys().copied(), false);
+            let (grace, as_of) = (grace?, as_of?);
+            for (wallet, agent) in agents {
+                let item = match agent {
+                    Ok(agent) => {
+                        let past = past_sources.of(registry, wallet, agent.as_ref())?;
+                        let kya = self.judge(wallet, agent, grace, as_of).with_past(past);
+                        KyaItem::Verdict(Box::new(kya))
+                    }
+                    Err(Halt::Error(error)) if error.is_of_one_record() => {
+                        KyaItem::failed(wallet.to_checksum(None), error.code(), error.to_string())
+                    }
+                    Err(halt) => return Err(halt),
+                };
+                judged.insert(wallet, item);
+            }
         }
-        let (grace, as_of) = (registry.grace_period(), registry.view.as_of());
-        let past_sources =
-            self.past_sources(registry, read.iter().flatten().map(|(wallet, _)| *wallet), false);
-        let (grace, as_of) = (grace?, as_of?);
-        let item = |read: Result<(Address, Result<Option<Agent>, Halt>), KyaItem>| match read {
-            Err(malformed) => Ok(malformed),
-            Ok((wallet, Ok(agent))) => {
-                let past = past_sources.of(registry, wallet, agent.as_ref())?;
-                let kya = self.judge(wallet, agent, grace, as_of).with_past(past);
-                Ok(KyaItem::Verdict(Box::new(kya)))
+        let mut scope_bytes = 0;
+        let item = |asked: &WalletInput| match asked {
+            WalletInput::Malformed { text, error } => Some(malformed(text, *error)),
+            WalletInput::Wallet(wallet) => {
+                let item = judged.get(wallet)?;
+                scope_bytes += item.scope_bytes();
+                Some(if scope_bytes > LIST_SCOPE_BYTES { too_long(*wallet) } else { item.clone() })
             }
-            Ok((wallet, Err(Halt::Error(error)))) if error.is_of_one_record() => {
-                Ok(KyaItem::failed(wallet.to_checksum(None), error.code(), error.to_string()))
-            }
-            Ok((_, Err(halt))) => Err(halt),
         };
-        let items: Result<Vec<KyaItem>, Halt> = read.into_iter().map(item).collect();
-        Ok(items?.into())
+        Ok(wallets.iter().filter_map(item).collect::<Vec<_>>().into())
     }
 
     /// The verdict as of the host's clock, or of the requested block.
@@ -196,6 +210,12 @@ impl Question {
 fn malformed(text: &str, error: AddressError) -> KyaItem {
     let error = Error::InvalidParameter { field: "wallet", rule: error.rule() };
     KyaItem::failed(text.to_owned(), error.code(), error.to_string())
+}
+
+/// The item for a wallet when the items before it take all the memory that a list may take.
+fn too_long(wallet: Address) -> KyaItem {
+    let message = "The operational scopes of the list are too long together: ask for this wallet alone";
+    KyaItem::failed(wallet.to_checksum(None), Code::TooLarge, message.to_owned())
 }
 
 fn agents(registry: &Registry<'_>, page: Page) -> Result<AgentPage, Halt> {

@@ -11,6 +11,8 @@ mod time_to_live;
 
 pub use time_to_live::{CacheScope, FINAL_SECONDS};
 
+use std::collections::BTreeSet;
+
 use alloy_primitives::Address;
 
 use crate::{
@@ -164,10 +166,10 @@ impl Route {
         matches!(self, Self::Kya { .. } | Self::KyaList { .. })
     }
 
-    /// The wallets to judge.
-    pub fn wallets(&self) -> Vec<Address> {
+    /// The wallets to judge, each once.
+    pub fn wallets(&self) -> BTreeSet<Address> {
         match self {
-            Self::Kya { wallet, .. } => vec![*wallet],
+            Self::Kya { wallet, .. } => BTreeSet::from([*wallet]),
             Self::KyaList { wallets, .. } => wallets
                 .iter()
                 .filter_map(|asked| match asked {
@@ -175,7 +177,7 @@ impl Route {
                     WalletInput::Malformed { .. } => None,
                 })
                 .collect(),
-            _ => Vec::new(),
+            _ => BTreeSet::new(),
         }
     }
 
