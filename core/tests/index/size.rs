@@ -182,7 +182,8 @@ fn wallet(number: u64) -> Address {
 
 /// What an excerpt on these wallets takes: statements, and steps of SQLite's machine.
 fn cost(index: &Indexed, wallets: BTreeSet<Address>) -> (u64, u64, Excerpt) {
-    (index.database.executed.take(), index.database.steps.take());
+    index.database.executed.take();
+    index.database.steps.take();
     let excerpt = Excerpt::of(&index.database, &index.state(), &wallets).unwrap();
     (index.database.executed.take(), index.database.steps.take().values().sum(), excerpt)
 }
@@ -204,10 +205,21 @@ fn an_excerpt_on_a_hundred_wallets_takes_few_statements_and_an_identical_wallet_
     // Each wallet's part is what an excerpt on it alone says: 22 agents, and their ancestors.
     let rows = |excerpt: &Excerpt| {
         let digits = excerpt.encode();
-        let rows = digits[2 * 9..].as_bytes().chunks(2 * (8 + 8 + PACKED_BYTES));
+        let rows = digits.as_bytes()[2 * 9..].chunks(2 * (8 + 8 + PACKED_BYTES));
         rows.map(<[u8]>::to_vec).collect::<BTreeSet<_>>()
     };
     let each = wallets.iter().flat_map(|wallet| rows(&cost(&index, BTreeSet::from([*wallet])).2));
     assert_eq!(rows(&excerpt), each.collect());
     assert!(rows(&one.2).len() >= 22 + 14, "{}", rows(&one.2).len());
+}
+
+#[test]
+fn a_lineage_takes_a_handful_of_statements_a_level() {
+    let index = crowded();
+    index.database.executed.take();
+    let state = index.state();
+    let route = Route::parse("/api/v1/agent/1/lineage").unwrap();
+    let of = Index::new(&index.database, &state, REGISTRY, CHAIN);
+    of.document(&route, Timestamp::from_seconds(index.now)).unwrap();
+    assert!(index.database.executed.get() <= 3 * 15 + 5, "{} statements", index.database.executed.get());
 }

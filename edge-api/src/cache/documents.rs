@@ -9,7 +9,7 @@ use registry_core::{
     api::question::{Question, WithEvidence},
     api::route::{FINAL_SECONDS, Route},
     eth::timestamp::Timestamp,
-    host::shared_reads::{Cache, ReadOutcome},
+    host::shared_reads::{Cache, CacheKey, ReadOutcome},
     registry::changes::Since,
 };
 
@@ -38,6 +38,18 @@ pub(super) enum DocumentKey {
     Read(DocumentRead),
     /// The document of a route, from the scan made at that unix millisecond.
     OfScan(Route, u64),
+}
+
+impl CacheKey for DocumentKey {
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::OfScan(route, _)
+            | Self::Read(DocumentRead::Index(route) | DocumentRead::Direct(Request::Api(route))) => {
+                route.heap_bytes()
+            }
+            Self::Read(DocumentRead::Direct(Request::Ready | Request::Events(_))) => 0,
+        }
+    }
 }
 
 /// The read of a document.
@@ -185,6 +197,11 @@ async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
     let question = Question { route: route.clone(), registry: settings.registry, chain, now, scan, excerpt };
     let question = WithEvidence { question, layout: settings.layout };
     let document = flight.ask(question, now).await?;
+    // A verdict at a certain block stays the same, and a chain whose blocks may be of any age has no freshness.
+    let time_to_live = match route.block() {
+        None if settings.max_head_age_seconds > 0 => document.time_left(time_to_live, now),
+        _ => time_to_live,
+    };
     let content = Rc::new(Content::of(document, time_to_live, now));
     if let Some(colo_key) = colo_key
         && content.max_age > 0

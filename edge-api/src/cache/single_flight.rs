@@ -5,7 +5,7 @@
 //! others look again, each by a timer of its own. The read outlives its request, so that a client that
 //! disconnects takes nothing from the others.
 
-use core::{hash::Hash, time::Duration};
+use core::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     thread::LocalKey,
@@ -16,7 +16,7 @@ use registry_core::{
     api::error::Error,
     chain::{Query, QueryError, RunError},
     eth::timestamp::Timestamp,
-    host::shared_reads::{Cache, CacheLookup, ReadLease, ReadOutcome},
+    host::shared_reads::{Cache, CacheKey, CacheLookup, ReadLease, ReadOutcome},
     registry::error_code::Code,
 };
 use worker::Delay;
@@ -41,7 +41,7 @@ pub(super) type Memory<K, V> = LocalKey<RefCell<Cache<K, Result<V, Error>>>>;
 
 /// Something that can be read, and kept in a cache.
 pub(super) trait SharedRead: Clone + 'static {
-    type Key: Clone + Eq + Hash + 'static;
+    type Key: CacheKey + 'static;
     type Value: Clone + 'static;
 
     /// The cache that keeps it.

@@ -43,13 +43,11 @@ impl IndexClient {
     pub(crate) fn of(settings: &Rc<Settings>, env: &Env) -> Option<Self> {
         match settings.index_mode {
             IndexMode::Off => None,
-            IndexMode::DurableObject => Self::bound(settings, env).ok(),
+            IndexMode::DurableObject => {
+                let objects = env.durable_object(INDEX_BINDING).ok()?;
+                Some(Self { objects, settings: Rc::clone(settings) })
+            }
         }
-    }
-
-    /// The client, whatever the mode.
-    pub(super) fn bound(settings: &Rc<Settings>, env: &Env) -> WorkerResult<Self> {
-        Ok(Self { objects: env.durable_object(INDEX_BINDING)?, settings: Rc::clone(settings) })
     }
 
     /// The document of a route.
@@ -82,6 +80,12 @@ impl IndexClient {
     /// Those of [`document`](Self::document); the index is the only source.
     pub(crate) async fn list_piece(&self, cursor: Option<String>) -> Result<IndexResponse, Error> {
         self.read(IndexQuestion::ListPiece { cursor }, |_| false).await
+    }
+
+    /// Closes a list that is not read to its end, before the piece at a cursor.
+    pub(crate) async fn close_list(&self, cursor: String) {
+        // Where that fails, the list is closed once it is in another one's way.
+        let _ = self.ask(IndexQuestion::CloseList { cursor }).await;
     }
 
     /// The progress of the index; `None` where the object does not answer.

@@ -20,7 +20,8 @@ use registry_core::{
     eth::timestamp::Timestamp,
     host::shared_reads::due_for_renewal,
     index::{
-        Config, Excerpt, HistoryQuery, IndexError, ListCursor, Phase, SqlValue, State, Store, Work, prepare,
+        Config, Excerpt, HistoryQuery, Index, IndexError, ListCursor, Phase, SqlValue, State, Store, Work,
+        prepare,
     },
     registry::agent::AgentId,
     registry::history::HistoryCursor,
@@ -111,6 +112,13 @@ impl DurableObject for RegistryIndex {
             IndexQuestion::Tick => {
                 self.arm(&sql, &settings, true).await?;
                 return progress(&State::load(&sql).map_err(failed)?);
+            }
+            IndexQuestion::CloseList { cursor } => {
+                let state = State::load(&sql).map_err(failed)?;
+                let cursor = ListCursor::parse(&cursor).ok_or("not a cursor of a list")?;
+                let index = Index::new(&sql, &state, settings.registry, &settings.public_rpc);
+                index.close_list(cursor).map_err(failed)?;
+                return progress(&state);
             }
             IndexQuestion::Excerpt { wallets, refresh } => {
                 self.note_request(&sql)?;

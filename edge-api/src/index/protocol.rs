@@ -29,6 +29,8 @@ pub(super) enum IndexQuestion {
     /// A piece of the whole list of `/agents/compliance`: the first, or the one at a cursor. The cursor of
     /// the next piece is the `links` of its head.
     ListPiece { cursor: Option<String> },
+    /// Closes a list that is not read to its end, before the piece at this cursor; answers with the progress.
+    CloseList { cursor: String },
     /// What the index knows of these wallets; with `refresh` the object may ask the chain first.
     Excerpt { wallets: Vec<String>, refresh: bool },
 }

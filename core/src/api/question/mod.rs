@@ -28,7 +28,10 @@ use crate::{
         route::Route,
         scan::{Scan, ScanQuery},
     },
-    chain::{Halt, Query, QueryError, View, reader::Registry},
+    chain::{
+        Halt, Query, QueryError, View,
+        reader::{Registry, is_absent},
+    },
     eth::{
         abi::IAgentRegistry::getRevenueHistoryCall,
         address::AddressError,
@@ -244,8 +247,8 @@ fn lineage(registry: &Registry<'_>, id: AgentId) -> Result<LineageNode, Halt> {
         let children: Vec<_> = ids.iter().map(|id| registry.children(*id)).collect();
         let member = |(record, children): (Result<Agent, QueryError>, Result<Children, Halt>)| match record {
             Ok(agent) => Ok(Fetched::Found(Box::new(Member { agent: (&agent).into(), children: children? }))),
-            Err(QueryError::Reverted { .. }) => Ok(Fetched::Absent),
-            Err(QueryError::TooHeavy { .. }) => Ok(Fetched::Unreadable),
+            Err(error) if is_absent(&error) => Ok(Fetched::Absent),
+            Err(QueryError::Reverted { .. } | QueryError::TooHeavy { .. }) => Ok(Fetched::Unreadable),
             Err(error) => Err(error.into()),
         };
         records?.into_iter().zip(children).map(member).collect()
