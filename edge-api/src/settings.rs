@@ -31,8 +31,8 @@ const COUNTS_CLIENTS: bool = cfg!(not(feature = "index-object"));
 const DEFAULT_RPC_URL: &str = "https://sepolia.base.org";
 /// The chain of that endpoint.
 const DEFAULT_CHAIN_ID: u64 = 84_532;
-/// Verdicts must not rest on the state of a node that has been stuck for longer: a suspension is to show within
-/// the TTL of verdicts, which counts from the block's time.
+/// Verdicts must not rest on the state of a node that has been stuck for longer: a suspension is to show
+/// within the TTL of verdicts, which counts from the block's time.
 const DEFAULT_MAX_HEAD_AGE_SECONDS: u32 = 60;
 /// The default limit of a /48 of IPv6, in limits of one client.
 const CLIENTS_OF_A_SITE: u32 = 10;
@@ -126,8 +126,8 @@ impl Settings {
         })
     }
 
-    /// Checks that the Worker has the bindings of its modes. The index's Worker has the same settings and counts
-    /// no clients, so that it needs no limiter.
+    /// Checks that the Worker has the bindings of its modes. The index's Worker has the same settings and
+    /// counts no clients, so that it needs no limiter.
     fn check_bindings(&self, counts_clients: bool, is_bound: impl Fn(&str) -> bool) -> Result<(), Error> {
         let limiter = match self.limiter_mode {
             _ if !counts_clients => None,

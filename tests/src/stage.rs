@@ -158,6 +158,8 @@ impl IndexWorker {
     pub async fn start(options: WorkerOptions) -> Result<(Worker, Self)> {
         let directories = [TempDir::new()?, TempDir::new()?];
         let [registry, state] = directories.each_ref().map(|directory| Some(directory.path().to_owned()));
+        // Both have the same settings.
+        let options = options.var("INDEX", "durable-object");
         let own = WorkerOptions {
             port: 0,
             config: Some(repo::root().join("wrangler.index.toml")),
@@ -166,7 +168,7 @@ impl IndexWorker {
             log: None,
             vars: options.vars.clone(),
         };
-        let options = WorkerOptions { registry, ..options.var("INDEX", "durable-object") };
+        let options = WorkerOptions { registry, ..options };
         let (index, worker) = tokio::try_join!(Worker::start(own.clone()), Worker::start(options))?;
         Ok((worker, Self { worker: index, options: own, _directories: directories }))
     }

@@ -135,8 +135,8 @@ fn packages() -> Result<Tally> {
     check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
 }
 
-/// Checks the configurations, and bundles what a deployment uploads for each of them and each environment. Needs
-/// no account.
+/// Checks the configurations, and bundles what a deployment uploads for each of them and each environment.
+/// Needs no account.
 fn dry_run() -> Result<Tally> {
     run(command("node").arg("xtask/configurations.mjs"))?;
     let outdir = root().join("target/xtask/dry-run");

@@ -1,7 +1,7 @@
 //! Long-lived responses: how many of them an instance holds open, for one client and for all.
 //!
-//! A stream whose client has gone is closed when it is next written to. Where the host is stopped before that, the
-//! slot expires: a stream that lives extends its slot each time that it is written to.
+//! After its client has gone, a stream is closed when it is next written to. Where the host is stopped before
+//! that, the slot expires: a stream that lives extends its slot each time that it is written to.
 
 /// How many streams may be open at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Lineage: the tree below an agent, grown level by level within the documented bounds.
 //!
 //! The registry is not trusted to be a tree. An agent that is reached a second time is shown as a leaf, so
-//! that cycles end. Where there are more agents than a tree may show, those nearer to the root go before others,
-//! and of one level those with the first parents; each node says how many of its children it shows.
+//! that cycles end. Where there are more agents than a tree may show, those nearer to the root go before
+//! others, and of one level those with the first parents; each node says how many of its children it shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{common::REGISTRY, places::Asked};
 
 pub(crate) const MB: usize = 1_000_000;
-/// Bytes of return data whose hexadecimal digits make a reply of 1 MB.
+/// Bytes of return data: their hexadecimal digits make a reply of 1 MB.
 const HALF: usize = 490_000;
 
 /// As many pieces between head and tail as make 1 MB.
@@ -29,7 +29,7 @@ fn words(words: &[usize]) -> Vec<u8> {
     words.iter().flat_map(|word| U256::from(*word).to_be_bytes::<32>()).collect()
 }
 
-/// An array whose offsets all lead to the same place.
+/// An array of offsets that all lead to the same place.
 fn repeated(place: &[u8]) -> Vec<u8> {
     let count = (HALF - place.len()) / 32;
     let mut data = words(&[32, count]);

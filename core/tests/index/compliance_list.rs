@@ -138,7 +138,7 @@ fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
 }
 
 #[test]
-fn a_list_whose_reader_has_gone_makes_room_for_the_next_one() {
+fn a_list_without_a_reader_makes_room_for_the_next_one() {
     let (mut index, ..) = filled(9, 2);
     let opened: Vec<ListChunk> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
     let next = |place: usize| opened[place].next.unwrap();

@@ -197,7 +197,7 @@ async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
     let question = Question { route: route.clone(), registry: settings.registry, chain, now, scan, excerpt };
     let question = WithEvidence { question, layout: settings.layout };
     let document = flight.ask(question, now).await?;
-    // A verdict at a certain block stays the same, and a chain whose blocks may be of any age has no freshness.
+    // A verdict at a certain block stays the same, and where blocks may be of any age there is no freshness.
     let time_to_live = match route.block() {
         None if settings.max_head_age_seconds > 0 => document.time_left(time_to_live, now),
         _ => time_to_live,

@@ -1,8 +1,8 @@
 //! Cloudflare's own limiter, a `ratelimits` binding: it counts within a data centre, costs no request and no
 //! round trip, and says only whether a request is admitted.
 //!
-//! Its limit is the binding's, in `wrangler.toml`. The count in the headers is the instance's own, so that a client
-//! which reaches several instances is refused with some left.
+//! Its limit is the binding's, in `wrangler.toml`. The count in the headers is the instance's own, so that a
+//! client which reaches several instances is refused with some left.
 
 use registry_core::{
     eth::timestamp::Timestamp,
