@@ -36,7 +36,7 @@ impl Excerpt {
     /// # Errors
     ///
     /// [`IndexError::Incomplete`] if the rows are of different blocks, [`IndexError::Store`].
-    pub fn of(store: &impl Store, state: &State, wallets: &BTreeSet<Address>) -> Result<Self, IndexError> {
+    pub fn of(store: &impl Store, state: &State, wallets: &[Address]) -> Result<Self, IndexError> {
         if state.as_of().is_none() {
             return Err(IndexError::Incomplete { percent: state.percent() });
         }
@@ -100,7 +100,7 @@ impl Excerpt {
 }
 
 /// The newest agents of each wallet.
-fn newest_agents(store: &impl Store, wallets: &BTreeSet<Address>) -> Result<Vec<(u64, Row)>, StoreError> {
+fn newest_agents(store: &impl Store, wallets: &[Address]) -> Result<Vec<(u64, Row)>, StoreError> {
     let statement = "SELECT agents.id, record FROM json_each(?1) AS asked CROSS JOIN agents \
                      WHERE wallet = unhex(asked.value) AND agents.id >= coalesce((SELECT id FROM agents \
                      WHERE wallet = unhex(asked.value) ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)";

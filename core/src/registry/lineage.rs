@@ -120,12 +120,8 @@ pub fn grow<E>(
     mut fetch: impl FnMut(&[U256]) -> Result<Vec<Fetched<Member>>, E>,
 ) -> Result<LineageNode, E> {
     let root_id = root.agent.agent_id.0;
-    let mut tree = Tree {
-        members: BTreeMap::new(),
-        first_shown_by: BTreeMap::new(),
-        shown: BTreeMap::new(),
-        unreadable: BTreeSet::new(),
-    };
+    let mut tree =
+        Tree { members: BTreeMap::new(), first_shown_by: BTreeMap::new(), unreadable: BTreeSet::new() };
     let mut left = MAX_NODES - 1;
     let mut seen = BTreeSet::from([root_id]);
     tree.members.insert(root_id, root.clone());
@@ -133,9 +129,8 @@ pub fn grow<E>(
     for _ in 1..MAX_LEVELS {
         let mut next = Vec::new();
         for parent in level {
-            let children = tree.first_children(parent, left);
+            let children = tree.cut_children(parent, left);
             left -= children.len();
-            tree.shown.insert(parent, children.len());
             for child in children {
                 if seen.insert(child) {
                     tree.first_shown_by.insert(child, parent);
@@ -159,24 +154,22 @@ pub fn grow<E>(
         }
         level = next;
     }
-    Ok(tree.node(&root, 1))
+    Ok(tree.node(tree.members.get(&root_id).unwrap_or(&root), 1))
 }
 
 struct Tree {
     members: BTreeMap<U256, Member>,
     /// The parent under which an agent is shown in full.
     first_shown_by: BTreeMap<U256, U256>,
-    /// How many children of an agent the tree has room for.
-    shown: BTreeMap<U256, usize>,
     unreadable: BTreeSet<U256>,
 }
 
 impl Tree {
-    /// The children that are shown of an agent, at most `most`.
-    fn first_children(&self, id: U256, most: usize) -> Vec<U256> {
-        let member = self.members.get(&id);
-        let children = member.into_iter().flat_map(|member| &member.children.ids);
-        children.take(MAX_CHILDREN.min(most)).copied().collect()
+    /// Cuts an agent's children to those that are shown, at most `most`.
+    fn cut_children(&mut self, id: U256, most: usize) -> Vec<U256> {
+        let Some(member) = self.members.get_mut(&id) else { return Vec::new() };
+        member.children.ids.truncate(MAX_CHILDREN.min(most));
+        member.children.ids.clone()
     }
 
     /// The node of `member` on `level`. Recursion is at most [`MAX_LEVELS`] deep.
@@ -191,9 +184,8 @@ impl Tree {
             return node;
         }
         let id = agent.agent_id.0;
-        let count = self.shown.get(&id).copied().unwrap_or(0);
         let mut shown = BTreeSet::new();
-        for child_id in children.ids.iter().take(count) {
+        for child_id in &children.ids {
             if self.unreadable.contains(child_id) {
                 node.unreadable.push(AgentId(*child_id));
             }
@@ -205,7 +197,7 @@ impl Tree {
                 LineageNode::repeated(&child.agent)
             });
         }
-        node.note = children.note(count);
+        node.note = children.note(children.ids.len());
         node.truncated = node.note.is_some();
         node
     }

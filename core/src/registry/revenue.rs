@@ -1,9 +1,6 @@
 //! Revenue reports of agents, as lists and as sums.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::BTreeMap;
 
 use alloy_primitives::{U256, Uint};
 use serde::Serialize;
@@ -77,8 +74,8 @@ pub const KEYS_MAX: usize = 100;
 /// The largest amounts by text, and the sum of all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Largest {
-    /// By amount, and in the order of the texts where amounts are equal: the last is the first to leave.
-    largest: BTreeSet<(Reverse<Total>, String)>,
+    /// The largest first, and in the order of the texts where amounts are equal: the last is the first to leave.
+    largest: Vec<(Total, String)>,
     /// The sum of all others; `None` where there are none.
     others: Option<Total>,
 }
@@ -86,9 +83,11 @@ pub(crate) struct Largest {
 impl Largest {
     /// Adds the whole amount of a text.
     pub(crate) fn add(&mut self, text: String, amount: Total) {
-        self.largest.insert((Reverse(amount), text));
+        let precedes = |(known, of): &(Total, String)| *known > amount || (*known == amount && *of < text);
+        let place = self.largest.partition_point(precedes);
+        self.largest.insert(place, (amount, text));
         if self.largest.len() > KEYS_MAX
-            && let Some((Reverse(amount), _)) = self.largest.pop_last()
+            && let Some((amount, _)) = self.largest.pop()
         {
             self.others = Some(self.others.unwrap_or_default().saturating_add(amount));
         }
@@ -96,7 +95,11 @@ impl Largest {
 
     /// The amounts by text, and the sum of all others.
     pub(crate) fn into_sums(self) -> (BTreeMap<String, Total>, Option<Total>) {
-        (self.largest.into_iter().map(|(Reverse(amount), text)| (text, amount)).collect(), self.others)
+        let mut sums = BTreeMap::<String, Total>::new();
+        for (amount, text) in self.largest {
+            *sums.entry(text).or_default() = amount;
+        }
+        (sums, self.others)
     }
 
     /// Of these amounts.

@@ -7,7 +7,7 @@ use registry_core::{
     api::route::Route,
     chain::Limits,
     chain::QueryError,
-    eth::timestamp::Timestamp,
+    eth::{abi::RevenueReport, timestamp::Timestamp},
     index::{Basis, Excerpt, Index, IndexError, LIST_IN_MEMORY_MAX},
     registry::kya::WalletInput,
 };
@@ -167,13 +167,7 @@ fn crowded() -> Indexed {
         agent.status = if id <= 2_400 { 3 } else { 0 };
         registry.agents.push(agent);
     }
-    let mut history = History::new(0, &mut Chance(1));
-    history.push(2, NOW - 100_000, registry, Vec::new());
-    let mut index = Indexed::new(Node::new(PlainRegistry::default()), 100_000, 200);
-    index.config.limits = Limits::default();
-    show(&mut index, &history);
-    index.work().unwrap();
-    index
+    index_of(&registry)
 }
 
 fn wallet(number: u64) -> Address {
@@ -181,7 +175,7 @@ fn wallet(number: u64) -> Address {
 }
 
 /// What an excerpt on these wallets takes: statements, and steps of SQLite's machine.
-fn cost(index: &Indexed, wallets: BTreeSet<Address>) -> (u64, u64, Excerpt) {
+fn cost(index: &Indexed, wallets: Vec<Address>) -> (u64, u64, Excerpt) {
     index.database.executed.take();
     index.database.steps.take();
     let excerpt = Excerpt::of(&index.database, &index.state(), &wallets).unwrap();
@@ -208,7 +202,7 @@ fn an_excerpt_on_a_hundred_wallets_takes_few_statements_and_an_identical_wallet_
         let rows = digits.as_bytes()[2 * 9..].chunks(2 * (8 + 8 + PACKED_BYTES));
         rows.map(<[u8]>::to_vec).collect::<BTreeSet<_>>()
     };
-    let each = wallets.iter().flat_map(|wallet| rows(&cost(&index, BTreeSet::from([*wallet])).2));
+    let each = wallets.iter().flat_map(|wallet| rows(&cost(&index, vec![*wallet]).2));
     assert_eq!(rows(&excerpt), each.collect());
     assert!(rows(&one.2).len() >= 22 + 14, "{}", rows(&one.2).len());
 }
@@ -222,4 +216,46 @@ fn a_lineage_takes_a_handful_of_statements_a_level() {
     let of = Index::new(&index.database, &state, REGISTRY, CHAIN);
     of.document(&route, Timestamp::from_seconds(index.now)).unwrap();
     assert!(index.database.executed.get() <= 3 * 15 + 5, "{} statements", index.database.executed.get());
+}
+
+/// An index of this registry, as of the newest block of its node.
+fn index_of(registry: &PlainRegistry) -> Indexed {
+    let mut history = History::new(0, &mut Chance(1));
+    history.push(2, NOW - 100_000, registry.clone(), Vec::new());
+    let mut index = Indexed::new(Node::new(PlainRegistry::default()), 100_000, 200);
+    index.config.limits = Limits::default();
+    show(&mut index, &history);
+    index.work().unwrap();
+    index
+}
+
+#[test]
+fn a_lineage_of_more_agents_than_a_tree_shows_is_the_same_from_the_index_and_from_the_chain() {
+    let mut registry = PlainRegistry { grace_seconds: Some(604_800), ..PlainRegistry::default() };
+    registry.agents.extend((1..=3_000).map(|id| record(id, if id == 1 { 0 } else { (id - 2) / 40 + 1 })));
+    let mut index = index_of(&registry);
+    let target = "/api/v1/agent/1/lineage";
+    let (from_index, _) = ask(&index, target, NOW);
+    assert_eq!(from_index, index.node.ask(target).unwrap());
+    let nodes = from_index.to_string().matches("\"agentId\"").count();
+    assert_eq!(nodes, 2_000);
+}
+
+#[test]
+fn sums_of_more_currencies_than_are_stated_are_the_same_from_the_index_and_from_a_scan() {
+    let mut registry = PlainRegistry::with_agents(30);
+    for number in 0..2_500 {
+        let currency = format!("c{}", number * 7_919 % 2_500);
+        let category = format!("k{}", number % 101);
+        let report = report(1 + number % 30, number % 400);
+        registry.reports.push(RevenueReport { currency, category, ..report });
+    }
+    let mut index = index_of(&registry);
+    for target in ["/api/v1/revenue/aggregate", "/api/v1/stats/detailed"] {
+        let (from_index, _) = ask(&index, target, NOW);
+        assert_eq!(from_index, index.node.ask(target).unwrap(), "{target}");
+    }
+    let (sums, _) = ask(&index, "/api/v1/revenue/aggregate", NOW);
+    assert_eq!(sums["byCurrency"].as_object().unwrap().len(), 100);
+    assert!(sums["otherCurrencies"].is_u64() && sums["otherCategories"].is_u64(), "{sums}");
 }

@@ -6,7 +6,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
     time::Duration,
 };
 
@@ -204,8 +203,8 @@ impl RegistryIndex {
         refresh: bool,
     ) -> Result<Response> {
         let wallets =
-            wallets.iter().map(|wallet| wallet.parse()).collect::<core::result::Result<BTreeSet<_>, _>>();
-        let wallets: BTreeSet<Address> = wallets.map_err(failed)?;
+            wallets.iter().map(|wallet| wallet.parse()).collect::<core::result::Result<Vec<_>, _>>();
+        let wallets: Vec<Address> = wallets.map_err(failed)?;
         let max_age = cache_millis(settings).max(NOTE_MILLIS);
         let ready = match refresh {
             true => self.ready(sql, settings, max_age, &mut 0).await,

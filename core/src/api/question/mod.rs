@@ -16,8 +16,6 @@ mod past;
 
 pub use evidence::WithEvidence;
 
-use std::collections::BTreeMap;
-
 use alloy_primitives::{Address, U256};
 
 use crate::{
@@ -159,12 +157,12 @@ impl Question {
     /// only.
     fn kya_list<'a>(&'a self, registry: &Registry<'a>, wallets: &[WalletInput]) -> Result<KyaList, Halt> {
         // All are requested before the first missing one ends the round.
-        let agents: BTreeMap<Address, Result<Option<Agent>, Halt>> =
+        let agents: Vec<(Address, Result<Option<Agent>, Halt>)> =
             self.route.wallets().into_iter().map(|wallet| (wallet, registry.agent_of(wallet))).collect();
-        let mut judged = BTreeMap::new();
+        let mut judged = Vec::new();
         if !agents.is_empty() {
             let (grace, as_of) = (registry.grace_period(), registry.view.as_of());
-            let past_sources = self.past_sources(registry, agents.keys().copied(), false);
+            let past_sources = self.past_sources(registry, agents.iter().map(|(wallet, _)| *wallet), false);
             let (grace, as_of) = (grace?, as_of?);
             for (wallet, agent) in agents {
                 let item = match agent {
@@ -178,14 +176,14 @@ impl Question {
                     }
                     Err(halt) => return Err(halt),
                 };
-                judged.insert(wallet, item);
+                judged.push((wallet, item));
             }
         }
         let mut scope_bytes = 0;
         let item = |asked: &WalletInput| match asked {
             WalletInput::Malformed { text, error } => Some(malformed(text, *error)),
             WalletInput::Wallet(wallet) => {
-                let item = judged.get(wallet)?;
+                let (_, item) = judged.iter().find(|(judged, _)| judged == wallet)?;
                 scope_bytes += item.scope_bytes();
                 Some(if scope_bytes > LIST_SCOPE_BYTES { too_long(*wallet) } else { item.clone() })
             }

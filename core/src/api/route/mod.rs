@@ -11,8 +11,6 @@ mod time_to_live;
 
 pub use time_to_live::{CacheScope, FINAL_SECONDS};
 
-use std::collections::BTreeSet;
-
 use alloy_primitives::Address;
 
 use crate::{
@@ -167,17 +165,21 @@ impl Route {
     }
 
     /// The wallets to judge, each once.
-    pub fn wallets(&self) -> BTreeSet<Address> {
+    pub fn wallets(&self) -> Vec<Address> {
         match self {
-            Self::Kya { wallet, .. } => BTreeSet::from([*wallet]),
-            Self::KyaList { wallets, .. } => wallets
-                .iter()
-                .filter_map(|asked| match asked {
-                    WalletInput::Wallet(wallet) => Some(*wallet),
-                    WalletInput::Malformed { .. } => None,
-                })
-                .collect(),
-            _ => BTreeSet::new(),
+            Self::Kya { wallet, .. } => vec![*wallet],
+            Self::KyaList { wallets, .. } => {
+                let mut unique = Vec::new();
+                for asked in wallets {
+                    if let WalletInput::Wallet(wallet) = asked
+                        && !unique.contains(wallet)
+                    {
+                        unique.push(*wallet);
+                    }
+                }
+                unique
+            }
+            _ => Vec::new(),
         }
     }
 
