@@ -32,7 +32,6 @@ use crate::{
     },
     eth::{
         abi::IAgentRegistry::getRevenueHistoryCall,
-        address::AddressError,
         as_of::{AsOf, BlockId},
         timestamp::Timestamp,
     },
@@ -153,42 +152,42 @@ impl Question {
         Ok(self.judge(wallet, agent, grace, as_of).with_past(past))
     }
 
-    /// Judges each wallet once, however often it is listed. A record that cannot be read fails its own items
-    /// only.
+    /// Judges each wallet. A record that cannot be read fails its own item only.
     fn kya_list<'a>(&'a self, registry: &Registry<'a>, wallets: &[WalletInput]) -> Result<KyaList, Halt> {
+        let unique = self.route.wallets();
         // All are requested before the first missing one ends the round.
-        let agents: Vec<(Address, Result<Option<Agent>, Halt>)> =
-            self.route.wallets().into_iter().map(|wallet| (wallet, registry.agent_of(wallet))).collect();
-        let mut judged = Vec::new();
-        if !agents.is_empty() {
-            let (grace, as_of) = (registry.grace_period(), registry.view.as_of());
-            let past_sources = self.past_sources(registry, agents.iter().map(|(wallet, _)| *wallet), false);
-            let (grace, as_of) = (grace?, as_of?);
-            for (wallet, agent) in agents {
-                let item = match agent {
-                    Ok(agent) => {
-                        let past = past_sources.of(registry, wallet, agent.as_ref())?;
-                        let kya = self.judge(wallet, agent, grace, as_of).with_past(past);
-                        KyaItem::Verdict(Box::new(kya))
-                    }
-                    Err(Halt::Error(error)) if error.is_of_one_record() => {
-                        KyaItem::failed(wallet.to_checksum(None), error.code(), error.to_string())
-                    }
-                    Err(halt) => return Err(halt),
-                };
-                judged.push((wallet, item));
-            }
+        for wallet in &unique {
+            let _ = registry.agent_of(*wallet);
         }
-        let mut scope_bytes = 0;
-        let item = |asked: &WalletInput| match asked {
-            WalletInput::Malformed { text, error } => Some(malformed(text, *error)),
-            WalletInput::Wallet(wallet) => {
-                let (_, item) = judged.iter().find(|(judged, _)| judged == wallet)?;
-                scope_bytes += item.scope_bytes();
-                Some(if scope_bytes > LIST_SCOPE_BYTES { too_long(*wallet) } else { item.clone() })
+        if unique.is_empty() {
+            return Ok(wallets.iter().filter_map(malformed).collect::<Vec<_>>().into());
+        }
+        let (grace, as_of) = (registry.grace_period(), registry.view.as_of());
+        let past_sources = self.past_sources(registry, unique, false);
+        let (grace, as_of) = (grace?, as_of?);
+        let (mut items, mut scope_bytes) = (Vec::new(), 0);
+        for asked in wallets {
+            items.extend(malformed(asked));
+            let WalletInput::Wallet(wallet) = *asked else { continue };
+            let failed = |code, message| KyaItem::failed(wallet.to_checksum(None), code, message);
+            let agent = registry.agent_of(wallet);
+            if let Ok(Some(agent)) = &agent {
+                scope_bytes += agent.operational_scope.len();
             }
-        };
-        Ok(wallets.iter().filter_map(item).collect::<Vec<_>>().into())
+            items.push(match agent {
+                _ if scope_bytes > LIST_SCOPE_BYTES => failed(Code::TooLarge, TOO_LONG.to_owned()),
+                Ok(agent) => {
+                    let past = past_sources.of(registry, wallet, agent.as_ref())?;
+                    let kya = self.judge(wallet, agent, grace, as_of).with_past(past);
+                    KyaItem::Verdict(Box::new(kya))
+                }
+                Err(Halt::Error(error)) if error.is_of_one_record() => {
+                    failed(error.code(), error.to_string())
+                }
+                Err(halt) => return Err(halt),
+            });
+        }
+        Ok(items.into())
     }
 
     /// The verdict as of the host's clock, or of the requested block.
@@ -207,16 +206,14 @@ impl Question {
     }
 }
 
-/// The item for a text that is no wallet.
-fn malformed(text: &str, error: AddressError) -> KyaItem {
-    let error = Error::InvalidParameter { field: "wallet", rule: error.rule() };
-    KyaItem::failed(text.to_owned(), error.code(), error.to_string())
-}
+/// The message of an item after [`LIST_SCOPE_BYTES`].
+const TOO_LONG: &str = "The list's operational scopes are too long: ask for this wallet alone";
 
-/// The item for a wallet when the items before it take all the memory that a list may take.
-fn too_long(wallet: Address) -> KyaItem {
-    let message = "The operational scopes of the list are too long together: ask for this wallet alone";
-    KyaItem::failed(wallet.to_checksum(None), Code::TooLarge, message.to_owned())
+/// The item for a text that is no wallet.
+fn malformed(asked: &WalletInput) -> Option<KyaItem> {
+    let WalletInput::Malformed { text, error } = asked else { return None };
+    let error = Error::InvalidParameter { field: "wallet", rule: error.rule() };
+    Some(KyaItem::failed(text.clone(), error.code(), error.to_string()))
 }
 
 fn agents(registry: &Registry<'_>, page: Page) -> Result<AgentPage, Halt> {

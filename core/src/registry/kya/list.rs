@@ -95,14 +95,6 @@ impl KyaItem {
     pub(crate) fn failed(wallet: String, code: Code, error: String) -> Self {
         Self::Failed(KyaFailure { wallet, error, code: code.name() })
     }
-
-    /// Bytes of the agent's operational scope, which has no length limit.
-    pub(crate) fn scope_bytes(&self) -> usize {
-        match self {
-            Self::Verdict(kya) => kya.agent.as_ref().map_or(0, |agent| agent.operational_scope.len()),
-            Self::Failed(_) => 0,
-        }
-    }
 }
 
 #[cfg(test)]
