@@ -22,6 +22,9 @@ pub(crate) const LIMITER_BINDING: &str = "CLIENT_LIMITS";
 /// The binding of the objects that keep indexes.
 pub(crate) const INDEX_BINDING: &str = "REGISTRY_INDEX";
 
+/// The regions that Cloudflare takes as location hints of Durable Objects.
+const LOCATION_HINTS: [&str; 9] = ["wnam", "enam", "sam", "weur", "eeur", "apac", "oc", "afr", "me"];
+
 /// Base Sepolia's public endpoint, the documented default.
 const DEFAULT_RPC_URL: &str = "https://sepolia.base.org";
 /// Verdicts must not rest on the state of a node that has been stuck for longer.
@@ -44,15 +47,19 @@ pub(crate) struct Settings {
     pub(crate) rpc_timeout_seconds: u32,
     /// Time limit of all batches of a request together.
     pub(crate) rpc_deadline_seconds: u32,
+    /// Whether a request that takes longer than usual is sent to the next endpoint as well.
+    pub(crate) hedges: bool,
     /// The age above which a node's newest block is refused; 0 is any age.
     pub(crate) max_head_age_seconds: u32,
-    /// The chain that all endpoints must be on; `None`, for a single endpoint, is any chain.
+    /// The chain that all endpoints must be on; `None`, for a single endpoint without an index, is any chain.
     pub(crate) chain_id: Option<u64>,
     pub(crate) registry: Address,
     pub(crate) multicall3: Address,
     pub(crate) limits: ClientLimits,
     pub(crate) limiter_mode: LimiterMode,
     pub(crate) index_mode: IndexMode,
+    /// Where the platform should create the index's object.
+    pub(crate) index_location: Option<&'static str>,
     /// The longest duration of a stream of changes.
     pub(crate) stream_seconds: u32,
     /// The storage layout for evidence, where the registry's code is not this project's.
@@ -127,10 +134,18 @@ impl Settings {
         let registry = variables.address("REGISTRY_ADDRESS")?.ok_or_else(|| {
             misconfigured("REGISTRY_ADDRESS", "is not set; it is the deployed registry's address")
         })?;
-        let chain_id = variables.chain_id()?;
-        if rpc.len() > 1 && chain_id.is_none() {
-            let problem =
-                "is not set; where RPC_URL names several endpoints, it is the chain they all have to be on";
+        let (chain_id, index_mode) = (variables.chain_id()?, variables.index_mode()?);
+        let problem = match chain_id {
+            None if rpc.len() > 1 => {
+                "is not set; where RPC_URL names several endpoints, it is the chain they all have to be on"
+            }
+            // Rows that are kept while endpoints change must not come to be of two chains.
+            None if index_mode == IndexMode::DurableObject => {
+                "is not set; where INDEX is durable-object, it is the chain that the index is of"
+            }
+            _ => "",
+        };
+        if !problem.is_empty() {
             return Err(misconfigured("CHAIN_ID", problem));
         }
         Ok(Self {
@@ -140,13 +155,19 @@ impl Settings {
             rpc,
             rpc_timeout_seconds: variables.seconds("RPC_TIMEOUT_SECONDS", 4)?,
             rpc_deadline_seconds: variables.seconds("RPC_DEADLINE_SECONDS", 15)?,
+            hedges: variables.parsed("RPC_HEDGING", true, "must be on or off", |text| match text {
+                "on" => Some(true),
+                "off" => Some(false),
+                _ => None,
+            })?,
             max_head_age_seconds: variables.number("MAX_HEAD_AGE_SECONDS", DEFAULT_MAX_HEAD_AGE_SECONDS)?,
             chain_id,
             registry,
             multicall3: variables.address("MULTICALL3_ADDRESS")?.unwrap_or(multicall::CANONICAL_ADDRESS),
             limits: variables.limits()?,
             limiter_mode: variables.limiter_mode()?,
-            index_mode: variables.index_mode()?,
+            index_mode,
+            index_location: variables.index_location()?,
             stream_seconds: variables.seconds("CHANGES_STREAM_SECONDS", 300)?,
             layout: variables.layout()?,
             agent_ttl: variables.number("AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
@@ -253,6 +274,12 @@ impl Variables<'_> {
         })
     }
 
+    fn index_location(&self) -> Result<Option<&'static str>, Error> {
+        let rule = "must be wnam, enam, sam, weur, eeur, apac, oc, afr or me";
+        let known = |text: &str| LOCATION_HINTS.into_iter().find(|hint| *hint == text).map(Some);
+        self.parsed("INDEX_LOCATION_HINT", None, rule, known)
+    }
+
     fn layout(&self) -> Result<Option<Layout>, Error> {
         let parse =
             |text: String| Layout::parse(&text).map_err(|error| misconfigured("EVIDENCE_LAYOUT", error));
@@ -294,7 +321,9 @@ mod tests {
         assert_eq!((settings.rpc_timeout_seconds, settings.rpc_deadline_seconds), (4, 15));
         assert_eq!(settings.limits.client, WindowLimit { requests: 60, window_seconds: 60 });
         assert_eq!(settings.limits.site, WindowLimit { requests: 600, window_seconds: 60 });
-        assert_eq!(settings.index_mode, IndexMode::Off);
+        assert_eq!((settings.index_mode, settings.hedges), (IndexMode::Off, true));
+        assert_eq!(settings.index_location, None);
+        assert_eq!(parse(&[("INDEX_LOCATION_HINT", "weur")]).unwrap().index_location, Some("weur"));
         assert_eq!((settings.limiter_mode, settings.chain_id), (LimiterMode::Kv, None));
         assert_eq!((settings.stream_seconds, settings.follow_seconds()), (300, 10));
         let short = |ttl: &str| parse(&[("KYA_TTL_SECONDS", ttl)]).unwrap().follow_seconds();
@@ -329,10 +358,17 @@ mod tests {
             ("RPC_TIMEOUT_SECONDS", "0", "RPC_TIMEOUT_SECONDS must be 1 to 3600 seconds"),
             ("RATE_LIMIT_WINDOW_SECONDS", "0", "RATE_LIMIT_WINDOW_SECONDS must be 1 to 3600 seconds"),
             ("RATE_LIMIT_PER_MINUTE", "-1", "RATE_LIMIT_PER_MINUTE must be a whole number of at least 0"),
+            ("RPC_HEDGING", "s3cret", "RPC_HEDGING must be on or off"),
+            (
+                "INDEX_LOCATION_HINT",
+                "s3cret",
+                "INDEX_LOCATION_HINT must be wnam, enam, sam, weur, eeur, apac,",
+            ),
             ("INDEX", "s3cret", "INDEX must be durable-object or off"),
             ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv or durable-object"),
             ("EVIDENCE_LAYOUT", "{\"s3cret\":1}", "EVIDENCE_LAYOUT must be JSON"),
             ("RPC_URL", "https://s3cret.example https://b.example", "CHAIN_ID is not set"),
+            ("INDEX", "durable-object", "CHAIN_ID is not set; where INDEX is durable-object"),
         ] {
             let Err(Error::Misconfigured(message)) = parse(&[(name, value)]) else { panic!("{name}") };
             assert!(message.starts_with(rule) && !message.contains("s3cret"), "{message}");

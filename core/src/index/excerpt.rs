@@ -71,6 +71,11 @@ impl Excerpt {
         Ok(Self { total: state.total, is_whole: flawed == Some(0), rows, ends })
     }
 
+    /// What it takes in memory.
+    pub fn size_bytes(&self) -> usize {
+        size_of::<Self>() + self.rows.len() * size_of::<(u64, Row)>() + self.ends.len() * 2 * size_of::<u64>()
+    }
+
     pub(crate) fn get(&self, id: u64) -> Option<&Row> {
         let place = self.rows.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         self.rows.get(place).map(|(_, row)| row)

@@ -28,7 +28,7 @@ impl Database {
 
 impl Store for Database {
     fn execute(&self, statement: &str, parameters: &[SqlValue]) -> Result<Vec<Vec<SqlValue>>, StoreError> {
-        let failed = |error: rusqlite::Error| StoreError(format!("{error}: {statement}"));
+        let failed = |error: rusqlite::Error| StoreError::of_host(format!("{error}: {statement}"));
         let parameters = parameters.iter().map(|value| match value {
             SqlValue::Null => types::Value::Null,
             SqlValue::Integer(number) => {

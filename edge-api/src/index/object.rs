@@ -1,8 +1,12 @@
 //! The object that keeps an index up to date: one for each chain and registry.
 //!
 //! Its state is in SQL, so that an object that dies at any point resumes where it was; in memory are only the
-//! lease and what is known of the endpoints. One piece of work runs at a time; concurrent requests wait for
-//! it, each by a timer of its own.
+//! lease, the last fault of the store and what is known of the endpoints. One piece of work runs at a time;
+//! concurrent requests wait for it, each by a timer of its own.
+//!
+//! If the store fails, its last transaction is rolled back, and the rows stay. The work is tried again after a
+//! pause, before which no request starts it: a quota would not last longer, and the chain would be read for
+//! nothing. Only an index that is corrupt is deleted, and filled anew.
 
 use std::{
     cell::{Cell, RefCell},
@@ -19,20 +23,21 @@ use registry_core::{
     eth::timestamp::Timestamp,
     host::shared_reads::due_for_renewal,
     index::{
-        Config, Excerpt, HistoryQuery, IndexError, ListCursor, Phase, SqlValue, State, Store, Work, prepare,
+        Config, Excerpt, HistoryQuery, IndexError, ListCursor, Phase, SqlValue, State, Store, StoreError,
+        Work, prepare,
     },
     registry::agent::AgentId,
     registry::history::HistoryCursor,
 };
 use worker::{
-    Delay, DurableObject, Env, Request, Response, Result, console_warn, durable_object,
+    Delay, DurableObject, Env, Request, Response, Result, console_error, console_warn, durable_object,
     js_sys::{Object, Reflect, WebAssembly},
 };
 // `durable_object` expands to paths of this crate.
 use worker::wasm_bindgen;
 
 use super::{
-    answer::{Form, answer, failure, not_covered, progress, refusal, respond, warn},
+    answer::{Form, document, failure, not_covered, progress, refusal, respond, unanswered, warn},
     protocol::{IndexAnswer, IndexQuestion, IndexRequest, name},
     sql::Sql,
 };
@@ -70,6 +75,7 @@ pub struct RegistryIndex {
     endpoints: RefCell<Option<Endpoints>>,
     is_prepared: Cell<bool>,
     lease: Cell<WorkLease>,
+    fault: RefCell<Option<Fault>>,
     /// When the time of the last request was stored.
     noted_at: Cell<u64>,
 }
@@ -84,6 +90,14 @@ struct WorkLease {
     until: u64,
 }
 
+/// The last failure of the store, until work succeeds.
+#[derive(Clone, Debug)]
+struct Fault {
+    error: StoreError,
+    /// When the work is tried again, unix milliseconds.
+    until: u64,
+}
+
 impl DurableObject for RegistryIndex {
     fn new(state: worker::State, env: Env) -> Self {
         Self {
@@ -92,6 +106,7 @@ impl DurableObject for RegistryIndex {
             endpoints: RefCell::default(),
             is_prepared: Cell::new(false),
             lease: Cell::default(),
+            fault: RefCell::default(),
             noted_at: Cell::new(0),
         }
     }
@@ -99,20 +114,23 @@ impl DurableObject for RegistryIndex {
     async fn fetch(&self, mut request: Request) -> Result<Response> {
         let IndexRequest { object, question } = request.json().await?;
         let settings = Settings::of(&self.env).map_err(|error| error.to_string())?;
-        let own = name(&settings);
+        let own = name(&settings).unwrap_or_default();
         if object != own {
-            console_warn!("the index's settings differ from those of who asks: they make it {own}");
+            console_warn!("a Worker with other settings asks: this is the index of {own}");
             return Response::error("not the index of this chain and registry", 502);
         }
-        let sql = self.sql()?;
+        let sql = match self.sql() {
+            Ok(sql) => sql,
+            Err(error) => return self.without_store(&error, &question).await,
+        };
         let (form, route) = match question {
-            IndexQuestion::Progress => return progress(&State::load(&sql).map_err(failed)?),
+            IndexQuestion::Progress => return self.progress(&sql).await,
             IndexQuestion::Tick => {
-                self.arm(&sql, &settings, true).await?;
-                return progress(&State::load(&sql).map_err(failed)?);
+                self.arm(&sql, &settings, true).await;
+                return self.progress(&sql).await;
             }
             IndexQuestion::Excerpt { wallets, refresh } => {
-                self.note_request(&sql)?;
+                self.note_request(&sql).await;
                 // Boxed, here and below, it is a function of its own: V8 takes megabytes to optimize a long
                 // one that is polled again and again.
                 return self.excerpt(&sql, &settings, &wallets, refresh).boxed_local().await;
@@ -124,20 +142,20 @@ impl DurableObject for RegistryIndex {
                 (Form::Piece(cursor.map(parse).transpose()?), Ok(Route::Compliance(None)))
             }
         };
-        self.note_request(&sql)?;
+        self.note_request(&sql).await;
         self.answer(&sql, &settings, form, route.map_err(failed)?).boxed_local().await
     }
 
     async fn alarm(&self) -> Result<Response> {
         let settings = Settings::of(&self.env).map_err(|error| error.to_string())?;
-        let sql = self.sql()?;
-        let state = State::load(&sql).map_err(failed)?;
-        let mut worked = Ok(());
-        // One piece of work per alarm: together they might take more CPU time than one request is allowed.
-        if self.is_in_use(&sql, &settings)? && (state.phase != Phase::Complete || is_due(&state, &settings)) {
-            worked = self.work(&sql, &settings, &mut 0).boxed_local().await;
-        }
-        self.arm(&sql, &settings, worked.is_ok()).await?;
+        let worked = match self.sql() {
+            Ok(sql) => {
+                let worked = self.work_if_due(&sql, &settings).boxed_local().await;
+                self.arm(&sql, &settings, worked.is_ok()).await;
+                worked
+            }
+            Err(error) => Err(self.keep_fault(error).await.into()),
+        };
         if let Err(error) = &worked {
             warn(error, &settings);
         }
@@ -146,13 +164,61 @@ impl DurableObject for RegistryIndex {
 }
 
 impl RegistryIndex {
-    fn sql(&self) -> Result<Sql> {
-        let sql = Sql(self.state.storage().sql());
+    fn sql(&self) -> core::result::Result<Sql, StoreError> {
+        let sql = Sql::new(&self.state.storage());
         if !self.is_prepared.get() {
-            prepare(&sql).map_err(failed)?;
+            sql.transaction(|| Ok(prepare(&sql)?)).map_err(|error| match error {
+                IndexError::Store(error) => error,
+                other => StoreError::Failed(other.to_string()),
+            })?;
             self.is_prepared.set(true);
         }
         Ok(sql)
+    }
+
+    /// Notes a failure of the store, and deletes an index that is corrupt. One that comes during the pause after
+    /// another does not prolong it.
+    async fn keep_fault(&self, error: StoreError) -> StoreError {
+        if self.pause().is_some() {
+            return error;
+        }
+        let pause = error.retry_millis();
+        *self.fault.borrow_mut() = Some(Fault { error: error.clone(), until: unix_millis() + pause });
+        if error == StoreError::Corrupt {
+            console_error!("{error}: it is deleted, and filled anew");
+            self.is_prepared.set(false);
+            self.noted_at.set(0);
+            // If this fails, the next work finds the same rows.
+            let _ = self.state.storage().delete_all().await;
+        } else {
+            console_error!("{error}: tried again in {} s", pause / 1_000);
+        }
+        error
+    }
+
+    /// The fault of the store, while it is too early to work again.
+    fn pause(&self) -> Option<Fault> {
+        self.fault.borrow().clone().filter(|fault| unix_millis() < fault.until)
+    }
+
+    /// The answer where the store cannot even be opened.
+    async fn without_store(&self, error: &StoreError, question: &IndexQuestion) -> Result<Response> {
+        self.keep_fault(error.clone()).await;
+        match question {
+            IndexQuestion::Progress | IndexQuestion::Tick => progress(&State::default(), Some(error.fault())),
+            _ => not_covered(),
+        }
+    }
+
+    /// The progress, and the fault of the store if it failed.
+    async fn progress(&self, sql: &Sql) -> Result<Response> {
+        match State::load(sql) {
+            Ok(state) => progress(&state, self.fault.borrow().as_ref().map(|fault| fault.error.fault())),
+            Err(error) => {
+                let fault = self.keep_fault(error).await.fault();
+                progress(&State::default(), Some(fault))
+            }
+        }
     }
 
     /// The answer to a question, from an index that is fresh enough for it.
@@ -167,21 +233,44 @@ impl RegistryIndex {
             Form::Piece(Some(_)) => State::load(sql).map_err(IndexError::from),
             _ => self.ready(sql, settings, u64::from(seconds) * 1_000, &mut rpc_calls).await,
         };
-        self.arm(sql, settings, ready.is_ok()).await?;
-        let made = match (ready, &route) {
-            (Ok(state), Route::History { id, limit, cursor }) => {
-                let page = (*id, *limit, *cursor);
-                let history = self.history(sql, settings, state, page, &mut rpc_calls).boxed_local().await;
-                history.map(|(state, document)| (state, Some(document)))
-            }
-            (ready, _) => ready.map(|state| (state, None)),
+        self.arm(sql, settings, ready.is_ok()).await;
+        let state = match ready {
+            Ok(state) => state,
+            Err(error) => return self.refuse(sql, settings, &route, error).await,
         };
-        match made {
-            Ok((state, Some(document))) => respond(&state, document, rpc_calls),
-            Ok((state, None)) => answer(sql, settings, &state, (&route, form), rpc_calls),
-            Err(IndexError::Incomplete { .. }) => progress(&State::load(sql).map_err(failed)?),
-            Err(IndexError::Query(error @ QueryError::AgentNotFound(_))) => failure(error.into(), settings),
-            Err(error) => refusal(error, &route, &State::load(sql).map_err(failed)?, settings),
+        if let Route::History { id, limit, cursor } = route {
+            let page = (id, limit, cursor);
+            let history = self.history(sql, settings, state, page, &mut rpc_calls).boxed_local().await;
+            return match history {
+                Ok((state, document)) => respond(&state, document, rpc_calls),
+                Err(error) => self.refuse(sql, settings, &route, error).await,
+            };
+        }
+        match sql.transaction(|| document(sql, settings, &state, (&route, form))) {
+            Ok(document) => respond(&state, document, rpc_calls),
+            Err(error @ (IndexError::Store(_) | IndexError::Incomplete { .. })) => {
+                self.refuse(sql, settings, &route, error).await
+            }
+            Err(error) => unanswered(error, (&route, form), settings),
+        }
+    }
+
+    /// The answer where the index has none.
+    async fn refuse(
+        &self,
+        sql: &Sql,
+        settings: &Settings,
+        route: &Route,
+        error: IndexError,
+    ) -> Result<Response> {
+        match error {
+            IndexError::Incomplete { .. } => self.progress(sql).await,
+            IndexError::Query(error @ QueryError::AgentNotFound(_)) => failure(error.into(), settings),
+            IndexError::Store(error) => {
+                self.keep_fault(error).await;
+                not_covered()
+            }
+            error => refusal(error, route, &State::load(sql).unwrap_or_default(), settings),
         }
     }
 
@@ -202,15 +291,21 @@ impl RegistryIndex {
             true => self.ready(sql, settings, max_age, &mut 0).await,
             false => State::load(sql).map_err(IndexError::from),
         };
-        self.arm(sql, settings, ready.is_ok()).await?;
-        match ready {
+        self.arm(sql, settings, ready.is_ok()).await;
+        let excerpt = match ready {
             Ok(state) if unix_millis() < state.read_at.saturating_add(max_age) => {
-                match Excerpt::of(sql, &state, &wallets) {
-                    Ok(excerpt) => Response::from_json(&IndexAnswer::Excerpt(excerpt.encode())),
-                    Err(_) => not_covered(),
-                }
+                Excerpt::of(sql, &state, &wallets)
             }
-            _ => not_covered(),
+            Ok(_) => return not_covered(),
+            Err(error) => Err(error),
+        };
+        match excerpt {
+            Ok(excerpt) => Response::from_json(&IndexAnswer::Excerpt(excerpt.encode())),
+            Err(IndexError::Store(error)) => {
+                self.keep_fault(error).await;
+                not_covered()
+            }
+            Err(_) => not_covered(),
         }
     }
 
@@ -248,6 +343,9 @@ impl RegistryIndex {
         settings: &Settings,
         rpc_calls: &mut u32,
     ) -> core::result::Result<(), IndexError> {
+        if let Some(fault) = self.pause() {
+            return Err(fault.error.into());
+        }
         let WorkLease { number, until } = self.lease.get();
         let now = unix_millis();
         if now < until {
@@ -260,13 +358,22 @@ impl RegistryIndex {
         if self.lease.get().number == lease.number {
             self.lease.set(WorkLease { until: 0, ..lease });
         }
-        if let Err(IndexError::Store(_)) = &worked {
-            // A step may have been written in part: the rows are not consistent.
-            self.is_prepared.set(false);
-            // If this fails, the next request fails, too.
-            let _ = self.state.storage().delete_all().await;
+        match &worked {
+            Ok(()) => *self.fault.borrow_mut() = None,
+            Err(IndexError::Store(error)) => drop(self.keep_fault(error.clone()).await),
+            Err(_) => {}
         }
         worked
+    }
+
+    /// One piece of work, while the index is in use and not fresh. One per alarm: together they might take more
+    /// CPU time than one request is allowed.
+    async fn work_if_due(&self, sql: &Sql, settings: &Settings) -> core::result::Result<(), IndexError> {
+        let state = State::load(sql)?;
+        if self.is_in_use(sql, settings)? && (state.phase != Phase::Complete || is_due(&state, settings)) {
+            self.work(sql, settings, &mut 0).boxed_local().await?;
+        }
+        Ok(())
     }
 
     async fn drive(
@@ -281,8 +388,7 @@ impl RegistryIndex {
         loop {
             let elapsed = unix_millis().saturating_sub(began);
             work.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
-            // Nothing is awaited within a step: its writes are one transaction.
-            let Step::Send(batch) = work.step(sql)? else { return Ok(()) };
+            let Step::Send(batch) = sql.transaction(|| work.step(sql))? else { return Ok(()) };
             *rpc_calls += 1;
             let millis = u64::from(batch.delay_ms) + u64::from(batch.timeout_ms);
             self.lease.set(WorkLease { number, until: unix_millis() + millis + LEASE_MARGIN_MILLIS });
@@ -314,9 +420,7 @@ impl RegistryIndex {
             let config = config(settings, unix_millis());
             let query = HistoryQuery::new(sql, &state, settings.registry, page)?;
             let run = query.run(&config, self.endpoints(settings));
-            match chain::drive(run, &settings.rpc, began, rpc_calls, &|_| (), &|update| self.merge(update))
-                .await
-            {
+            match chain::drive(run, settings, began, rpc_calls, &|_| (), &|update| self.merge(update)).await {
                 // The block has been reorged out: a refresh comes first, whatever the TTL.
                 Err(QueryError::BlockNotAvailable(_)) => {
                     state = self.ready(sql, settings, 0, rpc_calls).await?;
@@ -340,21 +444,23 @@ impl RegistryIndex {
         known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
     }
 
-    /// Notes the time of a request; in storage, as the object may be evicted from memory at any time.
-    fn note_request(&self, sql: &Sql) -> Result<()> {
+    /// Notes the time of a request; in storage, as the object may be evicted from memory at any time. A failure
+    /// is the store's fault, and no reason not to answer.
+    async fn note_request(&self, sql: &Sql) {
         let now = unix_millis();
-        if now < self.noted_at.get() + NOTE_MILLIS {
-            return Ok(());
+        if now < self.noted_at.get() + NOTE_MILLIS || self.pause().is_some() {
+            return;
         }
         let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('asked_at', ?1)";
-        sql.execute(statement, &[SqlValue::Text(now.to_string())]).map_err(failed)?;
-        self.noted_at.set(now);
-        Ok(())
+        match sql.execute(statement, &[SqlValue::Text(now.to_string())]) {
+            Ok(_) => self.noted_at.set(now),
+            Err(error) => drop(self.keep_fault(error).await),
+        }
     }
 
     /// Whether there were requests lately.
-    fn is_in_use(&self, sql: &Sql, settings: &Settings) -> Result<bool> {
-        let rows = sql.execute("SELECT value FROM meta WHERE key = 'asked_at'", &[]).map_err(failed)?;
+    fn is_in_use(&self, sql: &Sql, settings: &Settings) -> core::result::Result<bool, StoreError> {
+        let rows = sql.execute("SELECT value FROM meta WHERE key = 'asked_at'", &[])?;
         let asked_at = match rows.first().and_then(|row| row.first()) {
             Some(SqlValue::Text(text)) => text.parse().unwrap_or(0),
             _ => 0,
@@ -363,9 +469,16 @@ impl RegistryIndex {
         Ok(unix_millis() < idle.saturating_add(asked_at))
     }
 
-    /// Sets the alarm for the next work, while the index is in use; later where the last work failed.
-    async fn arm(&self, sql: &Sql, settings: &Settings, worked: bool) -> Result<()> {
-        if !self.is_in_use(sql, settings)? {
+    /// Sets the alarm for the next work, while the index is in use; later where the last work failed. Where that
+    /// fails, the next request or the cron trigger sets it.
+    async fn arm(&self, sql: &Sql, settings: &Settings, worked: bool) {
+        if let Err(error) = self.try_arm(sql, settings, worked).await {
+            console_warn!("no alarm is set: {error}");
+        }
+    }
+
+    async fn try_arm(&self, sql: &Sql, settings: &Settings, worked: bool) -> Result<()> {
+        if !self.is_in_use(sql, settings).map_err(failed)? {
             return Ok(());
         }
         let now = unix_millis();
@@ -376,12 +489,13 @@ impl RegistryIndex {
             return Ok(());
         }
         let state = State::load(sql).map_err(failed)?;
-        let at = match state.phase {
+        let at = match (self.pause(), state.phase) {
+            (Some(fault), _) => fault.until,
             _ if !worked => now + RETRY_MILLIS,
             // With a TTL of 0, each request reads.
-            Phase::Complete if cache_millis(settings) == 0 => return Ok(()),
-            Phase::Complete => refresh_at(&state, settings),
-            Phase::Filling { .. } | Phase::CatchingUp => now,
+            (None, Phase::Complete) if cache_millis(settings) == 0 => return Ok(()),
+            (None, Phase::Complete) => refresh_at(&state, settings),
+            (None, Phase::Filling { .. } | Phase::CatchingUp) => now,
         };
         let offset = Duration::from_millis(at.saturating_sub(now));
         storage.set_alarm(offset).await

@@ -9,12 +9,15 @@
 //! | `/agent/:id/lineage`, `/agent/:id/ancestors` | one per level |
 //! | `/kya/:wallet?evidence=1` | 2 |
 //!
-//! A node with low limits takes more, and so do an agent's lists beyond the node's gas.
+//! A node with low limits takes more, and so do an agent's lists beyond the node's gas. A verdict takes a second
+//! round trip where the index's excerpt arrives during the first one and names ancestors, or is older than an agent.
 
 mod evidence;
+mod late_excerpt;
 mod past;
 
 pub use evidence::WithEvidence;
+pub use late_excerpt::LateExcerpt;
 
 use alloy_primitives::{Address, U256};
 
@@ -33,7 +36,6 @@ use crate::{
         as_of::{AsOf, BlockId},
         timestamp::Timestamp,
     },
-    index::Excerpt,
     registry::{
         agent::{Agent, AgentId, AgentListItem, Fetched},
         agent_detail::AgentDetail,
@@ -61,8 +63,8 @@ pub struct Question {
     pub now: Timestamp,
     /// A scan that the host has cached, for the past of a wallet.
     pub scan: Option<Scan>,
-    /// The index's excerpt on the wallets, which is preferred to the scan.
-    pub excerpt: Option<Excerpt>,
+    /// The index's excerpt on the wallets, which is preferred to the scan; `None` without an index.
+    pub excerpt: Option<LateExcerpt>,
 }
 
 impl Query for Question {
