@@ -115,7 +115,8 @@ impl Exchange {
     }
 }
 
-/// One round trip, hedged: an endpoint that is slower than usual is raced by the next one. The loser is aborted.
+/// One round trip, hedged: an endpoint that is slower than usual is raced by the next one. The loser is
+/// aborted.
 async fn exchange(settings: &Settings, batch: &Batch, may_hedge: bool, rpc_calls: &mut u32) -> Exchange {
     let (endpoints, began) = (&settings.rpc, unix_millis());
     let may_hedge = may_hedge && settings.hedges && batch.delay_ms == 0;

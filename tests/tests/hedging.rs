@@ -1,7 +1,7 @@
 //! Hedged requests: one of two endpoints is slow now and then.
 //!
-//! 1. One in twenty answers that is 2 s late makes the p99 without hedging, and not with it; at most one request in
-//!    twenty is sent twice, and every answer is right.
+//! 1. One in twenty answers that is 2 s late makes the p99 without hedging, and not with it; at most one
+//!    request in twenty is sent twice, and every answer is right.
 //! 2. With a single endpoint, or switched off, nothing is sent twice.
 
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ const REQUESTS: usize = 240;
 const LATE: Duration = Duration::from_secs(2);
 const EVERY: usize = 20;
 
-/// Asks a Worker with these settings for verdicts, one after the other, where the first endpoint is late in one
-/// answer of twenty: the p99, and the share of extra requests in percent.
+/// Asks a Worker with these settings for verdicts, one after the other, where the first endpoint is late in
+/// one answer of twenty: the p99, and the share of extra requests in percent.
 async fn ask(chain: &Chain, settings: &[(&'static str, &str)]) -> (Duration, f64) {
     let [first, second] = [Proxy::start(chain.node.url()).await, Proxy::start(chain.node.url()).await];
     let (first, second) = (first.unwrap(), second.unwrap());

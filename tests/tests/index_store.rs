@@ -1,7 +1,7 @@
 //! What an index has stored: it survives failures of its store, and changes of the endpoints.
 //!
-//! 1. A statement that fails, also in the middle of a step, leaves the rows as they were. The fault is in `/readyz`
-//!    and in the log, the work is tried again after a pause, and the chain is not read meanwhile.
+//! 1. A statement that fails, also in the middle of a step, leaves the rows as they were. The fault is in
+//!    `/readyz` and in the log, the work is tried again after a pause, and the chain is not read meanwhile.
 //! 2. A quota that is used up is named so, and waited for.
 //! 3. Rows that are not as they were written are deleted and read anew.
 //! 4. With another RPC URL the index goes on with its rows, and so do cursors.
@@ -25,7 +25,7 @@ const DETAILED: &str = "/api/v1/stats/detailed";
 /// Answered by the index alone.
 const NEWEST: &str = "/api/v1/agents?sort=-id&limit=1";
 
-/// A stage with a complete index whose answers are kept for a second, and a cursor of its changes.
+/// A stage with a complete index and a TTL of a second, and a cursor of its changes.
 async fn filled() -> (Stage, String) {
     let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await.unwrap();
     seed::many(&chain, AGENTS).await.unwrap();
@@ -60,7 +60,7 @@ async fn changes(stage: &Stage, cursor: &str) -> Answer {
     stage.client.get(&format!("/api/v1/changes?since={cursor}")).await
 }
 
-/// The agents whose verdict has changed since the cursor, once there is one.
+/// The agents with a change of verdict since the cursor, once there is one.
 async fn changed(stage: &Stage, cursor: &str) -> Vec<Value> {
     let mut ids = Vec::new();
     wait_until("the change is listed", WAIT, async || {

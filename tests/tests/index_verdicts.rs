@@ -1,8 +1,8 @@
-//! Verdicts of a Worker with an index whose object is quick, slow, silent or away.
+//! Verdicts of a Worker with an index: the object is quick, slow, silent or away.
 //!
 //! 1. Chain and object are asked side by side: a verdict takes the chain's time, whatever the object's.
-//! 2. An excerpt that is there in time gives the wallet's past; without it the past is unknown, and the verdict says
-//!    why. It has 150 ms, however long the chain takes.
+//! 2. An excerpt that is there in time gives the wallet's past; without it the past is unknown, and the
+//!    verdict says why. It has 150 ms, however long the chain takes.
 //! 3. An excerpt that comes too late is there for the next verdict.
 //! 4. Where the index is away, wallets' pasts come from one scan for all who ask.
 

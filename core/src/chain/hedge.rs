@@ -1,9 +1,9 @@
-//! Hedged requests: a request without an answer after the 95th percentile of the last answers' times is sent to the
-//! next endpoint as well, and the first good answer wins. It takes the tail off the response times of an endpoint
-//! that is slow now and then, which no failover does.
+//! Hedged requests: a request without an answer after the 95th percentile of the last answers' times is sent
+//! to the next endpoint as well, and the first good answer wins. It takes the tail off the response times of
+//! an endpoint that is slow now and then, which no failover does.
 //!
-//! A budget bounds what it costs: extra requests are at most one for every [`PRIMARY_PER_HEDGE`]. Replies that are
-//! expected to be large ([`MAX_HEDGED_BYTES`]) are never asked for twice.
+//! A budget bounds what it costs: extra requests are at most one for every [`PRIMARY_PER_HEDGE`]. Replies
+//! that are expected to be large ([`MAX_HEDGED_BYTES`]) are never asked for twice.
 //!
 //! ```text
 //!   begin: after how long --+--> the answer: answered
@@ -38,8 +38,8 @@ pub struct Hedging {
 }
 
 impl Hedging {
-    /// Counts a request that [may be hedged](super::Run::may_hedge), and says after how many milliseconds without an
-    /// answer to hedge it, if at all.
+    /// Counts a request that [may be hedged](super::Run::may_hedge), and says after how many milliseconds
+    /// without an answer to hedge it, if at all.
     pub fn begin(&mut self, batch: &Batch, endpoints: usize) -> Option<u32> {
         if endpoints < 2 {
             return None;
@@ -55,7 +55,8 @@ impl Hedging {
         left.is_some()
     }
 
-    /// Records the time from sending a request that [may be hedged](super::Run::may_hedge) to its first good answer.
+    /// Records the time from sending a request that [may be hedged](super::Run::may_hedge) to its first good
+    /// answer.
     pub fn answered(&mut self, millis: u32) {
         if self.millis.len() == WINDOW {
             self.millis.pop_front();
@@ -88,8 +89,8 @@ pub enum Racer {
     Hedge,
 }
 
-/// Which of two requests wins, given for each whether its answer is [good](is_good); `None` while it is open. If
-/// neither is good, the primary's counts, as without a hedge. `None` if it takes another answer to tell.
+/// Which of two requests wins, given for each whether its answer is [good](is_good); `None` while it is open.
+/// If neither is good, the primary's counts, as without a hedge. `None` if it takes another answer to tell.
 pub const fn winner(primary: Option<bool>, hedge: Option<bool>) -> Option<Racer> {
     match (primary, hedge) {
         (Some(true), _) | (Some(false), Some(false)) => Some(Racer::Primary),
@@ -126,8 +127,8 @@ mod tests {
         Batch { endpoint: 0, body: String::new(), delay_ms: 0, timeout_ms: 4_000, max_reply_bytes: 1 << 20 }
     }
 
-    /// Asks two endpoints, of which the first takes `millis(request)` and the second `second`, and gives the times
-    /// to the answers and the number of extra requests.
+    /// Asks two endpoints, of which the first takes `millis(request)` and the second `second`, and gives the
+    /// times to the answers and the number of extra requests.
     fn ask(requests: u32, second: u32, mut millis: impl FnMut(u32) -> u32) -> (Vec<u32>, u32) {
         let (mut hedging, mut extra, mut took) = (Hedging::default(), 0, Vec::new());
         for request in 0..requests {

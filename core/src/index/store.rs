@@ -24,8 +24,8 @@ impl From<u64> for SqlValue {
     }
 }
 
-/// A failure of the store. Only [`Corrupt`](Self::Corrupt) is a reason to fill the index anew: after any other
-/// failure the rows are as they were before the transaction, and the same work is tried again.
+/// A failure of the store. Only [`Corrupt`](Self::Corrupt) is a reason to fill the index anew: after any
+/// other failure the rows are as they were before the transaction, and the same work is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The database failed, with the host's text.
@@ -46,7 +46,8 @@ pub enum StoreError {
 pub enum StoreFault {
     /// The database failed. It is tried again after seconds.
     Failed,
-    /// A quota of the platform is used up, such as the daily one of a free plan. It is tried again after minutes.
+    /// A quota of the platform is used up, such as the daily one of a free plan. It is tried again after
+    /// minutes.
     OutOfQuota,
     /// What was stored was not as it was written: the index is filled anew.
     Corrupt,
@@ -72,8 +73,8 @@ impl StoreError {
         Self::Corrupt
     }
 
-    /// Milliseconds after which the work is tried again. Daily quotas last until midnight (UTC), and an attempt
-    /// reads the chain: every ten minutes is seldom enough, and soon enough after that.
+    /// Milliseconds after which the work is tried again. Daily quotas last until midnight (UTC), and an
+    /// attempt reads the chain: every ten minutes is seldom enough, and soon enough after that.
     pub const fn retry_millis(&self) -> u64 {
         match self {
             Self::Failed(_) => 5_000,
@@ -145,8 +146,8 @@ const SCHEMA: [&str; 23] = [
 /// Increment with each change of the tables: an index of another version is filled anew.
 const VERSION: &str = "8";
 
-/// Creates the tables, and replaces those of another version, in one transaction of the host. Has to be called
-/// before any other use of a store.
+/// Creates the tables, and replaces those of another version, in one transaction of the host. Has to be
+/// called before any other use of a store.
 ///
 /// # Errors
 ///
@@ -165,8 +166,8 @@ pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
     store.execute(statement, &[SqlValue::Text(VERSION.to_owned())]).map(drop)
 }
 
-/// Whether the tables are there, and of this version. The version is written last. Nothing is written, so that
-/// an index can be read where the quota of writes is used up.
+/// Whether the tables are there, and of this version. The version is written last. Nothing is written, so
+/// that an index can be read where the quota of writes is used up.
 fn is_of_this_version(store: &impl Store) -> Result<bool, StoreError> {
     let statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'meta'";
     if store.execute(statement, &[])?.is_empty() {

@@ -1,4 +1,4 @@
-//! Verdicts whose past comes from the index: asked beside the chain, early, late or never.
+//! Verdicts with a past from the index: asked beside the chain, early, late or never.
 
 use registry_core::{
     api::question::{LateExcerpt, Question},

@@ -191,8 +191,8 @@ async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
     Ok(content)
 }
 
-/// A verdict, which takes a wallet's past from the index, or else from a scan: from the one that is in memory, or
-/// with `history=1` from one that is made for all who ask for a past.
+/// A verdict, which takes a wallet's past from the index, or else from a scan: from the one that is in
+/// memory, or with `history=1` from one that is made for all who ask for a past.
 async fn verdict(route: &Route, flight: &Flight<DocumentRead>, now: Timestamp) -> Result<Document, Error> {
     let context = &flight.context;
     let late = match (&context.index, route.block()) {
@@ -202,9 +202,8 @@ async fn verdict(route: &Route, flight: &Flight<DocumentRead>, now: Timestamp) -
     let mut asked = question(route, flight, now);
     asked.question.excerpt.clone_from(&late);
     let arriving = async {
-        match &late {
-            Some(late) => excerpts::arrive(context, route, late, &flight.record).await,
-            None => {}
+        if let Some(late) = &late {
+            excerpts::arrive(context, route, late, &flight.record).await;
         }
     };
     if let Route::Kya { history: true, .. } = route {
@@ -222,8 +221,8 @@ async fn verdict(route: &Route, flight: &Flight<DocumentRead>, now: Timestamp) -
     }
 }
 
-/// The scan that all share who ask for a wallet's past. A registry too large for one is no error: the verdict says
-/// that the past is unknown.
+/// The scan that all share who ask for a wallet's past. A registry too large for one is no error: the verdict
+/// says that the past is unknown.
 async fn scan_for_history(flight: &Flight<DocumentRead>) -> Result<Option<Scan>, Error> {
     flight.hold(index_millis(flight.settings()));
     let mut record = Record { rpc_calls: 0, ..flight.record.clone() };

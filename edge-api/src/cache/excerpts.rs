@@ -1,5 +1,5 @@
-//! The index's excerpts on wallets. A verdict asks for one beside the chain and does not wait for it: an excerpt that
-//! comes too late for its verdict is kept for the next one on the same wallets.
+//! The index's excerpts on wallets. A verdict asks for one beside the chain and does not wait for it: an
+//! excerpt that comes too late for its verdict is kept for the next one on the same wallets.
 
 use core::{pin::pin, time::Duration};
 use std::{cell::RefCell, rc::Rc};
@@ -64,8 +64,8 @@ impl SharedRead for ExcerptRead {
         settings.rpc_timeout_seconds
     }
 
-    /// With `history=1` the object may refresh first. An object that does not answer is left after the time that
-    /// an endpoint has.
+    /// With `history=1` the object may refresh first. An object that does not answer is left after the time
+    /// that an endpoint has.
     async fn read(&self, flight: &Flight<Self>) -> Result<Rc<KeptExcerpt>, Error> {
         let (settings, made_at) = (flight.settings(), unix_millis());
         let index = flight.context.index.as_ref().ok_or(Error::IndexUnavailable)?;
@@ -97,8 +97,8 @@ async fn after(millis: u64) {
     Delay::from(Duration::from_millis(millis)).await;
 }
 
-/// Waits for the excerpt on the wallets of a route, and puts it into `late`. A wallet's past that was asked for is
-/// worth waiting for, any other has [`EXCERPT_MILLIS`].
+/// Waits for the excerpt on the wallets of a route, and puts it into `late`. A wallet's past that was asked
+/// for is worth waiting for, any other has [`EXCERPT_MILLIS`].
 pub(super) async fn arrive(context: &RequestContext, route: &Route, late: &LateExcerpt, record: &Record) {
     // A read that is not awaited any more goes on for later verdicts.
     let mut record = record.clone();

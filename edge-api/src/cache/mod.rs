@@ -1,9 +1,9 @@
 //! Answers, from the nearest place that has them: this instance's memory, the data centre's cache ([`colo`]),
 //! the index, the chain.
 //!
-//! Three caches are in memory: of documents ([`documents`]), scans ([`scans`]) and excerpts ([`excerpts`]). Concurrent
-//! requests share one read ([`single_flight`]) of the same source: all answers about the whole registry are
-//! made from one scan, however many pages of it there are.
+//! Three caches are in memory: of documents ([`documents`]), scans ([`scans`]) and excerpts ([`excerpts`]).
+//! Concurrent requests share one read ([`single_flight`]) of the same source: all answers about the whole
+//! registry are made from one scan, however many pages of it there are.
 
 mod colo;
 mod context;

@@ -58,8 +58,8 @@ pub(super) fn document(
     }
 }
 
-/// The answer where rows that are of one block have none. Where another source may know, it answers; a list that
-/// is too large is asked for in pieces.
+/// The answer where rows that are of one block have none. Where another source may know, it answers; a list
+/// that is too large is asked for in pieces.
 pub(super) fn unanswered(
     error: IndexError,
     (route, form): (&Route, Form),

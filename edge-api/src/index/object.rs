@@ -4,8 +4,8 @@
 //! lease, the last fault of the store and what is known of the endpoints. One piece of work runs at a time;
 //! concurrent requests wait for it, each by a timer of its own.
 //!
-//! If the store fails, its last transaction is rolled back, and the rows stay. The work is tried again after a
-//! pause, before which no request starts it: a quota would not last longer, and the chain would be read for
+//! If the store fails, its last transaction is rolled back, and the rows stay. The work is tried again after
+//! a pause, before which no request starts it: a quota would not last longer, and the chain would be read for
 //! nothing. Only an index that is corrupt is deleted, and filled anew.
 
 use std::{
@@ -29,15 +29,14 @@ use registry_core::{
     registry::agent::AgentId,
     registry::history::HistoryCursor,
 };
-use worker::{
-    Delay, DurableObject, Env, Request, Response, Result, console_error, console_warn, durable_object,
-    js_sys::{Object, Reflect, WebAssembly},
-};
+use worker::{Delay, DurableObject, Env, Request, Response, Result, console_warn, durable_object};
 // `durable_object` expands to paths of this crate.
 use worker::wasm_bindgen;
 
 use super::{
     answer::{Form, document, failure, not_covered, progress, refusal, respond, unanswered, warn},
+    faults::Faults,
+    garbage::let_v8_collect,
     protocol::{IndexAnswer, IndexQuestion, IndexRequest, name},
     sql::Sql,
 };
@@ -47,10 +46,6 @@ use crate::{chain, log::unix_millis, settings::Settings};
 const SLICE: u64 = 5_000;
 /// Agents that the sweep checks in each refresh.
 const SWEEP: u64 = 500;
-/// Pages of 64 KiB of the memory that makes V8 collect. It collects once they have grown by 64 MiB, every
-/// other slice: during a fill it counts 84 MiB at most (by its `--trace-gc-verbose`), of an isolate's 128
-/// MiB.
-const UNTOUCHED_PAGES: u32 = 256;
 /// Milliseconds between two checks of a request that waits for another's work.
 const PAUSE_MILLIS: u64 = 25;
 /// Milliseconds that a request waits for the fill: enough for some slices.
@@ -75,7 +70,7 @@ pub struct RegistryIndex {
     endpoints: RefCell<Option<Endpoints>>,
     is_prepared: Cell<bool>,
     lease: Cell<WorkLease>,
-    fault: RefCell<Option<Fault>>,
+    faults: Faults,
     /// When the time of the last request was stored.
     noted_at: Cell<u64>,
 }
@@ -90,14 +85,6 @@ struct WorkLease {
     until: u64,
 }
 
-/// The last failure of the store, until work succeeds.
-#[derive(Clone, Debug)]
-struct Fault {
-    error: StoreError,
-    /// When the work is tried again, unix milliseconds.
-    until: u64,
-}
-
 impl DurableObject for RegistryIndex {
     fn new(state: worker::State, env: Env) -> Self {
         Self {
@@ -106,7 +93,7 @@ impl DurableObject for RegistryIndex {
             endpoints: RefCell::default(),
             is_prepared: Cell::new(false),
             lease: Cell::default(),
-            fault: RefCell::default(),
+            faults: Faults::default(),
             noted_at: Cell::new(0),
         }
     }
@@ -176,29 +163,15 @@ impl RegistryIndex {
         Ok(sql)
     }
 
-    /// Notes a failure of the store, and deletes an index that is corrupt. One that comes during the pause after
-    /// another does not prolong it.
+    /// Notes a failure of the store, and deletes an index that is corrupt.
     async fn keep_fault(&self, error: StoreError) -> StoreError {
-        if self.pause().is_some() {
-            return error;
-        }
-        let pause = error.retry_millis();
-        *self.fault.borrow_mut() = Some(Fault { error: error.clone(), until: unix_millis() + pause });
-        if error == StoreError::Corrupt {
-            console_error!("{error}: it is deleted, and filled anew");
+        if self.faults.note(&error) && error == StoreError::Corrupt {
             self.is_prepared.set(false);
             self.noted_at.set(0);
             // If this fails, the next work finds the same rows.
             let _ = self.state.storage().delete_all().await;
-        } else {
-            console_error!("{error}: tried again in {} s", pause / 1_000);
         }
         error
-    }
-
-    /// The fault of the store, while it is too early to work again.
-    fn pause(&self) -> Option<Fault> {
-        self.fault.borrow().clone().filter(|fault| unix_millis() < fault.until)
     }
 
     /// The answer where the store cannot even be opened.
@@ -213,7 +186,7 @@ impl RegistryIndex {
     /// The progress, and the fault of the store if it failed.
     async fn progress(&self, sql: &Sql) -> Result<Response> {
         match State::load(sql) {
-            Ok(state) => progress(&state, self.fault.borrow().as_ref().map(|fault| fault.error.fault())),
+            Ok(state) => progress(&state, self.faults.kind()),
             Err(error) => {
                 let fault = self.keep_fault(error).await.fault();
                 progress(&State::default(), Some(fault))
@@ -343,7 +316,7 @@ impl RegistryIndex {
         settings: &Settings,
         rpc_calls: &mut u32,
     ) -> core::result::Result<(), IndexError> {
-        if let Some(fault) = self.pause() {
+        if let Some(fault) = self.faults.pause() {
             return Err(fault.error.into());
         }
         let WorkLease { number, until } = self.lease.get();
@@ -359,15 +332,15 @@ impl RegistryIndex {
             self.lease.set(WorkLease { until: 0, ..lease });
         }
         match &worked {
-            Ok(()) => *self.fault.borrow_mut() = None,
+            Ok(()) => self.faults.end(),
             Err(IndexError::Store(error)) => drop(self.keep_fault(error.clone()).await),
             Err(_) => {}
         }
         worked
     }
 
-    /// One piece of work, while the index is in use and not fresh. One per alarm: together they might take more
-    /// CPU time than one request is allowed.
+    /// One piece of work, while the index is in use and not fresh. One per alarm: together they might take
+    /// more CPU time than one request is allowed.
     async fn work_if_due(&self, sql: &Sql, settings: &Settings) -> core::result::Result<(), IndexError> {
         let state = State::load(sql)?;
         if self.is_in_use(sql, settings)? && (state.phase != Phase::Complete || is_due(&state, settings)) {
@@ -444,11 +417,11 @@ impl RegistryIndex {
         known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
     }
 
-    /// Notes the time of a request; in storage, as the object may be evicted from memory at any time. A failure
-    /// is the store's fault, and no reason not to answer.
+    /// Notes the time of a request; in storage, as the object may be evicted from memory at any time. A
+    /// failure is the store's fault, and no reason not to answer.
     async fn note_request(&self, sql: &Sql) {
         let now = unix_millis();
-        if now < self.noted_at.get() + NOTE_MILLIS || self.pause().is_some() {
+        if now < self.noted_at.get() + NOTE_MILLIS || self.faults.pause().is_some() {
             return;
         }
         let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('asked_at', ?1)";
@@ -469,8 +442,8 @@ impl RegistryIndex {
         Ok(unix_millis() < idle.saturating_add(asked_at))
     }
 
-    /// Sets the alarm for the next work, while the index is in use; later where the last work failed. Where that
-    /// fails, the next request or the cron trigger sets it.
+    /// Sets the alarm for the next work, while the index is in use; later where the last work failed. Where
+    /// that fails, the next request or the cron trigger sets it.
     async fn arm(&self, sql: &Sql, settings: &Settings, worked: bool) {
         if let Err(error) = self.try_arm(sql, settings, worked).await {
             console_warn!("no alarm is set: {error}");
@@ -489,7 +462,7 @@ impl RegistryIndex {
             return Ok(());
         }
         let state = State::load(sql).map_err(failed)?;
-        let at = match (self.pause(), state.phase) {
+        let at = match (self.faults.pause(), state.phase) {
             (Some(fault), _) => fault.until,
             _ if !worked => now + RETRY_MILLIS,
             // With a TTL of 0, each request reads.
@@ -500,17 +473,6 @@ impl RegistryIndex {
         let offset = Duration::from_millis(at.saturating_sub(now));
         storage.set_alarm(offset).await
     }
-}
-
-/// Makes V8 collect now and then what exchanges leave behind. Each object of the runtime that JavaScript has
-/// seen (a response, a stream, a promise) holds kilobytes that V8 does not account for; by what it accounts
-/// for, it would collect nothing during a whole fill. It accounts for the size of this memory, which takes
-/// none, as no page is touched.
-fn let_v8_collect() {
-    let descriptor = Object::new();
-    // If the allocation fails, V8 has collected.
-    let _ = Reflect::set(&descriptor, &"initial".into(), &UNTOUCHED_PAGES.into());
-    let _ = WebAssembly::Memory::new(&descriptor);
 }
 
 /// The configuration of the work at a time in unix milliseconds.

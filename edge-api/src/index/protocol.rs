@@ -53,7 +53,8 @@ pub(super) struct DocumentHead {
 /// An answer that is not a document.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum IndexAnswer {
-    /// How far the index is, and the fault of its store; to a question for a document, that it is not complete.
+    /// How far the index is, and the fault of its store; to a question for a document, that it is not
+    /// complete.
     Progress(Progress, Option<StoreFault>),
     /// What the index knows of the wallets, encoded.
     Excerpt(String),
@@ -63,9 +64,9 @@ pub(super) enum IndexAnswer {
     NotCovered,
 }
 
-/// An object's name: the chain and the registry. Endpoints and their keys may change: the object goes on with its
-/// rows, as every reply says which chain it is of. `None` without a chain id, which the settings rule out where
-/// there is an index.
+/// An object's name: the chain and the registry. Endpoints and their keys may change: the object goes on with
+/// its rows, as every reply says which chain it is of. `None` without a chain id, which the settings rule out
+/// where there is an index.
 pub(super) fn name(settings: &Settings) -> Option<String> {
     settings.chain_id.map(|chain_id| format!("{chain_id}/{}", settings.registry))
 }

@@ -30,8 +30,8 @@ impl Sql {
         Self { sql: storage.sql(), storage: raw.clone().unchecked_into() }
     }
 
-    /// Runs `work` as one transaction. It is rolled back if the store fails: otherwise the platform would commit
-    /// what was written before the failure.
+    /// Runs `work` as one transaction. It is rolled back if the store fails: otherwise the platform would
+    /// commit what was written before the failure.
     pub(super) fn transaction<T>(
         &self,
         work: impl FnOnce() -> Result<T, IndexError>,

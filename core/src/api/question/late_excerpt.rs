@@ -7,8 +7,8 @@ use std::{
 
 use crate::index::Excerpt;
 
-/// The excerpt of an index, which may arrive after the question has been asked; its clones are the same one. A
-/// question resolves with what there is by then: it never waits for the excerpt.
+/// The excerpt of an index, which may arrive after the question has been asked; its clones are the same one.
+/// A question resolves with what there is by then: it never waits for the excerpt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LateExcerpt(Rc<Arrival>);
 

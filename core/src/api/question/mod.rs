@@ -9,8 +9,9 @@
 //! | `/agent/:id/lineage`, `/agent/:id/ancestors` | one per level |
 //! | `/kya/:wallet?evidence=1` | 2 |
 //!
-//! A node with low limits takes more, and so do an agent's lists beyond the node's gas. A verdict takes a second
-//! round trip where the index's excerpt arrives during the first one and names ancestors, or is older than an agent.
+//! A node with low limits takes more, and so do an agent's lists beyond the node's gas. A verdict takes a
+//! second round trip where the index's excerpt arrives during the first one and names ancestors, or is older
+//! than an agent.
 
 mod evidence;
 mod late_excerpt;

@@ -17,8 +17,8 @@ use crate::{
     },
 };
 
-/// Agents newer than the index or scan that a verdict reads itself, in one call of the lens. More are unknown:
-/// otherwise each of many wallets would read what one scan reads for all of them.
+/// Agents newer than the index or scan that a verdict reads itself, in one call of the lens. More are
+/// unknown: otherwise each of many wallets would read what one scan reads for all of them.
 const NEWER_AGENTS: u64 = 1_000;
 
 /// The sources for the pasts of some wallets.

@@ -73,8 +73,8 @@ pub enum UnknownBecause {
     NotScanned,
     /// The registry has changed since it was read as a whole: ask with `history=1`.
     ScanOutdated,
-    /// The index did not answer in time, is being filled, or is too far from the verdict's block: ask again, or
-    /// with `history=1`.
+    /// The index did not answer in time, is being filled, or is too far from the verdict's block: ask again,
+    /// or with `history=1`.
     IndexUnavailable,
     /// It is known only at the newest block.
     PastBlock,
