@@ -187,10 +187,7 @@ impl RegistryIndex {
     async fn progress(&self, sql: &Sql) -> Result<Response> {
         match State::load(sql) {
             Ok(state) => progress(&state, self.faults.kind()),
-            Err(error) => {
-                let fault = self.keep_fault(error).await.fault();
-                progress(&State::default(), Some(fault))
-            }
+            Err(error) => self.without_store(&error, &IndexQuestion::Progress).await,
         }
     }
 
@@ -265,20 +262,14 @@ impl RegistryIndex {
             false => State::load(sql).map_err(IndexError::from),
         };
         self.arm(sql, settings, ready.is_ok()).await;
-        let excerpt = match ready {
-            Ok(state) if unix_millis() < state.read_at.saturating_add(max_age) => {
-                Excerpt::of(sql, &state, &wallets)
-            }
-            Ok(_) => return not_covered(),
-            Err(error) => Err(error),
-        };
-        match excerpt {
-            Ok(excerpt) => Response::from_json(&IndexAnswer::Excerpt(excerpt.encode())),
-            Err(IndexError::Store(error)) => {
+        let is_recent = |state: &State| unix_millis() < state.read_at.saturating_add(max_age);
+        match ready.map(|state| is_recent(&state).then(|| Excerpt::of(sql, &state, &wallets)).transpose()) {
+            Ok(Ok(Some(excerpt))) => Response::from_json(&IndexAnswer::Excerpt(excerpt.encode())),
+            Ok(Err(IndexError::Store(error))) | Err(IndexError::Store(error)) => {
                 self.keep_fault(error).await;
                 not_covered()
             }
-            Err(_) => not_covered(),
+            _ => not_covered(),
         }
     }
 
