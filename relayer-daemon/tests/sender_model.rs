@@ -29,6 +29,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (0..SIGNERS).prop_map(Op::Request),
         1 => (0..SIGNERS, 1_u8..120).prop_map(|(signer, seconds)| Op::RequestUntil(signer, seconds)),
+        2 => (0..SIGNERS, 1_u8..6).prop_map(|(signer, moments)| Op::HangUp(signer, moments)),
+        1 => (0..SIGNERS).prop_map(Op::Repeat),
         6 => (0_usize..4).prop_map(Op::Mine),
         5 => (1_u16..100).prop_map(Op::Wait),
         1 => (100_u16..600).prop_map(Op::Wait),
@@ -46,6 +48,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<bool>().prop_map(Op::SilentEndpoint),
         1 => any::<bool>().prop_map(Op::DiskFull),
         1 => any::<bool>().prop_map(Op::Unwilling),
+        1 => Just(Op::Revert),
+        1 => any::<bool>().prop_map(Op::Rejecting),
         1 => (-2_000_i16..2_000).prop_map(Op::ClockStep),
     ]
 }
@@ -253,5 +257,47 @@ fn a_relay_that_one_nonce_has_executed_is_not_in_flight_again_for_another_nonce_
         simulation.settle_down().await;
         assert!(simulation.is_quiet(), "a client waits for ever");
         assert_eq!(simulation.store.relay(id).unwrap().unwrap().outcome, executed);
+    });
+}
+
+#[test]
+fn a_client_that_hangs_up_leaves_nothing_in_flight_and_its_request_is_carried_out_or_forgotten() {
+    for moments in 1..6 {
+        let mut ops = vec![Op::HangUp(0, moments), Op::Wait(20), Op::Request(0)];
+        ops.extend([Op::Wait(20), Op::Mine(5)].repeat(5));
+        history(u128::MAX, &ops, |simulation| {
+            assert!(simulation.is_quiet(), "hung up after {moments} moments: a relay is in flight for ever");
+        });
+    }
+}
+
+#[test]
+fn a_request_whose_transaction_reverted_as_a_whole_is_carried_out_when_it_is_sent_again() {
+    let mut ops = vec![Op::Revert, Op::Request(0)];
+    ops.extend([
+        Op::Wait(10),
+        Op::Mine(5),
+        Op::Wait(20),
+        Op::Repeat(0),
+        Op::Wait(10),
+        Op::Mine(5),
+        Op::Wait(20),
+    ]);
+    history(u128::MAX, &ops, |simulation| {
+        let id = *simulation.requests.keys().next().unwrap();
+        let record = simulation.store.relay(id).unwrap().unwrap();
+        assert!(matches!(record.outcome, Some(RelayOutcome::Executed { .. })), "{record:?}");
+        assert_eq!(record.hashes.len(), 2, "both transactions are told");
+    });
+}
+
+#[test]
+fn what_every_node_calls_invalid_is_cancelled_though_the_base_fee_fell_by_60_percent() {
+    let mut ops = vec![Op::Rejecting(true), Op::Request(0), Op::Wait(10), Op::BaseFee(4)];
+    ops.extend([Op::Mine(5), Op::Wait(20)].repeat(30));
+    history(u128::MAX, &ops, |simulation| {
+        let id = *simulation.requests.keys().next().unwrap();
+        let outcome = simulation.store.relay(id).unwrap().unwrap().outcome;
+        assert!(matches!(outcome, Some(RelayOutcome::Dropped { .. })), "{outcome:?}");
     });
 }

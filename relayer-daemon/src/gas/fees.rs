@@ -64,7 +64,16 @@ impl Fees {
     /// The fees of a replacement transaction: at least 10 % more in both fields, rounded up, and at least the
     /// market's price. `None` if that is above `cap` or four times the market's price.
     pub fn bumped(&self, market: &Market, cap: u128) -> Option<Self> {
-        let highest = market.highest_offer(cap);
+        self.raised_within(market, market.highest_offer(cap))
+    }
+
+    /// The fees of a no-op that takes the place of a transaction with these fees: the same raise, also in a
+    /// market that fell since. `None` if that is above `cap`.
+    pub fn of_cancellation(&self, market: &Market, cap: u128) -> Option<Self> {
+        self.raised_within(market, cap)
+    }
+
+    fn raised_within(&self, market: &Market, highest: u128) -> Option<Self> {
         let least = Self { max_fee: raised(self.max_fee), tip: raised(self.tip) };
         if least.max_fee > highest || least.tip > highest {
             return None;
@@ -127,6 +136,16 @@ mod tests {
             fees = bumped;
         }
         assert!(fees.max_fee <= 8 * GWEI && fees.max_fee * 11 > 80 * GWEI, "{fees:?}");
+    }
+
+    #[test]
+    fn a_no_op_outbids_what_it_cancels_also_in_a_market_that_fell() {
+        let fallen = Market { head: 1, next_base_fee: GWEI / 10, tip: 0 };
+        let old = Fees { max_fee: 10 * GWEI, tip: GWEI };
+        assert_eq!(old.bumped(&fallen, 50 * GWEI), None);
+        let raised = Fees { max_fee: 11 * GWEI, tip: GWEI * 11 / 10 };
+        assert_eq!(old.of_cancellation(&fallen, 50 * GWEI), Some(raised));
+        assert_eq!(old.of_cancellation(&fallen, 10 * GWEI), None, "above the cap");
     }
 
     #[test]

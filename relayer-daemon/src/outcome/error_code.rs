@@ -74,6 +74,8 @@ pub enum ErrorCode {
     BudgetShareExhausted,
     /// The contract said no; the message is its reason.
     CallReverted,
+    /// The transaction reverted as a whole, and the forwarder has not used the request: it may be sent again.
+    ForwarderRefused,
     /// No RPC endpoint gave an answer; nothing was sent.
     RpcFailed,
     /// No RPC endpoint answered in time; nothing was sent.
@@ -160,6 +162,9 @@ impl ErrorCode {
                 (429, "Share of the daily gas budget exhausted. Try again tomorrow.")
             }
             Self::CallReverted => (500, "Call failed without a reason; request.gas may be too low"),
+            Self::ForwarderRefused => {
+                (500, "Forwarder did not carry out the request when it was mined. It may be sent again.")
+            }
             Self::RpcFailed => (500, "RPC endpoint unreachable"),
             Self::RpcTimeout => (500, "RPC timeout"),
             Self::TransactionRejected => (500, "Every RPC endpoint refused the transaction"),

@@ -21,7 +21,7 @@ pub enum RelayOutcome {
         /// The agent that the call registered, if it did.
         agent_id: Option<U256>,
     },
-    /// Our transaction was mined, but the inner call failed.
+    /// Our transaction was mined, but the inner call failed, or the forwarder did not make it.
     Reverted {
         /// The transaction.
         mined: MinedTransaction,
@@ -67,8 +67,13 @@ impl RelayOutcome {
         }
     }
 
-    /// Whether the signed request may be sent again: only if no transaction of ours carried it out.
+    /// Whether the signed request may be sent again: only if no transaction of ours carried it out, so that
+    /// the forwarder still takes it.
     pub const fn is_repeatable(&self) -> bool {
-        matches!(self, Self::Dropped { .. })
+        match self {
+            Self::Executed { .. } => false,
+            Self::Reverted { failure, .. } => matches!(failure.code, ErrorCode::ForwarderRefused),
+            Self::Dropped { .. } => true,
+        }
     }
 }

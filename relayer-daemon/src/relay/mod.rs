@@ -1,8 +1,8 @@
 //! The pipeline of one relay: first the cheap checks ([`Relayer::accept`]), then those against the chain
 //! ([`checks`]), then the sender.
 //!
-//! A relay that passed the cheap checks is in the store and runs in a task of its own: it survives a client
-//! that hangs up and a daemon that dies.
+//! Admission and the checks against the chain run in tasks of their own, and a relay that was admitted is in
+//! the store: it survives a client that hangs up at any moment, and a daemon that dies.
 
 mod brief_cache;
 mod checks;
@@ -141,11 +141,18 @@ impl<C: ChainNode> Relayer<C> {
             InflightStart::Joined(waiting) => Ok(AcceptedRelay { id, waiting }),
             InflightStart::Full => Err(Failure::of(ErrorCode::QueueFull)),
             InflightStart::New(waiting) => {
-                // Copies may have joined: they get the failure too.
-                if let Err(failure) = self.admit(id, signed, client).await {
-                    self.inflight.finish(id, RelayOutcome::Dropped { failure: failure.clone() });
-                    return Err(failure);
-                }
+                let relayer = Arc::clone(self);
+                // In a task of its own: if the client hangs up, its handler's future is dropped, and this goes on.
+                let admission = tokio::spawn(async move {
+                    let admitted = relayer.admit(id, signed, client).await;
+                    if let Err(failure) = &admitted {
+                        // Copies may have joined: they get the failure too.
+                        relayer.inflight.finish(id, RelayOutcome::Dropped { failure: failure.clone() });
+                    }
+                    admitted
+                });
+                // Only a runtime that shuts down ends the task early.
+                admission.await.unwrap_or_else(|_| Err(Failure::of(ErrorCode::ShuttingDown)))?;
                 Ok(AcceptedRelay { id, waiting })
             }
         }

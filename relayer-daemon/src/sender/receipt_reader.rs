@@ -52,9 +52,10 @@ impl Contracts {
             block_number: receipt.block_number,
             gas_used: receipt.gas_used,
         };
-        let reverted = |reason: String| RelayOutcome::Reverted { mined, failure: Failure::reverted(reason) };
+        // Without the event the forwarder has not used the request, whatever the reason.
+        let refused = RelayOutcome::Reverted { mined, failure: Failure::of(ErrorCode::ForwarderRefused) };
         if !receipt.status {
-            return reverted("Forwarder refused the request when it was mined".to_owned());
+            return refused;
         }
         let event = events::<RequestExecuted>(self.forwarder, &receipt.logs)
             .find(|event| event.from == relay.signer && event.nonce == relay.forward_nonce);
@@ -62,8 +63,10 @@ impl Contracts {
             Some(event) if event.success => {
                 RelayOutcome::Executed { mined, agent_id: self.registered(receipt) }
             }
-            Some(event) => reverted(inner_reason(&event.returnData)),
-            None => reverted("Forwarder reported no execution".to_owned()),
+            Some(event) => {
+                RelayOutcome::Reverted { mined, failure: Failure::reverted(inner_reason(&event.returnData)) }
+            }
+            None => refused,
         }
     }
 
@@ -144,7 +147,9 @@ mod tests {
     fn status_1_with_a_failed_inner_call_is_no_success() {
         let reason = ErrorString { reason: "Agent not active".to_owned() }.abi_encode();
         let logs = vec![log(CONTRACTS.forwarder, &executed(false, reason))];
-        let RelayOutcome::Reverted { failure, .. } = judge(true, logs) else { panic!("not reverted") };
+        let outcome = judge(true, logs);
+        assert!(!outcome.is_repeatable(), "the forwarder has used the request");
+        let RelayOutcome::Reverted { failure, .. } = outcome else { panic!("not reverted") };
         assert_eq!((failure.code.status(), failure.message()), (500, "Agent not active"));
     }
 
@@ -158,7 +163,8 @@ mod tests {
             vec![log(CONTRACTS.forwarder, &other_signer)],
             vec![log(CONTRACTS.registry, &executed(true, Bytes::new()))],
         ] {
-            assert!(matches!(judge(true, logs), RelayOutcome::Reverted { .. }));
+            let outcome = judge(true, logs);
+            assert!(matches!(outcome, RelayOutcome::Reverted { .. }) && outcome.is_repeatable());
         }
         let elsewhere =
             vec![log(Address::ZERO, &registered()), log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
@@ -166,9 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn status_0_is_a_revert_whatever_the_logs_say() {
+    fn status_0_is_a_revert_whatever_the_logs_say_and_the_request_may_be_sent_again() {
         let logs = vec![log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
-        assert!(matches!(judge(false, logs), RelayOutcome::Reverted { .. }));
+        let outcome = judge(false, logs);
+        assert!(matches!(outcome, RelayOutcome::Reverted { .. }) && outcome.is_repeatable());
     }
 
     #[test]

@@ -79,20 +79,24 @@ pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     if !situation.is_lowest {
         return ReplacementStep::Resend;
     }
-    // At the cap, or at four times the market, no better offer is allowed.
-    let Some(fees) = latest.fees.bumped(market, situation.cap) else { return ReplacementStep::Resend };
     let relay = assignment.relay.filter(|_| latest.purpose == TransactionPurpose::Relay);
     if let Some(reason) = relay.and_then(|relay| unpayable(situation, &relay)) {
-        return ReplacementStep::Cancel(reason, fees);
+        let outbids = latest.fees.of_cancellation(market, situation.cap);
+        // No node holds what all of them refuse: any offer takes its place.
+        let fresh = || Fees::initial(market, situation.cap);
+        let fees = outbids.or_else(|| (reason == TransactionPurpose::Rejected).then(fresh).flatten());
+        return fees.map_or(ReplacementStep::Resend, |fees| ReplacementStep::Cancel(reason, fees));
     }
     let called_cheap = matches!(verdict, BroadcastVerdict::Underpriced | BroadcastVerdict::FeeTooLow);
     let too_cheap = *verdict != BroadcastVerdict::InsufficientFunds
         && (called_cheap || market.has_outgrown(&latest.fees));
     let stuck = situation.since_forwarder_asked >= STUCK_AFTER;
-    match (relay, situation.superseded) {
-        (Some(_), None) if too_cheap || stuck => ReplacementStep::AskForwarder,
-        _ if too_cheap => ReplacementStep::Replace(fees),
-        _ => ReplacementStep::Resend,
+    // At the cap, or at four times the market, no better offer is allowed.
+    let fees = latest.fees.bumped(market, situation.cap).filter(|_| too_cheap);
+    match (relay, situation.superseded, fees) {
+        (Some(_), None, fees) if fees.is_some() || stuck => ReplacementStep::AskForwarder,
+        (_, _, Some(fees)) => ReplacementStep::Replace(fees),
+        (_, _, None) => ReplacementStep::Resend,
     }
 }
 
@@ -259,6 +263,29 @@ mod tests {
         assert_eq!(next_step(&rejected), Resend, "one answer ends nothing");
         let rejected = Situation { since_signed: PATIENCE, ..rejected };
         assert!(matches!(next_step(&rejected), Cancel(TransactionPurpose::Rejected, _)));
+    }
+
+    #[test]
+    fn what_every_node_refuses_is_cancelled_in_any_market_and_at_the_cap() {
+        let nonce = assignment(TransactionPurpose::Relay, 30 * GWEI, 0);
+        let market = Market { next_base_fee: GWEI / 10, tip: 0, ..situation(&nonce).market };
+        let rejected = Situation {
+            verdict: BroadcastVerdict::Rejected,
+            since_signed: PATIENCE,
+            market,
+            ..situation(&nonce)
+        };
+        let Cancel(TransactionPurpose::Rejected, fees) = next_step(&rejected) else {
+            panic!("not cancelled")
+        };
+        assert_eq!(fees.max_fee, 33 * GWEI, "outbids what another machine may hold");
+        let at_the_cap = Situation { cap: 30 * GWEI, ..rejected };
+        let fresh = Fees::initial(&market, 30 * GWEI).unwrap();
+        assert_eq!(next_step(&at_the_cap), Cancel(TransactionPurpose::Rejected, fresh));
+        // What a node may hold is not cancelled for less.
+        let superseded =
+            Situation { verdict: BroadcastVerdict::Accepted, superseded: Some(true), ..at_the_cap };
+        assert_eq!(next_step(&superseded), Resend);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use alloy::{
 use registry_core::eth::abi::IForwarder::RequestExecuted;
 use relayer_daemon::{
     chain::{
-        BroadcastVerdict::{self, Accepted, NonceTooLow, Underpriced},
+        BroadcastVerdict::{self, Accepted, NonceTooLow, Rejected, Underpriced},
         Receipt,
     },
     gas::fees::Market,
@@ -45,6 +45,8 @@ pub struct Sent {
     pub gas_limit: u64,
     /// The request it carries; `None` for a no-op.
     pub request: Option<(Address, U256)>,
+    /// Whether it reverted as a whole when it was mined, as with too little gas: the request stays valid.
+    pub reverts: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -126,7 +128,7 @@ impl ModelView {
                 });
                 match entry {
                     ModelTransaction::Ours(sent, price) if sent.hash == hash => {
-                        return Some(receipt(sent, *price, number as u64, valid));
+                        return Some(receipt(sent, *price, number as u64, valid && !sent.reverts));
                     }
                     _ => {}
                 }
@@ -138,7 +140,7 @@ impl ModelView {
 
 fn request(entry: &ModelTransaction) -> Option<(Address, U256)> {
     match entry {
-        ModelTransaction::Ours(sent, _) => sent.request,
+        ModelTransaction::Ours(sent, _) => sent.request.filter(|_| !sent.reverts),
         ModelTransaction::Bypass(signer, nonce) => Some((*signer, *nonce)),
         ModelTransaction::Foreign => None,
     }
@@ -183,6 +185,10 @@ pub struct ModelChain {
     fee_cap: u128,
     /// Whether the sequencer takes nothing of ours.
     pub unwilling: bool,
+    /// So many of the next relays revert as a whole when they are mined.
+    pub reverts: usize,
+    /// Whether the node calls every relay's transaction invalid.
+    pub rejects: bool,
     /// Every transaction ever sent, by nonce, in order.
     offered: HashMap<u64, Vec<Sent>>,
     pub reorganised: bool,
@@ -200,6 +206,8 @@ impl ModelChain {
             base_fees: VecDeque::new(),
             fee_cap,
             unwilling: false,
+            reverts: 0,
+            rejects: false,
             offered: HashMap::new(),
             reorganised: false,
             sends: 0,
@@ -248,7 +256,12 @@ impl ModelChain {
         while block.len() < room {
             let Some(sent) = self.pool.get(&next).filter(|sent| sent.max_fee >= self.base_fee) else { break };
             let price = sent.max_fee.min(self.base_fee + sent.tip);
-            block.push(ModelTransaction::Ours(Box::new(sent.clone()), price));
+            let mut sent = sent.clone();
+            if sent.request.is_some() && self.reverts > 0 {
+                self.reverts -= 1;
+                sent.reverts = true;
+            }
+            block.push(ModelTransaction::Ours(Box::new(sent), price));
             self.pool.remove(&next);
             next += 1;
         }
@@ -270,7 +283,7 @@ impl ModelChain {
         self.reorganised |= undone.iter().any(|block| !block.is_empty());
         for entry in undone.iter().flat_map(|block| block.iter()) {
             if let (ModelTransaction::Ours(sent, _), false) = (entry, forget) {
-                self.pool.entry(sent.nonce).or_insert_with(|| (**sent).clone());
+                self.pool.entry(sent.nonce).or_insert_with(|| Sent { reverts: false, ..(**sent).clone() });
             }
         }
         self.change(|blocks| {
@@ -312,12 +325,18 @@ impl ModelChain {
         if offered.iter().any(|earlier| earlier.hash == sent.hash) {
             return;
         }
+        if self.rejects && sent.request.is_some() {
+            // What no node takes need not be outbid.
+            offered.clear();
+            return;
+        }
         if let Some(last) = offered.last() {
             let raised = sent.max_fee * 10 >= last.max_fee * 11 && sent.tip * 10 >= last.tip * 11;
             assert!(raised, "replaced with less than 10 % more");
-            assert!(sent.max_fee <= 4 * price, "above four times the market");
             // A no-op may be dearer; the same call may not.
-            assert!(sent.request.is_none() || price > last.max_fee, "bid up for nothing");
+            let is_no_op = sent.request.is_none();
+            assert!(is_no_op || sent.max_fee <= 4 * price, "above four times the market");
+            assert!(is_no_op || price > last.max_fee, "bid up for nothing");
         }
         offered.push(sent.clone());
     }
@@ -328,6 +347,7 @@ impl ModelChain {
         }
         match self.pool.get(&sent.nonce) {
             Some(known) if known.hash == sent.hash => Accepted,
+            _ if self.rejects && sent.request.is_some() => Rejected,
             Some(known) if sent.max_fee * 10 < known.max_fee * 11 || sent.tip * 10 < known.tip * 11 => {
                 Underpriced
             }

@@ -6,6 +6,7 @@ pub mod node;
 use std::{
     collections::{BTreeMap, HashMap},
     net::{IpAddr, Ipv4Addr},
+    pin::pin,
     sync::{
         Arc, LazyLock, Mutex,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -18,6 +19,7 @@ use alloy::{
     signers::{SignerSync as _, local::PrivateKeySigner},
     sol_types::SolCall,
 };
+use futures_util::FutureExt as _;
 use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
 use registry_core::{
     eth::abi::{ForwardRequest, IAgentRegistry},
@@ -62,6 +64,10 @@ pub enum Op {
     Request(u8),
     /// The same with a deadline so many seconds away.
     RequestUntil(u8, u8),
+    /// The same by a client that hangs up after so many moments.
+    HangUp(u8, u8),
+    /// A client of this signer sends its last request once more.
+    Repeat(u8),
     Mine(usize),
     Drop(usize),
     Reorganise(usize, bool),
@@ -84,6 +90,10 @@ pub enum Op {
     SilentEndpoint(bool),
     DiskFull(bool),
     Unwilling(bool),
+    /// The next relay that is mined reverts as a whole.
+    Revert,
+    /// The node calls every relay's transaction invalid.
+    Rejecting(bool),
     /// The wall clock jumps by so many minutes.
     ClockStep(i16),
 }
@@ -123,6 +133,10 @@ pub struct Simulation {
     life: Option<Life>,
     /// Every request that was accepted: its signer and forwarder nonce.
     pub requests: BTreeMap<B256, (Address, U256)>,
+    /// Those of clients that hung up: each was accepted or was not.
+    hung_up: BTreeMap<B256, (Address, U256)>,
+    /// The last request of each signer, as it was posted.
+    last: HashMap<u8, Vec<u8>>,
     /// What the clients heard.
     told: Arc<Mutex<BTreeMap<B256, RelayOutcome>>>,
     disk_was_full: bool,
@@ -179,6 +193,16 @@ fn body(index: u8, nonce: U256, deadline: u64) -> Vec<u8> {
     bodies.entry((index, nonce, deadline)).or_insert_with(sign).clone()
 }
 
+/// The address that all requests come from.
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// The id, signer and nonce of a request as it is posted.
+fn identify(body: &[u8]) -> (B256, (Address, U256)) {
+    let signed = SignedRequest::from_json(body).unwrap();
+    let id = signed.digest(&domain(CHAIN_ID, FORWARDER));
+    (id, (signed.request.from, signed.request.nonce))
+}
+
 impl Simulation {
     pub async fn new(budget: u128, seed: u64) -> Self {
         let store = Arc::new(Store::in_memory().unwrap());
@@ -194,6 +218,8 @@ impl Simulation {
             disk_full: Arc::default(),
             life: None,
             requests: BTreeMap::new(),
+            hung_up: BTreeMap::new(),
+            last: HashMap::new(),
             told: Arc::default(),
             disk_was_full: false,
             lowest_base_fee: GWEI,
@@ -283,26 +309,66 @@ impl Simulation {
     }
 
     async fn request(&mut self, index: u8, seconds: Option<u8>) {
-        let Some(life) = &self.life else { return };
+        let body = self.next_body(index, seconds);
+        self.post(body).await;
+    }
+
+    /// The signer's next request, as a client would post it now.
+    fn next_body(&mut self, index: u8, seconds: Option<u8>) -> Vec<u8> {
         let on_chain = self.world.chain().now().forwarder_nonce(signer(index));
-        let nonce = life.relayer.inflight.next_nonce(signer(index), on_chain);
-        let deadline = seconds.map_or(0, |seconds| self.clock.now() + u64::from(seconds));
-        let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let Ok(ticket) = life.relayer.accept(&body(index, nonce, deadline), client).await else { return };
-        self.requests.insert(ticket.id, (signer(index), nonce));
-        self.told.lock().unwrap().remove(&ticket.id);
+        let nonce = match &self.life {
+            Some(life) => life.relayer.inflight.next_nonce(signer(index), on_chain),
+            None => on_chain,
+        };
+        let body = body(index, nonce, seconds.map_or(0, |seconds| self.clock.now() + u64::from(seconds)));
+        self.last.insert(index, body.clone());
+        body
+    }
+
+    async fn post(&mut self, body: Vec<u8>) {
+        let Some(life) = &self.life else { return };
+        let Ok(ticket) = life.relayer.accept(&body, CLIENT).await else { return };
+        let (id, terms) = identify(&body);
+        assert_eq!(id, ticket.id);
+        self.requests.insert(id, terms);
+        self.told.lock().unwrap().remove(&id);
         let told = Arc::clone(&self.told);
         tokio::spawn(async move {
             let mut waiting = ticket.waiting;
             let heard = waiting.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-            heard.map(|outcome| told.lock().unwrap().insert(ticket.id, outcome));
+            heard.map(|outcome| told.lock().unwrap().insert(id, outcome));
         });
+    }
+
+    /// A client that hangs up: the server drops the handler's future wherever it is.
+    async fn hang_up(&mut self, index: u8, moments: u8) {
+        let body = self.next_body(index, None);
+        let Some(life) = &self.life else { return };
+        let (id, terms) = identify(&body);
+        self.hung_up.insert(id, terms);
+        self.told.lock().unwrap().remove(&id);
+        let mut accepting = pin!(life.relayer.accept(&body, CLIENT));
+        for _ in 0..moments {
+            if (&mut accepting).now_or_never().is_some() {
+                return;
+            }
+            // Time is paused while the store works, so each moment lasts as long as a read or a write.
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 
     pub async fn apply(&mut self, op: Op) {
         match op {
             Op::Request(index) => self.request(index, None).await,
             Op::RequestUntil(index, seconds) => self.request(index, Some(seconds)).await,
+            Op::HangUp(index, moments) => self.hang_up(index, moments).await,
+            Op::Repeat(index) => {
+                if let Some(body) = self.last.get(&index).cloned() {
+                    self.post(body).await;
+                }
+            }
+            Op::Revert => self.world.chain().reverts += 1,
+            Op::Rejecting(rejects) => self.world.chain().rejects = rejects,
             Op::Mine(room) => self.world.chain().mine(room),
             Op::Drop(index) => self.world.chain().drop_from_pool(index),
             Op::Reorganise(depth, forget) => self.world.chain().reorganise(depth, forget),
@@ -375,6 +441,8 @@ impl Simulation {
         {
             let mut chain = self.world.chain();
             chain.unwilling = false;
+            chain.rejects = false;
+            chain.reverts = 0;
             // A budget that is too small for a dearer market waits for the old one.
             let limited = self.budget < u128::MAX;
             chain.set_base_fee(if limited { self.lowest_base_fee } else { GWEI });
@@ -418,7 +486,8 @@ impl Simulation {
         // A reorg without a lower count, because foreign or later transactions used the nonces again, is
         // looked for once, a minute later. Very late answers may hide it then.
         let hidden = chain.reorganised && (now.has_foreign() || self.answers_were_late);
-        for (id, (signer, nonce)) in &self.requests {
+        let stored = |(id, _): &(&B256, _)| self.store.relay(**id).unwrap().is_some();
+        for (id, (signer, nonce)) in self.requests.iter().chain(self.hung_up.iter().filter(stored)) {
             let carried = now.carried(*signer, *nonce);
             if !chain.reorganised {
                 prop_assert!(carried <= 1, "paid for {} times", carried);

@@ -208,6 +208,7 @@ impl ChainNode for ModelNode {
             tip: envelope.max_priority_fee_per_gas().unwrap(),
             gas_limit: envelope.gas_limit(),
             request,
+            reverts: false,
         };
         tokio::time::sleep(Duration::from_millis(self.world.random(20))).await;
         if self.dead.load(Ordering::Relaxed) {
