@@ -6,7 +6,7 @@ use std::{
     convert::Infallible,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -117,13 +117,7 @@ fn rpc(endpoints: &[&ScriptedEndpoint]) -> Rpc {
 }
 
 fn chain(rpc: Rpc) -> Chain {
-    Chain {
-        rpc,
-        relayer: Address::ZERO,
-        forwarder: Address::ZERO,
-        registry: Address::ZERO,
-        lacks_simulate_v1: AtomicBool::new(false),
-    }
+    Chain::new(rpc, Address::ZERO, Address::ZERO, Address::ZERO)
 }
 
 async fn pair(first: Reply, second: Reply) -> [ScriptedEndpoint; 2] {
@@ -286,7 +280,7 @@ async fn sends_that_go_on_in_the_background_are_not_lost_at_shutdown() {
 
 fn receipt(hash: B256) -> Reply {
     Reply::Result(json!({
-        "transactionHash": hash, "blockNumber": "0x1", "status": "0x1", "gasUsed": "0x1",
+        "transactionHash": hash, "blockNumber": "0x1", "blockHash": hash, "status": "0x1", "gasUsed": "0x1",
         "effectiveGasPrice": "0x1", "logs": [],
     }))
 }

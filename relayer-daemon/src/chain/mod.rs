@@ -10,7 +10,10 @@ pub mod rpc;
 pub(crate) mod rpc_error;
 mod simulate;
 
-use std::{sync::atomic::AtomicBool, time::Duration};
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Duration,
+};
 
 use alloy::{
     primitives::{Address, B256, Bytes, U64, U256, address},
@@ -30,7 +33,7 @@ pub use rpc::Rpc;
 pub use rpc_error::RpcError;
 
 use self::{rpc::block_number, rpc_error::action};
-use crate::gas::fees::Market;
+use crate::{gas::fees::Market, outcome::BlockHeads};
 
 /// The OP stack's `GasPriceOracle` predeploy: it has code where the chain charges an L1 data fee.
 const GAS_PRICE_ORACLE: Address = address!("420000000000000000000000000000000000000F");
@@ -82,10 +85,23 @@ pub struct Chain {
     /// The registry.
     pub registry: Address,
     /// Set once a node has refused `eth_simulateV1` as unknown.
-    pub lacks_simulate_v1: AtomicBool,
+    lacks_simulate_v1: AtomicBool,
+    head: AtomicU64,
 }
 
 impl Chain {
+    /// The chain of these endpoints, account and contracts.
+    pub fn new(rpc: Rpc, relayer: Address, forwarder: Address, registry: Address) -> Self {
+        Self {
+            rpc,
+            relayer,
+            forwarder,
+            registry,
+            lacks_simulate_v1: AtomicBool::default(),
+            head: AtomicU64::default(),
+        }
+    }
+
     /// Whether there is code at an address.
     pub async fn has_code(&self, address: Address) -> Result<bool, RpcError> {
         let code: Bytes = self.rpc.read("eth_getCode", json!([address, "latest"])).await?;
@@ -99,6 +115,14 @@ impl Chain {
 
     /// A block's header; `None` where the node has no such block.
     pub async fn header(&self, block: &'static str) -> Result<Option<BlockHeader>, RpcError> {
+        let header = self.header_of(json!(block)).await?;
+        if let (Some(number), "latest") = (header.and_then(|header| header.number), block) {
+            self.saw_head(number.to());
+        }
+        Ok(header)
+    }
+
+    async fn header_of(&self, block: Value) -> Result<Option<BlockHeader>, RpcError> {
         let header: Option<BlockHeader> =
             self.rpc.read("eth_getBlockByNumber", json!([block, false])).await?;
         match header.and_then(|header| header.number) {
@@ -106,6 +130,25 @@ impl Chain {
                 Err(RpcError::Malformed("eth_getBlockByNumber"))
             }
             _ => Ok(header),
+        }
+    }
+
+    /// The number of the newest block as it was last read; 0 before the first read.
+    pub fn head(&self) -> u64 {
+        self.head.load(Ordering::Relaxed)
+    }
+
+    fn saw_head(&self, number: u64) {
+        self.head.store(number, Ordering::Relaxed);
+    }
+
+    /// The number of the block with this tag; `None` where the node does not know the tag, 0 where it has no
+    /// such block yet.
+    async fn tagged(&self, tag: &'static str) -> Result<Option<u64>, RpcError> {
+        match self.header(tag).await {
+            Ok(header) => Ok(Some(header.and_then(|header| header.number).map_or(0, |number| number.to()))),
+            Err(RpcError::Node(_)) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -176,8 +219,10 @@ impl ChainNode for Chain {
         let mut tips: Vec<_> = history.reward.unwrap_or_default().into_iter().flatten().collect();
         tips.sort_unstable();
         let head = history.oldest_block.saturating_add(U64::from(blocks)).saturating_sub(U64::from(1));
+        let head = block_number(head).ok_or(RpcError::Malformed("eth_feeHistory"))?;
+        self.saw_head(head);
         Ok(Market {
-            head: block_number(head).ok_or(RpcError::Malformed("eth_feeHistory"))?,
+            head,
             next_base_fee: wei(*next),
             tip: tips.get(tips.len() / 2).copied().map(wei).unwrap_or_default(),
         })
@@ -203,6 +248,16 @@ impl ChainNode for Chain {
             }
         }
         if all { ReceiptLookup::Absent } else { ReceiptLookup::Unclear }
+    }
+
+    async fn block_hash(&self, number: u64) -> Result<Option<B256>, RpcError> {
+        Ok(self.header_of(json!(U64::from(number))).await?.and_then(|header| header.hash))
+    }
+
+    async fn heads(&self) -> Result<BlockHeads, RpcError> {
+        let (latest, safe, finalized) =
+            tokio::try_join!(self.tagged("latest"), self.tagged("safe"), self.tagged("finalized"))?;
+        Ok(BlockHeads::new(latest.unwrap_or_default(), safe, finalized))
     }
 
     async fn account_view(&self, signer: Option<Address>) -> Result<AccountView, RpcError> {

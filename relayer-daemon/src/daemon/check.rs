@@ -4,12 +4,7 @@
 //! once. `check` may run beside a running daemon: it takes no lock, opens the store for reading only and
 //! creates no file.
 
-use std::{
-    error::Error as _,
-    fmt, io,
-    path::PathBuf,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{error::Error as _, fmt, io, path::PathBuf, sync::Arc};
 
 use alloy::{
     primitives::{Address, U256, utils::format_ether},
@@ -133,13 +128,8 @@ async fn examine(
     report.add("proxies", proxies(settings));
     let rpc = report.pass("rpc", endpoints(settings, metrics))?;
     let chain_id = chain_id(settings, &rpc, report).await?;
-    let chain = Arc::new(Chain {
-        rpc,
-        relayer: key.address(),
-        forwarder: settings.forwarder_address,
-        registry: settings.registry_address,
-        lacks_simulate_v1: AtomicBool::new(false),
-    });
+    let chain =
+        Arc::new(Chain::new(rpc, key.address(), settings.forwarder_address, settings.registry_address));
 
     let registry = code(&chain, "registry", chain.registry, report).await;
     let forwarder = code(&chain, "forwarder", chain.forwarder, report).await;

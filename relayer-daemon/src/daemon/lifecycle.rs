@@ -50,8 +50,8 @@ use crate::{
         shutdown::{ShutdownSignal, stopped},
     },
     relay::{
-        Reads, Relayer, functions::RelayedFunctions, gas_price::GasPrice, inflight::Inflight,
-        rate_limits::RateLimits,
+        Reads, Relayer, backoff::SharedBackoff, functions::RelayedFunctions, gas_price::GasPrice,
+        inflight::Inflight, rate_limits::RateLimits,
     },
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
     store::{Retention, retention},
@@ -59,8 +59,8 @@ use crate::{
 
 /// The longest shutdown. A supervisor may kill the daemon after it, and nothing is lost.
 const STOP_WITHIN: Duration = Duration::from_millis(4_500);
-/// The capacity of the sender's queue.
-const JOBS: usize = 256;
+/// The capacity of the sender's queue: what waits in it was checked before, and checks grow old.
+const JOBS: usize = 16;
 /// How often a draining daemon checks whether anything is left.
 const DRAIN_POLL: Duration = Duration::from_millis(250);
 
@@ -196,6 +196,7 @@ impl Daemon {
             metrics: metrics.clone(),
             jobs: jobs_in,
             checks: Relayer::check_permits(),
+            backoff: SharedBackoff::default(),
             patience: settings.relay_retry,
             stopping: stopping.clone(),
             draining: drain,
@@ -207,12 +208,13 @@ impl Daemon {
         let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
         let node = Arc::clone(&chain);
         let now = clock.now();
-        let mut sender = Sender::new(Parts {
+        let sender = Sender::new(Parts {
             node,
             store: Arc::clone(&store),
             wallet,
             contracts,
             spending,
+            max_pending: settings.max_pending_per_key,
             clock: clock.clone(),
             metrics: metrics.clone(),
             events: events_in,

@@ -117,6 +117,10 @@ pub struct Settings {
     #[arg(long, env = "MAX_QUEUE", hide_env_values = true, default_value_t = 2048)]
     pub max_queue: usize,
 
+    /// Transactions of the key that wait in the nodes' pools at once; nodes drop what is beyond their own limit
+    #[arg(long, env = "MAX_PENDING_PER_KEY", hide_env_values = true, default_value = "16", value_parser = count)]
+    pub max_pending_per_key: usize,
+
     /// How long a client waits for the receipt before it gets 202, seconds
     #[arg(long, env = "RELAY_WAIT_SECONDS", hide_env_values = true, default_value = "30", value_parser = seconds)]
     pub relay_wait: Duration,

@@ -184,8 +184,8 @@ where
         Some(RelayOutcome::Reverted { failure, .. } | RelayOutcome::Dropped { failure }) => failed(&failure),
         None => {
             let record = relayer.store.run(move |store| store.relay(id)).await.ok().flatten();
-            let record = record.unwrap_or(RelayRecord { outcome: None, hashes: Vec::new() });
-            json_response(StatusCode::ACCEPTED, &shapes::RelayBody::new(id, &record))
+            let record = record.unwrap_or(RelayRecord { outcome: None, finality: None, hashes: Vec::new() });
+            json_response(StatusCode::ACCEPTED, &shapes::RelayBody::new(id, &record, relayer.chain.head()))
         }
     };
     if let Ok(id) = HeaderValue::from_str(&id.to_string()) {
@@ -230,7 +230,7 @@ async fn relay_state(app: &App, id: &str) -> Result<Response, Failure> {
     let id: B256 = id.parse().map_err(|_| Failure::of(ErrorCode::InvalidId))?;
     let record = app.relayer.store.run(move |store| store.relay(id)).await;
     match record {
-        Ok(Some(record)) => Ok(ok(&shapes::RelayBody::new(id, &record))),
+        Ok(Some(record)) => Ok(ok(&shapes::RelayBody::new(id, &record, app.relayer.chain.head()))),
         Ok(None) => Err(Failure::new(ErrorCode::RelayNotFound, format!("Relay not found: {id}"))),
         Err(error) => {
             tracing::error!(%error, "journal failed");

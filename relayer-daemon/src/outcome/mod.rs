@@ -2,6 +2,7 @@
 
 mod error_code;
 mod failure;
+mod finality;
 
 use alloy::primitives::{B256, U256};
 use registry_core::eth::json;
@@ -10,6 +11,7 @@ use serde::Serialize;
 
 pub use error_code::ErrorCode;
 pub use failure::Failure;
+pub use finality::{BlockHeads, Finality};
 
 /// How a relay ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

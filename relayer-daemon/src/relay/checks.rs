@@ -2,6 +2,7 @@
 
 use alloy::{primitives::Bytes, sol_types::SolCall};
 use registry_core::{eth::abi::IForwarder::executeCall, eth::rpc::read_error::Action};
+use tokio::{sync::SemaphorePermit, time::Instant};
 
 use super::{MINIMUM_BALANCE_WEI, Relayer, queue::QueuePosition, store_failed};
 use crate::{
@@ -58,7 +59,10 @@ struct Prices {
 impl<C: ChainNode> Relayer<C> {
     /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's
     /// next request; [`super::queue`] decides what it waits for.
-    pub(super) async fn check(&self, relay: &NewRelay) -> Result<SendJob, CheckError> {
+    ///
+    /// The permit is to be held until the sender has the job: while the pool is full, no more is checked than
+    /// will soon be sent.
+    pub(super) async fn check(&self, relay: &NewRelay) -> Result<(SendJob, SemaphorePermit<'_>), CheckError> {
         let execute =
             executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::of(ErrorCode::JournalFailed))?;
         let inner_gas = u64::try_from(execute.req.gas).unwrap_or(u64::MAX);
@@ -83,7 +87,9 @@ impl<C: ChainNode> Relayer<C> {
                     expected_gas: Some(gas),
                 };
                 let Prices { fees, head, .. } = prices;
-                return Ok(SendJob { relay: terms, calldata: relay.calldata.clone(), gas_limit, fees, head });
+                let calldata = relay.calldata.clone();
+                let checked_at = Instant::now();
+                return Ok((SendJob { relay: terms, calldata, gas_limit, fees, head, checked_at }, permit));
             }
             drop(permit);
             let on_chain = self.chain.forwarder_nonce(relay.signer).await?;

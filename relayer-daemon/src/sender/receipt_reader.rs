@@ -49,7 +49,7 @@ impl Contracts {
     fn executed(&self, relay: &RelayTerms, receipt: &Receipt) -> RelayOutcome {
         let mined = MinedTransaction {
             tx_hash: receipt.hash,
-            block_number: receipt.block_number,
+            block_number: receipt.block.number,
             gas_used: receipt.gas_used,
         };
         // Without the event the forwarder has not used the request, whatever the reason.
@@ -89,6 +89,7 @@ fn events<'a, E: SolEvent + 'a>(emitter: Address, logs: &'a [Log]) -> impl Itera
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::BlockId;
     use alloy::{
         primitives::{B256, Bytes, Log as PrimitiveLog},
         sol_types::{Revert as ErrorString, SolError},
@@ -96,6 +97,8 @@ mod tests {
 
     const CONTRACTS: Contracts =
         Contracts { forwarder: Address::repeat_byte(0xf0), registry: Address::repeat_byte(0xe0) };
+
+    const BLOCK: BlockId = BlockId { number: 1, hash: B256::ZERO };
 
     fn relay() -> RelayTerms {
         RelayTerms { signer: Address::repeat_byte(5), forward_nonce: U256::from(3), ..RelayTerms::default() }
@@ -126,7 +129,7 @@ mod tests {
     }
 
     fn judge(status: bool, logs: Vec<Log>) -> RelayOutcome {
-        let receipt = Receipt { hash: B256::ZERO, block_number: 1, status, gas_used: 1, paid_wei: 1, logs };
+        let receipt = Receipt { hash: B256::ZERO, block: BLOCK, status, gas_used: 1, paid_wei: 1, logs };
         CONTRACTS.outcome(&relay(), TransactionPurpose::Relay, &receipt)
     }
 
@@ -182,7 +185,7 @@ mod tests {
     fn a_mined_no_op_drops_its_relay() {
         let logs = vec![];
         let receipt =
-            Receipt { hash: B256::ZERO, block_number: 1, status: true, gas_used: 1, paid_wei: 1, logs };
+            Receipt { hash: B256::ZERO, block: BLOCK, status: true, gas_used: 1, paid_wei: 1, logs };
         for (purpose, status) in [
             (TransactionPurpose::Superseded, 401),
             (TransactionPurpose::Expired, 401),

@@ -1,9 +1,9 @@
 //! The next step for one transaction in flight: rebroadcast, replace, cancel, or wait.
 //!
-//! Only the lowest nonce that is not mined is replaced: the others wait for it, whatever they offer. It is
-//! replaced when the market has outgrown its offer or a node called it underpriced, never because time passes
-//! or the account is short of funds. Before each replacement the forwarder is asked whether the request was
-//! executed elsewhere; if so, a no-op takes its place.
+//! A transaction is replaced when the market has outgrown its offer or a node called it underpriced, never
+//! because time passes or the account is short of funds. The pool holds few of them, and all that need it are
+//! replaced in one round: one by one, they would take as many blocks. Before each replacement the forwarder is
+//! asked whether the request was executed elsewhere; if so, a no-op takes its place.
 
 use std::time::Duration;
 
@@ -76,9 +76,6 @@ pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     if situation.since_send < pause {
         return ReplacementStep::Wait;
     }
-    if !situation.is_lowest {
-        return ReplacementStep::Resend;
-    }
     let relay = assignment.relay.filter(|_| latest.purpose == TransactionPurpose::Relay);
     if let Some(reason) = relay.and_then(|relay| unpayable(situation, &relay)) {
         let outbids = latest.fees.of_cancellation(market, situation.cap);
@@ -90,7 +87,8 @@ pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     let called_cheap = matches!(verdict, BroadcastVerdict::Underpriced | BroadcastVerdict::FeeTooLow);
     let too_cheap = *verdict != BroadcastVerdict::InsufficientFunds
         && (called_cheap || market.has_outgrown(&latest.fees));
-    let stuck = situation.since_forwarder_asked >= STUCK_AFTER;
+    // The higher ones wait for the lowest.
+    let stuck = situation.is_lowest && situation.since_forwarder_asked >= STUCK_AFTER;
     // At the cap, or at four times the market, no better offer is allowed.
     let fees = latest.fees.bumped(market, situation.cap).filter(|_| too_cheap);
     match (relay, situation.superseded, fees) {
@@ -230,18 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_lowest_nonce_is_replaced() {
-        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 900);
+    fn whatever_the_market_has_outgrown_is_replaced_and_only_the_lowest_is_asked_about_without_that() {
+        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
-        let behind = Situation { is_lowest: false, market, superseded: Some(true), ..situation(&nonce) };
-        for verdict in [
-            BroadcastVerdict::Accepted,
-            BroadcastVerdict::Underpriced,
-            BroadcastVerdict::FeeTooLow,
-            BroadcastVerdict::Rejected,
-        ] {
-            assert_eq!(next_step(&Situation { verdict, ..behind }), Resend);
-        }
+        let behind = Situation { is_lowest: false, market, ..situation(&nonce) };
+        assert_eq!(next_step(&behind), AskForwarder);
+        assert!(matches!(next_step(&Situation { superseded: Some(false), ..behind }), Replace(_)));
+        let stuck = Situation { is_lowest: false, since_forwarder_asked: STUCK_AFTER, ..situation(&nonce) };
+        assert_eq!(next_step(&stuck), Resend);
     }
 
     #[test]

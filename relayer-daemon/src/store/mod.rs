@@ -20,7 +20,7 @@ pub use transaction::{NonceAssignment, RelayTerms, SignedTransaction, Transactio
 
 use crate::{
     budget::{Budget, share::Denial},
-    outcome::RelayOutcome,
+    outcome::{Finality, RelayOutcome},
 };
 
 /// The store failed: nothing may be sent until it works again.
@@ -105,6 +105,8 @@ pub enum Accepted {
 pub struct RelayRecord {
     /// `None` while pending.
     pub outcome: Option<RelayOutcome>,
+    /// How final the transaction is that ended it; `None` if none did.
+    pub finality: Option<Finality>,
     /// Every transaction tried for it, oldest first.
     pub hashes: Vec<B256>,
 }
@@ -149,7 +151,16 @@ pub struct Inclusion {
     /// The transaction.
     pub tx_hash: B256,
     /// The block it was seen in.
-    pub block_number: u64,
+    pub block: BlockId,
+}
+
+/// A block of one branch of the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockId {
+    /// Its number.
+    pub number: u64,
+    /// Its hash.
+    pub hash: B256,
 }
 
 /// A nonce that was mined by one of our transactions.

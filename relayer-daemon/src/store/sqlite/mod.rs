@@ -1,10 +1,11 @@
 //! The store in one SQLite file, in WAL mode with `synchronous = FULL`: a write is on disk when it returns.
 //!
 //! One thread writes ([`writer`]). Reads have a connection of their own: they see the last commit and never
-//! wait for one. Queries are in [`relays`], [`nonces`] and [`budget`], by table, and in [`retention`]; a
+//! wait for one. Queries are in [`relays`], [`nonces`] and [`budget`], by table, and in [`finality`] and [`retention`]; a
 //! function named like a method of [`Store`] implements it. [`schema`] has the file's format.
 
 mod budget;
+mod finality;
 mod identity;
 mod nonces;
 #[cfg(test)]
@@ -30,12 +31,12 @@ use rusqlite::{Connection, OpenFlags, Params, Row, types::FromSql};
 
 use self::writer::Writer;
 use super::{
-    Accepted, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Reservation,
-    Settlement, StoreError,
+    Accepted, BlockId, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord,
+    Reservation, Settlement, StoreError,
 };
 use crate::{
     budget::{Budget, share::Allowance},
-    outcome::RelayOutcome,
+    outcome::{BlockHeads, RelayOutcome},
     store::{NonceAssignment, Retention},
 };
 
@@ -329,9 +330,57 @@ impl Store {
         self.read(|db| nonces::mined(db, &account, nonce))
     }
 
-    /// The nonces seen mined since `since`, lowest first.
-    pub fn mined_since(&self, account: Address, since: u64) -> Result<Vec<u64>, StoreError> {
-        self.read(|db| nonces::mined_since(db, &account, since))
+    /// The nonces from `nonce` on that were seen mined, lowest first, at most `count`.
+    pub fn mined_from(
+        &self,
+        account: Address,
+        nonce: u64,
+        count: usize,
+    ) -> Result<Vec<MinedNonce>, StoreError> {
+        self.read(|db| nonces::mined_from(db, &account, nonce, count))
+    }
+
+    /// The blocks of mined nonces that were not compared with the chain yet, lowest first, at most `count`.
+    pub fn unchecked_blocks(&self, account: Address, count: usize) -> Result<Vec<BlockId>, StoreError> {
+        self.read(|db| finality::unchecked_blocks(db, &account, count))
+    }
+
+    /// The highest block that is not final and was found on the chain. While it is on the chain, so are all
+    /// those below it that were found there.
+    pub fn anchor(&self, account: Address) -> Result<Option<BlockId>, StoreError> {
+        self.read(|db| finality::anchor(db, &account))
+    }
+
+    /// The mined nonces of a block that was not found on the chain, at most `count`.
+    pub fn nonces_of(
+        &self,
+        account: Address,
+        block: &BlockId,
+        count: usize,
+    ) -> Result<Vec<MinedNonce>, StoreError> {
+        self.read(|db| finality::nonces_of(db, &account, block, count))
+    }
+
+    /// Writes that these blocks were found on the chain.
+    pub fn checked(&self, account: Address, blocks: &[BlockId]) -> Result<(), StoreError> {
+        let blocks = blocks.to_vec();
+        self.write(move |db| finality::checked(db, &account, &blocks))
+    }
+
+    /// Has all blocks that are not final compared with the chain once more.
+    pub fn doubt(&self, account: Address) -> Result<(), StoreError> {
+        self.write(move |db| finality::doubt(db, &account))
+    }
+
+    /// Compares a mined nonce's block no more: it is gone, and what became of the nonce cannot be known.
+    pub fn give_up(&self, account: Address, nonce: u64) -> Result<(), StoreError> {
+        self.write(move |db| finality::give_up(db, &account, nonce))
+    }
+
+    /// Makes safe and final what was found on the chain at or below these heads.
+    pub fn promote(&self, account: Address, heads: &BlockHeads) -> Result<(), StoreError> {
+        let heads = *heads;
+        self.write(move |db| finality::promote(db, &account, &heads))
     }
 
     /// The newest nonces given up as lost, a bounded number: their receipts may be late.

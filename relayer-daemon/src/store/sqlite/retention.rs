@@ -74,9 +74,10 @@ fn archive(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
         hashes.extend(relays::hashes(tx, &id.into())?);
         tx.prepare_cached(
             "INSERT OR REPLACE INTO archive (id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used,
-                 agent_id, finished_at, hashes)
+                 agent_id, finished_at, finality, hashes)
              SELECT id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id,
-                 finished_at, ?2 FROM relays WHERE id = ?1",
+                 finished_at, ifnull((SELECT finality FROM nonces WHERE relay = ?1 AND mined_hash = tx_hash), 0), ?2
+             FROM relays WHERE id = ?1",
         )?
         .execute(params![id, hashes.concat()])?;
         let mut nonces = tx.prepare_cached("SELECT account, nonce FROM nonces WHERE relay = ?1")?;
