@@ -91,7 +91,8 @@ fn carry_out(store: &Store, index: u64, now: u64, real: &Real) {
     let shares = Shares { signer: 100, client: 100, network: 100 };
     let allowance = Allowance { limit_wei: u128::MAX / 2, shares };
     assert_eq!(store.accept(&relay(index, &real.0), now).unwrap(), Accepted::Pending);
-    let cost = ExpectedCost { wei: 1_000_000_000_000_000, gas: 270_000, l1_fee_wei: 0, no_op_wei: 0 };
+    let cost =
+        ExpectedCost { wei: 1_000_000_000_000_000, gas: 270_000, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
     store.reserve_share(id(index), &cost, &allowance, now).unwrap();
     sign(store, index, Some(id(index)), index, now, real);
     settle(store, index, index, Some(executed(index)), now);
@@ -308,4 +309,20 @@ fn an_archived_relay_that_was_dropped_may_be_sent_again_and_keeps_its_history() 
     prune_all(&store, later + 31 * DAY);
     assert_eq!(store.accepted(id(0)).unwrap(), None);
     assert_eq!(store.relay(id(0)).unwrap(), Some(both));
+}
+
+#[test]
+fn the_address_of_a_client_is_kept_for_a_day_after_the_relays_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal.sqlite");
+    let store = Store::open(&path).unwrap();
+    carry_out_in_order(&store, 0..3, NOW);
+    let known = || -> i64 {
+        let db = rusqlite::Connection::open(&path).unwrap();
+        db.query_row("SELECT count(client) FROM relays", [], |row| row.get(0)).unwrap()
+    };
+    prune_all(&store, NOW + DAY);
+    assert_eq!(known(), 3);
+    prune_all(&store, NOW + DAY + 1_000);
+    assert_eq!(known(), 0, "addresses are left");
 }

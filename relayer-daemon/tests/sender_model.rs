@@ -278,7 +278,7 @@ fn a_client_that_hangs_up_leaves_nothing_in_flight_and_its_request_is_carried_ou
 }
 
 #[test]
-fn a_request_whose_transaction_reverted_as_a_whole_is_carried_out_when_it_is_sent_again() {
+fn a_request_is_carried_out_when_it_is_sent_again_after_its_transaction_reverted_as_a_whole() {
     let mut ops = vec![Op::Revert, Op::Request(0)];
     ops.extend([
         Op::Wait(10),

@@ -183,7 +183,7 @@ fn a_reorganisation_of_one_nonce_does_not_reopen_a_relay_that_another_nonce_has_
 fn nonces_come_back_as_they_were_signed() {
     let store = accepted(&[1]);
     let shares = Shares { signer: 100, client: 100, network: 100 };
-    let cost = ExpectedCost { wei: 600, gas: 5, l1_fee_wei: 77, no_op_wei: 0 };
+    let cost = ExpectedCost { wei: 600, gas: 5, l1_fee_wei: 77, least_wei: 600, no_op_wei: 0 };
     store.reserve_share(id(1), &cost, &Allowance { limit_wei: LIMIT, shares }, NOW).unwrap();
     sign(&store, 4, Some(id(1)), transaction(0xa, Relay));
     sign(&store, 4, Some(id(1)), transaction(0xb, Superseded));
@@ -321,7 +321,7 @@ fn from(byte: u8, signer: u8, client: &str) -> NewRelay {
 }
 
 fn cost(wei: u128) -> ExpectedCost {
-    ExpectedCost { wei, gas: 1, l1_fee_wei: 0, no_op_wei: 0 }
+    ExpectedCost { wei, gas: 1, l1_fee_wei: 0, least_wei: wei, no_op_wei: 0 }
 }
 
 /// Reserves for a relay; why it was denied, if so.
@@ -372,7 +372,7 @@ fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window
     let shares = Shares { signer: 20, client: 40, network: 60 };
     let allowance = Allowance { limit_wei: LIMIT, shares };
     let tomorrow = NOW + WINDOW_SECONDS;
-    let ask = |now| store.affordable(next.signer, None, 51, &allowance, now).unwrap().denial;
+    let ask = |now| store.affordable(next.signer, None, 51, 51, &allowance, now).unwrap().denial;
     assert_eq!(ask(tomorrow - 1), Some(Denial::Spent(Some(PartyKind::Signer))));
     assert_eq!(ask(tomorrow), None);
     // Signed for yesterday, mined today, and dearer than all of yesterday.
@@ -382,7 +382,7 @@ fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window
     let inclusion = Inclusion { tx_hash: id(0xb), block: at(10) };
     let settlement = Settlement { assignment, inclusion, paid_wei: 160, outcome: Some(executed(id(0xb))) };
     store.settle(ACCOUNT, &settlement, tomorrow).unwrap();
-    let forty = store.affordable(next.signer, None, 40, &allowance, tomorrow).unwrap();
+    let forty = store.affordable(next.signer, None, 40, 40, &allowance, tomorrow).unwrap();
     assert_eq!((forty.denial, forty.budget.window.settled_wei), (None, 160), "yesterday's 150 are forgotten");
     assert_eq!(ask(tomorrow), Some(Denial::Spent(Some(PartyKind::Signer))));
 }
@@ -397,6 +397,10 @@ fn mined() -> Store {
     store
 }
 
+fn heads(safe: u64, finalized: u64) -> BlockHeads {
+    BlockHeads { safe, finalized, seconds: 0 }
+}
+
 fn finality(store: &Store) -> [Option<Finality>; 2] {
     [1, 2].map(|byte| store.relay(id(byte)).unwrap().unwrap().finality)
 }
@@ -407,7 +411,7 @@ fn only_what_was_found_on_the_chain_becomes_safe_and_final() {
     assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), [at(9), at(12)]);
     assert_eq!(store.anchor(ACCOUNT).unwrap(), None);
     let latest = Some(Finality::Latest);
-    store.promote(ACCOUNT, &BlockHeads { safe: 99, finalized: 99 }).unwrap();
+    store.promote(ACCOUNT, &heads(99, 99), NOW).unwrap();
     assert_eq!(finality(&store), [latest, latest], "not compared yet");
     store.checked(ACCOUNT, &[at(9), BlockId { hash: id(0xff), ..at(12) }]).unwrap();
     assert_eq!(
@@ -415,9 +419,12 @@ fn only_what_was_found_on_the_chain_becomes_safe_and_final() {
         (vec![at(12)], Some(at(9)))
     );
     store.checked(ACCOUNT, &[at(12)]).unwrap();
-    store.promote(ACCOUNT, &BlockHeads { safe: 12, finalized: 8 }).unwrap();
+    let by_depth = BlockHeads { seconds: 900, ..heads(12, 12) };
+    store.promote(ACCOUNT, &by_depth, NOW + 899).unwrap();
+    assert_eq!(finality(&store), [latest, latest], "deep, but too young");
+    store.promote(ACCOUNT, &heads(12, 8), NOW).unwrap();
     assert_eq!(finality(&store), [Some(Finality::Safe); 2]);
-    store.promote(ACCOUNT, &BlockHeads { safe: 12, finalized: 11 }).unwrap();
+    store.promote(ACCOUNT, &heads(12, 11), NOW).unwrap();
     assert_eq!(finality(&store), [Some(Finality::Finalized), Some(Finality::Safe)]);
     assert_eq!(store.anchor(ACCOUNT).unwrap(), Some(at(12)), "what is final is watched no more");
 }
@@ -426,7 +433,7 @@ fn only_what_was_found_on_the_chain_becomes_safe_and_final() {
 fn after_a_doubt_all_that_is_not_final_is_compared_again() {
     let store = mined();
     store.checked(ACCOUNT, &[at(9), at(12)]).unwrap();
-    store.promote(ACCOUNT, &BlockHeads { safe: 12, finalized: 9 }).unwrap();
+    store.promote(ACCOUNT, &heads(12, 9), NOW).unwrap();
     store.doubt(ACCOUNT).unwrap();
     assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), [at(12)]);
     assert_eq!(finality(&store), [Some(Finality::Finalized), Some(Finality::Latest)]);

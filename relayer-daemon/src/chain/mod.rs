@@ -9,13 +9,19 @@ mod receipt;
 pub mod rpc;
 pub(crate) mod rpc_error;
 mod simulate;
+mod tips;
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use alloy::{
+    consensus::{Transaction as _, TxEnvelope},
+    eips::eip2718::Decodable2718 as _,
     primitives::{Address, B256, Bytes, U64, U256, address},
     rpc::json_rpc::ErrorPayload,
     sol_types::SolCall,
@@ -24,6 +30,7 @@ use futures_util::StreamExt as _;
 use registry_core::{eth::abi::IForwarder, eth::rpc::read_error::Action};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 pub use broadcast_verdict::BroadcastVerdict;
 pub use node::{AccountView, ChainNode, ReceiptLookup, Simulation};
@@ -32,7 +39,7 @@ use receipt::ReceiptJson;
 pub use rpc::Rpc;
 pub use rpc_error::RpcError;
 
-use self::{rpc::block_number, rpc_error::action};
+use self::{rpc::block_number, rpc_error::action, tips::TipMarket};
 use crate::{gas::fees::Market, outcome::BlockHeads};
 
 /// The OP stack's `GasPriceOracle` predeploy: it has code where the chain charges an L1 data fee.
@@ -84,28 +91,51 @@ pub struct Chain {
     pub forwarder: Address,
     /// The registry.
     pub registry: Address,
-    /// Set once a node has refused `eth_simulateV1` as unknown.
-    lacks_simulate_v1: AtomicBool,
+    /// When `eth_simulateV1` is tried again after a node has refused it as unknown.
+    simulate_v1_again: Mutex<Option<Instant>>,
     head: AtomicU64,
+    /// The highest priority fee taken from the market.
+    max_tip: u128,
+    tips: Mutex<TipMarket>,
 }
 
 impl Chain {
-    /// The chain of these endpoints, account and contracts.
-    pub fn new(rpc: Rpc, relayer: Address, forwarder: Address, registry: Address) -> Self {
+    /// The chain of these endpoints, account and contracts. No priority fee above `max_tip` wei is taken for
+    /// the market's.
+    pub fn new(rpc: Rpc, relayer: Address, forwarder: Address, registry: Address, max_tip: u128) -> Self {
         Self {
             rpc,
             relayer,
             forwarder,
             registry,
-            lacks_simulate_v1: AtomicBool::default(),
+            simulate_v1_again: Mutex::default(),
             head: AtomicU64::default(),
+            max_tip,
+            tips: Mutex::default(),
         }
+    }
+
+    fn tips(&self) -> MutexGuard<'_, TipMarket> {
+        self.tips.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether there is code at an address.
     pub async fn has_code(&self, address: Address) -> Result<bool, RpcError> {
         let code: Bytes = self.rpc.read("eth_getCode", json!([address, "latest"])).await?;
         Ok(!code.is_empty())
+    }
+
+    /// The gas that the node estimates for a no-op: a transfer of 0 from the account to itself.
+    pub async fn estimated_no_op(&self) -> Result<u64, RpcError> {
+        let transfer = json!({ "from": self.relayer, "to": self.relayer, "value": "0x0" });
+        let gas: U64 = self.rpc.read("eth_estimateGas", json!([transfer])).await?;
+        Ok(gas.to())
+    }
+
+    /// Whether the account has code: an EIP-7702 delegation, with which nodes keep one pending transaction of
+    /// it.
+    pub async fn is_delegated(&self) -> Result<bool, RpcError> {
+        self.has_code(self.relayer).await
     }
 
     /// Whether this chain charges an L1 data fee.
@@ -216,16 +246,12 @@ impl ChainNode for Chain {
             self.rpc.read("eth_feeHistory", json!([U64::from(FEE_HISTORY_BLOCKS), "latest", [50.0]])).await?;
         let blocks = history.base_fee_per_gas.len().saturating_sub(1) as u64;
         let next = history.base_fee_per_gas.last().ok_or(RpcError::Malformed("eth_feeHistory"))?;
-        let mut tips: Vec<_> = history.reward.unwrap_or_default().into_iter().flatten().collect();
-        tips.sort_unstable();
+        let paid = history.reward.unwrap_or_default().into_iter().flatten().map(wei);
+        let tip = self.tips().price(paid).min(self.max_tip);
         let head = history.oldest_block.saturating_add(U64::from(blocks)).saturating_sub(U64::from(1));
         let head = block_number(head).ok_or(RpcError::Malformed("eth_feeHistory"))?;
         self.saw_head(head);
-        Ok(Market {
-            head,
-            next_base_fee: wei(*next),
-            tip: tips.get(tips.len() / 2).copied().map(wei).unwrap_or_default(),
-        })
+        Ok(Market { head, next_base_fee: wei(*next), tip })
     }
 
     async fn balance(&self) -> Result<u128, RpcError> {
@@ -291,6 +317,11 @@ impl ChainNode for Chain {
     }
 
     async fn broadcast(&self, raw: &[u8]) -> (BroadcastVerdict, String) {
+        if let Ok(envelope) = TxEnvelope::decode_2718_exact(raw)
+            && let Some(tip) = envelope.max_priority_fee_per_gas()
+        {
+            self.tips().offered(tip);
+        }
         self.rpc.broadcast(raw).await
     }
 

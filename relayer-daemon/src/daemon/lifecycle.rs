@@ -41,7 +41,7 @@ use crate::{
     http::{
         connections::{self, ConnectionLimits},
         readiness::RelayerReadiness,
-        routes::{App, routes},
+        routes::{App, FactsCache, routes},
     },
     metrics::Metrics,
     process::{
@@ -86,6 +86,8 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
 
     let app = Arc::new(App {
         relayer: Arc::clone(&daemon.relayer),
+        store: Arc::new(daemon.relayer.store.with_own_reader()?),
+        facts: FactsCache::default(),
         readiness: daemon.readiness.clone(),
         chain_id,
         relay_wait: settings.relay_wait,
@@ -165,7 +167,7 @@ impl Daemon {
         checked: Checked,
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
-        let Checked { chain, chain_id, store, identity, has_l1_fee, locks } = checked;
+        let Checked { chain, chain_id, store, identity, has_l1_fee, no_op_gas, locks } = checked;
         let clock = clock::shared();
         store.run(move |store| store.bind(&identity)).await?;
 
@@ -173,7 +175,7 @@ impl Daemon {
         let (draining, drain) = watch::channel(false);
         let (jobs_in, jobs) = mpsc::channel(JOBS);
         let (events_in, mut events) = mpsc::unbounded_channel();
-        let wallet = Wallet::new(key, chain_id, chain.forwarder);
+        let wallet = Wallet::new(key, chain_id, chain.forwarder).with_no_op_gas(no_op_gas);
         let spending =
             Spending { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
         let relayer = Arc::new(Relayer {
@@ -184,6 +186,7 @@ impl Daemon {
                 settings.rate_limit_per_ip,
                 settings.rate_limit_per_signer,
                 settings.rate_limit_reads,
+                settings.rate_limit_polls,
             ),
             spending,
             allowance: Allowance { limit_wei: spending.daily_wei, shares: settings.budget_shares() },

@@ -41,9 +41,10 @@ impl Market {
         self.price().saturating_mul(MARKET_MULTIPLE).min(cap)
     }
 
-    /// Whether a transaction with these fees is too cheap for the next block.
+    /// Whether a transaction with these fees is too cheap for the next block: by its price, or because others
+    /// pay far more of a tip than it does.
     pub fn has_outgrown(&self, fees: &Fees) -> bool {
-        self.price() > fees.max_fee
+        self.price() > fees.max_fee || self.tip > fees.tip.saturating_add(fees.tip / 2).max(MIN_TIP)
     }
 }
 
@@ -126,6 +127,10 @@ mod tests {
         let market = Market { head: 1, next_base_fee: 2 * GWEI, tip: GWEI };
         assert!(!market.has_outgrown(&Fees { max_fee: 3 * GWEI, tip: GWEI }));
         assert!(market.has_outgrown(&Fees { max_fee: 3 * GWEI - 1, tip: GWEI }));
+        assert!(!market.has_outgrown(&Fees { max_fee: 9 * GWEI, tip: GWEI * 2 / 3 + 1 }));
+        assert!(market.has_outgrown(&Fees { max_fee: 9 * GWEI, tip: GWEI / 2 }), "others pay twice the tip");
+        let quiet = Market { tip: MIN_TIP, ..market };
+        assert!(!quiet.has_outgrown(&Fees { max_fee: 9 * GWEI, tip: 1 }));
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn relay_state(schemas: &mut Schemas) -> Value {
         "format": "relay-id",
         "pattern": "^0x[0-9a-fA-F]{64}$",
     });
-    let failures = [InvalidId, RelayNotFound, NotFound, JournalFailed];
+    let failures = [InvalidId, RelayNotFound, NotFound, IpRateLimited, JournalFailed];
     operation("getRelay", RELAYING, "What became of a request", parameter("id", &id, &ID), answers, &failures)
 }
 

@@ -7,6 +7,9 @@ use serde::Serialize;
 const SAFE_DEPTH: u64 = 32;
 /// The same for a final one.
 const FINAL_DEPTH: u64 = 64;
+/// How long ago, seconds, the daemon must have seen it mined then as well: a block may take a fraction of a
+/// second.
+const SETTLED_SECONDS: u64 = 900;
 
 /// How final a mined transaction is, by the chain's block tags. Its block was compared with the chain's for
 /// each step; a reorganisation takes back what is not final.
@@ -28,14 +31,17 @@ pub struct BlockHeads {
     pub safe: u64,
     /// The highest final block.
     pub finalized: u64,
+    /// How many seconds ago a transaction must have been seen mined.
+    pub seconds: u64,
 }
 
 impl BlockHeads {
     /// The heads by the chain's tags; by depth below `latest` where it does not know a tag.
     pub fn new(latest: u64, safe: Option<u64>, finalized: Option<u64>) -> Self {
+        let seconds = if safe.is_some() && finalized.is_some() { 0 } else { SETTLED_SECONDS };
         let finalized = finalized.unwrap_or_else(|| latest.saturating_sub(FINAL_DEPTH)).min(latest);
         let safe = safe.unwrap_or_else(|| latest.saturating_sub(SAFE_DEPTH)).clamp(finalized, latest);
-        Self { safe, finalized }
+        Self { safe, finalized, seconds }
     }
 }
 
@@ -44,11 +50,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_the_chain_has_no_tags_depth_decides() {
-        assert_eq!(BlockHeads::new(1_000, Some(990), Some(900)), BlockHeads { safe: 990, finalized: 900 });
-        assert_eq!(BlockHeads::new(1_000, None, None), BlockHeads { safe: 968, finalized: 936 });
-        assert_eq!(BlockHeads::new(1_000, None, Some(980)), BlockHeads { safe: 980, finalized: 980 });
-        assert_eq!(BlockHeads::new(10, None, None), BlockHeads { safe: 0, finalized: 0 });
-        assert_eq!(BlockHeads::new(10, Some(0), Some(99)), BlockHeads { safe: 10, finalized: 10 });
+    fn where_the_chain_has_no_tags_depth_and_time_decide() {
+        let heads = |latest, safe, finalized| {
+            let BlockHeads { safe, finalized, seconds } = BlockHeads::new(latest, safe, finalized);
+            (safe, finalized, seconds)
+        };
+        assert_eq!(heads(1_000, Some(990), Some(900)), (990, 900, 0));
+        assert_eq!(heads(1_000, None, None), (968, 936, SETTLED_SECONDS));
+        assert_eq!(heads(1_000, None, Some(980)), (980, 980, SETTLED_SECONDS));
+        assert_eq!(heads(10, None, None), (0, 0, SETTLED_SECONDS));
+        assert_eq!(heads(10, Some(0), Some(99)), (10, 10, 0));
     }
 }

@@ -5,7 +5,7 @@
 //! the store: it survives a client that hangs up at any moment, and a daemon that dies.
 
 pub mod backoff;
-mod brief_cache;
+pub mod brief_cache;
 mod checks;
 pub mod functions;
 pub mod gas_price;
@@ -142,7 +142,8 @@ impl<C: ChainNode> Relayer<C> {
             InflightStart::Full => Err(Failure::of(ErrorCode::QueueFull)),
             InflightStart::New(waiting) => {
                 let relayer = Arc::clone(self);
-                // In a task of its own: if the client hangs up, its handler's future is dropped, and this goes on.
+                // In a task of its own: if the client hangs up, its handler's future is dropped, and this
+                // goes on.
                 let admission = tokio::spawn(async move {
                     let admitted = relayer.admit(id, signed, client).await;
                     if let Err(failure) = &admitted {

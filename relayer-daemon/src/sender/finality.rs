@@ -1,8 +1,8 @@
 //! From mined to final: each block that holds a transaction of ours is compared with the chain's.
 //!
 //! A block names its parent, so one block stands for all below it: the highest one that was found on the
-//! chain, the anchor, is looked at in each round, the others once each. If the anchor is gone, all are compared
-//! again. The chain's tags `safe` and `finalized` say how far what was found can be trusted.
+//! chain, the anchor, is looked at in each round, the others once each. If the anchor is gone, all are
+//! compared again. The chain's tags `safe` and `finalized` say how far what was found can be trusted.
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
@@ -40,7 +40,8 @@ impl<N: ChainNode> Sender<N> {
             }
         }
         if let Some(heads) = heads {
-            self.parts.store.run(move |store| store.promote(account, &heads)).await?;
+            let now = self.parts.clock.now();
+            self.parts.store.run(move |store| store.promote(account, &heads, now)).await?;
         }
         Ok(())
     }
@@ -54,7 +55,7 @@ impl<N: ChainNode> Sender<N> {
         Ok(self.parts.store.run(read).await?)
     }
 
-    /// The blocks that are on the chain, and those in whose place another one is. A node that has none at
+    /// The blocks that are on the chain, and those that another one has displaced. A node that has none at
     /// this height, or does not answer, tells nothing.
     async fn compare(&self, blocks: &[BlockId]) -> (Vec<BlockId>, Vec<BlockId>) {
         let asked: Vec<_> =
@@ -63,7 +64,10 @@ impl<N: ChainNode> Sender<N> {
         let (mut found, mut gone) = (Vec::new(), Vec::new());
         for (block, answer) in blocks.iter().copied().zip(answers) {
             match answer {
-                Ok(Some(hash)) if hash == block.hash => found.push(block),
+                Ok(Some(hash)) if hash == block.hash => {
+                    self.state().suspects.remove(&block);
+                    found.push(block);
+                }
                 Ok(Some(_)) => gone.push(block),
                 Ok(None) => {}
                 Err(error) => tracing::debug!(block = block.number, %error, "block not compared"),

@@ -59,7 +59,7 @@ use crate::{
     metrics::Metrics,
     outcome::{Failure, RelayOutcome},
     process::clock::SharedClock,
-    store::{NewTransaction, NonceAssignment, RelayTerms, Store, StoreError},
+    store::{BlockId, NewTransaction, NonceAssignment, RelayTerms, Store, StoreError},
 };
 
 /// How many nonces or blocks are handled at the same time.
@@ -146,8 +146,8 @@ struct State {
     highest_mined: Option<u64>,
     /// Since when the chain counts fewer transactions than the store.
     count_fell_at: Option<Instant>,
-    /// Mined nonces whose block is not on the chain by one answer, each with the moment of the first.
-    suspects: BTreeMap<u64, Instant>,
+    /// Blocks of ours that were seen displaced by another one, and when first.
+    suspects: BTreeMap<BlockId, Instant>,
     /// The last seen head.
     head: u64,
 }

@@ -8,10 +8,7 @@ use futures_util::future::join_all;
 use super::{SendJob, Sender, SenderError, SenderEvent};
 use crate::{
     chain::{ChainNode, Simulation},
-    gas::{
-        self,
-        fees::{Fees, Market},
-    },
+    gas::fees::{Fees, Market},
     outcome::{ErrorCode, Failure},
     process::faults,
     store::{NonceAssignment, Store},
@@ -96,7 +93,7 @@ impl<N: ChainNode> Sender<N> {
         let gas = job.relay.expected_gas.unwrap_or(job.gas_limit);
         let wei = fees.worst_case(gas).saturating_add(job.relay.l1_fee_wei);
         // As with the first reservation, a no-op for a gap below must fit beside it.
-        let limit = self.parts.spending.daily_wei.saturating_sub(fees.worst_case(gas::NO_OP));
+        let limit = self.parts.spending.daily_wei.saturating_sub(self.parts.wallet.no_op_wei(fees));
         let (id, now) = (job.relay.id, self.parts.clock.now());
         match self.parts.store.run(move |store| store.reserve(id, wei, limit, now)).await {
             Ok(true) => Ok(job),

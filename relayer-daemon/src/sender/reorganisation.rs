@@ -3,9 +3,9 @@
 //! Two things show one: the chain counts fewer transactions of ours than the store, or a block that holds one
 //! is not on the chain any more (`finality`).
 //!
-//! Neither undoes anything by itself: an answer may be stale or wrong. A nonce is reopened when no endpoint has
-//! a receipt of any of its transactions, and the state of one block, at or above the receipt's, does not count
-//! it. There is no age after which a reorg is not looked for, until a block is final.
+//! Neither undoes anything by itself: an answer may be stale or wrong. A nonce is reopened when no endpoint
+//! has a receipt of any of its transactions, and the state of one block, at or above the receipt's, does not
+//! count it. There is no age after which a reorg is not looked for, until a block is final.
 
 use std::time::Duration;
 
@@ -72,17 +72,21 @@ impl<N: ChainNode> Sender<N> {
     pub(super) async fn examine_block(&self, block: BlockId) -> Result<(), SenderError> {
         let account = self.account();
         let suspects = self.parts.store.run(move |store| store.nonces_of(account, &block, GROUP)).await?;
+        let since = *self.state().suspects.entry(block).or_insert_with(Instant::now);
+        let mut all_known = true;
         for mined in suspects {
             let nonce = mined.assignment.nonce;
-            let since = *self.state().suspects.entry(nonce).or_insert_with(Instant::now);
-            let view = self.parts.node.account_view(mined.assignment.relay.map(|relay| relay.signer)).await?;
-            if self.examine(mined, &view, since.elapsed()).await? {
-                self.state().suspects.remove(&nonce);
-            } else if since.elapsed() >= LONGEST_PATIENCE {
+            let signer = mined.assignment.relay.map(|relay| relay.signer);
+            let view = self.parts.node.account_view(signer).await?;
+            let known = self.examine(mined, &view, since.elapsed()).await?;
+            if !known && since.elapsed() >= LONGEST_PATIENCE {
                 tracing::warn!(nonce, block = block.number, "its block is gone, and its nonce is used");
                 self.parts.store.run(move |store| store.give_up(account, nonce)).await?;
-                self.state().suspects.remove(&nonce);
             }
+            all_known &= known;
+        }
+        if all_known || since.elapsed() >= LONGEST_PATIENCE {
+            self.state().suspects.remove(&block);
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 //!
 //! A transaction is replaced when the market has outgrown its offer or a node called it underpriced, never
 //! because time passes or the account is short of funds. The pool holds few of them, and all that need it are
-//! replaced in one round: one by one, they would take as many blocks. Before each replacement the forwarder is
-//! asked whether the request was executed elsewhere; if so, a no-op takes its place.
+//! replaced in one round: one by one, they would take as many blocks. Before each replacement the forwarder
+//! is asked whether the request was executed elsewhere; if so, a no-op takes its place.
 
 use std::time::Duration;
 
@@ -72,7 +72,9 @@ pub enum ReplacementStep {
 pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     let Situation { assignment, market, verdict, .. } = situation;
     let Some(latest) = assignment.latest() else { return ReplacementStep::Wait };
-    let pause = if situation.blocks_since_send == 0 { RESEND_AFTER } else { QUIET };
+    // A node that wants the lower nonces first may have them by now.
+    let waits = situation.blocks_since_send == 0 && *verdict != BroadcastVerdict::NonceTooHigh;
+    let pause = if waits { RESEND_AFTER } else { QUIET };
     if situation.since_send < pause {
         return ReplacementStep::Wait;
     }
@@ -154,6 +156,8 @@ mod tests {
         let at_rest = Situation { blocks_since_send: 0, ..situation(&nonce) };
         assert_eq!(next_step(&at_rest), Wait);
         assert_eq!(next_step(&Situation { since_send: RESEND_AFTER, ..at_rest }), Resend);
+        let too_early = Situation { verdict: BroadcastVerdict::NonceTooHigh, ..at_rest };
+        assert_eq!(next_step(&too_early), Resend, "the lower nonces may be there now");
     }
 
     #[test]

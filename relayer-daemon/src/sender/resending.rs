@@ -10,10 +10,7 @@ use super::{
 };
 use crate::{
     chain::{BroadcastVerdict, ChainNode},
-    gas::{
-        self,
-        fees::{Fees, Market},
-    },
+    gas::fees::{Fees, Market},
     process::faults,
     store::{Store, TransactionPurpose},
 };
@@ -138,7 +135,7 @@ impl<N: ChainNode> Sender<N> {
         let allowed = match assignment.relay {
             Some(relay) => {
                 // As with the first transaction, a no-op for a gap below must fit beside it.
-                let limit = self.parts.spending.daily_wei.saturating_sub(fees.worst_case(gas::NO_OP));
+                let limit = self.parts.spending.daily_wei.saturating_sub(self.parts.wallet.no_op_wei(fees));
                 let now = self.parts.clock.now();
                 let reserve = move |store: &Store| store.reserve(relay.id, wei, limit, now);
                 let allowed = self.parts.store.run(reserve).await?;

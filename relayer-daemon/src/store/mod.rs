@@ -87,7 +87,8 @@ pub struct NewRelay {
     pub deadline: u64,
     /// The call of `execute(request, signature)`: enough to run the relay again.
     pub calldata: Bytes,
-    /// The client, as limits count clients: an IPv4 address or an IPv6 /64. `None` where it is not known.
+    /// The client, as limits count clients: an IPv4 address or an IPv6 /64. `None` where it is not known, and
+    /// a day after the relay's end.
     pub client: Option<IpAddr>,
 }
 
@@ -120,6 +121,8 @@ pub struct ExpectedCost {
     pub gas: u64,
     /// The L1 data fee within the total, wei.
     pub l1_fee_wei: u128,
+    /// What the cheapest relay would cost at the same fees, wei.
+    pub least_wei: u128,
     /// A no-op at the same fees, wei, which must fit beside it: relays that wait for a gap never reserve what
     /// filling the gap needs.
     pub no_op_wei: u128,

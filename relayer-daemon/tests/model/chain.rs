@@ -253,7 +253,7 @@ impl ModelChain {
         (mined..).find(|nonce| !self.pool.contains_key(nonce)).unwrap_or(mined)
     }
 
-    /// The tags of a machine whose head is this.
+    /// The tags of a machine with this head.
     pub fn heads(&self, head: u64) -> BlockHeads {
         let tagged = |age| Some(self.view(age).head().min(head));
         BlockHeads::new(head, tagged(SAFE_AFTER), tagged(FINAL_AFTER))
@@ -360,12 +360,13 @@ impl ModelChain {
         let price = self.recent_price();
         assert!(sent.max_fee <= self.fee_cap, "above the cap");
         let offered = self.offered.entry(sent.nonce).or_default();
-        if offered.iter().any(|earlier| earlier.hash == sent.hash) {
-            return;
-        }
-        if self.rejects && sent.request.is_some() {
+        let is_held = self.pool.get(&sent.nonce).is_some_and(|held| held.hash == sent.hash);
+        if self.rejects && sent.request.is_some() && !is_held {
             // What no node takes need not be outbid.
             offered.clear();
+            return;
+        }
+        if offered.iter().any(|earlier| earlier.hash == sent.hash) {
             return;
         }
         if let Some(last) = offered.last() {

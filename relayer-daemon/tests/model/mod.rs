@@ -2,29 +2,26 @@
 
 pub mod chain;
 pub mod node;
+mod requests;
 
 use std::{
     collections::{BTreeMap, HashMap},
     net::{IpAddr, Ipv4Addr},
     pin::pin,
     sync::{
-        Arc, LazyLock, Mutex,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
 
 use alloy::{
-    primitives::{Address, B256, Bytes, U256, aliases::U48},
-    signers::{SignerSync as _, local::PrivateKeySigner},
-    sol_types::SolCall,
+    primitives::{Address, B256, U256},
+    signers::local::PrivateKeySigner,
 };
 use futures_util::FutureExt as _;
 use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
-use registry_core::{
-    eth::abi::{ForwardRequest, IAgentRegistry},
-    forward::{Rules, SignedRequest, domain},
-};
+use registry_core::forward::{Rules, domain};
 use relayer_daemon::{
     budget::share::{Allowance, Shares},
     metrics::Metrics,
@@ -41,7 +38,6 @@ use relayer_daemon::{
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
     store::{NewTransaction, Store, StoreFaults},
 };
-use serde_json::json;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
@@ -51,6 +47,7 @@ use tokio::{
 use self::{
     chain::{FORWARDER, GWEI, ModelChain},
     node::{Lost, ModelNode, World},
+    requests::{body, identify, signer},
 };
 
 pub const FEE_CAP: u128 = 50 * GWEI;
@@ -153,57 +150,8 @@ pub struct Simulation {
 /// A window of the budget, in minutes.
 const MINUTES_OF_A_WINDOW: i16 = 24 * 60;
 
-fn key(index: u8) -> PrivateKeySigner {
-    PrivateKeySigner::from_bytes(&B256::repeat_byte(index + 1)).unwrap()
-}
-
-pub fn signer(index: u8) -> Address {
-    static SIGNERS_ADDRESSES: LazyLock<Vec<Address>> =
-        LazyLock::new(|| (0..SIGNERS).map(|index| key(index).address()).collect());
-    SIGNERS_ADDRESSES[usize::from(index)]
-}
-
-/// A signed request as a client posts it. Signing takes long without optimisation, so each is signed once.
-fn body(index: u8, nonce: U256, deadline: u64) -> Vec<u8> {
-    type Bodies = Mutex<HashMap<(u8, U256, u64), Vec<u8>>>;
-    static BODIES: LazyLock<Bodies> = LazyLock::new(Mutex::default);
-    let mut bodies = BODIES.lock().unwrap();
-    let sign = || {
-        let call = IAgentRegistry::attestComplianceCall { agentId: U256::from(1) };
-        let request = ForwardRequest {
-            from: signer(index),
-            to: REGISTRY,
-            value: U256::ZERO,
-            gas: U256::from(100_000),
-            nonce,
-            deadline: U48::from(deadline),
-            data: call.abi_encode().into(),
-        };
-        let mut signed = SignedRequest { request, signature: Bytes::new() };
-        let digest = signed.digest(&domain(CHAIN_ID, FORWARDER));
-        signed.signature = key(index).sign_hash_sync(&digest).unwrap().as_bytes().into();
-        let ForwardRequest { from, to, value, gas, nonce, deadline, data } = signed.request;
-        let body = json!({
-            "request": {
-                "from": from, "to": to, "value": value.to_string(), "gas": gas.to_string(),
-                "nonce": nonce.to_string(), "deadline": deadline.to_string(), "data": data,
-            },
-            "signature": signed.signature,
-        });
-        body.to_string().into_bytes()
-    };
-    bodies.entry((index, nonce, deadline)).or_insert_with(sign).clone()
-}
-
 /// The address that all requests come from.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-
-/// The id, signer and nonce of a request as it is posted.
-fn identify(body: &[u8]) -> (B256, (Address, U256)) {
-    let signed = SignedRequest::from_json(body).unwrap();
-    let id = signed.digest(&domain(CHAIN_ID, FORWARDER));
-    (id, (signed.request.from, signed.request.nonce))
-}
 
 impl Simulation {
     pub async fn new(budget: u128, seed: u64) -> Self {
@@ -249,7 +197,7 @@ impl Simulation {
             store: Arc::clone(&store),
             domain: domain(CHAIN_ID, FORWARDER),
             rules: Rules { registry: REGISTRY, max_gas: 1_000_000 },
-            limits: RateLimits::new(0, 0, 0),
+            limits: RateLimits::new(0, 0, 0, 0),
             functions: RelayedFunctions::new(RegistryFunction::ALL.to_vec()),
             reads: Reads::default(),
             spending,

@@ -1,6 +1,7 @@
 //! The blocks that hold our transactions, from the first comparison with the chain until they are final.
 //!
-//! The highest block that was found on the chain stands for all below it that were: blocks name their parents.
+//! The highest block that was found on the chain stands for all below it that were: blocks name their
+//! parents.
 
 use alloy::primitives::{Address, B256};
 use rusqlite::{Connection, params};
@@ -75,13 +76,23 @@ pub(super) fn give_up(tx: &Connection, account: &Address, nonce: u64) -> Result<
     Ok(())
 }
 
-pub(super) fn promote(tx: &Connection, account: &Address, heads: &BlockHeads) -> Result<(), StoreError> {
+pub(super) fn promote(
+    tx: &Connection,
+    account: &Address,
+    heads: &BlockHeads,
+    now: u64,
+) -> Result<(), StoreError> {
+    // Tags need no clock, which may have been set back since.
+    let mined_by = match heads.seconds {
+        0 => i64::MAX,
+        seconds => now.saturating_sub(seconds).cast_signed(),
+    };
     for (level, head) in [(2, heads.safe), (3, heads.finalized)] {
         tx.prepare_cached(
             "UPDATE nonces INDEXED BY nonces_checked SET finality = ?3 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)
-             AND mined_block <= ?2 AND finality < ?3",
+             AND mined_block <= ?2 AND finality < ?3 AND mined_at <= ?4",
         )?
-        .execute(params![account.0.0, head.cast_signed(), level])?;
+        .execute(params![account.0.0, head.cast_signed(), level, mined_by])?;
     }
     Ok(())
 }

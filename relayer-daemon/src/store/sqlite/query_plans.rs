@@ -122,9 +122,9 @@ fn run_everything(store: &Store) {
     };
     for byte in 1..=4 {
         store.accept(&relay(byte), NOW).unwrap();
-        let cost = ExpectedCost { wei: 10, gas: 1, l1_fee_wei: 1, no_op_wei: 1 };
+        let cost = ExpectedCost { wei: 10, gas: 1, l1_fee_wei: 1, least_wei: 1, no_op_wei: 1 };
         store.reserve_share(id(byte), &cost, &allowance, NOW).unwrap();
-        store.affordable(account, None, 10, &allowance, NOW).unwrap();
+        store.affordable(account, None, 10, 10, &allowance, NOW).unwrap();
         store.reserve(id(byte), 11, 1_000, NOW).unwrap();
     }
     store.finish_unsent(id(4), &dropped, NOW).unwrap();
@@ -156,7 +156,7 @@ fn run_everything(store: &Store) {
     store.nonces_of(account, &BLOCK, 16).unwrap();
     store.checked(account, &[BLOCK]).unwrap();
     store.anchor(account).unwrap();
-    store.promote(account, &BlockHeads { safe: 9, finalized: 8 }).unwrap();
+    store.promote(account, &BlockHeads { safe: 9, finalized: 8, seconds: 0 }, NOW).unwrap();
     store.doubt(account).unwrap();
     store.give_up(account, 0).unwrap();
     store.lost(account).unwrap();
@@ -176,7 +176,10 @@ fn no_statement_reads_all_of_a_table_that_grows() {
     let path = dir.path().join("journal.sqlite");
     aged(&path);
     let statements = Statements::default();
-    let store = Store::start(traced(&path, &statements), || Ok(traced(&path, &statements))).unwrap();
+    let store = {
+        let (path, statements) = (path.clone(), Arc::clone(&statements));
+        Store::start(traced(&path, &statements), move || Ok(traced(&path, &statements))).unwrap()
+    };
     run_everything(&store);
     drop(store);
 

@@ -24,6 +24,7 @@ const NEWEST: i64 = 256;
 pub(super) fn prune(tx: &Connection, retention: &Retention, now: u64) -> Result<usize, StoreError> {
     let before = |seconds: u64| now.saturating_sub(seconds).cast_signed();
     let mut pruned = forget_unsent(tx, before(WINDOW_SECONDS))?;
+    pruned += forget_clients(tx, before(WINDOW_SECONDS))?;
     pruned += archive(tx, before(retention.whole_seconds))?;
     pruned += forget_gaps(tx, before(retention.whole_seconds))?;
     pruned += forget_archived(tx, before(retention.archive_seconds))?;
@@ -52,6 +53,16 @@ fn forget_unsent(tx: &Connection, ended_before: i64) -> Result<usize, StoreError
              SELECT id FROM relays WHERE state = 'dropped' AND finished_at < ?1
              AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)
              ORDER BY finished_at LIMIT ?2)",
+    )?;
+    Ok(statement.execute([ended_before, STEP])?)
+}
+
+/// Deletes the addresses of clients: they count for the shares of one window.
+fn forget_clients(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
+    let mut statement = tx.prepare_cached(
+        "UPDATE relays SET client = NULL WHERE id IN (
+             SELECT id FROM relays INDEXED BY relays_clients
+             WHERE client IS NOT NULL AND finished_at < ?1 ORDER BY finished_at LIMIT ?2)",
     )?;
     Ok(statement.execute([ended_before, STEP])?)
 }

@@ -9,7 +9,7 @@ CREATE TABLE identity (
 );
 
 -- A relay, from its acceptance on, and how it ended: error_* for reverted and dropped ones, tx_hash to agent_id for
--- mined ones. client: an IPv6 address, or an IPv4 address mapped into IPv6. expected_gas: NULL while nothing is reserved.
+-- mined ones. client: an IPv6 address, or an IPv4 address mapped into IPv6; NULL a day after the end. expected_gas: NULL while nothing is reserved.
 CREATE TABLE relays (
     id            BLOB PRIMARY KEY,
     signer        BLOB NOT NULL,
@@ -35,6 +35,7 @@ CREATE INDEX relays_pending ON relays (created_at) WHERE state = 'pending';
 -- Read for each reservation: only relays that hold one, not those queued behind their signer's others.
 CREATE INDEX relays_reserved ON relays (reserved_wei) WHERE state = 'pending' AND reserved_wei <> '0';
 CREATE INDEX relays_finished ON relays (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX relays_clients ON relays (finished_at) WHERE client IS NOT NULL;
 CREATE INDEX relays_dropped ON relays (finished_at) WHERE state = 'dropped';
 
 -- An assigned nonce of a paying account. open: not seen mined; mined: by one of our hashes; lost: by a foreign
