@@ -5,6 +5,7 @@
 //! 2. What goes out is bounded by what came in.
 //! 3. The largest registry that is answered for fits into 64 MiB, with the largest answer about it.
 //! 4. A larger one is refused after one round trip.
+//! 5. A cache takes no more memory than its capacity, however long the keys are that clients choose.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 use std::sync::Mutex;
@@ -25,6 +26,7 @@ use registry_core::{
     },
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
+    host::shared_reads::{Cache, CacheLookup, ReadOutcome},
     registry::error_code::Code,
 };
 use serde_json::Value;
@@ -134,8 +136,8 @@ fn repeating_replies(batch: &Batch) -> Vec<(&'static str, String)> {
             let Ok(IMulticall3Calls::aggregate3(aggregate)) = IMulticall3Calls::abi_decode(&data) else {
                 continue;
             };
-            let result = words(&[1, 64, 400_000]);
-            replies.push(answer("results", repeated(&[result, vec![7; 400_000]].concat())));
+            let result = words(&[1, 64, 60_000]);
+            replies.push(answer("results", repeated(&[result, vec![7; 60_000]].concat())));
             for (name, data) in repeating_returns() {
                 let result =
                     |data: &[u8]| IMulticall3::Result { success: true, returnData: data.to_vec().into() };
@@ -297,4 +299,26 @@ fn a_larger_registry_is_refused_after_one_round_trip() {
     let _turn = TURN.lock();
     let (answer, trips, _) = ask("/api/v1/agents/compliance", MAX_AGENTS + 1);
     assert_eq!((answer.unwrap_err().code(), trips), (Code::TooLarge, 1));
+}
+
+#[test]
+fn a_cache_of_long_searches_takes_no_more_memory_than_its_capacity() {
+    let _turn = TURN.lock();
+    // A search has at most 200 characters, of up to four bytes each.
+    let word = "%F0%A0%80%80".repeat(190);
+    let route = |number: u32| {
+        let target = format!("/api/v1/agents?q={number}+{word}");
+        Route::parse(&target).unwrap()
+    };
+    let capacity = 4 * MB;
+    let (cache, held) = peak(|| {
+        let mut cache: Cache<Route, Result<u64, Error>> = Cache::new(capacity);
+        for number in 0..30_000 {
+            let (key, arrival) = (route(number), cache.arrive());
+            let CacheLookup::Read(lease) = cache.look_up(&key, arrival, 0, 5_000) else { panic!("{number}") };
+            cache.finish(&key, &lease, Err(Error::IndexRequired), ReadOutcome::Failure { millis: 5_000 }, 0);
+        }
+        cache
+    });
+    assert!(cache.bytes() <= capacity && held <= capacity * 5 / 4, "{} counted, {held} held", cache.bytes());
 }

@@ -128,6 +128,21 @@ fn a_scan_that_no_longer_holds_makes_no_clean_record() {
 }
 
 #[test]
+fn a_node_that_is_behind_the_scan_or_far_ahead_of_it_causes_no_walk() {
+    let mut node = Node::new(registered_again());
+    let scan = Some(scan_of(&node.registry));
+    node.registry.agents.truncate(2);
+    let history = format!("{}?history=1", kya(1));
+    let behind = ask(&mut node, &history, scan.clone());
+    assert_eq!((&behind["isRegistered"], &behind["unknownBecause"]), (&json!(true), &json!("SCAN_OUTDATED")));
+    node.registry = registered_again();
+    node.registry.agents.extend((4..=1_100).map(|id| record(id, 0)));
+    let ahead = ask(&mut node, &history, scan);
+    assert_eq!((&ahead["isRegistered"], &ahead["unknownBecause"]), (&json!(true), &json!("SCAN_OUTDATED")));
+    assert_eq!(node.round_trips(), 2, "{:?}", node.log);
+}
+
+#[test]
 fn the_past_is_read_without_a_scan_where_it_is_asked_for() {
     let mut node = Node::new(registered_again());
     let answer = ask(&mut node, &format!("{}?history=1", kya(2)), None);

@@ -21,7 +21,7 @@ use crate::{
     log::{self, Record, unix_millis},
     pages::{self, Page},
     settings::Settings,
-    stream,
+    stream::{self, slot::StreamSlot},
 };
 
 /// The Worker's entry: every request gets an answer, errors included, and a line in the log.
@@ -236,9 +236,16 @@ async fn admit(
     if verdict.is_some_and(|verdict| !verdict.admitted) {
         return Err((Err(Error::RateLimited), verdict));
     }
+    let slot = match &counted {
+        Request::Events(_) if record.method == "GET" => match StreamSlot::open(&settings, client) {
+            Ok(slot) => Some(Rc::new(slot)),
+            Err(error) => return Err((Err(error), verdict)),
+        },
+        _ => None,
+    };
     let index = IndexClient::of(&settings, env).map(Rc::new);
-    let context =
-        RequestContext { settings, runtime: Rc::new(context), origin: target.origin().into(), index };
+    let origin = target.origin().into();
+    let context = RequestContext { settings, runtime: Rc::new(context), origin, index, slot };
     Ok((context, counted, verdict))
 }
 

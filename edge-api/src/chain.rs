@@ -1,17 +1,26 @@
 //! The chain, over `fetch`: carries a run's batches to the RPC endpoints and back, and tells it the time.
 
+use core::{pin::pin, time::Duration};
 use std::cell::RefCell;
 
+use futures_util::{
+    FutureExt as _,
+    future::{Either, select},
+};
 use registry_core::{
     api::error::Error,
-    chain::{Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step, Update},
+    chain::{
+        Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step, Update,
+        hedge::{self, Hedging, Racer},
+    },
     eth::{rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
 };
 use registry_fetch::{RpcPost, body::BodyReader};
 use worker::{
+    Delay,
     js_sys::{Object, Reflect},
     wasm_bindgen::JsValue,
-    web_sys::{AbortSignal, RequestRedirect},
+    web_sys::{AbortController, AbortSignal, RequestRedirect},
 };
 
 use crate::{log::unix_millis, settings::Settings};
@@ -19,6 +28,8 @@ use crate::{log::unix_millis, settings::Settings};
 thread_local! {
     /// What this instance knows of its endpoints: which one answers, and on which chain.
     static ENDPOINTS: RefCell<Option<Endpoints>> = const { RefCell::new(None) };
+    /// How long this instance's requests take, and what extra ones they have paid for.
+    static HEDGING: RefCell<Hedging> = RefCell::default();
 }
 
 /// The output of a query, in as few round trips as it needs. `rpc_calls` counts them. Before each, `hold` is
@@ -40,7 +51,7 @@ where
     let merge = |update: &Update| {
         ENDPOINTS.with_borrow_mut(|known| known.as_mut().map(|known| known.merge(update)));
     };
-    let driven = drive(run, &settings.rpc, unix_millis(), rpc_calls, hold, &merge).await;
+    let driven = drive(run, settings, unix_millis(), rpc_calls, hold, &merge).await;
     driven.map_err(|error| Error::from(error).redacted(&settings.redactor))
 }
 
@@ -61,7 +72,7 @@ pub(crate) fn limits(settings: &Settings, now: Timestamp) -> Limits {
 /// endpoints.
 pub(crate) async fn drive<Q: Query>(
     mut run: Run<Q>,
-    endpoints: &[RpcEndpoint],
+    settings: &Settings,
     began: u64,
     rpc_calls: &mut u32,
     hold: &dyn Fn(u32),
@@ -75,9 +86,13 @@ pub(crate) async fn drive<Q: Query>(
             Step::Send(batch) => {
                 *rpc_calls += 1;
                 hold(batch.delay_ms.saturating_add(batch.timeout_ms));
-                let fed = match post(endpoints, &batch).await {
-                    Ok((status, body)) => run.feed(Reply { status, body: &body }),
-                    Err(failure) => run.fail(failure),
+                let exchange = exchange(settings, &batch, run.may_hedge(), rpc_calls).boxed_local().await;
+                let fed = match exchange {
+                    Exchange { endpoint, reply: Ok((status, body)) } => {
+                        run.answered_by(endpoint);
+                        run.feed(Reply { status, body: &body })
+                    }
+                    Exchange { reply: Err(failure), .. } => run.fail(failure),
                 };
                 // Merged after each batch, not at the end: a client that disconnects ends this request, and
                 // the next request should not wait for a dead endpoint again.
@@ -85,6 +100,78 @@ pub(crate) async fn drive<Q: Query>(
                 fed?;
             }
         }
+    }
+}
+
+/// A reply, HTTP status and body, and the endpoint that it is of.
+struct Exchange {
+    endpoint: usize,
+    reply: Result<(u16, Vec<u8>), Failure>,
+}
+
+impl Exchange {
+    fn is_good(&self) -> bool {
+        matches!(&self.reply, Ok((status, body)) if hedge::is_good(Reply { status: *status, body }))
+    }
+}
+
+/// One round trip, hedged: an endpoint that is slower than usual is raced by the next one. The loser is
+/// aborted.
+async fn exchange(settings: &Settings, batch: &Batch, may_hedge: bool, rpc_calls: &mut u32) -> Exchange {
+    let (endpoints, began) = (&settings.rpc, unix_millis());
+    let may_hedge = may_hedge && settings.hedges && batch.delay_ms == 0;
+    let delay =
+        HEDGING.with_borrow_mut(|hedging| may_hedge.then(|| hedging.begin(batch, endpoints.len()))).flatten();
+    let exchange = race(endpoints, batch, delay, rpc_calls).await;
+    if may_hedge && exchange.is_good() {
+        let millis = u32::try_from(unix_millis().saturating_sub(began)).unwrap_or(u32::MAX);
+        HEDGING.with_borrow_mut(|hedging| hedging.answered(millis));
+    }
+    exchange
+}
+
+async fn race(endpoints: &[RpcEndpoint], batch: &Batch, delay: Option<u32>, rpc_calls: &mut u32) -> Exchange {
+    let asked =
+        async |batch: &Batch| Exchange { endpoint: batch.endpoint, reply: post(endpoints, batch).await };
+    let mut primary = pin!(asked(batch));
+    let Some(delay) = delay else { return primary.await };
+    let waiting = pin!(async { Delay::from(Duration::from_millis(delay.into())).await });
+    if let Either::Left((exchange, _)) = select(&mut primary, waiting).await {
+        return exchange;
+    }
+    if !HEDGING.with_borrow_mut(Hedging::take) {
+        return primary.await;
+    }
+    *rpc_calls += 1;
+    let endpoint = hedge::next_endpoint(batch, endpoints.len());
+    let extra = Batch { endpoint, timeout_ms: batch.timeout_ms.saturating_sub(delay), ..batch.clone() };
+    let extra = pin!(asked(&extra));
+    let (first, other) = match select(primary, extra).await {
+        Either::Left((first, extra)) => (Racing { of: Racer::Primary, first }, extra.boxed_local()),
+        Either::Right((first, primary)) => (Racing { of: Racer::Hedge, first }, primary.boxed_local()),
+    };
+    first.settle(other).await
+}
+
+/// A race in which one request has ended.
+struct Racing {
+    of: Racer,
+    first: Exchange,
+}
+
+impl Racing {
+    /// The winner; the other request is awaited only if the first one's answer is not good.
+    async fn settle(self, other: impl Future<Output = Exchange>) -> Exchange {
+        let good = self.first.is_good();
+        let known = |other: Option<bool>| match self.of {
+            Racer::Primary => hedge::winner(Some(good), other),
+            Racer::Hedge => hedge::winner(other, Some(good)),
+        };
+        if known(None) == Some(self.of) {
+            return self.first;
+        }
+        let other = other.await;
+        if known(Some(other.is_good())) == Some(self.of) { self.first } else { other }
     }
 }
 
@@ -100,7 +187,25 @@ pub(crate) async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<(u1
         reader: BodyReader::Byob,
     };
     let exchange = async |signal: &AbortSignal| post.send(batch, signal).await;
-    registry_fetch::round_trip(batch, exchange).await
+    let mut aborting =
+        AbortOnDrop { controller: AbortController::new().map_err(|_| Failure::Unreachable)?, is_over: false };
+    let reply = registry_fetch::round_trip_under(&aborting.controller, batch, exchange).await;
+    aborting.is_over = true;
+    reply
+}
+
+/// Aborts a round trip that is not awaited to its end.
+struct AbortOnDrop {
+    controller: AbortController,
+    is_over: bool,
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.controller.abort();
+        }
+    }
 }
 
 /// A plain object, not a `Headers`: each object of the runtime that JavaScript has seen keeps kilobytes until

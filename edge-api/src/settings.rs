@@ -13,19 +13,30 @@ use registry_core::{
         rpc::endpoint::{RpcEndpoint, parse_list},
     },
     evidence::Layout,
-    host::rate_limit::WindowLimit,
+    host::{rate_limit::WindowLimit, stream_slots::StreamLimits},
 };
 use worker::Env;
 
 /// The binding of the objects that count clients' requests.
 pub(crate) const LIMITER_BINDING: &str = "CLIENT_LIMITS";
+/// The binding of Cloudflare's own limiter.
+pub(crate) const RATE_BINDING: &str = "CLIENT_RATE";
 /// The binding of the objects that keep indexes.
 pub(crate) const INDEX_BINDING: &str = "REGISTRY_INDEX";
 
+/// Whether this is the Worker that clients reach, and not the index's.
+const COUNTS_CLIENTS: bool = cfg!(not(feature = "index-object"));
+
+/// The regions that Cloudflare takes as location hints of Durable Objects.
+const LOCATION_HINTS: [&str; 9] = ["wnam", "enam", "sam", "weur", "eeur", "apac", "oc", "afr", "me"];
+
 /// Base Sepolia's public endpoint, the documented default.
 const DEFAULT_RPC_URL: &str = "https://sepolia.base.org";
-/// Verdicts must not rest on the state of a node that has been stuck for longer.
-const DEFAULT_MAX_HEAD_AGE_SECONDS: u32 = 300;
+/// The chain of that endpoint.
+const DEFAULT_CHAIN_ID: u64 = 84_532;
+/// Verdicts must not rest on the state of a node that has been stuck for longer: a suspension is to show
+/// within the TTL of verdicts, which counts from the block's time.
+const DEFAULT_MAX_HEAD_AGE_SECONDS: u32 = 60;
 /// The default limit of a /48 of IPv6, in limits of one client.
 const CLIENTS_OF_A_SITE: u32 = 10;
 
@@ -44,20 +55,27 @@ pub(crate) struct Settings {
     pub(crate) rpc_timeout_seconds: u32,
     /// Time limit of all batches of a request together.
     pub(crate) rpc_deadline_seconds: u32,
+    /// Whether a request that takes longer than usual is sent to the next endpoint as well.
+    pub(crate) hedges: bool,
     /// The age above which a node's newest block is refused; 0 is any age.
     pub(crate) max_head_age_seconds: u32,
-    /// The chain that all endpoints must be on; `None`, for a single endpoint, is any chain.
+    /// The chain that all endpoints must be on; `None`, for a single endpoint without an index, is any chain.
     pub(crate) chain_id: Option<u64>,
     pub(crate) registry: Address,
     pub(crate) multicall3: Address,
     pub(crate) limits: ClientLimits,
     pub(crate) limiter_mode: LimiterMode,
     pub(crate) index_mode: IndexMode,
+    /// Where the platform should create the index's object.
+    pub(crate) index_location: Option<&'static str>,
     /// The longest duration of a stream of changes.
     pub(crate) stream_seconds: u32,
+    /// How many streams of changes may be open.
+    pub(crate) streams: StreamLimits,
     /// The storage layout for evidence, where the registry's code is not this project's.
     pub(crate) layout: Option<Layout>,
     /// The Keccak-256 of registry code that keeps all state in its own storage, for the index.
+    #[cfg_attr(not(feature = "index-object"), allow(dead_code, reason = "the index's object reads it"))]
     pub(crate) self_contained_code: Option<B256>,
     agent_ttl: u32,
     lineage_ttl: u32,
@@ -80,6 +98,8 @@ pub(crate) enum LimiterMode {
     Kv,
     /// A Durable Object per client counts for all instances.
     DurableObject,
+    /// Cloudflare's own limiter counts for the instances of a data centre.
+    Binding,
 }
 
 /// Where answers about the whole registry are read from.
@@ -107,32 +127,64 @@ impl Settings {
             settings
                 .get_or_init(|| {
                     let settings = Self::parse(&Variables(&variable))?;
-                    let limiter = settings.limiter_mode == LimiterMode::DurableObject;
-                    let index = settings.index_mode == IndexMode::DurableObject;
-                    for (is_needed, variable, binding) in
-                        [(limiter, "RATE_LIMITER", LIMITER_BINDING), (index, "INDEX", INDEX_BINDING)]
-                    {
-                        if is_needed && env.durable_object(binding).is_err() {
-                            let problem = "is durable-object, but the Worker has no binding";
-                            return Err(misconfigured(variable, format_args!("{problem} {binding}")));
-                        }
-                    }
+                    let is_bound =
+                        |name: &str| env.durable_object(name).is_ok() || env.rate_limiter(name).is_ok();
+                    settings.check_bindings(COUNTS_CLIENTS, is_bound)?;
                     Ok(Rc::new(settings))
                 })
                 .clone()
         })
     }
 
+    /// Checks that the Worker has the bindings of its modes. The index's Worker has the same settings and
+    /// counts no clients, so that it needs no limiter.
+    fn check_bindings(&self, counts_clients: bool, is_bound: impl Fn(&str) -> bool) -> Result<(), Error> {
+        let limiter = match self.limiter_mode {
+            _ if !counts_clients => None,
+            LimiterMode::Kv => None,
+            LimiterMode::DurableObject => Some(("durable-object", LIMITER_BINDING)),
+            LimiterMode::Binding => Some(("binding", RATE_BINDING)),
+        };
+        let index = match self.index_mode {
+            IndexMode::Off => None,
+            IndexMode::DurableObject => Some(("durable-object", INDEX_BINDING)),
+        };
+        for (variable, needed) in [("RATE_LIMITER", limiter), ("INDEX", index)] {
+            if let Some((mode, binding)) = needed.filter(|(_, binding)| !is_bound(binding)) {
+                let problem = format_args!("is {mode}, but the Worker has no binding {binding}");
+                return Err(misconfigured(variable, problem));
+            }
+        }
+        Ok(())
+    }
+
     fn parse(variables: &Variables<'_>) -> Result<Self, Error> {
-        let rpc_url = variables.text("RPC_URL").unwrap_or_else(|| DEFAULT_RPC_URL.to_owned());
+        let chain_id = variables.chain_id()?;
+        let rpc_url = match variables.text("RPC_URL") {
+            Some(rpc_url) => rpc_url,
+            None if chain_id.is_none_or(|id| id == DEFAULT_CHAIN_ID) => DEFAULT_RPC_URL.to_owned(),
+            None => {
+                let problem =
+                    "is not set; set the secret before you deploy, as only Base Sepolia has a default";
+                return Err(misconfigured("RPC_URL", problem));
+            }
+        };
         let rpc = parse_list(&rpc_url).map_err(|error| misconfigured("RPC_URL", error))?;
         let registry = variables.address("REGISTRY_ADDRESS")?.ok_or_else(|| {
             misconfigured("REGISTRY_ADDRESS", "is not set; it is the deployed registry's address")
         })?;
-        let chain_id = variables.chain_id()?;
-        if rpc.len() > 1 && chain_id.is_none() {
-            let problem =
-                "is not set; where RPC_URL names several endpoints, it is the chain they all have to be on";
+        let index_mode = variables.index_mode()?;
+        let problem = match chain_id {
+            None if rpc.len() > 1 => {
+                "is not set; where RPC_URL names several endpoints, it is the chain they all have to be on"
+            }
+            // Rows that are kept while endpoints change must not come to be of two chains.
+            None if index_mode == IndexMode::DurableObject => {
+                "is not set; where INDEX is durable-object, it is the chain that the index is of"
+            }
+            _ => "",
+        };
+        if !problem.is_empty() {
             return Err(misconfigured("CHAIN_ID", problem));
         }
         Ok(Self {
@@ -142,14 +194,24 @@ impl Settings {
             rpc,
             rpc_timeout_seconds: variables.seconds("RPC_TIMEOUT_SECONDS", 4)?,
             rpc_deadline_seconds: variables.seconds("RPC_DEADLINE_SECONDS", 15)?,
+            hedges: variables.parsed("RPC_HEDGING", true, "must be on or off", |text| match text {
+                "on" => Some(true),
+                "off" => Some(false),
+                _ => None,
+            })?,
             max_head_age_seconds: variables.number("MAX_HEAD_AGE_SECONDS", DEFAULT_MAX_HEAD_AGE_SECONDS)?,
             chain_id,
             registry,
             multicall3: variables.address("MULTICALL3_ADDRESS")?.unwrap_or(multicall::CANONICAL_ADDRESS),
             limits: variables.limits()?,
             limiter_mode: variables.limiter_mode()?,
-            index_mode: variables.index_mode()?,
+            index_mode,
+            index_location: variables.index_location()?,
             stream_seconds: variables.seconds("CHANGES_STREAM_SECONDS", 300)?,
+            streams: StreamLimits {
+                per_client: variables.number("CHANGES_STREAMS_PER_CLIENT", 10)? as usize,
+                per_instance: variables.number("CHANGES_STREAMS_PER_INSTANCE", 500)? as usize,
+            },
             layout: variables.layout()?,
             self_contained_code: variables.code_hash("INDEX_SELF_CONTAINED_CODE")?,
             agent_ttl: variables.number("AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
@@ -263,6 +325,12 @@ impl Variables<'_> {
         })
     }
 
+    fn index_location(&self) -> Result<Option<&'static str>, Error> {
+        let rule = "must be wnam, enam, sam, weur, eeur, apac, oc, afr or me";
+        let known = |text: &str| LOCATION_HINTS.into_iter().find(|hint| *hint == text).map(Some);
+        self.parsed("INDEX_LOCATION_HINT", None, rule, known)
+    }
+
     fn layout(&self) -> Result<Option<Layout>, Error> {
         let parse =
             |text: String| Layout::parse(&text).map_err(|error| misconfigured("EVIDENCE_LAYOUT", error));
@@ -270,9 +338,11 @@ impl Variables<'_> {
     }
 
     fn limiter_mode(&self) -> Result<LimiterMode, Error> {
-        self.parsed("RATE_LIMITER", LimiterMode::Kv, "must be kv or durable-object", |text| match text {
+        let rule = "must be kv, durable-object or binding";
+        self.parsed("RATE_LIMITER", LimiterMode::Kv, rule, |text| match text {
             "kv" => Some(LimiterMode::Kv),
             "durable-object" => Some(LimiterMode::DurableObject),
+            "binding" => Some(LimiterMode::Binding),
             _ => None,
         })
     }
@@ -300,13 +370,16 @@ mod tests {
     fn defaults_are_the_documented_ones() {
         let settings = parse(&[("RPC_URL", " ")]).unwrap();
         assert_eq!(settings.public_rpc, "https://sepolia.base.org");
-        assert_eq!(settings.max_head_age_seconds, 300);
+        assert_eq!(settings.max_head_age_seconds, 60);
         assert_eq!((settings.rpc_timeout_seconds, settings.rpc_deadline_seconds), (4, 15));
         assert_eq!(settings.limits.client, WindowLimit { requests: 60, window_seconds: 60 });
         assert_eq!(settings.limits.site, WindowLimit { requests: 600, window_seconds: 60 });
-        assert_eq!(settings.index_mode, IndexMode::Off);
+        assert_eq!((settings.index_mode, settings.hedges), (IndexMode::Off, true));
+        assert_eq!(settings.index_location, None);
+        assert_eq!(parse(&[("INDEX_LOCATION_HINT", "weur")]).unwrap().index_location, Some("weur"));
         assert_eq!((settings.limiter_mode, settings.chain_id), (LimiterMode::Kv, None));
         assert_eq!((settings.stream_seconds, settings.follow_seconds()), (300, 10));
+        assert_eq!(settings.streams, StreamLimits { per_client: 10, per_instance: 500 });
         let short = |ttl: &str| parse(&[("KYA_TTL_SECONDS", ttl)]).unwrap().follow_seconds();
         assert_eq!(["0", "4", "11"].map(short), [1, 4, 10]);
         let scopes = [CacheScope::Agent, CacheScope::Lineage, CacheScope::Kya, CacheScope::None];
@@ -339,8 +412,15 @@ mod tests {
             ("RPC_TIMEOUT_SECONDS", "0", "RPC_TIMEOUT_SECONDS must be 1 to 3600 seconds"),
             ("RATE_LIMIT_WINDOW_SECONDS", "0", "RATE_LIMIT_WINDOW_SECONDS must be 1 to 3600 seconds"),
             ("RATE_LIMIT_PER_MINUTE", "-1", "RATE_LIMIT_PER_MINUTE must be a whole number of at least 0"),
+            ("RPC_HEDGING", "s3cret", "RPC_HEDGING must be on or off"),
+            (
+                "INDEX_LOCATION_HINT",
+                "s3cret",
+                "INDEX_LOCATION_HINT must be wnam, enam, sam, weur, eeur, apac,",
+            ),
             ("INDEX", "s3cret", "INDEX must be durable-object or off"),
-            ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv or durable-object"),
+            ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv, durable-object or binding"),
+            ("CHAIN_ID", "8453", "RPC_URL is not set; set the secret before you deploy"),
             ("EVIDENCE_LAYOUT", "{\"s3cret\":1}", "EVIDENCE_LAYOUT must be JSON"),
             (
                 "INDEX_SELF_CONTAINED_CODE",
@@ -348,10 +428,27 @@ mod tests {
                 "INDEX_SELF_CONTAINED_CODE must be 0x and 64 hex digits",
             ),
             ("RPC_URL", "https://s3cret.example https://b.example", "CHAIN_ID is not set"),
+            ("INDEX", "durable-object", "CHAIN_ID is not set; where INDEX is durable-object"),
         ] {
             let Err(Error::Misconfigured(message)) = parse(&[(name, value)]) else { panic!("{name}") };
             assert!(message.starts_with(rule) && !message.contains("s3cret"), "{message}");
         }
+    }
+
+    #[test]
+    fn each_worker_needs_only_the_bindings_that_it_uses() {
+        let modes = [("INDEX", "durable-object"), ("RATE_LIMITER", "durable-object")];
+        let settings = parse(&modes).unwrap();
+        let index_only = |binding: &str| binding == INDEX_BINDING;
+        assert_eq!(settings.check_bindings(false, index_only), Ok(()), "the index's Worker");
+        let missing = settings.check_bindings(true, index_only).map_err(|error| error.to_string());
+        assert!(missing.is_err_and(|message| message.contains(LIMITER_BINDING)));
+        let bound = parse(&[("RATE_LIMITER", "binding")]).unwrap();
+        assert_eq!(bound.check_bindings(true, |binding| binding == RATE_BINDING), Ok(()));
+        assert!(bound.check_bindings(true, |binding| binding == LIMITER_BINDING).is_err());
+        let missing = settings.check_bindings(false, |_| false).map_err(|error| error.to_string());
+        assert!(missing.is_err_and(|message| message.contains(INDEX_BINDING)));
+        assert_eq!(parse(&[]).unwrap().check_bindings(true, |_| false), Ok(()));
     }
 
     #[test]

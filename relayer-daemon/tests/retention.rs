@@ -25,7 +25,7 @@ use relayer_daemon::{
     outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
     sender::signing::Wallet,
     store::{
-        Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
+        Accepted, BlockId, ExpectedCost, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
         SignedTransaction, Store,
     },
 };
@@ -91,7 +91,8 @@ fn carry_out(store: &Store, index: u64, now: u64, real: &Real) {
     let shares = Shares { signer: 100, client: 100, network: 100 };
     let allowance = Allowance { limit_wei: u128::MAX / 2, shares };
     assert_eq!(store.accept(&relay(index, &real.0), now).unwrap(), Accepted::Pending);
-    let cost = ExpectedCost { wei: 1_000_000_000_000_000, gas: 270_000, l1_fee_wei: 0, no_op_wei: 0 };
+    let cost =
+        ExpectedCost { wei: 1_000_000_000_000_000, gas: 270_000, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
     store.reserve_share(id(index), &cost, &allowance, now).unwrap();
     sign(store, index, Some(id(index)), index, now, real);
     settle(store, index, index, Some(executed(index)), now);
@@ -106,7 +107,8 @@ fn sign(store: &Store, nonce: u64, relay: Option<B256>, index: u64, now: u64, re
 /// Settles a nonce mined by the transaction with this index.
 fn settle(store: &Store, nonce: u64, index: u64, outcome: Option<RelayOutcome>, now: u64) {
     let assignment = store.assignment(ACCOUNT, nonce).unwrap();
-    let inclusion = Inclusion { tx_hash: hash(index), block_number: 30_000_000 + index };
+    let inclusion =
+        Inclusion { tx_hash: hash(index), block: BlockId { number: 30_000_000 + index, hash: hash(index) } };
     let settlement = Settlement { assignment, inclusion, paid_wei: 271_828_182_845, outcome };
     store.settle(ACCOUNT, &settlement, now).unwrap();
 }
@@ -217,7 +219,9 @@ fn the_newest_nonces_stay_whole_whatever_the_clock_says() {
     let store = Store::in_memory().unwrap();
     carry_out_in_order(&store, 0..NEWEST + 10, NOW);
     prune_all(&store, NOW + 100_000 * DAY);
-    assert_eq!(store.mined_since(ACCOUNT, 0).unwrap(), (10..NEWEST + 10).collect::<Vec<_>>());
+    let kept = store.mined_from(ACCOUNT, 0, usize::MAX >> 1).unwrap();
+    let kept: Vec<u64> = kept.iter().map(|mined| mined.assignment.nonce).collect();
+    assert_eq!(kept, (10..NEWEST + 10).collect::<Vec<_>>());
     assert_eq!(store.highest_mined(ACCOUNT).unwrap(), Some(NEWEST + 9));
     assert_eq!(store.next_nonce(ACCOUNT).unwrap(), Some(NEWEST + 10));
     assert_eq!(store.archived_nonce(ACCOUNT).unwrap(), Some(9));
@@ -305,4 +309,20 @@ fn an_archived_relay_that_was_dropped_may_be_sent_again_and_keeps_its_history() 
     prune_all(&store, later + 31 * DAY);
     assert_eq!(store.accepted(id(0)).unwrap(), None);
     assert_eq!(store.relay(id(0)).unwrap(), Some(both));
+}
+
+#[test]
+fn the_address_of_a_client_is_kept_for_a_day_after_the_relays_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal.sqlite");
+    let store = Store::open(&path).unwrap();
+    carry_out_in_order(&store, 0..3, NOW);
+    let known = || -> i64 {
+        let db = rusqlite::Connection::open(&path).unwrap();
+        db.query_row("SELECT count(client) FROM relays", [], |row| row.get(0)).unwrap()
+    };
+    prune_all(&store, NOW + DAY);
+    assert_eq!(known(), 3);
+    prune_all(&store, NOW + DAY + 1_000);
+    assert_eq!(known(), 0, "addresses are left");
 }

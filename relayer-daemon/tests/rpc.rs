@@ -6,18 +6,26 @@ use std::{
     convert::Infallible,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use alloy::primitives::{Address, B256, U256};
+use alloy::{
+    primitives::{Address, B256, Bytes, U256},
+    signers::local::PrivateKeySigner,
+    sol_types::SolCall as _,
+};
+use registry_core::eth::abi::IForwarder::{self, executeReturn};
 use relayer_daemon::{
     chain::{
         BroadcastVerdict::{Accepted, FeeTooLow, NonceTooLow, Rejected, Unknown},
-        Chain, ChainNode, ReceiptLookup, Rpc, RpcError,
+        Chain, ChainNode, ReceiptLookup, Rpc, RpcError, Simulation,
     },
+    gas::fees::Fees,
     metrics::Metrics,
+    sender::signing::Wallet,
+    store::TransactionPurpose,
 };
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -116,14 +124,10 @@ fn rpc(endpoints: &[&ScriptedEndpoint]) -> Rpc {
     Rpc::new(&urls, TIMEOUT, Metrics::new().unwrap()).unwrap()
 }
 
+const MAX_TIP: u128 = 5_000_000_000;
+
 fn chain(rpc: Rpc) -> Chain {
-    Chain {
-        rpc,
-        relayer: Address::ZERO,
-        forwarder: Address::ZERO,
-        registry: Address::ZERO,
-        lacks_simulate_v1: AtomicBool::new(false),
-    }
+    Chain::new(rpc, Address::ZERO, Address::ZERO, Address::ZERO, MAX_TIP)
 }
 
 async fn pair(first: Reply, second: Reply) -> [ScriptedEndpoint; 2] {
@@ -286,7 +290,7 @@ async fn sends_that_go_on_in_the_background_are_not_lost_at_shutdown() {
 
 fn receipt(hash: B256) -> Reply {
     Reply::Result(json!({
-        "transactionHash": hash, "blockNumber": "0x1", "status": "0x1", "gasUsed": "0x1",
+        "transactionHash": hash, "blockNumber": "0x1", "blockHash": hash, "status": "0x1", "gasUsed": "0x1",
         "effectiveGasPrice": "0x1", "logs": [],
     }))
 }
@@ -404,4 +408,85 @@ async fn a_result_of_null_is_an_answer() {
         rpc(&[&endpoint]).read("eth_getTransactionReceipt", json!(["0x"])).await.unwrap();
     assert_eq!(receipt, None);
     assert_eq!(endpoint.calls(), 1);
+}
+
+/// A fee history of one block in which half of all paid this tip or less.
+fn paid(tip: u128) -> Reply {
+    let reward = U256::from(tip);
+    Reply::Result(json!({ "oldestBlock": "0x1", "baseFeePerGas": ["0x1", "0x1"], "reward": [[reward]] }))
+}
+
+#[tokio::test]
+async fn the_tip_follows_others_up_to_its_cap_and_never_our_own_offers() {
+    const GWEI: u128 = 1_000_000_000;
+    let wallet = Wallet::new(PrivateKeySigner::from_bytes(&B256::repeat_byte(7)).unwrap(), 1, Address::ZERO);
+    let raised = Fees { max_fee: 9 * GWEI, tip: GWEI * 11 / 10 };
+    let replacement = wallet.no_op(0, raised, TransactionPurpose::Gap).unwrap();
+    let script = [paid(GWEI), Reply::Result(json!("0x1")), paid(raised.tip), paid(2 * GWEI), paid(90 * GWEI)];
+    let endpoint = ScriptedEndpoint::start(&script).await;
+    let chain = chain(rpc(&[&endpoint]));
+    assert_eq!(chain.market().await.unwrap().tip, GWEI);
+    chain.broadcast(&replacement.raw).await;
+    assert_eq!(chain.market().await.unwrap().tip, GWEI, "a replacement of ours");
+    assert_eq!(chain.market().await.unwrap().tip, 2 * GWEI);
+    assert_eq!(chain.market().await.unwrap().tip, MAX_TIP);
+}
+
+#[tokio::test]
+async fn an_odd_answer_does_not_switch_the_simulation_of_gas_off_and_a_missing_method_does_for_a_while() {
+    let outcome = IForwarder::executeCall::abi_encode_returns(&executeReturn {
+        success: true,
+        returnData: Bytes::new(),
+    });
+    let by_call = || Reply::Result(json!(Bytes::from(outcome.clone())));
+    let by_simulation = || {
+        Reply::Result(
+            json!([{ "calls": [{ "status": "0x1", "gasUsed": "0x7", "returnData": Bytes::from(outcome.clone()) }] }]),
+        )
+    };
+    let script = [
+        Reply::Error(-32_000, "header for hash does not exist"),
+        by_call(),
+        by_simulation(),
+        Reply::Error(-32_601, "the method eth_simulateV1 does not exist/is not available"),
+        by_call(),
+        by_call(),
+    ];
+    let endpoint = ScriptedEndpoint::start(&script).await;
+    let chain = chain(rpc(&[&endpoint]));
+    let gas = async || match chain.simulate(&Bytes::new(), 9).await.unwrap() {
+        Simulation::Success { gas_used } => gas_used,
+        Simulation::InnerRevert(data) => panic!("{data}"),
+    };
+    assert_eq!(
+        (gas().await, gas().await),
+        (None, Some(7)),
+        "a block that does not exist is no missing method"
+    );
+    assert_eq!((gas().await, gas().await, endpoint.calls()), (None, None, 6), "asked once");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_was_down_at_the_start_is_not_used_if_it_turns_out_to_be_of_another_chain() {
+    let first = ScriptedEndpoint::start(&[number("0x1"), Reply::Http(502, "")]).await;
+    let second = ScriptedEndpoint::start(&[Reply::Http(502, ""), number("0x2"), number("0xbad")]).await;
+    let rpc = rpc(&[&first, &second]);
+    let ids: Vec<_> = rpc.chain_ids().await.into_iter().map(|(_, id)| id.ok()).collect();
+    assert_eq!(ids, [Some(1), None]);
+    rpc.expect_chain(1);
+    // The first answers no more; the second asks for its chain, and is left alone.
+    assert!(matches!(read(&rpc).await, Err(RpcError::Unreachable(_))), "read from another chain");
+    let (verdict, _) = rpc.broadcast(&[1]).await;
+    assert_eq!(verdict, Unknown, "sent to another chain");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_was_down_at_the_start_is_used_once_it_says_that_it_is_of_the_right_chain() {
+    let first = ScriptedEndpoint::start(&[number("0x1"), Reply::Http(502, "")]).await;
+    let second = ScriptedEndpoint::start(&[Reply::Http(502, ""), number("0x1"), number("0x7")]).await;
+    let rpc = rpc(&[&first, &second]);
+    rpc.chain_ids().await;
+    rpc.expect_chain(1);
+    assert_eq!(read(&rpc).await.unwrap(), "0x7");
+    assert_eq!(second.calls(), 3, "asked for its chain once");
 }

@@ -21,14 +21,19 @@
 
 mod model;
 
-use model::{Op, SIGNERS, Simulation, chain::GWEI, node::Lost, runtime};
+use alloy::primitives::B256;
+use model::{MAX_PENDING, Op, SIGNERS, Simulation, chain::GWEI, node::Lost, runtime};
 use proptest::prelude::*;
 use relayer_daemon::outcome::RelayOutcome;
+use std::{sync::atomic::Ordering, time::Duration};
+use tokio::time::{Instant, sleep};
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (0..SIGNERS).prop_map(Op::Request),
         1 => (0..SIGNERS, 1_u8..120).prop_map(|(signer, seconds)| Op::RequestUntil(signer, seconds)),
+        2 => (0..SIGNERS, 1_u8..6).prop_map(|(signer, moments)| Op::HangUp(signer, moments)),
+        1 => (0..SIGNERS).prop_map(Op::Repeat),
         6 => (0_usize..4).prop_map(Op::Mine),
         5 => (1_u16..100).prop_map(Op::Wait),
         1 => (100_u16..600).prop_map(Op::Wait),
@@ -44,8 +49,13 @@ fn op() -> impl Strategy<Value = Op> {
         1 => prop_oneof![Just(0), 1..20_u64, Just(1 << 40)].prop_map(Op::WrongCount),
         1 => (1_u8..20).prop_map(Op::FailingReads),
         1 => any::<bool>().prop_map(Op::SilentEndpoint),
+        1 => (0_u8..200).prop_map(Op::Latency),
+        1 => any::<bool>().prop_map(Op::NoNonces),
+        1 => (600_u16..3_000).prop_map(Op::Wait),
         1 => any::<bool>().prop_map(Op::DiskFull),
         1 => any::<bool>().prop_map(Op::Unwilling),
+        1 => Just(Op::Revert),
+        1 => any::<bool>().prop_map(Op::Rejecting),
         1 => (-2_000_i16..2_000).prop_map(Op::ClockStep),
     ]
 }
@@ -55,7 +65,7 @@ const CASES: u32 = 300;
 
 fn config() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(CASES);
-    ProptestConfig { cases, max_shrink_iters: 500, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { cases, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {
@@ -180,7 +190,7 @@ fn an_unwilling_sequencer_at_a_flat_market_is_not_bid_up() {
     // Six minutes of blocks without ours.
     ops.extend([Op::Mine(5), Op::Wait(20)].repeat(180));
     history(u128::MAX, &ops, |simulation| {
-        assert_eq!(transactions(simulation), usize::from(SIGNERS), "replaced for nothing");
+        assert_eq!(transactions(simulation), MAX_PENDING, "replaced for nothing");
     });
 }
 
@@ -253,5 +263,169 @@ fn a_relay_that_one_nonce_has_executed_is_not_in_flight_again_for_another_nonce_
         simulation.settle_down().await;
         assert!(simulation.is_quiet(), "a client waits for ever");
         assert_eq!(simulation.store.relay(id).unwrap().unwrap().outcome, executed);
+    });
+}
+
+#[test]
+fn a_client_that_hangs_up_leaves_nothing_in_flight_and_its_request_is_carried_out_or_forgotten() {
+    for moments in 1..6 {
+        let mut ops = vec![Op::HangUp(0, moments), Op::Wait(20), Op::Request(0)];
+        ops.extend([Op::Wait(20), Op::Mine(5)].repeat(5));
+        history(u128::MAX, &ops, |simulation| {
+            assert!(simulation.is_quiet(), "hung up after {moments} moments: a relay is in flight for ever");
+        });
+    }
+}
+
+#[test]
+fn a_request_is_carried_out_when_it_is_sent_again_after_its_transaction_reverted_as_a_whole() {
+    let mut ops = vec![Op::Revert, Op::Request(0)];
+    ops.extend([
+        Op::Wait(10),
+        Op::Mine(5),
+        Op::Wait(20),
+        Op::Repeat(0),
+        Op::Wait(10),
+        Op::Mine(5),
+        Op::Wait(20),
+    ]);
+    history(u128::MAX, &ops, |simulation| {
+        let id = *simulation.requests.keys().next().unwrap();
+        let record = simulation.store.relay(id).unwrap().unwrap();
+        assert!(matches!(record.outcome, Some(RelayOutcome::Executed { .. })), "{record:?}");
+        assert_eq!(record.hashes.len(), 2, "both transactions are told");
+    });
+}
+
+#[test]
+fn what_every_node_calls_invalid_is_cancelled_though_the_base_fee_fell_by_60_percent() {
+    let mut ops = vec![Op::Rejecting(true), Op::Request(0), Op::Wait(10), Op::BaseFee(4)];
+    ops.extend([Op::Mine(5), Op::Wait(20)].repeat(30));
+    history(u128::MAX, &ops, |simulation| {
+        let id = *simulation.requests.keys().next().unwrap();
+        let outcome = simulation.store.relay(id).unwrap().unwrap().outcome;
+        assert!(matches!(outcome, Some(RelayOutcome::Dropped { .. })), "{outcome:?}");
+    });
+}
+
+/// The request with the highest nonce.
+fn newest(simulation: &Simulation) -> B256 {
+    let newest = simulation.requests.iter().max_by_key(|(_, (_, nonce))| *nonce);
+    *newest.unwrap().0
+}
+
+/// So many relays of each signer, one after the other, all of them mined.
+fn relays(rounds: usize) -> Vec<Op> {
+    let mut round: Vec<Op> = (0..SIGNERS).map(Op::Request).collect();
+    round.extend([Op::Wait(10), Op::Mine(8), Op::Wait(10), Op::Mine(8), Op::Wait(10)]);
+    round.repeat(rounds)
+}
+
+#[test]
+fn confirmations_hold_up_neither_sends_nor_receipts() {
+    runtime().block_on(async {
+        let mut simulation = Simulation::new(u128::MAX, 7).await;
+        // All of them were mined within a minute, and are due to be confirmed together.
+        for op in relays(16).into_iter().chain([Op::Wait(370), Op::Latency(100)]) {
+            simulation.apply(op).await;
+        }
+        simulation.apply(Op::Request(0)).await;
+        let id = newest(&simulation);
+        let started = Instant::now();
+        while simulation.is_waited_for(id) {
+            assert!(started.elapsed() < Duration::from_secs(60), "never told");
+            simulation.world.chain().mine(8);
+            sleep(Duration::from_millis(50)).await;
+        }
+        let took = started.elapsed();
+        assert!(took < Duration::from_millis(1_500), "{took:?} with {} relays to confirm", 16 * SIGNERS);
+        simulation.settle_down().await;
+        simulation.check().unwrap();
+    });
+}
+
+#[test]
+fn all_that_the_market_has_outgrown_is_replaced_in_one_round() {
+    let mut ops: Vec<Op> = (0..SIGNERS).map(Op::Request).collect();
+    ops.extend([Op::Wait(10), Op::BaseFee(100), Op::Mine(5), Op::Wait(30)]);
+    history(u128::MAX, &ops, |simulation| {
+        let tried = |id: &B256| simulation.store.relay(*id).unwrap().unwrap().hashes.len();
+        let replaced = simulation.requests.keys().filter(|id| tried(id) == 2).count();
+        assert_eq!(replaced, MAX_PENDING, "all that are in the pool");
+    });
+}
+
+#[test]
+fn the_pool_never_holds_more_than_it_may_and_what_waits_is_priced_when_it_is_sent() {
+    let mut ops = vec![Op::Unwilling(true)];
+    ops.extend((0..SIGNERS).map(Op::Request));
+    ops.extend([Op::Wait(50)].repeat(3));
+    runtime().block_on(async {
+        let mut simulation = Simulation::new(u128::MAX, 7).await;
+        for op in ops {
+            simulation.apply(op).await;
+        }
+        assert_eq!(simulation.world.chain().pool(), MAX_PENDING, "in the pool");
+        let tried = |id: &B256| simulation.store.relay(*id).unwrap().unwrap().hashes.len();
+        let waiting: Vec<B256> = simulation.requests.keys().copied().filter(|id| tried(id) == 0).collect();
+        assert_eq!(waiting.len(), usize::from(SIGNERS) - MAX_PENDING);
+        // The market rises ninefold while they wait.
+        for op in [Op::BaseFee(90), Op::Unwilling(false), Op::Wait(30), Op::Mine(8), Op::Wait(20)] {
+            simulation.apply(op).await;
+        }
+        for _ in 0..4 {
+            simulation.apply(Op::Mine(8)).await;
+            simulation.apply(Op::Wait(20)).await;
+        }
+        for id in waiting {
+            let record = simulation.store.relay(id).unwrap().unwrap();
+            assert_eq!(record.hashes.len(), 1, "offered too little at first");
+        }
+        simulation.settle_down().await;
+        simulation.check().unwrap();
+    });
+}
+
+#[test]
+fn a_reorganisation_after_15_idle_minutes_is_found_and_the_relay_is_carried_out_again() {
+    let mut ops = vec![Op::Request(0), Op::Wait(10), Op::Mine(5), Op::Wait(9_000)];
+    ops.extend([Op::Reorganise(1, true), Op::Wait(200)]);
+    history(u128::MAX, &ops, |simulation| {
+        let id = newest(simulation);
+        assert_eq!(simulation.store.relay(id).unwrap().unwrap().outcome, None, "still told as executed");
+        assert_eq!(simulation.world.chain().pool(), 1, "sent again");
+    });
+}
+
+#[test]
+fn a_transaction_that_a_reorganisation_moved_to_another_block_is_told_there_after_idle_minutes_too() {
+    let mut ops = vec![Op::Request(0), Op::Wait(10), Op::Mine(5), Op::Wait(9_000)];
+    ops.extend([Op::Mine(0), Op::Reorganise(2, false), Op::Mine(5), Op::Wait(400)]);
+    history(u128::MAX, &ops, |simulation| {
+        let record = simulation.store.relay(newest(simulation)).unwrap().unwrap();
+        let Some(RelayOutcome::Executed { mined, .. }) = record.outcome else { panic!("{record:?}") };
+        let block = simulation.world.chain().now().receipt(mined.tx_hash).unwrap();
+        assert_eq!(mined.block_number, block.block.number, "told of a block that is gone");
+    });
+}
+
+#[test]
+fn while_the_chain_fails_few_calls_are_made_however_many_relays_wait() {
+    runtime().block_on(async {
+        let mut simulation = Simulation::new(u128::MAX, 7).await;
+        simulation.apply(Op::NoNonces(true)).await;
+        for index in 0..SIGNERS {
+            simulation.apply(Op::Request(index)).await;
+        }
+        let before = simulation.world.calls.load(Ordering::Relaxed);
+        simulation.apply(Op::Wait(600)).await;
+        let calls = simulation.world.calls.load(Ordering::Relaxed) - before;
+        assert!(calls < 200, "{calls} calls in a minute for {SIGNERS} relays");
+        simulation.settle_down().await;
+        simulation.check().unwrap();
+        for id in simulation.requests.keys() {
+            let outcome = simulation.store.relay(*id).unwrap().unwrap().outcome;
+            assert!(matches!(outcome, Some(RelayOutcome::Executed { .. })), "{outcome:?}");
+        }
     });
 }

@@ -9,10 +9,10 @@ use relayer_daemon::{
         share::{Allowance, Denial, PartyKind, Shares},
     },
     gas::fees::Fees,
-    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
+    outcome::{BlockHeads, ErrorCode, Failure, Finality, MinedTransaction, RelayOutcome},
     store::{
-        Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
-        SignedTransaction, Store,
+        Accepted, BlockId, ExpectedCost, Inclusion, NewRelay, NewTransaction, NonceAssignment, RelayTerms,
+        Settlement, SignedTransaction, Store,
         TransactionPurpose::{self, Gap, Relay, Superseded},
     },
 };
@@ -24,6 +24,11 @@ const LIMIT: u128 = 1_000;
 
 fn id(byte: u8) -> B256 {
     B256::repeat_byte(byte)
+}
+
+/// Block `number` of the branch that stays.
+fn at(number: u64) -> BlockId {
+    BlockId { number, hash: B256::with_last_byte(number as u8) }
 }
 
 fn relay(byte: u8) -> NewRelay {
@@ -75,7 +80,7 @@ fn settle(
     let mut assignment = store.assignment(ACCOUNT, nonce).unwrap();
     assert_eq!(assignment.relay.map(|relay| relay.id), relay.as_ref().map(|(byte, _)| id(*byte)));
     assignment.transactions.clear();
-    let inclusion = Inclusion { tx_hash: id(hash), block_number: block };
+    let inclusion = Inclusion { tx_hash: id(hash), block: at(block) };
     let outcome = relay.map(|(_, outcome)| outcome);
     store.settle(ACCOUNT, &Settlement { assignment, inclusion, paid_wei, outcome }, NOW).unwrap();
 }
@@ -144,7 +149,7 @@ fn settling_twice_charges_once_and_a_reorganisation_charges_the_difference() {
     assert_eq!(used(&store, NOW), (250, 0));
 
     let mined = store.mined(ACCOUNT, 4).unwrap().unwrap();
-    assert_eq!(mined.inclusion, Inclusion { tx_hash: id(0xa), block_number: 9 });
+    assert_eq!(mined.inclusion, Inclusion { tx_hash: id(0xa), block: at(9) });
     assert!(store.reopen(ACCOUNT, 4, 600).unwrap());
     assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, None);
     assert_eq!(used(&store, NOW), (250, 350));
@@ -163,7 +168,7 @@ fn a_reorganisation_of_one_nonce_does_not_reopen_a_relay_that_another_nonce_has_
     let outcome = executed(id(0xa));
     settle(&store, 4, 0xa, 9, 250, Some((1, outcome.clone())));
     let assignment = store.assignment(ACCOUNT, 5).unwrap();
-    let inclusion = Inclusion { tx_hash: id(0xb), block_number: 10 };
+    let inclusion = Inclusion { tx_hash: id(0xb), block: at(10) };
     let reverted = Settlement { assignment, inclusion, paid_wei: 60, outcome: None };
     store.settle(ACCOUNT, &reverted, NOW).unwrap();
 
@@ -178,7 +183,7 @@ fn a_reorganisation_of_one_nonce_does_not_reopen_a_relay_that_another_nonce_has_
 fn nonces_come_back_as_they_were_signed() {
     let store = accepted(&[1]);
     let shares = Shares { signer: 100, client: 100, network: 100 };
-    let cost = ExpectedCost { wei: 600, gas: 5, l1_fee_wei: 77, no_op_wei: 0 };
+    let cost = ExpectedCost { wei: 600, gas: 5, l1_fee_wei: 77, least_wei: 600, no_op_wei: 0 };
     store.reserve_share(id(1), &cost, &Allowance { limit_wei: LIMIT, shares }, NOW).unwrap();
     sign(&store, 4, Some(id(1)), transaction(0xa, Relay));
     sign(&store, 4, Some(id(1)), transaction(0xb, Superseded));
@@ -282,7 +287,7 @@ fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
     };
     let settlement = Settlement {
         assignment: assignment.clone(),
-        inclusion: Inclusion { tx_hash: id(0xb), block_number: 9 },
+        inclusion: Inclusion { tx_hash: id(0xb), block: at(9) },
         paid_wei: 250,
         outcome: Some(executed(id(0xb))),
     };
@@ -316,7 +321,7 @@ fn from(byte: u8, signer: u8, client: &str) -> NewRelay {
 }
 
 fn cost(wei: u128) -> ExpectedCost {
-    ExpectedCost { wei, gas: 1, l1_fee_wei: 0, no_op_wei: 0 }
+    ExpectedCost { wei, gas: 1, l1_fee_wei: 0, least_wei: wei, no_op_wei: 0 }
 }
 
 /// Reserves for a relay; why it was denied, if so.
@@ -367,17 +372,77 @@ fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window
     let shares = Shares { signer: 20, client: 40, network: 60 };
     let allowance = Allowance { limit_wei: LIMIT, shares };
     let tomorrow = NOW + WINDOW_SECONDS;
-    let ask = |now| store.affordable(next.signer, None, 51, &allowance, now).unwrap().denial;
+    let ask = |now| store.affordable(next.signer, None, 51, 51, &allowance, now).unwrap().denial;
     assert_eq!(ask(tomorrow - 1), Some(Denial::Spent(Some(PartyKind::Signer))));
     assert_eq!(ask(tomorrow), None);
     // Signed for yesterday, mined today, and dearer than all of yesterday.
     assert_eq!(store.reserve_share(id(2), &cost(50), &allowance, NOW).unwrap().denial, None);
     sign(&store, 1, Some(id(2)), transaction(0xb, Relay));
     let assignment = store.assignment(ACCOUNT, 1).unwrap();
-    let inclusion = Inclusion { tx_hash: id(0xb), block_number: 10 };
+    let inclusion = Inclusion { tx_hash: id(0xb), block: at(10) };
     let settlement = Settlement { assignment, inclusion, paid_wei: 160, outcome: Some(executed(id(0xb))) };
     store.settle(ACCOUNT, &settlement, tomorrow).unwrap();
-    let forty = store.affordable(next.signer, None, 40, &allowance, tomorrow).unwrap();
+    let forty = store.affordable(next.signer, None, 40, 40, &allowance, tomorrow).unwrap();
     assert_eq!((forty.denial, forty.budget.window.settled_wei), (None, 160), "yesterday's 150 are forgotten");
     assert_eq!(ask(tomorrow), Some(Denial::Spent(Some(PartyKind::Signer))));
+}
+
+/// A store with relay 1 executed in block 9 and relay 2 in block 12.
+fn mined() -> Store {
+    let store = accepted(&[1, 2]);
+    for (byte, nonce, block) in [(1, 0, 9), (2, 1, 12)] {
+        sign(&store, nonce, Some(id(byte)), transaction(0xa0 + byte, Relay));
+        settle(&store, nonce, 0xa0 + byte, block, 1, Some((byte, executed(id(0xa0 + byte)))));
+    }
+    store
+}
+
+fn heads(safe: u64, finalized: u64) -> BlockHeads {
+    BlockHeads { safe, finalized, seconds: 0 }
+}
+
+fn finality(store: &Store) -> [Option<Finality>; 2] {
+    [1, 2].map(|byte| store.relay(id(byte)).unwrap().unwrap().finality)
+}
+
+#[test]
+fn only_what_was_found_on_the_chain_becomes_safe_and_final() {
+    let store = mined();
+    assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), [at(9), at(12)]);
+    assert_eq!(store.anchor(ACCOUNT).unwrap(), None);
+    let latest = Some(Finality::Latest);
+    store.promote(ACCOUNT, &heads(99, 99), NOW).unwrap();
+    assert_eq!(finality(&store), [latest, latest], "not compared yet");
+    store.checked(ACCOUNT, &[at(9), BlockId { hash: id(0xff), ..at(12) }]).unwrap();
+    assert_eq!(
+        (store.unchecked_blocks(ACCOUNT, 9).unwrap(), store.anchor(ACCOUNT).unwrap()),
+        (vec![at(12)], Some(at(9)))
+    );
+    store.checked(ACCOUNT, &[at(12)]).unwrap();
+    let by_depth = BlockHeads { seconds: 900, ..heads(12, 12) };
+    store.promote(ACCOUNT, &by_depth, NOW + 899).unwrap();
+    assert_eq!(finality(&store), [latest, latest], "deep, but too young");
+    store.promote(ACCOUNT, &heads(12, 8), NOW).unwrap();
+    assert_eq!(finality(&store), [Some(Finality::Safe); 2]);
+    store.promote(ACCOUNT, &heads(12, 11), NOW).unwrap();
+    assert_eq!(finality(&store), [Some(Finality::Finalized), Some(Finality::Safe)]);
+    assert_eq!(store.anchor(ACCOUNT).unwrap(), Some(at(12)), "what is final is watched no more");
+}
+
+#[test]
+fn after_a_doubt_all_that_is_not_final_is_compared_again() {
+    let store = mined();
+    store.checked(ACCOUNT, &[at(9), at(12)]).unwrap();
+    store.promote(ACCOUNT, &heads(12, 9), NOW).unwrap();
+    store.doubt(ACCOUNT).unwrap();
+    assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), [at(12)]);
+    assert_eq!(finality(&store), [Some(Finality::Finalized), Some(Finality::Latest)]);
+    let suspects = store.nonces_of(ACCOUNT, &at(12), 9).unwrap();
+    assert_eq!(suspects.iter().map(|mined| mined.assignment.nonce).collect::<Vec<_>>(), [1]);
+    store.give_up(ACCOUNT, 1).unwrap();
+    assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), []);
+    assert_eq!(store.anchor(ACCOUNT).unwrap(), None);
+    assert_eq!(finality(&store)[1], Some(Finality::Latest));
+    store.reopen(ACCOUNT, 1, 1).unwrap();
+    assert_eq!(finality(&store)[1], None, "pending");
 }

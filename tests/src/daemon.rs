@@ -75,6 +75,7 @@ impl DaemonOptions {
             .var("BUDGET_SHARE_PER_IP", 100)
             .var("BUDGET_SHARE_PER_NETWORK", 100)
             .var("RATE_LIMIT_READS", 0)
+            .var("RATE_LIMIT_POLLS", 0)
             // All clients have the same address here.
             .var("MAX_CONNECTIONS", 4_096)
             .var("MAX_CONNECTIONS_PER_IP", 4_096)

@@ -29,6 +29,7 @@ pub mod server;
 pub mod signers;
 pub mod stack;
 pub mod stage;
+pub mod stored;
 pub mod story;
 pub mod synthetic;
 pub mod tls;

@@ -20,6 +20,9 @@ use crate::worker::{Worker, WorkerOptions};
 /// How long two Workers may take to find one another.
 const FOUND: Duration = Duration::from_secs(60);
 
+/// The id of a local chain, unless it is given another.
+const CHAIN_ID: u64 = 31_337;
+
 /// A fixture that the tests of a program share, one at a time: they count requests, or inject faults.
 #[derive(Debug)]
 pub struct Exclusive<T> {
@@ -115,6 +118,28 @@ impl Stage {
         Ok(())
     }
 
+    /// Starts both Workers again with other settings; the index finds what it has stored.
+    pub async fn restart_with(
+        &mut self,
+        settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
+    ) -> Result<()> {
+        let Some(index) = &mut self.index else { return Ok(()) };
+        index.worker.process().kill();
+        self.worker.process().kill();
+        index.options = settings(index.options.clone());
+        let options = WorkerOptions { state: None, config: None, ..index.options.clone() };
+        let options = options.var("INDEX", "durable-object");
+        let started = tokio::try_join!(Worker::start(index.options.clone()), Worker::start(options))?;
+        (index.worker, self.worker) = started;
+        self.client = self.worker.client();
+        self.index_found().await
+    }
+
+    /// What the Worker that keeps the index has printed so far.
+    pub fn index_log(&self) -> String {
+        self.index.as_ref().map_or_else(String::new, |index| index.worker.log())
+    }
+
     /// A stage with the showcase registry on it.
     pub async fn showcase(settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<(Self, Showcase)> {
         let (chain, showcase) = seed::showcase_chain().await?;
@@ -156,8 +181,14 @@ impl Stage {
 impl IndexWorker {
     /// Starts the Worker with these options and an index, and the Worker that keeps it.
     pub async fn start(options: WorkerOptions) -> Result<(Worker, Self)> {
+        let options = match options.get("CHAIN_ID") {
+            "" => options.var("CHAIN_ID", CHAIN_ID),
+            _ => options,
+        };
         let directories = [TempDir::new()?, TempDir::new()?];
         let [registry, state] = directories.each_ref().map(|directory| Some(directory.path().to_owned()));
+        // Both have the same settings.
+        let options = options.var("INDEX", "durable-object");
         let own = WorkerOptions {
             port: 0,
             config: Some(repo::root().join("wrangler.index.toml")),
@@ -166,7 +197,7 @@ impl IndexWorker {
             log: None,
             vars: options.vars.clone(),
         };
-        let options = WorkerOptions { registry, ..options.var("INDEX", "durable-object") };
+        let options = WorkerOptions { registry, ..options };
         let (index, worker) = tokio::try_join!(Worker::start(own.clone()), Worker::start(options))?;
         Ok((worker, Self { worker: index, options: own, _directories: directories }))
     }

@@ -7,6 +7,7 @@
 //! 4. Without an index, or with one that does not answer, there is an error that says so.
 //! 5. A client of the event stream receives changes as they come, and goes on with the last id after the
 //!    stream's end; while the chain does not answer, the stream says so.
+//! 6. A client has a limit of open streams, and room again when one ends.
 
 use std::time::{Duration, Instant};
 
@@ -335,6 +336,36 @@ async fn a_client_of_the_stream_receives_a_suspension_and_goes_on_after_its_end(
     events.with("last-event-id", "1-1").get("/api/v1/changes").await.error(410);
     let anything = stage.client.with("accept", "*/*").get("/api/v1/changes").await;
     assert_eq!((anything.header("content-type"), anything.header("vary")), ("application/json", "Accept"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_has_as_many_streams_as_it_may_and_room_again_when_it_leaves_one() {
+    let options = |options: WorkerOptions| {
+        // The index's Worker has the same settings, and no object that counts clients.
+        options
+            .var("KYA_TTL_SECONDS", 1)
+            .var("CHANGES_STREAMS_PER_CLIENT", 2)
+            .var("RATE_LIMITER", "durable-object")
+    };
+    let stage = Stage::indexed(chain().await, options).await.unwrap();
+    stage.client.get("/api/v1/agents?q=agent").await.ok();
+    stage.client.get(&format!("/api/v1/liable/{}", wallet("stranger"))).await.ok();
+
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut follower = Follower::new(&stage);
+        follower.until(|follower, _| follower.last_id.is_some()).await;
+        open.push(follower);
+    }
+    let events = stage.client.with("accept", "text/event-stream");
+    let refused = events.get("/api/v1/changes?since=now").await;
+    refused.failed(429, "RATE_LIMITED");
+    assert_eq!(refused.number("retry-after"), 60);
+    drop(open.pop());
+    let mut next = Follower::new(&stage);
+    // The stream that was left ends when it is next written to, within a second.
+    next.until(|follower, _| follower.last_id.is_some()).await;
+    open[0].until(|_, block| block.contains(": block ")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

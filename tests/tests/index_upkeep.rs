@@ -9,7 +9,6 @@
 //! 4. A list above the memory limit is streamed: whole, and of one block, also during a refresh.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use e2e::anvil::{AnvilOptions, wall_clock};
@@ -19,11 +18,11 @@ use e2e::http;
 use e2e::process::{eventually, wait_until};
 use e2e::seed;
 use e2e::stage::Stage;
+use e2e::stored::stored;
 use e2e::synthetic::Synthetic;
 use e2e::worker::WorkerOptions;
 use registry_core::chain::MAX_AGENTS;
 use reqwest::Method;
-use rusqlite::Connection;
 use serde_json::{Value, json};
 
 const WAIT: Duration = Duration::from_secs(120);
@@ -179,27 +178,6 @@ async fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_m
     }
     assert!(part.len() < text.len(), "{} of {} bytes", part.len(), text.len());
     assert!(serde_json::from_slice::<Value>(&part).is_err(), "a part passes for the whole");
-}
-
-/// The database in which workerd has stored that table of the index.
-fn stored(stage: &Stage, table: &str) -> Connection {
-    let mut files = Vec::new();
-    // Beside it are those of workerd's own objects.
-    sqlite_files(&stage.index_state().unwrap().join("v3/do"), &mut files);
-    let mut databases = files.iter().filter_map(|path| Connection::open(path).ok());
-    let has = "SELECT 1 FROM sqlite_master WHERE name = ?1";
-    databases.find(|database| database.query_row(has, [table], |_| Ok(())).is_ok()).expect(table)
-}
-
-fn sqlite_files(directory: &Path, files: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sqlite_files(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "sqlite") {
-            files.push(path);
-        }
-    }
 }
 
 /// How many alarms are set.

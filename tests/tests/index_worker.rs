@@ -17,7 +17,7 @@ use e2e::chain::Chain;
 use e2e::client::{Answer, assert_has};
 use e2e::documents::{Documents, time};
 use e2e::fault::{Fault, Rule};
-use e2e::process::wait_until;
+use e2e::process::{eventually, wait_until};
 use e2e::seed;
 use e2e::stage::Stage;
 use e2e::story::DAY;
@@ -160,6 +160,16 @@ async fn progress(stage: &Stage) -> Value {
     stage.client.get("/readyz").await.ok()["index"].clone()
 }
 
+/// A verdict for which the index has answered as soon as the chain.
+async fn verdict_with_past(stage: &Stage, path: &str) -> Value {
+    eventually("the past", WAIT, async || {
+        let verdict = stage.client.get(path).await.ok();
+        (verdict["unknownBecause"] != "INDEX_UNAVAILABLE").then_some(verdict)
+    })
+    .await
+    .unwrap()
+}
+
 /// One block in which an agent changes.
 async fn change(chain: &Chain, round: u64) {
     let id = U256::from(1 + round * 8 % (AGENTS + OF_PERSON));
@@ -245,12 +255,12 @@ async fn answers_are_the_registrys_whatever_the_chain_and_the_node_do() {
     let revoked = IAgentRegistry::revokeAgentCall { agentId: U256::from(2), reason: "end to end".into() };
     stage.chain.send(stage.chain.owner(), revoked).await.unwrap();
     let path = format!("/api/v1/kya/{}", wallet(2));
-    let former = stage.client.get(&path).await.ok();
+    let former = verdict_with_past(&stage, &path).await;
     assert_eq!((&former["registration"], &former["decision"]), (&json!("former"), &json!("deny")));
     let again = seed::registration_call(AGENTS + 9, wallet(2), "again", 0);
     stage.chain.send(stage.chain.owner(), again).await.unwrap();
     for query in ["", "?history=1"] {
-        let current = stage.client.get(&format!("{path}{query}")).await.ok();
+        let current = verdict_with_past(&stage, &format!("{path}{query}")).await;
         let verdict = json!({ "registration": "current", "reasons": ["FORMER_AGENT_REVOKED"] });
         assert_has(&current, verdict, query);
         assert_eq!(current.get("unknownBecause"), None, "{current}");

@@ -127,13 +127,14 @@ impl Scene {
     }
 }
 
-/// A Worker with these endpoints, impatient and without a cache.
+/// A Worker with these endpoints, impatient, without a cache and without hedging: the tests count requests.
 fn options_for(chain: &Chain, [first, second]: [&Proxy; 2]) -> WorkerOptions {
     let with_user = first.url().replace("http://", "http://rpc-us3r:p4ss%3Aw0rd@");
     let urls = format!("{with_user}/v2/{}?token={}, {}/{}", SECRETS[0], SECRETS[1], second.url(), SECRETS[5]);
     WorkerOptions::new(&urls, chain.contracts.registry)
         .ttl(0)
         .var("CHAIN_ID", 31_337)
+        .var("RPC_HEDGING", "off")
         .var("RPC_TIMEOUT_SECONDS", TIMEOUT.as_secs())
         .var("RPC_DEADLINE_SECONDS", DEADLINE.as_secs())
 }

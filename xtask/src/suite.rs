@@ -135,13 +135,19 @@ fn packages() -> Result<Tally> {
     check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
 }
 
-/// Bundles what a deployment uploads, for each configuration and environment. Needs no account.
+/// Checks the configurations, and bundles what a deployment uploads for each of them and each environment.
+/// Needs no account.
 fn dry_run() -> Result<Tally> {
+    run(command("node").arg("xtask/configurations.mjs"))?;
     let outdir = root().join("target/xtask/dry-run");
-    let configs = ["wrangler.toml", "wrangler.index.toml"];
-    for (config, environment) in
-        configs.iter().flat_map(|config| ["", "base-sepolia"].map(|env| (config, env)))
-    {
+    // The free plan has no index.
+    for (config, environment) in [
+        ("wrangler.toml", ""),
+        ("wrangler.toml", "base-sepolia"),
+        ("wrangler.toml", "free"),
+        ("wrangler.index.toml", ""),
+        ("wrangler.index.toml", "base-sepolia"),
+    ] {
         run(command(node_tool("wrangler"))
             .args(["deploy", "--dry-run", "--config", config, "--env", environment, "--outdir"])
             .arg(&outdir)

@@ -41,6 +41,7 @@ export const REMARKS: Partial<Record<Reason, string>> = {
 export const UNKNOWN: Record<UnknownBecause, string> = {
   NOT_SCANNED: "the registry has not been read as a whole lately",
   SCAN_OUTDATED: "the registry has changed since it was read as a whole",
+  INDEX_UNAVAILABLE: "the index did not answer in time",
   PAST_BLOCK: "it is only told at the newest block",
   TOO_MANY_AGENTS: "the registry has more agents than are read at once",
   UNREADABLE_AGENTS: "an agent's record cannot be read",

@@ -47,10 +47,23 @@ pub async fn round_trip<T>(
     batch: &Batch,
     exchange: impl AsyncFnOnce(&AbortSignal) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    let controller = AbortController::new().map_err(|_| Failure::Unreachable)?;
+    round_trip_under(&controller, batch, exchange).await
+}
+
+/// [`round_trip`], with the controller that aborts it: for a host that may lose interest in the reply.
+///
+/// # Errors
+///
+/// Those of [`round_trip`].
+pub async fn round_trip_under<T>(
+    controller: &AbortController,
+    batch: &Batch,
+    exchange: impl AsyncFnOnce(&AbortSignal) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     if batch.delay_ms > 0 {
         TimeoutFuture::new(batch.delay_ms).await;
     }
-    let controller = AbortController::new().map_err(|_| Failure::Unreachable)?;
     let signal = controller.signal();
     let reply = match select(pin!(exchange(&signal)), TimeoutFuture::new(batch.timeout_ms)).await {
         Either::Left((reply, _)) => reply,

@@ -32,6 +32,8 @@ pub struct Document {
     pub etag: String,
     /// The moment at which the verdict in it lapses, where time alone can make it do so.
     pub valid_until: Option<Timestamp>,
+    /// The time of the newest block, which a verdict rests on.
+    pub block_time: Option<Timestamp>,
     /// For one page of a list: the `Link` header (RFC 8288) to the others.
     pub links: Option<String>,
     /// Whether it is as of a block that the node calls final, so that it never changes.
@@ -42,14 +44,14 @@ impl Document {
     /// The document of a shape that answers a route.
     pub(crate) fn of<T: Shape>(mut shape: T, route: &Route) -> Self {
         let (body, links) = (json::text(&shape, shape.size_hint()), shape.links(route));
-        let valid_until = shape.valid_until();
+        let (valid_until, block_time) = (shape.valid_until(), shape.block_time());
         let etag = match shape.as_of() {
             // Within a text the quotes would be escaped.
             Some(as_of) => tag_of(body.split(&["\"asOf\":", &as_of].concat())),
             None if shape.mask_clock_fields() => Tagger::tag(&shape),
             None => entity_tag(&body),
         };
-        Self { body, etag, valid_until, links, is_final: false }
+        Self { body, etag, valid_until, block_time, links, is_final: false }
     }
 
     /// For how many seconds from `now` on caches may keep the document: at most `time_to_live`, never into
@@ -62,6 +64,15 @@ impl Document {
         let Some(valid_until) = self.valid_until else { return time_to_live };
         let left = valid_until.seconds().saturating_sub(now.seconds_rounded_up());
         time_to_live.min(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+}
+
+impl Document {
+    /// What is left of the `time_to_live` in seconds at `now`: that of a verdict counts from its block's time,
+    /// so that a later change shows within it.
+    pub fn time_left(&self, time_to_live: u32, now: Timestamp) -> u32 {
+        let age = self.block_time.map_or(0, |time| now.seconds_rounded_up().saturating_sub(time.seconds()));
+        time_to_live.saturating_sub(u32::try_from(age).unwrap_or(u32::MAX))
     }
 }
 
@@ -88,6 +99,11 @@ pub(crate) trait Shape: Serialize {
     /// size.
     fn size_hint(&self) -> usize {
         128
+    }
+
+    /// See [`Document::block_time`].
+    fn block_time(&self) -> Option<Timestamp> {
+        None
     }
 
     /// For one page of a list: the `Link` header to the others.
@@ -126,6 +142,10 @@ impl Shape for Kya {
 
     fn valid_until(&self) -> Option<Timestamp> {
         self.valid_until
+    }
+
+    fn block_time(&self) -> Option<Timestamp> {
+        Some(self.as_of.block_timestamp)
     }
 }
 
@@ -310,6 +330,18 @@ mod tests {
         let agent = Agent { status, last_attestation, ..agent(1) };
         let (grace, now) = (U256::from(GRACE), Timestamp::from_seconds(now));
         Document::of(Kya::of(Address::ZERO, Some(agent), grace, now, as_of), &Route::Stats)
+    }
+
+    #[test]
+    fn the_ttl_of_a_verdict_counts_from_its_block() {
+        let block_timestamp = Timestamp::from_seconds(1_000);
+        let verdict = kya_at(AsOf { block_timestamp, ..AsOf::default() }, 900, Status::Active, 1_010);
+        for (now, left) in [(990_000, 60), (1_000_000, 60), (1_010_000, 50), (1_010_001, 49), (1_061_000, 0)]
+        {
+            assert_eq!(verdict.time_left(60, Timestamp::from_millis(now)), left, "{now}");
+        }
+        let other = Document::default();
+        assert_eq!(other.time_left(300, Timestamp::from_seconds(9_999)), 300);
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub enum Error {
     /// 429: too many requests.
     #[error("Rate limit exceeded. Try again in 1 minute.")]
     RateLimited,
+    /// 429: too many streams are open.
+    #[error("Too many open streams. Close one, or try again in a minute.")]
+    TooManyStreams,
     /// 500: what the RPC endpoint answered proves nothing, for this reason. It is an
     /// [`EvidenceError`](crate::evidence::EvidenceError) as text, so that pages that make no evidence need
     /// not load its messages.
@@ -151,7 +154,7 @@ impl Error {
             Self::MethodNotAllowed | Self::PostOnly => Code::MethodNotAllowed,
             Self::BodyTooLarge(_) => Code::BodyTooLarge,
             Self::UnsupportedMediaType => Code::UnsupportedMediaType,
-            Self::RateLimited => Code::RateLimited,
+            Self::RateLimited | Self::TooManyStreams => Code::RateLimited,
             Self::ScopeTooLong(_) => Code::TooLarge,
             Self::Evidence(_) => Code::RpcError,
             Self::Query(error) => error.code(),
@@ -168,11 +171,13 @@ impl Error {
         self.code().status()
     }
 
-    /// Seconds for `Retry-After`, where the fault is an RPC endpoint's or the index's. A rate-limited
+    /// Seconds for `Retry-After`, where the fault is an RPC endpoint's or the index's, or too many streams are
+    /// open. A rate-limited
     /// client's wait is in its [`RateLimitVerdict`](crate::host::rate_limit::RateLimitVerdict).
     pub const fn retry_after(&self) -> Option<u32> {
-        match self.code() {
-            Code::RpcUnavailable | Code::RpcError | Code::Indexing => Some(10),
+        match (self, self.code()) {
+            (Self::TooManyStreams, _) => Some(60),
+            (_, Code::RpcUnavailable | Code::RpcError | Code::Indexing) => Some(10),
             _ => None,
         }
     }

@@ -15,7 +15,7 @@ use crate::{
     },
     eth::json,
     eth::timestamp::Timestamp,
-    index::Progress,
+    index::{Progress, StoreFault},
 };
 
 /// The answer of `/health`: the chain and the registry answered.
@@ -41,8 +41,21 @@ pub struct Readiness {
     pub multicall3: Address,
     /// The host's clock.
     pub now: Timestamp,
-    /// The progress of the registry's index, where there is one.
-    pub index: Option<Progress>,
+    /// The status of the registry's index, where there is one.
+    pub index: Option<IndexStatus>,
+}
+
+/// What monitors are told of the registry's index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct IndexStatus {
+    /// Its progress.
+    #[serde(flatten)]
+    pub progress: Progress,
+    /// Why its store fails; absent while it works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_fault: Option<StoreFault>,
 }
 
 /// The answer of `/readyz`, where the service is ready.
@@ -60,9 +73,9 @@ pub struct Ready {
     /// The registry's address.
     #[serde(with = "json::Checksummed")]
     pub registry: Address,
-    /// The progress of the registry's index; absent where there is none.
+    /// The status of the registry's index; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub index: Option<Progress>,
+    pub index: Option<IndexStatus>,
 }
 
 impl Shape for Health {}

@@ -19,7 +19,7 @@ use crate::{
         compliance::{Compliance, ComplianceList, ComplianceListItem, CompliancePage},
         cursor::AgentCursor,
         page::{AgentPage, Page},
-        revenue::RevenueAggregate,
+        revenue::{Largest, RevenueAggregate},
         row::Row,
         stats::{DetailedStats, RECENT_REGISTRATIONS, RecentRegistration, Stats},
     },
@@ -176,7 +176,7 @@ impl Scan {
             stats.count(status, U256::from(row.generation), self.judge(status, row, 0, now).is_compliant());
         }
         stats.rate();
-        stats.total_revenue.clone_from(&self.rows.revenue.by_currency);
+        (stats.total_revenue, stats.other_revenue) = Largest::of(&self.rows.revenue.by_currency).into_sums();
         stats.recent_registrations.clone_from(&self.recent);
         stats.unreadable = self.unreadable(|row| !row.record_is_readable() || !row.history_is_readable);
         Ok(stats)
@@ -248,8 +248,7 @@ impl Scan {
     }
 
     fn revenue(&self) -> RevenueAggregate {
-        let unreadable = self.unreadable(|row| !row.history_is_readable);
-        RevenueAggregate { unreadable, ..self.rows.revenue.clone() }
+        self.rows.revenue.shown(self.unreadable(|row| !row.history_is_readable))
     }
 
     fn judge(&self, status: Status, row: &Row, children: u32, now: Timestamp) -> Compliance {

@@ -7,7 +7,7 @@ use alloy_sol_types::SolCall;
 
 use super::{block::HeaderOf, logs::BlockRequest, marker::Marker, walk::WalkKey};
 use crate::{
-    chain::lens::{self, Method, Span},
+    chain::lens::{self, Detail, Method, Span},
     eth::abi::IAgentRegistry::{getAgentCall, getRevenueHistoryCall},
     eth::as_of::BlockId,
     eth::multicall::{self, Call},
@@ -214,6 +214,30 @@ impl InFlight {
             + self.jobs.iter().map(|sent| sent.job.requests()).sum::<usize>()
     }
 
+    /// Bytes of the reply as expected, generously. Logs may be of any size.
+    pub(super) fn expected_bytes(&self) -> usize {
+        const HEADER: usize = 2_000;
+        const CALL: usize = 2_000;
+        const PROOF: usize = 8_000;
+        let of_job = |sent: &SentJob| match &sent.job {
+            Job::Calls(calls) => calls.len() * CALL,
+            Job::Suspect(_) | Job::Direct(_) => sent.job.requests() * CALL,
+            Job::Walk(key, span) => {
+                usize::try_from(span.count.saturating_mul(agent_bytes(self.method, key.detail)))
+                    .unwrap_or(usize::MAX)
+            }
+        };
+        let of_block = |request: &BlockRequest| match request {
+            BlockRequest::Header { .. } => HEADER,
+            _ => usize::MAX,
+        };
+        let jobs = self.jobs.iter().map(of_job);
+        let all = jobs
+            .chain(self.blocks.iter().map(of_block))
+            .chain([self.headers.len() * HEADER, self.proof.len() * PROOF]);
+        all.fold(0, usize::saturating_add)
+    }
+
     /// The batch's JSON; `block` is the block parameter of the calls.
     pub(super) fn body(&self, multicall3: Address, block: &str) -> String {
         let headers = (0..).zip(&self.headers).map(|(id, header)| {
@@ -251,6 +275,15 @@ impl InFlight {
             }
         });
         rpc::encode(&headers.chain(calls).collect::<Vec<_>>())
+    }
+}
+
+/// Bytes of JSON per agent of a walk with an ordinary scope.
+pub(super) const fn agent_bytes(method: Method, detail: Detail) -> u64 {
+    match (method, detail) {
+        (Method::Multicall, _) => 4_500,
+        (_, Detail::Full) => 300,
+        _ => 136,
     }
 }
 

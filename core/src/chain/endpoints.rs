@@ -164,6 +164,13 @@ impl Rotation {
         self.known.traits.len().saturating_sub(1) as u32
     }
 
+    /// Switches to an endpoint that answered sooner than the current one, which has no fault.
+    pub(super) const fn stay_with(&mut self, endpoint: usize) {
+        if endpoint <= self.others() as usize {
+            self.known.preferred = endpoint;
+        }
+    }
+
     /// Counts a fault against the current endpoint and fails over to the one with the fewest faults, in list
     /// order. A lasting fault rules the endpoint out; false if none is left.
     pub(super) fn fault(&mut self, error: RunError, lasting: bool) -> bool {

@@ -22,7 +22,8 @@
 //! A host with several endpoints passes its [`Endpoints`] to the run ([`Run::over`]), posts each batch to the
 //! endpoint it names, reports elapsed time ([`Run::passed`]), and merges what the run learned
 //! ([`Run::update`]) after each reply. A run fails over to the next endpoint without delay; backoff starts
-//! once each has had its chance.
+//! once each has had its chance. A host may ask two endpoints for the same batch ([`hedge`]), and feeds one
+//! reply after it has named its endpoint ([`Run::answered_by`]).
 //!
 //! All results of one run are of one block; its state machine is drawn in `block`, that of a walk over agents
 //! in `walk`. A query of one round requests no header, because its one `eth_call` is consistent by nature.
@@ -39,6 +40,7 @@ mod block;
 mod endpoints;
 mod engine;
 mod error;
+pub mod hedge;
 pub mod lens;
 pub(crate) mod logs;
 mod marker;

@@ -108,7 +108,16 @@ impl<'a> Registry<'a> {
     }
 }
 
+/// Whether the registry says that there is no such agent.
+pub(crate) fn is_absent(error: &QueryError) -> bool {
+    reverts_with(error, AGENT_NOT_FOUND)
+}
+
 /// Whether a call reverted with exactly this reason.
 fn says(halt: &Halt, reason: &str) -> bool {
-    matches!(halt, Halt::Error(QueryError::Reverted { revert, .. }) if revert.message.as_deref() == Some(reason))
+    matches!(halt, Halt::Error(error) if reverts_with(error, reason))
+}
+
+fn reverts_with(error: &QueryError, reason: &str) -> bool {
+    matches!(error, QueryError::Reverted { revert, .. } if revert.message.as_deref() == Some(reason))
 }

@@ -93,6 +93,18 @@ impl<Q: Query> Run<Q> {
         Ok(Step::Send(self.engine.next_batch()?))
     }
 
+    /// Whether the last batch may be sent to another endpoint at the same time ([`hedge`](super::hedge)): its
+    /// reply is expected to be small, and means the same wherever it comes from.
+    pub fn may_hedge(&self) -> bool {
+        self.engine.may_hedge()
+    }
+
+    /// Says that the reply to the last batch, which is fed next, is of another endpoint than the batch names:
+    /// one that was asked as well, and answered first ([`hedge`](super::hedge)). The run stays with it.
+    pub fn answered_by(&mut self, endpoint: usize) {
+        self.engine.answered_by(endpoint);
+    }
+
     /// Takes the reply to the last batch.
     ///
     /// # Errors

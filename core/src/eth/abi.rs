@@ -5,14 +5,19 @@
 
 use alloy_sol_types::{SolCall, abi::AbiDecoderConfig, sol};
 
-/// A call's return value. Decoding takes little more memory than the data itself: malicious data may refer to
-/// the same megabyte a thousand times.
+/// The limits for decoding a node's bytes: decoding takes little more memory than the bytes themselves. By
+/// default it may take a gigabyte, because offsets may refer to the same megabyte a thousand times.
+pub const fn bounded(data: &[u8]) -> AbiDecoderConfig {
+    AbiDecoderConfig::new().memory_limit(data.len() + 1_024)
+}
+
+/// A call's return value, decoded within [`bounded`] memory.
 ///
 /// # Errors
 ///
 /// Those of the decoder.
 pub fn decode_returns<C: SolCall>(data: &[u8]) -> alloy_sol_types::Result<C::Return> {
-    C::abi_decode_returns_with_config(data, AbiDecoderConfig::new().memory_limit(data.len() + 1_024))
+    C::abi_decode_returns_with_config(data, bounded(data))
 }
 
 sol! {

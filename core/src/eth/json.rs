@@ -58,6 +58,19 @@ impl Integer {
     }
 }
 
+/// An [`Integer`] that may be absent.
+#[derive(Debug)]
+pub struct OptionalInteger;
+
+impl OptionalInteger {
+    pub(crate) fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.as_ref().map(Digits).serialize(serializer)
+    }
+}
+
 /// A list of integers, each with all its digits.
 #[derive(Debug)]
 pub struct Integers;

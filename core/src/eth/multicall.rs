@@ -3,7 +3,10 @@
 use alloy_primitives::{Address, Bytes};
 use alloy_sol_types::SolCall;
 
-use crate::{eth::abi::IMulticall3, eth::rpc::revert::Revert};
+use crate::{
+    eth::abi::{self, IMulticall3},
+    eth::rpc::revert::Revert,
+};
 
 /// The address of Multicall3 on almost every chain.
 pub const CANONICAL_ADDRESS: Address =
@@ -52,7 +55,7 @@ pub fn pack<'a>(calls: impl IntoIterator<Item = &'a Call>) -> Bytes {
 
 /// The outcomes in `aggregate3`'s return data, in the order of the calls; `None` for other data.
 pub fn unpack(data: &[u8]) -> Option<Vec<CallOutcome>> {
-    let results = IMulticall3::aggregate3Call::abi_decode_returns(data).ok()?;
+    let results = abi::decode_returns::<IMulticall3::aggregate3Call>(data).ok()?;
     let outcome = |result: IMulticall3::Result| match (result.success, result.returnData) {
         (true, data) => CallOutcome::Returned(data),
         (false, data) if data.is_empty() => CallOutcome::Ambiguous,

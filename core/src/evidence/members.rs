@@ -6,7 +6,7 @@ use std::{cell::OnceCell, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error as _, MapAccess, Visitor},
+    de::{Error as _, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -14,6 +14,9 @@ use super::{EvidenceError, wire::Spelled};
 
 /// The most members of an object; those read here have at most half as many.
 const MAX_MEMBERS: usize = 64;
+
+/// The most elements of a list: a verdict rests on at most 140 slots, and a proof has at most 64 nodes.
+const MAX_ITEMS: usize = 256;
 
 /// The first error found.
 #[derive(Default)]
@@ -143,10 +146,11 @@ impl<'a> Members<'a> {
     }
 
     fn items(&mut self, name: &str) -> Vec<&'a RawValue> {
-        parse(self.take(name)).unwrap_or_else(|| {
-            self.fault(name, "must be a list");
-            Vec::new()
-        })
+        let List(items) = parse(self.take(name)).unwrap_or_else(|| {
+            self.fault(name, "must be a list of at most 256 elements");
+            List::default()
+        });
+        items
     }
 }
 
@@ -157,6 +161,37 @@ pub(super) fn string(text: &str) -> Option<&str> {
 
 pub(super) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
+}
+
+/// A list with few elements.
+#[derive(Default)]
+struct List<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for List<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visit;
+
+        impl<'de> Visitor<'de> for Visit {
+            type Value = List<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<List<'de>, A::Error> {
+                let mut list = List::default();
+                while let Some(item) = access.next_element()? {
+                    if list.0.len() == MAX_ITEMS {
+                        return Err(A::Error::custom("there are too many elements"));
+                    }
+                    list.0.push(item);
+                }
+                Ok(list)
+            }
+        }
+
+        deserializer.deserialize_seq(Visit)
+    }
 }
 
 /// An object with few members, unique names, and no escapes in the names.

@@ -3,6 +3,9 @@
 use alloy_primitives::U256;
 use alloy_rlp::Header;
 
+/// The most fields of a list. Headers have twenty to thirty, accounts four.
+const MAX_FIELDS: usize = 64;
+
 /// The fields of a list of strings; `None` for anything else.
 pub(super) fn fields(rlp: &[u8]) -> Option<Vec<&[u8]>> {
     let mut rest = rlp;
@@ -12,6 +15,9 @@ pub(super) fn fields(rlp: &[u8]) -> Option<Vec<&[u8]>> {
     }
     let mut fields = Vec::new();
     while !rest.is_empty() {
+        if fields.len() == MAX_FIELDS {
+            return None;
+        }
         fields.push(string(&mut rest)?);
     }
     Some(fields)

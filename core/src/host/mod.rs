@@ -2,3 +2,4 @@
 
 pub mod rate_limit;
 pub mod shared_reads;
+pub mod stream_slots;

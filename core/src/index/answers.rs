@@ -1,12 +1,14 @@
 //! Answers from the store. The same pure functions make them from a scan, so that both agree at one block.
 
+use std::collections::BTreeMap;
+
 use alloy_primitives::U256;
 
 use super::{
     IndexError, changes,
-    indexed_agent::flaw,
+    indexed_agent::{IndexedAgent, flaw},
     reader::Index,
-    store::{SqlValue, Store, StoreError, first_row, ordered, query},
+    store::{Columns, SqlValue, Store, StoreError, first_row, ids_as_json, of_ids, query},
     tables::{self, CountKind},
 };
 use crate::{
@@ -15,12 +17,16 @@ use crate::{
     registry::{
         agent::{AgentId, AgentListItem, Fetched, Status},
         changes::{ChangeList, Since},
-        lineage::{self, Children, LineageNode, MAX_CHILDREN, Member, Relative},
+        lineage::{self, LineageNode, MAX_CHILDREN, Member, Relative},
         page::{AgentPage, Page},
-        revenue::RevenueAggregate,
+        revenue::{Largest, RevenueAggregate},
+        row::Sum,
         stats::{DetailedStats, RECENT_REGISTRATIONS, RecentRegistration, Stats},
     },
 };
+
+/// Sums of revenue read at once.
+const SUMS: u64 = 1_000;
 
 impl<S: Store> Index<'_, S> {
     /// At most `limit` changes of verdicts.
@@ -45,7 +51,8 @@ impl<S: Store> Index<'_, S> {
         }
         stats.compliant_count = self.compliant(now)?;
         stats.rate();
-        stats.total_revenue = self.revenue()?.by_currency;
+        let revenue = self.revenue()?;
+        (stats.total_revenue, stats.other_revenue) = (revenue.by_currency, revenue.other_currencies);
         stats.recent_registrations = self.recent()?;
         stats.unreadable = self.flawed(flaw::RECORD | flaw::HISTORY)?;
         Ok(stats)
@@ -113,15 +120,28 @@ impl<S: Store> Index<'_, S> {
         for (_, reports) in self.counts(CountKind::Reports)? {
             revenue.total_reports = revenue.total_reports.saturating_add(reports);
         }
-        let statement = "SELECT is_category, text, amount FROM revenue_totals";
-        for sum in query(self.store, statement, &[], tables::sum)? {
-            if sum.is_category {
-                revenue.by_category.insert(sum.text, sum.amount);
-            } else {
-                revenue.total_amount = revenue.total_amount.saturating_add(sum.amount);
-                revenue.by_currency.insert(sum.text, sum.amount);
+        // As many keys as agents make up are never in memory together.
+        let statement = "SELECT is_category, text, amount FROM revenue_totals \
+                         WHERE (is_category, text) > (?1, ?2) ORDER BY is_category, text LIMIT ?3";
+        let (mut currencies, mut categories) = (Largest::default(), Largest::default());
+        let mut after = [SqlValue::Integer(-1), SqlValue::Blob(Vec::new())];
+        loop {
+            let [is_category, text] = after.clone();
+            let sums = self.store.execute(statement, &[is_category, text, SUMS.into()])?;
+            let Some([is_category, text, ..]) = sums.last().map(Vec::as_slice) else { break };
+            after = [is_category.clone(), text.clone()];
+            for sum in sums {
+                let Sum { is_category, text, amount } = tables::sum(&mut Columns::of(sum))?;
+                if is_category {
+                    categories.add(text, amount);
+                } else {
+                    revenue.total_amount = revenue.total_amount.saturating_add(amount);
+                    currencies.add(text, amount);
+                }
             }
         }
+        (revenue.by_currency, revenue.other_currencies) = currencies.into_sums();
+        (revenue.by_category, revenue.other_categories) = categories.into_sums();
         revenue.unreadable = self.flawed(flaw::HISTORY)?;
         Ok(revenue)
     }
@@ -131,30 +151,49 @@ impl<S: Store> Index<'_, S> {
             // An unreadable agent's parent is known only from the parent's own list.
             return Err(IndexError::Uncovered);
         }
-        let root = u64::try_from(id.0).ok().map(|root| self.member(root)).transpose()?.flatten();
+        let root = u64::try_from(id.0)
+            .map(|root| self.members(&[root]))
+            .unwrap_or_else(|_| Ok(BTreeMap::new()))?
+            .remove(&id.0);
         let root = root.ok_or(QueryError::AgentNotFound(id))?;
         lineage::grow(root, |ids| {
-            let fetch = |id: &U256| {
-                let member = u64::try_from(*id).ok().map(|id| self.member(id)).transpose()?.flatten();
-                Ok(member.map_or(Fetched::Absent, |member| Fetched::Found(Box::new(member))))
+            let numbers: Vec<u64> = ids.iter().filter_map(|id| u64::try_from(*id).ok()).collect();
+            let mut members = self.members(&numbers)?;
+            let member = |id: &U256| {
+                members.remove(id).map_or(Fetched::Absent, |found| Fetched::Found(Box::new(found)))
             };
-            ids.iter().map(fetch).collect()
+            Ok(ids.iter().map(member).collect())
         })
     }
 
-    fn member(&self, id: u64) -> Result<Option<Member>, IndexError> {
-        let found = self.entries("SELECT id, record FROM agents WHERE id = ?1", &[id.into()])?;
-        let Some((_, entry)) = found.into_iter().next() else { return Ok(None) };
-        let statement = "SELECT id FROM agents WHERE parent = ?1 ORDER BY id LIMIT ?2";
-        let parameters = [ordered(id), (MAX_CHILDREN as u64).into()];
-        let ids = query(self.store, statement, &parameters, |row| Ok(U256::from(row.number()?)))?;
-        let total = if ids.len() < MAX_CHILDREN { ids.len() as u64 } else { self.children_of(id)? };
-        let agent = Relative {
-            agent_id: id.into(),
-            wallet: entry.full.wallet,
-            generation: U256::from(entry.row.generation),
-            status: entry.known_status(id).map_err(QueryError::from)?,
-        };
-        Ok(Some(Member { agent, children: Children { ids, total: U256::from(total) } }))
+    /// The agents with these ids and their children, by id, in as many statements for all as for one.
+    fn members(&self, ids: &[u64]) -> Result<BTreeMap<U256, Member>, IndexError> {
+        let mut members = BTreeMap::new();
+        for row in of_ids(self.store, "SELECT id, record FROM agents WHERE id", &[], ids)? {
+            let (id, entry) = IndexedAgent::read(&mut Columns::of(row))?;
+            let agent = Relative {
+                agent_id: id.into(),
+                wallet: entry.full.wallet,
+                generation: U256::from(entry.row.generation),
+                status: entry.known_status(id).map_err(QueryError::from)?,
+            };
+            members.insert(U256::from(id), Member { agent, children: Vec::new().into() });
+        }
+        let counts = "SELECT parent, count(*) FROM agents WHERE parent IN \
+                      (SELECT unhex(printf('%016x', value)) FROM json_each(?1)) GROUP BY parent";
+        let first = "SELECT agents.parent, agents.id FROM json_each(?1) AS asked CROSS JOIN agents \
+                     WHERE agents.parent = unhex(printf('%016x', asked.value)) AND agents.id <= \
+                     coalesce((SELECT id FROM agents AS child \
+                     WHERE child.parent = unhex(printf('%016x', asked.value)) \
+                     ORDER BY id LIMIT 1 OFFSET ?2), agents.id) ORDER BY agents.id";
+        let pair = |row: &mut Columns| Ok((U256::from(u64::from_be_bytes(row.array()?)), row.number()?));
+        let asked = ids_as_json(ids);
+        for (parent, total) in query(self.store, counts, std::slice::from_ref(&asked), pair)? {
+            members.entry(parent).and_modify(|member| member.children.total = U256::from(total));
+        }
+        for (parent, id) in query(self.store, first, &[asked, (MAX_CHILDREN as u64 - 1).into()], pair)? {
+            members.entry(parent).and_modify(|member| member.children.ids.push(U256::from(id)));
+        }
+        Ok(members)
     }
 }

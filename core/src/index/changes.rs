@@ -20,7 +20,7 @@ use super::{
     indexed_agent::IndexedAgent,
     open_lists,
     state::Checkpoint,
-    store::{SqlValue, Store, StoreError, of_ids, one_number, ordered, query, write},
+    store::{Columns, SqlValue, Store, StoreError, of_ids, one_number, ordered, query, write},
 };
 use crate::{
     chain::logs::Moment,
@@ -223,10 +223,16 @@ impl<S: Store> ChangeLog<'_, S> {
     }
 }
 
-/// The timestamp of the block in which an agent ended; known if the index saw the event and the node sent its
-/// time.
-pub(super) fn ended_at(store: &impl Store, id: u64) -> Result<Option<u64>, StoreError> {
-    one_number(store, "SELECT seconds FROM ends WHERE id = ?1", &[id.into()])
+/// The timestamps of the blocks in which these agents ended, by id; known where the index saw the event and
+/// the node sent its time.
+pub(super) fn ended_at(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, u64>, StoreError> {
+    let rows = of_ids(store, "SELECT id, seconds FROM ends WHERE id", &[], ids)?;
+    rows.into_iter()
+        .map(|row| {
+            let mut columns = Columns::of(row);
+            Ok((columns.number()?, columns.number()?))
+        })
+        .collect()
 }
 
 /// At most `limit` changes after `since`.

@@ -22,7 +22,7 @@ use alloy_primitives::U256;
 use super::{
     IndexError,
     indexed_agent::{IndexedAgent, flaw},
-    open_lists::{NEWEST, close_forgotten, drop_unneeded},
+    open_lists::{NEWEST, close, close_forgotten},
     reader::Index,
     store::{SqlValue, Store, StoreError, first_row, ids_as_json, one_number, ordered, query},
 };
@@ -41,6 +41,9 @@ use crate::{
 pub const LIST_IN_MEMORY_MAX: u64 = 25_000;
 /// Maximum open lists: each takes all the host's time it can get.
 const OPEN_LISTS: u64 = 4;
+/// Seconds without a question for the next chunk, after which a list makes room for another one: its reader
+/// has gone, or is too slow.
+const IDLE_SECONDS: u64 = 10;
 /// Rows read at once when the whole is made in memory.
 const ROWS: u64 = 1_000;
 
@@ -193,7 +196,10 @@ impl<S: Store> Index<'_, S> {
         self.check_statuses()?;
         close_forgotten(self.store, clock / 1_000)?;
         if one_number(self.store, "SELECT count(*) FROM lists", &[])?.unwrap_or(0) >= OPEN_LISTS {
-            return Err(IndexError::Busy);
+            let idle = "SELECT number FROM lists WHERE used <= ?1 ORDER BY used, number LIMIT 1";
+            let since = (clock / 1_000).saturating_sub(IDLE_SECONDS);
+            let idle = one_number(self.store, idle, &[since.into()])?.ok_or(IndexError::Busy)?;
+            close(self.store, idle)?;
         }
         // Derived from the clock, so that lists of a lost store never share a number with later ones.
         let statement = format!(
@@ -227,6 +233,15 @@ impl<S: Store> Index<'_, S> {
         self.chunk(&list, cursor.after, most)
     }
 
+    /// Closes a list that is not read to its end.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError::Store`].
+    pub fn close_list(&self, cursor: ListCursor) -> Result<(), IndexError> {
+        Ok(close(self.store, cursor.list)?)
+    }
+
     fn chunk(&self, list: &OpenList, after: AgentCursor, most: u64) -> Result<ListChunk, IndexError> {
         let rows = self.items(list, after, most)?;
         let next = rows.last().map(|(place, _)| ListCursor { list: list.number, after: *place });
@@ -238,8 +253,7 @@ impl<S: Store> Index<'_, S> {
                 select("id", "INDEXED BY agents_with_flaws", "flaws > 0 AND flaws & 1 > 0") + " ORDER BY id";
             let parameters = [list.number.into(), list.total.into()];
             unreadable = query(self.store, &flawed, &parameters, |row| Ok(AgentId::from(row.number()?)))?;
-            self.store.execute("DELETE FROM lists WHERE number = ?1", &[list.number.into()])?;
-            drop_unneeded(self.store)?;
+            close(self.store, list.number)?;
         }
         let total = usize::try_from(list.total).unwrap_or(usize::MAX);
         let part = ComplianceList { total, limit: None, data, next: None, unreadable };

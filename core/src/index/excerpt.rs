@@ -1,14 +1,14 @@
 //! What an index knows of some wallets: the agents that have or had them, and their ancestors. It replaces
 //! the [scan](crate::api::scan) that a verdict would read a wallet's past from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::{Address, hex};
 
 use super::{
     IndexError, State, changes,
     indexed_agent::{IndexedAgent, PACKED_BYTES, flaw},
-    store::{SqlValue, Store, first_row, one_number, query},
+    store::{Columns, SqlValue, Store, StoreError, of_ids, one_number},
 };
 use crate::{
     registry::agent::Status, registry::kya::FORMER_SHOWN, registry::lineage::MAX_LEVELS, registry::row::Row,
@@ -40,35 +40,32 @@ impl Excerpt {
         if state.as_of().is_none() {
             return Err(IndexError::Incomplete { percent: state.percent() });
         }
-        let mut rows: Vec<(u64, Row)> = Vec::new();
-        for wallet in wallets {
-            let statement = "SELECT id, record FROM agents WHERE wallet = ?1 ORDER BY id DESC LIMIT ?2";
-            let parameters = [SqlValue::Blob(wallet.to_vec()), OF_A_WALLET.into()];
-            for (mut id, IndexedAgent { mut row, .. }) in
-                query(store, statement, &parameters, IndexedAgent::read)?
-            {
-                for _ in 0..MAX_LEVELS {
-                    rows.push((id, row));
-                    let statement = "SELECT id, record FROM agents WHERE id = ?1";
-                    let Some(mut parent) = first_row(store, statement, &[row.parent.into()])? else { break };
-                    (id, IndexedAgent { row, .. }) = IndexedAgent::read(&mut parent)?;
-                }
+        // From the agents up, one level of ancestors at a time. The first way to an agent is the shortest.
+        let mut level = newest_agents(store, wallets)?;
+        let mut rows: BTreeMap<u64, Row> = BTreeMap::new();
+        for depth in 1..=MAX_LEVELS {
+            let parents: BTreeSet<u64> = level.iter().map(|(_, row)| row.parent).collect();
+            rows.extend(level);
+            let is_unread = |id: &u64| *id != 0 && !rows.contains_key(id);
+            let unread: Vec<u64> = parents.into_iter().filter(is_unread).collect();
+            if unread.is_empty() || depth == MAX_LEVELS {
+                break;
             }
+            level = agents_of(of_ids(store, "SELECT id, record FROM agents WHERE id", &[], &unread)?)?;
         }
-        rows.sort_unstable_by_key(|(id, _)| *id);
-        rows.dedup_by_key(|(id, _)| *id);
-        let mut ends = BTreeMap::new();
-        for (id, row) in &rows {
-            if Status::from_number(row.status).is_some_and(Status::has_ended)
-                && let Some(seconds) = changes::ended_at(store, *id)?
-            {
-                ends.insert(*id, seconds);
-            }
-        }
+        let ended =
+            rows.iter().filter(|(_, row)| Status::from_number(row.status).is_some_and(Status::has_ended));
+        let ends = changes::ended_at(store, &ended.map(|(id, _)| *id).collect::<Vec<_>>())?;
+        let rows = rows.into_iter().collect();
         let statement = "SELECT count(*) FROM agents INDEXED BY agents_with_flaws \
                          WHERE flaws > 0 AND flaws & ?1 > 0";
         let flawed = one_number(store, statement, &[SqlValue::Integer(flaw::RECORD)])?;
         Ok(Self { total: state.total, is_whole: flawed == Some(0), rows, ends })
+    }
+
+    /// What it takes in memory.
+    pub fn size_bytes(&self) -> usize {
+        size_of::<Self>() + self.rows.len() * size_of::<(u64, Row)>() + self.ends.len() * 2 * size_of::<u64>()
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<&Row> {
@@ -105,4 +102,19 @@ impl Excerpt {
         }
         Some(Self { total: u64::from_be_bytes(*total), is_whole: *is_whole == 1, rows, ends })
     }
+}
+
+/// The newest agents of each wallet.
+fn newest_agents(store: &impl Store, wallets: &[Address]) -> Result<Vec<(u64, Row)>, StoreError> {
+    let statement = "SELECT agents.id, record FROM json_each(?1) AS asked CROSS JOIN agents \
+                     WHERE wallet = unhex(asked.value) AND agents.id >= coalesce((SELECT id FROM agents \
+                     WHERE wallet = unhex(asked.value) ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)";
+    let wallets: Vec<String> = wallets.iter().map(|wallet| format!("\"{}\"", hex::encode(wallet))).collect();
+    let wallets = SqlValue::Text(format!("[{}]", wallets.join(",")));
+    agents_of(store.execute(statement, &[wallets, (OF_A_WALLET - 1).into()])?)
+}
+
+fn agents_of(rows: Vec<Vec<SqlValue>>) -> Result<Vec<(u64, Row)>, StoreError> {
+    let read = |row| IndexedAgent::read(&mut Columns::of(row)).map(|(id, agent)| (id, agent.row));
+    rows.into_iter().map(read).collect()
 }

@@ -69,7 +69,7 @@ pub use excerpt::Excerpt;
 pub use history::HistoryQuery;
 pub use reader::{Bounds, Index};
 pub use state::{Basis, Checkpoint, Phase, Progress, SWEEP, State};
-pub use store::{SqlValue, Store, StoreError, prepare};
+pub use store::{SqlValue, Store, StoreError, StoreFault, prepare};
 pub use work::{Config, Work};
 
 /// Why an index has no answer, or an upkeep failed.

@@ -18,6 +18,12 @@ pub(super) fn keep(store: &impl Store, ids: &[u64]) -> Result<(), StoreError> {
     of_ids(store, &statement, &[], ids).map(drop)
 }
 
+/// Closes a list.
+pub(super) fn close(store: &impl Store, list: u64) -> Result<(), StoreError> {
+    store.execute("DELETE FROM lists WHERE number = ?1", &[list.into()])?;
+    drop_unneeded(store)
+}
+
 /// Closes lists past their TTL; `now` is in unix seconds.
 pub(super) fn close_forgotten(store: &impl Store, now: u64) -> Result<(), StoreError> {
     store.execute("DELETE FROM lists WHERE used < ?1", &[now.saturating_sub(FORGOTTEN_SECONDS).into()])?;
@@ -25,7 +31,7 @@ pub(super) fn close_forgotten(store: &impl Store, now: u64) -> Result<(), StoreE
 }
 
 /// Deletes copies that no open list needs.
-pub(super) fn drop_unneeded(store: &impl Store) -> Result<(), StoreError> {
+fn drop_unneeded(store: &impl Store) -> Result<(), StoreError> {
     let oldest = "SELECT min(number) FROM lists";
     store
         .execute(&format!("DELETE FROM former_agents WHERE list < coalesce(({oldest}), list + 1)"), &[])

@@ -140,10 +140,4 @@ impl<'a, S: Store> Index<'a, S> {
         let within = one_number(self.store, statement, &[ordered(oldest), ordered(end)])?;
         Ok(later.unwrap_or(0) + within.unwrap_or(0))
     }
-
-    /// The number of an agent's children; an unreadable record names no parent.
-    pub(super) fn children_of(&self, id: u64) -> Result<u64, StoreError> {
-        let statement = "SELECT count(*) FROM agents INDEXED BY agents_by_parent WHERE parent = ?1";
-        Ok(one_number(self.store, statement, &[ordered(id)])?.unwrap_or(0))
-    }
 }

@@ -2,6 +2,7 @@
 //! SQLite in memory run the statements of a Durable Object.
 
 use alloy_primitives::hex;
+use serde::{Deserialize, Serialize};
 
 /// A column or parameter. Hosts in JavaScript hold integers as doubles, so values that may exceed 2^53 are
 /// blobs.
@@ -23,15 +24,73 @@ impl From<u64> for SqlValue {
     }
 }
 
-/// A failure of the store, with the host's text.
+/// A failure of the store. Only [`Corrupt`](Self::Corrupt) is a reason to fill the index anew: after any
+/// other failure the rows are as they were before the transaction, and the same work is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("index store failed: {0}")]
-pub struct StoreError(pub String);
+pub enum StoreError {
+    /// The database failed, with the host's text.
+    #[error("index store failed: {0}")]
+    Failed(String),
+    /// A quota of the host is used up, with the host's text.
+    #[error("index store has no quota left: {0}")]
+    OutOfQuota(String),
+    /// What is stored is not as it was written.
+    #[error("index store is corrupt")]
+    Corrupt,
+}
+
+/// What a monitor is told of a store that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum StoreFault {
+    /// The database failed. It is tried again after seconds.
+    Failed,
+    /// A quota of the platform is used up, such as the daily one of a free plan. It is tried again after
+    /// minutes.
+    OutOfQuota,
+    /// What was stored was not as it was written: the index is filled anew.
+    Corrupt,
+}
 
 impl StoreError {
+    /// Parts of the messages of SQLite, and of Durable Objects beyond a quota.
+    const QUOTA: [&str; 2] = ["Exceeded allowed", "database or disk is full"];
+    const CORRUPT: [&str; 2] = ["database disk image is malformed", "file is not a database"];
+
+    /// The error of a host, which only has a text.
+    pub fn of_host(text: String) -> Self {
+        let names = |parts: [&str; 2]| parts.iter().any(|part| text.contains(part));
+        match () {
+            () if names(Self::CORRUPT) => Self::Corrupt,
+            () if names(Self::QUOTA) => Self::OutOfQuota(text),
+            () => Self::Failed(text),
+        }
+    }
+
     /// A row that this crate did not write.
     pub(super) fn corrupt() -> Self {
-        Self("a row is not as it was written".to_owned())
+        Self::Corrupt
+    }
+
+    /// Milliseconds after which the work is tried again. Daily quotas last until midnight (UTC), and an
+    /// attempt reads the chain: every ten minutes is seldom enough, and soon enough after that.
+    pub const fn retry_millis(&self) -> u64 {
+        match self {
+            Self::Failed(_) => 5_000,
+            Self::OutOfQuota(_) => 600_000,
+            // Another request may find the same meanwhile.
+            Self::Corrupt => 1_000,
+        }
+    }
+
+    /// The kind of the failure, without the host's text.
+    pub const fn fault(&self) -> StoreFault {
+        match self {
+            Self::Failed(_) => StoreFault::Failed,
+            Self::OutOfQuota(_) => StoreFault::OutOfQuota,
+            Self::Corrupt => StoreFault::Corrupt,
+        }
     }
 }
 
@@ -87,26 +146,35 @@ const SCHEMA: [&str; 23] = [
 /// Increment with each change of the tables: an index of another version is filled anew.
 const VERSION: &str = "8";
 
-/// Creates the tables, and replaces those of another version. Has to be called before any other use of a
-/// store.
+/// Creates the tables, and replaces those of another version, in one transaction of the host. Has to be
+/// called before any other use of a store.
 ///
 /// # Errors
 ///
 /// [`StoreError`].
 pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
-    let [meta, ..] = SCHEMA;
-    store.execute(meta, &[])?;
-    let version = store.execute("SELECT value FROM meta WHERE key = 'version'", &[])?.into_iter().next();
-    if version != Some(vec![SqlValue::Text(VERSION.to_owned())]) {
-        let tables = SCHEMA.iter().filter_map(|statement| statement.split_once(" TABLE IF NOT EXISTS "));
-        for (_, table) in tables {
-            let name = table.split(' ').next().unwrap_or_default();
-            store.execute(&format!("DROP TABLE IF EXISTS {name}"), &[])?;
-        }
+    if is_of_this_version(store)? {
+        return Ok(());
+    }
+    let tables = SCHEMA.iter().filter_map(|statement| statement.split_once(" TABLE IF NOT EXISTS "));
+    for (_, table) in tables {
+        let name = table.split(' ').next().unwrap_or_default();
+        store.execute(&format!("DROP TABLE IF EXISTS {name}"), &[])?;
     }
     SCHEMA.iter().try_for_each(|statement| store.execute(statement, &[]).map(drop))?;
     let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('version', ?1)";
     store.execute(statement, &[SqlValue::Text(VERSION.to_owned())]).map(drop)
+}
+
+/// Whether the tables are there, and of this version. The version is written last. Nothing is written, so
+/// that an index can be read where the quota of writes is used up.
+fn is_of_this_version(store: &impl Store) -> Result<bool, StoreError> {
+    let statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'meta'";
+    if store.execute(statement, &[])?.is_empty() {
+        return Ok(false);
+    }
+    let version = store.execute("SELECT value FROM meta WHERE key = 'version'", &[])?.into_iter().next();
+    Ok(version == Some(vec![SqlValue::Text(VERSION.to_owned())]))
 }
 
 /// Executes a statement and reads each row of its result.

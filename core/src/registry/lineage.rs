@@ -1,7 +1,8 @@
 //! Lineage: the tree below an agent, grown level by level within the documented bounds.
 //!
 //! The registry is not trusted to be a tree. An agent that is reached a second time is shown as a leaf, so
-//! that cycles end and no arrangement of children makes the answer larger than the registry.
+//! that cycles end. Where there are more agents than a tree may show, those nearer to the root go before
+//! others, and of one level those with the first parents; each node says how many of its children it shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +18,8 @@ use crate::{
 pub const MAX_LEVELS: usize = 15;
 /// The most children of a node.
 pub const MAX_CHILDREN: usize = 50;
+/// The most nodes of a tree.
+pub const MAX_NODES: usize = 2_000;
 
 /// An agent in a lineage tree (`service.md` section 2); the answer of `/agent/:id/lineage` is the root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -119,13 +122,16 @@ pub fn grow<E>(
     let root_id = root.agent.agent_id.0;
     let mut tree =
         Tree { members: BTreeMap::new(), first_shown_by: BTreeMap::new(), unreadable: BTreeSet::new() };
+    let mut left = MAX_NODES - 1;
     let mut seen = BTreeSet::from([root_id]);
     tree.members.insert(root_id, root.clone());
     let mut level = Vec::from([root_id]);
     for _ in 1..MAX_LEVELS {
         let mut next = Vec::new();
         for parent in level {
-            for child in tree.shown_children(parent) {
+            let children = tree.cut_children(parent, left);
+            left -= children.len();
+            for child in children {
                 if seen.insert(child) {
                     tree.first_shown_by.insert(child, parent);
                     next.push(child);
@@ -148,7 +154,7 @@ pub fn grow<E>(
         }
         level = next;
     }
-    Ok(tree.node(&root, 1))
+    Ok(tree.node(tree.members.get(&root_id).unwrap_or(&root), 1))
 }
 
 struct Tree {
@@ -159,13 +165,11 @@ struct Tree {
 }
 
 impl Tree {
-    fn shown_children(&self, id: U256) -> Vec<U256> {
-        self.members
-            .get(&id)
-            .into_iter()
-            .flat_map(|member| member.children.ids.iter().take(MAX_CHILDREN))
-            .copied()
-            .collect()
+    /// Cuts an agent's children to those that are shown, at most `most`.
+    fn cut_children(&mut self, id: U256, most: usize) -> Vec<U256> {
+        let Some(member) = self.members.get_mut(&id) else { return Vec::new() };
+        member.children.ids.truncate(MAX_CHILDREN.min(most));
+        member.children.ids.clone()
     }
 
     /// The node of `member` on `level`. Recursion is at most [`MAX_LEVELS`] deep.
@@ -181,7 +185,7 @@ impl Tree {
         }
         let id = agent.agent_id.0;
         let mut shown = BTreeSet::new();
-        for child_id in children.ids.iter().take(MAX_CHILDREN) {
+        for child_id in &children.ids {
             if self.unreadable.contains(child_id) {
                 node.unreadable.push(AgentId(*child_id));
             }
@@ -193,7 +197,7 @@ impl Tree {
                 LineageNode::repeated(&child.agent)
             });
         }
-        node.note = children.note(children.ids.len().min(MAX_CHILDREN));
+        node.note = children.note(children.ids.len());
         node.truncated = node.note.is_some();
         node
     }
@@ -264,6 +268,30 @@ mod tests {
         assert!(root.truncated);
         assert_eq!(root.note.as_deref(), Some("Showing 50 of 60 children"));
         assert_eq!(root.children[49].agent_id.0, U256::from(51));
+    }
+
+    #[test]
+    fn a_tree_of_more_agents_than_it_may_show_is_cut_level_by_level_and_says_where() {
+        // Fifty children each: 1, 50, 2,500.
+        let registry: BTreeMap<u64, Vec<u64>> = (1..=3_000)
+            .map(|id| (id, (2 + (id - 1) * 50..2 + id * 50).filter(|child| *child <= 3_000).collect()))
+            .collect();
+        let (root, fetches) = tree(1, &registry);
+        assert_eq!((size(&root), depth(&root), fetches), (MAX_NODES, 3, 2));
+        assert!(!root.truncated, "all its children are shown");
+        let cut: Vec<_> = root.children.iter().filter(|child| child.truncated).collect();
+        assert_eq!(cut.len(), 12, "38 are shown whole, one in part, and 11 without children");
+        let notes = [cut[0], cut[1]].map(|node| node.note.as_deref().unwrap());
+        assert_eq!(notes, ["Showing 49 of 50 children", "Showing 0 of 50 children"]);
+        let leaf = &root.children[0].children[0];
+        assert_eq!(leaf.note.as_deref(), Some("Showing 0 of 50 children"));
+    }
+
+    #[test]
+    fn repetitions_count_as_nodes() {
+        // All agents are children of all.
+        let registry: BTreeMap<u64, Vec<u64>> = (1..=200).map(|id| (id, (1..=200).collect())).collect();
+        assert!(size(&tree(1, &registry).0) <= MAX_NODES);
     }
 
     #[test]

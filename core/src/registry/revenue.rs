@@ -68,6 +68,48 @@ impl RevenueHistory {
     }
 }
 
+/// The most currencies, and the most categories, that sums are stated for: both are free text of the agents.
+pub const KEYS_MAX: usize = 100;
+
+/// The largest amounts by text, and the sum of all others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Largest {
+    /// The largest first, and in the order of the texts where amounts are equal: the last is the first to leave.
+    largest: Vec<(Total, String)>,
+    /// The sum of all others; `None` where there are none.
+    others: Option<Total>,
+}
+
+impl Largest {
+    /// Adds the whole amount of a text.
+    pub(crate) fn add(&mut self, text: String, amount: Total) {
+        let precedes = |(known, of): &(Total, String)| *known > amount || (*known == amount && *of < text);
+        let place = self.largest.partition_point(precedes);
+        self.largest.insert(place, (amount, text));
+        if self.largest.len() > KEYS_MAX
+            && let Some((amount, _)) = self.largest.pop()
+        {
+            self.others = Some(self.others.unwrap_or_default().saturating_add(amount));
+        }
+    }
+
+    /// The amounts by text, and the sum of all others.
+    pub(crate) fn into_sums(self) -> (BTreeMap<String, Total>, Option<Total>) {
+        let mut sums = BTreeMap::<String, Total>::new();
+        for (amount, text) in self.largest {
+            *sums.entry(text).or_default() = amount;
+        }
+        (sums, self.others)
+    }
+
+    /// Of these amounts.
+    pub(crate) fn of(sums: &BTreeMap<String, Total>) -> Self {
+        let mut largest = Self::default();
+        sums.iter().for_each(|(text, amount)| largest.add(text.clone(), *amount));
+        largest
+    }
+}
+
 /// The sums of all revenue (`service.md` section 2): the answer of `/revenue/aggregate`. Amounts are in
 /// cents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -79,12 +121,18 @@ pub struct RevenueAggregate {
     /// The sum of all amounts of all currencies.
     #[serde(with = "json::Integer")]
     pub total_amount: Total,
-    /// Amounts by currency.
+    /// Amounts by currency: the hundred largest.
     #[serde(with = "json::IntegersByKey")]
     pub by_currency: BTreeMap<String, Total>,
-    /// Amounts by category.
+    /// The sum of the amounts in all other currencies. Absent where there are none.
+    #[serde(with = "json::OptionalInteger", skip_serializing_if = "Option::is_none")]
+    pub other_currencies: Option<Total>,
+    /// Amounts by category: the hundred largest.
     #[serde(with = "json::IntegersByKey")]
     pub by_category: BTreeMap<String, Total>,
+    /// The sum of the amounts in all other categories. Absent where there are none.
+    #[serde(with = "json::OptionalInteger", skip_serializing_if = "Option::is_none")]
+    pub other_categories: Option<Total>,
     /// Agents with too many reports to read, which are not in the sums. Absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<AgentId>,
@@ -96,6 +144,22 @@ impl RevenueAggregate {
         let mut sum = Self::default();
         reports.into_iter().for_each(|report| sum.add(report));
         sum
+    }
+
+    /// The answer: the largest sums, with these agents as unreadable.
+    pub(crate) fn shown(&self, unreadable: Vec<AgentId>) -> Self {
+        let (by_currency, other_currencies) = Largest::of(&self.by_currency).into_sums();
+        let (by_category, other_categories) = Largest::of(&self.by_category).into_sums();
+        let Self { total_reports, total_amount, .. } = *self;
+        Self {
+            total_reports,
+            total_amount,
+            by_currency,
+            other_currencies,
+            by_category,
+            other_categories,
+            unreadable,
+        }
     }
 
     /// Adds one report.
@@ -132,6 +196,31 @@ mod tests {
         assert_eq!(aggregate.by_currency["EUR"].to_string(), twice);
         let json = serde_json::to_string(&aggregate).unwrap();
         assert!(json.contains(&format!("\"totalAmount\":{twice},")), "{json}");
+    }
+
+    #[test]
+    fn the_hundred_largest_sums_are_stated_and_the_others_together() {
+        let reports: Vec<_> = (1..=150_u64)
+            .map(|number| report(U256::from(number % 75 + 1), &format!("c{number:03}"), "other"))
+            .collect();
+        let shown = RevenueAggregate::of(&reports).shown(Vec::new());
+        assert_eq!(shown.by_currency.len(), KEYS_MAX);
+        // Amounts of 26 to 75 are stated, each twice; those of 1 to 25 are not.
+        assert!(shown.by_currency.values().all(|amount| *amount > Total::from(25)));
+        assert_eq!(shown.other_currencies, Some(Total::from(2 * 25 * 26 / 2)));
+        // A category of that name is a key like any other.
+        assert_eq!((shown.by_category["other"], shown.other_categories), (shown.total_amount, None));
+        let json = serde_json::to_value(&shown).unwrap();
+        assert_eq!((&json["otherCurrencies"], json.get("otherCategories")), (&650.into(), None));
+    }
+
+    #[test]
+    fn of_equal_sums_the_first_texts_are_stated() {
+        let reports: Vec<_> =
+            (1..=101).rev().map(|number| report(U256::from(7), &format!("c{number:03}"), "a")).collect();
+        let shown = RevenueAggregate::of(&reports).shown(Vec::new());
+        assert_eq!(shown.by_currency.keys().last().unwrap(), "c100");
+        assert_eq!(shown.other_currencies, Some(Total::from(7)));
     }
 
     proptest! {

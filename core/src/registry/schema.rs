@@ -13,7 +13,7 @@ use super::{
     stats::ByStatus,
 };
 use crate::eth::{
-    json::{Integer, Integers, IntegersByKey},
+    json::{Integer, Integers, IntegersByKey, OptionalInteger},
     schema::{like, named},
 };
 
@@ -42,6 +42,7 @@ named!(Cursor, "ChangeCursor", {
 });
 
 like!(Integers, Vec<AgentId>);
+like!(OptionalInteger, Integer);
 like!(IntegersByKey, BTreeMap<String, Integer>);
 
 impl JsonSchema for ByStatus {

@@ -70,9 +70,12 @@ pub struct DetailedStats {
     pub compliance_rate: String,
     /// How many agents are compliant.
     pub compliant_count: u64,
-    /// Reported revenue in cents, by currency.
+    /// Reported revenue in cents, by currency: the hundred largest sums.
     #[serde(with = "json::IntegersByKey")]
     pub total_revenue: BTreeMap<String, Total>,
+    /// The sum of the revenue in all other currencies. Absent where there are none.
+    #[serde(with = "json::OptionalInteger", skip_serializing_if = "Option::is_none")]
+    pub other_revenue: Option<Total>,
     /// The last registered agents, newest first.
     pub recent_registrations: Vec<RecentRegistration>,
     /// Agents with an unreadable record, which count only in `totalAgents`, or with unreadable revenue, which

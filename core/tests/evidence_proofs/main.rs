@@ -266,7 +266,7 @@ fn what_is_spelled_in_another_way_is_refused_by_name_and_rule() {
         ("/wallet", json!("0x12"), "wallet must be an address with its EIP-55 checksum"),
         ("/chainId", json!("0x7a69"), "chainId must be a whole number in decimal digits"),
         ("/chainId", json!(31_337.0), "chainId must be a whole number in decimal digits"),
-        ("/storageProof", json!({}), "storageProof must be a list"),
+        ("/storageProof", json!({}), "storageProof must be a list of at most 256 elements"),
         ("/storageProof/3/value", json!("0x01"), "storageProof[3].value must be 0x and a number"),
         ("/storageProof/3/proof/0", json!("0xABCD"), "storageProof[3].proof[0] must be 0x and pairs"),
         ("/layout/record/status", json!(9), "layout.record.status must be an object"),

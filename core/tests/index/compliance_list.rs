@@ -138,6 +138,31 @@ fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
 }
 
 #[test]
+fn a_list_without_a_reader_makes_room_for_the_next_one() {
+    let (mut index, ..) = filled(9, 2);
+    let opened: Vec<ListChunk> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
+    let next = |place: usize| opened[place].next.unwrap();
+    assert!(matches!(index.open_list(NOW, 2), Err(IndexError::Busy)));
+    // The reader of the second says that it has gone.
+    let state = index.state();
+    Index::new(&index.database, &state, REGISTRY, CHAIN).close_list(next(1)).unwrap();
+    let fifth = index.open_list(NOW, 2).unwrap();
+    assert!(matches!(index.next_chunk(next(1), 2), Err(IndexError::CursorExpired)));
+    // Those of the third and the fourth never ask again; the others do.
+    index.now += 10;
+    let first = index.next_chunk(next(0), 2).unwrap();
+    let fifth = index.next_chunk(fifth.next.unwrap(), 2).unwrap();
+    assert!(index.open_list(NOW, 2).is_ok() && index.open_list(NOW, 2).is_ok());
+    assert!(matches!(index.open_list(NOW, 2), Err(IndexError::Busy)));
+    for gone in [2, 3] {
+        assert!(matches!(index.next_chunk(next(gone), 2), Err(IndexError::CursorExpired)));
+    }
+    for living in [first, fifth] {
+        assert!(index.next_chunk(living.next.unwrap(), 1_000).is_ok());
+    }
+}
+
+#[test]
 fn an_abandoned_list_is_closed_and_costs_nothing_any_more() {
     let (mut index, mut history, _) = filled(9, 2);
     let opened: Vec<ListChunk> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();

@@ -1,6 +1,9 @@
 //! The store of an index in SQLite in memory. Its numbers are JavaScript's, as in a Durable Object.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+};
 
 use registry_core::index::{SqlValue, Store, StoreError};
 use rusqlite::{Connection, StatementStatus, params_from_iter, types};
@@ -10,14 +13,21 @@ pub(crate) struct Database {
     /// Steps of SQLite's virtual machine so far, by statement: a measure of work that is the same on any
     /// machine.
     pub(crate) steps: RefCell<BTreeMap<String, u64>>,
+    /// Statements executed so far.
+    pub(crate) executed: Cell<u64>,
 }
 
 impl Database {
     pub(crate) fn new() -> Self {
-        Self { connection: Connection::open_in_memory().unwrap(), steps: RefCell::default() }
+        Self {
+            connection: Connection::open_in_memory().unwrap(),
+            steps: RefCell::default(),
+            executed: Cell::default(),
+        }
     }
 
     /// Runs `work` in one transaction, which is rolled back where it gives `None`.
+    #[allow(dead_code)] // not every test program does
     pub(crate) fn transaction<T>(&self, work: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
         self.connection.execute_batch("BEGIN").unwrap();
         let done = work(self);
@@ -28,7 +38,7 @@ impl Database {
 
 impl Store for Database {
     fn execute(&self, statement: &str, parameters: &[SqlValue]) -> Result<Vec<Vec<SqlValue>>, StoreError> {
-        let failed = |error: rusqlite::Error| StoreError(format!("{error}: {statement}"));
+        let failed = |error: rusqlite::Error| StoreError::of_host(format!("{error}: {statement}"));
         let parameters = parameters.iter().map(|value| match value {
             SqlValue::Null => types::Value::Null,
             SqlValue::Integer(number) => {
@@ -56,6 +66,7 @@ impl Store for Database {
             read.push((0..columns).map(value).collect());
         }
         drop(rows);
+        self.executed.set(self.executed.get() + 1);
         let steps = prepared.reset_status(StatementStatus::VmStep);
         *self.steps.borrow_mut().entry(statement.to_owned()).or_default() += u64::try_from(steps).unwrap();
         Ok(read)

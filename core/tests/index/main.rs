@@ -21,11 +21,13 @@ mod common;
 mod compliance_list;
 mod database;
 mod event_node;
+mod excerpts;
 mod history;
 mod liable;
 mod listing;
 mod promises;
 mod size;
+mod store_failures;
 
 use std::collections::BTreeMap;
 

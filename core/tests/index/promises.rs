@@ -62,7 +62,7 @@ fn rows_written(index: &Indexed) -> Vec<Vec<SqlValue>> {
     index.database.execute("SELECT total_changes()", &[]).unwrap()
 }
 
-fn is_right(index: &Indexed, history: &History) {
+pub(crate) fn is_right(index: &Indexed, history: &History) {
     let newest = &history.blocks[&history.newest()];
     index.is_like(&newest.registry, newest.seconds + 1_000).unwrap();
 }
@@ -392,7 +392,7 @@ pub(crate) fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
     let excerpt = Excerpt::of(&index.database, &index.state(), &endpoint.wallets()).unwrap();
     assert_eq!(Excerpt::decode(&excerpt.encode()).as_ref(), Some(&excerpt));
     index.node.log.clear();
-    let question = Question { excerpt: Some(excerpt), ..question(&endpoint.canonical()) };
+    let question = Question { excerpt: Some(excerpt.into()), ..question(&endpoint.canonical()) };
     let node = &mut index.node;
     let run = Run::new(question, CANONICAL_ADDRESS, Limits::default());
     let answer = drive(run, |batch| node.post(batch)).unwrap();

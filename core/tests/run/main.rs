@@ -7,7 +7,7 @@ mod limits;
 
 use std::collections::BTreeMap;
 
-use alloy_primitives::{Address, hex};
+use alloy_primitives::{Address, U256, hex};
 use alloy_sol_types::SolCall;
 use common::{
     NOW, Node, PlainRegistry, Quirks, Undeployed,
@@ -364,5 +364,23 @@ fn records_decode_to_the_documented_json() {
                 "{field}: {written}, not {expected}"
             );
         }
+    }
+}
+
+#[test]
+fn a_lineage_takes_no_other_revert_for_an_absent_agent() {
+    let mut registry = PlainRegistry::with_agents(3);
+    // Among the children of agent 1 is one that the registry does not have.
+    registry.agents[2].agentId = U256::from(99);
+    let mut node = Node::new(registry);
+    for (reason, unreadable) in [("Agent not found", Value::Null), ("Registry paused", json!([99]))] {
+        let [honest, reason] = ["Agent not found", reason].map(hex::encode);
+        let run = Run::new(question("/api/v1/agent/1/lineage"), CANONICAL_ADDRESS, Limits::default());
+        let answer = drive(run, |batch| {
+            let (status, body) = node.post(batch);
+            (status, String::from_utf8(body).unwrap().replace(&honest, &reason).into_bytes())
+        });
+        let tree: Value = serde_json::from_str(&answer.unwrap().body).unwrap();
+        assert_eq!((common::ids_in(&tree["children"]), &tree["unreadable"]), (vec![2], &unreadable));
     }
 }

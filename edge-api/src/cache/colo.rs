@@ -20,7 +20,8 @@ const MAX_AGE: &str = "X-Max-Age";
 /// The key of a route's answer. Chain, endpoints and registry are part of it: no answer is served after a
 /// change of these settings.
 pub(super) fn key(origin: &str, settings: &Settings, route: &Route) -> String {
-    format!("{origin}/{}/{}{}", settings.upstream, settings.registry, route.canonical())
+    let Settings { upstream, multicall3, registry, .. } = settings;
+    format!("{origin}/{upstream}/{multicall3}/{registry}{}", route.canonical())
 }
 
 /// The entry, where its TTL is not over and it is younger than `time_to_live` seconds.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use registry_core::{api::route::Route, registry::changes::Since};
 use worker::Context;
 
-use crate::{index::IndexClient, settings::Settings};
+use crate::{index::IndexClient, settings::Settings, stream::slot::StreamSlot};
 
 /// The surroundings of a request.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub(crate) struct RequestContext {
     pub(crate) origin: Rc<str>,
     /// The index, where there is one.
     pub(crate) index: Option<Rc<IndexClient>>,
+    /// The slot of a stream, until the stream ends.
+    pub(crate) slot: Option<Rc<StreamSlot>>,
 }
 
 /// What can be asked for.

@@ -1,32 +1,41 @@
 //! Documents: from the index, from a scan, from the data centre's cache, or from the chain.
 
+use core::pin::pin;
 use std::{cell::RefCell, rc::Rc};
 
-use futures_util::FutureExt as _;
+use futures_util::{
+    FutureExt as _,
+    future::{Either, select},
+};
 use registry_core::{
+    api::document::Document,
     api::error::Error,
     api::health::Readiness,
-    api::question::{Question, WithEvidence},
+    api::question::{LateExcerpt, Question, WithEvidence},
     api::route::{FINAL_SECONDS, Route},
+    api::scan::Scan,
     eth::timestamp::Timestamp,
-    host::shared_reads::{Cache, ReadOutcome},
+    host::shared_reads::{Cache, CacheKey, ReadOutcome},
     registry::changes::Since,
+    registry::error_code::Code,
 };
 
 use super::{
     colo,
     context::Request,
-    scans::{self, KeptScan},
-    single_flight::{Flight, Memory, SharedRead, lasting_millis},
+    excerpts::{self, UNINDEXED_MILLIS},
+    scans::{self, KeptScan, ScanRead},
+    single_flight::{Flight, Memory, SharedRead, lasting_millis, share},
 };
-use crate::{http::Content, log::unix_millis, settings::Settings};
+use crate::{
+    http::Content,
+    log::{Record, unix_millis},
+    settings::Settings,
+};
 
 /// Together with the scan little more than a quarter of an instance's memory. The list of the most agents
 /// that a scan covers takes 20 MB.
 const CAPACITY_BYTES: usize = 24 * 1024 * 1024;
-/// Milliseconds for which the index is not asked again what it could not answer.
-const UNINDEXED_MILLIS: u64 = 1_000;
-
 thread_local! {
     static DOCUMENTS: RefCell<Cache<DocumentKey, Result<Rc<Content>, Error>>> =
         RefCell::new(Cache::new(CAPACITY_BYTES));
@@ -38,6 +47,18 @@ pub(super) enum DocumentKey {
     Read(DocumentRead),
     /// The document of a route, from the scan made at that unix millisecond.
     OfScan(Route, u64),
+}
+
+impl CacheKey for DocumentKey {
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::OfScan(route, _)
+            | Self::Read(DocumentRead::Index(route) | DocumentRead::Direct(Request::Api(route))) => {
+                route.heap_bytes()
+            }
+            Self::Read(DocumentRead::Direct(Request::Ready | Request::Events(_))) => 0,
+        }
+    }
 }
 
 /// The read of a document.
@@ -61,10 +82,11 @@ impl SharedRead for DocumentRead {
         DocumentKey::Read(self.clone())
     }
 
-    /// The index may refresh first, which takes it up to four deadlines.
+    /// The index may refresh first, which takes it up to four deadlines; so does a scan for a wallet's past.
     fn patience_seconds(&self, settings: &Settings) -> u32 {
         match self {
-            Self::Index(_) | Self::Direct(Request::Events(_)) => {
+            Self::Index(_)
+            | Self::Direct(Request::Events(_) | Request::Api(Route::Kya { history: true, .. })) => {
                 settings.rpc_deadline_seconds.saturating_mul(4)
             }
             Self::Direct(_) => settings.rpc_deadline_seconds,
@@ -94,12 +116,6 @@ impl SharedRead for DocumentRead {
             _ => lasting_millis(error),
         }
     }
-}
-
-/// Whether a request's document is in memory.
-pub(super) fn is_in_memory(request: &Request) -> bool {
-    let key = DocumentRead::Direct(request.clone()).key();
-    DOCUMENTS.with_borrow(|documents| documents.peek(&key, unix_millis())).is_some()
 }
 
 /// The document of a route that a scan covers. It is kept beside the scan, until the scan's TTL ends.
@@ -173,18 +189,15 @@ async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
             return Ok(Rc::new(content));
         }
     }
-    // A verdict takes a wallet's past from the index, or else from the scan that is in memory.
-    let (mut excerpt, mut scan) = (None, None);
-    if route.is_about_wallets() {
-        if let Some(index) = &flight.context.index {
-            excerpt = index.excerpt(route).await;
-        }
-        scan = scans::in_memory();
-    }
-    let chain = settings.public_rpc.clone();
-    let question = Question { route: route.clone(), registry: settings.registry, chain, now, scan, excerpt };
-    let question = WithEvidence { question, layout: settings.layout };
-    let document = flight.ask(question, now).await?;
+    let document = match route.is_about_wallets() {
+        true => verdict(route, flight, now).boxed_local().await?,
+        false => flight.ask(question(route, flight, now), now).await?,
+    };
+    // A verdict at a certain block stays the same, and where blocks may be of any age there is no freshness.
+    let time_to_live = match route.block() {
+        None if settings.max_head_age_seconds > 0 => document.time_left(time_to_live, now),
+        _ => time_to_live,
+    };
     let content = Rc::new(Content::of(document, time_to_live, now));
     if let Some(colo_key) = colo_key
         && content.max_age > 0
@@ -193,4 +206,56 @@ async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
         flight.context.runtime.wait_until(async move { colo::store(colo_key, &entry).await });
     }
     Ok(content)
+}
+
+/// A verdict, which takes a wallet's past from the index, or else from a scan: from the one that is in
+/// memory, or with `history=1` from one that is made for all who ask for a past.
+async fn verdict(route: &Route, flight: &Flight<DocumentRead>, now: Timestamp) -> Result<Document, Error> {
+    let context = &flight.context;
+    let late = match (&context.index, route.block()) {
+        (Some(_), None) => Some(LateExcerpt::default()),
+        _ => None,
+    };
+    let mut asked = question(route, flight, now);
+    asked.question.excerpt.clone_from(&late);
+    let arriving = async {
+        if let Some(late) = &late {
+            excerpts::arrive(context, route, late, &flight.record).await;
+        }
+    };
+    if let Route::Kya { history: true, .. } = route {
+        arriving.await;
+        if late.as_ref().is_none_or(|late| !late.has_arrived()) {
+            asked.question.scan = scan_for_history(flight).boxed_local().await?;
+        }
+        return flight.ask(asked, now).await;
+    }
+    asked.question.scan = scans::in_memory();
+    // The excerpt is polled first: one that is in memory is there before the chain is asked.
+    match select(pin!(arriving), pin!(flight.ask(asked, now))).await {
+        Either::Left(((), asking)) => asking.await,
+        Either::Right((document, _)) => document,
+    }
+}
+
+/// The scan that all share who ask for a wallet's past. A registry too large for one is no error: the verdict
+/// says that the past is unknown.
+async fn scan_for_history(flight: &Flight<DocumentRead>) -> Result<Option<Scan>, Error> {
+    flight.hold(index_millis(flight.settings()));
+    let mut record = Record { rpc_calls: 0, ..flight.record.clone() };
+    let scan = share(&flight.context, ScanRead, &mut record).await;
+    flight.count(record.rpc_calls);
+    match scan {
+        Ok(kept) => Ok(Some(kept.scan.clone())),
+        Err(error) if error.code() == Code::TooLarge => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The question of a route, without sources of a wallet's past.
+fn question(route: &Route, flight: &Flight<DocumentRead>, now: Timestamp) -> WithEvidence {
+    let settings = flight.settings();
+    let (registry, chain) = (settings.registry, settings.public_rpc.clone());
+    let question = Question { route: route.clone(), registry, chain, now, scan: None, excerpt: None };
+    WithEvidence { question, layout: settings.layout }
 }

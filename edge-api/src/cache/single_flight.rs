@@ -5,7 +5,7 @@
 //! others look again, each by a timer of its own. The read outlives its request, so that a client that
 //! disconnects takes nothing from the others.
 
-use core::{hash::Hash, time::Duration};
+use core::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     thread::LocalKey,
@@ -16,7 +16,7 @@ use registry_core::{
     api::error::Error,
     chain::{Query, QueryError, RunError},
     eth::timestamp::Timestamp,
-    host::shared_reads::{Cache, CacheLookup, ReadLease, ReadOutcome},
+    host::shared_reads::{Cache, CacheKey, CacheLookup, ReadLease, ReadOutcome},
     registry::error_code::Code,
 };
 use worker::Delay;
@@ -41,7 +41,7 @@ pub(super) type Memory<K, V> = LocalKey<RefCell<Cache<K, Result<V, Error>>>>;
 
 /// Something that can be read, and kept in a cache.
 pub(super) trait SharedRead: Clone + 'static {
-    type Key: Clone + Eq + Hash + 'static;
+    type Key: CacheKey + 'static;
     type Value: Clone + 'static;
 
     /// The cache that keeps it.
@@ -80,12 +80,21 @@ pub(super) struct Flight<R: SharedRead> {
     lease: ReadLease,
     /// Whether the value is still served, and this read replaces it before it expires.
     pub(super) is_renewal: bool,
+    /// The request that reads, as its line in the log names it.
+    pub(super) record: Record,
     rpc_calls: Cell<u32>,
 }
 
 impl<R: SharedRead> Flight<R> {
-    fn new(context: &RequestContext, key: R::Key, lease: ReadLease, is_renewal: bool) -> Self {
-        Self { context: context.clone(), key, lease, is_renewal, rpc_calls: Cell::new(0) }
+    fn new(
+        context: &RequestContext,
+        key: R::Key,
+        lease: ReadLease,
+        is_renewal: bool,
+        record: &Record,
+    ) -> Self {
+        let (context, record) = (context.clone(), record.clone());
+        Self { context, key, lease, is_renewal, record, rpc_calls: Cell::new(0) }
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -138,13 +147,13 @@ pub(super) async fn share<R: SharedRead>(
                 return value;
             }
             CacheLookup::Renew(value, lease) => {
-                let flight = Flight::new(context, key, lease, true);
-                context.runtime.wait_until(renew(read, flight, record.clone()));
+                let flight = Flight::new(context, key, lease, true, record);
+                context.runtime.wait_until(renew(read, flight));
                 record.cache = "HIT";
                 return value;
             }
             CacheLookup::Read(lease) => {
-                let flight = Flight::new(context, key, lease, false);
+                let flight = Flight::new(context, key, lease, false, record);
                 // Polled by this request, and by `waitUntil` if the client disconnects.
                 let reading = finish(read, flight).shared();
                 context.runtime.wait_until(reading.clone().map(drop));
@@ -170,7 +179,8 @@ pub(super) async fn share<R: SharedRead>(
 }
 
 /// Reads a value again before it expires, and writes a line of its own to the log.
-async fn renew<R: SharedRead>(read: R, flight: Flight<R>, record: Record) {
+async fn renew<R: SharedRead>(read: R, flight: Flight<R>) {
+    let record = flight.record.clone();
     let (value, rpc_calls) = finish(read, flight).await;
     let (status, error) = match &value {
         Ok(_) => (200, ""),

@@ -5,7 +5,7 @@ use registry_core::{
     api::{document::Document, error::Error, route::Route},
     chain::MAX_AGENTS,
     eth::timestamp::Timestamp,
-    index::{Index, IndexError, ListChunk, ListCursor, Progress, State},
+    index::{Index, IndexError, ListChunk, ListCursor, Progress, State, StoreFault},
     registry::error_code::Code,
 };
 use worker::{Headers, Response, Result, console_warn};
@@ -29,18 +29,17 @@ pub(super) enum Form {
     Piece(Option<ListCursor>),
 }
 
-/// The answer from rows that are all of one block, or from a list that was opened at an earlier block.
-pub(super) fn answer(
+/// The document from rows that are all of one block, or from a list that was opened at an earlier block.
+pub(super) fn document(
     sql: &Sql,
     settings: &Settings,
     state: &State,
     (route, form): (&Route, Form),
-    rpc_calls: u32,
-) -> Result<Response> {
+) -> core::result::Result<Document, IndexError> {
     let index = Index::new(sql, state, settings.registry, &settings.public_rpc);
     // As of when the chain was asked, as the answers from a scan are.
     let now = Timestamp::from_millis(state.read_at);
-    let made = match (form, route) {
+    match (form, route) {
         (Form::Events, Route::Changes { since, limit }) => {
             let events = index.changes(*since, *limit).map(|list| list.events());
             events.map(|body| Document { body, ..Document::default() })
@@ -56,17 +55,21 @@ pub(super) fn answer(
             })
         }
         _ => index.document(route, now),
-    };
-    match made {
-        Ok(document) => respond(state, document, rpc_calls),
-        Err(IndexError::Incomplete { .. }) => progress(state),
-        // No other source knows more; a list that is too large is asked for in pieces.
-        Err(error) => match Error::try_from(error) {
-            Ok(error) if form != Form::Document || route.needs_index() || error.code() == Code::TooLarge => {
-                failure(error, settings)
-            }
-            _ => not_covered(),
-        },
+    }
+}
+
+/// The answer where rows that are of one block have none. Where another source may know, it answers; a list
+/// that is too large is asked for in pieces.
+pub(super) fn unanswered(
+    error: IndexError,
+    (route, form): (&Route, Form),
+    settings: &Settings,
+) -> Result<Response> {
+    match Error::try_from(error) {
+        Ok(error) if form != Form::Document || route.needs_index() || error.code() == Code::TooLarge => {
+            failure(error, settings)
+        }
+        _ => not_covered(),
     }
 }
 
@@ -80,9 +83,9 @@ pub(super) fn respond(state: &State, document: Document, rpc_calls: u32) -> Resu
     Ok(Response::from_bytes(body.into_bytes())?.with_headers(headers))
 }
 
-/// The progress of the index.
-pub(super) fn progress(state: &State) -> Result<Response> {
-    Response::from_json(&IndexAnswer::Progress(Progress::from(state)))
+/// The progress of the index, and the fault of its store.
+pub(super) fn progress(state: &State, store_fault: Option<StoreFault>) -> Result<Response> {
+    Response::from_json(&IndexAnswer::Progress(Progress::from(state), store_fault))
 }
 
 /// The answer where another source may know.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use registry_core::{
     api::document::Document,
     api::error::Error,
+    api::health::IndexStatus,
     api::route::{CHANGES_LIMIT_MAX, Route},
     chain::MAX_AGENTS,
     eth::timestamp::Timestamp,
@@ -43,13 +44,11 @@ impl IndexClient {
     pub(crate) fn of(settings: &Rc<Settings>, env: &Env) -> Option<Self> {
         match settings.index_mode {
             IndexMode::Off => None,
-            IndexMode::DurableObject => Self::bound(settings, env).ok(),
+            IndexMode::DurableObject => {
+                let objects = env.durable_object(INDEX_BINDING).ok()?;
+                Some(Self { objects, settings: Rc::clone(settings) })
+            }
         }
-    }
-
-    /// The client, whatever the mode.
-    pub(super) fn bound(settings: &Rc<Settings>, env: &Env) -> WorkerResult<Self> {
-        Ok(Self { objects: env.durable_object(INDEX_BINDING)?, settings: Rc::clone(settings) })
     }
 
     /// The document of a route.
@@ -84,10 +83,16 @@ impl IndexClient {
         self.read(IndexQuestion::ListPiece { cursor }, |_| false).await
     }
 
+    /// Closes a list that is not read to its end, before the piece at a cursor.
+    pub(crate) async fn close_list(&self, cursor: String) {
+        // Where that fails, the list is closed once it is in another one's way.
+        let _ = self.ask(IndexQuestion::CloseList { cursor }).await;
+    }
+
     /// The progress of the index; `None` where the object does not answer.
-    pub(crate) async fn progress(&self) -> Option<Progress> {
+    pub(crate) async fn progress(&self) -> Option<IndexStatus> {
         match self.ask(IndexQuestion::Progress).await {
-            Ok(IndexAnswer::Progress(progress)) => Some(progress),
+            Ok(IndexAnswer::Progress(progress, store_fault)) => Some(IndexStatus { progress, store_fault }),
             _ => None,
         }
     }
@@ -112,8 +117,13 @@ impl IndexClient {
     }
 
     fn request(&self, question: IndexQuestion) -> WorkerResult<(Stub, IndexRequest)> {
-        let object = name(&self.settings);
-        Ok((self.objects.get_by_name(&object)?, IndexRequest { object, question }))
+        let object = name(&self.settings).ok_or("an index needs CHAIN_ID")?;
+        let stub = match self.settings.index_location {
+            // Of effect when the object is created; later it stays where it is.
+            Some(hint) => self.objects.get_by_name_with_location_hint(&object, hint)?,
+            None => self.objects.get_by_name(&object)?,
+        };
+        Ok((stub, IndexRequest { object, question }))
     }
 
     /// Asks for a document. `scan_would_do` says of the number of agents whether a scan could answer instead.
@@ -124,7 +134,7 @@ impl IndexClient {
     ) -> Result<IndexResponse, Error> {
         match self.receive(question).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(IndexAnswer::Progress(Progress { percent, total, .. }))) if !scan_would_do(total) => {
+            Ok(Err(IndexAnswer::Progress(Progress { percent, total, .. }, _))) if !scan_would_do(total) => {
                 Err(Error::Indexing { percent })
             }
             Ok(Err(IndexAnswer::Failure(body))) => {

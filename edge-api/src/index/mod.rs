@@ -24,6 +24,10 @@
 mod answer;
 mod client;
 #[cfg(feature = "index-object")]
+mod faults;
+#[cfg(feature = "index-object")]
+mod garbage;
+#[cfg(feature = "index-object")]
 mod object;
 mod protocol;
 #[cfg(feature = "index-object")]

@@ -1,8 +1,13 @@
 //! The object that keeps an index up to date: one for each chain and registry.
 //!
 //! Its state is in SQL, so that an object that dies at any point resumes where it was. In memory are the lease,
-//! what is known of the endpoints, and the last state: a refresh that finds nothing changed writes none. One
-//! piece of work runs at a time; concurrent requests wait for it, each by a timer of its own.
+//! the last fault of the store, what is known of the endpoints, and the last state: a refresh that finds nothing
+//! changed writes none. One piece of work runs at a time; concurrent requests wait for it, each by a timer of its
+//! own.
+//!
+//! If the store fails, its last transaction is rolled back, and the rows stay. The work is tried again after
+//! a pause, before which no request starts it: a quota would not last longer, and the chain would be read for
+//! nothing. Only an index that is corrupt is deleted, and filled anew.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,21 +25,20 @@ use registry_core::{
     eth::timestamp::Timestamp,
     host::shared_reads::due_for_renewal,
     index::{
-        Config, Excerpt, HistoryQuery, IndexError, ListCursor, Phase, SWEEP, SqlValue, State, Store,
+        Config, Excerpt, HistoryQuery, Index, IndexError, ListCursor, Phase, SWEEP, SqlValue, State, Store,
         StoreError, Work, prepare,
     },
     registry::agent::AgentId,
     registry::history::HistoryCursor,
 };
-use worker::{
-    Delay, DurableObject, Env, Request, Response, Result, console_warn, durable_object,
-    js_sys::{Object, Reflect, WebAssembly},
-};
+use worker::{Delay, DurableObject, Env, Request, Response, Result, console_warn, durable_object};
 // `durable_object` expands to paths of this crate.
 use worker::wasm_bindgen;
 
 use super::{
-    answer::{Form, answer, failure, not_covered, progress, refusal, respond, warn},
+    answer::{Form, document, failure, not_covered, progress, refusal, respond, unanswered, warn},
+    faults::Faults,
+    garbage::let_v8_collect,
     protocol::{IndexAnswer, IndexQuestion, IndexRequest, name},
     sql::Sql,
 };
@@ -44,10 +48,6 @@ use crate::{chain, log::unix_millis, settings::Settings};
 const SLICE: u64 = 5_000;
 /// Agents whose records each refresh proves against the newest block's state root.
 const PROVED: u64 = 2;
-/// Pages of 64 KiB of the memory that makes V8 collect. It collects once they have grown by 64 MiB, every
-/// other slice: during a fill it counts 84 MiB at most (by its `--trace-gc-verbose`), of an isolate's 128
-/// MiB.
-const UNTOUCHED_PAGES: u32 = 256;
 /// Milliseconds between two checks of a request that waits for another's work.
 const PAUSE_MILLIS: u64 = 25;
 /// Milliseconds that a request waits for the fill: enough for some slices.
@@ -74,6 +74,7 @@ pub struct RegistryIndex {
     kept: RefCell<Option<Rc<State>>>,
     is_prepared: Cell<bool>,
     lease: Cell<WorkLease>,
+    faults: Faults,
     /// When the time of the last request was stored.
     noted_at: Cell<u64>,
 }
@@ -97,6 +98,7 @@ impl DurableObject for RegistryIndex {
             kept: RefCell::default(),
             is_prepared: Cell::new(false),
             lease: Cell::default(),
+            faults: Faults::default(),
             noted_at: Cell::new(0),
         }
     }
@@ -104,20 +106,34 @@ impl DurableObject for RegistryIndex {
     async fn fetch(&self, mut request: Request) -> Result<Response> {
         let IndexRequest { object, question } = request.json().await?;
         let settings = Settings::of(&self.env).map_err(|error| error.to_string())?;
-        let own = name(&settings);
+        let own = name(&settings).unwrap_or_default();
         if object != own {
-            console_warn!("the index's settings differ from those of who asks: they make it {own}");
+            console_warn!("a Worker with other settings asks: this is the index of {own}");
             return Response::error("not the index of this chain and registry", 502);
         }
-        let sql = self.sql()?;
+        let sql = match self.sql() {
+            Ok(sql) => sql,
+            Err(error) => return self.without_store(&error, &question).await,
+        };
         let (form, route) = match question {
-            IndexQuestion::Progress => return progress(&*self.load(&sql).map_err(failed)?),
+            IndexQuestion::Progress => return self.progress(&sql).await,
             IndexQuestion::Tick => {
-                self.arm(&sql, &settings, true).await?;
-                return progress(&*self.load(&sql).map_err(failed)?);
+                self.arm(&sql, &settings, true).await;
+                return self.progress(&sql).await;
+            }
+            IndexQuestion::CloseList { cursor } => {
+                let cursor = ListCursor::parse(&cursor).ok_or("not a cursor of a list")?;
+                let closed = self.load(&sql).map_err(IndexError::from).and_then(|state| {
+                    let index = Index::new(&sql, &state, settings.registry, &settings.public_rpc);
+                    sql.transaction(|| index.close_list(cursor))
+                });
+                if let Err(IndexError::Store(error)) = closed {
+                    self.keep_fault(error).await;
+                }
+                return self.progress(&sql).await;
             }
             IndexQuestion::Excerpt { wallets, refresh } => {
-                self.note_request(&sql)?;
+                self.note_request(&sql).await;
                 // Boxed, here and below, it is a function of its own: V8 takes megabytes to optimize a long
                 // one that is polled again and again.
                 return self.excerpt(&sql, &settings, &wallets, refresh).boxed_local().await;
@@ -129,20 +145,20 @@ impl DurableObject for RegistryIndex {
                 (Form::Piece(cursor.map(parse).transpose()?), Ok(Route::Compliance(None)))
             }
         };
-        self.note_request(&sql)?;
+        self.note_request(&sql).await;
         self.answer(&sql, &settings, form, route.map_err(failed)?).boxed_local().await
     }
 
     async fn alarm(&self) -> Result<Response> {
         let settings = Settings::of(&self.env).map_err(|error| error.to_string())?;
-        let sql = self.sql()?;
-        let state = self.load(&sql).map_err(failed)?;
-        let mut worked = Ok(());
-        // One piece of work per alarm: together they might take more CPU time than one request is allowed.
-        if self.is_in_use(&sql, &settings)? && (state.phase != Phase::Complete || is_due(&state, &settings)) {
-            worked = self.work(&sql, &settings, &mut 0).boxed_local().await.map(drop);
-        }
-        self.arm(&sql, &settings, worked.is_ok()).await?;
+        let worked = match self.sql() {
+            Ok(sql) => {
+                let worked = self.work_if_due(&sql, &settings).boxed_local().await;
+                self.arm(&sql, &settings, worked.is_ok()).await;
+                worked
+            }
+            Err(error) => Err(self.keep_fault(error).await.into()),
+        };
         if let Err(error) = &worked {
             warn(error, &settings);
         }
@@ -151,10 +167,13 @@ impl DurableObject for RegistryIndex {
 }
 
 impl RegistryIndex {
-    fn sql(&self) -> Result<Sql> {
-        let sql = Sql(self.state.storage().sql());
+    fn sql(&self) -> core::result::Result<Sql, StoreError> {
+        let sql = Sql::new(&self.state.storage());
         if !self.is_prepared.get() {
-            prepare(&sql).map_err(failed)?;
+            sql.transaction(|| Ok(prepare(&sql)?)).map_err(|error| match error {
+                IndexError::Store(error) => error,
+                other => StoreError::Failed(other.to_string()),
+            })?;
             self.is_prepared.set(true);
         }
         Ok(sql)
@@ -170,6 +189,35 @@ impl RegistryIndex {
         Ok(state)
     }
 
+    /// Notes a failure of the store, and deletes an index that is corrupt.
+    async fn keep_fault(&self, error: StoreError) -> StoreError {
+        if self.faults.note(&error) && error == StoreError::Corrupt {
+            self.is_prepared.set(false);
+            self.noted_at.set(0);
+            self.kept.replace(None);
+            // If this fails, the next work finds the same rows.
+            let _ = self.state.storage().delete_all().await;
+        }
+        error
+    }
+
+    /// The answer where the store cannot even be opened.
+    async fn without_store(&self, error: &StoreError, question: &IndexQuestion) -> Result<Response> {
+        self.keep_fault(error.clone()).await;
+        match question {
+            IndexQuestion::Progress | IndexQuestion::Tick => progress(&State::default(), Some(error.fault())),
+            _ => not_covered(),
+        }
+    }
+
+    /// The progress, and the fault of the store if it failed.
+    async fn progress(&self, sql: &Sql) -> Result<Response> {
+        match self.load(sql) {
+            Ok(state) => progress(&state, self.faults.kind()),
+            Err(error) => self.without_store(&error, &IndexQuestion::Progress).await,
+        }
+    }
+
     /// The answer to a question, from an index that is fresh enough for it.
     async fn answer(&self, sql: &Sql, settings: &Settings, form: Form, route: Route) -> Result<Response> {
         let mut rpc_calls = 0;
@@ -182,21 +230,44 @@ impl RegistryIndex {
             Form::Piece(Some(_)) => self.load(sql).map_err(IndexError::from),
             _ => self.ready(sql, settings, u64::from(seconds) * 1_000, &mut rpc_calls).await,
         };
-        self.arm(sql, settings, ready.is_ok()).await?;
-        let made = match (ready, &route) {
-            (Ok(state), Route::History { id, limit, cursor }) => {
-                let page = (*id, *limit, *cursor);
-                let history = self.history(sql, settings, state, page, &mut rpc_calls).boxed_local().await;
-                history.map(|(state, document)| (state, Some(document)))
-            }
-            (ready, _) => ready.map(|state| (state, None)),
+        self.arm(sql, settings, ready.is_ok()).await;
+        let state = match ready {
+            Ok(state) => state,
+            Err(error) => return self.refuse(sql, settings, &route, error).await,
         };
-        match made {
-            Ok((state, Some(document))) => respond(&state, document, rpc_calls),
-            Ok((state, None)) => answer(sql, settings, &state, (&route, form), rpc_calls),
-            Err(IndexError::Incomplete { .. }) => progress(&*self.load(sql).map_err(failed)?),
-            Err(IndexError::Query(error @ QueryError::AgentNotFound(_))) => failure(error.into(), settings),
-            Err(error) => refusal(error, &route, &*self.load(sql).map_err(failed)?, settings),
+        if let Route::History { id, limit, cursor } = route {
+            let page = (id, limit, cursor);
+            let history = self.history(sql, settings, state, page, &mut rpc_calls).boxed_local().await;
+            return match history {
+                Ok((state, document)) => respond(&state, document, rpc_calls),
+                Err(error) => self.refuse(sql, settings, &route, error).await,
+            };
+        }
+        match sql.transaction(|| document(sql, settings, &state, (&route, form))) {
+            Ok(document) => respond(&state, document, rpc_calls),
+            Err(error @ (IndexError::Store(_) | IndexError::Incomplete { .. })) => {
+                self.refuse(sql, settings, &route, error).await
+            }
+            Err(error) => unanswered(error, (&route, form), settings),
+        }
+    }
+
+    /// The answer where the index has none.
+    async fn refuse(
+        &self,
+        sql: &Sql,
+        settings: &Settings,
+        route: &Route,
+        error: IndexError,
+    ) -> Result<Response> {
+        match error {
+            IndexError::Incomplete { .. } => self.progress(sql).await,
+            IndexError::Query(error @ QueryError::AgentNotFound(_)) => failure(error.into(), settings),
+            IndexError::Store(error) => {
+                self.keep_fault(error).await;
+                not_covered()
+            }
+            error => refusal(error, route, &self.load(sql).unwrap_or_default(), settings),
         }
     }
 
@@ -217,13 +288,13 @@ impl RegistryIndex {
             true => self.ready(sql, settings, max_age, &mut 0).await,
             false => self.load(sql).map_err(IndexError::from),
         };
-        self.arm(sql, settings, ready.is_ok()).await?;
-        match ready {
-            Ok(state) if unix_millis() < state.read_at.saturating_add(max_age) => {
-                match Excerpt::of(sql, &state, &wallets) {
-                    Ok(excerpt) => Response::from_json(&IndexAnswer::Excerpt(excerpt.encode())),
-                    Err(_) => not_covered(),
-                }
+        self.arm(sql, settings, ready.is_ok()).await;
+        let is_recent = |state: &State| unix_millis() < state.read_at.saturating_add(max_age);
+        match ready.map(|state| is_recent(&state).then(|| Excerpt::of(sql, &state, &wallets)).transpose()) {
+            Ok(Ok(Some(excerpt))) => Response::from_json(&IndexAnswer::Excerpt(excerpt.encode())),
+            Ok(Err(IndexError::Store(error))) | Err(IndexError::Store(error)) => {
+                self.keep_fault(error).await;
+                not_covered()
             }
             _ => not_covered(),
         }
@@ -266,6 +337,9 @@ impl RegistryIndex {
         settings: &Settings,
         rpc_calls: &mut u32,
     ) -> core::result::Result<bool, IndexError> {
+        if let Some(fault) = self.faults.pause() {
+            return Err(fault.error.into());
+        }
         let WorkLease { number, until } = self.lease.get();
         let now = unix_millis();
         if now < until {
@@ -281,13 +355,22 @@ impl RegistryIndex {
         if worked.is_err() {
             self.kept.replace(None);
         }
-        if let Err(IndexError::Store(_)) = &worked {
-            // A step may have been written in part: the rows are not consistent.
-            self.is_prepared.set(false);
-            // If this fails, the next request fails, too.
-            let _ = self.state.storage().delete_all().await;
+        match &worked {
+            Ok(()) => self.faults.end(),
+            Err(IndexError::Store(error)) => drop(self.keep_fault(error.clone()).await),
+            Err(_) => {}
         }
         worked.map(|()| true)
+    }
+
+    /// One piece of work, while the index is in use and not fresh. One per alarm: together they might take
+    /// more CPU time than one request is allowed.
+    async fn work_if_due(&self, sql: &Sql, settings: &Settings) -> core::result::Result<(), IndexError> {
+        let state = self.load(sql)?;
+        if self.is_in_use(sql, settings)? && (state.phase != Phase::Complete || is_due(&state, settings)) {
+            self.work(sql, settings, &mut 0).boxed_local().await?;
+        }
+        Ok(())
     }
 
     async fn drive(
@@ -303,8 +386,7 @@ impl RegistryIndex {
         loop {
             let elapsed = unix_millis().saturating_sub(began);
             work.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
-            // Nothing is awaited within a step: its writes are one transaction.
-            let step = work.step(sql)?;
+            let step = sql.transaction(|| work.step(sql))?;
             self.kept.replace(Some(Rc::new(work.state().clone())));
             let Step::Send(batch) = step else { return Ok(()) };
             *rpc_calls += 1;
@@ -338,9 +420,7 @@ impl RegistryIndex {
             let config = config(settings, unix_millis());
             let query = HistoryQuery::new(sql, &state, settings.registry, page)?;
             let run = query.run(&config, self.endpoints(settings));
-            match chain::drive(run, &settings.rpc, began, rpc_calls, &|_| (), &|update| self.merge(update))
-                .await
-            {
+            match chain::drive(run, settings, began, rpc_calls, &|_| (), &|update| self.merge(update)).await {
                 // The block has been reorged out: a refresh comes first, whatever the TTL.
                 Err(QueryError::BlockNotAvailable(_)) => {
                     state = self.ready(sql, settings, 0, rpc_calls).await?;
@@ -364,21 +444,23 @@ impl RegistryIndex {
         known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
     }
 
-    /// Notes the time of a request; in storage, as the object may be evicted from memory at any time.
-    fn note_request(&self, sql: &Sql) -> Result<()> {
+    /// Notes the time of a request; in storage, as the object may be evicted from memory at any time. A
+    /// failure is the store's fault, and no reason not to answer.
+    async fn note_request(&self, sql: &Sql) {
         let now = unix_millis();
-        if now < self.noted_at.get() + NOTE_MILLIS {
-            return Ok(());
+        if now < self.noted_at.get() + NOTE_MILLIS || self.faults.pause().is_some() {
+            return;
         }
         let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('asked_at', ?1)";
-        sql.execute(statement, &[SqlValue::Text(now.to_string())]).map_err(failed)?;
-        self.noted_at.set(now);
-        Ok(())
+        match sql.execute(statement, &[SqlValue::Text(now.to_string())]) {
+            Ok(_) => self.noted_at.set(now),
+            Err(error) => drop(self.keep_fault(error).await),
+        }
     }
 
     /// Whether there were requests lately.
-    fn is_in_use(&self, sql: &Sql, settings: &Settings) -> Result<bool> {
-        let rows = sql.execute("SELECT value FROM meta WHERE key = 'asked_at'", &[]).map_err(failed)?;
+    fn is_in_use(&self, sql: &Sql, settings: &Settings) -> core::result::Result<bool, StoreError> {
+        let rows = sql.execute("SELECT value FROM meta WHERE key = 'asked_at'", &[])?;
         let asked_at = match rows.first().and_then(|row| row.first()) {
             Some(SqlValue::Text(text)) => text.parse().unwrap_or(0),
             _ => 0,
@@ -387,9 +469,16 @@ impl RegistryIndex {
         Ok(unix_millis() < idle.saturating_add(asked_at))
     }
 
-    /// Sets the alarm for the next work, while the index is in use; later where the last work failed.
-    async fn arm(&self, sql: &Sql, settings: &Settings, worked: bool) -> Result<()> {
-        if !self.is_in_use(sql, settings)? {
+    /// Sets the alarm for the next work, while the index is in use; later where the last work failed. Where
+    /// that fails, the next request or the cron trigger sets it.
+    async fn arm(&self, sql: &Sql, settings: &Settings, worked: bool) {
+        if let Err(error) = self.try_arm(sql, settings, worked).await {
+            console_warn!("no alarm is set: {error}");
+        }
+    }
+
+    async fn try_arm(&self, sql: &Sql, settings: &Settings, worked: bool) -> Result<()> {
+        if !self.is_in_use(sql, settings).map_err(failed)? {
             return Ok(());
         }
         let now = unix_millis();
@@ -400,27 +489,17 @@ impl RegistryIndex {
             return Ok(());
         }
         let state = self.load(sql).map_err(failed)?;
-        let at = match state.phase {
+        let at = match (self.faults.pause(), state.phase) {
+            (Some(fault), _) => fault.until,
             _ if !worked => now + RETRY_MILLIS,
             // With a TTL of 0, each request reads.
-            Phase::Complete if cache_millis(settings) == 0 => return Ok(()),
-            Phase::Complete => refresh_at(&state, settings),
-            Phase::Filling { .. } | Phase::CatchingUp | Phase::Comparing { .. } => now,
+            (None, Phase::Complete) if cache_millis(settings) == 0 => return Ok(()),
+            (None, Phase::Complete) => refresh_at(&state, settings),
+            (None, Phase::Filling { .. } | Phase::CatchingUp | Phase::Comparing { .. }) => now,
         };
         let offset = Duration::from_millis(at.saturating_sub(now));
         storage.set_alarm(offset).await
     }
-}
-
-/// Makes V8 collect now and then what exchanges leave behind. Each object of the runtime that JavaScript has
-/// seen (a response, a stream, a promise) holds kilobytes that V8 does not account for; by what it accounts
-/// for, it would collect nothing during a whole fill. It accounts for the size of this memory, which takes
-/// none, as no page is touched.
-fn let_v8_collect() {
-    let descriptor = Object::new();
-    // If the allocation fails, V8 has collected.
-    let _ = Reflect::set(&descriptor, &"initial".into(), &UNTOUCHED_PAGES.into());
-    let _ = WebAssembly::Memory::new(&descriptor);
 }
 
 /// The configuration of the work at a time in unix milliseconds.

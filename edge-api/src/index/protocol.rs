@@ -2,7 +2,7 @@
 //! document is answered as its own bytes, with a [`DocumentHead`] in a header: escaping a large one again
 //! would take time and memory.
 
-use registry_core::index::Progress;
+use registry_core::index::{Progress, StoreFault};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::Settings;
@@ -29,6 +29,8 @@ pub(super) enum IndexQuestion {
     /// A piece of the whole list of `/agents/compliance`: the first, or the one at a cursor. The cursor of
     /// the next piece is the `links` of its head.
     ListPiece { cursor: Option<String> },
+    /// Closes a list that is not read to its end, before the piece at this cursor; answers with the progress.
+    CloseList { cursor: String },
     /// What the index knows of these wallets; with `refresh` the object may ask the chain first.
     Excerpt { wallets: Vec<String>, refresh: bool },
 }
@@ -53,8 +55,9 @@ pub(super) struct DocumentHead {
 /// An answer that is not a document.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum IndexAnswer {
-    /// How far the index is; to a question for a document, that it is not complete.
-    Progress(Progress),
+    /// How far the index is, and the fault of its store; to a question for a document, that it is not
+    /// complete.
+    Progress(Progress, Option<StoreFault>),
     /// What the index knows of the wallets, encoded.
     Excerpt(String),
     /// The body of an error for the client.
@@ -63,7 +66,9 @@ pub(super) enum IndexAnswer {
     NotCovered,
 }
 
-/// An object's name: another chain, registry or endpoint is another object.
-pub(super) fn name(settings: &Settings) -> String {
-    format!("{}/{}", settings.upstream, settings.registry)
+/// An object's name: the chain and the registry. Endpoints and their keys may change: the object goes on with
+/// its rows, as every reply says which chain it is of. `None` without a chain id, which the settings rule out
+/// where there is an index.
+pub(super) fn name(settings: &Settings) -> Option<String> {
+    settings.chain_id.map(|chain_id| format!("{chain_id}/{}", settings.registry))
 }

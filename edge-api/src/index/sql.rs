@@ -1,16 +1,65 @@
 //! The store of an index in a Durable Object's SQLite.
 
-use registry_core::index::{SqlValue, Store, StoreError};
-use worker::{SqlStorage, SqlStorageValue};
+use registry_core::index::{IndexError, SqlValue, Store, StoreError};
+use worker::{
+    SqlStorage, SqlStorageValue, Storage,
+    wasm_bindgen::{self, JsCast as _, JsValue, prelude::wasm_bindgen},
+};
 
-/// The writes between two awaits are one transaction, by the platform's rules.
-pub(super) struct Sql(pub(super) SqlStorage);
+#[wasm_bindgen]
+extern "C" {
+    /// The storage of an object, for the function that the library lacks.
+    type SyncStorage;
+
+    #[wasm_bindgen(method, catch, js_name = transactionSync)]
+    fn transaction_sync(
+        this: &SyncStorage,
+        work: &mut dyn FnMut() -> Result<(), JsValue>,
+    ) -> Result<(), JsValue>;
+}
+
+/// The database of an object.
+pub(super) struct Sql {
+    sql: SqlStorage,
+    storage: SyncStorage,
+}
+
+impl Sql {
+    pub(super) fn new(storage: &Storage) -> Self {
+        let raw: &JsValue = storage.as_raw().as_ref();
+        Self { sql: storage.sql(), storage: raw.clone().unchecked_into() }
+    }
+
+    /// Runs `work` as one transaction. It is rolled back if the store fails: otherwise the platform would
+    /// commit what was written before the failure.
+    pub(super) fn transaction<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, IndexError>,
+    ) -> Result<T, IndexError> {
+        let (mut work, mut outcome) = (Some(work), None);
+        let committed = self.storage.transaction_sync(&mut || {
+            outcome = work.take().map(|work| work());
+            match &outcome {
+                Some(Err(IndexError::Store(_))) => Err(JsValue::NULL),
+                _ => Ok(()),
+            }
+        });
+        match (outcome, committed) {
+            (Some(Err(error)), _) => Err(error),
+            (Some(Ok(done)), Ok(())) => Ok(done),
+            (_, committed) => {
+                let error = committed.err().map(|error| worker::Error::from(error).to_string());
+                Err(StoreError::of_host(error.unwrap_or_default()).into())
+            }
+        }
+    }
+}
 
 impl Store for Sql {
     fn execute(&self, statement: &str, parameters: &[SqlValue]) -> Result<Vec<Vec<SqlValue>>, StoreError> {
-        let failed = |error: worker::Error| StoreError(error.to_string());
+        let failed = |error: worker::Error| StoreError::of_host(error.to_string());
         let parameters: Vec<SqlStorageValue> = parameters.iter().map(bind).collect();
-        let cursor = self.0.exec(statement, parameters).map_err(failed)?;
+        let cursor = self.sql.exec(statement, parameters).map_err(failed)?;
         let rows = cursor.raw().map(|row| row.map_err(failed)?.into_iter().map(read).collect());
         rows.collect()
     }
@@ -32,6 +81,7 @@ fn read(value: SqlStorageValue) -> Result<SqlValue, StoreError> {
         SqlStorageValue::Integer(number) => SqlValue::Integer(number),
         SqlStorageValue::String(text) => SqlValue::Text(text),
         SqlStorageValue::Blob(bytes) => SqlValue::Blob(bytes),
-        SqlStorageValue::Float(number) => return Err(StoreError(format!("{number} is no integer"))),
+        // No statement writes one.
+        SqlStorageValue::Float(_) => return Err(StoreError::Corrupt),
     })
 }

@@ -15,7 +15,8 @@ async fn fetch(_request: Request, _env: Env, _context: Context) -> Result<Respon
 #[event(scheduled)]
 async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) {
     let Ok(settings) = Settings::of(&env) else { return };
-    let Ok(index) = IndexClient::bound(&settings, &env) else { return };
+    // Without an index the object is not woken: that would be billed.
+    let Some(index) = IndexClient::of(&settings, &env) else { return };
     if let Err(error) = index.ask(IndexQuestion::Tick).await {
         console_warn!("index not looked after: {error}");
     }

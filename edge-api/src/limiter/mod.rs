@@ -1,19 +1,23 @@
 //! The rate limiter.
 //!
 //! A Worker runs as many instances, and a client's requests reach several of them. The setting `RATE_LIMITER`
-//! chooses how they are counted together; the arithmetic is the core's, and both modes look the same to
+//! chooses how they are counted together; the arithmetic is the core's, and all modes look the same to
 //! clients:
 //!
 //! - [`kv`]: every instance counts by itself and publishes its count through KV. No latency; shared counts
 //!   are late.
 //! - [`object`]: one Durable Object per client counts. Exact; each admitted request costs a call.
 //!
-//! In both modes an instance keeps what it knows in memory ([`tallies`]): a client that has used up its
-//! window is refused without a call, and if KV or the object fails, the instance's own count still holds.
+//! - [`binding`]: Cloudflare's own limiter counts within each data centre. No latency, no cost; the count that
+//!   clients see is the instance's.
+//!
+//! In all modes an instance keeps what it knows in memory ([`tallies`]): a client that has used up its window
+//! is refused without a call, and if KV, the object or the binding fails, the instance's own count still holds.
 //!
 //! The clients of one IPv6 site have a limit together as well: the owner of a /48 has 65,536 networks to send
 //! from. This limit is against floods and need not be exact, so that it is always counted through KV.
 
+mod binding;
 mod kv;
 mod object;
 mod tallies;
@@ -45,6 +49,7 @@ pub(crate) async fn charge(
     let verdict = match settings.limiter_mode {
         LimiterMode::Kv => kv::charge(limit, env, context, client, now, cost),
         LimiterMode::DurableObject => object::charge(limit, env, client, now, cost).await,
+        LimiterMode::Binding => binding::charge(limit, env, client, now, cost).await,
     };
     match site {
         Some(site) if verdict.is_none_or(|verdict| verdict.admitted) => {

@@ -82,6 +82,9 @@ async fn write_all(
     write(&writer, BEGIN).await?;
     let (mut piece, mut next) = (Ok(first), None);
     loop {
+        if let Some(slot) = &context.slot {
+            slot.extend();
+        }
         let mut is_newest = true;
         match &piece {
             Ok(content) => {

@@ -7,8 +7,10 @@
 //!                            +--> the index's object, which answers others in between
 //! ```
 //!
-//! Each piece is asked for once the client has taken the one before: a slow client takes no memory, and a
-//! disconnected one no more pieces.
+//! Each piece is asked for once the client has taken the one before: a slow client takes no memory, and for a
+//! disconnected one the list is closed.
+
+use std::rc::Rc;
 
 use registry_core::api::document::Document;
 use worker::{
@@ -32,8 +34,14 @@ async fn write_all(
     mut piece: Document,
 ) -> Result<()> {
     loop {
-        write(&writer, piece.body.as_bytes()).await?;
-        let (Some(next), Some(index)) = (piece.links, &context.index) else { return Ok(()) };
+        let written = write(&writer, piece.body.as_bytes()).await;
+        let (Some(next), Some(index)) = (piece.links, &context.index) else { return written };
+        if written.is_err() {
+            // The client has disconnected, and what is not awaited ends with its request.
+            let index = Rc::clone(index);
+            context.runtime.wait_until(async move { index.close_list(next).await });
+            return written;
+        }
         let response = index.list_piece(Some(next)).await;
         piece = response.map_err(|error| error.code().name())?.document;
     }

@@ -1,8 +1,9 @@
 //! Streamed answers: changes as they come ([`events`]), and a list that is too long to be held in memory
-//! ([`list`]).
+//! ([`list`]). Streams of changes are limited in number ([`slot`]).
 
 pub(crate) mod events;
 pub(crate) mod list;
+pub(crate) mod slot;
 
 use futures_util::future::LocalBoxFuture;
 use worker::{

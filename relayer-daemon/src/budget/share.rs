@@ -116,17 +116,21 @@ pub struct BudgetUsage {
 pub enum Denial {
     /// Spent until the window ends: the whole budget, or one party's share.
     Spent(Option<PartyKind>),
+    /// The same, but only for a relay as dear as this one: a cheaper one still fits.
+    TooDear(Option<PartyKind>),
     /// Reserved by relays in flight: of the whole budget, or of one party's share.
     Reserved(Option<PartyKind>),
 }
 
 /// Whether `wei` may be reserved beside `total` and each party's use, with `no_op_wei` of the budget left.
+/// The cheapest relay costs `least_wei` at the same fees.
 ///
 /// # Errors
-/// Why not; [`Denial::Spent`] comes before [`Denial::Reserved`].
+/// Why not; what is spent comes before what is reserved.
 pub fn check(
     allowance: &Allowance,
     wei: u128,
+    least_wei: u128,
     no_op_wei: u128,
     total: BudgetUsage,
     parties: &[(PartyKind, BudgetUsage)],
@@ -139,8 +143,13 @@ pub fn check(
     let all = (None, allowance.limit_wei.saturating_sub(no_op_wei), total);
     let all: Vec<_> = std::iter::once(all).chain(shares).collect();
     for (party, limit_wei, usage) in &all {
-        if usage.settled_wei.saturating_add(wei) > *limit_wei {
-            return Err(Denial::Spent(*party));
+        let fits = |wei: u128| usage.settled_wei.saturating_add(wei) <= *limit_wei;
+        if !fits(wei) {
+            return Err(if fits(least_wei.min(wei)) && least_wei < wei {
+                Denial::TooDear(*party)
+            } else {
+                Denial::Spent(*party)
+            });
         }
     }
     for (party, limit_wei, usage) in &all {
@@ -179,22 +188,32 @@ mod tests {
             (101, usage(900, 0), Some(usage(0, 150)), Err(Spent(None))),
         ] {
             let parties: Vec<_> = used.into_iter().map(|used| (PartyKind::Signer, used)).collect();
-            assert_eq!(check(&ALLOWANCE, wei, 0, total, &parties), expected, "{wei} {total:?} {used:?}");
+            assert_eq!(check(&ALLOWANCE, wei, wei, 0, total, &parties), expected, "{wei} {total:?} {used:?}");
         }
+    }
+
+    #[test]
+    fn a_relay_that_is_too_dear_for_what_is_left_is_told_apart_from_a_budget_that_is_spent() {
+        use super::Denial::TooDear;
+        let check = |wei, least_wei| check(&ALLOWANCE, wei, least_wei, 0, usage(900, 0), &[]);
+        assert_eq!(check(101, 100), Err(TooDear(None)));
+        assert_eq!(check(101, 101), Err(Spent(None)));
+        assert_eq!(check(200, 120), Err(Spent(None)));
+        assert_eq!(check(100, 60), Ok(()));
     }
 
     #[test]
     fn room_for_a_no_op_is_left_of_the_whole_budget() {
         let signer = [(PartyKind::Signer, usage(150, 0))];
-        assert_eq!(check(&ALLOWANCE, 50, 800, usage(150, 0), &signer), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 50, 801, usage(150, 0), &signer), Err(Spent(None)));
-        assert_eq!(check(&ALLOWANCE, 50, 101, usage(150, 700), &signer), Err(Reserved(None)));
+        assert_eq!(check(&ALLOWANCE, 50, 50, 800, usage(150, 0), &signer), Ok(()));
+        assert_eq!(check(&ALLOWANCE, 50, 50, 801, usage(150, 0), &signer), Err(Spent(None)));
+        assert_eq!(check(&ALLOWANCE, 50, 50, 101, usage(150, 700), &signer), Err(Reserved(None)));
     }
 
     #[test]
     fn a_first_relay_may_cost_more_than_a_share() {
-        assert_eq!(check(&ALLOWANCE, 900, 0, usage(0, 0), &[(PartyKind::Signer, usage(0, 0))]), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 1_001, 0, usage(0, 0), &[]), Err(Spent(None)));
+        assert_eq!(check(&ALLOWANCE, 900, 900, 0, usage(0, 0), &[(PartyKind::Signer, usage(0, 0))]), Ok(()));
+        assert_eq!(check(&ALLOWANCE, 1_001, 1_001, 0, usage(0, 0), &[]), Err(Spent(None)));
     }
 
     #[test]

@@ -7,7 +7,9 @@
 use alloy::rpc::json_rpc::ErrorPayload;
 
 use super::rpc_error::revert;
-use BroadcastVerdict::{Accepted, FeeTooLow, InsufficientFunds, NonceTooLow, Rejected, Underpriced, Unknown};
+use BroadcastVerdict::{
+    Accepted, FeeTooLow, InsufficientFunds, NonceTooHigh, NonceTooLow, Rejected, Underpriced, Unknown,
+};
 
 /// What one answer says of a raw transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +24,9 @@ pub enum BroadcastVerdict {
     FeeTooLow,
     /// The account cannot pay for it now.
     InsufficientFunds,
+    /// The node keeps nothing ahead of the next nonce, which it has not seen yet: the same bytes are sent
+    /// again once the lower ones are there.
+    NonceTooHigh,
     /// These bytes will never be valid.
     Rejected,
     /// Unknown: a timeout, a lost answer, a rate limit, an error that is not in the table. The node may have
@@ -48,6 +53,13 @@ const TABLE: &[(&str, BroadcastVerdict)] = &[
     ("ownnoncealreadyused", NonceTooLow),       // nethermind
     ("nonce below current", NonceTooLow),       // besu, older
     ("invalid transaction nonce", NonceTooLow), // hosted endpoints
+    // A lower nonce is missing.
+    ("nonce too high", NonceTooHigh), // arbitrum and other sequencers, anvil
+    ("nonce is too high", NonceTooHigh), // hosted endpoints
+    ("noncegap", NonceTooHigh),       // nethermind
+    ("nonce gap", NonceTooHigh),
+    ("nonce too distant", NonceTooHigh), // besu
+    ("nonce has future", NonceTooHigh),
     // Another one holds the nonce.
     ("replacement transaction underpriced", Underpriced), // geth, reth, erigon, besu
     ("transaction replacement underpriced", Underpriced), // anvil
@@ -176,6 +188,9 @@ mod tests {
                 NonceTooLow,
             ),
             ("openethereum", -32010, "Transaction with the same hash was already imported.", Accepted),
+            ("arbitrum", -32000, "nonce too high: address 0x00, tx: 9 state: 7", NonceTooHigh),
+            ("nethermind", -32010, "NonceGap, Future nonce. Expected nonce: 7", NonceTooHigh),
+            ("besu", -32006, "Transaction nonce too distant", NonceTooHigh),
             ("hosted", 429, "Too Many Requests", Unknown),
             ("hosted", -32005, "daily request count exceeded, request rate limited", Unknown),
             ("hosted", -32603, "Internal error", Unknown),
@@ -198,7 +213,7 @@ mod tests {
     #[test]
     fn one_node_that_has_it_is_enough_and_a_dead_one_does_not_hide_a_verdict() {
         assert_eq!(combine([Rejected, Accepted, Unknown]), Accepted);
-        for verdict in [NonceTooLow, Underpriced, FeeTooLow, Rejected] {
+        for verdict in [NonceTooLow, Underpriced, FeeTooLow, NonceTooHigh, Rejected] {
             assert_eq!(combine([Unknown, verdict]), verdict);
             assert_eq!(combine([verdict, Unknown]), verdict);
         }

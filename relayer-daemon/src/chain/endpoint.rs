@@ -1,7 +1,7 @@
 //! One RPC endpoint with its backoff: after a timeout it rests, and its sends in flight are bounded.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -23,6 +23,8 @@ pub(super) struct RpcEndpoint {
     /// Its scheme and host, the public part of its URL.
     pub(super) label: String,
     rests_until: Mutex<Option<Instant>>,
+    /// The chain that it said it is of.
+    chain_id: OnceLock<u64>,
     sends: Arc<Semaphore>,
 }
 
@@ -36,7 +38,17 @@ impl std::fmt::Debug for RpcEndpoint {
 impl RpcEndpoint {
     pub(super) fn new(provider: RootProvider<Ethereum>, label: String) -> Self {
         let sends = Arc::new(Semaphore::new(SENDS as usize));
-        Self { provider, label, rests_until: Mutex::default(), sends }
+        Self { provider, label, rests_until: Mutex::default(), chain_id: OnceLock::new(), sends }
+    }
+
+    /// Notes that it is of this chain.
+    pub(super) fn is_of(&self, chain_id: u64) {
+        let _ = self.chain_id.set(chain_id);
+    }
+
+    /// Whether it is known to be of this chain.
+    pub(super) fn is_known_of(&self, chain_id: u64) -> bool {
+        self.chain_id.get() == Some(&chain_id)
     }
 
     /// Lets it rest after a timeout.

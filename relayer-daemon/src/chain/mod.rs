@@ -9,10 +9,19 @@ mod receipt;
 pub mod rpc;
 pub(crate) mod rpc_error;
 mod simulate;
+mod tips;
 
-use std::{sync::atomic::AtomicBool, time::Duration};
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use alloy::{
+    consensus::{Transaction as _, TxEnvelope},
+    eips::eip2718::Decodable2718 as _,
     primitives::{Address, B256, Bytes, U64, U256, address},
     rpc::json_rpc::ErrorPayload,
     sol_types::SolCall,
@@ -21,6 +30,7 @@ use futures_util::StreamExt as _;
 use registry_core::{eth::abi::IForwarder, eth::rpc::read_error::Action};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 pub use broadcast_verdict::BroadcastVerdict;
 pub use node::{AccountView, ChainNode, ReceiptLookup, Simulation};
@@ -29,8 +39,8 @@ use receipt::ReceiptJson;
 pub use rpc::Rpc;
 pub use rpc_error::RpcError;
 
-use self::{rpc::block_number, rpc_error::action};
-use crate::gas::fees::Market;
+use self::{rpc::block_number, rpc_error::action, tips::TipMarket};
+use crate::{gas::fees::Market, outcome::BlockHeads};
 
 /// The OP stack's `GasPriceOracle` predeploy: it has code where the chain charges an L1 data fee.
 const GAS_PRICE_ORACLE: Address = address!("420000000000000000000000000000000000000F");
@@ -81,15 +91,51 @@ pub struct Chain {
     pub forwarder: Address,
     /// The registry.
     pub registry: Address,
-    /// Set once a node has refused `eth_simulateV1` as unknown.
-    pub lacks_simulate_v1: AtomicBool,
+    /// When `eth_simulateV1` is tried again after a node has refused it as unknown.
+    simulate_v1_again: Mutex<Option<Instant>>,
+    head: AtomicU64,
+    /// The highest priority fee taken from the market.
+    max_tip: u128,
+    tips: Mutex<TipMarket>,
 }
 
 impl Chain {
+    /// The chain of these endpoints, account and contracts. No priority fee above `max_tip` wei is taken for
+    /// the market's.
+    pub fn new(rpc: Rpc, relayer: Address, forwarder: Address, registry: Address, max_tip: u128) -> Self {
+        Self {
+            rpc,
+            relayer,
+            forwarder,
+            registry,
+            simulate_v1_again: Mutex::default(),
+            head: AtomicU64::default(),
+            max_tip,
+            tips: Mutex::default(),
+        }
+    }
+
+    fn tips(&self) -> MutexGuard<'_, TipMarket> {
+        self.tips.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether there is code at an address.
     pub async fn has_code(&self, address: Address) -> Result<bool, RpcError> {
         let code: Bytes = self.rpc.read("eth_getCode", json!([address, "latest"])).await?;
         Ok(!code.is_empty())
+    }
+
+    /// The gas that the node estimates for a no-op: a transfer of 0 from the account to itself.
+    pub async fn estimated_no_op(&self) -> Result<u64, RpcError> {
+        let transfer = json!({ "from": self.relayer, "to": self.relayer, "value": "0x0" });
+        let gas: U64 = self.rpc.read("eth_estimateGas", json!([transfer])).await?;
+        Ok(gas.to())
+    }
+
+    /// Whether the account has code: an EIP-7702 delegation, with which nodes keep one pending transaction of
+    /// it.
+    pub async fn is_delegated(&self) -> Result<bool, RpcError> {
+        self.has_code(self.relayer).await
     }
 
     /// Whether this chain charges an L1 data fee.
@@ -99,6 +145,14 @@ impl Chain {
 
     /// A block's header; `None` where the node has no such block.
     pub async fn header(&self, block: &'static str) -> Result<Option<BlockHeader>, RpcError> {
+        let header = self.header_of(json!(block)).await?;
+        if let (Some(number), "latest") = (header.and_then(|header| header.number), block) {
+            self.saw_head(number.to());
+        }
+        Ok(header)
+    }
+
+    async fn header_of(&self, block: Value) -> Result<Option<BlockHeader>, RpcError> {
         let header: Option<BlockHeader> =
             self.rpc.read("eth_getBlockByNumber", json!([block, false])).await?;
         match header.and_then(|header| header.number) {
@@ -106,6 +160,25 @@ impl Chain {
                 Err(RpcError::Malformed("eth_getBlockByNumber"))
             }
             _ => Ok(header),
+        }
+    }
+
+    /// The number of the newest block as it was last read; 0 before the first read.
+    pub fn head(&self) -> u64 {
+        self.head.load(Ordering::Relaxed)
+    }
+
+    fn saw_head(&self, number: u64) {
+        self.head.store(number, Ordering::Relaxed);
+    }
+
+    /// The number of the block with this tag; `None` where the node does not know the tag, 0 where it has no
+    /// such block yet.
+    async fn tagged(&self, tag: &'static str) -> Result<Option<u64>, RpcError> {
+        match self.header(tag).await {
+            Ok(header) => Ok(Some(header.and_then(|header| header.number).map_or(0, |number| number.to()))),
+            Err(RpcError::Node(_)) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -173,14 +246,12 @@ impl ChainNode for Chain {
             self.rpc.read("eth_feeHistory", json!([U64::from(FEE_HISTORY_BLOCKS), "latest", [50.0]])).await?;
         let blocks = history.base_fee_per_gas.len().saturating_sub(1) as u64;
         let next = history.base_fee_per_gas.last().ok_or(RpcError::Malformed("eth_feeHistory"))?;
-        let mut tips: Vec<_> = history.reward.unwrap_or_default().into_iter().flatten().collect();
-        tips.sort_unstable();
+        let paid = history.reward.unwrap_or_default().into_iter().flatten().map(wei);
+        let tip = self.tips().price(paid).min(self.max_tip);
         let head = history.oldest_block.saturating_add(U64::from(blocks)).saturating_sub(U64::from(1));
-        Ok(Market {
-            head: block_number(head).ok_or(RpcError::Malformed("eth_feeHistory"))?,
-            next_base_fee: wei(*next),
-            tip: tips.get(tips.len() / 2).copied().map(wei).unwrap_or_default(),
-        })
+        let head = block_number(head).ok_or(RpcError::Malformed("eth_feeHistory"))?;
+        self.saw_head(head);
+        Ok(Market { head, next_base_fee: wei(*next), tip })
     }
 
     async fn balance(&self) -> Result<u128, RpcError> {
@@ -203,6 +274,16 @@ impl ChainNode for Chain {
             }
         }
         if all { ReceiptLookup::Absent } else { ReceiptLookup::Unclear }
+    }
+
+    async fn block_hash(&self, number: u64) -> Result<Option<B256>, RpcError> {
+        Ok(self.header_of(json!(U64::from(number))).await?.and_then(|header| header.hash))
+    }
+
+    async fn heads(&self) -> Result<BlockHeads, RpcError> {
+        let (latest, safe, finalized) =
+            tokio::try_join!(self.tagged("latest"), self.tagged("safe"), self.tagged("finalized"))?;
+        Ok(BlockHeads::new(latest.unwrap_or_default(), safe, finalized))
     }
 
     async fn account_view(&self, signer: Option<Address>) -> Result<AccountView, RpcError> {
@@ -236,6 +317,11 @@ impl ChainNode for Chain {
     }
 
     async fn broadcast(&self, raw: &[u8]) -> (BroadcastVerdict, String) {
+        if let Ok(envelope) = TxEnvelope::decode_2718_exact(raw)
+            && let Some(tip) = envelope.max_priority_fee_per_gas()
+        {
+            self.tips().offered(tip);
+        }
         self.rpc.broadcast(raw).await
     }
 

@@ -6,7 +6,7 @@ use alloy::primitives::{Address, B256, Bytes, U256};
 use registry_core::eth::abi::IForwarder;
 
 use super::{Receipt, RpcError};
-use crate::{chain::BroadcastVerdict, gas::fees::Market};
+use crate::{chain::BroadcastVerdict, gas::fees::Market, outcome::BlockHeads};
 
 /// The chain behind one or several endpoints, each of which may be many machines at different blocks.
 ///
@@ -25,6 +25,10 @@ pub trait ChainNode: Send + Sync + 'static {
     fn receipt(&self, hash: B256) -> impl Future<Output = Result<Option<Receipt>, RpcError>> + Send;
     /// The receipt of a mined transaction, looked up at every endpoint.
     fn receipt_everywhere(&self, hash: B256) -> impl Future<Output = ReceiptLookup> + Send;
+    /// The hash of the block with this number; `None` where the node has no such block.
+    fn block_hash(&self, number: u64) -> impl Future<Output = Result<Option<B256>, RpcError>> + Send;
+    /// The safe and the final block.
+    fn heads(&self) -> impl Future<Output = Result<BlockHeads, RpcError>> + Send;
     /// The relayer's account and a signer's forwarder nonce in one block's state.
     fn account_view(
         &self,

@@ -7,6 +7,7 @@ use alloy::{
 use serde::Deserialize;
 
 use super::{rpc::block_number, wei};
+use crate::store::BlockId;
 
 /// The receipt of a mined transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub struct Receipt {
     /// The transaction.
     pub hash: B256,
     /// Its block.
-    pub block_number: u64,
+    pub block: BlockId,
     /// Whether the outer transaction succeeded. Says nothing about the inner call.
     pub status: bool,
     /// Gas used.
@@ -32,6 +33,7 @@ pub(super) struct ReceiptJson {
     transaction_hash: B256,
     /// `null` in the receipt of a block that the node is still building.
     block_number: Option<U64>,
+    block_hash: Option<B256>,
     status: U64,
     gas_used: U64,
     effective_gas_price: U256,
@@ -47,7 +49,7 @@ pub(super) struct NoReceipt;
 impl ReceiptJson {
     /// The receipt of the transaction `hash`; `None` while it is in no block.
     pub(super) fn of(self, hash: B256) -> Result<Option<Receipt>, NoReceipt> {
-        let Some(number) = self.block_number else { return Ok(None) };
+        let (Some(number), Some(block_hash)) = (self.block_number, self.block_hash) else { return Ok(None) };
         if self.transaction_hash != hash {
             return Err(NoReceipt);
         }
@@ -55,7 +57,7 @@ impl ReceiptJson {
         let paid = paid.saturating_add(self.l1_fee.unwrap_or_default());
         Ok(Some(Receipt {
             hash,
-            block_number: block_number(number).ok_or(NoReceipt)?,
+            block: BlockId { number: block_number(number).ok_or(NoReceipt)?, hash: block_hash },
             status: self.status == U64::from(1),
             gas_used: self.gas_used.to(),
             paid_wei: wei(paid),
@@ -71,7 +73,8 @@ mod tests {
 
     fn parse(changes: &[(&str, Value)]) -> Result<Option<Receipt>, NoReceipt> {
         let mut receipt = json!({
-            "transactionHash": B256::repeat_byte(7), "blockNumber": "0x10", "status": "0x1", "gasUsed": "0x5208",
+            "transactionHash": B256::repeat_byte(7), "blockNumber": "0x10",
+            "blockHash": B256::repeat_byte(8), "status": "0x1", "gasUsed": "0x5208",
             "effectiveGasPrice": "0x2", "l1Fee": "0x64", "logs": [],
         });
         for (field, value) in changes {
@@ -83,13 +86,14 @@ mod tests {
     #[test]
     fn what_was_paid_includes_the_l1_fee() {
         let receipt = parse(&[]).unwrap().unwrap();
-        assert_eq!((receipt.block_number, receipt.status, receipt.paid_wei), (16, true, 42_100));
+        assert_eq!((receipt.block.number, receipt.status, receipt.paid_wei), (16, true, 42_100));
         assert_eq!(parse(&[("l1Fee", Value::Null)]).unwrap().unwrap().paid_wei, 42_000);
     }
 
     #[test]
     fn a_receipt_without_a_block_is_none_yet() {
         assert_eq!(parse(&[("blockNumber", Value::Null)]), Ok(None));
+        assert_eq!(parse(&[("blockHash", Value::Null)]), Ok(None));
     }
 
     #[test]

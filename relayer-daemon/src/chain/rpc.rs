@@ -7,7 +7,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -48,6 +48,8 @@ const STALE_SECONDS: u64 = 5;
 pub struct Rpc {
     endpoints: Arc<[RpcEndpoint]>,
     current: Arc<AtomicUsize>,
+    /// The chain that every endpoint must be of, once that is known.
+    chain_id: Arc<OnceLock<u64>>,
     /// The highest block that any endpoint had when their heads were last compared.
     highest_seen: Arc<AtomicU64>,
     redactor: Arc<Redactor>,
@@ -79,6 +81,7 @@ impl Rpc {
         Ok(Self {
             endpoints,
             current: Arc::default(),
+            chain_id: Arc::default(),
             highest_seen: Arc::default(),
             // Clients see node errors, which may quote the URL or the host.
             redactor: Arc::new(Redactor::new(
@@ -176,14 +179,39 @@ impl Rpc {
 
     /// Each endpoint's label and chain id, in the order of the settings.
     pub async fn chain_ids(&self) -> Vec<(String, Result<u64, RpcError>)> {
-        let chain_id = async |index| {
-            let id = self.ask(index, "eth_chainId", &json!([])).await?;
-            let id: U64 = serde_json::from_value(id).map_err(|_| RpcError::Malformed("eth_chainId"))?;
-            Ok(id.to())
-        };
         let ids = self.endpoints.iter().enumerate();
-        join_all(ids.map(|(index, endpoint)| async move { (endpoint.label.clone(), chain_id(index).await) }))
-            .await
+        join_all(
+            ids.map(|(index, endpoint)| async move { (endpoint.label.clone(), self.chain_id(index).await) }),
+        )
+        .await
+    }
+
+    async fn chain_id(&self, index: usize) -> Result<u64, RpcError> {
+        let id = self.call(index, "eth_chainId", &json!([])).await?;
+        let id: U64 = serde_json::from_value(id).map_err(|_| RpcError::Malformed("eth_chainId"))?;
+        Ok(id.to())
+    }
+
+    /// From now on every endpoint must be of this chain: one that has not said so, because it was down, is
+    /// asked before its first other call.
+    pub fn expect_chain(&self, chain_id: u64) {
+        let _ = self.chain_id.set(chain_id);
+    }
+
+    /// Makes sure that an endpoint is of the expected chain. One of another chain rests, and is asked again.
+    async fn is_right(&self, index: usize, endpoint: &RpcEndpoint) -> Result<(), RpcError> {
+        let Some(expected) = self.chain_id.get().copied() else { return Ok(()) };
+        if endpoint.is_known_of(expected) {
+            return Ok(());
+        }
+        let found = self.chain_id(index).await?;
+        if found == expected {
+            endpoint.is_of(expected);
+            return Ok(());
+        }
+        tracing::error!(endpoint = %endpoint.label, found, expected, "RPC endpoint of another chain: not used");
+        endpoint.rest();
+        Err(RpcError::Unreachable("of another chain".to_owned()))
     }
 
     pub(super) fn endpoints(&self) -> &[RpcEndpoint] {
@@ -206,13 +234,20 @@ impl Rpc {
         }
     }
 
-    /// One call to one endpoint, without retry.
+    /// One call to one endpoint of the right chain, without retry.
     pub(super) async fn ask(
         &self,
         index: usize,
         method: &'static str,
         params: &Value,
     ) -> Result<Value, RpcError> {
+        if let Some(endpoint) = self.endpoint(index) {
+            self.is_right(index, endpoint).await?;
+        }
+        self.call(index, method, params).await
+    }
+
+    async fn call(&self, index: usize, method: &'static str, params: &Value) -> Result<Value, RpcError> {
         let Some(endpoint) = self.endpoint(index) else {
             return Err(RpcError::Unreachable("no endpoint".to_owned()));
         };

@@ -4,7 +4,7 @@
 //! that was signed for. A node without `eth_simulateV1` is asked with `eth_call`, which leaves the gas
 //! unknown.
 
-use std::sync::atomic::Ordering;
+use std::{sync::PoisonError, time::Duration};
 
 use alloy::{
     primitives::{Bytes, U64},
@@ -14,6 +14,7 @@ use alloy::{
 use registry_core::eth::abi::IForwarder;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Chain, RpcError, Simulation};
 
@@ -30,7 +31,19 @@ struct CallJson {
     return_data: Bytes,
 }
 
+/// How long a node that lacks the method is not asked again: it may have been another machine behind the
+/// same URL, or one that is upgraded.
+const TRY_AGAIN: Duration = Duration::from_secs(600);
+
 impl Chain {
+    fn simulate_v1_again(&self) -> Option<Instant> {
+        *self.simulate_v1_again.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_simulate_v1_at(&self, again: Instant) {
+        *self.simulate_v1_again.lock().unwrap_or_else(PoisonError::into_inner) = Some(again);
+    }
+
     /// See [`super::ChainNode::simulate`].
     pub(super) async fn simulate_execute(
         &self,
@@ -49,7 +62,7 @@ impl Chain {
 
     /// `None` where the node does not simulate, or the forwarder refuses; `eth_call` then has the reason.
     async fn simulate_v1(&self, transaction: &Value) -> Result<Option<Simulation>, RpcError> {
-        if self.lacks_simulate_v1.load(Ordering::Relaxed) {
+        if self.simulate_v1_again().is_some_and(|again| Instant::now() < again) {
             return Ok(None);
         }
         let params =
@@ -59,7 +72,7 @@ impl Chain {
             Err(RpcError::Node(error)) => {
                 if lacks_method(&error) {
                     tracing::warn!(error = %error.message, "no eth_simulateV1: worst cases are reserved");
-                    self.lacks_simulate_v1.store(true, Ordering::Relaxed);
+                    self.try_simulate_v1_at(Instant::now() + TRY_AGAIN);
                 }
                 return Ok(None);
             }
@@ -82,10 +95,13 @@ fn simulation(answer: &Bytes, gas_used: Option<u64>) -> Option<Simulation> {
     })
 }
 
-/// Whether a node says that it has no such method: by JSON-RPC's code, or in words.
+/// Whether a node says that it has no such method: by JSON-RPC's code, or in words. Words about anything else
+/// that does not exist, such as a block, say nothing about the method.
 fn lacks_method(error: &ErrorPayload) -> bool {
     const METHOD_NOT_FOUND: i64 = -32_601;
-    const WORDS: [&str; 4] = ["method not found", "does not exist", "not supported", "not whitelisted"];
+    const WORDS: [&str; 5] =
+        ["not found", "does not exist", "not supported", "not whitelisted", "not available"];
     let message = error.message.to_ascii_lowercase();
-    error.code == METHOD_NOT_FOUND || WORDS.iter().any(|words| message.contains(words))
+    let names_it = message.contains("method") || message.contains("simulatev1");
+    error.code == METHOD_NOT_FOUND || (names_it && WORDS.iter().any(|words| message.contains(words)))
 }

@@ -4,12 +4,7 @@
 //! once. `check` may run beside a running daemon: it takes no lock, opens the store for reading only and
 //! creates no file.
 
-use std::{
-    error::Error as _,
-    fmt, io,
-    path::PathBuf,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{error::Error as _, fmt, io, path::PathBuf, sync::Arc};
 
 use alloy::{
     primitives::{Address, U256, utils::format_ether},
@@ -23,6 +18,7 @@ use registry_core::{
 use crate::{
     chain::{Chain, ChainNode, Rpc, RpcError},
     daemon::settings::Settings,
+    gas,
     metrics::Metrics,
     process::{
         clock::SharedClock,
@@ -103,6 +99,8 @@ pub struct Checked {
     pub identity: Identity,
     /// Whether the chain charges an L1 data fee.
     pub has_l1_fee: bool,
+    /// The gas limit of no-ops.
+    pub no_op_gas: u64,
     /// Held as long as the process lives: one process per key and chain.
     pub locks: Vec<ProcessLock>,
 }
@@ -133,13 +131,13 @@ async fn examine(
     report.add("proxies", proxies(settings));
     let rpc = report.pass("rpc", endpoints(settings, metrics))?;
     let chain_id = chain_id(settings, &rpc, report).await?;
-    let chain = Arc::new(Chain {
+    let chain = Arc::new(Chain::new(
         rpc,
-        relayer: key.address(),
-        forwarder: settings.forwarder_address,
-        registry: settings.registry_address,
-        lacks_simulate_v1: AtomicBool::new(false),
-    });
+        key.address(),
+        settings.forwarder_address,
+        settings.registry_address,
+        settings.max_priority_fee_per_gas.0,
+    ));
 
     let registry = code(&chain, "registry", chain.registry, report).await;
     let forwarder = code(&chain, "forwarder", chain.forwarder, report).await;
@@ -156,6 +154,12 @@ async fn examine(
     }
     report.add("clock", clock_skew(&chain, clock.now()).await);
     let has_l1_fee = report.pass("l1 fee", chain.has_l1_fee().await).unwrap_or_default();
+    let no_op_gas = report.pass("no-op gas", chain.estimated_no_op().await).map(gas::no_op_limit);
+    if let Some(gas) = no_op_gas {
+        report.tick("no-op gas", format!("{gas} for a transaction that only fills a nonce"));
+    }
+    let no_op_gas = no_op_gas.unwrap_or_default();
+    report.add("delegation", undelegated(&chain).await);
 
     let files = StoreFiles::new(&settings.data_dir, chain_id, chain.forwarder, chain.relayer);
     let genesis = report.pass("journal", chain.genesis().await)?;
@@ -176,7 +180,7 @@ async fn examine(
     report.tick("journal", files.store.display());
     report.add("pending", pending_are_ours(&chain, Some(&store)).await);
     report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
-    Some(Checked { chain, chain_id, store, identity, has_l1_fee, locks })
+    Some(Checked { chain, chain_id, store, identity, has_l1_fee, no_op_gas, locks })
 }
 
 fn proxies(settings: &Settings) -> Result<String, String> {
@@ -225,6 +229,7 @@ async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut Report) -> Option
     }
     report.tick("rpc", rpc.label());
     if let Some(id) = found {
+        rpc.expect_chain(id);
         report.tick("chain id", id);
     }
     found
@@ -292,6 +297,19 @@ async fn balance(chain: &Chain) -> Result<String, String> {
     Ok(text)
 }
 
+/// An account with code (EIP-7702) could not keep several transactions in the pool.
+async fn undelegated(chain: &Chain) -> Result<String, String> {
+    match chain.is_delegated().await {
+        Ok(false) => Ok("the account has no code".to_owned()),
+        Ok(true) => {
+            Err("the account has code (an EIP-7702 delegation): nodes keep one pending transaction of it, \
+                         and the code may spend its balance"
+                .to_owned())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Compares with the pending block: its time is current even on a chain that makes blocks only on demand.
 async fn clock_skew(chain: &Chain, now: u64) -> Result<String, String> {
     let mut chain_time = None;
@@ -324,9 +342,7 @@ fn look_at_locks(files: &StoreFiles, report: &mut Report) {
 async fn take_lock(mode: CheckMode, path: PathBuf) -> Result<ProcessLock, LockError> {
     let take = move || match ProcessLock::take(&path) {
         Err(LockError::Held(holder)) if mode == CheckMode::Drain => {
-            if let Err(error) = holder.ask_to_drain() {
-                return Err(LockError::Unusable(error.kind()));
-            }
+            holder.ask_to_drain()?;
             eprintln!("asked {holder} to drain, and waiting for its end");
             ProcessLock::wait(&path)
         }

@@ -41,7 +41,7 @@ use crate::{
     http::{
         connections::{self, ConnectionLimits},
         readiness::RelayerReadiness,
-        routes::{App, routes},
+        routes::{App, FactsCache, routes},
     },
     metrics::Metrics,
     process::{
@@ -50,8 +50,8 @@ use crate::{
         shutdown::{ShutdownSignal, stopped},
     },
     relay::{
-        Reads, Relayer, functions::RelayedFunctions, gas_price::GasPrice, inflight::Inflight,
-        rate_limits::RateLimits,
+        Reads, Relayer, backoff::SharedBackoff, functions::RelayedFunctions, gas_price::GasPrice,
+        inflight::Inflight, rate_limits::RateLimits,
     },
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
     store::{Retention, retention},
@@ -59,8 +59,8 @@ use crate::{
 
 /// The longest shutdown. A supervisor may kill the daemon after it, and nothing is lost.
 const STOP_WITHIN: Duration = Duration::from_millis(4_500);
-/// The capacity of the sender's queue.
-const JOBS: usize = 256;
+/// The capacity of the sender's queue: what waits in it was checked before, and checks grow old.
+const JOBS: usize = 16;
 /// How often a draining daemon checks whether anything is left.
 const DRAIN_POLL: Duration = Duration::from_millis(250);
 
@@ -86,6 +86,8 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
 
     let app = Arc::new(App {
         relayer: Arc::clone(&daemon.relayer),
+        store: Arc::new(daemon.relayer.store.with_own_reader()?),
+        facts: FactsCache::default(),
         readiness: daemon.readiness.clone(),
         chain_id,
         relay_wait: settings.relay_wait,
@@ -165,7 +167,7 @@ impl Daemon {
         checked: Checked,
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
-        let Checked { chain, chain_id, store, identity, has_l1_fee, locks } = checked;
+        let Checked { chain, chain_id, store, identity, has_l1_fee, no_op_gas, locks } = checked;
         let clock = clock::shared();
         store.run(move |store| store.bind(&identity)).await?;
 
@@ -173,7 +175,7 @@ impl Daemon {
         let (draining, drain) = watch::channel(false);
         let (jobs_in, jobs) = mpsc::channel(JOBS);
         let (events_in, mut events) = mpsc::unbounded_channel();
-        let wallet = Wallet::new(key, chain_id, chain.forwarder);
+        let wallet = Wallet::new(key, chain_id, chain.forwarder).with_no_op_gas(no_op_gas);
         let spending =
             Spending { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
         let relayer = Arc::new(Relayer {
@@ -184,6 +186,7 @@ impl Daemon {
                 settings.rate_limit_per_ip,
                 settings.rate_limit_per_signer,
                 settings.rate_limit_reads,
+                settings.rate_limit_polls,
             ),
             spending,
             allowance: Allowance { limit_wei: spending.daily_wei, shares: settings.budget_shares() },
@@ -196,6 +199,7 @@ impl Daemon {
             metrics: metrics.clone(),
             jobs: jobs_in,
             checks: Relayer::check_permits(),
+            backoff: SharedBackoff::default(),
             patience: settings.relay_retry,
             stopping: stopping.clone(),
             draining: drain,
@@ -207,12 +211,13 @@ impl Daemon {
         let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
         let node = Arc::clone(&chain);
         let now = clock.now();
-        let mut sender = Sender::new(Parts {
+        let sender = Sender::new(Parts {
             node,
             store: Arc::clone(&store),
             wallet,
             contracts,
             spending,
+            max_pending: settings.max_pending_per_key,
             clock: clock.clone(),
             metrics: metrics.clone(),
             events: events_in,

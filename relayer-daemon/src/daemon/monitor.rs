@@ -10,6 +10,7 @@ use tokio::time::interval;
 use crate::{
     budget::WINDOW_SECONDS,
     chain::ChainNode as _,
+    gas,
     http::readiness::RelayerReadiness,
     process::shutdown::{ShutdownSignal, stopped},
     relay::{MINIMUM_BALANCE_WEI, Relayer},
@@ -17,8 +18,6 @@ use crate::{
 
 /// The time between two rounds.
 pub const ROUND: Duration = Duration::from_secs(15);
-/// The least gas of any relay, outer transaction included: a budget with less left is spent.
-const CHEAPEST_RELAY_GAS: u128 = 60_000;
 /// Rounds between two prunings of the rate limits' maps, which a flood of addresses fills fast.
 const FORGET_ROUNDS: u64 = 4;
 
@@ -46,6 +45,7 @@ async fn look(relayer: &Relayer, readiness: &RelayerReadiness) {
             relayer.saw_balance(balance);
             readiness.chain_answered(balance >= MINIMUM_BALANCE_WEI);
             if let Some(header) = header {
+                relayer.clock.saw_chain(header.timestamp.to());
                 if let Some(number) = header.number {
                     relayer.metrics.head_block.set(number.to());
                 }
@@ -69,6 +69,6 @@ async fn budget_spent(relayer: &Relayer, base_fee: u128) -> Option<u64> {
     let (limit, now) = (relayer.spending.daily_wei, relayer.clock.now());
     let budget = relayer.store.run(move |store| store.budget(limit, now)).await.ok()?;
     let left = limit.saturating_sub(budget.window.settled_wei);
-    let spent = left < CHEAPEST_RELAY_GAS.saturating_mul(base_fee.max(1));
+    let spent = left < u128::from(gas::CHEAPEST_RELAY).saturating_mul(base_fee.max(1));
     spent.then(|| budget.resets_at().map_or(WINDOW_SECONDS, |reset| reset.saturating_sub(now)).max(1))
 }

@@ -61,12 +61,12 @@ pub struct Settings {
     pub budget_share_per_signer: u8,
 
     /// Percent of the daily budget for one client: an IPv4 address or an IPv6 /64
-    #[arg(long, env = "BUDGET_SHARE_PER_IP", hide_env_values = true, default_value_t = 50,
+    #[arg(long, env = "BUDGET_SHARE_PER_IP", hide_env_values = true, default_value_t = 30,
           value_parser = clap::value_parser!(u8).range(1..=100))]
     pub budget_share_per_ip: u8,
 
     /// Percent of the daily budget for one network: an IPv4 /24 or an IPv6 /48
-    #[arg(long, env = "BUDGET_SHARE_PER_NETWORK", hide_env_values = true, default_value_t = 75,
+    #[arg(long, env = "BUDGET_SHARE_PER_NETWORK", hide_env_values = true, default_value_t = 40,
           value_parser = clap::value_parser!(u8).range(1..=100))]
     pub budget_share_per_network: u8,
 
@@ -81,6 +81,10 @@ pub struct Settings {
     /// GET /nonce and GET /status per minute and client IP; 0 switches the limit off
     #[arg(long, env = "RATE_LIMIT_READS", hide_env_values = true, default_value_t = 60)]
     pub rate_limit_reads: u32,
+
+    /// GET /relay/:id per minute and client IP; 0 switches the limit off
+    #[arg(long, env = "RATE_LIMIT_POLLS", hide_env_values = true, default_value_t = 600)]
+    pub rate_limit_polls: u32,
 
     /// The registry's functions that are relayed, comma-separated; views never are
     #[arg(long, env = "RELAYED_FUNCTIONS", hide_env_values = true, value_delimiter = ',', hide_possible_values = true,
@@ -113,9 +117,18 @@ pub struct Settings {
     #[arg(long, env = "MAX_FEE_PER_GAS_GWEI", hide_env_values = true, default_value = "50", value_parser = gwei)]
     pub max_fee_per_gas: Wei,
 
+    /// The highest maxPriorityFeePerGas taken from the market, gwei; a replacement may offer more
+    #[arg(long, env = "MAX_PRIORITY_FEE_GWEI", hide_env_values = true, default_value = "10", value_parser = gwei)]
+    pub max_priority_fee_per_gas: Wei,
+
     /// Relays in flight, all signers together
     #[arg(long, env = "MAX_QUEUE", hide_env_values = true, default_value_t = 2048)]
     pub max_queue: usize,
+
+    /// Transactions of the key that wait in the nodes' pools at once; nodes drop what is beyond their own
+    /// limit
+    #[arg(long, env = "MAX_PENDING_PER_KEY", hide_env_values = true, default_value = "16", value_parser = count)]
+    pub max_pending_per_key: usize,
 
     /// How long a client waits for the receipt before it gets 202, seconds
     #[arg(long, env = "RELAY_WAIT_SECONDS", hide_env_values = true, default_value = "30", value_parser = seconds)]
@@ -261,6 +274,12 @@ mod tests {
         assert_eq!(settings.proxies(), Ok(TrustedProxies::default()));
         assert_eq!(settings.relay_wait, Duration::from_secs(30));
         assert_eq!(settings.endpoints().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn by_default_two_networks_leave_some_of_the_budget_to_others() {
+        let Shares { signer, client, network } = parse(&[]).unwrap().budget_shares();
+        assert!(signer <= client && client <= network && 2 * network < 100, "{network} % each");
     }
 
     #[test]

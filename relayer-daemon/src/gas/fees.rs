@@ -41,9 +41,10 @@ impl Market {
         self.price().saturating_mul(MARKET_MULTIPLE).min(cap)
     }
 
-    /// Whether a transaction with these fees is too cheap for the next block.
+    /// Whether a transaction with these fees is too cheap for the next block: by its price, or because others
+    /// pay far more of a tip than it does.
     pub fn has_outgrown(&self, fees: &Fees) -> bool {
-        self.price() > fees.max_fee
+        self.price() > fees.max_fee || self.tip > fees.tip.saturating_add(fees.tip / 2).max(MIN_TIP)
     }
 }
 
@@ -64,7 +65,16 @@ impl Fees {
     /// The fees of a replacement transaction: at least 10 % more in both fields, rounded up, and at least the
     /// market's price. `None` if that is above `cap` or four times the market's price.
     pub fn bumped(&self, market: &Market, cap: u128) -> Option<Self> {
-        let highest = market.highest_offer(cap);
+        self.raised_within(market, market.highest_offer(cap))
+    }
+
+    /// The fees of a no-op that takes the place of a transaction with these fees: the same raise, also in a
+    /// market that fell since. `None` if that is above `cap`.
+    pub fn of_cancellation(&self, market: &Market, cap: u128) -> Option<Self> {
+        self.raised_within(market, cap)
+    }
+
+    fn raised_within(&self, market: &Market, highest: u128) -> Option<Self> {
         let least = Self { max_fee: raised(self.max_fee), tip: raised(self.tip) };
         if least.max_fee > highest || least.tip > highest {
             return None;
@@ -117,6 +127,10 @@ mod tests {
         let market = Market { head: 1, next_base_fee: 2 * GWEI, tip: GWEI };
         assert!(!market.has_outgrown(&Fees { max_fee: 3 * GWEI, tip: GWEI }));
         assert!(market.has_outgrown(&Fees { max_fee: 3 * GWEI - 1, tip: GWEI }));
+        assert!(!market.has_outgrown(&Fees { max_fee: 9 * GWEI, tip: GWEI * 2 / 3 + 1 }));
+        assert!(market.has_outgrown(&Fees { max_fee: 9 * GWEI, tip: GWEI / 2 }), "others pay twice the tip");
+        let quiet = Market { tip: MIN_TIP, ..market };
+        assert!(!quiet.has_outgrown(&Fees { max_fee: 9 * GWEI, tip: 1 }));
     }
 
     #[test]
@@ -127,6 +141,16 @@ mod tests {
             fees = bumped;
         }
         assert!(fees.max_fee <= 8 * GWEI && fees.max_fee * 11 > 80 * GWEI, "{fees:?}");
+    }
+
+    #[test]
+    fn a_no_op_outbids_what_it_cancels_also_in_a_market_that_fell() {
+        let fallen = Market { head: 1, next_base_fee: GWEI / 10, tip: 0 };
+        let old = Fees { max_fee: 10 * GWEI, tip: GWEI };
+        assert_eq!(old.bumped(&fallen, 50 * GWEI), None);
+        let raised = Fees { max_fee: 11 * GWEI, tip: GWEI * 11 / 10 };
+        assert_eq!(old.of_cancellation(&fallen, 50 * GWEI), Some(raised));
+        assert_eq!(old.of_cancellation(&fallen, 10 * GWEI), None, "above the cap");
     }
 
     #[test]

@@ -16,8 +16,15 @@ const FORWARDER: u64 = 95_000;
 /// The forwarder's hashing and copying of calldata, per byte.
 const FORWARDER_PER_BYTE: u64 = 3;
 
-/// Gas of the no-op that fills a nonce: a transfer of 0 to the own account.
-pub const NO_OP: u64 = TRANSACTION;
+/// The gas limit of the no-op that fills a nonce, a transfer of 0 to the own account, where the node
+/// estimates `estimated` for it. Most chains take 21,000. Where it is more, as on Arbitrum, it moves with the
+/// price of L1's data, so twice as much is allowed.
+pub const fn no_op_limit(estimated: u64) -> u64 {
+    if estimated <= TRANSACTION { TRANSACTION } else { estimated.saturating_mul(2) }
+}
+
+/// The least gas of any relay, outer transaction included: a budget with less left is spent.
+pub const CHEAPEST_RELAY: u64 = 60_000;
 
 /// Added to the gas that a simulation used: until it is mined state may change, and warm slots become cold.
 const SIMULATION_MARGIN: u64 = 20_000;
@@ -56,6 +63,11 @@ mod tests {
         assert_eq!(none, TRANSACTION + FORWARDER);
         assert_eq!(limit(&[0], 0) - none, 4 + FORWARDER_PER_BYTE);
         assert_eq!(limit(&[1], 0) - none, 16 + FORWARDER_PER_BYTE);
+    }
+
+    #[test]
+    fn a_no_op_has_the_gas_that_the_chain_wants_for_a_transfer() {
+        assert_eq!([0, 21_000, 21_001, 330_000].map(no_op_limit), [21_000, 21_000, 42_002, 660_000]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::{
             MethodNotAllowed, NotFound, RelayNotFound, RelayerBalanceTooLow, RpcFailed, RpcTimeout,
             SenderStalled, ShuttingDown,
         },
-        Failure, MinedTransaction, RelayOutcome,
+        Failure, Finality, MinedTransaction, RelayOutcome,
     },
     store::RelayRecord,
 };
@@ -43,6 +43,8 @@ const SIGNER: Address = address!("D9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0");
 const SIGNATURE: &str = "0xe260f85576c38b7430000b371d7de18fa0330bd01b84fdc9d66aa373719eab02\
     48f6d9ede5209d45e019d831ea7d7c77222393dd1b3b88748e149ad12e8c2f361b";
 const ID: B256 = b256!("9ef41553f467c3e349a8d2fc73eef147f80d232f785e634134ea087c449c6c8c");
+/// The newest block of the examples.
+const HEAD: u64 = 4_718;
 const MINED: MinedTransaction =
     MinedTransaction { tx_hash: B256::repeat_byte(0xc4), block_number: 4_711, gas_used: 277_676 };
 
@@ -124,8 +126,8 @@ fn paths(schemas: &mut Schemas, relayer: Particulars) -> Value {
 
 fn relay(schemas: &mut Schemas) -> Value {
     let executed = body(&schemas.of::<ExecutedBody>(), &ExecutedBody::new(ID, &MINED, Some(U256::from(42))));
-    let pending = RelayRecord { outcome: None, hashes: vec![MINED.tx_hash] };
-    let pending = body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &pending));
+    let pending = RelayRecord { outcome: None, finality: None, hashes: vec![MINED.tx_hash] };
+    let pending = body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &pending, HEAD));
     let answer = |description, content| linked(response(description, OF_RELAY, content), "getRelay", "/id");
     let answers = vec![
         ("200", answer("It was executed.", &executed)),
@@ -143,15 +145,16 @@ fn relay(schemas: &mut Schemas) -> Value {
 
 fn relay_state(schemas: &mut Schemas) -> Value {
     let outcome = RelayOutcome::Reverted { mined: MINED, failure: Failure::reverted("Agent not active") };
-    let record = RelayRecord { outcome: Some(outcome), hashes: vec![MINED.tx_hash] };
-    let answers = ok("Its state.", &body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &record)));
+    let finality = Some(Finality::Safe);
+    let record = RelayRecord { outcome: Some(outcome), finality, hashes: vec![MINED.tx_hash] };
+    let answers = ok("Its state.", &body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &record, HEAD)));
     let id = json!({
         "description": "The request's EIP-712 digest.",
         "type": "string",
         "format": "relay-id",
         "pattern": "^0x[0-9a-fA-F]{64}$",
     });
-    let failures = [InvalidId, RelayNotFound, NotFound, JournalFailed];
+    let failures = [InvalidId, RelayNotFound, NotFound, IpRateLimited, JournalFailed];
     operation("getRelay", RELAYING, "What became of a request", parameter("id", &id, &ID), answers, &failures)
 }
 

@@ -33,10 +33,11 @@ use super::{
     shapes,
 };
 use crate::{
+    budget::Budget,
     metrics::gauge_value,
     outcome::{ErrorCode, Failure, RelayOutcome},
-    relay::{AcceptedRelay, Relayer, outcome_within},
-    store::RelayRecord,
+    relay::{AcceptedRelay, Relayer, brief_cache::BriefCache, outcome_within},
+    store::{RelayRecord, Store},
 };
 
 /// The largest body accepted, bytes.
@@ -55,6 +56,10 @@ pub const RELAY_ID: &str = "x-relay-id";
 pub struct App {
     /// The pipeline.
     pub relayer: Arc<Relayer>,
+    /// The store with a reader for clients, so that no client holds up the sender.
+    pub store: Arc<Store>,
+    /// What `/metrics` says of the store: it has no limit of its own.
+    pub facts: FactsCache,
     /// Whether requests make sense now.
     pub readiness: RelayerReadiness,
     /// The chain's id.
@@ -63,6 +68,18 @@ pub struct App {
     pub relay_wait: Duration,
     /// The trusted proxies.
     pub proxies: TrustedProxies,
+}
+
+/// What the store says of the budget and the oldest pending relay, at most a second old.
+pub type FactsCache = BriefCache<(), (Budget, Option<u64>)>;
+
+impl App {
+    /// The budget, and since when the oldest relay is pending.
+    async fn facts(&self) -> Result<(Budget, Option<u64>), Failure> {
+        let (limit, now) = (self.relayer.spending.daily_wei, self.relayer.clock.now());
+        let read = move |store: &Store| Ok((store.budget(limit, now)?, store.oldest_pending()?));
+        self.store.run(read).await.map_err(|_| Failure::of(ErrorCode::JournalFailed))
+    }
 }
 
 /// The socket's peer, put into each request by [`crate::http`].
@@ -103,9 +120,11 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
         .then(|app: Arc<App>, client: IpAddr, headers: HeaderMap, body| async move {
             answer("relay", post_relay(&app, client, &headers, body).await)
         });
-    let relay_state = warp::path!("relay" / String)
-        .and(get.clone())
-        .then(|id: String, app: Arc<App>| async move { answer("relay_state", relay_state(&app, &id).await) });
+    let relay_state = warp::path!("relay" / String).and(get.clone()).and(client.clone()).then(
+        |id: String, app: Arc<App>, client: IpAddr| async move {
+            answer("relay_state", relay_state(&app, client, &id).await)
+        },
+    );
     let nonce = warp::path!("nonce" / String).and(get.clone()).and(client.clone()).then(
         |address: String, app: Arc<App>, client: IpAddr| async move {
             answer("nonce", nonce(&app, client, &address).await)
@@ -183,9 +202,9 @@ where
         }
         Some(RelayOutcome::Reverted { failure, .. } | RelayOutcome::Dropped { failure }) => failed(&failure),
         None => {
-            let record = relayer.store.run(move |store| store.relay(id)).await.ok().flatten();
-            let record = record.unwrap_or(RelayRecord { outcome: None, hashes: Vec::new() });
-            json_response(StatusCode::ACCEPTED, &shapes::RelayBody::new(id, &record))
+            let record = app.store.run(move |store| store.relay(id)).await.ok().flatten();
+            let record = record.unwrap_or(RelayRecord { outcome: None, finality: None, hashes: Vec::new() });
+            json_response(StatusCode::ACCEPTED, &shapes::RelayBody::new(id, &record, relayer.chain.head()))
         }
     };
     if let Ok(id) = HeaderValue::from_str(&id.to_string()) {
@@ -226,11 +245,13 @@ async fn discard<B: Buf>(mut stream: Pin<&mut impl Stream<Item = Result<B, warp:
     }
 }
 
-async fn relay_state(app: &App, id: &str) -> Result<Response, Failure> {
+async fn relay_state(app: &App, client: IpAddr, id: &str) -> Result<Response, Failure> {
     let id: B256 = id.parse().map_err(|_| Failure::of(ErrorCode::InvalidId))?;
-    let record = app.relayer.store.run(move |store| store.relay(id)).await;
+    let polls = &app.relayer.limits.polls;
+    polls.charge(&client).map_err(|wait| Failure::read_limit(polls.count(), wait))?;
+    let record = app.store.run(move |store| store.relay(id)).await;
     match record {
-        Ok(Some(record)) => Ok(ok(&shapes::RelayBody::new(id, &record))),
+        Ok(Some(record)) => Ok(ok(&shapes::RelayBody::new(id, &record, app.relayer.chain.head()))),
         Ok(None) => Err(Failure::new(ErrorCode::RelayNotFound, format!("Relay not found: {id}"))),
         Err(error) => {
             tracing::error!(%error, "journal failed");
@@ -251,9 +272,7 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
     let relayer = &app.relayer;
     let now = relayer.clock.now();
     let balance = relayer.balance().await?;
-    let limit = relayer.spending.daily_wei;
-    let read = relayer.store.run(move |store| Ok((store.budget(limit, now)?, store.oldest_pending()?)));
-    let (budget, oldest) = read.await.map_err(|_| Failure::of(ErrorCode::JournalFailed))?;
+    let (budget, oldest) = app.facts().await?;
     Ok(ok(&shapes::StatusBody {
         relayer: relayer.chain.relayer,
         balance: format_ether(balance),
@@ -292,9 +311,8 @@ fn domain(app: &App) -> Response {
 
 async fn metrics(app: &App) -> Response {
     let relayer = &app.relayer;
-    let (limit, now) = (relayer.spending.daily_wei, relayer.clock.now());
-    let read = relayer.store.run(move |store| Ok((store.budget(limit, now)?, store.oldest_pending()?)));
-    if let Ok((budget, oldest)) = read.await {
+    let now = relayer.clock.now();
+    if let Ok((budget, oldest)) = app.facts.get((), app.facts()).await {
         relayer.metrics.budget_limit_wei.set(gauge_value(budget.limit_wei));
         relayer.metrics.budget_used_wei.set(gauge_value(budget.used_wei()));
         let age = oldest.map(|since| now.saturating_sub(since)).unwrap_or_default();

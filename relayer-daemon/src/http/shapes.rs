@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    outcome::{ErrorCode, Failure, MinedTransaction},
+    outcome::{ErrorCode, Failure, Finality, MinedTransaction},
     store::RelayRecord,
 };
 
@@ -158,6 +158,12 @@ pub(crate) struct RelayBody<'a> {
     state: &'static str,
     #[serde(flatten)]
     mined: Option<MinedTransaction>,
+    /// Blocks from its own to the newest, both counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confirmations: Option<u64>,
+    /// How final its block is: a reorganisation takes back what is not `finalized`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finality: Option<Finality>,
     /// The agent that the call registered, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_id: Option<AgentId>,
@@ -173,7 +179,7 @@ pub(crate) struct RelayBody<'a> {
 }
 
 impl<'a> RelayBody<'a> {
-    pub(crate) fn new(id: B256, record: &'a RelayRecord) -> Self {
+    pub(crate) fn new(id: B256, record: &'a RelayRecord, head: u64) -> Self {
         let (state, (mined, failure, agent_id)) = match &record.outcome {
             None => ("pending", (None, None, None)),
             Some(outcome) => (outcome.state(), outcome.parts()),
@@ -182,6 +188,9 @@ impl<'a> RelayBody<'a> {
             id,
             state,
             mined: mined.copied(),
+            // The head may have been read before the block was made.
+            confirmations: mined.map(|mined| head.saturating_sub(mined.block_number).saturating_add(1)),
+            finality: mined.and(record.finality),
             agent_id: agent_id.map(AgentId),
             error: failure.map(Failure::message),
             code: failure.map(|failure| failure.code),
@@ -240,14 +249,17 @@ mod tests {
     fn a_relay_shows_what_its_state_has() {
         let id = B256::repeat_byte(1);
         let (id_text, tx) = (hash(1), hash(2));
-        let show = |outcome, hashes| text(&RelayBody::new(id, &RelayRecord { outcome, hashes }));
+        let show = |outcome, hashes| {
+            let finality = Some(Finality::Safe);
+            text(&RelayBody::new(id, &RelayRecord { outcome, finality, hashes }, 9))
+        };
         assert_eq!(show(None, vec![]), format!(r#"{{"id":"{id_text}","state":"pending","txHashes":[]}}"#));
         let failure = Failure::reverted("Agent not active");
         let reverted = Some(RelayOutcome::Reverted { mined: MINED, failure: failure.clone() });
         assert_eq!(
             show(reverted, vec![MINED.tx_hash]),
             format!(
-                r#"{{"id":"{id_text}","state":"reverted","txHash":"{tx}","blockNumber":7,"gasUsed":9,"error":"Agent not active","code":"CALL_REVERTED","txHashes":["{tx}"]}}"#
+                r#"{{"id":"{id_text}","state":"reverted","txHash":"{tx}","blockNumber":7,"gasUsed":9,"confirmations":3,"finality":"safe","error":"Agent not active","code":"CALL_REVERTED","txHashes":["{tx}"]}}"#
             )
         );
         let dropped = Some(RelayOutcome::Dropped { failure });

@@ -72,8 +72,12 @@ pub enum ErrorCode {
     GasBudgetExhausted,
     /// One signer, client or network has used its share of today's gas.
     BudgetShareExhausted,
+    /// What is left of today's gas, or of a share of it, does not cover this request; a cheaper one fits.
+    BudgetTooSmall,
     /// The contract said no; the message is its reason.
     CallReverted,
+    /// The transaction reverted as a whole, and the forwarder has not used the request: it may be sent again.
+    ForwarderRefused,
     /// No RPC endpoint gave an answer; nothing was sent.
     RpcFailed,
     /// No RPC endpoint answered in time; nothing was sent.
@@ -159,7 +163,14 @@ impl ErrorCode {
             Self::BudgetShareExhausted => {
                 (429, "Share of the daily gas budget exhausted. Try again tomorrow.")
             }
+            Self::BudgetTooSmall => (
+                429,
+                "What is left of the daily gas budget does not cover this request. A cheaper one may fit.",
+            ),
             Self::CallReverted => (500, "Call failed without a reason; request.gas may be too low"),
+            Self::ForwarderRefused => {
+                (500, "Forwarder did not carry out the request when it was mined. It may be sent again.")
+            }
             Self::RpcFailed => (500, "RPC endpoint unreachable"),
             Self::RpcTimeout => (500, "RPC timeout"),
             Self::TransactionRejected => (500, "Every RPC endpoint refused the transaction"),

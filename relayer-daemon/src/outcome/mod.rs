@@ -2,6 +2,7 @@
 
 mod error_code;
 mod failure;
+mod finality;
 
 use alloy::primitives::{B256, U256};
 use registry_core::eth::json;
@@ -10,6 +11,7 @@ use serde::Serialize;
 
 pub use error_code::ErrorCode;
 pub use failure::Failure;
+pub use finality::{BlockHeads, Finality};
 
 /// How a relay ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub enum RelayOutcome {
         /// The agent that the call registered, if it did.
         agent_id: Option<U256>,
     },
-    /// Our transaction was mined, but the inner call failed.
+    /// Our transaction was mined, but the inner call failed, or the forwarder did not make it.
     Reverted {
         /// The transaction.
         mined: MinedTransaction,
@@ -67,8 +69,13 @@ impl RelayOutcome {
         }
     }
 
-    /// Whether the signed request may be sent again: only if no transaction of ours carried it out.
+    /// Whether the signed request may be sent again: only if no transaction of ours carried it out, so that
+    /// the forwarder still takes it.
     pub const fn is_repeatable(&self) -> bool {
-        matches!(self, Self::Dropped { .. })
+        match self {
+            Self::Executed { .. } => false,
+            Self::Reverted { failure, .. } => matches!(failure.code, ErrorCode::ForwarderRefused),
+            Self::Dropped { .. } => true,
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! One process for each key and chain, and for each journal: a file lock that names its holder.
 //!
 //! The kernel releases the lock when the holder dies. The file stays, with the process id of the last holder,
-//! which is valid only while the lock is held.
+//! which is valid only while the lock is held, and only in the holder's PID namespace: in another container
+//! the same number is another process, most often the own one. So the file names the namespace too.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -24,6 +25,11 @@ pub enum LockError {
     /// Another process holds it.
     #[error("{0} runs with this key or this journal")]
     Held(Holder),
+    /// It is held in another container, where no signal reaches.
+    #[error(
+        "the process with this key or this journal runs in another container: drain it there, with SIGUSR1"
+    )]
+    Elsewhere,
     /// The file cannot be made, locked or written.
     #[error("the lock file cannot be used: {0}")]
     Unusable(io::ErrorKind),
@@ -35,14 +41,20 @@ impl From<io::Error> for LockError {
     }
 }
 
-/// The process that holds a lock; `None` where the file does not name it.
+/// The process that holds a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Holder(Option<Pid>);
+pub struct Holder {
+    /// Its id in its namespace; `None` where the file does not name it.
+    pid: Option<Pid>,
+    /// Whether the id means the same process here.
+    is_here: bool,
+}
 
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(pid) => write!(f, "another process ({})", pid.as_raw_nonzero()),
+        match self.pid {
+            Some(pid) if self.is_here => write!(f, "another process ({})", pid.as_raw_nonzero()),
+            Some(_) => f.write_str("a process in another container"),
             None => f.write_str("another process"),
         }
     }
@@ -52,10 +64,14 @@ impl Holder {
     /// Asks it to drain.
     ///
     /// # Errors
-    /// If the file does not name it, or it belongs to another user.
-    pub fn ask_to_drain(self) -> io::Result<()> {
-        let pid = self.0.ok_or(io::ErrorKind::NotFound)?;
-        Ok(kill_process(pid, Signal::USR1)?)
+    /// If the file does not name it, it is in another container, or it belongs to another user.
+    pub fn ask_to_drain(self) -> Result<(), LockError> {
+        let pid = self.pid.ok_or(LockError::Unusable(io::ErrorKind::NotFound))?;
+        // A process does not wait for its own lock: then the id is another namespace's.
+        if !self.is_here || pid.as_raw_nonzero().get().unsigned_abs() == std::process::id() {
+            return Err(LockError::Elsewhere);
+        }
+        kill_process(pid, Signal::USR1).map_err(|error| LockError::Unusable(error.kind()))
     }
 }
 
@@ -113,15 +129,23 @@ fn open(path: &Path) -> io::Result<File> {
 fn sign(mut file: File) -> Result<ProcessLock, LockError> {
     file.set_len(0)?;
     file.rewind()?;
-    writeln!(file, "{}", std::process::id())?;
+    writeln!(file, "{} {}", std::process::id(), namespace())?;
     Ok(ProcessLock { _file: file })
 }
 
 fn holder(mut file: &File) -> io::Result<Holder> {
     let mut text = String::new();
-    file.take(32).read_to_string(&mut text)?;
+    file.take(128).read_to_string(&mut text)?;
     file.rewind()?;
-    Ok(Holder(text.trim().parse().ok().and_then(Pid::from_raw)))
+    let (pid, place) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+    Ok(Holder { pid: pid.parse().ok().and_then(Pid::from_raw), is_here: place == namespace() })
+}
+
+/// The PID namespace of this process on this boot, in one word; two machines or containers have two.
+fn namespace() -> String {
+    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    format!("{}@{}", link.display(), boot.trim())
 }
 
 #[cfg(test)]
@@ -165,5 +189,29 @@ mod tests {
         let holder = ProcessLock::holder(&path).unwrap().unwrap();
         assert_eq!(holder.to_string(), "another process");
         assert!(holder.ask_to_drain().is_err());
+    }
+
+    #[test]
+    fn who_drains_from_another_container_signals_neither_itself_nor_a_process_of_the_same_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let child = std::process::Command::new("sleep").arg("60").spawn();
+        let mut child = child.unwrap();
+        for text in [
+            // As a holder in another container, where both are process 1.
+            format!("{} pid:[1]@elsewhere", std::process::id()),
+            format!("{}", std::process::id()),
+            format!("{} pid:[1]@elsewhere", child.id()),
+            format!("{} {}", std::process::id(), namespace()),
+        ] {
+            fs::write(&path, &text).unwrap();
+            let held = File::open(&path).unwrap();
+            held.lock().unwrap();
+            let holder = ProcessLock::holder(&path).unwrap().unwrap();
+            assert!(matches!(holder.ask_to_drain(), Err(LockError::Elsewhere)), "{text}: {holder}");
+        }
+        assert!(child.try_wait().unwrap().is_none(), "a stranger was signalled");
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

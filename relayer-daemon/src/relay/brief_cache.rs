@@ -18,7 +18,7 @@ const CAPACITY: usize = 4_096;
 
 /// Answers by key, failures included: an endpoint that is down must not be asked more often.
 #[derive(Debug)]
-pub(super) struct BriefCache<K, V> {
+pub struct BriefCache<K, V> {
     entries: Mutex<HashMap<K, Entry<V>>>,
 }
 
@@ -36,11 +36,7 @@ impl<K, V> Default for BriefCache<K, V> {
 
 impl<K: Hash + Eq, V: Clone> BriefCache<K, V> {
     /// The answer for `key`: cached, coalesced with a call in flight, or the result of `ask`.
-    pub(super) async fn get(
-        &self,
-        key: K,
-        ask: impl Future<Output = Result<V, Failure>>,
-    ) -> Result<V, Failure> {
+    pub async fn get(&self, key: K, ask: impl Future<Output = Result<V, Failure>>) -> Result<V, Failure> {
         let answer = self.answer(key, Instant::now());
         answer.get_or_init(|| ask).await.clone()
     }

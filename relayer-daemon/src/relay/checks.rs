@@ -2,6 +2,7 @@
 
 use alloy::{primitives::Bytes, sol_types::SolCall};
 use registry_core::{eth::abi::IForwarder::executeCall, eth::rpc::read_error::Action};
+use tokio::{sync::SemaphorePermit, time::Instant};
 
 use super::{MINIMUM_BALANCE_WEI, Relayer, queue::QueuePosition, store_failed};
 use crate::{
@@ -58,7 +59,10 @@ struct Prices {
 impl<C: ChainNode> Relayer<C> {
     /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's
     /// next request; [`super::queue`] decides what it waits for.
-    pub(super) async fn check(&self, relay: &NewRelay) -> Result<SendJob, CheckError> {
+    ///
+    /// The permit is to be held until the sender has the job: while the pool is full, no more is checked than
+    /// will soon be sent.
+    pub(super) async fn check(&self, relay: &NewRelay) -> Result<(SendJob, SemaphorePermit<'_>), CheckError> {
         let execute =
             executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::of(ErrorCode::JournalFailed))?;
         let inner_gas = u64::try_from(execute.req.gas).unwrap_or(u64::MAX);
@@ -83,7 +87,9 @@ impl<C: ChainNode> Relayer<C> {
                     expected_gas: Some(gas),
                 };
                 let Prices { fees, head, .. } = prices;
-                return Ok(SendJob { relay: terms, calldata: relay.calldata.clone(), gas_limit, fees, head });
+                let calldata = relay.calldata.clone();
+                let checked_at = Instant::now();
+                return Ok((SendJob { relay: terms, calldata, gas_limit, fees, head, checked_at }, permit));
             }
             drop(permit);
             let on_chain = self.chain.forwarder_nonce(relay.signer).await?;
@@ -95,14 +101,16 @@ impl<C: ChainNode> Relayer<C> {
 
     /// Refuses a relay if nothing is left of the budget or a share, before it costs a call or a write.
     pub(super) async fn check_budget(&self, relay: &NewRelay) -> Result<(), Failure> {
-        let least_wei =
-            u128::from(gas::least(&relay.calldata)).saturating_mul(self.gas_price.recent()).max(1);
+        let price = self.gas_price.recent();
+        let wei = u128::from(gas::least(&relay.calldata)).saturating_mul(price).max(1);
+        let least_wei = u128::from(gas::CHEAPEST_RELAY).saturating_mul(price).max(1);
         let (signer, client, now) = (relay.signer, relay.client, self.clock.now());
         let allowance = self.allowance;
-        let affordable = move |store: &Store| store.affordable(signer, client, least_wei, &allowance, now);
+        let affordable =
+            move |store: &Store| store.affordable(signer, client, wei, least_wei, &allowance, now);
         let Reservation { denial, budget } = self.store.run(affordable).await.map_err(store_failed)?;
         match denial {
-            Some(denial @ Denial::Spent(_)) => Err(denied(denial, &budget, now)),
+            Some(denial @ (Denial::Spent(_) | Denial::TooDear(_))) => Err(denied(denial, &budget, now)),
             // Reservations may be given back in time.
             Some(Denial::Reserved(_)) | None => Ok(()),
         }
@@ -131,8 +139,9 @@ impl<C: ChainNode> Relayer<C> {
         gas_limit: u64,
     ) -> Result<(), CheckError> {
         let wei = prices.fees.worst_case(gas).saturating_add(prices.l1_fee_wei);
-        let no_op_wei = prices.fees.worst_case(gas::NO_OP);
-        let cost = ExpectedCost { wei, gas, l1_fee_wei: prices.l1_fee_wei, no_op_wei };
+        let no_op_wei = self.wallet.no_op_wei(prices.fees);
+        let least_wei = prices.fees.worst_case(gas::CHEAPEST_RELAY);
+        let cost = ExpectedCost { wei, gas, l1_fee_wei: prices.l1_fee_wei, least_wei, no_op_wei };
         let (id, allowance, now) = (relay.id, self.allowance, self.clock.now());
         let reserve = move |store: &Store| store.reserve_share(id, &cost, &allowance, now);
         let Reservation { denial, budget } = self.store.run(reserve).await?;
@@ -181,6 +190,9 @@ fn denied(denial: Denial, budget: &Budget, now: u64) -> Failure {
     match denial {
         Denial::Spent(None) => Failure::budget_exhausted(wait_for_budget(budget, now)),
         Denial::Spent(Some(party)) => Failure::share_exhausted(party, wait_for_budget(budget, now)),
+        Denial::TooDear(_) => {
+            Failure::of(ErrorCode::BudgetTooSmall).retry_after(wait_for_budget(budget, now))
+        }
         Denial::Reserved(_) => Failure::of(ErrorCode::BudgetReserved),
     }
 }

@@ -1,10 +1,11 @@
 //! The pipeline of one relay: first the cheap checks ([`Relayer::accept`]), then those against the chain
 //! ([`checks`]), then the sender.
 //!
-//! A relay that passed the cheap checks is in the store and runs in a task of its own: it survives a client
-//! that hangs up and a daemon that dies.
+//! Admission and the checks against the chain run in tasks of their own, and a relay that was admitted is in
+//! the store: it survives a client that hangs up at any moment, and a daemon that dies.
 
-mod brief_cache;
+pub mod backoff;
+pub mod brief_cache;
 mod checks;
 pub mod functions;
 pub mod gas_price;
@@ -25,6 +26,7 @@ use registry_core::{
 use tokio::sync::{Semaphore, mpsc};
 
 use self::{
+    backoff::{FIRST_PAUSE, LONGEST_PAUSE, SharedBackoff, Step},
     brief_cache::BriefCache,
     checks::CheckError,
     gas_price::GasPrice,
@@ -47,10 +49,6 @@ use crate::{
 
 /// The relayer's account must hold this much, wei (service.md section 8: 0.001 ETH).
 pub const MINIMUM_BALANCE_WEI: u128 = 1_000_000_000_000_000;
-/// The first backoff before a relay is tried again after a transient failure; each further one doubles.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest backoff.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How many relays are checked against the chain at the same time.
 const CONCURRENT_CHECKS: usize = 32;
 
@@ -91,6 +89,8 @@ pub struct Relayer<C = Chain> {
     pub jobs: mpsc::Sender<SendJob>,
     /// Bounds the relays that are checked against the chain at once.
     pub checks: Semaphore,
+    /// The backoff that relays share while the chain or the store fails.
+    pub backoff: SharedBackoff,
     /// How long an accepted relay waits while endpoints or the disk fail.
     pub patience: Duration,
     /// Set at shutdown.
@@ -141,11 +141,19 @@ impl<C: ChainNode> Relayer<C> {
             InflightStart::Joined(waiting) => Ok(AcceptedRelay { id, waiting }),
             InflightStart::Full => Err(Failure::of(ErrorCode::QueueFull)),
             InflightStart::New(waiting) => {
-                // Copies may have joined: they get the failure too.
-                if let Err(failure) = self.admit(id, signed, client).await {
-                    self.inflight.finish(id, RelayOutcome::Dropped { failure: failure.clone() });
-                    return Err(failure);
-                }
+                let relayer = Arc::clone(self);
+                // In a task of its own: if the client hangs up, its handler's future is dropped, and this
+                // goes on.
+                let admission = tokio::spawn(async move {
+                    let admitted = relayer.admit(id, signed, client).await;
+                    if let Err(failure) = &admitted {
+                        // Copies may have joined: they get the failure too.
+                        relayer.inflight.finish(id, RelayOutcome::Dropped { failure: failure.clone() });
+                    }
+                    admitted
+                });
+                // Only a runtime that shuts down ends the task early.
+                admission.await.unwrap_or_else(|_| Err(Failure::of(ErrorCode::ShuttingDown)))?;
                 Ok(AcceptedRelay { id, waiting })
             }
         }
@@ -196,24 +204,34 @@ impl<C: ChainNode> Relayer<C> {
     /// endpoints and the disk with backoff. If it is interrupted, the relay is still in the store for the
     /// next start.
     async fn run(self: Arc<Self>, relay: NewRelay) {
-        let mut pause = FIRST_PAUSE;
         let failure = loop {
+            if let Err((failure, wait)) = self.backoff.pass() {
+                if self.inflight.blocked(relay.id) >= self.patience {
+                    break failure;
+                }
+                if !self.sleep(wait).await {
+                    return;
+                }
+                continue;
+            }
             match self.check(&relay).await {
-                Ok(job) => {
+                Ok((job, _permit)) => {
+                    self.backoff.worked(Step::Check);
                     // The sender is gone only at shutdown.
                     let _ = self.jobs.send(job).await;
                     return;
                 }
-                Err(CheckError::Refused(failure)) => break failure,
+                Err(CheckError::Refused(failure)) => {
+                    self.backoff.worked(Step::Check);
+                    break failure;
+                }
                 Err(CheckError::Unavailable(failure)) => {
+                    self.backoff.failed(Step::Check, failure.clone());
                     if self.inflight.blocked(relay.id) >= self.patience {
                         break failure;
                     }
                     tracing::warn!(relay = %relay.id, reason = failure.message(), "waits and tries again");
                 }
-            }
-            if !self.pause(&mut pause).await {
-                return;
             }
         };
         self.drop_relay(relay.id, failure).await;
@@ -221,11 +239,16 @@ impl<C: ChainNode> Relayer<C> {
 
     /// Retries a relay that the sender could not give a nonce to: nothing of it is stored or sent.
     async fn unsent(self: Arc<Self>, id: B256, failure: Failure) {
-        if self.inflight.blocked(id) >= self.patience {
+        if matches!(failure.code, ErrorCode::RpcFailed | ErrorCode::RpcTimeout | ErrorCode::JournalFailed) {
+            self.backoff.failed(Step::Send, failure.clone());
+        }
+        let blocked = self.inflight.blocked(id);
+        if blocked >= self.patience {
             return self.drop_relay(id, failure).await;
         }
         tracing::warn!(relay = %id, reason = failure.message(), "not sent, waits and tries again");
-        if self.pause(&mut FIRST_PAUSE.clone()).await
+        // As long again as it has waited already.
+        if self.sleep(blocked.clamp(FIRST_PAUSE, LONGEST_PAUSE)).await
             && let Some(relay) = self.accepted(id).await
         {
             self.run(relay).await;
@@ -277,13 +300,18 @@ impl<C: ChainNode> Relayer<C> {
 
     /// Waits before a retry, with exponential backoff. Returns `false` at shutdown.
     async fn pause(&self, pause: &mut Duration) -> bool {
+        let goes_on = self.sleep(*pause).await;
+        *pause = (*pause * 2).min(LONGEST_PAUSE);
+        goes_on
+    }
+
+    /// Waits. Returns `false` at shutdown.
+    async fn sleep(&self, duration: Duration) -> bool {
         let mut stopping = self.stopping.clone();
         tokio::select! {
-            () = stopped(&mut stopping) => return false,
-            () = tokio::time::sleep(*pause) => {}
+            () = stopped(&mut stopping) => false,
+            () = tokio::time::sleep(duration) => true,
         }
-        *pause = (*pause * 2).min(LONGEST_PAUSE);
-        true
     }
 
     /// Handles an event of the sender.
@@ -293,6 +321,7 @@ impl<C: ChainNode> Relayer<C> {
             SenderEvent::Reopened(relay) => {
                 let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
             }
+            SenderEvent::Sent => self.backoff.worked(Step::Send),
             SenderEvent::Unsent(id, failure) => {
                 tokio::spawn(Arc::clone(self).unsent(id, failure));
             }

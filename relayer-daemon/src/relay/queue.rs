@@ -9,7 +9,7 @@ use alloy::primitives::U256;
 use tokio::time::{Instant, timeout_at};
 
 use super::inflight::Inflight;
-use crate::{outcome::RelayOutcome, store::NewRelay};
+use crate::store::NewRelay;
 
 /// How long a request waits for its predecessor to arrive.
 const ARRIVAL: Duration = Duration::from_secs(3);
@@ -26,7 +26,7 @@ pub(super) struct QueuePosition {
     /// Until when the predecessor may arrive, counted from the first read of the chain that lacks it: a busy
     /// daemon may take longer than that for the read.
     arrival_deadline: Option<Instant>,
-    /// When the predecessor was executed or reverted, if it was.
+    /// When the predecessor used its nonce, if it did.
     followed: Option<Instant>,
     /// Whether the predecessor ended without using its nonce.
     orphaned: bool,
@@ -41,8 +41,7 @@ impl QueuePosition {
     pub(super) async fn wait_for_predecessor(&mut self, inflight: &Inflight, id: alloy::primitives::B256) {
         while let Some(mut before) = inflight.predecessor(id) {
             let ended = before.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-            self.orphaned =
-                !matches!(ended, Some(RelayOutcome::Executed { .. } | RelayOutcome::Reverted { .. }));
+            self.orphaned = ended.is_none_or(|outcome| outcome.is_repeatable());
             self.followed = (!self.orphaned).then(Instant::now);
         }
     }

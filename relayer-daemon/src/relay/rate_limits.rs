@@ -1,4 +1,4 @@
-//! Rate limits: requests per client IP and per signer, and reads per client IP.
+//! Rate limits: requests per client IP and per signer, reads and polls per client IP.
 //!
 //! `governor` is a leaky bucket: 20 per hour is a burst of 20 that refills by one every 3 minutes. The HTTP
 //! layer decides what a client's IP is.
@@ -74,15 +74,18 @@ pub struct RateLimits {
     pub per_signer: RateLimit<Address>,
     /// Reads that may cost an RPC call, per client IP and minute.
     pub reads: RateLimit<IpAddr>,
+    /// Questions for a relay's state, which cost a read of the store, per client IP and minute.
+    pub polls: RateLimit<IpAddr>,
 }
 
 impl RateLimits {
-    /// Limits per hour, and of reads per minute; 0 switches one off.
-    pub fn new(per_ip: u32, per_signer: u32, reads: u32) -> Self {
+    /// Limits per hour, and of reads and polls per minute; 0 switches one off.
+    pub fn new(per_ip: u32, per_signer: u32, reads: u32, polls: u32) -> Self {
         Self {
             per_ip: RateLimit::per_hour(per_ip),
             per_signer: RateLimit::per_hour(per_signer),
             reads: RateLimit::per_minute(reads),
+            polls: RateLimit::per_minute(polls),
         }
     }
 
@@ -91,6 +94,7 @@ impl RateLimits {
         self.per_ip.forget_idle();
         self.per_signer.forget_idle();
         self.reads.forget_idle();
+        self.polls.forget_idle();
     }
 }
 

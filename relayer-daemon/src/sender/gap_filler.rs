@@ -1,22 +1,25 @@
 //! Nonce gaps: a nonce that is neither mined nor in flight blocks all higher ones.
 //!
 //! A no-op fills a gap once the mined count, the pending count and the state of one block agree that the
-//! nonce is unused. A nonce that was mined before is looked up at every endpoint first: it is reopened, or no
-//! gap. A nonce that the store has pruned is no gap, whatever a node says. No-ops count towards the daily
-//! budget: where it does not allow one, the gap waits for a cheaper market or a new window.
+//! nonce is unused. A nonce that was mined before is no gap: what a reorg undid is reopened. Nor is one that
+//! the store has pruned, whatever a node says. No-ops count towards the daily budget: where it does not allow
+//! one, the gap waits for a cheaper market or a new window.
+
+use std::collections::BTreeSet;
 
 use super::{GROUP, Sender, SenderError};
 use crate::{
     chain::ChainNode,
     gas::fees::{Fees, Market},
-    store::{NonceAssignment, TransactionPurpose},
+    store::{NonceAssignment, Store, TransactionPurpose},
 };
 
 impl<N: ChainNode> Sender<N> {
     /// Fills the gaps below the highest nonce in flight, a bounded number at a time.
-    pub(super) async fn fill_gap(&mut self, mined: u64, market: &Market) -> Result<(), SenderError> {
+    pub(super) async fn fill_gap(&self, mined: u64, market: &Market) -> Result<(), SenderError> {
         let Some(highest) = self.in_flight_nonces().last().copied() else { return Ok(()) };
-        let is_free = |nonce: &u64| self.nonces.get(nonce).is_none_or(|state| state.in_flight().is_none());
+        let taken: BTreeSet<u64> = self.in_flight_nonces().into_iter().collect();
+        let is_free = |nonce: &u64| !taken.contains(nonce);
         if !(mined..highest).any(|nonce| is_free(&nonce)) {
             return Ok(());
         }
@@ -29,16 +32,15 @@ impl<N: ChainNode> Sender<N> {
             return Ok(());
         }
         let view = self.parts.node.account_view(None).await?;
-        let (mut no_ops, mut suspects) = (Vec::new(), Vec::new());
+        let mut no_ops = Vec::new();
         for nonce in gap.into_iter().filter(|nonce| *nonce >= view.mined_nonce) {
             let account = self.account();
-            match self.parts.store.run(move |store| store.mined(account, nonce)).await? {
-                Some(mined) => suspects.push(mined),
-                None => no_ops.extend(self.no_op(nonce, market).await?),
+            // What is open or mined by the store is no gap: the loop that watches for reorgs follows it.
+            let is_ours = move |store: &Store| store.explains(account, nonce, nonce.saturating_add(1));
+            if !self.parts.store.run(is_ours).await? {
+                no_ops.extend(self.no_op(nonce, market).await?);
             }
         }
-        let suspected_for = self.count_fell_at.map(|at| at.elapsed()).unwrap_or_default();
-        self.reopen_undone(suspects, &view, suspected_for).await?;
         // Lowest first: the higher ones wait for it.
         let mut filled = Vec::with_capacity(no_ops.len());
         for no_op in no_ops {

@@ -23,8 +23,9 @@ const FORGET_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl<N: ChainNode> Sender<N> {
     /// Gives up nonces that foreign transactions have used. Their relays run through the pipeline again.
-    pub(super) async fn give_up_lost(&mut self, collected: &Collected) {
+    pub(super) async fn give_up_lost(&self, collected: &Collected) {
         let due: Vec<(u64, Option<RelayTerms>, Duration)> = self
+            .state()
             .nonces
             .iter()
             .filter_map(|(nonce, state)| match state {
@@ -73,9 +74,10 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Looks up the lost nonces that are due.
-    pub(super) async fn look_up_lost(&mut self) {
+    pub(super) async fn look_up_lost(&self) {
         let now = Instant::now();
         let due: Vec<(u64, Instant)> = self
+            .state()
             .nonces
             .iter()
             .filter_map(|(nonce, state)| match state {
@@ -98,7 +100,7 @@ impl<N: ChainNode> Sender<N> {
                 let written = self.settle(&assignment, purpose, &receipt).await;
                 self.settled(nonce, written);
             } else if since.elapsed() >= FORGET_AFTER {
-                self.nonces.remove(&nonce);
+                self.state().nonces.remove(&nonce);
             } else {
                 self.change(nonce, |state| state.still_lost(now));
             }

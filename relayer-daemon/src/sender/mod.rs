@@ -1,23 +1,27 @@
-//! The sender: the one task that owns the account's nonce sequence.
+//! The sender owns the account's nonce sequence.
 //!
 //! The next nonce is never counted in memory: it is the higher one of the chain's and the store's. A
-//! transaction is signed, stored and sent, in this order, and its nonce is then followed until it is mined:
+//! transaction is signed, stored and sent, in this order, and its nonce is then followed until it is mined.
+//! Three loops do not wait for one another ([`task`]): one submits, while the pool has room; one follows what
+//! is in flight; one compares what was mined with the chain until it is final.
 //!
 //! | file | decides |
 //! |---|---|
 //! | [`nonce_state`] | the states of a nonce, and the transitions |
-//! | `nonce_assignment` | which relay gets which nonce |
+//! | `nonce_assignment` | which relay gets which nonce, and at what price |
 //! | `signing` | what a transaction of this account looks like |
 //! | `resending`, [`replacement_policy`] | rebroadcast, replacement transaction, or cancellation by a no-op |
 //! | `receipt_collection`, [`receipt_reader`] | which receipts are looked up; how a relay ended |
 //! | `lost_nonces` | when a nonce was used by a foreign transaction |
 //! | `gap_filler` | which nonces are filled with no-ops |
-//! | `reorganisation` | what a reorg has undone |
-//! | `recovery`, [`task`] | the start, and the loop |
+//! | `finality`, `reorganisation` | when a block is final; what a reorg has undone |
+//! | `recovery`, [`task`] | the start, and the loops |
 //!
-//! The sender is driven step by step and holds no timer, so that tests can drive it through any order of
-//! events against a model of a node.
+//! The loops share the nonces in flight behind a lock that is never held across a call, and only the parts of
+//! the sender's work that belong to one loop change a nonce's signed transactions. Memory follows what is in
+//! flight: what was mined is in the store.
 
+mod finality;
 mod gap_filler;
 mod lost_nonces;
 mod nonce_assignment;
@@ -31,11 +35,18 @@ mod resending;
 pub mod signing;
 pub mod task;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use alloy::primitives::{Address, B256, Bytes};
 use thiserror::Error;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
 
 use self::{
     nonce_state::{InFlight, NonceState},
@@ -48,10 +59,10 @@ use crate::{
     metrics::Metrics,
     outcome::{Failure, RelayOutcome},
     process::clock::SharedClock,
-    store::{NewTransaction, NonceAssignment, RelayTerms, Store, StoreError},
+    store::{BlockId, NewTransaction, NonceAssignment, RelayTerms, Store, StoreError},
 };
 
-/// How many nonces are handled at the same time, lowest first: the higher ones wait for them anyway.
+/// How many nonces or blocks are handled at the same time.
 const GROUP: usize = 16;
 /// How long a missing answer counts as late.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -71,6 +82,8 @@ pub struct SendJob {
     pub fees: Fees,
     /// The head when the fees were read.
     pub head: u64,
+    /// When it was checked: what is older than a moment is simulated and priced again before it is signed.
+    pub checked_at: Instant,
 }
 
 /// What the sender reports to the relay pipeline.
@@ -78,9 +91,12 @@ pub struct SendJob {
 pub enum SenderEvent {
     /// A relay has ended, or its outcome has changed; the store has it.
     Finished(B256, RelayOutcome),
+    /// The sender works: relays were given nonces.
+    Sent,
     /// A relay got no nonce because of a transient failure: nothing of it is stored or sent.
     Unsent(B256, Failure),
-    /// A relay's nonce was used by a foreign transaction: it must run through the pipeline again.
+    /// A relay must run through the pipeline again: its nonce was used by a foreign transaction, or it would
+    /// not succeed any more.
     Requeue(B256),
     /// A reorg undid a finished relay's transaction: it is in flight again.
     Reopened(RelayTerms),
@@ -113,11 +129,25 @@ pub struct Spending {
 #[derive(Debug)]
 pub struct Sender<N> {
     parts: Parts<N>,
-    /// Nonces in flight, recently mined ones, and lost ones.
+    state: Mutex<State>,
+    /// The pool has room again.
+    room_made: Notify,
+    /// Something was sent, and is to be followed.
+    sent: Notify,
+    /// The chain counts fewer transactions than the store.
+    count_fell: Notify,
+}
+
+/// What the loops share.
+#[derive(Debug, Default)]
+struct State {
+    /// Nonces in flight, and lost ones.
     nonces: BTreeMap<u64, NonceState>,
     highest_mined: Option<u64>,
     /// Since when the chain counts fewer transactions than the store.
     count_fell_at: Option<Instant>,
+    /// Blocks of ours that were seen displaced by another one, and when first.
+    suspects: BTreeMap<BlockId, Instant>,
     /// The last seen head.
     head: u64,
 }
@@ -135,6 +165,8 @@ pub struct Parts<N> {
     pub contracts: Contracts,
     /// The limits.
     pub spending: Spending,
+    /// The most transactions that wait in the pool: nodes keep few of one account.
+    pub max_pending: usize,
     /// The clock.
     pub clock: SharedClock,
     /// The metrics.
@@ -146,48 +178,89 @@ pub struct Parts<N> {
 impl<N: ChainNode> Sender<N> {
     /// A sender without state; call [`Sender::recover`] first.
     pub fn new(parts: Parts<N>) -> Self {
-        Self { parts, nonces: BTreeMap::new(), highest_mined: None, count_fell_at: None, head: 0 }
+        Self {
+            parts,
+            state: Mutex::default(),
+            room_made: Notify::new(),
+            sent: Notify::new(),
+            count_fell: Notify::new(),
+        }
+    }
+
+    /// Never held across an await.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether any nonce waits to be mined.
-    pub fn has_pending(&self) -> bool {
-        self.nonces.values().rev().any(|state| state.in_flight().is_some())
+    fn has_pending(&self) -> bool {
+        self.state().nonces.values().any(|state| state.in_flight().is_some())
     }
 
-    /// One round: settles mined nonces, gives up lost ones, rebroadcasts, replaces, fills gaps.
+    /// How many more transactions the pool may hold. What the chain counts as used is in the pool no more.
+    fn room(&self) -> usize {
+        let state = self.state();
+        let open = state.nonces.values().filter(|state| matches!(state, NonceState::Open(_))).count();
+        self.parts.max_pending.saturating_sub(open)
+    }
+
+    /// One round: settles mined nonces, gives up lost ones, rebroadcasts, replaces, fills gaps. Returns
+    /// whether any was settled.
     ///
     /// # Errors
     /// [`SenderError`]; the next round goes on.
-    pub async fn poll(&mut self) -> Result<(), SenderError> {
+    async fn poll(&self) -> Result<bool, SenderError> {
         if !self.has_pending() {
-            return Ok(());
+            return Ok(false);
         }
-        let mined = self.watch_chain().await?;
+        let mined = self.parts.node.mined_nonce().await?;
+        if self.state().highest_mined.is_some_and(|highest| mined <= highest) {
+            self.count_fell.notify_one();
+        }
         let collected = self.collect_receipts(mined).await;
         self.give_up_lost(&collected).await;
         // If some were mined, the rest may be about to be: it has until the next round.
         if collected.settled || !self.has_pending() {
-            return Ok(());
+            return Ok(collected.settled);
         }
         let market = self.parts.node.market().await?;
-        self.head = market.head;
+        self.saw_head(market.head);
         self.resend_and_replace(&market).await?;
-        self.fill_gap(mined, &market).await
+        self.fill_gap(mined, &market).await?;
+        Ok(false)
     }
 
     const fn account(&self) -> Address {
         self.parts.wallet.address()
     }
 
+    fn saw_head(&self, head: u64) {
+        self.state().head = head;
+    }
+
     /// The nonces in flight, lowest first.
     fn in_flight_nonces(&self) -> Vec<u64> {
-        let in_flight = self.nonces.iter().filter(|(_, state)| state.in_flight().is_some());
+        let state = self.state();
+        let in_flight = state.nonces.iter().filter(|(_, state)| state.in_flight().is_some());
         in_flight.map(|(nonce, _)| *nonce).collect()
+    }
+
+    /// A nonce in flight with all that was signed for it.
+    fn assignment(&self, nonce: u64) -> Option<NonceAssignment> {
+        Some(self.state().nonces.get(&nonce)?.in_flight()?.assignment.clone())
+    }
+
+    /// Changes a nonce in flight, if it still is.
+    fn update(&self, nonce: u64, change: impl FnOnce(&mut InFlight)) {
+        if let Some(in_flight) = self.state().nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut) {
+            change(in_flight);
+        }
     }
 
     /// Whether a relay has a nonce in flight, other than `except`.
     fn is_in_flight(&self, relay: B256, except: Option<u64>) -> bool {
-        self.nonces
+        self.state()
+            .nonces
             .values()
             .filter_map(NonceState::in_flight)
             .map(|in_flight| &in_flight.assignment)
@@ -195,19 +268,21 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Moves a nonce to its next state.
-    fn change(&mut self, nonce: u64, next: impl FnOnce(NonceState) -> NonceState) {
-        if let Some(state) = self.nonces.remove(&nonce) {
-            self.nonces.insert(nonce, next(state));
+    fn change(&self, nonce: u64, next: impl FnOnce(NonceState) -> NonceState) {
+        let mut state = self.state();
+        if let Some(before) = state.nonces.remove(&nonce) {
+            state.nonces.insert(nonce, next(before));
         }
     }
 
     /// Follows these nonces from now on.
-    fn open(&mut self, assignments: Vec<NonceAssignment>) {
-        let head = self.head;
+    fn open(&self, assignments: Vec<NonceAssignment>) {
+        let mut state = self.state();
+        let head = state.head;
         let open = |assignment: NonceAssignment| {
             (assignment.nonce, NonceState::Open(InFlight::new(assignment, head)))
         };
-        self.nonces.extend(assignments.into_iter().map(open));
+        state.nonces.extend(assignments.into_iter().map(open));
     }
 
     /// Writes the latest transaction of each nonce to the store.

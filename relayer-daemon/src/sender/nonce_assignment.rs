@@ -1,12 +1,14 @@
 //! Sending a batch of relays: nonces, signatures, store, network, in this order.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use alloy::primitives::B256;
+use futures_util::future::join_all;
 
 use super::{SendJob, Sender, SenderError, SenderEvent};
 use crate::{
-    chain::ChainNode,
+    chain::{ChainNode, Simulation},
+    gas::fees::{Fees, Market},
     outcome::{ErrorCode, Failure},
     process::faults,
     store::{NonceAssignment, Store},
@@ -14,21 +16,30 @@ use crate::{
 
 /// The most foreign pending transactions to believe in; after a wrong count as many no-ops fill the gap.
 const FOREIGN_PENDING: u64 = 16;
+/// How long a relay's check and its price are good for. In a full pool a relay may wait for several blocks.
+const FRESH: Duration = Duration::from_secs(3);
 
 impl<N: ChainNode> Sender<N> {
     /// Gives each job a nonce, stores its signed transaction, and sends it. A stored one is followed until
     /// its nonce is mined; one that cannot be stored, because the chain or the store fails, goes back to the
     /// pipeline.
-    pub async fn submit(&mut self, mut jobs: Vec<SendJob>) {
+    pub(super) async fn submit(&self, mut jobs: Vec<SendJob>) {
         // A request never has two nonces: one that is in flight (after a reorg) keeps its own.
+        jobs.retain(|job| !self.is_in_flight(job.relay.id, None));
+        let mut jobs = self.refresh(jobs).await;
+        // The check took a moment: a reorg may have put one in flight again.
         jobs.retain(|job| !self.is_in_flight(job.relay.id, None));
         if jobs.is_empty() {
             return;
         }
-        self.head = jobs.iter().map(|job| job.head).fold(self.head, u64::max);
+        {
+            let mut state = self.state();
+            state.head = jobs.iter().map(|job| job.head).fold(state.head, u64::max);
+        }
         let relays: Vec<B256> = jobs.iter().map(|job| job.relay.id).collect();
         match self.assign(jobs).await {
             Ok(nonces) => {
+                self.publish(SenderEvent::Sent);
                 self.send(&nonces).await;
                 faults::point("after_send");
             }
@@ -39,6 +50,57 @@ impl<N: ChainNode> Sender<N> {
                     SenderError::Store(_) | SenderError::Signing(_) => Failure::of(ErrorCode::JournalFailed),
                 };
                 relays.into_iter().for_each(|id| self.publish(SenderEvent::Unsent(id, failure.clone())));
+            }
+        }
+    }
+
+    /// Simulates and prices what has waited since its check once more. What would not succeed now, or cannot
+    /// be paid at today's price, goes back to the pipeline, which tells why.
+    async fn refresh(&self, jobs: Vec<SendJob>) -> Vec<SendJob> {
+        let (waited, mut fresh): (Vec<_>, Vec<_>) =
+            jobs.into_iter().partition(|job| job.checked_at.elapsed() >= FRESH);
+        if waited.is_empty() {
+            return fresh;
+        }
+        let node = &self.parts.node;
+        let market = node.market().await;
+        let simulations =
+            join_all(waited.iter().map(|job| node.simulate(&job.calldata, job.gas_limit))).await;
+        for (job, simulation) in waited.into_iter().zip(simulations) {
+            let id = job.relay.id;
+            let repriced = match (&market, simulation) {
+                (Ok(market), Ok(Simulation::Success { .. })) => self.reprice(job, market).await,
+                // A revert of the forwarder is a node's error: the pipeline tells which.
+                (_, Ok(Simulation::InnerRevert(_)) | Err(_)) => {
+                    self.publish(SenderEvent::Requeue(id));
+                    continue;
+                }
+                (Err(error), _) => Err(error.clone().into()),
+            };
+            match repriced {
+                Ok(job) => fresh.push(job),
+                Err(failure) => self.publish(SenderEvent::Unsent(id, failure)),
+            }
+        }
+        fresh
+    }
+
+    /// The job at the market's fees, with a reservation that covers them.
+    async fn reprice(&self, job: SendJob, market: &Market) -> Result<SendJob, Failure> {
+        let fees = Fees::initial(market, self.parts.spending.max_fee)
+            .ok_or(Failure::of(ErrorCode::NetworkFeesTooHigh))?;
+        let job = SendJob { fees, head: market.head, ..job };
+        let gas = job.relay.expected_gas.unwrap_or(job.gas_limit);
+        let wei = fees.worst_case(gas).saturating_add(job.relay.l1_fee_wei);
+        // As with the first reservation, a no-op for a gap below must fit beside it.
+        let limit = self.parts.spending.daily_wei.saturating_sub(self.parts.wallet.no_op_wei(fees));
+        let (id, now) = (job.relay.id, self.parts.clock.now());
+        match self.parts.store.run(move |store| store.reserve(id, wei, limit, now)).await {
+            Ok(true) => Ok(job),
+            Ok(false) => Err(Failure::of(ErrorCode::BudgetReserved)),
+            Err(error) => {
+                tracing::error!(%error, relay = %id, "not priced anew");
+                Err(Failure::of(ErrorCode::JournalFailed))
             }
         }
     }
@@ -62,7 +124,7 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Assigns, signs and stores all jobs or none, so that no gap is left.
-    async fn assign(&mut self, mut jobs: Vec<SendJob>) -> Result<Vec<u64>, SenderError> {
+    async fn assign(&self, mut jobs: Vec<SendJob>) -> Result<Vec<u64>, SenderError> {
         let ended = self.ended(jobs.iter().map(|job| job.relay.id).collect()).await?;
         jobs.retain(|job| !ended.contains(&job.relay.id));
         if jobs.is_empty() {

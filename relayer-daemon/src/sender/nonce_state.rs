@@ -11,13 +11,11 @@
 //!         │ a reorg           │ receipt                        receipt │      ▼
 //!         │                   ▼                                        │    Lost
 //!         └──────────────── Mined ◀────────────────────────────────────┴──────┘
-//!                             │                                        late receipt
-//!                             ▼ receipt seen again a minute later
-//!                          removed
+//!                      (in the store alone)                              late receipt
 //! ```
 //!
 //! One answer of one machine moves a nonce between `Open` and `Unconfirmed` only, which are both in flight.
-//! `Lost`, and the way back from `Mined`, need evidence that no stale view can produce; see `lost_nonces` and
+//! `Lost`, and the way back from mined, need evidence that no stale view can produce; see `lost_nonces` and
 //! `reorganisation`.
 
 use std::time::Duration;
@@ -65,8 +63,6 @@ pub(super) enum NonceState {
     Open(InFlight),
     /// The chain has counted it as used since then, and no receipt of ours is known: late, or foreign.
     Unconfirmed(InFlight, Instant),
-    /// Mined by our transaction. Its receipt was last seen then.
-    Mined(Instant),
     /// Given up: used by a foreign transaction.
     Lost {
         /// Since when.
@@ -81,7 +77,7 @@ impl NonceState {
     pub(super) const fn in_flight(&self) -> Option<&InFlight> {
         match self {
             Self::Open(in_flight) | Self::Unconfirmed(in_flight, _) => Some(in_flight),
-            Self::Mined(_) | Self::Lost { .. } => None,
+            Self::Lost { .. } => None,
         }
     }
 
@@ -89,7 +85,7 @@ impl NonceState {
     pub(super) const fn in_flight_mut(&mut self) -> Option<&mut InFlight> {
         match self {
             Self::Open(in_flight) | Self::Unconfirmed(in_flight, _) => Some(in_flight),
-            Self::Mined(_) | Self::Lost { .. } => None,
+            Self::Lost { .. } => None,
         }
     }
 
@@ -100,11 +96,6 @@ impl NonceState {
             (Self::Unconfirmed(in_flight, _), false) => Self::Open(in_flight),
             (state, _) => state,
         }
-    }
-
-    /// After a receipt of our transaction was found and stored.
-    pub(super) const fn mined(now: Instant) -> Self {
-        Self::Mined(now)
     }
 
     /// After the nonce was used by a foreign transaction; only from `Unconfirmed`.
@@ -154,7 +145,6 @@ mod tests {
         );
         assert!(matches!(unconfirmed.counted(false, later), NonceState::Open(_)));
         for used in [true, false] {
-            assert!(matches!(NonceState::mined(now).counted(used, later), NonceState::Mined(_)));
             let lost = open().counted(true, now).lost(now);
             assert!(matches!(lost.counted(used, later), NonceState::Lost { .. }));
         }
@@ -164,7 +154,6 @@ mod tests {
     async fn only_what_is_unconfirmed_can_be_lost() {
         let now = Instant::now();
         assert!(matches!(open().lost(now), NonceState::Open(_)));
-        assert!(matches!(NonceState::mined(now).lost(now), NonceState::Mined(_)));
         assert!(open().counted(true, now).lost(now).in_flight().is_none());
     }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::future::join_all;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::Instant;
 
-use super::{GROUP, Sender, SenderEvent, nonce_state::NonceState};
+use super::{Sender, SenderEvent, nonce_state::NonceState};
 use crate::{
     chain::{BroadcastVerdict, ChainNode, Receipt, ReceiptLookup},
     metrics::gauge_value,
@@ -13,6 +13,9 @@ use crate::{
     process::faults,
     store::{Inclusion, NonceAssignment, Settlement, Store, StoreError, TransactionPurpose},
 };
+
+/// Nonces that are looked up at the same time.
+const LOOKUPS: usize = 32;
 
 /// The result of looking up all transactions of a nonce.
 #[derive(Debug)]
@@ -37,53 +40,67 @@ pub(super) struct Collected {
 impl<N: ChainNode> Sender<N> {
     /// Looks up the receipts of every nonce that the chain counts as used, and of those that a node called
     /// too low. A failed lookup or write does not hold up the others.
-    pub(super) async fn collect_receipts(&mut self, mined: u64) -> Collected {
+    pub(super) async fn collect_receipts(&self, mined: u64) -> Collected {
+        let due = self.due(mined);
+        let lookups: Vec<_> = due
+            .iter()
+            .map(|(assignment, everywhere)| self.collect(assignment, *everywhere).boxed())
+            .collect();
+        let ended: Vec<_> = stream::iter(lookups).buffer_unordered(LOOKUPS).collect().await;
+        Collected {
+            settled: ended.iter().any(|(.., settled)| *settled),
+            absent: ended.into_iter().filter(|(_, absent, _)| *absent).map(|(nonce, ..)| nonce).collect(),
+        }
+    }
+
+    /// Looks a nonce up, and settles it if it was mined. Returns the nonce, whether all endpoints answered
+    /// that it was not, and whether it is settled.
+    async fn collect(&self, assignment: &NonceAssignment, everywhere: bool) -> (u64, bool, bool) {
+        let nonce = assignment.nonce;
+        match self.look_up(assignment, everywhere).await {
+            Lookup::Absent => (nonce, true, false),
+            Lookup::Unclear => (nonce, false, false),
+            Lookup::Found(purpose, receipt) => {
+                faults::point("after_receipt");
+                faults::point("before_settle");
+                // Those that are found together share a group commit.
+                let written = self.settle(assignment, purpose, &receipt).await;
+                (nonce, false, self.settled(nonce, written))
+            }
+        }
+    }
+
+    /// The nonces to be looked up after a read of the mined count, each with whether every endpoint is asked.
+    fn due(&self, mined: u64) -> Vec<(NonceAssignment, bool)> {
         let now = Instant::now();
         let mut due = Vec::new();
         for nonce in self.in_flight_nonces() {
             self.change(nonce, |state| state.counted(nonce < mined, now));
-            match self.nonces.get(&nonce) {
-                Some(NonceState::Unconfirmed(_, since)) => due.push((nonce, *since < now)),
+            match self.state().nonces.get(&nonce) {
+                Some(NonceState::Unconfirmed(in_flight, since)) => {
+                    due.push((in_flight.assignment.clone(), *since < now));
+                }
                 Some(NonceState::Open(in_flight)) if in_flight.verdict == BroadcastVerdict::NonceTooLow => {
-                    due.push((nonce, false));
+                    due.push((in_flight.assignment.clone(), false));
                 }
                 _ => {}
             }
         }
-        let mut collected = Collected::default();
-        for group in due.chunks(GROUP) {
-            let sender = &*self;
-            let lookups = group.iter().filter_map(|(nonce, everywhere)| {
-                let assignment = &sender.nonces.get(nonce)?.in_flight()?.assignment;
-                Some(async move { (*nonce, assignment, sender.look_up(assignment, *everywhere).await) })
-            });
-            let lookups = join_all(lookups).await;
-            if lookups.iter().any(|(.., lookup)| matches!(lookup, Lookup::Found(..))) {
-                faults::point("after_receipt");
-                faults::point("before_settle");
-            }
-            // Concurrently, so that they share a group commit.
-            let writes = lookups.iter().filter_map(|(nonce, assignment, lookup)| {
-                let Lookup::Found(purpose, receipt) = lookup else { return None };
-                Some(async move { (*nonce, sender.settle(assignment, *purpose, receipt).await) })
-            });
-            let writes = join_all(writes).await;
-            let absent = lookups.iter().filter(|(.., lookup)| matches!(lookup, Lookup::Absent));
-            collected.absent.extend(absent.map(|(nonce, ..)| *nonce));
-            for (nonce, written) in writes {
-                collected.settled |= self.settled(nonce, written);
-            }
-        }
-        collected
+        self.room_made.notify_one();
+        due
     }
 
     /// Ends a nonce whose settlement was written. After a failed write the next round retries.
-    pub(super) fn settled(&mut self, nonce: u64, written: Result<Option<SenderEvent>, StoreError>) -> bool {
+    pub(super) fn settled(&self, nonce: u64, written: Result<Option<SenderEvent>, StoreError>) -> bool {
         match written {
             Ok(event) => {
                 faults::point("after_settle");
-                self.nonces.insert(nonce, NonceState::mined(Instant::now()));
-                self.highest_mined = self.highest_mined.max(Some(nonce));
+                {
+                    let mut state = self.state();
+                    state.nonces.remove(&nonce);
+                    state.highest_mined = state.highest_mined.max(Some(nonce));
+                }
+                self.room_made.notify_one();
                 event.into_iter().for_each(|event| self.publish(event));
                 true
             }
@@ -130,7 +147,7 @@ impl<N: ChainNode> Sender<N> {
         let relay = assignment.relay;
         let mut settlement = Settlement {
             assignment: assignment.clone(),
-            inclusion: Inclusion { tx_hash: receipt.hash, block_number: receipt.block_number },
+            inclusion: Inclusion { tx_hash: receipt.hash, block: receipt.block },
             paid_wei: receipt.paid_wei,
             outcome: relay.map(|relay| self.parts.contracts.outcome(&relay, purpose, receipt)),
         };
@@ -151,7 +168,7 @@ impl<N: ChainNode> Sender<N> {
         tracing::info!(
             nonce,
             tx = %receipt.hash,
-            block = receipt.block_number,
+            block = receipt.block.number,
             relay = ?relay.map(|relay| relay.id),
             purpose = purpose.name(),
             paid_wei = receipt.paid_wei,

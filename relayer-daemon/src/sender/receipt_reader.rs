@@ -49,12 +49,13 @@ impl Contracts {
     fn executed(&self, relay: &RelayTerms, receipt: &Receipt) -> RelayOutcome {
         let mined = MinedTransaction {
             tx_hash: receipt.hash,
-            block_number: receipt.block_number,
+            block_number: receipt.block.number,
             gas_used: receipt.gas_used,
         };
-        let reverted = |reason: String| RelayOutcome::Reverted { mined, failure: Failure::reverted(reason) };
+        // Without the event the forwarder has not used the request, whatever the reason.
+        let refused = RelayOutcome::Reverted { mined, failure: Failure::of(ErrorCode::ForwarderRefused) };
         if !receipt.status {
-            return reverted("Forwarder refused the request when it was mined".to_owned());
+            return refused;
         }
         let event = events::<RequestExecuted>(self.forwarder, &receipt.logs)
             .find(|event| event.from == relay.signer && event.nonce == relay.forward_nonce);
@@ -62,8 +63,10 @@ impl Contracts {
             Some(event) if event.success => {
                 RelayOutcome::Executed { mined, agent_id: self.registered(receipt) }
             }
-            Some(event) => reverted(inner_reason(&event.returnData)),
-            None => reverted("Forwarder reported no execution".to_owned()),
+            Some(event) => {
+                RelayOutcome::Reverted { mined, failure: Failure::reverted(inner_reason(&event.returnData)) }
+            }
+            None => refused,
         }
     }
 
@@ -86,6 +89,7 @@ fn events<'a, E: SolEvent + 'a>(emitter: Address, logs: &'a [Log]) -> impl Itera
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::BlockId;
     use alloy::{
         primitives::{B256, Bytes, Log as PrimitiveLog},
         sol_types::{Revert as ErrorString, SolError},
@@ -93,6 +97,8 @@ mod tests {
 
     const CONTRACTS: Contracts =
         Contracts { forwarder: Address::repeat_byte(0xf0), registry: Address::repeat_byte(0xe0) };
+
+    const BLOCK: BlockId = BlockId { number: 1, hash: B256::ZERO };
 
     fn relay() -> RelayTerms {
         RelayTerms { signer: Address::repeat_byte(5), forward_nonce: U256::from(3), ..RelayTerms::default() }
@@ -123,7 +129,7 @@ mod tests {
     }
 
     fn judge(status: bool, logs: Vec<Log>) -> RelayOutcome {
-        let receipt = Receipt { hash: B256::ZERO, block_number: 1, status, gas_used: 1, paid_wei: 1, logs };
+        let receipt = Receipt { hash: B256::ZERO, block: BLOCK, status, gas_used: 1, paid_wei: 1, logs };
         CONTRACTS.outcome(&relay(), TransactionPurpose::Relay, &receipt)
     }
 
@@ -144,7 +150,9 @@ mod tests {
     fn status_1_with_a_failed_inner_call_is_no_success() {
         let reason = ErrorString { reason: "Agent not active".to_owned() }.abi_encode();
         let logs = vec![log(CONTRACTS.forwarder, &executed(false, reason))];
-        let RelayOutcome::Reverted { failure, .. } = judge(true, logs) else { panic!("not reverted") };
+        let outcome = judge(true, logs);
+        assert!(!outcome.is_repeatable(), "the forwarder has used the request");
+        let RelayOutcome::Reverted { failure, .. } = outcome else { panic!("not reverted") };
         assert_eq!((failure.code.status(), failure.message()), (500, "Agent not active"));
     }
 
@@ -158,7 +166,8 @@ mod tests {
             vec![log(CONTRACTS.forwarder, &other_signer)],
             vec![log(CONTRACTS.registry, &executed(true, Bytes::new()))],
         ] {
-            assert!(matches!(judge(true, logs), RelayOutcome::Reverted { .. }));
+            let outcome = judge(true, logs);
+            assert!(matches!(outcome, RelayOutcome::Reverted { .. }) && outcome.is_repeatable());
         }
         let elsewhere =
             vec![log(Address::ZERO, &registered()), log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
@@ -166,16 +175,17 @@ mod tests {
     }
 
     #[test]
-    fn status_0_is_a_revert_whatever_the_logs_say() {
+    fn status_0_is_a_revert_whatever_the_logs_say_and_the_request_may_be_sent_again() {
         let logs = vec![log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
-        assert!(matches!(judge(false, logs), RelayOutcome::Reverted { .. }));
+        let outcome = judge(false, logs);
+        assert!(matches!(outcome, RelayOutcome::Reverted { .. }) && outcome.is_repeatable());
     }
 
     #[test]
     fn a_mined_no_op_drops_its_relay() {
         let logs = vec![];
         let receipt =
-            Receipt { hash: B256::ZERO, block_number: 1, status: true, gas_used: 1, paid_wei: 1, logs };
+            Receipt { hash: B256::ZERO, block: BLOCK, status: true, gas_used: 1, paid_wei: 1, logs };
         for (purpose, status) in [
             (TransactionPurpose::Superseded, 401),
             (TransactionPurpose::Expired, 401),

@@ -1,9 +1,9 @@
 //! The next step for one transaction in flight: rebroadcast, replace, cancel, or wait.
 //!
-//! Only the lowest nonce that is not mined is replaced: the others wait for it, whatever they offer. It is
-//! replaced when the market has outgrown its offer or a node called it underpriced, never because time passes
-//! or the account is short of funds. Before each replacement the forwarder is asked whether the request was
-//! executed elsewhere; if so, a no-op takes its place.
+//! A transaction is replaced when the market has outgrown its offer or a node called it underpriced, never
+//! because time passes or the account is short of funds. The pool holds few of them, and all that need it are
+//! replaced in one round: one by one, they would take as many blocks. Before each replacement the forwarder
+//! is asked whether the request was executed elsewhere; if so, a no-op takes its place.
 
 use std::time::Duration;
 
@@ -72,27 +72,31 @@ pub enum ReplacementStep {
 pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     let Situation { assignment, market, verdict, .. } = situation;
     let Some(latest) = assignment.latest() else { return ReplacementStep::Wait };
-    let pause = if situation.blocks_since_send == 0 { RESEND_AFTER } else { QUIET };
+    // A node that wants the lower nonces first may have them by now.
+    let waits = situation.blocks_since_send == 0 && *verdict != BroadcastVerdict::NonceTooHigh;
+    let pause = if waits { RESEND_AFTER } else { QUIET };
     if situation.since_send < pause {
         return ReplacementStep::Wait;
     }
-    if !situation.is_lowest {
-        return ReplacementStep::Resend;
-    }
-    // At the cap, or at four times the market, no better offer is allowed.
-    let Some(fees) = latest.fees.bumped(market, situation.cap) else { return ReplacementStep::Resend };
     let relay = assignment.relay.filter(|_| latest.purpose == TransactionPurpose::Relay);
     if let Some(reason) = relay.and_then(|relay| unpayable(situation, &relay)) {
-        return ReplacementStep::Cancel(reason, fees);
+        let outbids = latest.fees.of_cancellation(market, situation.cap);
+        // No node holds what all of them refuse: any offer takes its place.
+        let fresh = || Fees::initial(market, situation.cap);
+        let fees = outbids.or_else(|| (reason == TransactionPurpose::Rejected).then(fresh).flatten());
+        return fees.map_or(ReplacementStep::Resend, |fees| ReplacementStep::Cancel(reason, fees));
     }
     let called_cheap = matches!(verdict, BroadcastVerdict::Underpriced | BroadcastVerdict::FeeTooLow);
     let too_cheap = *verdict != BroadcastVerdict::InsufficientFunds
         && (called_cheap || market.has_outgrown(&latest.fees));
-    let stuck = situation.since_forwarder_asked >= STUCK_AFTER;
-    match (relay, situation.superseded) {
-        (Some(_), None) if too_cheap || stuck => ReplacementStep::AskForwarder,
-        _ if too_cheap => ReplacementStep::Replace(fees),
-        _ => ReplacementStep::Resend,
+    // The higher ones wait for the lowest.
+    let stuck = situation.is_lowest && situation.since_forwarder_asked >= STUCK_AFTER;
+    // At the cap, or at four times the market, no better offer is allowed.
+    let fees = latest.fees.bumped(market, situation.cap).filter(|_| too_cheap);
+    match (relay, situation.superseded, fees) {
+        (Some(_), None, fees) if fees.is_some() || stuck => ReplacementStep::AskForwarder,
+        (_, _, Some(fees)) => ReplacementStep::Replace(fees),
+        (_, _, None) => ReplacementStep::Resend,
     }
 }
 
@@ -152,6 +156,8 @@ mod tests {
         let at_rest = Situation { blocks_since_send: 0, ..situation(&nonce) };
         assert_eq!(next_step(&at_rest), Wait);
         assert_eq!(next_step(&Situation { since_send: RESEND_AFTER, ..at_rest }), Resend);
+        let too_early = Situation { verdict: BroadcastVerdict::NonceTooHigh, ..at_rest };
+        assert_eq!(next_step(&too_early), Resend, "the lower nonces may be there now");
     }
 
     #[test]
@@ -226,18 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_lowest_nonce_is_replaced() {
-        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 900);
+    fn whatever_the_market_has_outgrown_is_replaced_and_only_the_lowest_is_asked_about_without_that() {
+        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
         let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
-        let behind = Situation { is_lowest: false, market, superseded: Some(true), ..situation(&nonce) };
-        for verdict in [
-            BroadcastVerdict::Accepted,
-            BroadcastVerdict::Underpriced,
-            BroadcastVerdict::FeeTooLow,
-            BroadcastVerdict::Rejected,
-        ] {
-            assert_eq!(next_step(&Situation { verdict, ..behind }), Resend);
-        }
+        let behind = Situation { is_lowest: false, market, ..situation(&nonce) };
+        assert_eq!(next_step(&behind), AskForwarder);
+        assert!(matches!(next_step(&Situation { superseded: Some(false), ..behind }), Replace(_)));
+        let stuck = Situation { is_lowest: false, since_forwarder_asked: STUCK_AFTER, ..situation(&nonce) };
+        assert_eq!(next_step(&stuck), Resend);
     }
 
     #[test]
@@ -259,6 +261,29 @@ mod tests {
         assert_eq!(next_step(&rejected), Resend, "one answer ends nothing");
         let rejected = Situation { since_signed: PATIENCE, ..rejected };
         assert!(matches!(next_step(&rejected), Cancel(TransactionPurpose::Rejected, _)));
+    }
+
+    #[test]
+    fn what_every_node_refuses_is_cancelled_in_any_market_and_at_the_cap() {
+        let nonce = assignment(TransactionPurpose::Relay, 30 * GWEI, 0);
+        let market = Market { next_base_fee: GWEI / 10, tip: 0, ..situation(&nonce).market };
+        let rejected = Situation {
+            verdict: BroadcastVerdict::Rejected,
+            since_signed: PATIENCE,
+            market,
+            ..situation(&nonce)
+        };
+        let Cancel(TransactionPurpose::Rejected, fees) = next_step(&rejected) else {
+            panic!("not cancelled")
+        };
+        assert_eq!(fees.max_fee, 33 * GWEI, "outbids what another machine may hold");
+        let at_the_cap = Situation { cap: 30 * GWEI, ..rejected };
+        let fresh = Fees::initial(&market, 30 * GWEI).unwrap();
+        assert_eq!(next_step(&at_the_cap), Cancel(TransactionPurpose::Rejected, fresh));
+        // What a node may hold is not cancelled for less.
+        let superseded =
+            Situation { verdict: BroadcastVerdict::Accepted, superseded: Some(true), ..at_the_cap };
+        assert_eq!(next_step(&superseded), Resend);
     }
 
     #[test]

@@ -1,48 +1,78 @@
 //! Sending a transaction: first, as a rebroadcast, and as a replacement.
 
-use futures_util::future::join_all;
+use futures_util::{FutureExt as _, StreamExt as _, future::join_all, stream};
 use tokio::time::Instant;
 
 use super::{
     GROUP, Sender, SenderError,
-    nonce_state::{InFlight, NonceState},
+    nonce_state::NonceState,
     replacement_policy::{ReplacementStep, Situation, next_step},
 };
 use crate::{
     chain::{BroadcastVerdict, ChainNode},
-    gas::{
-        self,
-        fees::{Fees, Market},
-    },
+    gas::fees::{Fees, Market},
     process::faults,
     store::{Store, TransactionPurpose},
 };
 
 impl<N: ChainNode> Sender<N> {
-    /// Rebroadcasts what has waited long enough, and replaces or cancels the lowest nonce where that helps.
-    pub(super) async fn resend_and_replace(&mut self, market: &Market) -> Result<(), SenderError> {
-        let open =
-            |(nonce, state): (&u64, &NonceState)| matches!(state, NonceState::Open(_)).then_some(*nonce);
-        let nonces: Vec<u64> = self.nonces.iter().filter_map(open).take(GROUP).collect();
+    /// Rebroadcasts what has waited long enough, and replaces or cancels what the market has outgrown, lowest
+    /// nonce first.
+    pub(super) async fn resend_and_replace(&self, market: &Market) -> Result<(), SenderError> {
+        let nonces: Vec<u64> = {
+            let state = self.state();
+            let open = state.nonces.iter().filter(|(_, state)| matches!(state, NonceState::Open(_)));
+            open.map(|(nonce, _)| *nonce).collect()
+        };
         let lowest = nonces.first().copied();
-        let mut resend = Vec::new();
-        for nonce in nonces {
-            let is_lowest = Some(nonce) == lowest;
-            let mut step = self.step(nonce, is_lowest, market, None);
-            if step == ReplacementStep::AskForwarder {
-                let superseded = self.is_superseded(nonce).await?;
-                step = self.step(nonce, is_lowest, market, Some(superseded));
-            }
-            match step {
-                ReplacementStep::Wait | ReplacementStep::AskForwarder => {}
-                ReplacementStep::Resend => resend.push(nonce),
-                ReplacementStep::Replace(fees) => self.replace(nonce, fees, None).await?,
-                ReplacementStep::Cancel(purpose, fees) => self.replace(nonce, fees, Some(purpose)).await?,
+        let steps: Vec<_> = nonces
+            .into_iter()
+            .map(|nonce| self.decide(nonce, Some(nonce) == lowest, market).boxed())
+            .collect();
+        let steps: Vec<Result<_, SenderError>> = stream::iter(steps).buffered(GROUP).collect().await;
+        let (mut resend, mut replaced, mut result) = (Vec::new(), Vec::new(), Ok(()));
+        for step in steps {
+            let signed = match step {
+                Err(error) => Err(error),
+                Ok((_, ReplacementStep::Wait | ReplacementStep::AskForwarder)) => continue,
+                Ok((nonce, ReplacementStep::Resend)) => {
+                    resend.push(nonce);
+                    continue;
+                }
+                Ok((nonce, ReplacementStep::Replace(fees))) => self.replace(nonce, fees, None).await,
+                Ok((nonce, ReplacementStep::Cancel(purpose, fees))) => {
+                    self.replace(nonce, fees, Some(purpose)).await
+                }
+            };
+            match signed {
+                Ok(Some(nonce)) => replaced.push(nonce),
+                Ok(None) => {}
+                // The others are sent all the same.
+                Err(error) => result = Err(error),
             }
         }
         self.parts.metrics.resends.inc_by(resend.len() as u64);
+        if !replaced.is_empty() {
+            faults::point("before_replacement_send");
+            self.send(&replaced).await;
+        }
         self.send(&resend).await;
-        Ok(())
+        result
+    }
+
+    /// The next step of a nonce, after asking the forwarder if need be.
+    async fn decide(
+        &self,
+        nonce: u64,
+        is_lowest: bool,
+        market: &Market,
+    ) -> Result<(u64, ReplacementStep), SenderError> {
+        let step = self.step(nonce, is_lowest, market, None);
+        if step != ReplacementStep::AskForwarder {
+            return Ok((nonce, step));
+        }
+        let superseded = self.is_superseded(nonce).await?;
+        Ok((nonce, self.step(nonce, is_lowest, market, Some(superseded))))
     }
 
     fn step(
@@ -52,7 +82,10 @@ impl<N: ChainNode> Sender<N> {
         market: &Market,
         superseded: Option<bool>,
     ) -> ReplacementStep {
-        let Some(NonceState::Open(in_flight)) = self.nonces.get(&nonce) else { return ReplacementStep::Wait };
+        let state = self.state();
+        let Some(NonceState::Open(in_flight)) = state.nonces.get(&nonce) else {
+            return ReplacementStep::Wait;
+        };
         let (sent_at, sent_head) = in_flight.sent;
         let since_signed = in_flight.signed_at.elapsed();
         next_step(&Situation {
@@ -71,30 +104,26 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Whether a nonce's request was executed elsewhere: one block has its forwarder nonce used, ours not.
-    async fn is_superseded(&mut self, nonce: u64) -> Result<bool, SenderError> {
-        let in_flight = self.nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut);
-        let Some(in_flight) = in_flight else { return Ok(false) };
-        in_flight.forwarder_asked_at = Some(Instant::now());
-        let Some(relay) = in_flight.assignment.relay else { return Ok(false) };
+    async fn is_superseded(&self, nonce: u64) -> Result<bool, SenderError> {
+        self.update(nonce, |in_flight| in_flight.forwarder_asked_at = Some(Instant::now()));
+        let Some(relay) = self.assignment(nonce).and_then(|assignment| assignment.relay) else {
+            return Ok(false);
+        };
         let view = self.parts.node.account_view(Some(relay.signer)).await?;
         let executed = view.forwarder_nonce.is_some_and(|forwarder| forwarder > relay.forward_nonce);
         Ok(executed && view.mined_nonce <= nonce)
     }
 
-    /// Signs and sends a replacement: the same call, or a no-op for the reason `cancel`. If the budget does
-    /// not allow it, the old bytes go out again.
+    /// Signs a replacement: the same call, or a no-op for the reason `cancel`. If the budget does not allow
+    /// it, the old bytes are to be sent again. Returns the nonce if there is anything to send.
     async fn replace(
-        &mut self,
+        &self,
         nonce: u64,
         fees: Fees,
         cancel: Option<TransactionPurpose>,
-    ) -> Result<(), SenderError> {
-        let Some(InFlight { assignment, .. }) = self.nonces.get(&nonce).and_then(NonceState::in_flight)
-        else {
-            return Ok(());
-        };
-        let assignment = assignment.clone();
-        let Some(latest) = assignment.latest() else { return Ok(()) };
+    ) -> Result<Option<u64>, SenderError> {
+        let Some(assignment) = self.assignment(nonce) else { return Ok(None) };
+        let Some(latest) = assignment.latest() else { return Ok(None) };
         let replacement =
             match cancel.or((latest.purpose != TransactionPurpose::Relay).then_some(latest.purpose)) {
                 Some(purpose) => self.parts.wallet.no_op(nonce, fees, purpose)?,
@@ -106,7 +135,7 @@ impl<N: ChainNode> Sender<N> {
         let allowed = match assignment.relay {
             Some(relay) => {
                 // As with the first transaction, a no-op for a gap below must fit beside it.
-                let limit = self.parts.spending.daily_wei.saturating_sub(fees.worst_case(gas::NO_OP));
+                let limit = self.parts.spending.daily_wei.saturating_sub(self.parts.wallet.no_op_wei(fees));
                 let now = self.parts.clock.now();
                 let reserve = move |store: &Store| store.reserve(relay.id, wei, limit, now);
                 let allowed = self.parts.store.run(reserve).await?;
@@ -117,39 +146,43 @@ impl<N: ChainNode> Sender<N> {
             }
             None => self.record_gap(&replaced, wei.saturating_sub(assignment.expected_wei())).await?,
         };
-        if !allowed {
+        if allowed {
+            self.parts.metrics.replacements.inc();
+            self.update(nonce, |in_flight| {
+                in_flight.assignment.transactions.push(replacement);
+                in_flight.signed_at = Instant::now();
+            });
+        } else {
             tracing::warn!(nonce, "the budget does not allow a replacement");
-            self.send(&[nonce]).await;
-            return Ok(());
         }
-        faults::point("before_replacement_send");
-        self.parts.metrics.replacements.inc();
-        if let Some(in_flight) = self.nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut) {
-            in_flight.assignment.transactions.push(replacement);
-            in_flight.signed_at = Instant::now();
-        }
-        self.send(&[nonce]).await;
-        Ok(())
+        Ok(Some(nonce))
     }
 
     /// Sends the latest transaction of each of these nonces, a bounded number at once.
-    pub(super) async fn send(&mut self, nonces: &[u64]) {
+    pub(super) async fn send(&self, nonces: &[u64]) {
+        let latest = |nonce: &u64| {
+            let state = self.state();
+            Some((*nonce, state.nonces.get(nonce)?.in_flight()?.assignment.latest()?.clone()))
+        };
         for group in nonces.chunks(GROUP) {
-            let sends = group.iter().filter_map(|nonce| {
-                let latest = self.nonces.get(nonce)?.in_flight()?.assignment.latest()?;
-                let node = &self.parts.node;
-                Some(async move { (*nonce, latest.hash, node.broadcast(&latest.raw).await) })
+            let sends = group.iter().filter_map(latest).map(|(nonce, transaction)| async move {
+                let (verdict, text) = self.parts.node.broadcast(&transaction.raw).await;
+                (nonce, transaction.hash, verdict, text)
             });
-            for (nonce, hash, (verdict, text)) in join_all(sends).await {
+            for (nonce, hash, verdict, text) in join_all(sends).await {
                 if verdict == BroadcastVerdict::Accepted {
                     tracing::debug!(nonce, tx = %hash, "sent");
                 } else {
                     tracing::warn!(nonce, tx = %hash, ?verdict, node = %text, "sent, but not accepted");
                 }
-                if let Some(in_flight) = self.nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut) {
-                    in_flight.verdict = verdict;
-                    in_flight.sent = (Instant::now(), self.head);
-                }
+                let head = self.state().head;
+                self.update(nonce, |in_flight| {
+                    // Another loop may have replaced it meanwhile.
+                    if in_flight.assignment.latest().is_some_and(|latest| latest.hash == hash) {
+                        in_flight.verdict = verdict;
+                        in_flight.sent = (Instant::now(), head);
+                    }
+                });
             }
         }
     }

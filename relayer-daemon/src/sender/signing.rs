@@ -19,12 +19,24 @@ pub struct Wallet {
     signer: PrivateKeySigner,
     chain_id: u64,
     forwarder: Address,
+    no_op_gas: u64,
 }
 
 impl Wallet {
     /// A wallet for one chain and one forwarder.
     pub const fn new(signer: PrivateKeySigner, chain_id: u64, forwarder: Address) -> Self {
-        Self { signer, chain_id, forwarder }
+        Self { signer, chain_id, forwarder, no_op_gas: gas::no_op_limit(0) }
+    }
+
+    /// The same with another gas limit for no-ops.
+    #[must_use]
+    pub fn with_no_op_gas(self, no_op_gas: u64) -> Self {
+        Self { no_op_gas, ..self }
+    }
+
+    /// The most that a no-op can cost at these fees, wei.
+    pub const fn no_op_wei(&self, fees: Fees) -> u128 {
+        fees.worst_case(self.no_op_gas)
     }
 
     /// The account.
@@ -68,7 +80,7 @@ impl Wallet {
         purpose: TransactionPurpose,
     ) -> Result<SignedTransaction, alloy::signers::Error> {
         let to = self.address();
-        self.sign(self.transaction(nonce, to, Bytes::new(), gas::NO_OP, fees), purpose)
+        self.sign(self.transaction(nonce, to, Bytes::new(), self.no_op_gas, fees), purpose)
     }
 
     /// Bytes like those of a relay's transaction, to ask for its L1 fee.

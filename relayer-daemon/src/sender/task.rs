@@ -1,13 +1,15 @@
-//! The sender's loop: jobs, rounds while anything is in flight, and a periodic look for reorgs.
+//! The sender's loops, which do not wait for one another: submitting, following, watching.
+//!
+//! They run in one task and end together at shutdown, each after the step in hand.
 
 use std::time::Duration;
 
 use tokio::{
     sync::mpsc,
-    time::{Instant, MissedTickBehavior, interval, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
-use super::{SendJob, Sender};
+use super::{SendJob, Sender, SenderError};
 use crate::{
     chain::ChainNode,
     process::shutdown::{ShutdownSignal, stopped},
@@ -17,58 +19,115 @@ use crate::{
 const BATCH: usize = 16;
 /// The pause between a send and the first round; it doubles with each round.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The pause after a round that settled something, while more is in flight.
+const SHORT_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between rounds while anything is in flight.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long unanswered sends may go on at shutdown.
 const LAST_SENDS: Duration = Duration::from_secs(1);
-/// How often an idle sender reads its mined count, to notice reorgs.
+/// How often the mined count is read and blocks are compared, to notice reorgs.
 pub const IDLE_WATCH: Duration = Duration::from_secs(15);
+/// How often the chain is asked what is final.
+const FINALITY_EVERY: Duration = Duration::from_secs(60);
 
 impl<N: ChainNode> Sender<N> {
     /// Runs until shutdown. The current send is finished; jobs not yet taken stay in the store.
-    pub async fn run(mut self, mut jobs: mpsc::Receiver<SendJob>, mut stop: ShutdownSignal) {
-        let mut batch = Vec::with_capacity(BATCH);
-        let mut pause = FIRST_PAUSE;
-        let mut next_round = Instant::now();
-        let mut idle = interval(IDLE_WATCH);
-        idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        idle.reset();
-        loop {
-            tokio::select! {
-                biased;
-                () = stopped(&mut stop) => break,
-                () = sleep_until(next_round), if self.has_pending() => {
-                    match self.poll().await {
-                        Ok(()) => self.parts.metrics.sender_rounds.inc(),
-                        Err(error) => tracing::warn!(%error, "round not finished"),
-                    }
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                    next_round = Instant::now() + pause;
-                    idle.reset();
-                }
-                taken = jobs.recv_many(&mut batch, BATCH) => {
-                    if taken == 0 {
-                        break;
-                    }
-                    let waiting = self.has_pending();
-                    self.submit(std::mem::take(&mut batch)).await;
-                    pause = FIRST_PAUSE;
-                    let soon = Instant::now() + pause;
-                    // An endless stream of jobs must not delay the next round for ever.
-                    next_round = if waiting { next_round.min(soon) } else { soon };
-                    idle.reset();
-                }
-                _ = idle.tick() => {
-                    match self.watch_chain().await {
-                        Ok(_) => self.parts.metrics.sender_rounds.inc(),
-                        Err(error) => tracing::warn!(%error, "chain not reached"),
-                    }
-                }
-            }
-        }
+    pub async fn run(self, jobs: mpsc::Receiver<SendJob>, stop: ShutdownSignal) {
+        tokio::join!(
+            self.submitting(jobs, stop.clone()),
+            self.following(stop.clone()),
+            self.watching(stop.clone())
+        );
         let cut_off = self.parts.node.finish_broadcasts(LAST_SENDS).await;
         if cut_off > 0 {
             tracing::warn!(cut_off, "sends without an answer at shutdown; the next start sends them again");
         }
+    }
+
+    /// Signs and sends jobs while the pool has room.
+    async fn submitting(&self, mut jobs: mpsc::Receiver<SendJob>, mut stop: ShutdownSignal) {
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            let room = self.room().min(BATCH);
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return,
+                () = self.room_made.notified(), if room == 0 => {}
+                taken = jobs.recv_many(&mut batch, room), if room > 0 => {
+                    if taken == 0 {
+                        return;
+                    }
+                    self.submit(std::mem::take(&mut batch)).await;
+                    self.sent.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Makes rounds while anything is in flight.
+    async fn following(&self, mut stop: ShutdownSignal) {
+        let mut pause = FIRST_PAUSE;
+        let mut next_round = Instant::now();
+        loop {
+            let waiting = self.has_pending();
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return,
+                () = sleep_until(next_round), if waiting => {
+                    let settled = match self.poll().await {
+                        Ok(settled) => {
+                            self.parts.metrics.sender_rounds.inc();
+                            settled
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "round not finished");
+                            false
+                        }
+                    };
+                    pause = if settled { SHORT_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+                    next_round = Instant::now() + pause;
+                }
+                () = self.sent.notified() => {
+                    pause = FIRST_PAUSE;
+                    // Where a full pool keeps others waiting, the chain may have taken it already.
+                    let soon = Instant::now() + if self.room() == 0 { Duration::ZERO } else { pause };
+                    // An endless stream of jobs must not delay the next round for ever.
+                    next_round = if waiting { next_round.min(soon) } else { soon };
+                }
+            }
+        }
+    }
+
+    /// Looks for reorgs, also while nothing is in flight, and for what has become final.
+    async fn watching(&self, mut stop: ShutdownSignal) {
+        let mut asked_for_finality = None;
+        loop {
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return,
+                () = sleep(IDLE_WATCH) => {}
+                () = self.count_fell.notified() => {}
+            }
+            if let Err(error) = self.watch(&mut asked_for_finality).await {
+                tracing::warn!(%error, "chain not watched");
+            } else if !self.has_pending() {
+                self.parts.metrics.sender_rounds.inc();
+            }
+        }
+    }
+
+    async fn watch(&self, asked_for_finality: &mut Option<Instant>) -> Result<(), SenderError> {
+        self.watch_count().await?;
+        self.look_up_lost().await;
+        if !self.awaits_finality().await? {
+            return Ok(());
+        }
+        let is_due = asked_for_finality.is_none_or(|at| at.elapsed() >= FINALITY_EVERY);
+        let heads = if is_due { Some(self.parts.node.heads().await?) } else { None };
+        self.watch_blocks(heads).await?;
+        if is_due {
+            *asked_for_finality = Some(Instant::now());
+        }
+        Ok(())
     }
 }

@@ -20,7 +20,7 @@ pub use transaction::{NonceAssignment, RelayTerms, SignedTransaction, Transactio
 
 use crate::{
     budget::{Budget, share::Denial},
-    outcome::RelayOutcome,
+    outcome::{Finality, RelayOutcome},
 };
 
 /// The store failed: nothing may be sent until it works again.
@@ -87,7 +87,8 @@ pub struct NewRelay {
     pub deadline: u64,
     /// The call of `execute(request, signature)`: enough to run the relay again.
     pub calldata: Bytes,
-    /// The client, as limits count clients: an IPv4 address or an IPv6 /64. `None` where it is not known.
+    /// The client, as limits count clients: an IPv4 address or an IPv6 /64. `None` where it is not known, and
+    /// a day after the relay's end.
     pub client: Option<IpAddr>,
 }
 
@@ -105,6 +106,8 @@ pub enum Accepted {
 pub struct RelayRecord {
     /// `None` while pending.
     pub outcome: Option<RelayOutcome>,
+    /// How final the transaction is that ended it; `None` if none did.
+    pub finality: Option<Finality>,
     /// Every transaction tried for it, oldest first.
     pub hashes: Vec<B256>,
 }
@@ -118,6 +121,8 @@ pub struct ExpectedCost {
     pub gas: u64,
     /// The L1 data fee within the total, wei.
     pub l1_fee_wei: u128,
+    /// What the cheapest relay would cost at the same fees, wei.
+    pub least_wei: u128,
     /// A no-op at the same fees, wei, which must fit beside it: relays that wait for a gap never reserve what
     /// filling the gap needs.
     pub no_op_wei: u128,
@@ -149,7 +154,16 @@ pub struct Inclusion {
     /// The transaction.
     pub tx_hash: B256,
     /// The block it was seen in.
-    pub block_number: u64,
+    pub block: BlockId,
+}
+
+/// A block of one branch of the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockId {
+    /// Its number.
+    pub number: u64,
+    /// Its hash.
+    pub hash: B256,
 }
 
 /// A nonce that was mined by one of our transactions.

@@ -17,10 +17,12 @@ use alloy::{
 use registry_core::eth::abi::IForwarder::RequestExecuted;
 use relayer_daemon::{
     chain::{
-        BroadcastVerdict::{self, Accepted, NonceTooLow, Underpriced},
+        BroadcastVerdict::{self, Accepted, NonceTooLow, Rejected, Underpriced},
         Receipt,
     },
     gas::fees::Market,
+    outcome::BlockHeads,
+    store::BlockId,
 };
 use tokio::time::Instant;
 
@@ -28,12 +30,11 @@ pub const FORWARDER: Address = Address::repeat_byte(0xf0);
 pub const GWEI: u128 = 1_000_000_000;
 /// The market's tip, always the same.
 pub const TIP: u128 = GWEI / 10;
-/// The greatest age of a view.
-pub const OLDEST_VIEW: Duration = Duration::from_secs(240);
 /// The greatest age of the market that a replacement answers.
 const OLDEST_MARKET: Duration = Duration::from_secs(20);
-/// The greatest age of a block that a reorg undoes: reorgs happen within seconds.
-const OLDEST_UNDONE: Duration = Duration::from_secs(30);
+/// The age at which a block is safe, and at which it is final: no reorg undoes it then.
+pub const SAFE_AFTER: Duration = Duration::from_secs(600);
+pub const FINAL_AFTER: Duration = Duration::from_secs(1_200);
 
 /// A transaction of our account that we signed.
 #[derive(Debug, Clone)]
@@ -45,6 +46,8 @@ pub struct Sent {
     pub gas_limit: u64,
     /// The request it carries; `None` for a no-op.
     pub request: Option<(Address, U256)>,
+    /// Whether it reverted as a whole when it was mined, as with too little gas: the request stays valid.
+    pub reverts: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -58,7 +61,14 @@ pub enum ModelTransaction {
 }
 
 /// Blocks, oldest first.
-pub type Blocks = Arc<Vec<Arc<Vec<ModelTransaction>>>>;
+pub type Blocks = Arc<Vec<Arc<ModelBlock>>>;
+
+/// A block of one branch.
+#[derive(Debug)]
+pub struct ModelBlock {
+    pub hash: B256,
+    pub entries: Vec<ModelTransaction>,
+}
 
 /// What a chain of these blocks says.
 #[derive(Debug, Clone, Default)]
@@ -66,7 +76,11 @@ pub struct ModelView(pub Blocks);
 
 impl ModelView {
     fn entries(&self) -> impl Iterator<Item = &ModelTransaction> {
-        self.0.iter().flat_map(|block| block.iter())
+        self.0.iter().flat_map(|block| block.entries.iter())
+    }
+
+    pub fn block_hash(&self, number: u64) -> Option<B256> {
+        self.0.get(usize::try_from(number).unwrap()).map(|block| block.hash)
     }
 
     pub fn head(&self) -> u64 {
@@ -117,7 +131,7 @@ impl ModelView {
     pub fn receipt(&self, hash: B256) -> Option<Receipt> {
         let mut nonces: HashMap<Address, U256> = HashMap::new();
         for (number, block) in self.0.iter().enumerate() {
-            for entry in block.iter() {
+            for entry in &block.entries {
                 let valid = request(entry).is_none_or(|(signer, nonce)| {
                     let next = nonces.entry(signer).or_default();
                     let valid = *next == nonce;
@@ -126,7 +140,8 @@ impl ModelView {
                 });
                 match entry {
                     ModelTransaction::Ours(sent, price) if sent.hash == hash => {
-                        return Some(receipt(sent, *price, number as u64, valid));
+                        let block = BlockId { number: number as u64, hash: block.hash };
+                        return Some(receipt(sent, *price, block, valid && !sent.reverts));
                     }
                     _ => {}
                 }
@@ -138,7 +153,7 @@ impl ModelView {
 
 fn request(entry: &ModelTransaction) -> Option<(Address, U256)> {
     match entry {
-        ModelTransaction::Ours(sent, _) => sent.request,
+        ModelTransaction::Ours(sent, _) => sent.request.filter(|_| !sent.reverts),
         ModelTransaction::Bypass(signer, nonce) => Some((*signer, *nonce)),
         ModelTransaction::Foreign => None,
     }
@@ -148,7 +163,7 @@ fn gas_used(sent: &Sent) -> u64 {
     if sent.request.is_some() { sent.gas_limit / 2 } else { sent.gas_limit }
 }
 
-fn receipt(sent: &Sent, price: u128, block_number: u64, status: bool) -> Receipt {
+fn receipt(sent: &Sent, price: u128, block: BlockId, status: bool) -> Receipt {
     let event = sent.request.filter(|_| status).map(|(from, nonce)| RequestExecuted {
         from,
         nonce,
@@ -162,7 +177,7 @@ fn receipt(sent: &Sent, price: u128, block_number: u64, status: bool) -> Receipt
     let gas_used = gas_used(sent);
     Receipt {
         hash: sent.hash,
-        block_number,
+        block,
         status,
         gas_used,
         paid_wei: u128::from(gas_used) * price,
@@ -174,6 +189,8 @@ fn receipt(sent: &Sent, price: u128, block_number: u64, status: bool) -> Receipt
 #[derive(Debug)]
 pub struct ModelChain {
     blocks: Blocks,
+    /// How many blocks were ever made.
+    made: u64,
     /// Earlier chains, oldest first, each with the moment since when it held.
     history: VecDeque<(Instant, Blocks)>,
     pool: BTreeMap<u64, Sent>,
@@ -183,6 +200,10 @@ pub struct ModelChain {
     fee_cap: u128,
     /// Whether the sequencer takes nothing of ours.
     pub unwilling: bool,
+    /// So many of the next relays revert as a whole when they are mined.
+    pub reverts: usize,
+    /// Whether the node calls every relay's transaction invalid.
+    pub rejects: bool,
     /// Every transaction ever sent, by nonce, in order.
     offered: HashMap<u64, Vec<Sent>>,
     pub reorganised: bool,
@@ -194,12 +215,15 @@ impl ModelChain {
     pub fn new(fee_cap: u128) -> Self {
         let mut chain = Self {
             blocks: Blocks::default(),
+            made: 0,
             history: VecDeque::new(),
             pool: BTreeMap::new(),
             base_fee: GWEI,
             base_fees: VecDeque::new(),
             fee_cap,
             unwilling: false,
+            reverts: 0,
+            rejects: false,
             offered: HashMap::new(),
             reorganised: false,
             sends: 0,
@@ -220,22 +244,43 @@ impl ModelChain {
         ModelView(Arc::clone(&self.blocks))
     }
 
+    /// How many of our transactions wait in the pool.
+    pub fn pool(&self) -> usize {
+        self.pool.len()
+    }
+
     pub fn pending(&self, mined: u64) -> u64 {
         (mined..).find(|nonce| !self.pool.contains_key(nonce)).unwrap_or(mined)
+    }
+
+    /// The tags of a machine with this head.
+    pub fn heads(&self, head: u64) -> BlockHeads {
+        let tagged = |age| Some(self.view(age).head().min(head));
+        BlockHeads::new(head, tagged(SAFE_AFTER), tagged(FINAL_AFTER))
     }
 
     pub fn market(&self, head: u64) -> Market {
         Market { head, next_base_fee: self.base_fee, tip: TIP }
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Vec<Arc<Vec<ModelTransaction>>>)) {
+    fn push(&mut self, entries: Vec<ModelTransaction>) {
+        let block = self.block(entries);
+        self.change(|blocks| blocks.push(block));
+    }
+
+    fn block(&mut self, entries: Vec<ModelTransaction>) -> Arc<ModelBlock> {
+        self.made += 1;
+        Arc::new(ModelBlock { hash: B256::from(U256::from(self.made)), entries })
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Vec<Arc<ModelBlock>>)) {
         let mut blocks = self.blocks.to_vec();
         change(&mut blocks);
         self.blocks = Arc::new(blocks);
         let now = Instant::now();
         self.history.push_back((now, Arc::clone(&self.blocks)));
         // One older than any view is enough.
-        while self.history.get(1).is_some_and(|(since, _)| now - *since > OLDEST_VIEW) {
+        while self.history.get(1).is_some_and(|(since, _)| now - *since > FINAL_AFTER) {
             self.history.pop_front();
         }
     }
@@ -248,11 +293,16 @@ impl ModelChain {
         while block.len() < room {
             let Some(sent) = self.pool.get(&next).filter(|sent| sent.max_fee >= self.base_fee) else { break };
             let price = sent.max_fee.min(self.base_fee + sent.tip);
-            block.push(ModelTransaction::Ours(Box::new(sent.clone()), price));
+            let mut sent = sent.clone();
+            if sent.request.is_some() && self.reverts > 0 {
+                self.reverts -= 1;
+                sent.reverts = true;
+            }
+            block.push(ModelTransaction::Ours(Box::new(sent), price));
             self.pool.remove(&next);
             next += 1;
         }
-        self.change(|blocks| blocks.push(Arc::new(block)));
+        self.push(block);
     }
 
     pub fn drop_from_pool(&mut self, index: usize) {
@@ -264,18 +314,19 @@ impl ModelChain {
     /// Undoes blocks; their transactions go back to the mempool or are dropped. The new branch is longer at
     /// once, as it is on a real chain.
     pub fn reorganise(&mut self, depth: usize, forget: bool) {
-        let settled = self.view(OLDEST_UNDONE).0.len().min(self.blocks.len());
+        let settled = self.view(FINAL_AFTER).0.len().min(self.blocks.len());
         let keep = self.blocks.len().saturating_sub(depth).max(settled);
         let undone = self.blocks[keep..].to_vec();
-        self.reorganised |= undone.iter().any(|block| !block.is_empty());
-        for entry in undone.iter().flat_map(|block| block.iter()) {
+        self.reorganised |= undone.iter().any(|block| !block.entries.is_empty());
+        for entry in undone.iter().flat_map(|block| block.entries.iter()) {
             if let (ModelTransaction::Ours(sent, _), false) = (entry, forget) {
-                self.pool.entry(sent.nonce).or_insert_with(|| (**sent).clone());
+                self.pool.entry(sent.nonce).or_insert_with(|| Sent { reverts: false, ..(**sent).clone() });
             }
         }
+        let branch: Vec<_> = (0..=undone.len()).map(|_| self.block(Vec::new())).collect();
         self.change(|blocks| {
             blocks.truncate(keep);
-            blocks.resize_with(keep + undone.len() + 1, Arc::default);
+            blocks.extend(branch);
         });
     }
 
@@ -283,13 +334,13 @@ impl ModelChain {
     pub fn foreign_transaction(&mut self) {
         let nonce = self.now().mined();
         self.pool.remove(&nonce);
-        self.change(|blocks| blocks.push(Arc::new(vec![ModelTransaction::Foreign])));
+        self.push(vec![ModelTransaction::Foreign]);
     }
 
     /// A client's request is executed elsewhere.
     pub fn bypass(&mut self, signer: Address) {
         let nonce = self.now().forwarder_nonce(signer);
-        self.change(|blocks| blocks.push(Arc::new(vec![ModelTransaction::Bypass(signer, nonce)])));
+        self.push(vec![ModelTransaction::Bypass(signer, nonce)]);
     }
 
     pub fn set_base_fee(&mut self, wei: u128) {
@@ -309,15 +360,22 @@ impl ModelChain {
         let price = self.recent_price();
         assert!(sent.max_fee <= self.fee_cap, "above the cap");
         let offered = self.offered.entry(sent.nonce).or_default();
+        let is_held = self.pool.get(&sent.nonce).is_some_and(|held| held.hash == sent.hash);
+        if self.rejects && sent.request.is_some() && !is_held {
+            // What no node takes need not be outbid.
+            offered.clear();
+            return;
+        }
         if offered.iter().any(|earlier| earlier.hash == sent.hash) {
             return;
         }
         if let Some(last) = offered.last() {
             let raised = sent.max_fee * 10 >= last.max_fee * 11 && sent.tip * 10 >= last.tip * 11;
             assert!(raised, "replaced with less than 10 % more");
-            assert!(sent.max_fee <= 4 * price, "above four times the market");
             // A no-op may be dearer; the same call may not.
-            assert!(sent.request.is_none() || price > last.max_fee, "bid up for nothing");
+            let is_no_op = sent.request.is_none();
+            assert!(is_no_op || sent.max_fee <= 4 * price, "above four times the market");
+            assert!(is_no_op || price > last.max_fee, "bid up for nothing");
         }
         offered.push(sent.clone());
     }
@@ -328,6 +386,7 @@ impl ModelChain {
         }
         match self.pool.get(&sent.nonce) {
             Some(known) if known.hash == sent.hash => Accepted,
+            _ if self.rejects && sent.request.is_some() => Rejected,
             Some(known) if sent.max_fee * 10 < known.max_fee * 11 || sent.tip * 10 < known.tip * 11 => {
                 Underpriced
             }

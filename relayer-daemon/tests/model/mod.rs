@@ -2,27 +2,26 @@
 
 pub mod chain;
 pub mod node;
+mod requests;
 
 use std::{
     collections::{BTreeMap, HashMap},
     net::{IpAddr, Ipv4Addr},
+    pin::pin,
     sync::{
-        Arc, LazyLock, Mutex,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
 
 use alloy::{
-    primitives::{Address, B256, Bytes, U256, aliases::U48},
-    signers::{SignerSync as _, local::PrivateKeySigner},
-    sol_types::SolCall,
+    primitives::{Address, B256, U256},
+    signers::local::PrivateKeySigner,
 };
+use futures_util::FutureExt as _;
 use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
-use registry_core::{
-    eth::abi::{ForwardRequest, IAgentRegistry},
-    forward::{Rules, SignedRequest, domain},
-};
+use registry_core::forward::{Rules, domain};
 use relayer_daemon::{
     budget::share::{Allowance, Shares},
     metrics::Metrics,
@@ -30,6 +29,7 @@ use relayer_daemon::{
     process::clock::{Clock, SharedClock},
     relay::{
         Reads, Relayer,
+        backoff::SharedBackoff,
         functions::{RegistryFunction, RelayedFunctions},
         gas_price::GasPrice,
         inflight::Inflight,
@@ -38,7 +38,6 @@ use relayer_daemon::{
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
     store::{NewTransaction, Store, StoreFaults},
 };
-use serde_json::json;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
@@ -48,10 +47,13 @@ use tokio::{
 use self::{
     chain::{FORWARDER, GWEI, ModelChain},
     node::{Lost, ModelNode, World},
+    requests::{body, identify, signer},
 };
 
 pub const FEE_CAP: u128 = 50 * GWEI;
 pub const SIGNERS: u8 = 4;
+/// The most transactions in the pool.
+pub const MAX_PENDING: usize = 3;
 const REGISTRY: Address = Address::repeat_byte(0xe0);
 const CHAIN_ID: u64 = 31_337;
 
@@ -62,6 +64,10 @@ pub enum Op {
     Request(u8),
     /// The same with a deadline so many seconds away.
     RequestUntil(u8, u8),
+    /// The same by a client that hangs up after so many moments.
+    HangUp(u8, u8),
+    /// A client of this signer sends its last request once more.
+    Repeat(u8),
     Mine(usize),
     Drop(usize),
     Reorganise(usize, bool),
@@ -82,8 +88,16 @@ pub enum Op {
     /// So many reads have no answer.
     FailingReads(u8),
     SilentEndpoint(bool),
+    /// Whether the endpoint fails where the next nonce is asked.
+    NoNonces(bool),
+    /// Each call takes so many milliseconds more.
+    Latency(u8),
     DiskFull(bool),
     Unwilling(bool),
+    /// The next relay that is mined reverts as a whole.
+    Revert,
+    /// The node calls every relay's transaction invalid.
+    Rejecting(bool),
     /// The wall clock jumps by so many minutes.
     ClockStep(i16),
 }
@@ -123,61 +137,26 @@ pub struct Simulation {
     life: Option<Life>,
     /// Every request that was accepted: its signer and forwarder nonce.
     pub requests: BTreeMap<B256, (Address, U256)>,
+    /// Those of clients that hung up: each was accepted or was not.
+    hung_up: BTreeMap<B256, (Address, U256)>,
+    /// The last request of each signer, as it was posted.
+    last: HashMap<u8, Vec<u8>>,
     /// What the clients heard.
     told: Arc<Mutex<BTreeMap<B256, RelayOutcome>>>,
     disk_was_full: bool,
     clock_was_set: bool,
-    /// Whether answers came so late that the second lookup of a receipt may see a stale view.
+    /// Whether answers came so late that a block may be compared with a branch that is gone.
     answers_were_late: bool,
 }
 
-/// A delay that the second lookup of each receipt, a minute later, surely covers, seconds.
+/// A delay that never hides a reorg, seconds.
 const SLIGHTLY_LATE: u8 = 20;
 
 /// A window of the budget, in minutes.
 const MINUTES_OF_A_WINDOW: i16 = 24 * 60;
 
-fn key(index: u8) -> PrivateKeySigner {
-    PrivateKeySigner::from_bytes(&B256::repeat_byte(index + 1)).unwrap()
-}
-
-pub fn signer(index: u8) -> Address {
-    static SIGNERS_ADDRESSES: LazyLock<Vec<Address>> =
-        LazyLock::new(|| (0..SIGNERS).map(|index| key(index).address()).collect());
-    SIGNERS_ADDRESSES[usize::from(index)]
-}
-
-/// A signed request as a client posts it. Signing takes long without optimisation, so each is signed once.
-fn body(index: u8, nonce: U256, deadline: u64) -> Vec<u8> {
-    type Bodies = Mutex<HashMap<(u8, U256, u64), Vec<u8>>>;
-    static BODIES: LazyLock<Bodies> = LazyLock::new(Mutex::default);
-    let mut bodies = BODIES.lock().unwrap();
-    let sign = || {
-        let call = IAgentRegistry::attestComplianceCall { agentId: U256::from(1) };
-        let request = ForwardRequest {
-            from: signer(index),
-            to: REGISTRY,
-            value: U256::ZERO,
-            gas: U256::from(100_000),
-            nonce,
-            deadline: U48::from(deadline),
-            data: call.abi_encode().into(),
-        };
-        let mut signed = SignedRequest { request, signature: Bytes::new() };
-        let digest = signed.digest(&domain(CHAIN_ID, FORWARDER));
-        signed.signature = key(index).sign_hash_sync(&digest).unwrap().as_bytes().into();
-        let ForwardRequest { from, to, value, gas, nonce, deadline, data } = signed.request;
-        let body = json!({
-            "request": {
-                "from": from, "to": to, "value": value.to_string(), "gas": gas.to_string(),
-                "nonce": nonce.to_string(), "deadline": deadline.to_string(), "data": data,
-            },
-            "signature": signed.signature,
-        });
-        body.to_string().into_bytes()
-    };
-    bodies.entry((index, nonce, deadline)).or_insert_with(sign).clone()
-}
+/// The address that all requests come from.
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 impl Simulation {
     pub async fn new(budget: u128, seed: u64) -> Self {
@@ -194,6 +173,8 @@ impl Simulation {
             disk_full: Arc::default(),
             life: None,
             requests: BTreeMap::new(),
+            hung_up: BTreeMap::new(),
+            last: HashMap::new(),
             told: Arc::default(),
             disk_was_full: false,
             lowest_base_fee: GWEI,
@@ -215,14 +196,14 @@ impl Simulation {
         let wallet = Wallet::new(self.account.clone(), CHAIN_ID, FORWARDER);
         let spending = Spending { max_fee: FEE_CAP, daily_wei: self.budget };
         let (stop, stopping) = watch::channel(false);
-        let (jobs_in, jobs) = mpsc::channel(256);
+        let (jobs_in, jobs) = mpsc::channel(16);
         let (events_in, mut events) = mpsc::unbounded_channel();
         let relayer = Arc::new(Relayer {
             chain: Arc::clone(&node),
             store: Arc::clone(&store),
             domain: domain(CHAIN_ID, FORWARDER),
             rules: Rules { registry: REGISTRY, max_gas: 1_000_000 },
-            limits: RateLimits::new(0, 0, 0),
+            limits: RateLimits::new(0, 0, 0, 0),
             functions: RelayedFunctions::new(RegistryFunction::ALL.to_vec()),
             reads: Reads::default(),
             spending,
@@ -239,17 +220,19 @@ impl Simulation {
             metrics: metrics.clone(),
             jobs: jobs_in,
             checks: Relayer::check_permits(),
+            backoff: SharedBackoff::default(),
             patience: Duration::from_secs(120),
             stopping: stopping.clone(),
             draining: stopping.clone(),
         });
         let contracts = Contracts { forwarder: FORWARDER, registry: REGISTRY };
-        let mut sender = Sender::new(Parts {
+        let sender = Sender::new(Parts {
             node,
             store: Arc::clone(&store),
             wallet,
             contracts,
             spending,
+            max_pending: MAX_PENDING,
             clock,
             metrics,
             events: events_in,
@@ -283,26 +266,66 @@ impl Simulation {
     }
 
     async fn request(&mut self, index: u8, seconds: Option<u8>) {
-        let Some(life) = &self.life else { return };
+        let body = self.next_body(index, seconds);
+        self.post(body).await;
+    }
+
+    /// The signer's next request, as a client would post it now.
+    fn next_body(&mut self, index: u8, seconds: Option<u8>) -> Vec<u8> {
         let on_chain = self.world.chain().now().forwarder_nonce(signer(index));
-        let nonce = life.relayer.inflight.next_nonce(signer(index), on_chain);
-        let deadline = seconds.map_or(0, |seconds| self.clock.now() + u64::from(seconds));
-        let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let Ok(ticket) = life.relayer.accept(&body(index, nonce, deadline), client).await else { return };
-        self.requests.insert(ticket.id, (signer(index), nonce));
-        self.told.lock().unwrap().remove(&ticket.id);
+        let nonce = match &self.life {
+            Some(life) => life.relayer.inflight.next_nonce(signer(index), on_chain),
+            None => on_chain,
+        };
+        let body = body(index, nonce, seconds.map_or(0, |seconds| self.clock.now() + u64::from(seconds)));
+        self.last.insert(index, body.clone());
+        body
+    }
+
+    async fn post(&mut self, body: Vec<u8>) {
+        let Some(life) = &self.life else { return };
+        let Ok(ticket) = life.relayer.accept(&body, CLIENT).await else { return };
+        let (id, terms) = identify(&body);
+        assert_eq!(id, ticket.id);
+        self.requests.insert(id, terms);
+        self.told.lock().unwrap().remove(&id);
         let told = Arc::clone(&self.told);
         tokio::spawn(async move {
             let mut waiting = ticket.waiting;
             let heard = waiting.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-            heard.map(|outcome| told.lock().unwrap().insert(ticket.id, outcome));
+            heard.map(|outcome| told.lock().unwrap().insert(id, outcome));
         });
+    }
+
+    /// A client that hangs up: the server drops the handler's future wherever it is.
+    async fn hang_up(&mut self, index: u8, moments: u8) {
+        let body = self.next_body(index, None);
+        let Some(life) = &self.life else { return };
+        let (id, terms) = identify(&body);
+        self.hung_up.insert(id, terms);
+        self.told.lock().unwrap().remove(&id);
+        let mut accepting = pin!(life.relayer.accept(&body, CLIENT));
+        for _ in 0..moments {
+            if (&mut accepting).now_or_never().is_some() {
+                return;
+            }
+            // Time is paused while the store works, so each moment lasts as long as a read or a write.
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 
     pub async fn apply(&mut self, op: Op) {
         match op {
             Op::Request(index) => self.request(index, None).await,
             Op::RequestUntil(index, seconds) => self.request(index, Some(seconds)).await,
+            Op::HangUp(index, moments) => self.hang_up(index, moments).await,
+            Op::Repeat(index) => {
+                if let Some(body) = self.last.get(&index).cloned() {
+                    self.post(body).await;
+                }
+            }
+            Op::Revert => self.world.chain().reverts += 1,
+            Op::Rejecting(rejects) => self.world.chain().rejects = rejects,
             Op::Mine(room) => self.world.chain().mine(room),
             Op::Drop(index) => self.world.chain().drop_from_pool(index),
             Op::Reorganise(depth, forget) => self.world.chain().reorganise(depth, forget),
@@ -326,6 +349,10 @@ impl Simulation {
             }
             Op::WrongCount(count) => self.world.faults().wrong_counts.push_back(count),
             Op::FailingReads(count) => self.world.faults().failing_reads = usize::from(count),
+            Op::NoNonces(fails) => self.world.faults().no_nonces = fails,
+            Op::Latency(millis) => {
+                self.world.faults().latency = Duration::from_millis(u64::from(millis));
+            }
             Op::SilentEndpoint(silent) => self.world.faults().silent_endpoint = silent,
             Op::DiskFull(full) => {
                 self.disk_was_full |= full;
@@ -375,6 +402,8 @@ impl Simulation {
         {
             let mut chain = self.world.chain();
             chain.unwilling = false;
+            chain.rejects = false;
+            chain.reverts = 0;
             // A budget that is too small for a dearer market waits for the old one.
             let limited = self.budget < u128::MAX;
             chain.set_base_fee(if limited { self.lowest_base_fee } else { GWEI });
@@ -415,10 +444,11 @@ impl Simulation {
         // A foreign transaction may have used our nonce and been undone: the next relay fills that gap.
         prop_assert!(next <= now.mined() || chain.reorganised, "a nonce was given away and never used");
 
-        // A reorg without a lower count, because foreign or later transactions used the nonces again, is
-        // looked for once, a minute later. Very late answers may hide it then.
+        // Of machines on two branches one may confirm a block that the other has not: very late answers, or foreign
+        // transactions that used the nonces again, may hide what a reorg has moved.
         let hidden = chain.reorganised && (now.has_foreign() || self.answers_were_late);
-        for (id, (signer, nonce)) in &self.requests {
+        let stored = |(id, _): &(&B256, _)| self.store.relay(**id).unwrap().is_some();
+        for (id, (signer, nonce)) in self.requests.iter().chain(self.hung_up.iter().filter(stored)) {
             let carried = now.carried(*signer, *nonce);
             if !chain.reorganised {
                 prop_assert!(carried <= 1, "paid for {} times", carried);

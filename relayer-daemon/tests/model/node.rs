@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -19,6 +19,7 @@ use registry_core::eth::abi::IForwarder::{self, executeCall};
 use relayer_daemon::{
     chain::{AccountView, BroadcastVerdict, ChainNode, Receipt, ReceiptLookup, RpcError, Simulation},
     gas::fees::Market,
+    outcome::BlockHeads,
     store::Store,
 };
 
@@ -46,6 +47,10 @@ pub struct ModelFaults {
     pub wrong_counts: VecDeque<u64>,
     /// The next reads have no answer.
     pub failing_reads: usize,
+    /// The pending count has no answer.
+    pub no_nonces: bool,
+    /// Each call takes so much longer.
+    pub latency: Duration,
     /// One of the two endpoints does not answer.
     pub silent_endpoint: bool,
 }
@@ -56,6 +61,8 @@ pub struct World {
     chain: Mutex<ModelChain>,
     faults: Mutex<ModelFaults>,
     random: AtomicU64,
+    /// How many calls were made.
+    pub calls: AtomicUsize,
     /// To check that a transaction was stored before it was sent.
     store: Arc<Store>,
     account: Address,
@@ -64,7 +71,14 @@ pub struct World {
 impl World {
     pub fn new(chain: ModelChain, seed: u64, store: Arc<Store>, account: Address) -> Arc<Self> {
         let random = AtomicU64::new(seed | 1);
-        Arc::new(Self { chain: Mutex::new(chain), faults: Mutex::default(), random, store, account })
+        Arc::new(Self {
+            chain: Mutex::new(chain),
+            faults: Mutex::default(),
+            random,
+            calls: AtomicUsize::new(0),
+            store,
+            account,
+        })
     }
 
     pub fn chain(&self) -> MutexGuard<'_, ModelChain> {
@@ -83,6 +97,11 @@ impl World {
         next ^= next << 17;
         self.random.store(next, Ordering::Relaxed);
         next % bound.max(1)
+    }
+
+    /// How long a call takes.
+    fn latency(&self) -> Duration {
+        self.faults().latency + Duration::from_millis(self.random(20))
     }
 
     /// What the machine shows that happens to answer.
@@ -112,7 +131,8 @@ pub struct ModelNode {
 impl ModelNode {
     /// An answer takes a moment; some do not come.
     async fn answer<T>(&self, answer: impl FnOnce(&World) -> T) -> Result<T, RpcError> {
-        tokio::time::sleep(Duration::from_millis(self.world.random(20))).await;
+        self.world.calls.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(self.world.latency()).await;
         if self.dead.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
@@ -137,6 +157,9 @@ impl ChainNode for ModelNode {
     }
 
     async fn pending_nonce(&self) -> Result<u64, RpcError> {
+        if self.world.faults().no_nonces {
+            return self.answer(|_| ()).await.and(Err(RpcError::Timeout));
+        }
         self.answer(|world| {
             let mined = world.view().mined();
             Self::count(world, world.chain().pending(mined))
@@ -166,6 +189,18 @@ impl ChainNode for ModelNode {
             Ok(None) if !self.world.faults().silent_endpoint => ReceiptLookup::Absent,
             Ok(None) | Err(_) => ReceiptLookup::Unclear,
         }
+    }
+
+    async fn block_hash(&self, number: u64) -> Result<Option<B256>, RpcError> {
+        self.answer(|world| world.view().block_hash(number)).await
+    }
+
+    async fn heads(&self) -> Result<BlockHeads, RpcError> {
+        self.answer(|world| {
+            let head = world.view().head();
+            world.chain().heads(head)
+        })
+        .await
     }
 
     async fn account_view(&self, signer: Option<Address>) -> Result<AccountView, RpcError> {
@@ -208,8 +243,9 @@ impl ChainNode for ModelNode {
             tip: envelope.max_priority_fee_per_gas().unwrap(),
             gas_limit: envelope.gas_limit(),
             request,
+            reverts: false,
         };
-        tokio::time::sleep(Duration::from_millis(self.world.random(20))).await;
+        tokio::time::sleep(self.world.latency()).await;
         if self.dead.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }

@@ -175,7 +175,17 @@ async fn a_relays_state_can_be_asked_for_from_its_acceptance_on() {
     let executed = client.state(&registration).await.ok();
     assert_eq!(
         keys(&executed),
-        ["agentId", "blockNumber", "gasUsed", "id", "state", "txHash", "txHashes"],
+        [
+            "agentId",
+            "blockNumber",
+            "confirmations",
+            "finality",
+            "gasUsed",
+            "id",
+            "state",
+            "txHash",
+            "txHashes"
+        ],
         "{executed}"
     );
     assert_eq!((&executed["state"], &executed["agentId"]), (&json!("executed"), &json!(1)));

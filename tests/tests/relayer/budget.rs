@@ -17,12 +17,15 @@ use e2e::relay::{RelayClient, Signed};
 use crate::audit::{Stage, agent};
 
 const DAY: i64 = 86_400;
-const MESSAGE: &str = "Daily gas budget exhausted. Try again tomorrow.";
+const EXHAUSTED: &str = "Daily gas budget exhausted. Try again tomorrow.";
+const TOO_SMALL: &str =
+    "What is left of the daily gas budget does not cover this request. A cheaper one may fit.";
 
-/// Refused for the budget; how many seconds the client is told to wait.
-async fn exhausted(client: &RelayClient, request: &Signed) -> u64 {
+/// Refused for the budget, of which too little is left for a request like this; how many seconds the client
+/// is told to wait.
+async fn too_small(client: &RelayClient, request: &Signed) -> u64 {
     let answer = client.relay(request).await;
-    answer.refused(429, "GAS_BUDGET_EXHAUSTED", MESSAGE);
+    answer.refused(429, "BUDGET_TOO_SMALL", TOO_SMALL);
     answer.number("retry-after")
 }
 
@@ -45,7 +48,7 @@ async fn the_budget_is_used_up_by_spending_survives_a_restart_and_refills_a_day_
         executed.push(request);
     };
     assert!(executed.len() >= 2, "real spending, not a first reservation, used it up");
-    let wait = exhausted(&client, &refused).await;
+    let wait = too_small(&client, &refused).await;
     assert!((DAY as u64 - 60..=DAY as u64).contains(&wait), "{wait}");
     let used = client.used_wei().await;
     let budget = &client.get("/status").await.ok()["gasBudget"];
@@ -57,10 +60,10 @@ async fn the_budget_is_used_up_by_spending_survives_a_restart_and_refills_a_day_
     daemon.kill();
     let (_daemon, client) = stage.daemon().await;
     assert_eq!(client.used_wei().await, used, "a restart refills nothing");
-    exhausted(&client, &refused).await;
+    too_small(&client, &refused).await;
 
     stage.options.move_clock(DAY - 120);
-    let wait = exhausted(&client, &refused).await;
+    let wait = too_small(&client, &refused).await;
     assert!((60..=120).contains(&wait), "{wait}");
     assert_eq!(client.used_wei().await, used);
 
@@ -122,8 +125,7 @@ async fn one_address_does_not_spend_everybodys_budget() {
         let request = stage.desk.registration(&agent(&format!("greedy {}", executed.len())), 0);
         let answer = greedy.relay(&request).await;
         if answer.status != 200 {
-            let message = "This address's share of the daily gas budget is exhausted. Try again tomorrow.";
-            answer.refused(429, "BUDGET_SHARE_EXHAUSTED", message);
+            answer.refused(429, "BUDGET_TOO_SMALL", TOO_SMALL);
             assert!(answer.number("retry-after") > 80_000);
             break request;
         }
@@ -154,7 +156,7 @@ async fn once_the_budget_is_spent_a_request_costs_neither_calls_nor_a_write() {
     let costly = ["eth_feeHistory", "eth_call", "eth_simulateV1"];
     let calls = costly.map(|method| stage.proxy.calls(method));
     let second = stage.desk.registration(&agent("second"), 0);
-    exhausted(&client, &second).await;
+    client.relay(&second).await.refused(429, "GAS_BUDGET_EXHAUSTED", EXHAUSTED);
     assert_eq!(costly.map(|method| stage.proxy.calls(method)), calls);
     assert_eq!(client.state(&second).await.status, 404, "nothing was written");
 }

@@ -121,6 +121,25 @@ async fn a_reorganisation_is_noticed_in_idle_time_and_undone() {
 }
 
 #[tokio::test]
+async fn a_relay_becomes_final_with_its_block_and_its_state_says_so() {
+    let stage = Stage::set().await;
+    let (_daemon, client) = stage.daemon().await;
+    let request = stage.desk.registration(&agent("alice"), 0);
+    client.relay(&request).await.ok();
+    let state = client.state(&request).await.ok();
+    assert_eq!((&state["confirmations"], &state["finality"]), (&json!(1), &json!("latest")));
+    stage.chain.node.mine(100).await.unwrap();
+    let state = eventually("final", PATIENCE, async || {
+        let state = client.state(&request).await.ok();
+        (state["finality"] == "finalized").then_some(state)
+    })
+    .await
+    .unwrap();
+    assert!(state["confirmations"].as_u64().unwrap() > 100, "{state}");
+    stage.audit(&client, &[&request]).await;
+}
+
+#[tokio::test]
 async fn a_relay_after_a_reorganisation_waits_for_what_the_reorganisation_took_back() {
     let stage = Stage::set().await;
     let (_daemon, client) = stage.daemon().await;

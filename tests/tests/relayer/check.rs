@@ -48,6 +48,8 @@ async fn a_good_chain_has_ticks_only() {
         "trust",
         "balance",
         "clock",
+        "no-op gas",
+        "delegation",
         "lock",
         "journal",
         "pending",
@@ -141,6 +143,16 @@ async fn each_thing_wrong_around_the_process_has_its_line() {
         let (good, printed) = check(&options).await.unwrap();
         assert!(!good && printed.contains(message), "{message}:\n{printed}");
     }
+}
+
+#[tokio::test]
+async fn a_key_with_delegated_code_is_refused() {
+    let stage = Stage::set().await;
+    // EIP-7702: the account's code names another account's.
+    let code = format!("0xef0100{}", "11".repeat(20));
+    let account = relayer().address();
+    let _: Value = stage.chain.node.request("anvil_setCode", json!([account, code])).await.unwrap();
+    crosses(&stage.options, &["delegation", "EIP-7702"]).await;
 }
 
 #[tokio::test]

@@ -164,6 +164,20 @@ async fn reads_are_limited_per_client() {
 }
 
 #[tokio::test]
+async fn questions_for_a_relays_state_are_limited_per_client() {
+    let stage = Stage::set().await;
+    let daemon = Daemon::start(&stage.options.clone().var("RATE_LIMIT_POLLS", 3)).await.unwrap();
+    let client = daemon.client();
+    let request = stage.desk.registration(&agent("alice"), 0);
+    client.relay(&request).await.ok();
+    for _ in 0..3 {
+        client.state(&request).await.ok();
+    }
+    client.state(&request).await.refused(429, "IP_RATE_LIMITED", "IP rate limit exceeded (3/minute)");
+    client.from_address(Ipv4Addr::new(127, 0, 0, 2)).state(&request).await.ok();
+}
+
+#[tokio::test]
 async fn a_crowd_that_reads_costs_the_provider_two_calls_a_second() {
     let stage = Stage::set().await;
     let (_daemon, client) = stage.daemon().await;

@@ -3,13 +3,21 @@
 //! 1. A hundred signers with ten requests each, all at once, half of them backwards: all executed, in order
 //!    per signer.
 //! 2. Twenty copies of one signed request at once: one transaction, and everybody is told of it.
-//! 3. Requests n and n+1 of one signer may arrive the wrong way round.
+//! 3. A stream through an endpoint that takes 50 ms for each call: all executed. `LOAD_RELAYS=10000` makes it
+//!    a long one, `LOAD_BLOCK_MS` and `LOAD_PENDING` set the chain's pace and the key's place in the pool; with
+//!    `--nocapture` it prints its rates.
+//! 4. Requests n and n+1 of one signer may arrive the wrong way round.
 
 use e2e::anvil::AnvilOptions;
 use e2e::chain::Chain;
 use e2e::daemon::Daemon;
+use e2e::fault::{Fault, Rule};
 use e2e::relay::{Desk, Signed, attest, register};
 use std::collections::BTreeMap;
+use std::env;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::audit::{Stage, agent, audit, post, relayer};
 
@@ -121,4 +129,57 @@ async fn the_second_request_may_arrive_before_the_first() {
     client.relay(&first).await.ok();
     early.await.unwrap().unwrap().ok();
     stage.audit(&client, &[&first, &second]).await;
+}
+
+/// Clients that wait at the same time.
+const CLIENTS: usize = 96;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_through_a_slow_endpoint_is_executed() {
+    let number = |name: &str, default: u64| env::var(name).map_or(default, |count| count.parse().unwrap());
+    let relays = number("LOAD_RELAYS", 192);
+    let pace = number("LOAD_BLOCK_MS", 0);
+    let block_time = (pace > 0).then(|| Duration::from_millis(pace));
+    let stage = Stage::on(AnvilOptions { block_time, ..AnvilOptions::default() }).await;
+    stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_millis(50))));
+    let options = stage
+        .options
+        .clone()
+        .var("DAILY_GAS_BUDGET", 1_000)
+        .var("RELAY_WAIT_SECONDS", 110)
+        .var("MAX_PENDING_PER_KEY", number("LOAD_PENDING", 16));
+    let daemon = Daemon::start(&options).await.unwrap();
+    let client = daemon.client();
+    let request = |index: u64| stage.desk.registration(&agent(&format!("stream {index}")), 0);
+    let requests: Arc<Vec<Signed>> = Arc::new((0..relays).map(request).collect());
+
+    let (next, started) = (Arc::new(AtomicUsize::new(0)), Instant::now());
+    let waiting: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let (client, requests, next) = (client.clone(), Arc::clone(&requests), Arc::clone(&next));
+            tokio::spawn(async move {
+                let mut done = Vec::new();
+                while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let posted = Instant::now();
+                    client.relay(request).await.ok();
+                    done.push((started.elapsed(), posted.elapsed()));
+                }
+                done
+            })
+        })
+        .collect();
+    let mut done = Vec::new();
+    for client in waiting {
+        done.extend(client.await.unwrap());
+    }
+    done.sort_unstable();
+    for tenth in done.chunks(done.len().div_ceil(10)) {
+        let (from, to) = (tenth[0].0, tenth[tenth.len() - 1].0);
+        let mut waits: Vec<Duration> = tenth.iter().map(|(_, took)| *took).collect();
+        waits.sort_unstable();
+        let rate = tenth.len() as f64 / (to - from).as_secs_f64();
+        println!("until {to:.1?}: {rate:.0} relays/s, p50 {:.1?}", waits[waits.len() / 2]);
+    }
+    println!("{relays} relays in {:.1?}", started.elapsed());
+    assert_eq!(stage.chain.executions().await.unwrap().len() as u64, relays);
 }

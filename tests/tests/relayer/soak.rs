@@ -125,6 +125,8 @@ async fn a_stream_of_relays_through_endpoints_that_lag_and_lose_answers_ends_as_
         .var("RPC_URL", format!("{},{}", lossy.url(), chain.node.url()))
         .var("DAILY_GAS_BUDGET", 1_000)
         .var("RPC_TIMEOUT_SECONDS", 5)
+        // The stream is faster than 16 in each block of a second.
+        .var("MAX_PENDING_PER_KEY", 256)
         .var("LOG_LEVEL", "info");
     let mut daemon = Daemon::start(&options).await.unwrap();
     let client = daemon.client();

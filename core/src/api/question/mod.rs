@@ -9,12 +9,16 @@
 //! | `/agent/:id/lineage`, `/agent/:id/ancestors` | one per level |
 //! | `/kya/:wallet?evidence=1` | 2 |
 //!
-//! A node with low limits takes more, and so do an agent's lists beyond the node's gas.
+//! A node with low limits takes more, and so do an agent's lists beyond the node's gas. A verdict takes a
+//! second round trip where the index's excerpt arrives during the first one and names ancestors, or is older
+//! than an agent.
 
 mod evidence;
+mod late_excerpt;
 mod past;
 
 pub use evidence::WithEvidence;
+pub use late_excerpt::LateExcerpt;
 
 use alloy_primitives::{Address, U256};
 
@@ -26,19 +30,21 @@ use crate::{
         route::Route,
         scan::{Scan, ScanQuery},
     },
-    chain::{Halt, Query, QueryError, View, reader::Registry},
+    chain::{
+        Halt, Query, QueryError, View,
+        reader::{Registry, is_absent},
+    },
     eth::{
         abi::IAgentRegistry::getRevenueHistoryCall,
-        address::AddressError,
         as_of::{AsOf, BlockId},
         timestamp::Timestamp,
     },
-    index::Excerpt,
     registry::{
         agent::{Agent, AgentId, AgentListItem, Fetched},
         agent_detail::AgentDetail,
         ancestors::{self, Ancestors},
         compliance::Compliance,
+        error_code::Code,
         kya::{Kya, KyaItem, KyaList, WalletInput},
         lineage::{self, Children, LineageNode, Member},
         page::{AgentPage, Page},
@@ -46,6 +52,10 @@ use crate::{
         stats::Stats,
     },
 };
+
+/// The most bytes of operational scopes in a list of verdicts: of the same wallet a hundred times, or of a
+/// node that lies, they would be a hundred times as long as the node's reply.
+const LIST_SCOPE_BYTES: usize = 512 * 1024;
 
 /// One request, with what the host knows at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +71,8 @@ pub struct Question {
     pub now: Timestamp,
     /// A scan that the host has cached, for the past of a wallet.
     pub scan: Option<Scan>,
-    /// The index's excerpt on the wallets, which is preferred to the scan.
-    pub excerpt: Option<Excerpt>,
+    /// The index's excerpt on the wallets, which is preferred to the scan; `None` without an index.
+    pub excerpt: Option<LateExcerpt>,
 }
 
 impl Query for Question {
@@ -147,33 +157,40 @@ impl Question {
 
     /// Judges each wallet. A record that cannot be read fails its own item only.
     fn kya_list<'a>(&'a self, registry: &Registry<'a>, wallets: &[WalletInput]) -> Result<KyaList, Halt> {
+        let unique = self.route.wallets();
         // All are requested before the first missing one ends the round.
-        let read = |asked: &WalletInput| match asked {
-            WalletInput::Wallet(wallet) => Ok((*wallet, registry.agent_of(*wallet))),
-            WalletInput::Malformed { text, error } => Err(malformed(text, *error)),
-        };
-        let read: Vec<_> = wallets.iter().map(read).collect();
-        if read.iter().all(Result::is_err) {
-            return Ok(read.into_iter().filter_map(Result::err).collect::<Vec<_>>().into());
+        for wallet in &unique {
+            let _ = registry.agent_of(*wallet);
+        }
+        if unique.is_empty() {
+            return Ok(wallets.iter().filter_map(malformed).collect::<Vec<_>>().into());
         }
         let (grace, as_of) = (registry.grace_period(), registry.view.as_of());
-        let past_sources =
-            self.past_sources(registry, read.iter().flatten().map(|(wallet, _)| *wallet), false);
+        let past_sources = self.past_sources(registry, unique, false);
         let (grace, as_of) = (grace?, as_of?);
-        let item = |read: Result<(Address, Result<Option<Agent>, Halt>), KyaItem>| match read {
-            Err(malformed) => Ok(malformed),
-            Ok((wallet, Ok(agent))) => {
-                let past = past_sources.of(registry, wallet, agent.as_ref())?;
-                let kya = self.judge(wallet, agent, grace, as_of).with_past(past);
-                Ok(KyaItem::Verdict(Box::new(kya)))
+        let (mut items, mut scope_bytes) = (Vec::new(), 0);
+        for asked in wallets {
+            items.extend(malformed(asked));
+            let WalletInput::Wallet(wallet) = *asked else { continue };
+            let failed = |code, message| KyaItem::failed(wallet.to_checksum(None), code, message);
+            let agent = registry.agent_of(wallet);
+            if let Ok(Some(agent)) = &agent {
+                scope_bytes += agent.operational_scope.len();
             }
-            Ok((wallet, Err(Halt::Error(error)))) if error.is_of_one_record() => {
-                Ok(KyaItem::failed(wallet.to_checksum(None), error.code(), error.to_string()))
-            }
-            Ok((_, Err(halt))) => Err(halt),
-        };
-        let items: Result<Vec<KyaItem>, Halt> = read.into_iter().map(item).collect();
-        Ok(items?.into())
+            items.push(match agent {
+                _ if scope_bytes > LIST_SCOPE_BYTES => failed(Code::TooLarge, TOO_LONG.to_owned()),
+                Ok(agent) => {
+                    let past = past_sources.of(registry, wallet, agent.as_ref())?;
+                    let kya = self.judge(wallet, agent, grace, as_of).with_past(past);
+                    KyaItem::Verdict(Box::new(kya))
+                }
+                Err(Halt::Error(error)) if error.is_of_one_record() => {
+                    failed(error.code(), error.to_string())
+                }
+                Err(halt) => return Err(halt),
+            });
+        }
+        Ok(items.into())
     }
 
     /// The verdict as of the host's clock, or of the requested block.
@@ -192,10 +209,14 @@ impl Question {
     }
 }
 
+/// The message of an item after [`LIST_SCOPE_BYTES`].
+const TOO_LONG: &str = "The list's operational scopes are too long: ask for this wallet alone";
+
 /// The item for a text that is no wallet.
-fn malformed(text: &str, error: AddressError) -> KyaItem {
+fn malformed(asked: &WalletInput) -> Option<KyaItem> {
+    let WalletInput::Malformed { text, error } = asked else { return None };
     let error = Error::InvalidParameter { field: "wallet", rule: error.rule() };
-    KyaItem::failed(text.to_owned(), error.code(), error.to_string())
+    Some(KyaItem::failed(text.clone(), error.code(), error.to_string()))
 }
 
 fn agents(registry: &Registry<'_>, page: Page) -> Result<AgentPage, Halt> {
@@ -224,8 +245,8 @@ fn lineage(registry: &Registry<'_>, id: AgentId) -> Result<LineageNode, Halt> {
         let children: Vec<_> = ids.iter().map(|id| registry.children(*id)).collect();
         let member = |(record, children): (Result<Agent, QueryError>, Result<Children, Halt>)| match record {
             Ok(agent) => Ok(Fetched::Found(Box::new(Member { agent: (&agent).into(), children: children? }))),
-            Err(QueryError::Reverted { .. }) => Ok(Fetched::Absent),
-            Err(QueryError::TooHeavy { .. }) => Ok(Fetched::Unreadable),
+            Err(error) if is_absent(&error) => Ok(Fetched::Absent),
+            Err(QueryError::Reverted { .. } | QueryError::TooHeavy { .. }) => Ok(Fetched::Unreadable),
             Err(error) => Err(error.into()),
         };
         records?.into_iter().zip(children).map(member).collect()

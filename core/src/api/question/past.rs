@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::{Address, U256};
 
-use super::Question;
+use super::{LateExcerpt, Question};
 use crate::{
     chain::{Halt, MAX_AGENTS, lens::Detail, reader::Registry, rows::Rows},
     index::Excerpt,
@@ -17,16 +17,25 @@ use crate::{
     },
 };
 
+/// Agents newer than the index or scan that a verdict reads itself, in one call of the lens. More are
+/// unknown: otherwise each of many wallets would read what one scan reads for all of them.
+const NEWER_AGENTS: u64 = 1_000;
+
 /// The sources for the pasts of some wallets.
 pub(super) struct PastSources<'a> {
     /// The agents that the excerpt or the scan covers, or why neither is there.
     covered: Result<CoveredAgents<'a>, UnknownBecause>,
     /// The number of agents at the block of the verdict.
     total: Option<Result<U256, Halt>>,
-    /// Whether agents that are not covered are read.
+    /// Whether agents that have ended since are read.
     reads_missing: bool,
-    /// Whether the whole registry may be read.
-    history: bool,
+    /// How many agents that are not covered are read at most.
+    most: u64,
+    /// Why the past is unknown where there are more, or fewer agents than are covered.
+    beyond: UnknownBecause,
+    /// The index's excerpt came after the chain was asked: ancestors have the status that they have there, as
+    /// reading it would take another round trip.
+    is_late: bool,
 }
 
 /// Consecutive agents from the first on, and the past and present holders of certain wallets.
@@ -94,10 +103,17 @@ impl Question {
         if self.route.block().is_some() {
             return PastSources::unavailable(UnknownBecause::PastBlock);
         }
-        let excerpt = self.excerpt.as_ref();
+        let excerpt = self.excerpt.as_ref().and_then(LateExcerpt::get);
         let scan = self.scan.as_ref().filter(|_| excerpt.is_none());
-        if excerpt.is_none() && scan.is_none() && !history {
-            return PastSources::unavailable(UnknownBecause::NotScanned);
+        if self.excerpt.as_ref().is_some_and(LateExcerpt::is_awaited) {
+            // Requested along: the excerpt is of use only with the number of agents.
+            let _ = registry.total();
+        }
+        match (&self.excerpt, excerpt, scan) {
+            (Some(_), None, None) => return PastSources::unavailable(UnknownBecause::IndexUnavailable),
+            // A host without index and scan, such as a page, reads the registry for itself.
+            (None, None, None) if !history => return PastSources::unavailable(UnknownBecause::NotScanned),
+            _ => {}
         }
         let rows = scan.iter().map(|scan| scan.rows()).collect();
         let covered = CoveredAgents::of(excerpt, rows, &wallets.into_iter().collect());
@@ -114,17 +130,31 @@ impl Question {
             }
         }
         let reads_missing = history || excerpt.is_some();
-        if reads_missing && scan.is_none() {
+        let total = registry.total();
+        if reads_missing && scan.is_none() && total.is_err() {
             // The first rows that are not covered share the round trip of the count.
             let _ = registry.rows(covered.count() + 1, Detail::Rows, None);
         }
-        PastSources { covered: Ok(covered), total: Some(registry.total()), reads_missing, history }
+        let (most, beyond) = match (excerpt, scan) {
+            (Some(_), _) => (NEWER_AGENTS, UnknownBecause::IndexUnavailable),
+            (None, Some(_)) => (if history { NEWER_AGENTS } else { 0 }, UnknownBecause::ScanOutdated),
+            (None, None) => (MAX_AGENTS, UnknownBecause::TooManyAgents),
+        };
+        let is_late = !history && self.excerpt.as_ref().is_some_and(LateExcerpt::is_late);
+        PastSources { covered: Ok(covered), total: Some(total), reads_missing, most, beyond, is_late }
     }
 }
 
 impl<'a> PastSources<'a> {
     const fn unavailable(because: UnknownBecause) -> Self {
-        Self { covered: Err(because), total: None, reads_missing: false, history: false }
+        Self {
+            covered: Err(because),
+            total: None,
+            reads_missing: false,
+            most: 0,
+            beyond: because,
+            is_late: false,
+        }
     }
 
     /// The past of one of the wallets. `agent` is its holder.
@@ -148,25 +178,16 @@ impl<'a> PastSources<'a> {
         if count == total {
             return self.assemble(covered, registry, wallet, agent);
         }
-        // After a reorg to fewer agents the covered ones prove nothing.
-        let (excerpt, mut rows, first) = match count < total {
-            true => (covered.excerpt, covered.rows.clone(), count + 1),
-            false => (None, Vec::new(), 1),
-        };
-        let unread = if excerpt.is_some() { total - count } else { total };
-        if unread > MAX_AGENTS {
-            return Ok(Past::unknown(UnknownBecause::TooManyAgents));
+        // Fewer agents than are covered: the endpoint lags, or a reorg has undone some of them.
+        if total.checked_sub(count).is_none_or(|unread| unread > self.most) {
+            return Ok(Past::unknown(self.beyond));
         }
-        if !self.reads_missing || first == 1 && !self.history {
-            return Ok(Past::unknown(UnknownBecause::ScanOutdated));
-        }
-        if total > 0 {
-            rows.push(registry.rows(first, Detail::Rows, Some(total))?);
-        }
+        let mut rows = covered.rows.clone();
+        rows.push(registry.rows(count + 1, Detail::Rows, Some(total))?);
         // Not `from`, as in `lineage::grow`.
         let mut wallets = BTreeSet::new();
         wallets.insert(wallet);
-        self.assemble(&CoveredAgents::of(excerpt, rows, &wallets), registry, wallet, agent)
+        self.assemble(&CoveredAgents::of(covered.excerpt, rows, &wallets), registry, wallet, agent)
     }
 
     fn assemble(
@@ -179,7 +200,7 @@ impl<'a> PastSources<'a> {
         let number = |id: AgentId| u64::try_from(id.0).unwrap_or(u64::MAX);
         let path = agent.map(|agent| covered.path(number(agent.parent_agent_id))).unwrap_or_default();
         // All are requested before the first missing one ends the round.
-        let statuses: Vec<_> = path.iter().map(|id| (*id, registry.status(*id))).collect();
+        let statuses: Vec<_> = path.iter().map(|id| (*id, self.status(covered, registry, *id))).collect();
         let holder = agent.map(|agent| number(agent.agent_id));
         let before: Vec<_> = covered.agents_of(wallet).filter(|(id, _)| Some(*id) != holder).collect();
         let mut former = Ok(Vec::new());
@@ -217,6 +238,15 @@ impl<'a> PastSources<'a> {
             }
         }
         Ok(Past { former, ancestors })
+    }
+
+    /// The status of an ancestor, as of the verdict's block if that takes no round trip of its own.
+    fn status(&self, covered: &CoveredAgents<'_>, registry: &Registry<'_>, id: u64) -> Result<Status, Halt> {
+        let indexed = covered.excerpt.filter(|_| self.is_late).and_then(|excerpt| excerpt.get(id));
+        match (registry.status(id), indexed.and_then(|row| Status::from_number(row.status))) {
+            (Err(Halt::Need(_)), Some(status)) => Ok(status),
+            (status, _) => status,
+        }
     }
 }
 

@@ -164,26 +164,48 @@ impl Route {
         matches!(self, Self::Kya { .. } | Self::KyaList { .. })
     }
 
-    /// The wallets to judge.
+    /// The wallets to judge, each once.
     pub fn wallets(&self) -> Vec<Address> {
         match self {
             Self::Kya { wallet, .. } => vec![*wallet],
-            Self::KyaList { wallets, .. } => wallets
-                .iter()
-                .filter_map(|asked| match asked {
-                    WalletInput::Wallet(wallet) => Some(*wallet),
-                    WalletInput::Malformed { .. } => None,
-                })
-                .collect(),
+            Self::KyaList { wallets, .. } => {
+                let mut unique = Vec::new();
+                for asked in wallets {
+                    if let WalletInput::Wallet(wallet) = asked
+                        && !unique.contains(wallet)
+                    {
+                        unique.push(*wallet);
+                    }
+                }
+                unique
+            }
             _ => Vec::new(),
         }
     }
 
-    /// How many requests the rate limits count: one for every ten wallets of a list, five for a history,
-    /// which may take a hundred calls.
+    /// Bytes of memory that it takes beyond its own size, roughly.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Listing(query) => {
+                size_of::<AgentQuery>() + query.filter.text.as_ref().map_or(0, String::len)
+            }
+            Self::KyaList { wallets, .. } => {
+                let of_text = |asked: &WalletInput| match asked {
+                    WalletInput::Wallet(_) => 0,
+                    WalletInput::Malformed { text, .. } => text.len(),
+                };
+                size_of_val(wallets.as_slice()) + wallets.iter().map(of_text).sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+
+    /// How many requests the rate limits count: one for every ten wallets of a list, two for evidence, five
+    /// for answers that may take a hundred RPC calls: a history, a lineage, a verdict with the wallet's past.
     pub fn cost(&self) -> u32 {
         match self {
-            Self::History { .. } => 5,
+            Self::History { .. } | Self::Lineage(_) | Self::Kya { history: true, .. } => 5,
+            Self::Evidence(_) => 2,
             Self::KyaList { wallets, .. } => u32::try_from(wallets.len().div_ceil(10)).unwrap_or(u32::MAX),
             _ => 1,
         }

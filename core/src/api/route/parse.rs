@@ -307,6 +307,21 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn what_may_take_many_calls_counts_as_many_requests() {
+        let wallet = "0x5FbDB2315678afecb367f032d93F642f64180aa3";
+        for (target, cost) in [
+            ("/api/v1/agent/1".to_owned(), 1),
+            (format!("/api/v1/kya/{wallet}"), 1),
+            (format!("/api/v1/kya/{wallet}?evidence=1"), 2),
+            (format!("/api/v1/kya/{wallet}?history=1"), 5),
+            ("/api/v1/agent/1/lineage".to_owned(), 5),
+            ("/api/v1/agent/1/history".to_owned(), 5),
+        ] {
+            assert_eq!(Route::parse(&target).unwrap().cost(), cost, "{target}");
+        }
+    }
+
+    #[test]
     fn a_body_is_a_list_of_one_to_a_hundred_wallets() {
         let post = |body: &str| Route::parse_post("/api/v1/kya", body.as_bytes());
         let wallet = Address::repeat_byte(0x11);

@@ -14,6 +14,7 @@ use super::{
     block::{Header, ReadBlock},
     endpoints::{Endpoints, Rotation, Update},
     error::{QueryError, RunError},
+    hedge::MAX_HEDGED_BYTES,
     marker::Marker,
     reply::{JobResult, MarkedResult, ParsedReply},
     view::{CallResult, View},
@@ -174,6 +175,20 @@ impl Engine {
         self.in_flight = Some(InFlight { timeout_ms, proof, blocks, ..in_flight });
         let (endpoint, max_reply_bytes) = (self.rotation.current(), self.limits.max_reply_bytes);
         Ok(Batch { endpoint, body, delay_ms, timeout_ms, max_reply_bytes })
+    }
+
+    /// See [`Run::may_hedge`](super::Run::may_hedge).
+    pub(super) fn may_hedge(&self) -> bool {
+        self.in_flight.as_ref().is_some_and(|in_flight| {
+            // At another endpoint a number may be another block than that of earlier results.
+            let is_same_anywhere = in_flight.by_hash || (self.block.is_open() && self.progress() == 0);
+            is_same_anywhere && in_flight.expected_bytes() <= MAX_HEDGED_BYTES
+        })
+    }
+
+    /// See [`Run::answered_by`](super::Run::answered_by).
+    pub(super) const fn answered_by(&mut self, endpoint: usize) {
+        self.rotation.stay_with(endpoint);
     }
 
     /// Takes the reply to the last batch. Transient failures are retried by the next step; others end the

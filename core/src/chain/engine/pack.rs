@@ -7,7 +7,7 @@ use crate::{
         block::ReadBlock,
         endpoints::NodeLimits,
         error::{QueryError, RunError},
-        lens::{Detail, Method},
+        lens::Method,
         view::CallResult,
         walk::AgentWalk,
     },
@@ -142,13 +142,8 @@ impl Engine {
         for (key, walk) in &mut self.view.walks {
             while jobs.len() < room && (bytes_left > 0 || jobs.is_empty()) {
                 let Some(span) = walk.take(most) else { break };
-                // Bytes of JSON per agent with an ordinary scope. A reply with long scopes may be too large,
-                // and is split then.
-                let agent_bytes = match (method, key.detail) {
-                    (Method::Multicall, _) => 4_500,
-                    (_, Detail::Full) => 300,
-                    _ => 136,
-                };
+                // A reply with long scopes may be too large, and is split then.
+                let agent_bytes = batch::agent_bytes(method, key.detail);
                 bytes_left = bytes_left.saturating_sub(span.count.saturating_mul(agent_bytes));
                 jobs.push(Job::Walk(*key, span));
             }

@@ -2,14 +2,17 @@
 //! filter, the whole result is malformed.
 
 use alloy_primitives::{Address, B256, U256, hex};
-use alloy_sol_types::{SolEvent, SolType, abi::AbiDecoderConfig};
+use alloy_sol_types::{SolEvent, SolType};
 use serde::Deserialize;
 
-use super::hint::quantity;
+use super::hint::{Topics, quantity};
 use crate::{
-    eth::abi::IAgentRegistry::{
-        AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, AgentTerminated, ComplianceAttested,
-        RevenueReported,
+    eth::abi::{
+        self,
+        IAgentRegistry::{
+            AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, AgentTerminated,
+            ComplianceAttested, RevenueReported,
+        },
     },
     registry::agent::AgentId,
     registry::history::AgentEvent,
@@ -55,7 +58,7 @@ impl EventLog {
 #[serde(rename_all = "camelCase")]
 struct WireLog {
     address: String,
-    topics: Vec<String>,
+    topics: Topics,
     data: String,
     block_number: String,
     block_hash: String,
@@ -88,10 +91,9 @@ pub(crate) fn parse(
 
 impl WireLog {
     fn decode(self) -> Option<EventLog> {
-        let topics: Vec<B256> = self.topics.iter().map(|topic| topic.parse().ok()).collect::<Option<_>>()?;
-        let agent = u64::try_from(U256::from_be_bytes(topics.get(1)?.0)).ok()?;
+        let agent = u64::try_from(U256::from_be_bytes(self.topics.get(1)?.0)).ok()?;
         let data = hex::decode(&self.data).ok()?;
-        let event = event(&topics, &data)?;
+        let event = event(&self.topics, &data)?;
         Some(EventLog {
             number: quantity(&self.block_number)?,
             index: quantity(&self.log_index)?,
@@ -105,10 +107,10 @@ impl WireLog {
 }
 
 /// Decodes topics and data. `by` is a topic, so that only three kinds have data that matters here.
-fn event(topics: &[B256], data: &[u8]) -> Option<AgentEvent> {
-    let account = |position: usize| topics.get(position).map(|word| Address::from_word(*word));
+fn event(topics: &Topics, data: &[u8]) -> Option<AgentEvent> {
+    let account = |position: usize| topics.get(position).map(Address::from_word);
     let by = account(2)?;
-    Some(match *topics.first()? {
+    Some(match topics.get(0)? {
         AgentRegistered::SIGNATURE_HASH => {
             let (haftungsperson, parent, generation) = decode::<AgentRegistered>(data)?;
             AgentEvent::Registered {
@@ -140,6 +142,5 @@ fn event(topics: &[B256], data: &[u8]) -> Option<AgentEvent> {
 
 /// Decodes an event's data, with memory bounded by the data's own size.
 fn decode<'a, E: SolEvent>(data: &'a [u8]) -> Option<<E::DataTuple<'a> as SolType>::RustType> {
-    let config = AbiDecoderConfig::new().memory_limit(data.len() + 1_024);
-    E::abi_decode_data_with_config(data, config).ok()
+    E::abi_decode_data_with_config(data, abi::bounded(data)).ok()
 }

@@ -1,9 +1,14 @@
 //! Events as hints: the few fields that an index trusts. Events of one agent's
 //! history are decoded in [`event_log`](super::event_log).
 
+use std::{borrow::Cow, collections::BTreeMap, fmt};
+
 use alloy_primitives::{B256, U256};
 use alloy_sol_types::SolEvent;
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{SeqAccess, Visitor},
+};
 
 use crate::eth::abi::IAgentRegistry::{
     AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, AgentTerminated, ComplianceAttested,
@@ -41,48 +46,155 @@ pub(crate) struct Announced {
     pub(crate) fingerprint: u64,
 }
 
-/// The trusted part of a log: the agent it may be about.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Hint {
-    topics: Vec<String>,
-    block_number: Option<String>,
-    block_hash: Option<String>,
-    log_index: Option<String>,
-    /// Not every node sends it.
-    block_timestamp: Option<String>,
+/// What a list of logs hints at, read log by log: a list of logs would take 25 times as much memory as its
+/// text.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    /// At least one log is listed.
+    pub(super) is_any: bool,
+    /// The events, without those that name neither an agent nor a block.
+    pub(super) events: Vec<Announced>,
+    /// Each agent's last event that set its status.
+    pub(super) moments: BTreeMap<u64, Moment>,
+    /// The highest block.
+    pub(super) last: Option<u64>,
 }
 
-impl Hint {
-    pub(crate) fn number(&self) -> Option<u64> {
-        quantity(self.block_number.as_deref()?)
+impl Hints {
+    fn add(&mut self, log: &Log) {
+        self.is_any = true;
+        let number = log.block_number.0;
+        self.last = self.last.max(number);
+        let agent = log.topics.get(1).and_then(|topic| U256::from_be_bytes(topic.0).try_into().ok());
+        if agent.is_some() || number.is_some() {
+            let fingerprint = log.fingerprint().unwrap_or_default();
+            self.events.push(Announced { agent, number: number.unwrap_or_default(), fingerprint });
+        }
+        let Some(id) = agent else { return };
+        let sets_status = log.topics.get(0).is_some_and(|event| {
+            EVENTS.contains(&event)
+                && event != ComplianceAttested::SIGNATURE_HASH
+                && event != RevenueReported::SIGNATURE_HASH
+        });
+        if let Some(number) = number.filter(|_| sets_status) {
+            merge(&mut self.moments, id, Moment { number, seconds: log.block_timestamp.0 });
+        }
     }
+}
 
-    /// The agent and block of an event that sets a status.
-    pub(crate) fn moment(&self) -> Option<(u64, Moment)> {
-        let event: B256 = self.topics.first()?.parse().ok()?;
-        let sets_status = EVENTS.contains(&event)
-            && event != ComplianceAttested::SIGNATURE_HASH
-            && event != RevenueReported::SIGNATURE_HASH;
-        let seconds = self.block_timestamp.as_deref().and_then(quantity);
-        sets_status.then_some((self.agent()?, Moment { number: self.number()?, seconds }))
+/// Keeps an agent's last event that set its status.
+pub(super) fn merge(moments: &mut BTreeMap<u64, Moment>, id: u64, moment: Moment) {
+    let last = moments.entry(id).or_insert(moment);
+    if last.number <= moment.number {
+        *last = moment;
     }
+}
 
-    pub(crate) fn announced(&self) -> Announced {
-        let (agent, number) = (self.agent(), self.number().unwrap_or_default());
-        Announced { agent, number, fingerprint: self.fingerprint().unwrap_or_default() }
+impl<'de> Deserialize<'de> for Hints {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visit;
+
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Hints;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of logs")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut logs: A) -> Result<Hints, A::Error> {
+                let mut hints = Hints::default();
+                while let Some(log) = logs.next_element()? {
+                    hints.add(&log);
+                }
+                Ok(hints)
+            }
+        }
+
+        deserializer.deserialize_seq(Visit)
     }
+}
 
+/// The trusted part of a log.
+#[derive(Deserialize)]
+struct Log {
+    #[serde(default)]
+    topics: Topics,
+    #[serde(default, rename = "blockNumber")]
+    block_number: Quantity,
+    #[serde(default, rename = "blockHash")]
+    block_hash: Word,
+    #[serde(default, rename = "logIndex")]
+    log_index: Quantity,
+    /// Not every node sends it.
+    #[serde(default, rename = "blockTimestamp")]
+    block_timestamp: Quantity,
+}
+
+impl Log {
     fn fingerprint(&self) -> Option<u64> {
-        let hash: B256 = self.block_hash.as_deref()?.parse().ok()?;
-        let index = quantity(self.log_index.as_deref()?)?;
+        let hash = self.block_hash.0?;
         let first = hash.0.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
-        first.map(|hash| hash.wrapping_add(index))
+        Some(first?.wrapping_add(self.log_index.0?))
     }
+}
 
-    fn agent(&self) -> Option<u64> {
-        let topic: B256 = self.topics.get(1)?.parse().ok()?;
-        U256::from_be_bytes(topic.0).try_into().ok()
+/// A word in hex; `None` for any other text, and for `null`.
+#[derive(Default)]
+struct Word(Option<B256>);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<Cow<'de, str>>::deserialize(deserializer)?;
+        Ok(Self(text.and_then(|text| text.parse().ok())))
+    }
+}
+
+/// A number in Ethereum's spelling; `None` for any other text, and for `null`.
+#[derive(Default)]
+struct Quantity(Option<u64>);
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<Cow<'de, str>>::deserialize(deserializer)?;
+        Ok(Self(text.as_deref().and_then(quantity)))
+    }
+}
+
+/// The topics of a log. The EVM has at most four; further ones are ignored.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Topics([Option<B256>; 4]);
+
+impl Topics {
+    /// A topic; `None` where it is missing or no word.
+    pub(super) fn get(&self, place: usize) -> Option<B256> {
+        self.0.get(place).copied().flatten()
+    }
+}
+
+impl<'de> Deserialize<'de> for Topics {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visit;
+
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Topics;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of topics")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut topics: A) -> Result<Topics, A::Error> {
+                let (mut words, mut places) = (Topics::default(), 0..);
+                while let Some(topic) = topics.next_element::<Cow<'de, str>>()? {
+                    let place = places.next().and_then(|place: usize| words.0.get_mut(place));
+                    if let Some(word) = place {
+                        *word = topic.parse().ok();
+                    }
+                }
+                Ok(words)
+            }
+        }
+
+        deserializer.deserialize_seq(Visit)
     }
 }
 

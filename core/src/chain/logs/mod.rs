@@ -18,7 +18,7 @@ pub(crate) use hint::{Announced, EVENTS, Moment};
 
 use super::block::Header;
 use crate::eth::rpc::{self, Request};
-use hint::Hint;
+use hint::Hints;
 
 /// Requests per batch, the pinned block's header included: nodes that cap batches accept as many, or report
 /// their cap.
@@ -154,15 +154,12 @@ impl LogWalk {
             self.found.is_any |= !logs.is_empty();
             self.found.logs.extend(logs);
         } else {
-            let Ok(hints) = serde_json::from_str::<Vec<Hint>>(text) else { return false };
-            self.found.is_any |= !hints.is_empty();
-            self.found.last = self.found.last.max(hints.iter().filter_map(Hint::number).max());
-            self.found.events.extend(hints.iter().map(Hint::announced));
-            for (id, moment) in hints.iter().filter_map(Hint::moment) {
-                let last = self.found.moments.entry(id).or_insert(moment);
-                if last.number <= moment.number {
-                    *last = moment;
-                }
+            let Ok(hints) = serde_json::from_str::<Hints>(text) else { return false };
+            self.found.is_any |= hints.is_any;
+            self.found.last = self.found.last.max(hints.last);
+            self.found.events.extend(hints.events);
+            for (id, moment) in hints.moments {
+                hint::merge(&mut self.found.moments, id, moment);
             }
         }
         self.open.retain(|open| *open != range);

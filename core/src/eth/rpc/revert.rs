@@ -12,6 +12,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::ErrorPayload;
+use crate::eth::abi::bounded;
+
+/// The most bytes of a reason that are kept: an answer may state one for each of its items.
+const REASON_BYTES_MAX: usize = 1_024;
 
 /// A call's revert. `message` is the contract's reason, `panic 0x..` for a Solidity panic, or
 /// `custom error 0x........` for an error that the interfaces here do not define; `None` for a revert without
@@ -57,14 +61,19 @@ const CUSTOM_ERROR: &str = "custom error 0x";
 
 /// The reason in revert data.
 fn reason(data: &[u8]) -> Option<String> {
-    if let Ok(error) = ErrorString::abi_decode(data) {
-        return Some(error.reason);
+    if let Ok(error) = ErrorString::abi_decode_with_config(data, bounded(data)) {
+        return Some(beginning(&error.reason).to_owned());
     }
     if let Ok(panic) = Panic::abi_decode(data) {
         return Some(format!("panic {:#04x}", panic.code));
     }
     let selector = data.get(..4)?;
     Some(format!("{CUSTOM_ERROR}{}", hex::encode(selector)))
+}
+
+/// The part of a reason that is kept, cut at a character boundary.
+fn beginning(reason: &str) -> &str {
+    reason.get(..reason.floor_char_boundary(REASON_BYTES_MAX)).unwrap_or_default()
 }
 
 /// The most nested objects that are searched for revert data.
@@ -116,7 +125,7 @@ fn from_text(text: &str) -> Option<Revert> {
         rest = rest.strip_prefix(prefix).unwrap_or(rest);
     }
     let rest = rest.trim().trim_start_matches("reverted with reason string ").trim_matches('\'');
-    let message = (!rest.is_empty() && !rest.starts_with("0x")).then(|| rest.to_owned());
+    let message = (!rest.is_empty() && !rest.starts_with("0x")).then(|| beginning(rest).to_owned());
     Some(Revert { message: message.map(|message| panic_code(&message).unwrap_or(message)) })
 }
 
@@ -168,6 +177,17 @@ mod tests {
         let revert = Revert::from_data(&[0xde, 0xad, 0xbe, 0xef, 1]);
         assert_eq!(revert.to_string(), "custom error 0xdeadbeef");
         assert_eq!(Revert::from_data(&[1, 2]).message, None);
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_at_a_character() {
+        let reason = format!("a{}", "ä".repeat(5_000));
+        let kept = format!("a{}", "ä".repeat(511));
+        let data = ErrorString { reason: reason.clone() }.abi_encode();
+        assert_eq!(Revert::from_data(&data).message.as_deref(), Some(kept.as_str()));
+        let message = format!("execution reverted: {reason}").into();
+        let error = ErrorPayload { code: 3, message, data: None };
+        assert_eq!(Revert::from_error(&error).unwrap().message, Some(kept));
     }
 
     proptest! {

@@ -4,10 +4,32 @@ use core::hash::Hash;
 
 use lru::LruCache;
 
+use crate::api::route::Route;
+
 use super::{
     entry::CacheEntry,
     read::{Arrival, CacheLookup, ReadLease, ReadOutcome},
 };
+
+/// A key of a [`Cache`].
+pub trait CacheKey: Hash + Eq + Clone {
+    /// Bytes that the key holds on the heap, roughly. Clients choose keys: those of many long searches would
+    /// take more memory than the answers.
+    fn heap_bytes(&self) -> usize;
+}
+
+/// A key of a cache with one entry.
+impl CacheKey for () {
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl CacheKey for Route {
+    fn heap_bytes(&self) -> usize {
+        Self::heap_bytes(self)
+    }
+}
 
 /// Values by key, bounded in bytes; the least recently used are evicted first.
 #[derive(Debug)]
@@ -18,7 +40,7 @@ pub struct Cache<K: Hash + Eq, V> {
     last: u64,
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
+impl<K: CacheKey, V: Clone> Cache<K, V> {
     /// An empty cache of at most `capacity` bytes.
     pub fn new(capacity: usize) -> Self {
         Self { entries: LruCache::unbounded(), capacity, bytes: 0, last: 0 }
@@ -68,7 +90,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         let (value, bytes) = derive()?;
         let entry = CacheEntry::derived(value.clone(), bytes, until);
         self.remove(key);
-        if entry.bytes() <= self.capacity {
+        if room(key, &entry) <= self.capacity {
             self.insert(key, entry);
         }
         Ok(value)
@@ -86,9 +108,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
     /// value larger than the whole cache is not kept, and evicts nothing.
     pub fn finish(&mut self, key: &K, lease: &ReadLease, value: V, outcome: ReadOutcome, now: u64) {
         let Some(entry) = self.entries.peek_mut(key) else { return };
-        let before = entry.bytes();
+        let before = room(key, entry);
         if entry.finish(lease, value, outcome, now, Arrival(self.last)) {
-            let bytes = entry.bytes();
+            let bytes = room(key, entry);
             self.bytes = self.bytes.saturating_sub(before);
             if bytes > self.capacity {
                 self.entries.pop(key);
@@ -106,22 +128,27 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
     }
 
     fn insert(&mut self, key: &K, entry: CacheEntry<V>) {
-        self.bytes = self.bytes.saturating_add(entry.bytes());
+        self.bytes = self.bytes.saturating_add(room(key, &entry));
         self.entries.push(key.clone(), entry);
         self.evict();
     }
 
     fn remove(&mut self, key: &K) {
         if let Some(entry) = self.entries.pop(key) {
-            self.bytes = self.bytes.saturating_sub(entry.bytes());
+            self.bytes = self.bytes.saturating_sub(room(key, &entry));
         }
     }
 
     fn evict(&mut self) {
         while self.bytes > self.capacity
-            && let Some((_, entry)) = self.entries.pop_lru()
+            && let Some((key, entry)) = self.entries.pop_lru()
         {
-            self.bytes = self.bytes.saturating_sub(entry.bytes());
+            self.bytes = self.bytes.saturating_sub(room(&key, &entry));
         }
     }
+}
+
+/// Bytes that an entry takes, with its key.
+fn room<K: CacheKey, V: Clone>(key: &K, entry: &CacheEntry<V>) -> usize {
+    entry.bytes().saturating_add(key.heap_bytes())
 }

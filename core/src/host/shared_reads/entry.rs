@@ -2,7 +2,7 @@
 
 use super::read::{Arrival, CacheLookup, ReadLease, ReadOutcome, due_for_renewal};
 
-/// What an entry costs beside its value, in bytes: key, links and table.
+/// What an entry costs beside its value and its key's heap, in bytes: key, links and table.
 pub(super) const OVERHEAD: usize = 256;
 /// Milliseconds after a read in which coalesced callers get its value, whatever its TTL.
 const HANDOVER_MILLIS: u64 = 2_000;

@@ -27,7 +27,7 @@ mod entry;
 mod read;
 
 pub use self::{
-    cache::Cache,
+    cache::{Cache, CacheKey},
     read::{Arrival, CacheLookup, ReadLease, ReadOutcome, due_for_renewal},
 };
 

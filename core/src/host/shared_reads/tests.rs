@@ -6,6 +6,12 @@ use proptest::prelude::*;
 const LEASE: u64 = 5_000;
 const MINUTE: u64 = 60_000;
 
+impl CacheKey for u8 {
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
 fn cache() -> Cache<u8, &'static str> {
     Cache::new(1 << 20)
 }

@@ -11,10 +11,11 @@
 //! - A scan is older than the verdict, and usually still right: ended agents stay ended, wallets and parents
 //!   never change. It holds while the registry has no more agents ([`Row`]s are compared with the newest id)
 //!   and no agent that the scan shows alive has ended since. Otherwise the answer is `SCAN_OUTDATED`, or with
-//!   `history=1` the scan is brought up to date.
+//!   `history=1` the agents since are read, up to a thousand of them.
 //! - The status of ancestors does change. It is read along with the verdict, by the ids in the scan.
 //! - An index takes precedence over a scan. It lacks only agents that are newer than it, and whether live
-//!   ones have ended since; both are read along with the verdict.
+//!   ones have ended since; both are read along with the verdict. A verdict never waits for it: where the index
+//!   is late, being filled, or ahead of the endpoint that answers, the past is `INDEX_UNAVAILABLE`.
 
 use serde::Serialize;
 
@@ -72,6 +73,9 @@ pub enum UnknownBecause {
     NotScanned,
     /// The registry has changed since it was read as a whole: ask with `history=1`.
     ScanOutdated,
+    /// The index did not answer in time, is being filled, or is too far from the verdict's block: ask again,
+    /// or with `history=1`.
+    IndexUnavailable,
     /// It is known only at the newest block.
     PastBlock,
     /// The registry has too many agents to scan.

@@ -72,6 +72,8 @@ pub(super) struct Asks {
     pub(super) client: Option<IpAddr>,
     /// How much, wei.
     pub(super) wei: u128,
+    /// What the cheapest relay would cost, wei.
+    pub(super) least_wei: u128,
     /// What must fit beside it, wei.
     pub(super) no_op_wei: u128,
 }
@@ -84,8 +86,9 @@ pub(super) fn reserve_share(
     now: u64,
 ) -> Result<Reservation, StoreError> {
     let (signer, client) = relays::sender(tx, id)?.ok_or(StoreError::Missing("relay"))?;
-    let ExpectedCost { wei, gas, l1_fee_wei, no_op_wei } = *cost;
-    let checked = check(tx, &Asks { id: Some(*id), signer, client, wei, no_op_wei }, allowance, now)?;
+    let ExpectedCost { wei, gas, l1_fee_wei, least_wei, no_op_wei } = *cost;
+    let checked =
+        check(tx, &Asks { id: Some(*id), signer, client, wei, least_wei, no_op_wei }, allowance, now)?;
     if checked.denial.is_some() {
         return Ok(checked);
     }
@@ -139,7 +142,7 @@ pub(super) fn check(
         window,
         reserved_wei: total.reserved_wei.saturating_add(own),
     };
-    let denial = share::check(allowance, asks.wei, asks.no_op_wei, total, &used).err();
+    let denial = share::check(allowance, asks.wei, asks.least_wei, asks.no_op_wei, total, &used).err();
     Ok(Reservation { denial, budget })
 }
 

@@ -1,12 +1,15 @@
 //! The store in one SQLite file, in WAL mode with `synchronous = FULL`: a write is on disk when it returns.
 //!
-//! One thread writes ([`writer`]). Reads have a connection of their own: they see the last commit and never
-//! wait for one. Queries are in [`relays`], [`nonces`] and [`budget`], by table, and in [`retention`]; a
-//! function named like a method of [`Store`] implements it. [`schema`] has the file's format.
+//! One thread writes ([`writer`]). Reads have a connection of their own, and those for clients another one:
+//! they see the last commit and never wait for one. Queries are in [`relays`], [`nonces`] and [`budget`], by
+//! table, and in [`finality`] and [`retention`]; a function named like a method of [`Store`] implements it.
+//! [`schema`] has the file's format.
 
 mod budget;
+mod finality;
 mod identity;
 mod nonces;
+mod open;
 #[cfg(test)]
 mod query_plans;
 mod relays;
@@ -16,31 +19,26 @@ mod writer;
 
 use std::{
     net::IpAddr,
-    path::Path,
     str::FromStr,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, OpenFlags, Params, Row, types::FromSql};
+use rusqlite::{Connection, Params, Row, types::FromSql};
 
-use self::writer::Writer;
+use self::{open::Opener, writer::Writer};
 use super::{
-    Accepted, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord, Reservation,
-    Settlement, StoreError,
+    Accepted, BlockId, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord,
+    Reservation, Settlement, StoreError,
 };
 use crate::{
     budget::{Budget, share::Allowance},
-    outcome::RelayOutcome,
+    outcome::{BlockHeads, RelayOutcome},
     store::{NonceAssignment, Retention},
 };
-
-/// How long to wait for another process's lock.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
@@ -51,15 +49,11 @@ impl From<rusqlite::Error> for StoreError {
 /// The store in an SQLite file.
 #[derive(Debug)]
 pub struct Store {
-    connections: Arc<Connections>,
-    faults: StoreFaults,
-}
-
-#[derive(Debug)]
-struct Connections {
     /// `None` if the file was opened for reading only.
-    writer: Option<Writer>,
-    reader: Mutex<Connection>,
+    writer: Option<Arc<Writer>>,
+    reader: Arc<Mutex<Connection>>,
+    open: Opener,
+    faults: StoreFaults,
 }
 
 /// Faults for tests, each injected while its flag is set.
@@ -72,58 +66,6 @@ pub struct StoreFaults {
 }
 
 impl Store {
-    /// Opens the file at `path`, and creates it if it is not there.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::start(Connection::open(path)?, || Connection::open(path))
-    }
-
-    /// Opens the file at `path` for reading, also beside its writer; `None` if it is not there or empty.
-    pub fn open_read_only(path: &Path) -> Result<Option<Self>, StoreError> {
-        if !path.exists() {
-            return Ok(None);
-        }
-        let reader = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        reader.busy_timeout(BUSY_TIMEOUT)?;
-        Ok((!schema::is_empty(&reader)?).then(|| Self::of(None, reader)))
-    }
-
-    /// A store in memory, for tests.
-    ///
-    /// # Errors
-    /// [`StoreError::Engine`].
-    pub fn in_memory() -> Result<Self, StoreError> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        // Connections of one process that open the same name share it.
-        let uri = format!("file:/store-{}?vfs=memdb", NEXT.fetch_add(1, Ordering::Relaxed));
-        let open = || Connection::open_with_flags(&uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI);
-        Self::start(open()?, open)
-    }
-
-    fn start(
-        mut writer: Connection,
-        reader: impl FnOnce() -> rusqlite::Result<Connection>,
-    ) -> Result<Self, StoreError> {
-        writer.busy_timeout(BUSY_TIMEOUT)?;
-        schema::create(&mut writer)?;
-        writer.pragma_update(None, "journal_mode", "WAL")?;
-        writer.pragma_update(None, "synchronous", "FULL")?;
-        writer.pragma_update(None, "foreign_keys", true)?;
-        let reader = reader()?;
-        reader.busy_timeout(BUSY_TIMEOUT)?;
-        reader.pragma_update(None, "query_only", true)?;
-        Ok(Self::of(Some(Writer::start(writer)?), reader))
-    }
-
-    fn of(writer: Option<Writer>, reader: Connection) -> Self {
-        let connections = Arc::new(Connections { writer, reader: Mutex::new(reader) });
-        Self { connections, faults: StoreFaults::default() }
-    }
-
-    /// The same store with injected faults, for tests.
-    pub fn with_faults(&self, faults: StoreFaults) -> Self {
-        Self { connections: Arc::clone(&self.connections), faults }
-    }
-
     /// Runs a closure on the store without blocking the async runtime.
     pub async fn run<T: Send + 'static>(
         self: &Arc<Self>,
@@ -137,7 +79,7 @@ impl Store {
         if self.faults.dead.load(Ordering::Relaxed) {
             return Err(StoreError::Interrupted);
         }
-        let mut reader = self.connections.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         // One transaction: several queries see the same state.
         let tx = reader.transaction()?;
         work(&tx)
@@ -153,7 +95,7 @@ impl Store {
         if self.faults.dead.load(Ordering::Relaxed) {
             return Err(StoreError::Interrupted);
         }
-        self.connections.writer.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
+        self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
     }
 }
 
@@ -188,16 +130,18 @@ impl Store {
         self.write(move |db| budget::reserve(db, &id, wei, limit_wei, now))
     }
 
-    /// Whether the budget and the shares of the request's parties would allow `wei` more.
+    /// Whether the budget and the shares of the request's parties would allow `wei` more, where the cheapest
+    /// relay costs `least_wei`.
     pub fn affordable(
         &self,
         signer: Address,
         client: Option<IpAddr>,
         wei: u128,
+        least_wei: u128,
         allowance: &Allowance,
         now: u64,
     ) -> Result<Reservation, StoreError> {
-        let asks = budget::Asks { id: None, signer, client, wei, no_op_wei: 0 };
+        let asks = budget::Asks { id: None, signer, client, wei, least_wei, no_op_wei: 0 };
         self.read(|db| budget::check(db, &asks, allowance, now))
     }
 
@@ -329,9 +273,57 @@ impl Store {
         self.read(|db| nonces::mined(db, &account, nonce))
     }
 
-    /// The nonces seen mined since `since`, lowest first.
-    pub fn mined_since(&self, account: Address, since: u64) -> Result<Vec<u64>, StoreError> {
-        self.read(|db| nonces::mined_since(db, &account, since))
+    /// The nonces from `nonce` on that were seen mined, lowest first, at most `count`.
+    pub fn mined_from(
+        &self,
+        account: Address,
+        nonce: u64,
+        count: usize,
+    ) -> Result<Vec<MinedNonce>, StoreError> {
+        self.read(|db| nonces::mined_from(db, &account, nonce, count))
+    }
+
+    /// The blocks of mined nonces that were not compared with the chain yet, lowest first, at most `count`.
+    pub fn unchecked_blocks(&self, account: Address, count: usize) -> Result<Vec<BlockId>, StoreError> {
+        self.read(|db| finality::unchecked_blocks(db, &account, count))
+    }
+
+    /// The highest block that is not final and was found on the chain. While it is on the chain, so are all
+    /// those below it that were found there.
+    pub fn anchor(&self, account: Address) -> Result<Option<BlockId>, StoreError> {
+        self.read(|db| finality::anchor(db, &account))
+    }
+
+    /// The mined nonces of a block that was not found on the chain, at most `count`.
+    pub fn nonces_of(
+        &self,
+        account: Address,
+        block: &BlockId,
+        count: usize,
+    ) -> Result<Vec<MinedNonce>, StoreError> {
+        self.read(|db| finality::nonces_of(db, &account, block, count))
+    }
+
+    /// Writes that these blocks were found on the chain.
+    pub fn checked(&self, account: Address, blocks: &[BlockId]) -> Result<(), StoreError> {
+        let blocks = blocks.to_vec();
+        self.write(move |db| finality::checked(db, &account, &blocks))
+    }
+
+    /// Has all blocks that are not final compared with the chain once more.
+    pub fn doubt(&self, account: Address) -> Result<(), StoreError> {
+        self.write(move |db| finality::doubt(db, &account))
+    }
+
+    /// Compares a mined nonce's block no more: it is gone, and what became of the nonce cannot be known.
+    pub fn give_up(&self, account: Address, nonce: u64) -> Result<(), StoreError> {
+        self.write(move |db| finality::give_up(db, &account, nonce))
+    }
+
+    /// Makes safe and final what was found on the chain at or below these heads.
+    pub fn promote(&self, account: Address, heads: &BlockHeads, now: u64) -> Result<(), StoreError> {
+        let heads = *heads;
+        self.write(move |db| finality::promote(db, &account, &heads, now))
     }
 
     /// The newest nonces given up as lost, a bounded number: their receipts may be late.
@@ -409,6 +401,26 @@ fn unsigned(row: &Row<'_>, name: &'static str) -> Result<u64, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_read_for_a_client_does_not_hold_up_the_senders() {
+        let store = Store::in_memory().unwrap();
+        let clients = store.with_own_reader().unwrap();
+        let (reading, is_reading) = std::sync::mpsc::channel();
+        let (go, may_go) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|threads| {
+            threads.spawn(move || {
+                clients.read(|_| {
+                    reading.send(()).unwrap();
+                    may_go.recv().unwrap();
+                    Ok(())
+                })
+            });
+            is_reading.recv().unwrap();
+            assert_eq!(store.oldest_pending().unwrap(), None, "waits for the client's read");
+            go.send(()).unwrap();
+        });
+    }
 
     #[test]
     fn what_was_written_is_on_disk() {

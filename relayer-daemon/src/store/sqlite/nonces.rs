@@ -7,7 +7,7 @@ use super::{all, budget, column, first, relays, text, unsigned};
 use crate::{
     gas::fees::Fees,
     store::{
-        Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
+        BlockId, Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
         SignedTransaction, StoreError,
     },
 };
@@ -89,10 +89,16 @@ pub(super) fn mined(
     first(db, query, params![account.0.0, nonce.cast_signed()], |row| mined_nonce(db, account, row))
 }
 
-pub(super) fn mined_since(db: &Connection, account: &Address, since: u64) -> Result<Vec<u64>, StoreError> {
+pub(super) fn mined_from(
+    db: &Connection,
+    account: &Address,
+    nonce: u64,
+    count: usize,
+) -> Result<Vec<MinedNonce>, StoreError> {
     let query =
-        "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' AND mined_at >= ?2 ORDER BY nonce";
-    all(db, query, params![account.0.0, since.cast_signed()], |row| unsigned(row, "nonce"))
+        "SELECT * FROM nonces WHERE account = ?1 AND nonce >= ?2 AND state = 'mined' ORDER BY nonce LIMIT ?3";
+    let params = params![account.0.0, nonce.cast_signed(), count as i64];
+    all(db, query, params, |row| mined_nonce(db, account, row))
 }
 
 /// How many lost nonces a restart looks up again.
@@ -125,15 +131,17 @@ pub(super) fn settle(
         }
     };
     tx.execute(
-        "UPDATE nonces SET state = 'mined', mined_hash = ?3, mined_block = ?4, paid_wei = ?5, mined_at = ?6
+        "UPDATE nonces SET state = 'mined', mined_hash = ?3, mined_block = ?4, paid_wei = ?5, mined_at = ?6,
+             mined_block_hash = ?7, finality = 0
          WHERE account = ?1 AND nonce = ?2",
         params![
             account.0.0,
             nonce,
             inclusion.tx_hash.0,
-            inclusion.block_number.cast_signed(),
+            inclusion.block.number.cast_signed(),
             (*paid_wei).max(before).to_string(),
-            now.cast_signed()
+            now.cast_signed(),
+            inclusion.block.hash.0,
         ],
     )?;
     if let (Some(relay), Some(outcome)) = (&assignment.relay, outcome) {
@@ -183,7 +191,8 @@ pub(super) fn reopen(
         |row| row.get(0),
     )?;
     tx.execute(
-        "UPDATE nonces SET state = 'open', mined_hash = NULL, mined_block = NULL WHERE account = ?1 AND nonce = ?2",
+        "UPDATE nonces SET state = 'open', mined_hash = NULL, mined_block = NULL, mined_block_hash = NULL, finality = 0
+         WHERE account = ?1 AND nonce = ?2",
         params![account.0.0, nonce],
     )?;
     let Some(id) = relay else { return Ok(false) };
@@ -223,13 +232,19 @@ pub(super) fn explains(db: &Connection, account: &Address, from: u64, to: u64) -
     Ok(ours.cast_unsigned() == to.saturating_sub(from))
 }
 
-fn mined_nonce(db: &Connection, account: &Address, row: &Row<'_>) -> Result<MinedNonce, StoreError> {
+pub(super) fn block(row: &Row<'_>) -> Result<BlockId, StoreError> {
+    let hash = column::<[u8; 32]>(row, "mined_block_hash")?.into();
+    Ok(BlockId { number: unsigned(row, "mined_block")?, hash })
+}
+
+pub(super) fn mined_nonce(
+    db: &Connection,
+    account: &Address,
+    row: &Row<'_>,
+) -> Result<MinedNonce, StoreError> {
     Ok(MinedNonce {
         assignment: assignment(db, account, column(row, "nonce")?)?,
-        inclusion: Inclusion {
-            tx_hash: column::<[u8; 32]>(row, "mined_hash")?.into(),
-            block_number: unsigned(row, "mined_block")?,
-        },
+        inclusion: Inclusion { tx_hash: column::<[u8; 32]>(row, "mined_hash")?.into(), block: block(row)? },
     })
 }
 

@@ -16,9 +16,9 @@ use rusqlite::{
 use crate::{
     budget::share::{Allowance, Shares},
     gas::fees::Fees,
-    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
+    outcome::{BlockHeads, ErrorCode, Failure, MinedTransaction, RelayOutcome},
     store::{
-        ExpectedCost, Identity, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
+        BlockId, ExpectedCost, Identity, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
         SignedTransaction, Store, TransactionPurpose,
     },
 };
@@ -65,8 +65,8 @@ fn aged(path: &Path) {
         "CREATE TEMP TABLE n AS WITH RECURSIVE n(n) AS (SELECT 10000 UNION ALL SELECT n + 1 FROM n LIMIT {OLD}) SELECT n FROM n;
          INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, state, tx_hash, block_number, gas_used, created_at, finished_at)
              SELECT randomblob(32), randomblob(20), zeroblob(32), 0, x'', 'executed', zeroblob(32), n, n, n, n FROM n;
-         INSERT INTO nonces (account, nonce, relay, state, mined_hash, mined_block, mined_at)
-             SELECT x'{account}', n, id, iif(n < 10010, 'lost', 'mined'), zeroblob(32), n, n FROM n JOIN relays ON created_at = n;
+         INSERT INTO nonces (account, nonce, relay, state, mined_hash, mined_block, mined_block_hash, mined_at, finality)
+             SELECT x'{account}', n, id, iif(n < 10010, 'lost', 'mined'), zeroblob(32), n, zeroblob(32), n, 3 FROM n JOIN relays ON created_at = n;
          INSERT INTO transactions (hash, account, nonce, purpose, raw, max_fee_wei, tip_wei, gas_limit, created_at)
              SELECT randomblob(32), x'{account}', n, 'relay', x'', '1', '1', 1, n FROM n;
          INSERT INTO archive (id, state, tx_hash, block_number, gas_used, finished_at, hashes)
@@ -88,6 +88,7 @@ fn id(byte: u8) -> B256 {
 /// Every operation of [`Store`], in the cases that differ.
 fn run_everything(store: &Store) {
     const NOW: u64 = 1_700_000_000;
+    const BLOCK: BlockId = BlockId { number: 9, hash: B256::repeat_byte(9) };
     let account = Address::repeat_byte(0xaa);
     let shares = Shares { signer: 100, client: 100, network: 100 };
     let allowance = Allowance { limit_wei: 1_000, shares };
@@ -115,15 +116,15 @@ fn run_everything(store: &Store) {
     };
     let settle = |nonce, byte, outcome| {
         let assignment = store.assignment(account, nonce).unwrap();
-        let inclusion = Inclusion { tx_hash: id(byte), block_number: 9 };
+        let inclusion = Inclusion { tx_hash: id(byte), block: BLOCK };
         let settlement = Settlement { assignment, inclusion, paid_wei: 7, outcome };
         store.settle(account, &settlement, NOW).unwrap();
     };
     for byte in 1..=4 {
         store.accept(&relay(byte), NOW).unwrap();
-        let cost = ExpectedCost { wei: 10, gas: 1, l1_fee_wei: 1, no_op_wei: 1 };
+        let cost = ExpectedCost { wei: 10, gas: 1, l1_fee_wei: 1, least_wei: 1, no_op_wei: 1 };
         store.reserve_share(id(byte), &cost, &allowance, NOW).unwrap();
-        store.affordable(account, None, 10, &allowance, NOW).unwrap();
+        store.affordable(account, None, 10, 10, &allowance, NOW).unwrap();
         store.reserve(id(byte), 11, 1_000, NOW).unwrap();
     }
     store.finish_unsent(id(4), &dropped, NOW).unwrap();
@@ -150,7 +151,14 @@ fn run_everything(store: &Store) {
     store.open_nonces(account).unwrap();
     store.accounts_with_open_nonces().unwrap();
     store.mined(account, 0).unwrap();
-    store.mined_since(account, NOW).unwrap();
+    store.mined_from(account, 0, 16).unwrap();
+    store.unchecked_blocks(account, 64).unwrap();
+    store.nonces_of(account, &BLOCK, 16).unwrap();
+    store.checked(account, &[BLOCK]).unwrap();
+    store.anchor(account).unwrap();
+    store.promote(account, &BlockHeads { safe: 9, finalized: 8, seconds: 0 }, NOW).unwrap();
+    store.doubt(account).unwrap();
+    store.give_up(account, 0).unwrap();
     store.lost(account).unwrap();
     store.highest_mined(account).unwrap();
     store.explains(account, 0, 3).unwrap();
@@ -168,7 +176,10 @@ fn no_statement_reads_all_of_a_table_that_grows() {
     let path = dir.path().join("journal.sqlite");
     aged(&path);
     let statements = Statements::default();
-    let store = Store::start(traced(&path, &statements), || Ok(traced(&path, &statements))).unwrap();
+    let store = {
+        let (path, statements) = (path.clone(), Arc::clone(&statements));
+        Store::start(traced(&path, &statements), move || Ok(traced(&path, &statements))).unwrap()
+    };
     run_everything(&store);
     drop(store);
 

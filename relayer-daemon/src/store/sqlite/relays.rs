@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use alloy::primitives::{Address, B256, U256};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::{all, column, first, retention, text, unsigned};
+use super::{all, column, finality, first, retention, text, unsigned};
 use crate::{
     outcome::{Failure, MinedTransaction, RelayOutcome},
     store::{Accepted, NewRelay, RelayRecord, RelayTerms, StoreError},
@@ -89,7 +89,8 @@ pub(super) fn record(db: &Connection, id: &B256) -> Result<Option<RelayRecord>, 
     let Some(outcome) = stored_outcome(db, id)? else { return Ok(None) };
     let mut all = retention::archived_hashes(db, id)?;
     all.extend(hashes(db, id)?);
-    Ok(Some(RelayRecord { outcome, hashes: all }))
+    let finality = finality::of_relay(db, id)?;
+    Ok(Some(RelayRecord { outcome, finality, hashes: all }))
 }
 
 /// The hashes of a relay's transactions, oldest first, without those that are archived.

@@ -24,6 +24,7 @@ const NEWEST: i64 = 256;
 pub(super) fn prune(tx: &Connection, retention: &Retention, now: u64) -> Result<usize, StoreError> {
     let before = |seconds: u64| now.saturating_sub(seconds).cast_signed();
     let mut pruned = forget_unsent(tx, before(WINDOW_SECONDS))?;
+    pruned += forget_clients(tx, before(WINDOW_SECONDS))?;
     pruned += archive(tx, before(retention.whole_seconds))?;
     pruned += forget_gaps(tx, before(retention.whole_seconds))?;
     pruned += forget_archived(tx, before(retention.archive_seconds))?;
@@ -56,6 +57,16 @@ fn forget_unsent(tx: &Connection, ended_before: i64) -> Result<usize, StoreError
     Ok(statement.execute([ended_before, STEP])?)
 }
 
+/// Deletes the addresses of clients: they count for the shares of one window.
+fn forget_clients(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
+    let mut statement = tx.prepare_cached(
+        "UPDATE relays SET client = NULL WHERE id IN (
+             SELECT id FROM relays INDEXED BY relays_clients
+             WHERE client IS NOT NULL AND finished_at < ?1 ORDER BY finished_at LIMIT ?2)",
+    )?;
+    Ok(statement.execute([ended_before, STEP])?)
+}
+
 /// Archives relays that have ended together with all their nonces.
 fn archive(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
     let mut due = tx.prepare_cached(
@@ -74,9 +85,10 @@ fn archive(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
         hashes.extend(relays::hashes(tx, &id.into())?);
         tx.prepare_cached(
             "INSERT OR REPLACE INTO archive (id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used,
-                 agent_id, finished_at, hashes)
+                 agent_id, finished_at, finality, hashes)
              SELECT id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id,
-                 finished_at, ?2 FROM relays WHERE id = ?1",
+                 finished_at, ifnull((SELECT finality FROM nonces WHERE relay = ?1 AND mined_hash = tx_hash), 0), ?2
+             FROM relays WHERE id = ?1",
         )?
         .execute(params![id, hashes.concat()])?;
         let mut nonces = tx.prepare_cached("SELECT account, nonce FROM nonces WHERE relay = ?1")?;

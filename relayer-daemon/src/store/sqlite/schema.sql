@@ -9,7 +9,7 @@ CREATE TABLE identity (
 );
 
 -- A relay, from its acceptance on, and how it ended: error_* for reverted and dropped ones, tx_hash to agent_id for
--- mined ones. client: an IPv6 address, or an IPv4 address mapped into IPv6. expected_gas: NULL while nothing is reserved.
+-- mined ones. client: an IPv6 address, or an IPv4 address mapped into IPv6; NULL a day after the end. expected_gas: NULL while nothing is reserved.
 CREATE TABLE relays (
     id            BLOB PRIMARY KEY,
     signer        BLOB NOT NULL,
@@ -35,10 +35,12 @@ CREATE INDEX relays_pending ON relays (created_at) WHERE state = 'pending';
 -- Read for each reservation: only relays that hold one, not those queued behind their signer's others.
 CREATE INDEX relays_reserved ON relays (reserved_wei) WHERE state = 'pending' AND reserved_wei <> '0';
 CREATE INDEX relays_finished ON relays (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX relays_clients ON relays (finished_at) WHERE client IS NOT NULL;
 CREATE INDEX relays_dropped ON relays (finished_at) WHERE state = 'dropped';
 
 -- An assigned nonce of a paying account. open: not seen mined; mined: by one of our hashes; lost: by a foreign
--- transaction.
+-- transaction. finality of a mined one: -1 its block is gone and its fate unknown, 0 its block is not compared with
+-- the chain yet, 1 it is on the chain, 2 safe, 3 final.
 CREATE TABLE nonces (
     account       BLOB NOT NULL,
     nonce         INTEGER NOT NULL,
@@ -46,13 +48,16 @@ CREATE TABLE nonces (
     state         TEXT NOT NULL CHECK (state IN ('open', 'mined', 'lost')),
     mined_hash    BLOB,
     mined_block   INTEGER,
+    mined_block_hash BLOB,
     mined_at      INTEGER,
+    finality      INTEGER NOT NULL DEFAULT 0,
     paid_wei      TEXT NOT NULL DEFAULT '0',
     PRIMARY KEY (account, nonce)
 ) WITHOUT ROWID;
 CREATE INDEX nonces_relay ON nonces (relay);
 CREATE INDEX nonces_open ON nonces (account, nonce) WHERE state = 'open';
-CREATE INDEX nonces_mined ON nonces (account, mined_at) WHERE state = 'mined';
+CREATE INDEX nonces_unchecked ON nonces (account, mined_block) WHERE state = 'mined' AND finality = 0;
+CREATE INDEX nonces_checked ON nonces (account, mined_block) WHERE state = 'mined' AND finality IN (1, 2);
 CREATE INDEX nonces_lost ON nonces (account, nonce) WHERE state = 'lost';
 
 -- Every transaction ever signed for a nonce, in order of signing.
@@ -91,6 +96,7 @@ CREATE TABLE archive (
     gas_used      INTEGER,
     agent_id      BLOB,
     finished_at   INTEGER NOT NULL,
+    finality      INTEGER NOT NULL DEFAULT 0,
     hashes        BLOB NOT NULL
 );
 CREATE INDEX archive_finished ON archive (finished_at);

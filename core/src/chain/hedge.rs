@@ -1,0 +1,223 @@
+//! Hedged requests: a request without an answer after the 95th percentile of the last answers' times is sent
+//! to the next endpoint as well, and the first good answer wins. It takes the tail off the response times of
+//! an endpoint that is slow now and then, which no failover does.
+//!
+//! A budget bounds what it costs: extra requests are at most one for every [`PRIMARY_PER_HEDGE`]. Replies
+//! that are expected to be large ([`MAX_HEDGED_BYTES`]) are never asked for twice.
+//!
+//! ```text
+//!   begin: after how long --+--> the answer: answered
+//!                           +--> no answer: take from the budget --+--> none left: wait on
+//!                                                                  +--> ask the next endpoint, Race
+//! ```
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, de::IgnoredAny};
+
+use super::batch::{Batch, Reply};
+
+/// Answers that the percentile is taken of.
+const WINDOW: usize = 128;
+/// Answers before there is a percentile.
+const LEAST_ANSWERS: usize = 20;
+/// Requests that pay for one extra request: 5 %.
+const PRIMARY_PER_HEDGE: u32 = 20;
+/// Extra requests that may be saved up for a bad minute.
+const MOST_SAVED: u32 = 10;
+/// The largest reply that is asked for twice, as expected.
+pub(super) const MAX_HEDGED_BYTES: usize = 64 * 1024;
+
+/// The times of the last answers, and the budget of extra requests. A host keeps one for all its runs.
+#[derive(Clone, Debug, Default)]
+pub struct Hedging {
+    /// The last answers' times in milliseconds, the oldest first.
+    millis: VecDeque<u32>,
+    /// What is left, in requests that pay for it.
+    budget: u32,
+}
+
+impl Hedging {
+    /// Counts a request that [may be hedged](super::Run::may_hedge), and says after how many milliseconds
+    /// without an answer to hedge it, if at all.
+    pub fn begin(&mut self, batch: &Batch, endpoints: usize) -> Option<u32> {
+        if endpoints < 2 {
+            return None;
+        }
+        self.budget = (self.budget + 1).min(MOST_SAVED * PRIMARY_PER_HEDGE);
+        self.percentile().filter(|millis| *millis < batch.timeout_ms)
+    }
+
+    /// Takes an extra request from the budget; false if none is left.
+    pub fn take(&mut self) -> bool {
+        let left = self.budget.checked_sub(PRIMARY_PER_HEDGE);
+        self.budget = left.unwrap_or(self.budget);
+        left.is_some()
+    }
+
+    /// Records the time from sending a request that [may be hedged](super::Run::may_hedge) to its first good
+    /// answer.
+    pub fn answered(&mut self, millis: u32) {
+        if self.millis.len() == WINDOW {
+            self.millis.pop_front();
+        }
+        self.millis.push_back(millis);
+    }
+
+    /// The 95th percentile of the last answers' times: the nearest rank.
+    fn percentile(&self) -> Option<u32> {
+        if self.millis.len() < LEAST_ANSWERS {
+            return None;
+        }
+        let mut sorted: Vec<u32> = self.millis.iter().copied().collect();
+        let rank = (sorted.len() * 95).div_ceil(100).saturating_sub(1);
+        Some(*sorted.select_nth_unstable(rank).1)
+    }
+}
+
+/// The endpoint for the extra request of a batch.
+pub const fn next_endpoint(batch: &Batch, endpoints: usize) -> usize {
+    if batch.endpoint + 1 < endpoints { batch.endpoint + 1 } else { 0 }
+}
+
+/// One of the two requests of a race.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Racer {
+    /// The request that was sent first.
+    Primary,
+    /// The extra request.
+    Hedge,
+}
+
+/// Which of two requests wins, given for each whether its answer is [good](is_good); `None` while it is open.
+/// If neither is good, the primary's counts, as without a hedge. `None` if it takes another answer to tell.
+pub const fn winner(primary: Option<bool>, hedge: Option<bool>) -> Option<Racer> {
+    match (primary, hedge) {
+        (Some(true), _) | (Some(false), Some(false)) => Some(Racer::Primary),
+        (_, Some(true)) => Some(Racer::Hedge),
+        (None, _) | (_, None) => None,
+    }
+}
+
+/// Whether a reply has a result for each request. Another one may have it where this one has an error.
+pub fn is_good(reply: Reply<'_>) -> bool {
+    #[derive(Deserialize)]
+    struct Entry {
+        #[serde(default)]
+        result: Option<IgnoredAny>,
+        #[serde(default)]
+        error: Option<IgnoredAny>,
+    }
+    let is_answered = |entry: &Entry| entry.result.is_some() && entry.error.is_none();
+    if reply.status != 200 {
+        return false;
+    }
+    match serde_json::from_slice::<Vec<Entry>>(reply.body) {
+        Ok(entries) => !entries.is_empty() && entries.iter().all(is_answered),
+        Err(_) => serde_json::from_slice::<Entry>(reply.body).is_ok_and(|entry| is_answered(&entry)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn batch() -> Batch {
+        Batch { endpoint: 0, body: String::new(), delay_ms: 0, timeout_ms: 4_000, max_reply_bytes: 1 << 20 }
+    }
+
+    /// Asks two endpoints, of which the first takes `millis(request)` and the second `second`, and gives the
+    /// times to the answers and the number of extra requests.
+    fn ask(requests: u32, second: u32, mut millis: impl FnMut(u32) -> u32) -> (Vec<u32>, u32) {
+        let (mut hedging, mut extra, mut took) = (Hedging::default(), 0, Vec::new());
+        for request in 0..requests {
+            let alone = millis(request);
+            let delay = hedging.begin(&batch(), 2).filter(|delay| alone > *delay);
+            let time = match delay.filter(|_| hedging.take()) {
+                None => alone,
+                Some(delay) => {
+                    extra += 1;
+                    alone.min(delay + second)
+                }
+            };
+            hedging.answered(time);
+            took.push(time);
+        }
+        took.sort_unstable();
+        (took, extra)
+    }
+
+    /// A sequence without a pattern.
+    fn scrambled(number: u32) -> u32 {
+        number.wrapping_mul(2_654_435_761) >> 16
+    }
+
+    #[test]
+    fn one_slow_answer_in_twenty_is_no_tail_any_more() {
+        let slow_now_and_then = |request: u32| {
+            if scrambled(request).is_multiple_of(20) { 2_000 } else { 20 + scrambled(request) % 7 }
+        };
+        let p99 = |took: &[u32]| took[took.len() * 99 / 100];
+        let mut before: Vec<u32> = (0..2_000).map(slow_now_and_then).collect();
+        before.sort_unstable();
+        assert_eq!(p99(&before), 2_000);
+        let (took, extra) = ask(2_000, 22, slow_now_and_then);
+        assert!(p99(&took) < 200, "{}", p99(&took));
+        assert!(extra <= 100, "{extra}");
+    }
+
+    #[test]
+    fn nothing_is_hedged_with_one_endpoint_too_few_answers_or_too_little_time() {
+        let mut hedging = Hedging::default();
+        for _ in 0..LEAST_ANSWERS {
+            assert_eq!(hedging.begin(&batch(), 2), None, "what is usual is not known yet");
+            hedging.answered(20);
+        }
+        assert_eq!(hedging.begin(&batch(), 2), Some(20));
+        assert_eq!(hedging.begin(&batch(), 1), None);
+        assert_eq!(hedging.begin(&Batch { timeout_ms: 20, ..batch() }, 2), None);
+        assert!(hedging.take() && !hedging.take(), "22 requests of two endpoints pay for one");
+    }
+
+    #[test]
+    fn the_first_good_answer_wins_and_without_one_the_primarys_counts() {
+        for (primary, hedge, expected) in [
+            (None, None, None),
+            (None, Some(false), None),
+            (Some(false), None, None),
+            (Some(true), None, Some(Racer::Primary)),
+            (None, Some(true), Some(Racer::Hedge)),
+            (Some(false), Some(true), Some(Racer::Hedge)),
+            (Some(true), Some(true), Some(Racer::Primary)),
+            (Some(false), Some(false), Some(Racer::Primary)),
+        ] {
+            assert_eq!(winner(primary, hedge), expected, "{primary:?} {hedge:?}");
+        }
+        for (status, body, good) in [
+            (200, r#"[{"id":0,"result":"0x"},{"id":1,"result":null}]"#, false),
+            (200, r#"[{"id":0,"result":"0x"},{"id":1,"result":{}}]"#, true),
+            (200, r#"{"id":0,"result":"0x"}"#, true),
+            (200, r#"[{"id":0,"result":"0x"},{"id":1,"error":{"code":-32000}}]"#, false),
+            (200, r#"{"error":"rate limited"}"#, false),
+            (200, "[]", false),
+            (200, "<html>", false),
+            (429, r#"{"id":0,"result":"0x"}"#, false),
+        ] {
+            assert_eq!(is_good(Reply { status, body: body.as_bytes() }), good, "{body}");
+        }
+        assert_eq!([0, 1, 2].map(|endpoint| next_endpoint(&Batch { endpoint, ..batch() }, 3)), [1, 2, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_endpoints_do_extra_requests_are_five_percent_at_most(
+            times in prop::collection::vec(0u32..5_000, 1..600),
+            second in 0u32..5_000,
+        ) {
+            let requests = times.len() as u32;
+            let (_, extra) = ask(requests, second, |request| times[request as usize]);
+            prop_assert!(extra * PRIMARY_PER_HEDGE <= requests, "{} of {}", extra, requests);
+        }
+    }
+}

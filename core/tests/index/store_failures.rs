@@ -1,0 +1,113 @@
+//! A store that fails: the rows stay as they were, and the work goes on once the store works.
+
+use std::cell::Cell;
+
+use registry_core::{
+    chain::{Reply, Step},
+    index::{IndexError, SqlValue, State, Store, StoreError, StoreFault, Work, prepare},
+};
+
+use crate::{
+    Indexed,
+    database::Database,
+    promises::{attest, filled, is_right, show},
+};
+
+const QUOTA: &str = "Exceeded allowed rows written in Durable Objects free tier.";
+
+/// A store that fails after so many statements.
+struct Failing<'a> {
+    database: &'a Database,
+    left: Cell<u64>,
+}
+
+impl Store for Failing<'_> {
+    fn execute(&self, statement: &str, parameters: &[SqlValue]) -> Result<Vec<Vec<SqlValue>>, StoreError> {
+        let left = self.left.get().checked_sub(1);
+        self.left.set(left.ok_or_else(|| StoreError::of_host(QUOTA.into()))?);
+        self.database.execute(statement, parameters)
+    }
+}
+
+/// One piece of work on a store that fails after so many statements; a failed step is rolled back.
+fn work(index: &mut Indexed, statements: u64) -> Result<(), IndexError> {
+    let store = Failing { database: &index.database, left: Cell::new(statements) };
+    let now = index.now * 1_000;
+    index.kept = None;
+    let mut work = Work::begin(&store, None, index.config.clone(), index.endpoints.clone(), now)?;
+    loop {
+        let mut step = None;
+        store.database.transaction(|_| {
+            let done = step.insert(work.step(&store));
+            (!matches!(done, Err(IndexError::Store(_)))).then_some(())
+        });
+        match step.unwrap()? {
+            Step::Done(()) => return Ok(()),
+            Step::Send(batch) => {
+                let (status, body) = index.node.post(&batch);
+                work.feed(Reply { status, body: &body })?;
+            }
+        }
+    }
+}
+
+fn rows(index: &Indexed) -> Vec<Vec<SqlValue>> {
+    let tables = ["agents", "counts", "changes", "checkpoints", "meta"];
+    let all = |table| index.database.execute(&format!("SELECT * FROM {table}"), &[]).unwrap();
+    tables.into_iter().flat_map(all).collect()
+}
+
+#[test]
+fn a_refresh_that_fails_at_any_statement_changes_no_row_and_succeeds_later() {
+    let (mut index, mut history, mut chance) = filled(40, 0);
+    attest(&mut history, 3, 5, &mut chance, true);
+    show(&mut index, &history);
+    let before = rows(&index);
+    let mut failures = 0;
+    while let Err(error) = work(&mut index, failures) {
+        assert_eq!(error, IndexError::Store(StoreError::OutOfQuota(QUOTA.into())));
+        assert_eq!(rows(&index), before, "after {failures} statements");
+        failures += 1;
+    }
+    assert!(failures > 10, "{failures}");
+    is_right(&index, &history);
+}
+
+#[test]
+fn only_what_is_corrupt_is_a_reason_to_fill_anew() {
+    for (text, fault, retry_millis) in [
+        (QUOTA, StoreFault::OutOfQuota, 600_000),
+        ("Exceeded allowed rows read in Durable Objects free tier.", StoreFault::OutOfQuota, 600_000),
+        ("database or disk is full: SQLITE_FULL", StoreFault::OutOfQuota, 600_000),
+        ("disk I/O error: SQLITE_IOERR", StoreFault::Failed, 5_000),
+        ("Internal error in Durable Object storage", StoreFault::Failed, 5_000),
+        ("database disk image is malformed: SQLITE_CORRUPT", StoreFault::Corrupt, 1_000),
+    ] {
+        let error = StoreError::of_host(text.into());
+        assert_eq!((error.fault(), error.retry_millis()), (fault, retry_millis), "{text}");
+    }
+    let (index, ..) = filled(3, 0);
+    index.database.execute("UPDATE meta SET value = '{}' WHERE key = 'state'", &[]).unwrap();
+    assert_eq!(State::load(&index.database), Err(StoreError::Corrupt));
+}
+
+#[test]
+fn an_index_can_be_opened_and_read_where_nothing_can_be_written() {
+    let (index, ..) = filled(3, 0);
+    let statements = Cell::new(0);
+    struct ReadOnly<'a>(&'a Database, &'a Cell<u32>);
+    impl Store for ReadOnly<'_> {
+        fn execute(
+            &self,
+            statement: &str,
+            parameters: &[SqlValue],
+        ) -> Result<Vec<Vec<SqlValue>>, StoreError> {
+            assert!(statement.starts_with("SELECT "), "{statement}");
+            self.1.set(self.1.get() + 1);
+            self.0.execute(statement, parameters)
+        }
+    }
+    prepare(&ReadOnly(&index.database, &statements)).unwrap();
+    assert!(statements.get() > 0);
+    assert_eq!(State::load(&index.database).unwrap().total, 3);
+}

@@ -1,0 +1,121 @@
+//! The index's excerpts on wallets. A verdict asks for one beside the chain and does not wait for it: an
+//! excerpt that comes too late for its verdict is kept for the next one on the same wallets.
+
+use core::{pin::pin, time::Duration};
+use std::{cell::RefCell, rc::Rc};
+
+use futures_util::future::{Either, select};
+use registry_core::{
+    api::error::Error,
+    api::question::LateExcerpt,
+    api::route::{CacheScope, Route},
+    host::shared_reads::{Cache, CacheKey, ReadOutcome},
+    index::Excerpt,
+};
+use worker::Delay;
+
+use super::{
+    context::RequestContext,
+    single_flight::{Flight, Memory, SharedRead, share},
+};
+use crate::{
+    log::{Record, unix_millis},
+    settings::Settings,
+};
+
+/// Milliseconds that an excerpt has before a verdict does without it.
+const EXCERPT_MILLIS: u64 = 150;
+/// Milliseconds for which the index is not asked again what it could not answer.
+pub(super) const UNINDEXED_MILLIS: u64 = 1_000;
+/// Most excerpts take less than a kilobyte.
+const CAPACITY_BYTES: usize = 2 * 1024 * 1024;
+
+thread_local! {
+    static EXCERPTS: RefCell<Cache<ExcerptRead, Result<Rc<KeptExcerpt>, Error>>> =
+        RefCell::new(Cache::new(CAPACITY_BYTES));
+}
+
+/// An excerpt, and its TTL.
+#[derive(Debug)]
+pub(super) struct KeptExcerpt {
+    excerpt: Excerpt,
+    made_at: u64,
+    /// The TTL in milliseconds.
+    millis: u64,
+}
+
+/// The read of an excerpt from the index's object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ExcerptRead(Route);
+
+impl CacheKey for ExcerptRead {
+    fn heap_bytes(&self) -> usize {
+        self.0.heap_bytes()
+    }
+}
+
+impl SharedRead for ExcerptRead {
+    type Key = Self;
+    type Value = Rc<KeptExcerpt>;
+
+    fn memory() -> &'static Memory<Self, Rc<KeptExcerpt>> {
+        &EXCERPTS
+    }
+
+    fn key(&self) -> Self {
+        self.clone()
+    }
+
+    fn patience_seconds(&self, settings: &Settings) -> u32 {
+        settings.rpc_timeout_seconds
+    }
+
+    /// With `history=1` the object may refresh first. An object that does not answer is left after the time
+    /// that an endpoint has.
+    async fn read(&self, flight: &Flight<Self>) -> Result<Rc<KeptExcerpt>, Error> {
+        let (settings, made_at) = (flight.settings(), unix_millis());
+        let index = flight.context.index.as_ref().ok_or(Error::IndexUnavailable)?;
+        let limit = settings.rpc_timeout_seconds.saturating_mul(1_000);
+        flight.hold(limit);
+        let asking = pin!(index.excerpt(&self.0));
+        let Either::Left((Some(excerpt), _)) = select(asking, pin!(after(limit.into()))).await else {
+            return Err(Error::IndexUnavailable);
+        };
+        let seconds = if is_history(&self.0) { 0 } else { settings.time_to_live(CacheScope::Agent) };
+        Ok(Rc::new(KeptExcerpt { excerpt, made_at, millis: u64::from(seconds) * 1_000 }))
+    }
+
+    fn outcome(kept: &Rc<KeptExcerpt>) -> ReadOutcome {
+        let KeptExcerpt { excerpt, made_at, millis } = &**kept;
+        ReadOutcome::Value { bytes: excerpt.size_bytes(), made_at: *made_at, millis: *millis }
+    }
+
+    fn error_millis(&self, _: &Error) -> u64 {
+        UNINDEXED_MILLIS
+    }
+}
+
+const fn is_history(route: &Route) -> bool {
+    matches!(route, Route::Kya { history: true, .. })
+}
+
+async fn after(millis: u64) {
+    Delay::from(Duration::from_millis(millis)).await;
+}
+
+/// Waits for the excerpt on the wallets of a route, and puts it into `late`. A wallet's past that was asked
+/// for is worth waiting for, any other has [`EXCERPT_MILLIS`].
+pub(super) async fn arrive(context: &RequestContext, route: &Route, late: &LateExcerpt, record: &Record) {
+    // A read that is not awaited any more goes on for later verdicts.
+    let mut record = record.clone();
+    let reading = pin!(share(context, ExcerptRead(route.clone()), &mut record));
+    let excerpt = if is_history(route) {
+        reading.await.ok()
+    } else {
+        match select(reading, pin!(after(EXCERPT_MILLIS))).await {
+            Either::Left((read, _)) => read.ok(),
+            Either::Right(_) => None,
+        }
+    };
+    late.arrive(excerpt.map(|kept| kept.excerpt.clone()));
+}

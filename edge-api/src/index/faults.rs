@@ -1,0 +1,51 @@
+//! The last failure of an object's store, and the pause after it.
+
+use std::cell::RefCell;
+
+use registry_core::index::{StoreError, StoreFault};
+use worker::console_error;
+
+use crate::log::unix_millis;
+
+/// The last failure of the store, until work succeeds.
+#[derive(Default)]
+pub(super) struct Faults(RefCell<Option<Fault>>);
+
+#[derive(Clone)]
+pub(super) struct Fault {
+    pub(super) error: StoreError,
+    /// When the work is tried again, unix milliseconds.
+    pub(super) until: u64,
+}
+
+impl Faults {
+    /// Notes a failure, and logs it. False where it comes during the pause after another one, which it does
+    /// not prolong.
+    pub(super) fn note(&self, error: &StoreError) -> bool {
+        if self.pause().is_some() {
+            return false;
+        }
+        let pause = error.retry_millis();
+        *self.0.borrow_mut() = Some(Fault { error: error.clone(), until: unix_millis() + pause });
+        match error {
+            StoreError::Corrupt => console_error!("{error}: it is deleted, and filled anew"),
+            _ => console_error!("{error}: tried again in {} s", pause / 1_000),
+        }
+        true
+    }
+
+    /// The failure, while it is too early to work again.
+    pub(super) fn pause(&self) -> Option<Fault> {
+        self.0.borrow().clone().filter(|fault| unix_millis() < fault.until)
+    }
+
+    /// The kind of the failure.
+    pub(super) fn kind(&self) -> Option<StoreFault> {
+        self.0.borrow().as_ref().map(|fault| fault.error.fault())
+    }
+
+    /// Work has succeeded.
+    pub(super) fn end(&self) {
+        *self.0.borrow_mut() = None;
+    }
+}

@@ -1,0 +1,47 @@
+//! Cloudflare's own limiter, a `ratelimits` binding: it counts within a data centre, costs no request and no
+//! round trip, and says only whether a request is admitted.
+//!
+//! Its limit is the binding's, in `wrangler.toml`. The count in the headers is the instance's own, so that a
+//! client which reaches several instances is refused with some left.
+
+use registry_core::{
+    eth::timestamp::Timestamp,
+    host::rate_limit::{ClientKey, RateLimitVerdict, WindowLimit},
+};
+use worker::{Env, console_warn};
+
+use super::tallies;
+use crate::settings::RATE_BINDING;
+
+/// The most times that the limiter is asked for one request: it counts one each time.
+const MOST_ASKED: u32 = 10;
+
+/// Counts a request as `cost` requests; `None` where the limit is off.
+pub(super) async fn charge(
+    limit: WindowLimit,
+    env: &Env,
+    client: &ClientKey,
+    now: Timestamp,
+    cost: u32,
+) -> Option<RateLimitVerdict> {
+    let verdict = tallies::change(limit, client, now, |tally| limit.charge_for(tally, now.seconds(), cost))?;
+    if !verdict.admitted {
+        return Some(verdict);
+    }
+    for _ in 0..cost.clamp(1, MOST_ASKED) {
+        match ask(env, client).await {
+            Ok(true) => {}
+            Ok(false) => return Some(RateLimitVerdict { admitted: false, remaining: 0, ..verdict }),
+            // The instance's own count holds.
+            Err(error) => {
+                console_warn!("rate limit binding failed: {error}");
+                break;
+            }
+        }
+    }
+    Some(verdict)
+}
+
+async fn ask(env: &Env, client: &ClientKey) -> worker::Result<bool> {
+    Ok(env.rate_limiter(RATE_BINDING)?.limit(client.to_string()).await?.success)
+}

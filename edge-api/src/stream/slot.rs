@@ -1,0 +1,51 @@
+//! The slot of a stream of changes: an instance, and each client of it, have a limit of open streams.
+
+use std::cell::RefCell;
+
+use registry_core::{
+    api::error::Error,
+    host::{rate_limit::ClientKey, stream_slots::StreamSlots},
+};
+
+use crate::{log::unix_millis, settings::Settings};
+
+thread_local! {
+    static SLOTS: RefCell<StreamSlots<ClientKey>> = RefCell::default();
+}
+
+/// An open slot, which is closed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct StreamSlot {
+    number: u64,
+    /// Milliseconds that a stream that lives is silent at most.
+    silence_millis: u64,
+}
+
+impl StreamSlot {
+    /// Opens a slot.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyStreams`].
+    pub(crate) fn open(settings: &Settings, client: ClientKey) -> Result<Self, Error> {
+        // A poll of the index may take four deadlines.
+        let silence = u64::from(settings.follow_seconds()) + u64::from(settings.rpc_deadline_seconds) * 4;
+        let (now, silence_millis) = (unix_millis(), (silence + 10) * 1_000);
+        let number = SLOTS.with_borrow_mut(|slots| {
+            slots.open(settings.streams, client, now, now.saturating_add(silence_millis))
+        });
+        Ok(Self { number: number.ok_or(Error::TooManyStreams)?, silence_millis })
+    }
+
+    /// Postpones its expiry: the stream lives.
+    pub(crate) fn extend(&self) {
+        let until = unix_millis().saturating_add(self.silence_millis);
+        SLOTS.with_borrow_mut(|slots| slots.extend(self.number, until));
+    }
+}
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        SLOTS.with_borrow_mut(|slots| slots.close(self.number));
+    }
+}

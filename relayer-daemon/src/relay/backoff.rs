@@ -1,0 +1,118 @@
+//! A backoff that all relays share: while the chain or the store fails, one relay at a time finds out whether
+//! it still does, and the others wait. Without it each would find out for itself, with a whole check.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::outcome::Failure;
+
+/// The backoff after the first failure; each further one doubles.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest backoff.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A relay's check.
+    Check,
+    /// The sender, which reads the next nonce and writes to the store.
+    Send,
+}
+
+/// The shared backoff.
+#[derive(Debug, Default)]
+pub struct SharedBackoff {
+    failing: Mutex<Option<Failing>>,
+}
+
+#[derive(Debug)]
+struct Failing {
+    step: Step,
+    failure: Failure,
+    pause: Duration,
+    next: Instant,
+    /// Whether a relay went on after the last failure.
+    probed: bool,
+}
+
+impl SharedBackoff {
+    /// Lets a relay go on: all while nothing fails, and else one after each backoff.
+    ///
+    /// # Errors
+    /// What fails, and how long to wait.
+    pub(super) fn pass(&self) -> Result<(), (Failure, Duration)> {
+        let now = Instant::now();
+        match &mut *self.lock() {
+            Some(failing) if now < failing.next => Err((failing.failure.clone(), failing.next - now)),
+            Some(failing) => {
+                failing.next = now + failing.pause;
+                failing.probed = true;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Notes a failure. Those of relays that went on together count once.
+    pub(super) fn failed(&self, step: Step, failure: Failure) {
+        let mut failing = self.lock();
+        let pause = match &*failing {
+            None => FIRST_PAUSE,
+            Some(before) if before.probed => (before.pause * 2).min(LONGEST_PAUSE),
+            Some(_) => return,
+        };
+        *failing = Some(Failing { step, failure, pause, next: Instant::now() + pause, probed: false });
+    }
+
+    /// Notes that a step has worked. A check says nothing about the sender.
+    pub(super) fn worked(&self, step: Step) {
+        let mut failing = self.lock();
+        if step == Step::Send || failing.as_ref().is_some_and(|failing| failing.step == Step::Check) {
+            *failing = None;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Failing>> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn while_it_fails_one_relay_goes_on_after_each_backoff() {
+        let backoff = SharedBackoff::default();
+        assert!((0..9).all(|_| backoff.pass().is_ok()), "nothing fails");
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            for _ in 0..9 {
+                backoff.failed(Step::Check, Failure::rpc("down"));
+            }
+            let (failure, pause) = backoff.pass().unwrap_err();
+            assert_eq!(failure, Failure::rpc("down"));
+            pauses.push(pause.as_millis());
+            tokio::time::sleep(pause).await;
+            assert_eq!((0..9).filter(|_| backoff.pass().is_ok()).count(), 1);
+        }
+        assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 5_000, 5_000]);
+        backoff.worked(Step::Check);
+        assert!(backoff.pass().is_ok());
+    }
+
+    #[test]
+    fn a_check_that_works_says_nothing_about_the_sender() {
+        let backoff = SharedBackoff::default();
+        backoff.failed(Step::Send, Failure::rpc("down"));
+        backoff.worked(Step::Check);
+        assert!(backoff.pass().is_err());
+        backoff.worked(Step::Send);
+        assert!(backoff.pass().is_ok());
+    }
+}

@@ -1,0 +1,113 @@
+//! The blocks that hold our transactions, from the first comparison with the chain until they are final.
+//!
+//! The highest block that was found on the chain stands for all below it that were: blocks name their
+//! parents.
+
+use alloy::primitives::{Address, B256};
+use rusqlite::{Connection, params};
+
+use super::{all, first, nonces};
+use crate::{
+    outcome::{BlockHeads, Finality},
+    store::{BlockId, MinedNonce, StoreError},
+};
+
+/// What `nonces.finality` says, but for 0 and what it is set to by [`doubt`] and [`give_up`].
+const fn finality(level: i64) -> Finality {
+    match level {
+        3 => Finality::Finalized,
+        2 => Finality::Safe,
+        _ => Finality::Latest,
+    }
+}
+
+pub(super) fn unchecked_blocks(
+    db: &Connection,
+    account: &Address,
+    count: usize,
+) -> Result<Vec<BlockId>, StoreError> {
+    let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces INDEXED BY nonces_unchecked
+         WHERE account = ?1 AND state = 'mined' AND finality = 0 ORDER BY mined_block LIMIT ?2";
+    all(db, query, params![account.0.0, count as i64], nonces::block)
+}
+
+pub(super) fn anchor(db: &Connection, account: &Address) -> Result<Option<BlockId>, StoreError> {
+    let query = "SELECT mined_block, mined_block_hash FROM nonces INDEXED BY nonces_checked
+         WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2) ORDER BY mined_block DESC LIMIT 1";
+    first(db, query, [account.0.0], nonces::block)
+}
+
+pub(super) fn nonces_of(
+    db: &Connection,
+    account: &Address,
+    block: &BlockId,
+    count: usize,
+) -> Result<Vec<MinedNonce>, StoreError> {
+    let query = "SELECT * FROM nonces INDEXED BY nonces_unchecked WHERE account = ?1 AND state = 'mined' AND finality = 0
+         AND mined_block = ?2 AND mined_block_hash = ?3 LIMIT ?4";
+    let params = params![account.0.0, block.number.cast_signed(), block.hash.0, count as i64];
+    all(db, query, params, |row| nonces::mined_nonce(db, account, row))
+}
+
+pub(super) fn checked(tx: &Connection, account: &Address, blocks: &[BlockId]) -> Result<(), StoreError> {
+    for block in blocks {
+        tx.prepare_cached(
+            "UPDATE nonces INDEXED BY nonces_unchecked SET finality = 1 WHERE account = ?1 AND state = 'mined' AND finality = 0
+             AND mined_block = ?2 AND mined_block_hash = ?3",
+        )?
+        .execute(params![account.0.0, block.number.cast_signed(), block.hash.0])?;
+    }
+    Ok(())
+}
+
+pub(super) fn doubt(tx: &Connection, account: &Address) -> Result<(), StoreError> {
+    tx.prepare_cached(
+        "UPDATE nonces INDEXED BY nonces_checked SET finality = 0 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)",
+    )?
+    .execute([account.0.0])?;
+    Ok(())
+}
+
+pub(super) fn give_up(tx: &Connection, account: &Address, nonce: u64) -> Result<(), StoreError> {
+    tx.prepare_cached(
+        "UPDATE nonces SET finality = -1 WHERE account = ?1 AND nonce = ?2 AND state = 'mined' AND finality = 0",
+    )?
+    .execute(params![account.0.0, nonce.cast_signed()])?;
+    Ok(())
+}
+
+pub(super) fn promote(
+    tx: &Connection,
+    account: &Address,
+    heads: &BlockHeads,
+    now: u64,
+) -> Result<(), StoreError> {
+    // Tags need no clock, which may have been set back since.
+    let mined_by = match heads.seconds {
+        0 => i64::MAX,
+        seconds => now.saturating_sub(seconds).cast_signed(),
+    };
+    for (level, head) in [(2, heads.safe), (3, heads.finalized)] {
+        tx.prepare_cached(
+            "UPDATE nonces INDEXED BY nonces_checked SET finality = ?3 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)
+             AND mined_block <= ?2 AND finality < ?3 AND mined_at <= ?4",
+        )?
+        .execute(params![account.0.0, head.cast_signed(), level, mined_by])?;
+    }
+    Ok(())
+}
+
+/// How final the transaction is that ended a relay; `None` if none did.
+pub(super) fn of_relay(db: &Connection, id: &B256) -> Result<Option<Finality>, StoreError> {
+    for query in [
+        "SELECT finality FROM nonces JOIN relays ON nonces.relay = relays.id
+         WHERE relays.id = ?1 AND mined_hash = tx_hash",
+        "SELECT finality FROM archive WHERE id = ?1 AND tx_hash IS NOT NULL
+         AND NOT EXISTS (SELECT 1 FROM relays WHERE id = ?1)",
+    ] {
+        if let Some(level) = first(db, query, [id.0], |row| Ok(row.get(0)?))? {
+            return Ok(Some(finality(level)));
+        }
+    }
+    Ok(None)
+}

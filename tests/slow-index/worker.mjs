@@ -1,0 +1,28 @@
+// Stands in for the Worker that keeps the index, where a test needs an object that is slow or silent: it answers questions for
+// an excerpt after the milliseconds that it was told last. The registry it knows has so many agents, none of which had a wallet
+// before, and no ancestors.
+import { DurableObject } from "cloudflare:workers";
+
+const SILENT = 60_000;
+let [millis, agents, asked] = [0, 0, 0];
+
+export class RegistryIndex extends DurableObject {
+  async fetch(request) {
+    const { question } = await request.json();
+    if (!question.Excerpt) return Response.json("NotCovered");
+    asked += 1;
+    await scheduler.wait(millis);
+    return Response.json({ Excerpt: "01" + agents.toString(16).padStart(16, "0") });
+  }
+}
+
+export default {
+  fetch(request) {
+    const query = new URL(request.url).searchParams;
+    millis = Number(query.get("millis") ?? SILENT);
+    agents = Number(query.get("agents"));
+    const before = asked;
+    asked = 0;
+    return new Response(String(before));
+  },
+};

@@ -1,0 +1,47 @@
+// Reads wrangler.toml and wrangler.index.toml as wrangler does, for each environment, and checks what a deployment would get wrong.
+// Run by `cargo xtask test wrangler`.
+import assert from "node:assert/strict";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { unstable_readConfig as readConfig } from "wrangler";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const [API, INDEX] = ["wrangler.toml", "wrangler.index.toml"];
+const read = (config, env) => readConfig({ config: root + config, env }, { hideWarnings: true });
+
+for (const env of [undefined, "base-sepolia"]) {
+  const [api, index] = [read(API, env), read(INDEX, env)];
+  assert.deepEqual(index.vars, api.vars, `both Workers have the same settings in ${env ?? "production"}`);
+  const bound = api.durable_objects.bindings.find(({ name }) => name === "REGISTRY_INDEX");
+  assert.equal(bound?.script_name, index.name, "the API's Worker is bound to the index's");
+  assert.equal(index.workers_dev, false, "the index's Worker is not reached from outside");
+}
+
+for (const env of [undefined, "base-sepolia", "free"]) {
+  const { ratelimits, vars } = read(API, env);
+  const { name, simple } = ratelimits[0];
+  assert.equal(name, "CLIENT_RATE", `RATE_LIMITER=binding can be set in ${env ?? "production"}`);
+  const stated = [vars.RATE_LIMIT_PER_MINUTE ?? 60, vars.RATE_LIMIT_WINDOW_SECONDS ?? 60].map(Number);
+  assert.deepEqual([simple.limit, simple.period], stated, "the limiter's limit is the one that clients are told");
+}
+const namespaces = [undefined, "base-sepolia", "free"].map((env) => read(API, env).ratelimits[0].namespace_id);
+assert.equal(new Set(namespaces).size, namespaces.length, "environments do not count together");
+
+const free = read(API, "free");
+assert.equal(free.limits?.cpu_ms, undefined, "the free plan refuses a limit of CPU time (code 100328)");
+assert.deepEqual([free.vars.INDEX, free.vars.RATE_LIMITER], ["off", "binding"], "what fits into the free plan");
+
+// With a host name filled in, as the comment beside `routes` asks for, no environment takes it over.
+const filled = "wrangler.filled.toml";
+const routes = /^# (routes = .*)$/m;
+const text = readFileSync(root + API, "utf8");
+assert.match(text, routes);
+writeFileSync(root + filled, text.replace(routes, "$1"));
+try {
+  assert.equal(read(filled).routes.length, 1);
+  for (const env of ["base-sepolia", "free"]) {
+    assert.deepEqual(read(filled, env).routes, [], `${env} has no routes of production`);
+  }
+} finally {
+  rmSync(root + filled);
+}
