@@ -68,8 +68,8 @@ impl Document {
 }
 
 impl Document {
-    /// What is left of the `time_to_live` in seconds at `now`: that of a verdict counts from its block's time,
-    /// so that a later change shows within it.
+    /// What is left of the `time_to_live` in seconds at `now`: that of a verdict counts from its block's
+    /// time, so that a later change shows within it.
     pub fn time_left(&self, time_to_live: u32, now: Timestamp) -> u32 {
         let age = self.block_time.map_or(0, |time| now.seconds_rounded_up().saturating_sub(time.seconds()));
         time_to_live.saturating_sub(u32::try_from(age).unwrap_or(u32::MAX))

@@ -171,9 +171,9 @@ impl Error {
         self.code().status()
     }
 
-    /// Seconds for `Retry-After`, where the fault is an RPC endpoint's or the index's, or too many streams are
-    /// open. A rate-limited
-    /// client's wait is in its [`RateLimitVerdict`](crate::host::rate_limit::RateLimitVerdict).
+    /// Seconds for `Retry-After`, where the fault is an RPC endpoint's or the index's, or too many streams
+    /// are open. A rate-limited client's wait is in its
+    /// [`RateLimitVerdict`](crate::host::rate_limit::RateLimitVerdict).
     pub const fn retry_after(&self) -> Option<u32> {
         match (self, self.code()) {
             (Self::TooManyStreams, _) => Some(60),

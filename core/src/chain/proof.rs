@@ -1,7 +1,7 @@
 //! Storage proofs (EIP-1186), each with its block: the input of evidence, and of an index.
 //!
-//! All parts are requested in one batch, after everything else is known. Parts that a reply omits are requested
-//! again, so a node that accepts one request per batch serves them one by one.
+//! All parts are requested in one batch, after everything else is known. Parts that a reply omits are
+//! requested again, so a node that accepts one request per batch serves them one by one.
 
 use std::collections::BTreeMap;
 

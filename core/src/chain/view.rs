@@ -221,8 +221,8 @@ impl View {
             .ok_or_else(|| self.miss(|missing| missing.proof = Some(key.clone())))
     }
 
-    /// The root of a contract's storage at a height of the pinned block's chain; `None` if the node has pruned
-    /// it.
+    /// The root of a contract's storage at a height of the pinned block's chain; `None` if the node has
+    /// pruned it.
     pub(crate) fn storage_root_at(&self, contract: Address, number: u64) -> Result<Option<B256>, Need> {
         let key = (contract, number);
         let known = self.blocks.roots.get(&key).copied();

@@ -39,8 +39,8 @@ struct SlotNodes {
 }
 
 impl Account {
-    /// The account in the results of `eth_getBlockBy…` and of `eth_getProof` for these slots; `None` if the proof is
-    /// not one of this block, which is so where a node answered the two at different blocks.
+    /// The account in the results of `eth_getBlockBy…` and of `eth_getProof` for these slots; `None` if the
+    /// proof is not one of this block, which is so where a node answered the two at different blocks.
     pub(crate) fn proved(block: &str, proof: &str, contract: Address, slots: &[B256]) -> Option<Self> {
         let StateRoot { state_root } = serde_json::from_str(block).ok()?;
         let ProofNodes { account_proof, storage_proof } = serde_json::from_str(proof).ok()?;
@@ -67,8 +67,8 @@ impl Account {
 }
 
 impl Layout {
-    /// Whether the registry with this code, a JSON text, keeps its state in its own storage: this project's, or code
-    /// that the operator vouches for.
+    /// Whether the registry with this code, a JSON text, keeps its state in its own storage: this
+    /// project's, or code that the operator vouches for.
     pub(crate) fn is_of(configured: Option<Self>, code: &str, code_hash: B256) -> bool {
         let code = serde_json::from_str::<Bytes>(code).ok().filter(|code| keccak256(code) == code_hash);
         code.is_some_and(|code| configured.unwrap_or(Self::AGENT_REGISTRY).holds_for(&code))

@@ -34,8 +34,8 @@ impl<K> Default for StreamSlots<K> {
 }
 
 impl<K: PartialEq> StreamSlots<K> {
-    /// Opens a slot for a client and returns its number; `None` where the client, or the instance, has as many
-    /// streams as it may have. `now` and `until`, when the slot expires, are unix milliseconds.
+    /// Opens a slot for a client and returns its number; `None` where the client, or the instance, has as
+    /// many streams as it may have. `now` and `until`, when the slot expires, are unix milliseconds.
     pub fn open(&mut self, limits: StreamLimits, client: K, now: u64, until: u64) -> Option<u64> {
         self.open.retain(|slot| now < slot.until);
         let own = self.open.iter().filter(|slot| slot.client == client).count();

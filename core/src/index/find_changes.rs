@@ -1,8 +1,9 @@
 //! Finds what changed since the index's block, with one query.
 //!
-//! The root of the registry's storage, proved against the newest block's state root, says whether anything did.
-//! Events then say what, and storage roots at their blocks whether they tell all of it: between two blocks with
-//! events the root has to stay the same. Reorgs are found by comparing the known blocks with canonical headers.
+//! The root of the registry's storage, proved against the newest block's state root, says whether anything
+//! did. Events then say what, and storage roots at their blocks whether they tell all of it: between two
+//! blocks with events the root has to stay the same. Reorgs are found by comparing the known blocks with
+//! canonical headers.
 //!
 //! ```text
 //!   newest block, and the registry's storage root in it --> as the index's: nothing has changed
@@ -76,7 +77,7 @@ pub(super) struct FindChanges {
     pub(super) records: Vec<ExpectedRecord>,
     /// The number of agents, by the rows.
     pub(super) total: u64,
-    /// The first block whose events are asked for.
+    /// The first block of which events are asked for.
     pub(super) from: u64,
     /// Events that have been read.
     pub(super) seen: BTreeSet<(u64, u64)>,
@@ -97,7 +98,8 @@ pub(super) struct FindChanges {
 /// The outcome of the search.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// The registry's version at the newest block; `None` if the node serves no proofs, or the code is not known.
+    /// The registry's version at the newest block; `None` if the node serves no proofs, or the code is not
+    /// known.
     pub(super) version: Option<Version>,
     /// The registry's code, if it was read.
     pub(super) code: Option<KnownCode>,
@@ -306,7 +308,7 @@ impl FindChanges {
         })))
     }
 
-    /// The first agent whose proved slots are not those of its record.
+    /// The first agent with proved slots other than its record.
     fn contradicted(&self, account: &Account) -> Option<u64> {
         let layout = self.layout.unwrap_or(Layout::AGENT_REGISTRY);
         let mut values = account.values.as_slice();
@@ -320,8 +322,8 @@ impl FindChanges {
         None
     }
 
-    /// The newest block up to which the events tell all changes; `None` if that is no later one than the rows'.
-    /// Where a node does not keep the state of a block, nothing is known against it.
+    /// The newest block up to which the events tell all changes; `None` if that is no later one than the
+    /// rows'. Where a node does not keep the state of a block, nothing is known against it.
     fn explained(
         &self,
         view: &View,

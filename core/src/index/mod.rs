@@ -2,12 +2,12 @@
 //! exists.
 //!
 //! The root of the registry's storage is its version: as long as it stays the same, so do all rows, and a
-//! refresh is one round trip. Once it changes, events are hints, and state is the truth: an event only names an
-//! agent to read again ([`work`]); every row is what the registry's getters returned at the index's block. New
-//! agents are found by the registry's counter. A reorg needs no undo log: all agents that changed after the last
-//! canonical checkpoint are read again. If no event tells a change of the root, the index waits for late events,
-//! and then compares all agents with its rows, once. Where there is no such root ([`Basis::Events`]), a slow
-//! sweep over all agents checks the events.
+//! refresh is one round trip. Once it changes, events are hints, and state is the truth: an event only
+//! names an agent to read again ([`work`]); every row is what the registry's getters returned at the
+//! index's block. New agents are found by the registry's counter. A reorg needs no undo log: all agents
+//! that changed after the last canonical checkpoint are read again. If no event tells a change of the root,
+//! the index waits for late events, and then compares all agents with its rows, once. Where there is no
+//! such root ([`Basis::Events`]), a slow sweep over all agents checks the events.
 //!
 //! | file | what it holds |
 //! |---|---|

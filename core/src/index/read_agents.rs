@@ -153,7 +153,7 @@ fn through_lens(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u
     Ok(entries)
 }
 
-/// The agents of these whose record and history can be read.
+/// The ones of these agents with a record and a history that can be read.
 fn through_getters(registry: &Registry<'_>, ids: &[u64]) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
     let id = |id: &u64| U256::from(*id);
     let records = ids.iter().map(|agent| getAgentCall { agentId: id(agent) });

@@ -8,8 +8,8 @@
 //!    |  | +----------> CatchingUp -----------|--|--+ what changed meanwhile is read again
 //!    |  +------------------+ no block left   |  v
 //!    +---------------------------------------+ Comparing
-//!      no known block is canonical any more     a change that no event tells: all agents are compared with the
-//!                                               rows; those that differ are read again, and it is Complete
+//!      no known block is canonical any more     a change that no event tells: all agents are compared with
+//!                                               the rows; those that differ are read again: Complete
 //! ```
 
 use std::collections::BTreeSet;
@@ -76,7 +76,8 @@ pub enum Phase {
     CatchingUp,
     /// All agents are of one block.
     Complete,
-    /// All agents are of one block, and are compared with the chain's newest, because no event tells a change.
+    /// All agents are of one block, and are compared with the chain's newest, because no event tells a
+    /// change.
     Comparing {
         /// The next id to compare; [`Phase::COMPARED`] once all are.
         next: u64,
@@ -125,8 +126,8 @@ pub(super) struct KnownCode {
 pub enum Basis {
     /// The root of the registry's storage says whether anything has changed, and events say what.
     StorageRoot,
-    /// Events say what has changed, and a slow sweep checks them: the node serves no proofs, or the registry's
-    /// code is not known to keep all state in its own storage.
+    /// Events say what has changed, and a slow sweep checks them: the node serves no proofs, or the
+    /// registry's code is not known to keep all state in its own storage.
     Events,
 }
 
@@ -166,8 +167,8 @@ pub struct State {
     pub(super) compared_at: u64,
     /// The last comparisons in a row that found no difference.
     pub(super) fruitless: u32,
-    /// Events were gone by that do not tell all changes: a comparison is due once the pause after the last one is
-    /// over.
+    /// Events were gone by that do not tell all changes: a comparison is due once the pause after the last
+    /// one is over.
     pub(super) owes_comparison: bool,
     /// Agents found to differ by the comparison under way.
     pub(super) differing: Vec<u64>,
@@ -183,8 +184,8 @@ pub struct State {
     pub(super) patience_millis: u64,
     /// The registry's version at [`Self::block`], if known.
     pub(super) version: Option<Version>,
-    /// Up to this second of the chain's time, events may be late that storage roots do not miss: the version is
-    /// not kept.
+    /// Up to this second of the chain's time, events may be late that storage roots do not miss: the
+    /// version is not kept.
     pub(super) unsettled_until: u64,
     /// The code that was last read.
     pub(super) code: Option<KnownCode>,
@@ -193,7 +194,7 @@ pub struct State {
     /// Blocks' heights and fingerprints of events that have been read, as far as they are asked for again.
     #[serde(skip)]
     pub(super) seen: BTreeSet<(u64, u64)>,
-    /// The next agent whose record is proved; 0 for any one.
+    /// The next agent to prove; 0 for any one.
     #[serde(skip)]
     pub(super) next_proved: u64,
     /// The newest block has changes that no event tells yet: the rows are of an older one.
@@ -290,13 +291,14 @@ impl State {
         self.block.filter(|_| is_whole)
     }
 
-    /// Whether the chain has changes that are not in the rows yet: an event is waited for, or all agents are being
-    /// compared. Answers are true of the rows' block.
+    /// Whether the chain has changes that are not in the rows yet: an event is waited for, or all agents
+    /// are being compared. Answers are true of the rows' block.
     pub const fn awaits_changes(&self) -> bool {
         self.lags || matches!(self.phase, Phase::Comparing { .. })
     }
 
-    /// When to look again for an event that is waited for, unix milliseconds: after half the time waited so far.
+    /// When to look again for an event that is waited for, unix milliseconds: after half the time waited so
+    /// far.
     pub fn retry_at(&self) -> Option<u64> {
         let since = self.unexplained_since.unwrap_or(self.unexplained_at);
         let waited = self.unexplained_at.saturating_sub(since);
@@ -331,8 +333,8 @@ impl State {
         self.differing.clear();
     }
 
-    /// Notes the end of a comparison for a change that no event told. Should it have been late, then the next one has
-    /// more time.
+    /// Notes the end of a comparison for a change that no event told. Should it have been late, then the
+    /// next one has more time.
     pub(super) fn wait_longer(&mut self, now_millis: u64) {
         self.patience_millis = self.patience(now_millis).saturating_mul(2).min(LATE_EVENT_MAX_MILLIS);
         self.compared_at = now_millis;
@@ -373,8 +375,8 @@ impl State {
         self.seen.clear();
     }
 
-    /// The first block whose events are asked for: nodes list some late, so those of the last two minutes before
-    /// the rows' block are asked for again.
+    /// The first block of which events are asked for: nodes list some late, so those of the two minutes
+    /// before the rows' block are asked for again.
     pub(super) fn first_unsettled(&self, block: Checkpoint) -> u64 {
         let is_settled = |recent: &&Checkpoint| recent.seconds + LATE_LOGS_SECONDS <= block.seconds;
         let settled = self.recent.iter().rev().find(is_settled).or(self.recent.first());
@@ -382,7 +384,8 @@ impl State {
     }
 }
 
-/// Milliseconds for which an event is waited for that tells a change of the storage root, at first and at most.
+/// Milliseconds for which an event is waited for that tells a change of the storage root, at first and at
+/// most.
 const LATE_EVENT_MILLIS: u64 = 20_000;
 const LATE_EVENT_MAX_MILLIS: u64 = LATE_LOGS_SECONDS * 1_000;
 /// The shortest pause between two searches for it.

@@ -74,7 +74,8 @@ pub const KEYS_MAX: usize = 100;
 /// The largest amounts by text, and the sum of all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Largest {
-    /// The largest first, and in the order of the texts where amounts are equal: the last is the first to leave.
+    /// The largest first, and in the order of the texts where amounts are equal: the last is the first to
+    /// leave.
     largest: Vec<(Total, String)>,
     /// The sum of all others; `None` where there are none.
     others: Option<Total>,

@@ -19,8 +19,8 @@ pub(crate) struct PlainRegistry {
     pub(crate) roots: Roots,
 }
 
-/// The roots of the registry's storage and of the state with it, once a node has served them. A copy, which may be
-/// changed, has none.
+/// The roots of the registry's storage and of the state with it, once a node has served them. A copy, which
+/// may be changed, has none.
 #[derive(Default)]
 pub(crate) struct Roots(pub(crate) OnceCell<(B256, B256)>);
 

@@ -2,8 +2,8 @@
 //!
 //! 1. Whatever the history, an index that says that it is complete answers byte for byte as a scan at its
 //!    block.
-//! 2. Events only save work: where they are capped, pruned, late, missing or untrue, the answers are right, or the
-//!    index finds out, says so, and is right from then on.
+//! 2. Events only save work: where they are capped, pruned, late, missing or untrue, the answers are right, or
+//!    the index finds out, says so, and is right from then on.
 //! 3. Work that dies anywhere is taken up again.
 //! 4. What a refresh costs follows what has changed.
 //! 5. What a person is liable for is what plain lists say.
@@ -440,7 +440,8 @@ fn live(seed: u64) -> Result<(), String> {
             return fail(&index, "distrusts events without a reason", &history);
         }
     }
-    // In the end the chain stands still: late events are listed, or the sweep comes round, and the index is right.
+    // In the end the chain stands still: late events are listed, or the sweep comes round, and the index is
+    // right.
     let is_found = match proofs {
         Proofs::All => history.hidden == 0,
         Proofs::Newest => history.silent == 0 && !untrue,

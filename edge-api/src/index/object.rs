@@ -1,9 +1,9 @@
 //! The object that keeps an index up to date: one for each chain and registry.
 //!
-//! Its state is in SQL, so that an object that dies at any point resumes where it was. In memory are the lease,
-//! the last fault of the store, what is known of the endpoints, and the last state: a refresh that finds nothing
-//! changed writes none. One piece of work runs at a time; concurrent requests wait for it, each by a timer of its
-//! own.
+//! Its state is in SQL, so that an object that dies at any point resumes where it was. In memory are the
+//! lease, the last fault of the store, what is known of the endpoints, and the last state: a refresh that
+//! finds nothing changed writes none. One piece of work runs at a time; concurrent requests wait for it,
+//! each by a timer of its own.
 //!
 //! If the store fails, its last transaction is rolled back, and the rows stay. The work is tried again after
 //! a pause, before which no request starts it: a quota would not last longer, and the chain would be read for
@@ -46,7 +46,7 @@ use crate::{chain, log::unix_millis, settings::Settings};
 
 /// Agents in a slice of the fill, which is read at once. A larger slice takes more memory while it is read.
 const SLICE: u64 = 5_000;
-/// Agents whose records each refresh proves against the newest block's state root.
+/// Agents that each refresh proves against the newest block's state root.
 const PROVED: u64 = 2;
 /// Milliseconds between two checks of a request that waits for another's work.
 const PAUSE_MILLIS: u64 = 25;
@@ -313,8 +313,8 @@ impl RegistryIndex {
         loop {
             let state = self.load(sql)?;
             let is_fresh = unix_millis() < due_for_renewal(state.read_at, max_age);
-            // With a TTL of 0, the rows must have been read since this request came. Where an event is waited for,
-            // the rows are true of the block that the answer names.
+            // With a TTL of 0, the rows must have been read since this request came. Where an event is
+            // waited for, the rows are true of the block that the answer names.
             let is_current = state.read_at >= began || is_fresh || (has_worked && state.awaits_changes());
             if state.as_of().is_some() && is_current {
                 return Ok(state);

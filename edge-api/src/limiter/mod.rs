@@ -8,11 +8,12 @@
 //!   are late.
 //! - [`object`]: one Durable Object per client counts. Exact; each admitted request costs a call.
 //!
-//! - [`binding`]: Cloudflare's own limiter counts within each data centre. No latency, no cost; the count that
-//!   clients see is the instance's.
+//! - [`binding`]: Cloudflare's own limiter counts within each data centre. No latency, no cost; the count
+//!   that clients see is the instance's.
 //!
-//! In all modes an instance keeps what it knows in memory ([`tallies`]): a client that has used up its window
-//! is refused without a call, and if KV, the object or the binding fails, the instance's own count still holds.
+//! In all modes an instance keeps what it knows in memory ([`tallies`]): a client that has used up its
+//! window is refused without a call, and if KV, the object or the binding fails, the instance's own count
+//! still holds.
 //!
 //! The clients of one IPv6 site have a limit together as well: the owner of a /48 has 65,536 networks to send
 //! from. This limit is against floods and need not be exact, so that it is always counted through KV.

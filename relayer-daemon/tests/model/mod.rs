@@ -444,8 +444,8 @@ impl Simulation {
         // A foreign transaction may have used our nonce and been undone: the next relay fills that gap.
         prop_assert!(next <= now.mined() || chain.reorganised, "a nonce was given away and never used");
 
-        // Of machines on two branches one may confirm a block that the other has not: very late answers, or foreign
-        // transactions that used the nonces again, may hide what a reorg has moved.
+        // Of machines on two branches one may confirm a block that the other has not: very late answers, or
+        // foreign transactions that used the nonces again, may hide what a reorg has moved.
         let hidden = chain.reorganised && (now.has_foreign() || self.answers_were_late);
         let stored = |(id, _): &(&B256, _)| self.store.relay(**id).unwrap().is_some();
         for (id, (signer, nonce)) in self.requests.iter().chain(self.hung_up.iter().filter(stored)) {

@@ -2,10 +2,10 @@
 //!
 //! 1. A hundred signers with ten requests each, all at once, half of them backwards: all executed, in order
 //!    per signer.
-//! 2. Twenty copies of one signed request at once: one transaction, and everybody is told of it.
+//! 2. Twenty copies of one signed request at once: one transaction, and each client hears of it.
 //! 3. A stream through an endpoint that takes 50 ms for each call: all executed. `LOAD_RELAYS=10000` makes it
-//!    a long one, `LOAD_BLOCK_MS` and `LOAD_PENDING` set the chain's pace and the key's place in the pool; with
-//!    `--nocapture` it prints its rates.
+//!    a long one, `LOAD_BLOCK_MS` and `LOAD_PENDING` set the chain's pace and the key's place in the pool;
+//!    with `--nocapture` it prints its rates.
 //! 4. Requests n and n+1 of one signer may arrive the wrong way round.
 
 use e2e::anvil::AnvilOptions;

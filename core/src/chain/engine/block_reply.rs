@@ -1,5 +1,5 @@
-//! Replies to batches that request headers, storage roots and logs of certain blocks: reorg detection and adaptive range
-//! splitting.
+//! Replies to batches that request headers, storage roots and logs of certain blocks: reorg detection and
+//! adaptive range splitting.
 
 use std::collections::{BTreeMap, BTreeSet};
 

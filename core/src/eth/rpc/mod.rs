@@ -33,7 +33,8 @@ pub fn request(id: u64, method: &'static str, params: String) -> Request {
     Request::new(method, Id::Number(id), RawValue::from_string(params).unwrap_or_default())
 }
 
-/// A request for a contract's account and slots, proved (EIP-1186). `block` is a block's number, tag or hash as JSON.
+/// A request for a contract's account and slots, proved (EIP-1186). `block` is a block's number, tag or
+/// hash as JSON.
 pub(crate) fn get_proof(id: u64, contract: Address, slots: &[B256], block: &str) -> Request {
     let slots: Vec<String> = slots.iter().map(|slot| format!(r#""{slot:#x}""#)).collect();
     request(id, "eth_getProof", format!(r#"["{contract:#x}",[{}],{block}]"#, slots.join(",")))

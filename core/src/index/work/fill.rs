@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   a slice of agents --> stored, or compared --+--> the only one: stored, complete at its block
-//!                                               +--> one of several: the next work goes on with the next slice
-//!                                               +--> the last one: a refresh reads again what changed meanwhile,
-//!                                                    and the agents that differ
+//!                                               +--> one of several: the next work takes the next slice
+//!                                               +--> the last one: a refresh reads again what changed
+//!                                                    meanwhile, and the agents that differ
 //! ```
 
 use std::collections::BTreeMap;

@@ -45,13 +45,13 @@ pub struct Config {
     pub slice: u64,
     /// Agents that the sweep reads every five minutes, where the storage root is not known.
     pub sweep: u64,
-    /// Agents whose records are proved in each refresh.
+    /// Agents that each refresh proves.
     pub proved: u64,
-    /// The storage layout of a registry with other code than this project's. The operator vouches with it that
-    /// this code keeps all state in its own storage, too.
+    /// The storage layout of a registry with other code than this project's. The operator vouches with it
+    /// that this code keeps all state in its own storage, too.
     pub layout: Option<Layout>,
-    /// The Keccak-256 of code that the operator vouches for to keep all state in its own storage. Without a layout, no
-    /// record is proved.
+    /// The Keccak-256 of code that the operator vouches for to keep all state in its own storage. Without a
+    /// layout, no record is proved.
     pub self_contained_code: Option<B256>,
 }
 
@@ -211,8 +211,8 @@ impl Work {
         Run::new(query, self.config.multicall3, limits).over(self.endpoints.clone())
     }
 
-    /// Compares all agents with the rows, because no events tell what has changed. Several slices are never of
-    /// one block: after a fill, answers are as of the first slice's block then.
+    /// Compares all agents with the rows, because no events tell what has changed. Several slices are never
+    /// of one block: after a fill, answers are as of the first slice's block then.
     fn go_without_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
         self.state.without_events += 1;
         if let (Phase::CatchingUp, Some(begun)) = (self.state.phase, self.state.block) {

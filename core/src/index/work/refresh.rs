@@ -4,12 +4,12 @@
 //!   find what changed --+--> nothing: done, and nothing is stored
 //!                       +--> agents --> plan --> read them --> store --> done
 //!                       +--> no event tells it: done, and for some seconds a late event is waited for
-//!                       +--> still none, no events at all, or a contradicted record --> a comparison of all agents
+//!                       +--> still none, no events, or a contradicted record --> a comparison of all agents
 //!                       +--> no known block is canonical --> the fill
 //! ```
 //!
-//! A refresh that finds nothing takes one round trip, a usual one four: the storage root, the events, the storage
-//! roots between them, and the agents.
+//! A refresh that finds nothing takes one round trip, a usual one four: the storage root, the events, the
+//! storage roots between them, and the agents.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -101,8 +101,8 @@ impl Work {
         Ok(())
     }
 
-    /// Whether it is too early for another comparison. Some that find no difference show that the registry changes
-    /// in ways that no agent is part of: then there are ever fewer of them.
+    /// Whether it is too early for another comparison. Some that find no difference show that the registry
+    /// changes in ways that no agent is part of: then there are ever fewer of them.
     pub(super) fn is_pausing(&self) -> bool {
         let State { fruitless, compared_at, .. } = &self.state;
         let pause = (COMPARISON_PAUSE_MIN_MILLIS << fruitless.min(&20)).min(COMPARISON_PAUSE_MILLIS);
