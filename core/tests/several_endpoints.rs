@@ -80,7 +80,7 @@ fn what_is_too_large_everywhere_is_asked_for_in_pieces_without_failover() {
     host.limits = Limits { max_reply_bytes: 8_000, rounds: 1_000, ..host.limits };
     assert_eq!(host.ask(ONE_ROUND).unwrap()["agents"], expected["agents"]);
     assert_eq!(host.known.preferred(), 0);
-    host.limits.max_reply_bytes = 300;
+    host.limits.max_reply_bytes = 500;
     let mut run = Run::new(common::question("/api/v1/agent/3"), CANONICAL_ADDRESS, host.limits)
         .over(host.known.clone());
     let answer = finish(&mut run, |batch| host.upstreams[batch.endpoint].post(batch).0);

@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn each_worker_needs_only_the_bindings_that_it_uses() {
-        let modes = [("INDEX", "durable-object"), ("RATE_LIMITER", "durable-object")];
+        let modes = [("INDEX", "durable-object"), ("CHAIN_ID", "1"), ("RATE_LIMITER", "durable-object")];
         let settings = parse(&modes).unwrap();
         let index_only = |binding: &str| binding == INDEX_BINDING;
         assert_eq!(settings.check_bindings(false, index_only), Ok(()), "the index's Worker");

@@ -134,7 +134,7 @@ pub enum Basis {
 /// The state of an index. A refresh that finds nothing changed stores none: a host keeps the last state of a
 /// [`Work`](super::Work) in memory, and loads the stored one where it has none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct State {
     /// The phase.
     pub phase: Phase,

@@ -144,7 +144,7 @@ const SCHEMA: [&str; 23] = [
 ];
 
 /// Increment with each change of the tables: an index of another version is filled anew.
-const VERSION: &str = "8";
+const VERSION: &str = "9";
 
 /// Creates the tables, and replaces those of another version, in one transaction of the host. Has to be
 /// called before any other use of a store.

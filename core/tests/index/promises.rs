@@ -238,6 +238,8 @@ fn a_registration_without_an_event_is_found_at_once() {
     index.node.quirks.proofs = Proofs::Unsupported;
     while history.blocks[&history.newest()].registry.agents.len() == 5 {
         mine(&mut history, &mut chance, |registry| registry.agents.push(record(6, 0)));
+        let newest = history.newest();
+        history.blocks.get_mut(&newest).unwrap().events.clear();
     }
     show(&mut index, &history);
     index.work().unwrap();
@@ -399,13 +401,17 @@ pub(crate) fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
     (serde_json::from_str(&answer.body).unwrap(), index.node.round_trips())
 }
 
-/// A block in which the registry is changed like this.
+/// A block in which the registry is changed like this, with an event of each agent that changes.
 pub(crate) fn mine(history: &mut History, chance: &mut Chance, change: impl FnOnce(&mut PlainRegistry)) {
     history.mine(0, chance);
     let newest = history.newest();
     let mined = history.blocks.get_mut(&newest).unwrap();
     let mut registry = (*mined.registry).clone();
+    let before = registry.agents.clone();
     change(&mut registry);
+    let agents = (1..).zip(&registry.agents);
+    let changed = agents.filter(|(id, agent)| before.get(*id as usize - 1) != Some(*agent));
+    mined.events.extend(changed.map(|(id, _)| id));
     *mined = Mined { registry: registry.into(), ..mined.clone() };
     history.ever.insert(mined.hash, mined.registry.clone());
 }

@@ -25,7 +25,7 @@ fn a_reply_that_is_too_large_is_asked_for_in_halves() {
             assert_eq!(answer, expected);
         }
     }
-    let limits = Limits { max_reply_bytes: 300, rounds: 1_000, ..Limits::default() };
+    let limits = Limits { max_reply_bytes: 500, rounds: 1_000, ..Limits::default() };
     let error = node(1).ask_within("/api/v1/agent/1", limits).unwrap_err();
     assert!(matches!(error, Error::Query(QueryError::TooHeavy { .. })), "{error:?}");
 }
