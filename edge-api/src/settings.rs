@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn each_worker_needs_only_the_bindings_that_it_uses() {
         let modes = [("INDEX", "durable-object"), ("CHAIN_ID", "1"), ("RATE_LIMITER", "durable-object")];
-        let settings = parse(&modes).unwrap();
+        let settings = parse(&[modes.as_slice(), &[("RPC_URL", "https://rpc.example")]].concat()).unwrap();
         let index_only = |binding: &str| binding == INDEX_BINDING;
         assert_eq!(settings.check_bindings(false, index_only), Ok(()), "the index's Worker");
         let missing = settings.check_bindings(true, index_only).map_err(|error| error.to_string());

@@ -167,7 +167,7 @@ async fn a_setting_that_is_missing_or_wrong_is_named_by_every_answer() {
         (good.clone().var("MULTICALL3_ADDRESS", "x"), ["MULTICALL3_ADDRESS", "40 hexadecimal digits"]),
         (good.clone().var("RPC_URL", "wss://s3cr3t-token.example"), ["RPC_URL", "http"]),
         (good.clone().var("AGENT_TTL_SECONDS", "-3"), ["AGENT_TTL_SECONDS", "whole number"]),
-        (good.clone().var("RATE_LIMITER", "redis"), ["RATE_LIMITER", "kv or durable-object"]),
+        (good.clone().var("RATE_LIMITER", "redis"), ["RATE_LIMITER", "kv, durable-object or binding"]),
     ] {
         let worker = Worker::start(options).await.unwrap();
         for path in ["/health", "/api/v1/stats", "/api/v1/agent/1"] {
