@@ -190,6 +190,8 @@ impl Chain {
 pub struct Daemon {
     process: Process,
     url: String,
+    /// The journal's directory, which outlives the process.
+    _data: Arc<TempDir>,
 }
 
 impl Daemon {
@@ -197,7 +199,7 @@ impl Daemon {
     pub async fn start(options: &DaemonOptions) -> Result<Self> {
         let mut process = options.spawn("serve")?.start()?;
         let url = process.announced("relayer-daemon listening on ", START).await?;
-        Ok(Self { process, url })
+        Ok(Self { process, url, _data: Arc::clone(&options.data) })
     }
 
     /// Starts `relayer-daemon serve` where it has to refuse, and returns all that it printed.

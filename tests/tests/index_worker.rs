@@ -227,10 +227,11 @@ async fn answers_are_the_registrys_whatever_the_chain_and_the_node_do() {
     // The node's fault, the blocks mined meanwhile, and whether the refresh still goes by events.
     let missing = Fault::error(-32601, "the method eth_getLogs does not exist");
     for (fault, blocks, by_events) in [
-        (Fault::LogsOfBlocks(10), 20, true),
+        // Events of the last two minutes are asked for again: some hundred blocks here.
+        (Fault::LogsOfBlocks(40), 20, true),
         (Fault::LogsOfBlocks(1_000), 1_200, true),
         (Fault::LogsOfBlocks(10), 1_200, false),
-        (Fault::LogResults(2), 4, true),
+        (Fault::LogResults(40), 4, true),
         (Fault::Result(json!([])), 4, false),
         (missing, 4, false),
     ] {

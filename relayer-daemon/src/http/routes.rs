@@ -36,7 +36,7 @@ use crate::{
     budget::Budget,
     metrics::gauge_value,
     outcome::{ErrorCode, Failure, RelayOutcome},
-    relay::{AcceptedRelay, Relayer, brief_cache::BriefCache, outcome_within},
+    relay::{AcceptedRelay, Relayer, brief_cache::BriefCache, outcome_within, store_failed},
     store::{RelayRecord, Store},
 };
 
@@ -78,7 +78,7 @@ impl App {
     async fn facts(&self) -> Result<(Budget, Option<u64>), Failure> {
         let (limit, now) = (self.relayer.spending.daily_wei, self.relayer.clock.now());
         let read = move |store: &Store| Ok((store.budget(limit, now)?, store.oldest_pending()?));
-        self.store.run(read).await.map_err(|_| Failure::of(ErrorCode::JournalFailed))
+        self.store.run(read).await.map_err(store_failed)
     }
 }
 
@@ -253,10 +253,7 @@ async fn relay_state(app: &App, client: IpAddr, id: &str) -> Result<Response, Fa
     match record {
         Ok(Some(record)) => Ok(ok(&shapes::RelayBody::new(id, &record, app.relayer.chain.head()))),
         Ok(None) => Err(Failure::new(ErrorCode::RelayNotFound, format!("Relay not found: {id}"))),
-        Err(error) => {
-            tracing::error!(%error, "journal failed");
-            Err(Failure::of(ErrorCode::JournalFailed))
-        }
+        Err(error) => Err(store_failed(error)),
     }
 }
 

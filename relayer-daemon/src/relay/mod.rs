@@ -404,7 +404,7 @@ pub async fn outcome_within(
     }
 }
 
-fn store_failed(error: StoreError) -> Failure {
+pub(crate) fn store_failed(error: StoreError) -> Failure {
     tracing::error!(%error, "journal failed");
     Failure::of(ErrorCode::JournalFailed)
 }
