@@ -346,6 +346,9 @@ async fn a_client_has_as_many_streams_as_it_may_and_room_again_once_they_have_en
             .var("KYA_TTL_SECONDS", 1)
             .var("CHANGES_STREAMS_PER_CLIENT", 2)
             .var("CHANGES_STREAM_SECONDS", 10)
+            // A slot without a heartbeat expires after four deadlines and eleven seconds.
+            .var("RPC_TIMEOUT_SECONDS", 1)
+            .var("RPC_DEADLINE_SECONDS", 2)
             .var("RATE_LIMITER", "durable-object")
     };
     let stage = Stage::indexed(chain().await, options).await.unwrap();
@@ -363,7 +366,7 @@ async fn a_client_has_as_many_streams_as_it_may_and_room_again_once_they_have_en
     refused.failed(429, "RATE_LIMITED");
     assert_eq!(refused.number("retry-after"), 60);
     drop(open);
-    // The local proxy may not tell the Worker that a client has gone: the streams end in any case.
+    // The local proxy may not tell the Worker that a client has gone: its slots expire in any case.
     let mut next = Follower::new(&stage);
     next.until(|follower, _| follower.last_id.is_some()).await;
 }
