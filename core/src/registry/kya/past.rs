@@ -15,7 +15,7 @@
 //! - The status of ancestors does change. It is read along with the verdict, by the ids in the scan.
 //! - An index takes precedence over a scan. It lacks only agents that are newer than it, and whether live
 //!   ones have ended since; both are read along with the verdict. A verdict never waits for it: where the
-//! index   is late, being filled, or ahead of the endpoint that answers, the past is `INDEX_UNAVAILABLE`.
+//!   index is late, being filled, or ahead of the endpoint that answers, the past is `INDEX_UNAVAILABLE`.
 
 use serde::Serialize;
 
