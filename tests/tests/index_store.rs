@@ -11,7 +11,7 @@ use std::time::Duration;
 use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::Chain;
 use e2e::client::Answer;
-use e2e::process::wait_until;
+use e2e::process::{eventually, wait_until};
 use e2e::proxy::Proxy;
 use e2e::seed;
 use e2e::stage::Stage;
@@ -117,6 +117,10 @@ async fn a_quota_that_is_used_up_is_named_and_waited_for() {
         index_status(&stage).await["storeFault"] == "outOfQuota"
     })
     .await;
+    wait_until("the rows are older than the TTL", WAIT, async || {
+        changes(&stage, &cursor).await.status == 503
+    })
+    .await;
     stage.proxy.reset();
     for _ in 0..3 {
         changes(&stage, &cursor).await.failed(503, "INDEXING");
@@ -144,8 +148,11 @@ async fn rows_that_are_not_as_they_were_written_are_read_anew() {
         stage.index_log().contains("index store is corrupt: it is deleted, and filled anew")
     })
     .await;
-    wait_until("answered again", WAIT, async || stage.client.get(NEWEST).await.status == 200).await;
-    let newest = stage.client.get(NEWEST).await.ok();
+    let newest = eventually("answered again", WAIT, async || {
+        let answer = stage.client.get(NEWEST).await;
+        (answer.status == 200).then(|| answer.ok())
+    });
+    let newest = newest.await.unwrap();
     assert_eq!((&newest["total"], &newest["data"][0]["agentId"]), (&json!(AGENTS), &json!(AGENTS)));
 }
 

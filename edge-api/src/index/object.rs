@@ -192,11 +192,12 @@ impl RegistryIndex {
     /// Notes a failure of the store, and deletes an index that is corrupt.
     async fn keep_fault(&self, error: StoreError) -> StoreError {
         if self.faults.note(&error) && error == StoreError::Corrupt {
+            // If this fails, the next work finds the same rows.
+            let _ = self.state.storage().delete_all().await;
+            // A request that came meanwhile may have prepared the tables and loaded the state that are gone now.
             self.is_prepared.set(false);
             self.noted_at.set(0);
             self.kept.replace(None);
-            // If this fails, the next work finds the same rows.
-            let _ = self.state.storage().delete_all().await;
         }
         error
     }
