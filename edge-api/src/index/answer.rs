@@ -2,7 +2,7 @@
 //! them.
 
 use registry_core::{
-    api::{document::Document, error::Error, route::Route},
+    api::{document::Document, error::Error, health::RowsBilled, route::Route},
     chain::MAX_AGENTS,
     eth::timestamp::Timestamp,
     index::{Index, IndexError, ListChunk, ListCursor, Progress, State, StoreFault},
@@ -83,9 +83,9 @@ pub(super) fn respond(state: &State, document: Document, rpc_calls: u32) -> Resu
     Ok(Response::from_bytes(body.into_bytes())?.with_headers(headers))
 }
 
-/// The progress of the index, and the fault of its store.
-pub(super) fn progress(state: &State, store_fault: Option<StoreFault>) -> Result<Response> {
-    Response::from_json(&IndexAnswer::Progress(Progress::from(state), store_fault))
+/// The progress of the index, the fault of its store, and the rows that the platform bills.
+pub(super) fn progress(state: &State, store_fault: Option<StoreFault>, rows: RowsBilled) -> Result<Response> {
+    Response::from_json(&IndexAnswer::Progress(Progress::from(state), store_fault, rows))
 }
 
 /// The answer where another source may know.

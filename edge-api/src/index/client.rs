@@ -92,7 +92,9 @@ impl IndexClient {
     /// The progress of the index; `None` where the object does not answer.
     pub(crate) async fn progress(&self) -> Option<IndexStatus> {
         match self.ask(IndexQuestion::Progress).await {
-            Ok(IndexAnswer::Progress(progress, store_fault)) => Some(IndexStatus { progress, store_fault }),
+            Ok(IndexAnswer::Progress(progress, store_fault, rows)) => {
+                Some(IndexStatus { progress, store_fault, rows })
+            }
             _ => None,
         }
     }
@@ -134,7 +136,7 @@ impl IndexClient {
     ) -> Result<IndexResponse, Error> {
         match self.receive(question).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(IndexAnswer::Progress(Progress { percent, total, .. }, _))) if !scan_would_do(total) => {
+            Ok(Err(IndexAnswer::Progress(Progress { percent, total, .. }, ..))) if !scan_would_do(total) => {
                 Err(Error::Indexing { percent })
             }
             Ok(Err(IndexAnswer::Failure(body))) => {

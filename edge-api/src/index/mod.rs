@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   request --> memory of the instance --> the object --> its SQLite, where that is fresh enough
-//!                                             |  older than the TTL: a refresh first, 3 round trips
+//!                                             |  older than the TTL: a refresh first, 1 to 4 round trips
 //!                                             |  being filled: a scan, or 503 and the progress
 //!                                             |  an agent's history: its events, at the rows' block
 //!   alarm  --> a refresh before answers expire, or the next slice of the fill; none while no requests come
@@ -32,6 +32,8 @@ mod object;
 mod protocol;
 #[cfg(feature = "index-object")]
 mod sql;
+#[cfg(feature = "index-object")]
+mod upkeep;
 #[cfg(feature = "index-object")]
 mod worker;
 

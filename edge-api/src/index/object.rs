@@ -2,8 +2,8 @@
 //!
 //! Its state is in SQL, so that an object that dies at any point resumes where it was. In memory are the
 //! lease, the last fault of the store, what is known of the endpoints, and the last state: a refresh that
-//! finds nothing changed writes none. One piece of work runs at a time; concurrent requests wait for it,
-//! each by a timer of its own.
+//! finds nothing changed writes none. One piece of [work](super::upkeep) runs at a time; concurrent requests
+//! wait for it, each by a timer of its own.
 //!
 //! If the store fails, its last transaction is rolled back, and the rows stay. The work is tried again after
 //! a pause, before which no request starts it: a quota would not last longer, and the chain would be read for
@@ -19,43 +19,35 @@ use alloy_primitives::Address;
 use futures_util::FutureExt as _;
 use registry_core::{
     api::document::Document,
+    api::health::RowsBilled,
     api::index_documents,
     api::route::{CacheScope, Route},
-    chain::{Endpoints, QueryError, Reply, RunError, Step, Update},
-    eth::timestamp::Timestamp,
+    chain::{Endpoints, QueryError, RunError},
     host::shared_reads::due_for_renewal,
     index::{
-        Config, Excerpt, HistoryQuery, Index, IndexError, ListCursor, Phase, SWEEP, SqlValue, State, Store,
-        StoreError, Work, prepare,
+        Excerpt, HistoryQuery, Index, IndexError, ListCursor, Phase, SqlValue, State, Store, StoreError,
+        prepare,
     },
     registry::agent::AgentId,
     registry::history::HistoryCursor,
 };
-use worker::{Delay, DurableObject, Env, Request, Response, Result, console_warn, durable_object};
+use worker::{DurableObject, Env, Request, Response, Result, console_warn, durable_object};
 // `durable_object` expands to paths of this crate.
 use worker::wasm_bindgen;
 
 use super::{
     answer::{Form, document, failure, not_covered, progress, refusal, respond, unanswered, warn},
     faults::Faults,
-    garbage::let_v8_collect,
     protocol::{IndexAnswer, IndexQuestion, IndexRequest, name},
     sql::Sql,
+    upkeep::{WorkLease, config},
 };
 use crate::{chain, log::unix_millis, settings::Settings};
 
-/// Agents in a slice of the fill, which is read at once. A larger slice takes more memory while it is read.
-const SLICE: u64 = 5_000;
-/// Agents that each refresh proves against the newest block's state root.
-const PROVED: u64 = 2;
-/// Milliseconds between two checks of a request that waits for another's work.
-const PAUSE_MILLIS: u64 = 25;
 /// Milliseconds that a request waits for the fill: enough for some slices.
 const FILL_PATIENCE_MILLIS: u64 = 3_000;
 /// Milliseconds after which failed work is retried, and an alarm that has not fired is set again.
 const RETRY_MILLIS: u64 = 5_000;
-/// Runtime margin added to the lease, beyond the time that the chain has.
-const LEASE_MARGIN_MILLIS: u64 = 1_000;
 /// TTLs without a request after which an object is idle.
 const IDLE_CACHE_TIMES: u64 = 3;
 /// Restarts of a history because of reorgs.
@@ -69,24 +61,16 @@ pub struct RegistryIndex {
     state: worker::State,
     env: Env,
     /// What is known of the endpoints; not worth storing.
-    endpoints: RefCell<Option<Endpoints>>,
+    pub(super) endpoints: RefCell<Option<Endpoints>>,
     /// The state after the last step, which is that of the rows.
-    kept: RefCell<Option<Rc<State>>>,
+    pub(super) kept: RefCell<Option<Rc<State>>>,
     is_prepared: Cell<bool>,
-    lease: Cell<WorkLease>,
-    faults: Faults,
+    pub(super) lease: Cell<WorkLease>,
+    pub(super) faults: Faults,
+    /// Rows that were read and written since the object started.
+    rows: Rc<Cell<RowsBilled>>,
     /// When the time of the last request was stored.
     noted_at: Cell<u64>,
-}
-
-/// The right to work. Work that loses it while it waits for the chain writes nothing any more: what it has
-/// read may be of another block than the rows.
-#[derive(Clone, Copy, Default)]
-struct WorkLease {
-    /// The fencing token: the number of the piece of work that has the lease.
-    number: u64,
-    /// When the lease expires, unix milliseconds.
-    until: u64,
 }
 
 impl DurableObject for RegistryIndex {
@@ -99,6 +83,7 @@ impl DurableObject for RegistryIndex {
             is_prepared: Cell::new(false),
             lease: Cell::default(),
             faults: Faults::default(),
+            rows: Rc::new(Cell::new(RowsBilled { since: unix_millis() / 1_000, ..RowsBilled::default() })),
             noted_at: Cell::new(0),
         }
     }
@@ -168,7 +153,7 @@ impl DurableObject for RegistryIndex {
 
 impl RegistryIndex {
     fn sql(&self) -> core::result::Result<Sql, StoreError> {
-        let sql = Sql::new(&self.state.storage());
+        let sql = Sql::new(&self.state.storage(), Rc::clone(&self.rows));
         if !self.is_prepared.get() {
             sql.transaction(|| Ok(prepare(&sql)?)).map_err(|error| match error {
                 IndexError::Store(error) => error,
@@ -180,7 +165,7 @@ impl RegistryIndex {
     }
 
     /// The state that the rows are of.
-    fn load(&self, sql: &Sql) -> core::result::Result<Rc<State>, StoreError> {
+    pub(super) fn load(&self, sql: &Sql) -> core::result::Result<Rc<State>, StoreError> {
         if let Some(kept) = &*self.kept.borrow() {
             return Ok(Rc::clone(kept));
         }
@@ -190,7 +175,7 @@ impl RegistryIndex {
     }
 
     /// Notes a failure of the store, and deletes an index that is corrupt.
-    async fn keep_fault(&self, error: StoreError) -> StoreError {
+    pub(super) async fn keep_fault(&self, error: StoreError) -> StoreError {
         if self.faults.note(&error) && error == StoreError::Corrupt {
             // If this fails, the next work finds the same rows.
             let _ = self.state.storage().delete_all().await;
@@ -206,7 +191,9 @@ impl RegistryIndex {
     async fn without_store(&self, error: &StoreError, question: &IndexQuestion) -> Result<Response> {
         self.keep_fault(error.clone()).await;
         match question {
-            IndexQuestion::Progress | IndexQuestion::Tick => progress(&State::default(), Some(error.fault())),
+            IndexQuestion::Progress | IndexQuestion::Tick => {
+                progress(&State::default(), Some(error.fault()), self.rows.get())
+            }
             _ => not_covered(),
         }
     }
@@ -214,7 +201,7 @@ impl RegistryIndex {
     /// The progress, and the fault of the store if it failed.
     async fn progress(&self, sql: &Sql) -> Result<Response> {
         match self.load(sql) {
-            Ok(state) => progress(&state, self.faults.kind()),
+            Ok(state) => progress(&state, self.faults.kind(), self.rows.get()),
             Err(error) => self.without_store(&error, &IndexQuestion::Progress).await,
         }
     }
@@ -331,82 +318,6 @@ impl RegistryIndex {
         }
     }
 
-    /// One piece of work, and whether it was done: there is a short wait where other work holds the lease.
-    async fn work(
-        &self,
-        sql: &Sql,
-        settings: &Settings,
-        rpc_calls: &mut u32,
-    ) -> core::result::Result<bool, IndexError> {
-        if let Some(fault) = self.faults.pause() {
-            return Err(fault.error.into());
-        }
-        let WorkLease { number, until } = self.lease.get();
-        let now = unix_millis();
-        if now < until {
-            Delay::from(Duration::from_millis(PAUSE_MILLIS)).await;
-            return Ok(false);
-        }
-        let lease = WorkLease { number: number + 1, until: now + LEASE_MARGIN_MILLIS };
-        self.lease.set(lease);
-        let worked = self.drive(sql, settings, lease.number, rpc_calls).await;
-        if self.lease.get().number == lease.number {
-            self.lease.set(WorkLease { until: 0, ..lease });
-        }
-        if worked.is_err() {
-            self.kept.replace(None);
-        }
-        match &worked {
-            Ok(()) => self.faults.end(),
-            Err(IndexError::Store(error)) => drop(self.keep_fault(error.clone()).await),
-            Err(_) => {}
-        }
-        worked.map(|()| true)
-    }
-
-    /// One piece of work, while the index is in use and not fresh. One per alarm: together they might take
-    /// more CPU time than one request is allowed.
-    async fn work_if_due(&self, sql: &Sql, settings: &Settings) -> core::result::Result<(), IndexError> {
-        let state = self.load(sql)?;
-        if self.is_in_use(sql, settings)? && (state.phase != Phase::Complete || is_due(&state, settings)) {
-            self.work(sql, settings, &mut 0).boxed_local().await?;
-        }
-        Ok(())
-    }
-
-    async fn drive(
-        &self,
-        sql: &Sql,
-        settings: &Settings,
-        number: u64,
-        rpc_calls: &mut u32,
-    ) -> core::result::Result<(), IndexError> {
-        let began = unix_millis();
-        let kept = Some((*self.load(sql)?).clone());
-        let mut work = Work::begin(sql, kept, config(settings, began), self.endpoints(settings), began)?;
-        loop {
-            let elapsed = unix_millis().saturating_sub(began);
-            work.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
-            let step = sql.transaction(|| work.step(sql))?;
-            self.kept.replace(Some(Rc::new(work.state().clone())));
-            let Step::Send(batch) = step else { return Ok(()) };
-            *rpc_calls += 1;
-            let millis = u64::from(batch.delay_ms) + u64::from(batch.timeout_ms);
-            self.lease.set(WorkLease { number, until: unix_millis() + millis + LEASE_MARGIN_MILLIS });
-            let reply = chain::post(&settings.rpc, &batch).await;
-            let_v8_collect();
-            if self.lease.get().number != number {
-                return Ok(());
-            }
-            let fed = match reply {
-                Ok((status, body)) => work.feed(Reply { status, body: &body }),
-                Err(failure) => work.fail(failure),
-            };
-            self.merge(&work.update());
-            fed?;
-        }
-    }
-
     /// An agent's history, and the state that it is as of: a refreshed one after a reorg.
     async fn history(
         &self,
@@ -432,19 +343,6 @@ impl RegistryIndex {
         Err(RunError::BlockUnavailable.into())
     }
 
-    /// Merges what a run has learnt about the endpoints.
-    fn merge(&self, update: &Update) {
-        if let Some(known) = self.endpoints.borrow_mut().as_mut() {
-            known.merge(update);
-        }
-    }
-
-    /// What is known of the endpoints.
-    fn endpoints(&self, settings: &Settings) -> Endpoints {
-        let mut known = self.endpoints.borrow_mut();
-        known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
-    }
-
     /// Notes the time of a request; in storage, as the object may be evicted from memory at any time. A
     /// failure is the store's fault, and no reason not to answer.
     async fn note_request(&self, sql: &Sql) {
@@ -460,7 +358,7 @@ impl RegistryIndex {
     }
 
     /// Whether there were requests lately.
-    fn is_in_use(&self, sql: &Sql, settings: &Settings) -> core::result::Result<bool, StoreError> {
+    pub(super) fn is_in_use(&self, sql: &Sql, settings: &Settings) -> core::result::Result<bool, StoreError> {
         let rows = sql.execute("SELECT value FROM meta WHERE key = 'asked_at'", &[])?;
         let asked_at = match rows.first().and_then(|row| row.first()) {
             Some(SqlValue::Text(text)) => text.parse().unwrap_or(0),
@@ -503,20 +401,6 @@ impl RegistryIndex {
     }
 }
 
-/// The configuration of the work at a time in unix milliseconds.
-fn config(settings: &Settings, now: u64) -> Config {
-    Config {
-        registry: settings.registry,
-        multicall3: settings.multicall3,
-        limits: chain::limits(settings, Timestamp::from_millis(now)),
-        slice: SLICE,
-        sweep: SWEEP,
-        proved: PROVED,
-        layout: settings.layout,
-        self_contained_code: settings.self_contained_code,
-    }
-}
-
 /// The TTL of answers, in milliseconds.
 fn cache_millis(settings: &Settings) -> u64 {
     u64::from(settings.time_to_live(CacheScope::Agent)) * 1_000
@@ -530,7 +414,7 @@ fn refresh_at(state: &State, settings: &Settings) -> u64 {
     state.read_at.saturating_add(cache_millis(settings) / 4 * 3)
 }
 
-fn is_due(state: &State, settings: &Settings) -> bool {
+pub(super) fn is_due(state: &State, settings: &Settings) -> bool {
     cache_millis(settings) == 0 || refresh_at(state, settings) <= unix_millis()
 }
 

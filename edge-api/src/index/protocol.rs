@@ -2,7 +2,10 @@
 //! document is answered as its own bytes, with a [`DocumentHead`] in a header: escaping a large one again
 //! would take time and memory.
 
-use registry_core::index::{Progress, StoreFault};
+use registry_core::{
+    api::health::RowsBilled,
+    index::{Progress, StoreFault},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::Settings;
@@ -55,9 +58,9 @@ pub(super) struct DocumentHead {
 /// An answer that is not a document.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum IndexAnswer {
-    /// How far the index is, and the fault of its store; to a question for a document, that it is not
-    /// complete.
-    Progress(Progress, Option<StoreFault>),
+    /// How far the index is, the fault of its store, and the rows billed; to a question for a document, that
+    /// it is not complete.
+    Progress(Progress, Option<StoreFault>, RowsBilled),
     /// What the index knows of the wallets, encoded.
     Excerpt(String),
     /// The body of an error for the client.

@@ -1,5 +1,8 @@
 //! The store of an index in a Durable Object's SQLite.
 
+use std::{cell::Cell, rc::Rc};
+
+use registry_core::api::health::RowsBilled;
 use registry_core::index::{IndexError, SqlValue, Store, StoreError};
 use worker::{
     SqlStorage, SqlStorageValue, Storage,
@@ -22,12 +25,14 @@ extern "C" {
 pub(super) struct Sql {
     sql: SqlStorage,
     storage: SyncStorage,
+    rows: Rc<Cell<RowsBilled>>,
 }
 
 impl Sql {
-    pub(super) fn new(storage: &Storage) -> Self {
+    /// Opens the database; the rows that it reads and writes are added to `rows`.
+    pub(super) fn new(storage: &Storage, rows: Rc<Cell<RowsBilled>>) -> Self {
         let raw: &JsValue = storage.as_raw().as_ref();
-        Self { sql: storage.sql(), storage: raw.clone().unchecked_into() }
+        Self { sql: storage.sql(), storage: raw.clone().unchecked_into(), rows }
     }
 
     /// Runs `work` as one transaction. It is rolled back if the store fails: otherwise the platform would
@@ -61,7 +66,11 @@ impl Store for Sql {
         let parameters: Vec<SqlStorageValue> = parameters.iter().map(bind).collect();
         let cursor = self.sql.exec(statement, parameters).map_err(failed)?;
         let rows = cursor.raw().map(|row| row.map_err(failed)?.into_iter().map(read).collect());
-        rows.collect()
+        let rows = rows.collect();
+        let RowsBilled { read, written, since } = self.rows.get();
+        let (more_read, more_written) = (cursor.rows_read() as u64, cursor.rows_written() as u64);
+        self.rows.set(RowsBilled { read: read + more_read, written: written + more_written, since });
+        rows
     }
 }
 

@@ -63,7 +63,15 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
     let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await?;
     let proxy = Proxy::start(chain.node.url()).await?;
     let mut tables = [
-        Table::new(&["agents", "seconds", "RPC bytes an agent", "`eth_call`s", "CPU s", "memory MiB"]),
+        Table::new(&[
+            "agents",
+            "seconds",
+            "RPC bytes an agent",
+            "`eth_call`s",
+            "rows written",
+            "CPU s",
+            "memory MiB",
+        ]),
         Table::new(&[
             "agents",
             "sequential round trips",
@@ -74,7 +82,17 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
             "RPC calls",
             "KiB",
         ]),
-        Table::new(&["agents", "lists asked for all the time", "changes followed"]),
+        Table::new(&[
+            "agents",
+            "lists: RPC calls",
+            "rows read",
+            "rows written",
+            "CPU s",
+            "changes followed: RPC calls",
+            "rows read",
+            "rows written",
+            "CPU s",
+        ]),
         Table::new(&[
             "agents",
             "list page ms",
@@ -103,8 +121,9 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
          ### A refresh after {CHANGES} changes\n\n\
          Medians of {SAMPLES}, with the same delay. Goals: 4 round trips, 10 calls, 50 ms CPU; where nothing has changed 1 and 2.\n\n{}\n\
          ### A day\n\n\
-         RPC calls of a day with {CHANGES_A_DAY} changes, as providers bill them, each of a batch: {LISTS_A_DAY} refreshes where lists are asked for all the \
-         time, {LOOKS_A_DAY} where somebody follows `/changes`. Medians of {SAMPLES} refreshes that find as many changes as these do, times their number.\n\n{}\n\
+         What refreshes cost on a day with {CHANGES_A_DAY} changes: {LISTS_A_DAY} of them where lists are asked for all the time, {LOOKS_A_DAY} where a client \
+         follows `/changes`. RPC calls are counted as providers bill them, each of a batch; rows are those of the object's SQLite, as `/readyz` counts them; CPU \
+         is both Workers'. Medians of {SAMPLES} refreshes that find as many changes as these do, each with the request that asks for it, times their number; CPU is their mean.\n\n{}\n\
          ### Answers\n\n\
          Medians of {SAMPLES}, each asked for the first time; RPC answers without delay. All but `/stats/detailed`, which \
          comes after a refresh that finds nothing new, are made from an index that is fresh. A list page is \
@@ -188,6 +207,8 @@ impl Scene<'_> {
         self.client.get("/api/v1/agent/1").await;
         self.settle().await?;
         self.proxy.reset();
+        let rows = self.rows().await?;
+        self.proxy.reset();
         let (memory, cpu, began) =
             (self.server.usage.memory_from_here()?, self.server.usage.cpu()?, Instant::now());
         // Only the index answers this: all RPC calls meanwhile are the fill's.
@@ -198,13 +219,23 @@ impl Scene<'_> {
         let posts = self.proxy.reset();
         let bytes = bytes(&posts);
         let methods = posts.iter().flat_map(|post| &post.methods);
+        let cpu = self.server.usage.cpu()? - cpu;
         Ok(vec![
             format!("{:.1}", began.elapsed().as_secs_f64()),
             (bytes / self.agents).to_string(),
             methods.filter(|method| *method == "eth_call").count().to_string(),
-            format!("{:.1}", (self.server.usage.cpu()? - cpu).as_secs_f64()),
+            (self.rows().await?.1 - rows.1).to_string(),
+            format!("{:.1}", cpu.as_secs_f64()),
             mib(memory.grown()?),
         ])
+    }
+
+    /// Rows that the object has read and written.
+    async fn rows(&self) -> Result<(u64, u64)> {
+        let status = self.client.get("/readyz").await;
+        ensure!(status.status == 200, "/readyz: {} {}", status.status, status.text);
+        let rows = &status.ok()["index"]["rows"];
+        rows["read"].as_u64().zip(rows["written"].as_u64()).context("the object counts its rows")
     }
 
     /// Waits until workerd takes no more memory by itself: it compiles in the background what was called.
@@ -254,24 +285,35 @@ impl Scene<'_> {
         ])
     }
 
-    /// What a day's refreshes ask.
+    /// What a day's refreshes cost.
     async fn day(&self) -> Result<Vec<String>> {
-        let quiet = self.calls_of_a_refresh(0).await?;
-        let list = self.calls_of_a_refresh(CHANGES_A_DAY.div_ceil(LISTS_A_DAY)).await?;
-        let look = self.calls_of_a_refresh(1).await?;
-        let looks = (LOOKS_A_DAY - CHANGES_A_DAY) * quiet + CHANGES_A_DAY * look;
-        Ok(vec![(LISTS_A_DAY * list).to_string(), looks.to_string()])
+        let quiet = self.refresh_after(0).await?;
+        let list = self.refresh_after(CHANGES_A_DAY.div_ceil(LISTS_A_DAY)).await?;
+        let look = self.refresh_after(1).await?;
+        let followed = quiet.times(LOOKS_A_DAY - CHANGES_A_DAY).plus(look.times(CHANGES_A_DAY));
+        Ok([list.times(LISTS_A_DAY).cells(), followed.cells()].concat())
     }
 
-    /// The median number of calls that a refresh takes which finds so many changes.
-    async fn calls_of_a_refresh(&self, changes: u64) -> Result<u64> {
-        let mut requests = Vec::new();
+    /// The medians of what a refresh costs that finds so many changes.
+    async fn refresh_after(&self, changes: u64) -> Result<Cost> {
+        let mut samples = [Vec::new(), Vec::new(), Vec::new()];
+        let mut total_cpu = Duration::ZERO;
         for sample in 0..SAMPLES {
             self.change(sample, changes).await?;
+            let (read, written) = self.rows().await?;
+            self.proxy.reset();
+            let cpu = self.server.usage.cpu()?;
             self.ask("/api/v1/stats/detailed").await?;
-            requests.push(calls(&self.proxy.reset()));
+            total_cpu += self.server.usage.cpu()? - cpu;
+            let calls = calls(&self.proxy.reset()) as u64;
+            let after = self.rows().await?;
+            let figures = [calls, after.0 - read, after.1 - written];
+            samples.iter_mut().zip(figures).for_each(|(samples, figure)| samples.push(figure));
         }
-        Ok(median(&requests).unwrap_or_default().try_into()?)
+        let [calls, read, written] = samples.map(|samples| median(&samples).unwrap_or_default());
+        // The clock of CPU time is too coarse for a median.
+        let micros = u64::try_from(total_cpu.as_micros())? / SAMPLES;
+        Ok(Cost([calls, read, written, micros]))
     }
 
     /// Changes so many agents, and lets the proxy count from here.
@@ -326,6 +368,26 @@ impl Scene<'_> {
         let answer = self.client.get(path).await;
         ensure!(is_indexed(&answer), "{path}: {} {}", answer.status, answer.text);
         Ok(answer)
+    }
+}
+
+/// RPC calls, rows read, rows written, and microseconds of CPU.
+#[derive(Clone, Copy)]
+struct Cost([u64; 4]);
+
+impl Cost {
+    fn times(self, count: u64) -> Self {
+        Self(self.0.map(|figure| figure * count))
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self(std::array::from_fn(|place| self.0[place] + other.0[place]))
+    }
+
+    fn cells(self) -> Vec<String> {
+        let [calls, read, written, micros] = self.0;
+        let seconds = Duration::from_micros(micros).as_secs_f64();
+        vec![calls.to_string(), read.to_string(), written.to_string(), format!("{seconds:.0}")]
     }
 }
 

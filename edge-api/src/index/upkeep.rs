@@ -1,0 +1,146 @@
+//! The object's work: one piece at a time, under a lease.
+
+use std::{rc::Rc, time::Duration};
+
+use futures_util::FutureExt as _;
+use registry_core::{
+    chain::{Endpoints, Reply, Step, Update},
+    eth::timestamp::Timestamp,
+    index::{Config, IndexError, Phase, SWEEP, Work},
+};
+use worker::Delay;
+
+use super::{
+    garbage::let_v8_collect,
+    object::{RegistryIndex, is_due},
+    sql::Sql,
+};
+use crate::{chain, log::unix_millis, settings::Settings};
+
+/// Agents in a slice of the fill, which is read at once. A larger slice takes more memory while it is read.
+const SLICE: u64 = 5_000;
+/// Agents that each refresh proves against the newest block's state root.
+const PROVED: u64 = 2;
+/// Milliseconds between two checks of a request that waits for another's work.
+const PAUSE_MILLIS: u64 = 25;
+/// Runtime margin added to the lease, beyond the time that the chain has.
+const LEASE_MARGIN_MILLIS: u64 = 1_000;
+
+/// The right to work. Work that loses it while it waits for the chain writes nothing any more: what it has
+/// read may be of another block than the rows.
+#[derive(Clone, Copy, Default)]
+pub(super) struct WorkLease {
+    /// The fencing token: the number of the piece of work that has the lease.
+    number: u64,
+    /// When the lease expires, unix milliseconds.
+    until: u64,
+}
+
+impl RegistryIndex {
+    /// One piece of work, and whether it was done: there is a short wait where other work holds the lease.
+    pub(super) async fn work(
+        &self,
+        sql: &Sql,
+        settings: &Settings,
+        rpc_calls: &mut u32,
+    ) -> core::result::Result<bool, IndexError> {
+        if let Some(fault) = self.faults.pause() {
+            return Err(fault.error.into());
+        }
+        let WorkLease { number, until } = self.lease.get();
+        let now = unix_millis();
+        if now < until {
+            Delay::from(Duration::from_millis(PAUSE_MILLIS)).await;
+            return Ok(false);
+        }
+        let lease = WorkLease { number: number + 1, until: now + LEASE_MARGIN_MILLIS };
+        self.lease.set(lease);
+        let worked = self.drive(sql, settings, lease.number, rpc_calls).await;
+        if self.lease.get().number == lease.number {
+            self.lease.set(WorkLease { until: 0, ..lease });
+        }
+        if worked.is_err() {
+            self.kept.replace(None);
+        }
+        match &worked {
+            Ok(()) => self.faults.end(),
+            Err(IndexError::Store(error)) => drop(self.keep_fault(error.clone()).await),
+            Err(_) => {}
+        }
+        worked.map(|()| true)
+    }
+
+    /// One piece of work, while the index is in use and not fresh. One per alarm: together they might take
+    /// more CPU time than one request is allowed.
+    pub(super) async fn work_if_due(
+        &self,
+        sql: &Sql,
+        settings: &Settings,
+    ) -> core::result::Result<(), IndexError> {
+        let state = self.load(sql)?;
+        if self.is_in_use(sql, settings)? && (state.phase != Phase::Complete || is_due(&state, settings)) {
+            self.work(sql, settings, &mut 0).boxed_local().await?;
+        }
+        Ok(())
+    }
+
+    async fn drive(
+        &self,
+        sql: &Sql,
+        settings: &Settings,
+        number: u64,
+        rpc_calls: &mut u32,
+    ) -> core::result::Result<(), IndexError> {
+        let began = unix_millis();
+        let kept = Some((*self.load(sql)?).clone());
+        let mut work = Work::begin(sql, kept, config(settings, began), self.endpoints(settings), began)?;
+        loop {
+            let elapsed = unix_millis().saturating_sub(began);
+            work.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
+            let step = sql.transaction(|| work.step(sql))?;
+            self.kept.replace(Some(Rc::new(work.state().clone())));
+            let Step::Send(batch) = step else { return Ok(()) };
+            *rpc_calls += 1;
+            let millis = u64::from(batch.delay_ms) + u64::from(batch.timeout_ms);
+            self.lease.set(WorkLease { number, until: unix_millis() + millis + LEASE_MARGIN_MILLIS });
+            let reply = chain::post(&settings.rpc, &batch).await;
+            let_v8_collect();
+            if self.lease.get().number != number {
+                return Ok(());
+            }
+            let fed = match reply {
+                Ok((status, body)) => work.feed(Reply { status, body: &body }),
+                Err(failure) => work.fail(failure),
+            };
+            self.merge(&work.update());
+            fed?;
+        }
+    }
+
+    /// Merges what a run has learnt about the endpoints.
+    pub(super) fn merge(&self, update: &Update) {
+        if let Some(known) = self.endpoints.borrow_mut().as_mut() {
+            known.merge(update);
+        }
+    }
+
+    /// What is known of the endpoints.
+    pub(super) fn endpoints(&self, settings: &Settings) -> Endpoints {
+        let mut known = self.endpoints.borrow_mut();
+        known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
+    }
+}
+
+/// The configuration of the work at a time in unix milliseconds.
+pub(super) fn config(settings: &Settings, now: u64) -> Config {
+    Config {
+        registry: settings.registry,
+        multicall3: settings.multicall3,
+        limits: chain::limits(settings, Timestamp::from_millis(now)),
+        slice: SLICE,
+        sweep: SWEEP,
+        proved: PROVED,
+        layout: settings.layout,
+        self_contained_code: settings.self_contained_code,
+    }
+}
