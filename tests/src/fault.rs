@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use crate::anvil::quantity;
+use crate::anvil::{quantity, wall_clock};
 use crate::proxy::Node;
 
 /// One way to fail.
@@ -69,6 +69,10 @@ pub enum Fault {
     LogsOfBlocks(u64),
     /// The node lists at most this many logs; its error suggests the range that was just asked.
     LogResults(usize),
+    /// The node lists logs only when their block is this old by the wall clock.
+    LateLogs(Duration),
+    /// The node never lists the logs of this block.
+    HiddenLogs(u64),
 }
 
 /// What a fault concerns.
@@ -107,7 +111,9 @@ impl Fault {
             | Self::Stale { .. }
             | Self::Lagging(_)
             | Self::LogsOfBlocks(_)
-            | Self::LogResults(_) => Reach::Call,
+            | Self::LogResults(_)
+            | Self::LateLogs(_)
+            | Self::HiddenLogs(_) => Reach::Call,
             _ => Reach::Post,
         }
     }
@@ -155,9 +161,28 @@ impl Fault {
                     too_many_logs(call, &format!("query returned more than {most} results"))
                 })
             }
+            Self::LateLogs(late) => {
+                let listed_up_to = wall_clock().saturating_sub(late.as_secs());
+                let is_listed = |log: &Value| {
+                    quantity(&log["blockTimestamp"]).is_some_and(|seconds| seconds <= listed_up_to)
+                };
+                listed(call, node, is_listed).await
+            }
+            Self::HiddenLogs(block) => {
+                listed(call, node, |log| quantity(&log["blockNumber"]) != Some(*block)).await
+            }
             _ => node.ask(call).await,
         }
     }
+}
+
+/// The logs that a node answers with, without those that it does not list.
+async fn listed(call: &Value, node: &Node, is_listed: impl Fn(&Value) -> bool) -> Result<Value> {
+    let mut answer = node.ask(call).await?;
+    if let Some(logs) = answer["result"].as_array_mut() {
+        logs.retain(is_listed);
+    }
+    Ok(answer)
 }
 
 /// A JSON-RPC error.

@@ -2,6 +2,7 @@
 
 use alloy::network::TransactionBuilder as _;
 use alloy::primitives::{Address, U160, U256};
+use alloy::providers::Provider as _;
 use alloy::rpc::types::TransactionRequest;
 use alloy::sol;
 use alloy::sol_types::SolValue as _;
@@ -19,6 +20,9 @@ const WALLETS: u32 = 0x5ca1_ab1e;
 const CREATORS: u32 = 0x0c4e_a704;
 const PERSONS: u32 = 0x009e_450a;
 const PEOPLE: u64 = 673;
+
+/// The gas limit of one toggle: an estimate would be of a block without those that are pending.
+const TOGGLE_GAS: u64 = 200_000;
 
 /// A registry beside the chain's own.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +44,15 @@ impl Synthetic {
         let request = TransactionRequest::default().from(chain.owner()).to(self.address).with_call(&call);
         let receipt = chain.node.execute(request).await?;
         ensure!(receipt.status(), "{receipt:?}");
+        Ok(())
+    }
+
+    /// Suspends an agent, or reactivates it, with the chain's next block; an agent that has ended stays as it is.
+    pub async fn send_toggle(&self, chain: &Chain, agent: u64) -> Result<()> {
+        let call = toggleCall { first: U256::from(agent), count: U256::ONE };
+        let request = TransactionRequest::default().from(chain.owner()).to(self.address).with_call(&call);
+        let request = request.with_gas_limit(TOGGLE_GAS);
+        chain.node.provider.send_transaction(request).await.map(drop)?;
         Ok(())
     }
 }

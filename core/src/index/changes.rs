@@ -180,11 +180,12 @@ impl<S: Store> ChangeLog<'_, S> {
         write(self.store, statement, &ends)
     }
 
-    /// Advances the moment of comparison to now: attestations lapse, or are current again after a longer
+    /// Advances the moment of comparison to that of the rows: attestations lapse, or are current again after a longer
     /// grace period. Deletes changes and lists past their TTL.
     pub(super) fn move_on(&mut self) -> Result<(), StoreError> {
         let grace = self.state.grace();
-        let current_from = self.now.saturating_sub(grace);
+        // Answers are as of then, too.
+        let current_from = (self.state.read_at / 1_000).saturating_sub(grace);
         let Some(before) = self.state.current_from.replace(current_from) else { return Ok(()) };
         let lapses = before <= current_from;
         let (mut from, to) = if lapses { (before, current_from) } else { (current_from, before) };

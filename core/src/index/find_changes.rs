@@ -83,6 +83,8 @@ pub(super) struct FindChanges {
     pub(super) seen: BTreeSet<(u64, u64)>,
     /// The blocks of slices of several blocks, by height; else empty.
     pub(super) pass: Vec<Checkpoint>,
+    /// The block of all slices, if they are of one whose state is there.
+    pub(super) pinned: Option<Header>,
     /// Older checkpoints, the highest first, once needed.
     pub(super) older: Option<Vec<Checkpoint>>,
     /// A block known to have an event: a node that returns none has pruned its logs.
@@ -227,7 +229,7 @@ impl FindChanges {
         if self.without_events {
             return Ok(match canonical? {
                 Some(since) if since.number == known.last().map_or(0, |last| last.number) => {
-                    FoundChanges::Changed(Box::new(Changed::without_events(header)))
+                    FoundChanges::Changed(Box::new(Changed::without_events(self.pinned.unwrap_or(header))))
                 }
                 _ => FoundChanges::AnotherChain,
             });
@@ -236,7 +238,10 @@ impl FindChanges {
         let known_event = known_event.map(|number| view.logs(&self.events(&header, number, number)));
         let found = view.logs(&self.events(&header, self.from, header.number))?;
         let (canonical, known_event) = (canonical?, known_event.transpose()?);
-        let Ok(found) = found else { return Ok(FoundChanges::NoEvents) };
+        let Ok(found) = found else {
+            let is_undone = !self.pass.is_empty() && canonical != self.pass.last().copied();
+            return Ok(if is_undone { FoundChanges::AnotherChain } else { FoundChanges::NoEvents });
+        };
         let (mut events, mut undone_since) = (found.events.clone(), None);
         match canonical {
             // The last canonical block counts; slices read at later ones are read again.

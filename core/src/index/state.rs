@@ -176,9 +176,6 @@ pub struct State {
     pub contradicted: Option<u64>,
     /// When a change was first found that no event tells, unix milliseconds.
     pub(super) unexplained_since: Option<u64>,
-    /// When that was last found, unix milliseconds.
-    #[serde(skip)]
-    pub(super) unexplained_at: u64,
     /// Milliseconds for which an event is waited for before all agents are compared: twice as long after each
     /// comparison of a day.
     pub(super) patience_millis: u64,
@@ -197,9 +194,10 @@ pub struct State {
     /// The next agent to prove; 0 for any one.
     #[serde(skip)]
     pub(super) next_proved: u64,
-    /// The newest block has changes that no event tells yet: the rows are of an older one.
+    /// When the last refresh found changes in the newest block that no event tells yet, unix milliseconds: the
+    /// rows are of an older one. `None` where it found none.
     #[serde(skip)]
-    pub(super) lags: bool,
+    pub(super) lagging_at: Option<u64>,
     /// Start of the change log in unix milliseconds; 0 before it starts.
     pub(super) began: u64,
     /// The number of changes so far.
@@ -208,8 +206,15 @@ pub struct State {
     pub(super) current_from: Option<u64>,
     /// The height of a block, not above [`Self::block`], that is known to have an event.
     pub(super) canary: Option<u64>,
-    /// Blocks that the slices of this fill were read at, by height.
+    /// Blocks that the slices of this pass over all agents were read at, by height: one, unless its state was
+    /// gone before the last slice was read.
     pub(super) pass: Vec<Checkpoint>,
+    /// The parent's hash of the last of these blocks; zero where its state is gone, and the next slice is read at
+    /// the newest block.
+    #[serde(with = "text")]
+    pub(super) pass_parent: B256,
+    /// Slices in a row that were answered at another block.
+    pub(super) pass_misses: u32,
     /// When the first of these slices was read, unix milliseconds.
     pub(super) pass_began: u64,
     /// Blocks per `eth_getLogs` that the node accepts, and the refreshes since that was detected.
@@ -238,7 +243,6 @@ impl Default for State {
             differing: Vec::new(),
             contradicted: None,
             unexplained_since: None,
-            unexplained_at: 0,
             patience_millis: LATE_EVENT_MILLIS,
             version: None,
             unsettled_until: 0,
@@ -246,12 +250,14 @@ impl Default for State {
             recent: Vec::new(),
             seen: BTreeSet::new(),
             next_proved: 0,
-            lags: false,
+            lagging_at: None,
             began: 0,
             changes: 0,
             current_from: None,
             canary: None,
             pass: Vec::new(),
+            pass_parent: B256::ZERO,
+            pass_misses: 0,
             pass_began: 0,
             log_range: None,
         }
@@ -294,16 +300,22 @@ impl State {
     /// Whether the chain has changes that are not in the rows yet: an event is waited for, or all agents
     /// are being compared. Answers are true of the rows' block.
     pub const fn awaits_changes(&self) -> bool {
-        self.lags || matches!(self.phase, Phase::Comparing { .. })
+        self.lagging_at.is_some() || matches!(self.phase, Phase::Comparing { .. })
+    }
+
+    /// The block that the next slice is read at, if the pass has one whose state is there.
+    pub(super) fn pass_header(&self) -> Option<Header> {
+        let last = self.pass.last().filter(|_| self.pass_parent != B256::ZERO)?;
+        let Checkpoint { number, hash, seconds } = *last;
+        Some(Header { number, hash, parent_hash: self.pass_parent, timestamp: seconds })
     }
 
     /// When to look again for an event that is waited for, unix milliseconds: after half the time waited so
     /// far.
     pub fn retry_at(&self) -> Option<u64> {
-        let since = self.unexplained_since.unwrap_or(self.unexplained_at);
-        let waited = self.unexplained_at.saturating_sub(since);
-        let pause = (waited / 2).max(LATE_EVENT_PAUSE_MILLIS);
-        self.lags.then(|| self.unexplained_at.saturating_add(pause))
+        let at = self.lagging_at?;
+        let waited = at.saturating_sub(self.unexplained_since.unwrap_or(at));
+        Some(at.saturating_add((waited / 2).max(LATE_EVENT_PAUSE_MILLIS)))
     }
 
     /// The percentage of agents that the first fill has read; 100 once answers are made.
@@ -352,7 +364,7 @@ impl State {
     pub(super) fn confirm(&mut self, block: Checkpoint, read_at: u64) {
         self.block = Some(block);
         self.read_at = read_at;
-        self.lags = false;
+        self.lagging_at = None;
         self.unexplained_since = None;
         self.recent.retain(|recent| recent.number < block.number);
         if let [.., before, last] = self.recent.as_slice()

@@ -84,12 +84,12 @@ impl History {
                 events.push(id);
             }
         }
-        self.silent += silent;
-        self.hidden += if events.is_empty() { 0 } else { silent };
         if chance.once_in(40) {
             registry.grace_seconds = Some(600 + chance.below(1_000_000));
             events.push(0);
         }
+        self.silent += silent;
+        self.hidden += if events.is_empty() { 0 } else { silent };
         self.push(number + 1, seconds, registry, events);
     }
 

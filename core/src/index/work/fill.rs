@@ -1,6 +1,8 @@
 //! Slices of all agents: the fill, which stores them, and the comparison with the rows, which only notes the
 //! agents that differ. Answers go on meanwhile: the rows remain those of their block.
 //!
+//! All slices are read at the first one's block, as long as the node has its state.
+//!
 //! ```text
 //!   a slice of agents --> stored, or compared --+--> the only one: stored, complete at its block
 //!                                               +--> one of several: the next work takes the next slice
@@ -9,6 +11,8 @@
 //! ```
 
 use std::collections::BTreeMap;
+
+use alloy_primitives::B256;
 
 use super::{Stage, Work};
 use crate::{
@@ -24,13 +28,20 @@ use crate::{
 
 /// Differing agents beyond which a new fill is quicker.
 const MOST_DIFFERING: usize = 20_000;
+/// Slices in a row at another block than the pass's, after which the pass goes on at the newest block.
+const MISSES: u32 = 3;
 /// Agents converted and written at once, which bounds memory below that of a whole slice.
 const AT_ONCE: usize = 1_250;
 
 impl Work {
     pub(super) fn read_slice(&mut self, first: u64) {
         let query = ReadSlice { registry: self.config.registry, first, most: self.config.slice };
-        self.stage = Stage::Slice(Box::new(self.run(query, self.config.limits)));
+        let run = self.run(query, self.config.limits);
+        let run = match self.state.pass_header() {
+            Some(header) => run.at(header),
+            None => run,
+        };
+        self.stage = Stage::Slice(Box::new(run));
     }
 
     pub(super) fn take_slice(&mut self, store: &impl Store, read: Agents) -> Result<(), IndexError> {
@@ -44,6 +55,15 @@ impl Work {
             || (compares && self.state.block.is_some_and(is_older))
         {
             // The node lags behind the one that answered before.
+            return Err(RunError::BlockUnavailable.into());
+        }
+        if self.state.pass_header().is_some_and(|pinned| pinned.hash != checkpoint.hash) {
+            // Another endpoint was asked, or the block's state is gone.
+            self.state.pass_misses += 1;
+            if self.state.pass_misses >= MISSES {
+                self.state.pass_parent = B256::ZERO;
+            }
+            self.state.save(store)?;
             return Err(RunError::BlockUnavailable.into());
         }
         let last = next.saturating_add(read.entries.len() as u64).saturating_sub(1);
@@ -67,6 +87,7 @@ impl Work {
         let state = &mut self.state;
         state.pass.push(checkpoint);
         state.pass.dedup();
+        (state.pass_parent, state.pass_misses) = (read.head.header.parent_hash, 0);
         state.phase = match (compares, is_last) {
             (false, false) => Phase::Filling { next: last + 1 },
             (true, false) => Phase::Comparing { next: last + 1 },

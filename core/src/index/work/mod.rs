@@ -211,8 +211,8 @@ impl Work {
         Run::new(query, self.config.multicall3, limits).over(self.endpoints.clone())
     }
 
-    /// Compares all agents with the rows, because no events tell what has changed. Several slices are never
-    /// of one block: after a fill, answers are as of the first slice's block then.
+    /// Compares all agents with the rows, because no events tell what has changed. Where a fill's slices are
+    /// not of one block, answers are as of the first slice's.
     fn go_without_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
         self.state.without_events += 1;
         if let (Phase::CatchingUp, Some(begun)) = (self.state.phase, self.state.block) {
@@ -237,7 +237,7 @@ impl Work {
         Ok(())
     }
 
-    /// All rows are of this block, and of this version of the registry.
+    /// All rows are of this block, the newest one at `read_at`, and of this version of the registry.
     fn complete(
         &mut self,
         store: &impl Store,
@@ -247,6 +247,8 @@ impl Work {
         self.state.phase = Phase::Complete;
         self.state.version = version;
         self.state.contradicted = None;
+        // A block that was the newest later than that was no newer one.
+        let read_at = read_at.max(self.state.read_at.min(self.now_millis));
         self.state.confirm(block, read_at);
         self.state.pass.clear();
         self.state.differing.clear();

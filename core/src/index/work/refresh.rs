@@ -13,6 +13,8 @@
 
 use std::{collections::BTreeSet, rc::Rc};
 
+use alloy_primitives::B256;
+
 use super::{Stage, Work};
 use crate::{
     chain::{Limits, Run, RunError},
@@ -91,6 +93,7 @@ impl Work {
             seen: state.seen.clone(),
             pass: if is_whole { Vec::new() } else { state.pass.clone() },
             older: None,
+            pinned: state.pass_header().filter(|_| state.pass.len() == 1 && !is_whole),
             known_event: state.canary,
             log_range: state.log_range,
             without_events: false,
@@ -157,6 +160,8 @@ impl Work {
         let compares = matches!(self.state.phase, Phase::Comparing { .. });
         match changes {
             FoundChanges::Nothing(header) => {
+                // The root does not vouch for rows that lack changes whose events may be late.
+                let version = version.filter(|_| header.timestamp >= self.state.unsettled_until);
                 let is_first = self.state.version.is_none();
                 self.state.version = version;
                 self.stay(store, Checkpoint::from(header), is_news || is_first != version.is_none())
@@ -171,8 +176,11 @@ impl Work {
                 self.stage = Stage::Find(Box::new(run));
                 Ok(())
             }
-            FoundChanges::NoEvents | FoundChanges::Unexplained(_) if compares => {
-                self.state.without_events += 1;
+            // The rows, or what they are compared with, are at least of the slices' block.
+            ref missing @ (FoundChanges::NoEvents | FoundChanges::Unexplained(_))
+                if compares || run.query().pinned.is_some() =>
+            {
+                self.state.without_events += u64::from(matches!(missing, FoundChanges::NoEvents));
                 let run = run.go_on(|query| FindChanges { without_events: true, ..query });
                 self.stage = Stage::Find(Box::new(run));
                 Ok(())
@@ -205,7 +213,7 @@ impl Work {
 
     /// The registry has changed, and no event tells how: it may be late. The rows stay those of their block.
     fn wait_for_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
-        (self.state.lags, self.state.unexplained_at) = (true, self.now_millis);
+        self.state.lagging_at = Some(self.now_millis);
         if self.has_waited() {
             if self.state.phase == Phase::CatchingUp {
                 // The rows are of no block that they can be compared as.
@@ -292,7 +300,13 @@ impl Work {
         mut plan: Box<RefreshPlan>,
         read: Option<Agents>,
     ) -> Result<(), IndexError> {
-        let Some(mut read) = read else { return self.restart(store) };
+        let Some(mut read) = read else {
+            if plan.changed.without_events {
+                // The state of the pass's block may be gone.
+                self.state.pass_parent = B256::ZERO;
+            }
+            return self.restart(store);
+        };
         plan.entries.append(&mut read.entries);
         plan.swept.append(&mut read.swept);
         if plan.read_at.get_or_insert(read.head).header.hash != read.head.header.hash {
@@ -379,7 +393,7 @@ impl Work {
         let version = version.filter(|_| header.hash == until.hash && is_settled);
         let read_at = self.now_millis.saturating_sub(behind.saturating_mul(1_000));
         let (block, read_at) = match state.pass.first() {
-            // Slices are of no one block: answers are as of the first one's or later.
+            // Slices of several blocks are of none: answers are as of the first one's or later.
             Some(begun) if without_events => (*begun, state.pass_began),
             _ => (checkpoint, read_at),
         };
@@ -388,7 +402,7 @@ impl Work {
         // The agents may have been read at an older block than the events.
         let again = first..=checkpoint.number;
         self.state.seen = seen.into_iter().filter(|(number, _)| again.contains(number)).collect();
-        (self.state.lags, self.state.unexplained_at) = (behind > 0, self.now_millis);
+        self.state.lagging_at = (behind > 0).then_some(self.now_millis);
         self.state.owes_comparison |= is_incomplete;
         if !surprises.is_empty() {
             self.state.contradicted = surprises.first().copied();
