@@ -79,7 +79,7 @@ pub(crate) fn text(relayer: Particulars) -> String {
             { "name": "Operations", "description": "For those who run or watch the relayer." },
         ],
         "paths": paths,
-        "components": { "schemas": schemas, "headers": headers() },
+        "components": { "schemas": schemas, "headers": headers(), "securitySchemes": { API_KEY: api_key() } },
     }))
 }
 
@@ -140,7 +140,25 @@ fn relay(schemas: &mut Schemas) -> Value {
     let content =
         json!({ "application/json": { "schema": { "$ref": "#/components/schemas/SignedRequest" } } });
     let request = ("requestBody", json!({ "required": true, "content": content }));
-    operation("relay", RELAYING, "Executes a signed request", Some(request), answers, &failures)
+    let mut relay =
+        operation("relay", RELAYING, "Executes a signed request", Some(request), answers, &failures);
+    // Without a key, or with one: the relayer's policy says which.
+    if let Some(relay) = relay.as_object_mut() {
+        relay.insert("security".to_owned(), json!([{}, { API_KEY: [] }]));
+    }
+    relay
+}
+
+/// The name of the security scheme.
+const API_KEY: &str = "apiKey";
+
+fn api_key() -> Value {
+    json!({
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key of the relayer's operator. A relayer may take requests without one, and ignores keys \
+            where it has none.",
+    })
 }
 
 fn relay_state(schemas: &mut Schemas) -> Value {
@@ -256,7 +274,7 @@ fn parameter(name: &str, schema: &Value, example: &impl ToString) -> Option<(&'s
 fn failure(status: u16, codes: &[ErrorCode]) -> Value {
     let description = match status {
         400 => "The request cannot be read.",
-        401 => "The signature is not good, or not any more.",
+        401 => "The signature or the API key is not good, or not any more.",
         403 => "Not for this relayer.",
         404 => "There is no such relay or path.",
         408 | 413 => "The body is too slow or too large.",

@@ -80,6 +80,19 @@ impl App {
         let read = move |store: &Store| Ok((store.budget(limit, now)?, store.oldest_pending()?));
         self.store.run(read).await.map_err(store_failed)
     }
+
+    /// Sets the gauges that are read on demand.
+    pub async fn refresh_gauges(&self) {
+        let relayer = &self.relayer;
+        let now = relayer.clock.now();
+        if let Ok((budget, oldest)) = self.facts.get((), self.facts()).await {
+            relayer.metrics.budget_limit_wei.set(gauge_value(budget.limit_wei));
+            relayer.metrics.budget_used_wei.set(gauge_value(budget.used_wei()));
+            let age = oldest.map(|since| now.saturating_sub(since)).unwrap_or_default();
+            relayer.metrics.oldest_pending_seconds.set(age.cast_signed());
+        }
+        relayer.metrics.queue_depth.set(i64::try_from(relayer.inflight.len()).unwrap_or(i64::MAX));
+    }
 }
 
 /// The socket's peer, put into each request by [`crate::http`].
@@ -194,7 +207,9 @@ where
         .map_err(|_| Failure::of(ErrorCode::BodyTimeout))??;
 
     let relayer = &app.relayer;
-    let AcceptedRelay { id, waiting } = relayer.accept(&body, client).await?;
+    // What is no text is no key.
+    let authorization = headers.get(header::AUTHORIZATION).map(|header| header.to_str().unwrap_or_default());
+    let AcceptedRelay { id, waiting } = relayer.accept(&body, client, authorization).await?;
     let outcome = outcome_within(waiting, relayer.stopping.clone(), app.relay_wait).await;
     let mut response = match outcome {
         Some(RelayOutcome::Executed { mined, agent_id }) => {
@@ -307,16 +322,8 @@ fn domain(app: &App) -> Response {
 }
 
 async fn metrics(app: &App) -> Response {
-    let relayer = &app.relayer;
-    let now = relayer.clock.now();
-    if let Ok((budget, oldest)) = app.facts.get((), app.facts()).await {
-        relayer.metrics.budget_limit_wei.set(gauge_value(budget.limit_wei));
-        relayer.metrics.budget_used_wei.set(gauge_value(budget.used_wei()));
-        let age = oldest.map(|since| now.saturating_sub(since)).unwrap_or_default();
-        relayer.metrics.oldest_pending_seconds.set(age.cast_signed());
-    }
-    relayer.metrics.queue_depth.set(i64::try_from(relayer.inflight.len()).unwrap_or(i64::MAX));
-    let text = relayer.metrics.render();
+    app.refresh_gauges().await;
+    let text = app.relayer.metrics.render();
     warp::reply::with_header(text, header::CONTENT_TYPE, "text/plain; version=0.0.4").into_response()
 }
 

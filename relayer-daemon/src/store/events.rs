@@ -1,0 +1,154 @@
+//! Changes of state that webhooks tell: the journal's outbox.
+//!
+//! An event is written in the transaction of the change itself, so none is lost and none is told that did not
+//! happen. Its body is made then too, and stays as it is, however often it is sent.
+
+use alloy::primitives::{B256, FixedBytes};
+use registry_core::{eth::json, eth::timestamp::Timestamp, registry::agent::AgentId};
+use serde::Serialize;
+use strum::IntoStaticStr;
+
+use super::StoreError;
+use crate::outcome::{ErrorCode, Failure, Finality, MinedTransaction, RelayOutcome};
+
+/// How long an event is tried, seconds.
+pub const TRIED_SECONDS: u64 = 24 * 60 * 60;
+
+/// What has changed. The last three are about a relay that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+pub enum EventKind {
+    /// The relay was accepted.
+    #[strum(serialize = "relay.pending")]
+    Pending,
+    /// It was executed; again, or in another block, after a reorg.
+    #[strum(serialize = "relay.executed")]
+    Executed,
+    /// It was mined, and the inner call failed.
+    #[strum(serialize = "relay.reverted")]
+    Reverted,
+    /// It was not executed, and will not be unless it is sent again.
+    #[strum(serialize = "relay.dropped")]
+    Dropped,
+    /// A reorg undid its transaction: it is pending again.
+    #[strum(serialize = "relay.reorganised")]
+    Reorganised,
+    /// Its block is safe.
+    #[strum(serialize = "relay.safe")]
+    Safe,
+    /// Its block is final.
+    #[strum(serialize = "relay.finalized")]
+    Finalized,
+}
+
+impl EventKind {
+    /// The kind of a relay's end.
+    pub const fn of(outcome: &RelayOutcome) -> Self {
+        match outcome {
+            RelayOutcome::Executed { .. } => Self::Executed,
+            RelayOutcome::Reverted { .. } => Self::Reverted,
+            RelayOutcome::Dropped { .. } => Self::Dropped,
+        }
+    }
+}
+
+/// An event that is to be delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookEvent {
+    /// Its place among all events.
+    pub sequence: u64,
+    /// Its id, the same in every attempt.
+    pub id: String,
+    /// The relay.
+    pub relay: B256,
+    /// The JSON body.
+    pub body: String,
+    /// How many attempts have failed.
+    pub attempts: u32,
+    /// When it is given up, unix seconds.
+    pub expires_at: u64,
+}
+
+/// The end of an attempt to deliver an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryResult {
+    /// The receiver has it.
+    Delivered,
+    /// The receiver does not have it; it is tried again at this time, unix seconds.
+    Retry(u64),
+    /// It was tried for a day.
+    GivenUp,
+}
+
+/// Which events are sent once more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replay {
+    /// Those of this API key.
+    pub key: String,
+    /// Only those of this relay.
+    pub relay: Option<B256>,
+    /// Only those from this time on, unix seconds.
+    pub since: u64,
+    /// Only those that were given up.
+    pub given_up_only: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    created_at: Timestamp,
+    relay: RelayPart<'a>,
+}
+
+/// The fields of `GET /relay/:id` that do not change by themselves.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RelayPart<'a> {
+    #[serde(with = "json::Hash")]
+    id: B256,
+    state: &'static str,
+    #[serde(flatten)]
+    mined: Option<MinedTransaction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finality: Option<Finality>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_id: Option<AgentId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<ErrorCode>,
+}
+
+/// A new event's id and body.
+pub(super) fn make(
+    kind: EventKind,
+    relay: B256,
+    outcome: Option<&RelayOutcome>,
+    now: u64,
+) -> Result<(String, String), StoreError> {
+    let id = format!("evt_{:x}", FixedBytes::<16>::random());
+    let (mined, failure, agent_id) = outcome.map_or((None, None, None), RelayOutcome::parts);
+    let finality = match kind {
+        EventKind::Safe => Finality::Safe,
+        EventKind::Finalized => Finality::Finalized,
+        _ => Finality::Latest,
+    };
+    let body = Body {
+        id: &id,
+        kind: kind.into(),
+        created_at: Timestamp::from_seconds(now),
+        relay: RelayPart {
+            id: relay,
+            state: outcome.map_or("pending", RelayOutcome::state),
+            mined: mined.copied(),
+            finality: mined.map(|_| finality),
+            agent_id: agent_id.map(AgentId),
+            error: failure.map(Failure::message),
+            code: failure.map(|failure| failure.code),
+        },
+    };
+    let body = serde_json::to_string(&body).map_err(|error| StoreError::Engine(error.to_string()))?;
+    Ok((id, body))
+}
