@@ -18,9 +18,9 @@ use crate::{
     chain::RpcError,
     outcome::{
         ErrorCode::{
-            self, ChainSilent, GasBudgetExhausted, InvalidAddress, InvalidId, IpRateLimited, JournalFailed,
-            MethodNotAllowed, NotFound, RelayNotFound, RelayerBalanceTooLow, RpcFailed, RpcTimeout,
-            SenderStalled, ShuttingDown,
+            self, ChainSilent, GasBudgetExhausted, InvalidAddress, InvalidId, InvalidWait, IpRateLimited,
+            JournalFailed, MethodNotAllowed, NotFound, RelayNotFound, RelayerBalanceTooLow, RpcFailed,
+            RpcTimeout, SenderStalled, ShuttingDown,
         },
         Failure, Finality, MinedTransaction, RelayOutcome,
     },
@@ -133,8 +133,16 @@ fn relay(schemas: &mut Schemas) -> Value {
         ("200", answer("It was executed.", &executed)),
         ("202", answer("It goes on, whether you wait or not.", &pending)),
     ];
-    let elsewhere =
-        [InvalidId, InvalidAddress, RelayNotFound, NotFound, MethodNotAllowed, ChainSilent, SenderStalled];
+    let elsewhere = [
+        InvalidId,
+        InvalidWait,
+        InvalidAddress,
+        RelayNotFound,
+        NotFound,
+        MethodNotAllowed,
+        ChainSilent,
+        SenderStalled,
+    ];
     let failures: Vec<ErrorCode> =
         ErrorCode::ALL.iter().copied().filter(|code| !elsewhere.contains(code)).collect();
     let content =
@@ -172,8 +180,19 @@ fn relay_state(schemas: &mut Schemas) -> Value {
         "format": "relay-id",
         "pattern": "^0x[0-9a-fA-F]{64}$",
     });
-    let failures = [InvalidId, RelayNotFound, NotFound, IpRateLimited, JournalFailed];
-    operation("getRelay", RELAYING, "What became of a request", parameter("id", &id, &ID), answers, &failures)
+    let wait = json!({
+        "name": "wait",
+        "in": "query",
+        "description": "Answers once the relay is this final, or as things stand after a while.",
+        "schema": { "enum": ["latest", "safe", "finalized"] },
+        "example": "latest",
+    });
+    let failures = [InvalidId, InvalidWait, RelayNotFound, NotFound, IpRateLimited, JournalFailed];
+    let id = parameter("id", &id, &ID).map(|(name, mut parameters)| {
+        parameters.as_array_mut().into_iter().for_each(|parameters| parameters.push(wait.clone()));
+        (name, parameters)
+    });
+    operation("getRelay", RELAYING, "What became of a request", id, answers, &failures)
 }
 
 fn nonce(schemas: &mut Schemas) -> Value {

@@ -30,7 +30,7 @@ use super::{
     client_address::TrustedProxies,
     description::{self, Particulars},
     readiness::RelayerReadiness,
-    shapes,
+    shapes, waiting,
 };
 use crate::{
     budget::Budget,
@@ -133,9 +133,10 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
         .then(|app: Arc<App>, client: IpAddr, headers: HeaderMap, body| async move {
             answer("relay", post_relay(&app, client, &headers, body).await)
         });
-    let relay_state = warp::path!("relay" / String).and(get.clone()).and(client.clone()).then(
-        |id: String, app: Arc<App>, client: IpAddr| async move {
-            answer("relay_state", relay_state(&app, client, &id).await)
+    let query = warp::query::raw().or(warp::any().map(String::new)).unify();
+    let relay_state = warp::path!("relay" / String).and(get.clone()).and(client.clone()).and(query).then(
+        |id: String, app: Arc<App>, client: IpAddr, query: String| async move {
+            answer("relay_state", relay_state(&app, client, &id, &query).await)
         },
     );
     let nonce = warp::path!("nonce" / String).and(get.clone()).and(client.clone()).then(
@@ -260,15 +261,15 @@ async fn discard<B: Buf>(mut stream: Pin<&mut impl Stream<Item = Result<B, warp:
     }
 }
 
-async fn relay_state(app: &App, client: IpAddr, id: &str) -> Result<Response, Failure> {
+async fn relay_state(app: &App, client: IpAddr, id: &str, query: &str) -> Result<Response, Failure> {
     let id: B256 = id.parse().map_err(|_| Failure::of(ErrorCode::InvalidId))?;
+    let wanted = waiting::wanted(query)?;
     let polls = &app.relayer.limits.polls;
     polls.charge(&client).map_err(|wait| Failure::read_limit(polls.count(), wait))?;
-    let record = app.store.run(move |store| store.relay(id)).await;
-    match record {
-        Ok(Some(record)) => Ok(ok(&shapes::RelayBody::new(id, &record, app.relayer.chain.head()))),
-        Ok(None) => Err(Failure::new(ErrorCode::RelayNotFound, format!("Relay not found: {id}"))),
-        Err(error) => Err(store_failed(error)),
+    let stopping = app.relayer.stopping.clone();
+    match waiting::relay(&app.store, id, wanted, app.relay_wait, stopping).await? {
+        Some(record) => Ok(ok(&shapes::RelayBody::new(id, &record, app.relayer.chain.head()))),
+        None => Err(Failure::new(ErrorCode::RelayNotFound, format!("Relay not found: {id}"))),
     }
 }
 

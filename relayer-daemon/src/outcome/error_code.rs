@@ -34,6 +34,8 @@ pub enum ErrorCode {
     GasAboveMaximum,
     /// The relay's id is not 0x and 64 hexadecimal digits.
     InvalidId,
+    /// `wait` is none of `latest`, `safe` and `finalized`.
+    InvalidWait,
     /// The address is not 0x and 40 hexadecimal digits, or its checksum is wrong.
     InvalidAddress,
     /// The body ended before its time.
@@ -162,6 +164,7 @@ impl ErrorCode {
             Self::InvalidField => (400, "Invalid field"),
             Self::GasAboveMaximum => (400, "request.gas is above the relayer's maximum"),
             Self::InvalidId => (400, "Invalid relay id: must be 0x and 64 hex digits"),
+            Self::InvalidWait => (400, "Invalid wait: must be latest, safe or finalized"),
             Self::InvalidAddress => {
                 (400, "Invalid address: must be 0x and 40 hex digits, with a right checksum if in mixed case")
             }
