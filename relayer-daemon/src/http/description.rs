@@ -24,7 +24,10 @@ use crate::{
         },
         Failure, Finality, MinedTransaction, RelayOutcome,
     },
-    store::RelayRecord,
+    store::{
+        RelayRecord,
+        events::{EventBody, EventKind},
+    },
 };
 
 const ABOUT: &str = "\
@@ -60,7 +63,7 @@ pub(crate) struct Particulars {
 /// The description as JSON text.
 pub(crate) fn text(relayer: Particulars) -> String {
     let mut schemas = Schemas::default();
-    let paths = paths(&mut schemas, relayer);
+    let (paths, webhooks) = (paths(&mut schemas, relayer), webhooks(&mut schemas));
     schemas.of::<FailureBody<'_>>();
     let mut schemas = schemas.into_components();
     schemas.insert("SignedRequest".to_owned(), signed_request(relayer));
@@ -79,6 +82,7 @@ pub(crate) fn text(relayer: Particulars) -> String {
             { "name": "Operations", "description": "For those who run or watch the relayer." },
         ],
         "paths": paths,
+        "webhooks": webhooks,
         "components": { "schemas": schemas, "headers": headers(), "securitySchemes": { API_KEY: api_key() } },
     }))
 }
@@ -121,6 +125,38 @@ fn paths(schemas: &mut Schemas, relayer: Particulars) -> Value {
         "/readyz": { "get": ready() },
         "/metrics": { "get": metrics() },
         "/openapi.json": { "get": description() },
+    })
+}
+
+/// What is posted to the webhook of an API key.
+fn webhooks(schemas: &mut Schemas) -> Value {
+    let outcome = RelayOutcome::Executed { mined: MINED, agent_id: Some(U256::from(42)) };
+    let id = "evt_5f0c9e2ab17d43d8a1c2e3f405162738";
+    let example = EventBody::new(EventKind::Executed, id, ID, Some(&outcome), 1_767_323_045);
+    let header = |name: &str, description: &str, pattern: &str| {
+        json!({
+            "name": name, "in": "header", "required": true, "description": description,
+            "schema": { "type": "string", "pattern": pattern },
+        })
+    };
+    json!({
+        "relayChanged": { "post": {
+            "operationId": "relayChanged",
+            "tags": [RELAYING],
+            "summary": "A relay that your API key sponsors has changed",
+            "description": "At least once, and in order per relay. Taken with any answer of 2xx within 10 seconds; else it is \
+                sent again, with backoff, for a day.",
+            "parameters": [
+                header(
+                    "X-Relayer-Signature",
+                    "HMAC-SHA256 over the time, a dot and the body, with the secret that both sides know.",
+                    "^t=[0-9]+,v1=[0-9a-f]{64}$",
+                ),
+                header("X-Relayer-Event", "The event's id.", "^evt_[0-9a-f]{32}$"),
+            ],
+            "requestBody": { "required": true, "content": body(&schemas.of::<EventBody<'_>>(), &example) },
+            "responses": { "2XX": { "description": "You have it." } },
+        } },
     })
 }
 

@@ -5,8 +5,8 @@
 
 use alloy::primitives::{B256, FixedBytes};
 use registry_core::{eth::json, eth::timestamp::Timestamp, registry::agent::AgentId};
+use schemars::JsonSchema;
 use serde::Serialize;
-use strum::IntoStaticStr;
 
 use super::StoreError;
 use crate::outcome::{ErrorCode, Failure, Finality, MinedTransaction, RelayOutcome};
@@ -15,28 +15,28 @@ use crate::outcome::{ErrorCode, Failure, Finality, MinedTransaction, RelayOutcom
 pub const TRIED_SECONDS: u64 = 24 * 60 * 60;
 
 /// What has changed. The last three are about a relay that has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum EventKind {
     /// The relay was accepted.
-    #[strum(serialize = "relay.pending")]
+    #[serde(rename = "relay.pending")]
     Pending,
     /// It was executed; again, or in another block, after a reorg.
-    #[strum(serialize = "relay.executed")]
+    #[serde(rename = "relay.executed")]
     Executed,
     /// It was mined, and the inner call failed.
-    #[strum(serialize = "relay.reverted")]
+    #[serde(rename = "relay.reverted")]
     Reverted,
     /// It was not executed, and will not be unless it is sent again.
-    #[strum(serialize = "relay.dropped")]
+    #[serde(rename = "relay.dropped")]
     Dropped,
     /// A reorg undid its transaction: it is pending again.
-    #[strum(serialize = "relay.reorganised")]
+    #[serde(rename = "relay.reorganised")]
     Reorganised,
     /// Its block is safe.
-    #[strum(serialize = "relay.safe")]
+    #[serde(rename = "relay.safe")]
     Safe,
     /// Its block is final.
-    #[strum(serialize = "relay.finalized")]
+    #[serde(rename = "relay.finalized")]
     Finalized,
 }
 
@@ -92,33 +92,74 @@ pub struct Replay {
     pub given_up_only: bool,
 }
 
-#[derive(Serialize)]
+/// A change of a relay's state.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Body<'a> {
+#[schemars(rename = "Event")]
+pub(crate) struct EventBody<'a> {
+    /// The event's id, the same in every attempt.
     id: &'a str,
+    /// What has changed.
     #[serde(rename = "type")]
-    kind: &'static str,
+    kind: EventKind,
+    /// When it changed.
     created_at: Timestamp,
-    relay: RelayPart<'a>,
+    /// The relay as it was then.
+    relay: EventRelay<'a>,
 }
 
 /// The fields of `GET /relay/:id` that do not change by themselves.
-#[derive(Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct RelayPart<'a> {
+struct EventRelay<'a> {
+    /// The request's EIP-712 digest.
     #[serde(with = "json::Hash")]
     id: B256,
+    /// The relay's state.
+    #[schemars(extend("enum" = ["pending", "executed", "reverted", "dropped"]))]
     state: &'static str,
     #[serde(flatten)]
     mined: Option<MinedTransaction>,
+    /// How final its block was.
     #[serde(skip_serializing_if = "Option::is_none")]
     finality: Option<Finality>,
+    /// The agent that the call registered, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_id: Option<AgentId>,
+    /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
+    /// Why it failed, to a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<ErrorCode>,
+}
+
+impl<'a> EventBody<'a> {
+    /// The event of this kind of a relay whose outcome is this one.
+    pub(crate) fn new(
+        kind: EventKind,
+        id: &'a str,
+        relay: B256,
+        outcome: Option<&'a RelayOutcome>,
+        now: u64,
+    ) -> Self {
+        let (mined, failure, agent_id) = outcome.map_or((None, None, None), RelayOutcome::parts);
+        let finality = match kind {
+            EventKind::Safe => Finality::Safe,
+            EventKind::Finalized => Finality::Finalized,
+            _ => Finality::Latest,
+        };
+        let relay = EventRelay {
+            id: relay,
+            state: outcome.map_or("pending", RelayOutcome::state),
+            mined: mined.copied(),
+            finality: mined.map(|_| finality),
+            agent_id: agent_id.map(AgentId),
+            error: failure.map(Failure::message),
+            code: failure.map(|failure| failure.code),
+        };
+        Self { id, kind, created_at: Timestamp::from_seconds(now), relay }
+    }
 }
 
 /// A new event's id and body.
@@ -129,26 +170,7 @@ pub(super) fn make(
     now: u64,
 ) -> Result<(String, String), StoreError> {
     let id = format!("evt_{:x}", FixedBytes::<16>::random());
-    let (mined, failure, agent_id) = outcome.map_or((None, None, None), RelayOutcome::parts);
-    let finality = match kind {
-        EventKind::Safe => Finality::Safe,
-        EventKind::Finalized => Finality::Finalized,
-        _ => Finality::Latest,
-    };
-    let body = Body {
-        id: &id,
-        kind: kind.into(),
-        created_at: Timestamp::from_seconds(now),
-        relay: RelayPart {
-            id: relay,
-            state: outcome.map_or("pending", RelayOutcome::state),
-            mined: mined.copied(),
-            finality: mined.map(|_| finality),
-            agent_id: agent_id.map(AgentId),
-            error: failure.map(Failure::message),
-            code: failure.map(|failure| failure.code),
-        },
-    };
-    let body = serde_json::to_string(&body).map_err(|error| StoreError::Engine(error.to_string()))?;
+    let body = serde_json::to_string(&EventBody::new(kind, &id, relay, outcome, now))
+        .map_err(|error| StoreError::Engine(error.to_string()))?;
     Ok((id, body))
 }
