@@ -13,7 +13,7 @@ use alloy::{primitives::B256, signers::local::PrivateKeySigner};
 use thiserror::Error;
 
 /// Names of the variables, one of which must give the key.
-const SOURCES: [&str; 3] = ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE"];
+pub(crate) const SOURCES: [&str; 3] = ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE"];
 const PASSWORD_FILE: &str = "RELAYER_KEYSTORE_PASSWORD_FILE";
 /// Where systemd puts the files of `LoadCredential`; only the service can enter it.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
@@ -28,7 +28,9 @@ const NOT_PRIVATE_CREDENTIAL: u32 = 0o037;
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum KeyError {
     /// No source is set.
-    #[error("no key: set one of RELAYER_KEY, RELAYER_KEY_FILE, RELAYER_KEYSTORE")]
+    #[error(
+        "no key: set one of RELAYER_KEY, RELAYER_KEY_FILE, RELAYER_KEYSTORE, RELAYER_KEY_KMS, RELAYER_KEY_REMOTE"
+    )]
     Missing,
     /// More than one source is set.
     #[error("more than one key: set only one of RELAYER_KEY, RELAYER_KEY_FILE, RELAYER_KEYSTORE")]
@@ -82,6 +84,14 @@ fn load(var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyErr
 fn parse(text: &str) -> Option<PrivateKeySigner> {
     let key: B256 = text.trim().parse().ok()?;
     PrivateKeySigner::from_bytes(&key).ok()
+}
+
+/// The content of a file with a secret: only its owner can read it.
+///
+/// # Errors
+/// [`KeyError`], free of secrets.
+pub(crate) fn secret_file(path: &Path) -> Result<String, KeyError> {
+    private_file(path, |name| env::var(name).ok())
 }
 
 /// The content of a file that only its owner can read.

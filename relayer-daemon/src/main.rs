@@ -1,5 +1,5 @@
 //! The relayer's command line: `serve` runs it, `check` says whether it could run, `drain` finishes what is
-//! in flight.
+//! in flight, `api-key` makes a key for the policy file, `replay` delivers events once more.
 
 use std::process::ExitCode;
 
@@ -8,11 +8,14 @@ use relayer_daemon::{
     daemon::{
         check::{self, CheckMode},
         lifecycle,
+        replay::{self, ReplayArgs},
         settings::Settings,
     },
-    keys,
     metrics::Metrics,
     process::{clock, logging},
+    signatures::{KeyHash, new_api_key},
+    signer,
+    telemetry::{self, SpanQueue},
 };
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,7 +23,8 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The gasless relayer: forwards signed requests to the agent registry and pays their gas.
 ///
 /// The key that pays is read from RELAYER_KEY, RELAYER_KEY_FILE, or RELAYER_KEYSTORE with
-/// RELAYER_KEYSTORE_PASSWORD_FILE; there is no flag for it.
+/// RELAYER_KEYSTORE_PASSWORD_FILE, or it is in AWS KMS (RELAYER_KEY_KMS) or in a remote signer
+/// (RELAYER_KEY_REMOTE with RELAYER_KEY_REMOTE_ADDRESS); there is no flag for it.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
@@ -37,13 +41,31 @@ enum Command {
     /// Wait until nothing is in flight: ask a running relayer to accept no more and end, or finish its
     /// journal
     Drain(Settings),
+    /// Deliver events to an API key's webhook once more, by the running relayer or the next one
+    Replay(ReplayArgs),
+    /// Make an API key: prints it, this once, and its hash for the policy file
+    ApiKey,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
-    let (Command::Serve(settings) | Command::Check(settings) | Command::Drain(settings)) = &command;
-    logging::init(settings.log_format, settings.log_level);
+    let settings = match &command {
+        Command::Serve(settings) | Command::Check(settings) | Command::Drain(settings) => Some(settings),
+        Command::Replay(args) => Some(args.settings()),
+        Command::ApiKey => None,
+    };
+    // Only `serve` exports spans.
+    let (layer, spans) = match &command {
+        Command::Serve(Settings { otlp_endpoint: Some(_), .. }) => {
+            let (layer, spans) = telemetry::collect();
+            (Some(layer), Some(spans))
+        }
+        _ => (None, None),
+    };
+    if let Some(settings) = settings {
+        logging::init(settings.log_format, settings.log_level, layer);
+    }
     // The only provider compiled in; a second call, which cannot happen, would change nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
 
@@ -54,7 +76,7 @@ async fn main() -> ExitCode {
         tracing::warn!(%error, "a file at its size limit will end this process");
     }
 
-    match run(command).await {
+    match run(command, spans).await {
         Ok(code) => code,
         Err(error) => {
             eprintln!("relayer-daemon: {error:#}");
@@ -63,18 +85,29 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(command: Command) -> anyhow::Result<ExitCode> {
-    let key = keys::from_env()?;
+async fn run(command: Command, spans: Option<SpanQueue>) -> anyhow::Result<ExitCode> {
+    let key = async |settings: &Settings| signer::from_env(settings.signer_timeout).await;
     match command {
-        Command::Serve(settings) => lifecycle::serve(settings, key).await?,
-        Command::Drain(settings) => lifecycle::drain(settings, key).await?,
+        Command::Serve(settings) => {
+            let key = key(&settings).await?;
+            lifecycle::serve(settings, key, spans).await?;
+        }
+        Command::Drain(settings) => {
+            let key = key(&settings).await?;
+            lifecycle::drain(settings, key).await?;
+        }
         Command::Check(settings) => {
-            let (report, _) =
-                check::run(CheckMode::Look, &settings, &key, &clock::shared(), &Metrics::new()?).await;
+            let (key, metrics) = (key(&settings).await?, Metrics::new()?);
+            let (report, _) = check::run(CheckMode::Look, &settings, &key, &clock::shared(), &metrics).await;
             print!("{report}");
             if !report.is_good() {
                 return Ok(ExitCode::FAILURE);
             }
+        }
+        Command::Replay(args) => println!("{} events are delivered once more", replay::run(&args).await?),
+        Command::ApiKey => {
+            let key = new_api_key();
+            println!("key:  {key}\nhash: {}", KeyHash::of(&key));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -54,6 +54,18 @@ metrics! {
     /// From acceptance to receipt, seconds.
     relay_seconds: Histogram =
         Histogram::with_opts(seconds("relay_seconds", "From acceptance to receipt", &SLOW));
+    /// Answers of the decision webhook by `result`: `allow`, `deny`, `less_gas`, `undecided`.
+    decisions: IntCounterVec =
+        IntCounterVec::new(opts("decisions_total", "Answers of the decision webhook"), &["result"]);
+    /// Reloads of the policy by `result`: `ok`, `error`.
+    policy_reloads: IntCounterVec =
+        IntCounterVec::new(opts("policy_reloads_total", "Reloads of the policy file"), &["result"]);
+    /// Attempts to deliver events to webhooks by `result`: `delivered`, `failed`, `given_up`.
+    webhook_attempts: IntCounterVec =
+        IntCounterVec::new(opts("webhook_attempts_total", "Attempts to deliver events"), &["result"]);
+    /// Age of the oldest event that is neither delivered nor given up, seconds.
+    webhook_oldest_seconds: IntGauge =
+        IntGauge::with_opts(opts("webhook_oldest_seconds", "Age of the oldest undelivered event"));
     /// Transactions signed by `purpose`.
     transactions: IntCounterVec =
         IntCounterVec::new(opts("transactions_total", "Transactions signed"), &["purpose"]);
@@ -110,6 +122,25 @@ impl Metrics {
     pub fn rpc(&self, method: &'static str, result: &'static str, took: Duration) {
         self.rpc_calls.with_label_values(&[method, result]).inc();
         self.rpc_seconds.with_label_values(&[method]).observe(took.as_secs_f64());
+    }
+
+    /// Starts the counters with labels at zero: an alert on their rise sees the first event, too.
+    pub fn start_at_zero(&self, failure_codes: impl Iterator<Item = &'static str>) {
+        for (counters, values) in [
+            (&self.relays, ["executed", "reverted", "dropped"].as_slice()),
+            (&self.decisions, &["allow", "deny", "less_gas", "undecided"]),
+            (&self.policy_reloads, &["ok", "error"]),
+            (&self.webhook_attempts, &["delivered", "failed", "given_up"]),
+            (&self.transactions, &["relay", "superseded", "expired", "rejected", "gap"]),
+        ] {
+            values.iter().for_each(|value| drop(counters.with_label_values(&[value])));
+        }
+        failure_codes.for_each(|code| drop(self.failures.with_label_values(&[code])));
+    }
+
+    /// All metrics as they stand.
+    pub fn gather(&self) -> Vec<prometheus::proto::MetricFamily> {
+        self.registry.gather()
     }
 
     /// The text that Prometheus scrapes.

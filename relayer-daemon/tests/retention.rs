@@ -18,6 +18,7 @@ use alloy::{
     signers::local::PrivateKeySigner,
     sol_types::SolCall as _,
 };
+use futures_util::FutureExt as _;
 use registry_core::eth::abi::{ForwardRequest, IForwarder};
 use relayer_daemon::{
     budget::share::{Allowance, Shares},
@@ -66,7 +67,9 @@ fn real_transaction() -> Real {
         Bytes::from(IForwarder::executeCall { req, signature: vec![0x7b; 65].into() }.abi_encode());
     let wallet = Wallet::new(PrivateKeySigner::random(), 84_532, Address::repeat_byte(0x33));
     let fees = Fees { max_fee: 3_000_000_000, tip: 1_000_000 };
-    (calldata.clone(), wallet.relay(1_000_000, calldata, 600_000, fees).unwrap())
+    // A local key signs at once.
+    let signed = wallet.relay(1_000_000, calldata.clone(), 600_000, fees).now_or_never();
+    (calldata, signed.unwrap().unwrap())
 }
 
 fn relay(index: u64, calldata: &Bytes) -> NewRelay {

@@ -421,7 +421,7 @@ async fn the_tip_follows_others_up_to_its_cap_and_never_our_own_offers() {
     const GWEI: u128 = 1_000_000_000;
     let wallet = Wallet::new(PrivateKeySigner::from_bytes(&B256::repeat_byte(7)).unwrap(), 1, Address::ZERO);
     let raised = Fees { max_fee: 9 * GWEI, tip: GWEI * 11 / 10 };
-    let replacement = wallet.no_op(0, raised, TransactionPurpose::Gap).unwrap();
+    let replacement = wallet.no_op(0, raised, TransactionPurpose::Gap).await.unwrap();
     let script = [paid(GWEI), Reply::Result(json!("0x1")), paid(raised.tip), paid(2 * GWEI), paid(90 * GWEI)];
     let endpoint = ScriptedEndpoint::start(&script).await;
     let chain = chain(rpc(&[&endpoint]));

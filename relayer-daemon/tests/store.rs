@@ -150,7 +150,7 @@ fn settling_twice_charges_once_and_a_reorganisation_charges_the_difference() {
 
     let mined = store.mined(ACCOUNT, 4).unwrap().unwrap();
     assert_eq!(mined.inclusion, Inclusion { tx_hash: id(0xa), block: at(9) });
-    assert!(store.reopen(ACCOUNT, 4, 600).unwrap());
+    assert!(store.reopen(ACCOUNT, 4, 600, NOW).unwrap());
     assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, None);
     assert_eq!(used(&store, NOW), (250, 350));
     assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1);
@@ -172,10 +172,10 @@ fn a_reorganisation_of_one_nonce_does_not_reopen_a_relay_that_another_nonce_has_
     let reverted = Settlement { assignment, inclusion, paid_wei: 60, outcome: None };
     store.settle(ACCOUNT, &reverted, NOW).unwrap();
 
-    assert!(!store.reopen(ACCOUNT, 5, 600).unwrap());
+    assert!(!store.reopen(ACCOUNT, 5, 600, NOW).unwrap());
     assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, Some(outcome));
     assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1, "the nonce itself is open again");
-    assert!(store.reopen(ACCOUNT, 4, 600).unwrap());
+    assert!(store.reopen(ACCOUNT, 4, 600, NOW).unwrap());
     assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, None);
 }
 
@@ -443,6 +443,6 @@ fn after_a_doubt_all_that_is_not_final_is_compared_again() {
     assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), []);
     assert_eq!(store.anchor(ACCOUNT).unwrap(), None);
     assert_eq!(finality(&store)[1], Some(Finality::Latest));
-    store.reopen(ACCOUNT, 1, 1).unwrap();
+    store.reopen(ACCOUNT, 1, 1, NOW).unwrap();
     assert_eq!(finality(&store)[1], None, "pending");
 }

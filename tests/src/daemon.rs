@@ -29,8 +29,15 @@ const START: Duration = Duration::from_secs(30);
 const DEATH: Duration = Duration::from_secs(40);
 
 /// Settings that must not leak from the tests' environment into the daemon.
-const KEYS: [&str; 4] =
-    ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE", "RELAYER_KEYSTORE_PASSWORD_FILE"];
+const KEYS: [&str; 7] = [
+    "RELAYER_KEY",
+    "RELAYER_KEY_FILE",
+    "RELAYER_KEYSTORE",
+    "RELAYER_KEYSTORE_PASSWORD_FILE",
+    "RELAYER_KEY_KMS",
+    "RELAYER_KEY_REMOTE",
+    "RELAYER_KEY_REMOTE_ADDRESS",
+];
 
 /// How to start the daemon. A clone starts a successor on the same journal.
 #[derive(Debug, Clone)]
@@ -86,6 +93,12 @@ impl DaemonOptions {
     pub fn key(mut self, key: &PrivateKeySigner) -> Self {
         self.relayer = key.address();
         self.var("RELAYER_KEY", hex::encode_prefixed(key.to_bytes()))
+    }
+
+    /// Pays from this account, whose key other variables name.
+    pub fn account(mut self, account: Address) -> Self {
+        self.relayer = account;
+        self.without("RELAYER_KEY")
     }
 
     /// Sets one variable, in place of an earlier value.
@@ -268,6 +281,25 @@ impl Drop for Daemon {
 /// Starts `relayer-daemon drain`.
 pub fn drain(options: &DaemonOptions) -> Result<Process> {
     options.spawn("drain")?.start()
+}
+
+/// Runs `relayer-daemon replay` with these flags: what it printed.
+pub async fn replay(options: &DaemonOptions, flags: &[&str]) -> Result<String> {
+    let mut process = options.spawn("replay")?.args(flags).start()?;
+    let status = process.exited(START).await?;
+    ensure!(status.success(), "not replayed:\n{}", process.log());
+    Ok(process.log())
+}
+
+/// Runs `relayer-daemon api-key`: the key, and its hash.
+pub async fn api_key(options: &DaemonOptions) -> Result<(String, String)> {
+    let mut process = options.spawn("api-key")?.start()?;
+    let status = process.exited(START).await?;
+    let (log, line) = (process.log(), |log: &str, name: &str| {
+        log.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned())
+    });
+    ensure!(status.success(), "no key:\n{log}");
+    line(&log, "key:").zip(line(&log, "hash:")).with_context(|| format!("no key and hash:\n{log}"))
 }
 
 /// Runs `relayer-daemon check`: whether it found everything good, and what it printed.

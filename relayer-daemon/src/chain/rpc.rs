@@ -27,11 +27,12 @@ use registry_core::{
 use reqwest::Url;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tracing::{Instrument as _, field::Empty};
 
 use super::{
     BlockHeader, RpcError, connection_error::ConnectionError, endpoint::RpcEndpoint, rpc_error::action,
 };
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, process::logging::SPANS};
 
 /// Tries of a read, over all endpoints together.
 const TRIES: usize = 4;
@@ -252,7 +253,12 @@ impl Rpc {
             return Err(RpcError::Unreachable("no endpoint".to_owned()));
         };
         let started = Instant::now();
-        let answer = endpoint.provider.client().request::<_, Value>(method, params).await;
+        let span = tracing::info_span!(target: SPANS, "rpc", "otel.kind" = "client", method, endpoint = %endpoint.label, error = Empty);
+        let answer = endpoint.provider.client().request::<_, Value>(method, params).into_future();
+        let answer = answer.instrument(span.clone()).await;
+        if answer.is_err() {
+            span.record("error", true);
+        }
         let answer = answer.map_err(|error| self.error(method, error));
         let result = match &answer {
             Ok(_) => "ok",

@@ -7,7 +7,7 @@
 use std::{error::Error as _, fmt, io, path::PathBuf, sync::Arc};
 
 use alloy::{
-    primitives::{Address, U256, utils::format_ether},
+    primitives::{Address, B256, U256, utils::format_ether},
     signers::{SignerSync, local::PrivateKeySigner},
 };
 use registry_core::{
@@ -24,7 +24,8 @@ use crate::{
         clock::SharedClock,
         lock::{LockError, ProcessLock},
     },
-    relay::MINIMUM_BALANCE_WEI,
+    relay::{MINIMUM_BALANCE_WEI, policy::SharedPolicy},
+    signer::TxSigner,
     store::{Identity, Store, files::StoreFiles},
 };
 
@@ -93,6 +94,8 @@ pub struct Checked {
     pub chain: Arc<Chain>,
     /// The chain's id.
     pub chain_id: u64,
+    /// Who is sponsored.
+    pub policy: Arc<SharedPolicy>,
     /// The store: this relayer's, or a new one.
     pub store: Arc<Store>,
     /// The owner that the store gets.
@@ -109,12 +112,12 @@ pub struct Checked {
 pub async fn run(
     mode: CheckMode,
     settings: &Settings,
-    key: &PrivateKeySigner,
+    key: &TxSigner,
     clock: &SharedClock,
     metrics: &Metrics,
 ) -> (Report, Option<Checked>) {
     let mut report = Report::default();
-    report.tick("key", key.address());
+    report.tick("key", key);
     let checked = examine(mode, settings, key, clock, metrics, &mut report).await;
     let checked = checked.filter(|_| report.is_good());
     (report, checked)
@@ -123,14 +126,21 @@ pub async fn run(
 async fn examine(
     mode: CheckMode,
     settings: &Settings,
-    key: &PrivateKeySigner,
+    key: &TxSigner,
     clock: &SharedClock,
     metrics: &Metrics,
     report: &mut Report,
 ) -> Option<Checked> {
     report.add("proxies", proxies(settings));
+    report.add("telemetry", telemetry(settings));
+    let policy = SharedPolicy::load(settings.policy_file.as_deref());
+    let policy = report.pass("policy", policy).map(Arc::new);
+    if let Some(policy) = &policy {
+        report.tick("policy", policy.current());
+    }
     let rpc = report.pass("rpc", endpoints(settings, metrics))?;
     let chain_id = chain_id(settings, &rpc, report).await?;
+    report.add("signer", signs(key, chain_id).await);
     let chain = Arc::new(Chain::new(
         rpc,
         key.address(),
@@ -142,7 +152,7 @@ async fn examine(
     let registry = code(&chain, "registry", chain.registry, report).await;
     let forwarder = code(&chain, "forwarder", chain.forwarder, report).await;
     if forwarder {
-        report.add("domain", same_domain(&chain, key, chain_id).await);
+        report.add("domain", same_domain(&chain, chain_id).await);
     }
     if registry && forwarder {
         report.add("trust", trusted(&chain).await);
@@ -180,7 +190,7 @@ async fn examine(
     report.tick("journal", files.store.display());
     report.add("pending", pending_are_ours(&chain, Some(&store)).await);
     report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
-    Some(Checked { chain, chain_id, store, identity, has_l1_fee, no_op_gas, locks })
+    Some(Checked { chain, chain_id, policy: policy?, store, identity, has_l1_fee, no_op_gas, locks })
 }
 
 fn proxies(settings: &Settings) -> Result<String, String> {
@@ -191,6 +201,13 @@ fn proxies(settings: &Settings) -> Result<String, String> {
     } else {
         format!("X-Forwarded-For is believed from {}", networks.join(", "))
     })
+}
+
+fn telemetry(settings: &Settings) -> Result<String, String> {
+    let target = settings.telemetry().map_err(|error| error.to_string())?;
+    let exported =
+        target.map_or("traces and metrics are not exported", |_| "traces and metrics are exported");
+    Ok(exported.to_owned())
 }
 
 fn endpoints(settings: &Settings, metrics: &Metrics) -> Result<Rpc, String> {
@@ -247,8 +264,16 @@ async fn code(chain: &Chain, name: &'static str, address: Address, report: &mut 
     false
 }
 
-/// The forwarder has our domain separator if it accepts a signature made with it; a getter is optional.
-async fn same_domain(chain: &Chain, key: &PrivateKeySigner, chain_id: u64) -> Result<String, String> {
+/// Whether the key signs, for its own address.
+async fn signs(key: &TxSigner, chain_id: u64) -> Result<String, String> {
+    let tried = key.try_out(chain_id).await;
+    tried.map(|()| "the key signs".to_owned()).map_err(|error| error.to_string())
+}
+
+/// The forwarder has our domain separator if it accepts a signature made with it; a getter is optional. The
+/// signature is of a key for this alone: the account's may sign nothing but transactions.
+async fn same_domain(chain: &Chain, chain_id: u64) -> Result<String, String> {
+    let key = PrivateKeySigner::from_bytes(&B256::repeat_byte(1)).map_err(|error| error.to_string())?;
     let says = |error: RpcError| format!("the forwarder does not answer like one: {error}");
     let request = ForwardRequest {
         from: key.address(),

@@ -21,8 +21,8 @@ use std::{
     time::Duration,
 };
 
-use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, anyhow, bail};
+use futures_util::FutureExt as _;
 use registry_core::forward::{Rules, domain};
 use rustix::process::{Resource, getrlimit};
 use tokio::{
@@ -35,7 +35,7 @@ use crate::{
     budget::share::Allowance,
     daemon::{
         check::{self, CheckMode, Checked},
-        monitor,
+        monitor, reload,
         settings::Settings,
     },
     http::{
@@ -44,6 +44,7 @@ use crate::{
         routes::{App, FactsCache, routes},
     },
     metrics::Metrics,
+    outcome::ErrorCode,
     process::{
         clock,
         lock::ProcessLock,
@@ -51,10 +52,13 @@ use crate::{
     },
     relay::{
         Reads, Relayer, backoff::SharedBackoff, functions::RelayedFunctions, gas_price::GasPrice,
-        inflight::Inflight, rate_limits::RateLimits,
+        inflight::Inflight, policy::decision::DecisionClient, rate_limits::RateLimits,
     },
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
+    signer::TxSigner,
     store::{Retention, retention},
+    telemetry::{Exporter, SpanQueue},
+    webhooks::{self, Deliverer, DeliveryClient},
 };
 
 /// The longest shutdown. A supervisor may kill the daemon after it, and nothing is lost.
@@ -68,15 +72,17 @@ const DRAIN_POLL: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// Why it did not start, and sent nothing; or which part of it ended early.
-pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
+pub async fn serve(settings: Settings, key: TxSigner, spans: Option<SpanQueue>) -> anyhow::Result<()> {
     // Installed before the lock file names this process: without a handler the signal would kill it.
     let mut drain = signal(SignalKind::user_defined1())?;
+    let reload = signal(SignalKind::hangup())?;
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
     let (report, checked) = check::run(CheckMode::Serve, &settings, &key, &clock, &metrics).await;
     let Some(checked) = checked else {
         eprint!("{report}");
         bail!("not started: see the crosses above");
     };
+    metrics.start_at_zero(ErrorCode::ALL.iter().map(|code| code.name()));
     let mut stop = StopSignals::listen()?;
     let proxies = settings.proxies()?;
     let chain_id = checked.chain_id;
@@ -93,6 +99,13 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
         relay_wait: settings.relay_wait,
         proxies: proxies.clone(),
     });
+    tokio::spawn(reload::run(reload, Arc::clone(&daemon.relayer), daemon.stopping.clone()));
+    let exporter = settings.telemetry()?.map(|target| Exporter::new(target, metrics.clone())).transpose()?;
+    if let Some((exporter, spans)) = exporter.zip(spans) {
+        let (app, stopping) = (Arc::clone(&app), daemon.stopping.clone());
+        daemon.telemetry =
+            tokio::spawn(exporter.run(spans, move || refreshed(Arc::clone(&app)).boxed(), stopping));
+    }
     let address = listener.local_addr()?;
     let limits = connection_limits(&settings);
     let stopping = daemon.stopping.clone();
@@ -119,11 +132,15 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
     ended
 }
 
+async fn refreshed(app: Arc<App>) {
+    app.refresh_gauges().await;
+}
+
 /// Asks a running daemon to drain and waits for its end, then finishes what the store still holds.
 ///
 /// # Errors
 /// Why it did not start, or that it was stopped before everything was mined.
-pub async fn drain(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
+pub async fn drain(settings: Settings, key: TxSigner) -> anyhow::Result<()> {
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
     let (report, checked) = check::run(CheckMode::Drain, &settings, &key, &clock, &metrics).await;
     let Some(checked) = checked else {
@@ -155,6 +172,8 @@ struct Daemon {
     sender: JoinHandle<()>,
     monitor: JoinHandle<()>,
     pruner: JoinHandle<()>,
+    webhooks: JoinHandle<()>,
+    telemetry: JoinHandle<()>,
     events: JoinHandle<()>,
     locks: Vec<ProcessLock>,
 }
@@ -163,11 +182,11 @@ impl Daemon {
     /// Recovers the store, then starts sender and monitor; HTTP is the caller's.
     async fn start(
         settings: &Settings,
-        key: PrivateKeySigner,
+        key: TxSigner,
         checked: Checked,
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
-        let Checked { chain, chain_id, store, identity, has_l1_fee, no_op_gas, locks } = checked;
+        let Checked { chain, chain_id, policy, store, identity, has_l1_fee, no_op_gas, locks } = checked;
         let clock = clock::shared();
         store.run(move |store| store.bind(&identity)).await?;
 
@@ -188,6 +207,8 @@ impl Daemon {
                 settings.rate_limit_reads,
                 settings.rate_limit_polls,
             ),
+            policy: Arc::clone(&policy),
+            decisions: DecisionClient::new().context("no client of the decision webhook")?,
             spending,
             allowance: Allowance { limit_wei: spending.daily_wei, shares: settings.budget_shares() },
             gas_price: GasPrice::default(),
@@ -230,14 +251,20 @@ impl Daemon {
         }
 
         let readiness = RelayerReadiness::default();
-        // Without HTTP this task only waits for the end.
-        let http = tokio::spawn({
-            let mut stopping = stopping.clone();
-            async move { stopped(&mut stopping).await }
-        });
+        // Without HTTP and a collector these tasks only wait for the end.
+        let [http, telemetry] = [stopping.clone(), stopping.clone()]
+            .map(|mut stopping| tokio::spawn(async move { stopped(&mut stopping).await }));
         let sender = tokio::spawn(sender.run(jobs, stopping.clone()));
         let monitor = tokio::spawn(monitor::run(Arc::clone(&relayer), readiness.clone(), stopping.clone()));
         let retention = Retention::of_days(settings.journal_retention_days);
+        let deliverer = Deliverer {
+            store: Arc::new(store.with_own_reader()?),
+            policy,
+            client: DeliveryClient::new().context("no client of webhooks")?,
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+        };
+        let webhooks = tokio::spawn(webhooks::run(deliverer, stopping.clone()));
         let pruner = tokio::spawn(retention::run(store, retention, clock, stopping.clone()));
         let events = tokio::spawn({
             let relayer = Arc::clone(&relayer);
@@ -257,6 +284,8 @@ impl Daemon {
             sender,
             monitor,
             pruner,
+            webhooks,
+            telemetry,
             events,
             locks,
         })
@@ -275,6 +304,8 @@ impl Daemon {
             result = &mut self.sender => ("sender", result),
             result = &mut self.monitor => ("monitor", result),
             result = &mut self.pruner => ("retention", result),
+            result = &mut self.webhooks => ("webhooks", result),
+            result = &mut self.telemetry => ("telemetry", result),
             result = &mut self.events => ("events", result),
         };
         let why = result.err().map_or_else(|| "without a reason".to_owned(), |error| error.to_string());
@@ -286,11 +317,13 @@ impl Daemon {
         tracing::info!("stopping");
         self.readiness.stop();
         let _ = self.stop.send(true);
-        let parts = [self.http, self.sender, self.monitor, self.pruner].map(|mut part| async move {
-            if !part.is_finished() {
-                let _ = (&mut part).await;
-            }
-        });
+        let parts = [self.http, self.sender, self.monitor, self.pruner, self.webhooks, self.telemetry].map(
+            |mut part| async move {
+                if !part.is_finished() {
+                    let _ = (&mut part).await;
+                }
+            },
+        );
         let all = futures_util::future::join_all(parts);
         if tokio::time::timeout(STOP_WITHIN, all).await.is_err() {
             tracing::warn!("not everything ended in time; the journal knows the rest");

@@ -3,4 +3,6 @@
 pub mod check;
 pub mod lifecycle;
 pub mod monitor;
+mod reload;
+pub mod replay;
 pub mod settings;

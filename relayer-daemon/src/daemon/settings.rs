@@ -18,6 +18,7 @@ use crate::{
     },
     process::logging::LogFormat,
     relay::functions::RegistryFunction,
+    telemetry::{TelemetryError, TelemetryTarget},
 };
 
 /// Wei as parsed from an amount with a decimal point.
@@ -91,6 +92,10 @@ pub struct Settings {
           default_values_t = RegistryFunction::ALL.iter().copied())]
     pub relayed_functions: Vec<RegistryFunction>,
 
+    /// The file that says who is sponsored: API keys, denied signers, a decision webhook; read again on SIGHUP
+    #[arg(long, env = "POLICY_FILE", hide_env_values = true)]
+    pub policy_file: Option<PathBuf>,
+
     /// Addresses and networks (CIDR) of our proxies, comma-separated; X-Forwarded-For is believed from them
     /// only
     #[arg(long, env = "TRUSTED_PROXIES", hide_env_values = true, value_delimiter = ',', value_parser = parse_network)]
@@ -142,6 +147,10 @@ pub struct Settings {
     #[arg(long, env = "RPC_TIMEOUT_SECONDS", hide_env_values = true, default_value = "10", value_parser = seconds)]
     pub rpc_timeout: Duration,
 
+    /// How long a signer outside this process may take for a signature, seconds
+    #[arg(long, env = "SIGNER_TIMEOUT_SECONDS", hide_env_values = true, default_value = "5", value_parser = seconds)]
+    pub signer_timeout: Duration,
+
     /// Where the journal lives; created if missing
     #[arg(long, env = "RELAYER_DATA_DIR", hide_env_values = true, default_value = "relayer-data")]
     pub data_dir: PathBuf,
@@ -151,6 +160,23 @@ pub struct Settings {
     #[arg(long, env = "JOURNAL_RETENTION_DAYS", hide_env_values = true, default_value_t = 30,
           value_parser = clap::value_parser!(u16).range(1..=3_650))]
     pub journal_retention_days: u16,
+
+    /// The OpenTelemetry collector for traces and metrics, by OTLP over HTTP; without it nothing is exported
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]
+    pub otlp_endpoint: Option<String>,
+
+    /// Headers for the collector: name=value, comma-separated
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_HEADERS", hide_env_values = true)]
+    pub otlp_headers: Option<String>,
+
+    /// The name of this service in traces and metrics
+    #[arg(long, env = "OTEL_SERVICE_NAME", hide_env_values = true, default_value = "relayer-daemon")]
+    pub otel_service_name: String,
+
+    /// How often metrics are exported, milliseconds
+    #[arg(long, env = "OTEL_METRIC_EXPORT_INTERVAL", hide_env_values = true, default_value_t = 60_000,
+          value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    pub otel_metric_interval: u64,
 
     /// How log lines are written
     #[arg(long, env = "LOG_FORMAT", hide_env_values = true, default_value = "text")]
@@ -181,6 +207,22 @@ impl Settings {
             .zip(1..)
             .map(|(text, position)| endpoint(text).ok_or(EndpointError { position }))
             .collect()
+    }
+
+    /// The OpenTelemetry collector, if there is one.
+    ///
+    /// # Errors
+    /// Which setting is wrong; never its text.
+    pub fn telemetry(&self) -> Result<Option<TelemetryTarget>, TelemetryError> {
+        let Some(endpoint) = &self.otlp_endpoint else { return Ok(None) };
+        let every = Duration::from_millis(self.otel_metric_interval);
+        TelemetryTarget::new(
+            endpoint,
+            self.otlp_headers.as_deref().unwrap_or_default(),
+            &self.otel_service_name,
+            every,
+        )
+        .map(Some)
     }
 
     /// The trusted proxies.

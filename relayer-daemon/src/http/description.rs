@@ -18,13 +18,16 @@ use crate::{
     chain::RpcError,
     outcome::{
         ErrorCode::{
-            self, ChainSilent, GasBudgetExhausted, InvalidAddress, InvalidId, IpRateLimited, JournalFailed,
-            MethodNotAllowed, NotFound, RelayNotFound, RelayerBalanceTooLow, RpcFailed, RpcTimeout,
-            SenderStalled, ShuttingDown,
+            self, ChainSilent, GasBudgetExhausted, InvalidAddress, InvalidId, InvalidWait, IpRateLimited,
+            JournalFailed, MethodNotAllowed, NotFound, RelayNotFound, RelayerBalanceTooLow, RpcFailed,
+            RpcTimeout, SenderStalled, ShuttingDown,
         },
         Failure, Finality, MinedTransaction, RelayOutcome,
     },
-    store::RelayRecord,
+    store::{
+        RelayRecord,
+        events::{EventBody, EventKind},
+    },
 };
 
 const ABOUT: &str = "\
@@ -60,7 +63,7 @@ pub(crate) struct Particulars {
 /// The description as JSON text.
 pub(crate) fn text(relayer: Particulars) -> String {
     let mut schemas = Schemas::default();
-    let paths = paths(&mut schemas, relayer);
+    let (paths, webhooks) = (paths(&mut schemas, relayer), webhooks(&mut schemas));
     schemas.of::<FailureBody<'_>>();
     let mut schemas = schemas.into_components();
     schemas.insert("SignedRequest".to_owned(), signed_request(relayer));
@@ -79,7 +82,8 @@ pub(crate) fn text(relayer: Particulars) -> String {
             { "name": "Operations", "description": "For those who run or watch the relayer." },
         ],
         "paths": paths,
-        "components": { "schemas": schemas, "headers": headers() },
+        "webhooks": webhooks,
+        "components": { "schemas": schemas, "headers": headers(), "securitySchemes": { API_KEY: api_key() } },
     }))
 }
 
@@ -124,6 +128,38 @@ fn paths(schemas: &mut Schemas, relayer: Particulars) -> Value {
     })
 }
 
+/// What is posted to the webhook of an API key.
+fn webhooks(schemas: &mut Schemas) -> Value {
+    let outcome = RelayOutcome::Executed { mined: MINED, agent_id: Some(U256::from(42)) };
+    let id = "evt_5f0c9e2ab17d43d8a1c2e3f405162738";
+    let example = EventBody::new(EventKind::Executed, id, ID, Some(&outcome), 1_767_323_045);
+    let header = |name: &str, description: &str, pattern: &str| {
+        json!({
+            "name": name, "in": "header", "required": true, "description": description,
+            "schema": { "type": "string", "pattern": pattern },
+        })
+    };
+    json!({
+        "relayChanged": { "post": {
+            "operationId": "relayChanged",
+            "tags": [RELAYING],
+            "summary": "A relay that your API key sponsors has changed",
+            "description": "At least once, and in order per relay. Taken with any answer of 2xx within 10 seconds; else it is \
+                sent again, with backoff, for a day.",
+            "parameters": [
+                header(
+                    "X-Relayer-Signature",
+                    "HMAC-SHA256 over the time, a dot and the body, with the secret that both sides know.",
+                    "^t=[0-9]+,v1=[0-9a-f]{64}$",
+                ),
+                header("X-Relayer-Event", "The event's id.", "^evt_[0-9a-f]{32}$"),
+            ],
+            "requestBody": { "required": true, "content": body(&schemas.of::<EventBody<'_>>(), &example) },
+            "responses": { "2XX": { "description": "You have it." } },
+        } },
+    })
+}
+
 fn relay(schemas: &mut Schemas) -> Value {
     let executed = body(&schemas.of::<ExecutedBody>(), &ExecutedBody::new(ID, &MINED, Some(U256::from(42))));
     let pending = RelayRecord { outcome: None, finality: None, hashes: vec![MINED.tx_hash] };
@@ -133,14 +169,40 @@ fn relay(schemas: &mut Schemas) -> Value {
         ("200", answer("It was executed.", &executed)),
         ("202", answer("It goes on, whether you wait or not.", &pending)),
     ];
-    let elsewhere =
-        [InvalidId, InvalidAddress, RelayNotFound, NotFound, MethodNotAllowed, ChainSilent, SenderStalled];
+    let elsewhere = [
+        InvalidId,
+        InvalidWait,
+        InvalidAddress,
+        RelayNotFound,
+        NotFound,
+        MethodNotAllowed,
+        ChainSilent,
+        SenderStalled,
+    ];
     let failures: Vec<ErrorCode> =
         ErrorCode::ALL.iter().copied().filter(|code| !elsewhere.contains(code)).collect();
     let content =
         json!({ "application/json": { "schema": { "$ref": "#/components/schemas/SignedRequest" } } });
     let request = ("requestBody", json!({ "required": true, "content": content }));
-    operation("relay", RELAYING, "Executes a signed request", Some(request), answers, &failures)
+    let mut relay =
+        operation("relay", RELAYING, "Executes a signed request", Some(request), answers, &failures);
+    // Without a key, or with one: the relayer's policy says which.
+    if let Some(relay) = relay.as_object_mut() {
+        relay.insert("security".to_owned(), json!([{}, { API_KEY: [] }]));
+    }
+    relay
+}
+
+/// The name of the security scheme.
+const API_KEY: &str = "apiKey";
+
+fn api_key() -> Value {
+    json!({
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key of the relayer's operator. A relayer may take requests without one, and ignores keys \
+            where it has none.",
+    })
 }
 
 fn relay_state(schemas: &mut Schemas) -> Value {
@@ -154,8 +216,19 @@ fn relay_state(schemas: &mut Schemas) -> Value {
         "format": "relay-id",
         "pattern": "^0x[0-9a-fA-F]{64}$",
     });
-    let failures = [InvalidId, RelayNotFound, NotFound, IpRateLimited, JournalFailed];
-    operation("getRelay", RELAYING, "What became of a request", parameter("id", &id, &ID), answers, &failures)
+    let wait = json!({
+        "name": "wait",
+        "in": "query",
+        "description": "Answers once the relay is this final, or as things stand after a while.",
+        "schema": { "enum": ["latest", "safe", "finalized"] },
+        "example": "latest",
+    });
+    let failures = [InvalidId, InvalidWait, RelayNotFound, NotFound, IpRateLimited, JournalFailed];
+    let id = parameter("id", &id, &ID).map(|(name, mut parameters)| {
+        parameters.as_array_mut().into_iter().for_each(|parameters| parameters.push(wait.clone()));
+        (name, parameters)
+    });
+    operation("getRelay", RELAYING, "What became of a request", id, answers, &failures)
 }
 
 fn nonce(schemas: &mut Schemas) -> Value {
@@ -256,7 +329,7 @@ fn parameter(name: &str, schema: &Value, example: &impl ToString) -> Option<(&'s
 fn failure(status: u16, codes: &[ErrorCode]) -> Value {
     let description = match status {
         400 => "The request cannot be read.",
-        401 => "The signature is not good, or not any more.",
+        401 => "The signature or the API key is not good, or not any more.",
         403 => "Not for this relayer.",
         404 => "There is no such relay or path.",
         408 | 413 => "The body is too slow or too large.",

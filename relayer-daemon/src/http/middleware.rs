@@ -15,6 +15,7 @@ use hyper::{
     service::{Service, service_fn},
 };
 use hyper_util::service::TowerToHyperService;
+use tracing::{Instrument as _, Span, field};
 use warp::{
     Filter, Reply,
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
@@ -22,7 +23,7 @@ use warp::{
 };
 
 use super::routes::{FailureCode, Peer, RouteName, allowed};
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, process::logging::SPANS};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -54,8 +55,14 @@ where
             let mut response = if method == Method::OPTIONS {
                 preflight()
             } else {
-                match routes.call(request).await {
-                    Ok(response) => response,
+                let span = span(&method, request.headers());
+                match routes.call(request).instrument(span.clone()).await {
+                    Ok(response) => {
+                        span.record("status", response.status().as_u16());
+                        let route = response.extensions().get::<RouteName>().map_or("none", |route| route.0);
+                        span.record("route", route);
+                        response
+                    }
                     Err(never) => match never {},
                 }
             };
@@ -71,6 +78,13 @@ where
             Ok(response)
         }
     })
+}
+
+/// A request's span, in the trace of its client if that names one.
+fn span(method: &Method, headers: &HeaderMap) -> Span {
+    let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (route, status) = (field::Empty, field::Empty);
+    tracing::info_span!(target: SPANS, "http", "otel.kind" = "server", traceparent, %method, route, status)
 }
 
 fn observe(metrics: &Metrics, response: &Response, took: Duration) {
@@ -106,7 +120,7 @@ fn stamp(headers: &mut HeaderMap, id: HeaderValue) {
     for (name, value) in [
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, OPTIONS"),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type, X-Request-Id"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type, X-Request-Id"),
         (header::ACCESS_CONTROL_EXPOSE_HEADERS, "X-Request-Id, X-Relay-Id, Retry-After"),
         (header::ACCESS_CONTROL_MAX_AGE, "86400"),
         (header::CACHE_CONTROL, "no-store"),

@@ -17,3 +17,4 @@ mod middleware;
 pub mod readiness;
 pub mod routes;
 mod shapes;
+mod waiting;

@@ -30,7 +30,7 @@ use super::{
     client_address::TrustedProxies,
     description::{self, Particulars},
     readiness::RelayerReadiness,
-    shapes,
+    shapes, waiting,
 };
 use crate::{
     budget::Budget,
@@ -80,6 +80,19 @@ impl App {
         let read = move |store: &Store| Ok((store.budget(limit, now)?, store.oldest_pending()?));
         self.store.run(read).await.map_err(store_failed)
     }
+
+    /// Sets the gauges that are read on demand.
+    pub async fn refresh_gauges(&self) {
+        let relayer = &self.relayer;
+        let now = relayer.clock.now();
+        if let Ok((budget, oldest)) = self.facts.get((), self.facts()).await {
+            relayer.metrics.budget_limit_wei.set(gauge_value(budget.limit_wei));
+            relayer.metrics.budget_used_wei.set(gauge_value(budget.used_wei()));
+            let age = oldest.map(|since| now.saturating_sub(since)).unwrap_or_default();
+            relayer.metrics.oldest_pending_seconds.set(age.cast_signed());
+        }
+        relayer.metrics.queue_depth.set(i64::try_from(relayer.inflight.len()).unwrap_or(i64::MAX));
+    }
 }
 
 /// The socket's peer, put into each request by [`crate::http`].
@@ -120,9 +133,10 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
         .then(|app: Arc<App>, client: IpAddr, headers: HeaderMap, body| async move {
             answer("relay", post_relay(&app, client, &headers, body).await)
         });
-    let relay_state = warp::path!("relay" / String).and(get.clone()).and(client.clone()).then(
-        |id: String, app: Arc<App>, client: IpAddr| async move {
-            answer("relay_state", relay_state(&app, client, &id).await)
+    let query = warp::query::raw().or(warp::any().map(String::new)).unify();
+    let relay_state = warp::path!("relay" / String).and(get.clone()).and(client.clone()).and(query).then(
+        |id: String, app: Arc<App>, client: IpAddr, query: String| async move {
+            answer("relay_state", relay_state(&app, client, &id, &query).await)
         },
     );
     let nonce = warp::path!("nonce" / String).and(get.clone()).and(client.clone()).then(
@@ -194,7 +208,9 @@ where
         .map_err(|_| Failure::of(ErrorCode::BodyTimeout))??;
 
     let relayer = &app.relayer;
-    let AcceptedRelay { id, waiting } = relayer.accept(&body, client).await?;
+    // What is no text is no key.
+    let authorization = headers.get(header::AUTHORIZATION).map(|header| header.to_str().unwrap_or_default());
+    let AcceptedRelay { id, waiting } = relayer.accept(&body, client, authorization).await?;
     let outcome = outcome_within(waiting, relayer.stopping.clone(), app.relay_wait).await;
     let mut response = match outcome {
         Some(RelayOutcome::Executed { mined, agent_id }) => {
@@ -245,15 +261,15 @@ async fn discard<B: Buf>(mut stream: Pin<&mut impl Stream<Item = Result<B, warp:
     }
 }
 
-async fn relay_state(app: &App, client: IpAddr, id: &str) -> Result<Response, Failure> {
+async fn relay_state(app: &App, client: IpAddr, id: &str, query: &str) -> Result<Response, Failure> {
     let id: B256 = id.parse().map_err(|_| Failure::of(ErrorCode::InvalidId))?;
+    let wanted = waiting::wanted(query)?;
     let polls = &app.relayer.limits.polls;
     polls.charge(&client).map_err(|wait| Failure::read_limit(polls.count(), wait))?;
-    let record = app.store.run(move |store| store.relay(id)).await;
-    match record {
-        Ok(Some(record)) => Ok(ok(&shapes::RelayBody::new(id, &record, app.relayer.chain.head()))),
-        Ok(None) => Err(Failure::new(ErrorCode::RelayNotFound, format!("Relay not found: {id}"))),
-        Err(error) => Err(store_failed(error)),
+    let stopping = app.relayer.stopping.clone();
+    match waiting::relay(&app.store, id, wanted, app.relay_wait, stopping).await? {
+        Some(record) => Ok(ok(&shapes::RelayBody::new(id, &record, app.relayer.chain.head()))),
+        None => Err(Failure::new(ErrorCode::RelayNotFound, format!("Relay not found: {id}"))),
     }
 }
 
@@ -307,16 +323,8 @@ fn domain(app: &App) -> Response {
 }
 
 async fn metrics(app: &App) -> Response {
-    let relayer = &app.relayer;
-    let now = relayer.clock.now();
-    if let Ok((budget, oldest)) = app.facts.get((), app.facts()).await {
-        relayer.metrics.budget_limit_wei.set(gauge_value(budget.limit_wei));
-        relayer.metrics.budget_used_wei.set(gauge_value(budget.used_wei()));
-        let age = oldest.map(|since| now.saturating_sub(since)).unwrap_or_default();
-        relayer.metrics.oldest_pending_seconds.set(age.cast_signed());
-    }
-    relayer.metrics.queue_depth.set(i64::try_from(relayer.inflight.len()).unwrap_or(i64::MAX));
-    let text = relayer.metrics.render();
+    app.refresh_gauges().await;
+    let text = app.relayer.metrics.render();
     warp::reply::with_header(text, header::CONTENT_TYPE, "text/plain; version=0.0.4").into_response()
 }
 

@@ -34,6 +34,8 @@ pub enum ErrorCode {
     GasAboveMaximum,
     /// The relay's id is not 0x and 64 hexadecimal digits.
     InvalidId,
+    /// `wait` is none of `latest`, `safe` and `finalized`.
+    InvalidWait,
     /// The address is not 0x and 40 hexadecimal digits, or its checksum is wrong.
     InvalidAddress,
     /// The body ended before its time.
@@ -54,6 +56,22 @@ pub enum ErrorCode {
     ValueNotSupported,
     /// The call's function is not among those that the relayer forwards.
     FunctionNotAllowed,
+    /// The relayer takes no request without an API key.
+    ApiKeyRequired,
+    /// The API key is not known.
+    ApiKeyInvalid,
+    /// The signer is on the relayer's deny list.
+    SignerDenied,
+    /// The API key does not sponsor this signer.
+    SignerNotSponsored,
+    /// The API key does not sponsor this function.
+    FunctionNotSponsored,
+    /// The operator's service said no; the message is its reason.
+    SponsorshipDenied,
+    /// The operator's service sponsors less gas than `request.gas`.
+    GasNotSponsored,
+    /// The operator's service gave no answer; nothing was sent, and another try makes sense.
+    SponsorshipUndecided,
     /// No such relay, or one long forgotten.
     RelayNotFound,
     /// No such path.
@@ -68,6 +86,10 @@ pub enum ErrorCode {
     IpRateLimited,
     /// Too many requests by one signer.
     SignerRateLimited,
+    /// Too many requests with one API key.
+    KeyRateLimited,
+    /// The API key has used its gas of the day, or what is left of it is less than this request may use.
+    KeyGasExhausted,
     /// Today's gas is spent.
     GasBudgetExhausted,
     /// One signer, client or network has used its share of today's gas.
@@ -86,6 +108,8 @@ pub enum ErrorCode {
     TransactionRejected,
     /// The journal cannot be written; nothing was sent.
     JournalFailed,
+    /// What signs for the relayer's account gave no signature; nothing was sent.
+    SignerFailed,
     /// The relayer's account is nearly empty.
     RelayerBalanceTooLow,
     /// The base fee is above what the operator allows.
@@ -140,6 +164,7 @@ impl ErrorCode {
             Self::InvalidField => (400, "Invalid field"),
             Self::GasAboveMaximum => (400, "request.gas is above the relayer's maximum"),
             Self::InvalidId => (400, "Invalid relay id: must be 0x and 64 hex digits"),
+            Self::InvalidWait => (400, "Invalid wait: must be latest, safe or finalized"),
             Self::InvalidAddress => {
                 (400, "Invalid address: must be 0x and 40 hex digits, with a right checksum if in mixed case")
             }
@@ -152,6 +177,16 @@ impl ErrorCode {
             Self::TargetNotAllowed => (403, "Relayer only forwards to the registry contract"),
             Self::ValueNotSupported => (403, "Value transfers not supported"),
             Self::FunctionNotAllowed => (403, "Relayer does not forward this function of the registry"),
+            Self::ApiKeyRequired => (401, "API key required: send it as Authorization: Bearer"),
+            Self::ApiKeyInvalid => (401, "API key is not known"),
+            Self::SignerDenied => (403, "This signer is not sponsored by this relayer"),
+            Self::SignerNotSponsored => (403, "This signer is not sponsored by this API key"),
+            Self::FunctionNotSponsored => (403, "This function is not sponsored by this API key"),
+            Self::SponsorshipDenied => (403, "This request is not sponsored"),
+            Self::GasNotSponsored => (403, "request.gas is above what is sponsored"),
+            Self::SponsorshipUndecided => {
+                (403, "Whether this request is sponsored could not be decided. Please try again shortly.")
+            }
             Self::RelayNotFound => (404, "Relay not found"),
             Self::NotFound => (404, "Not found"),
             Self::MethodNotAllowed => (405, "Method not allowed"),
@@ -159,6 +194,8 @@ impl ErrorCode {
             Self::BodyTooLarge => (413, "Request body is larger than 64 KiB"),
             Self::IpRateLimited => (429, "IP rate limit exceeded"),
             Self::SignerRateLimited => (429, "Signer rate limit exceeded"),
+            Self::KeyRateLimited => (429, "API key's rate limit exceeded"),
+            Self::KeyGasExhausted => (429, "API key's gas of the day is exhausted"),
             Self::GasBudgetExhausted => (429, "Daily gas budget exhausted. Try again tomorrow."),
             Self::BudgetShareExhausted => {
                 (429, "Share of the daily gas budget exhausted. Try again tomorrow.")
@@ -175,6 +212,7 @@ impl ErrorCode {
             Self::RpcTimeout => (500, "RPC timeout"),
             Self::TransactionRejected => (500, "Every RPC endpoint refused the transaction"),
             Self::JournalFailed => (500, "Relayer storage failed. Nothing was sent."),
+            Self::SignerFailed => (500, "Relayer could not sign. Nothing was sent."),
             Self::RelayerBalanceTooLow => {
                 (503, "Relayer balance too low. Please try again later or use direct mode.")
             }

@@ -6,9 +6,9 @@
 use std::io::IsTerminal as _;
 
 use clap::ValueEnum;
-use tracing::Level;
+use tracing::{Level, level_filters::LevelFilter};
 use tracing_subscriber::{
-    Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    Layer, Registry, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
 /// How log lines are written, always to standard error.
@@ -20,12 +20,18 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging; a second call does nothing.
-pub fn init(format: LogFormat, level: Level) {
+/// The target of spans, which no log line shows: they are for [`crate::telemetry`] alone.
+pub const SPANS: &str = "relayer_spans";
+
+/// Starts logging, beside a layer for spans; a second call does nothing.
+pub fn init(format: LogFormat, level: Level, spans: Option<Box<dyn Layer<Registry> + Send + Sync>>) {
     let filter = Targets::new()
         .with_default(Level::WARN)
         .with_target("relayer_daemon", level)
-        .with_target("alloy_transport_http", Level::ERROR);
+        .with_target("alloy_transport_http", Level::ERROR)
+        // The sender's own line says why there is no signature.
+        .with_target("alloy_signer_aws", LevelFilter::OFF)
+        .with_target(SPANS, LevelFilter::OFF);
     let layer = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
@@ -35,5 +41,5 @@ pub fn init(format: LogFormat, level: Level) {
         LogFormat::Text => layer.with_target(false).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    let _ = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
+    let _ = tracing_subscriber::registry().with(spans).with(layer.with_filter(filter)).try_init();
 }

@@ -10,6 +10,7 @@ mod checks;
 pub mod functions;
 pub mod gas_price;
 pub mod inflight;
+pub mod policy;
 mod queue;
 pub mod rate_limits;
 
@@ -21,9 +22,10 @@ use alloy::{
 };
 use registry_core::{
     eth::abi::IForwarder::executeCall,
-    forward::{Rules, SignedRequest},
+    forward::{ForwardRequest, Rules, SignedRequest},
 };
 use tokio::sync::{Semaphore, mpsc};
+use tracing::Instrument as _;
 
 use self::{
     backoff::{FIRST_PAUSE, LONGEST_PAUSE, SharedBackoff, Step},
@@ -31,20 +33,23 @@ use self::{
     checks::CheckError,
     gas_price::GasPrice,
     inflight::{Inflight, InflightStart, Waiting},
+    policy::{ApiKey, Policy, SharedPolicy, decision::DecisionClient},
 };
 use crate::{
     budget::share::Allowance,
     chain::{Chain, ChainNode},
+    gas,
     metrics::Metrics,
     outcome::{ErrorCode, Failure, RelayOutcome},
     process::{
         clock::SharedClock,
         faults,
+        logging::SPANS,
         shutdown::{ShutdownSignal, stopped},
     },
     relay::{functions::RelayedFunctions, rate_limits::RateLimits},
     sender::{SendJob, SenderEvent, Spending, signing::Wallet},
-    store::{Accepted, NewRelay, Store, StoreError},
+    store::{Accepted, NewRelay, Sponsored, Sponsorship, Store, StoreError},
 };
 
 /// The relayer's account must hold this much, wei (service.md section 8: 0.001 ETH).
@@ -65,6 +70,10 @@ pub struct Relayer<C = Chain> {
     pub rules: Rules,
     /// The relayed functions of the registry.
     pub functions: RelayedFunctions,
+    /// Who is sponsored.
+    pub policy: Arc<SharedPolicy>,
+    /// The client of the decision webhook.
+    pub decisions: DecisionClient,
     /// The rate limits.
     pub limits: RateLimits,
     /// The spending limits.
@@ -106,6 +115,13 @@ pub struct Reads {
     forwarder_nonces: BriefCache<Address, U256>,
 }
 
+/// What sponsors a request: the policy it arrived under, its API key, and its client.
+struct Sponsor {
+    policy: Arc<Policy>,
+    key: Option<Arc<ApiKey>>,
+    client: IpAddr,
+}
+
 /// An accepted relay, to be waited for.
 #[derive(Debug)]
 pub struct AcceptedRelay {
@@ -123,16 +139,25 @@ impl Relayer {
 }
 
 impl<C: ChainNode> Relayer<C> {
-    /// The checks that need no network, in the documented order. A relay that passes is stored and started.
-    pub async fn accept(self: &Arc<Self>, body: &[u8], client: IpAddr) -> Result<AcceptedRelay, Failure> {
+    /// The checks that need no chain, in the documented order. A relay that passes is stored and started.
+    /// `authorization` is the request's header of this name.
+    pub async fn accept(
+        self: &Arc<Self>,
+        body: &[u8],
+        client: IpAddr,
+        authorization: Option<&str>,
+    ) -> Result<AcceptedRelay, Failure> {
         let signed = SignedRequest::from_json(body)?;
-        self.limits
-            .per_ip
-            .charge(&client)
-            .map_err(|wait| Failure::ip_limit(self.limits.per_ip.count(), wait))?;
+        let policy = self.policy.current();
+        let key = match policy.identify(authorization) {
+            Ok(Some(key)) => key.charge().map(|()| Some(key)),
+            // Guesses of keys are charged too.
+            without => self.charge_client(&client).and(without),
+        }?;
         self.rules.check_call(&signed.request)?;
         self.functions.check(&signed.request.data)?;
         let id = signed.authenticate(&self.domain).map_err(registry_core::forward::Refusal::Signature)?;
+        policy.check(key.as_deref(), &signed.request)?;
         // A draining daemon still lets copies join a relay in flight.
         if *self.stopping.borrow() || (*self.draining.borrow() && self.inflight.age(id).is_none()) {
             return Err(Failure::of(ErrorCode::ShuttingDown));
@@ -142,16 +167,19 @@ impl<C: ChainNode> Relayer<C> {
             InflightStart::Full => Err(Failure::of(ErrorCode::QueueFull)),
             InflightStart::New(waiting) => {
                 let relayer = Arc::clone(self);
+                let sponsor = Sponsor { policy, key, client };
                 // In a task of its own: if the client hangs up, its handler's future is dropped, and this
                 // goes on.
-                let admission = tokio::spawn(async move {
-                    let admitted = relayer.admit(id, signed, client).await;
+                let span = tracing::info_span!(target: SPANS, "relay.admit", relay = %id);
+                let admission = async move {
+                    let admitted = relayer.admit(id, signed, sponsor).await;
                     if let Err(failure) = &admitted {
                         // Copies may have joined: they get the failure too.
                         relayer.inflight.finish(id, RelayOutcome::Dropped { failure: failure.clone() });
                     }
                     admitted
-                });
+                };
+                let admission = tokio::spawn(admission.instrument(span));
                 // Only a runtime that shuts down ends the task early.
                 admission.await.unwrap_or_else(|_| Err(Failure::of(ErrorCode::ShuttingDown)))?;
                 Ok(AcceptedRelay { id, waiting })
@@ -159,37 +187,78 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    async fn admit(self: &Arc<Self>, id: B256, signed: SignedRequest, client: IpAddr) -> Result<(), Failure> {
+    fn charge_client(&self, client: &IpAddr) -> Result<(), Failure> {
+        let limit = &self.limits.per_ip;
+        limit.charge(client).map_err(|wait| Failure::ip_limit(limit.count(), wait))
+    }
+
+    async fn admit(
+        self: &Arc<Self>,
+        id: B256,
+        signed: SignedRequest,
+        sponsor: Sponsor,
+    ) -> Result<(), Failure> {
         let known = self.store.run(move |store| store.relay(id)).await.map_err(store_failed)?;
         if known.and_then(|record| record.outcome).is_some_and(|outcome| !outcome.is_repeatable()) {
             return Err(Failure::of(ErrorCode::AlreadyRelayed));
         }
         let SignedRequest { request, signature } = signed;
-        self.limits
-            .per_signer
-            .charge(&request.from)
-            .map_err(|wait| Failure::signer_limit(self.limits.per_signer.count(), wait))?;
+        let Sponsor { policy, key, client } = sponsor;
+        if key.is_none() {
+            let limit = &self.limits.per_signer;
+            limit.charge(&request.from).map_err(|wait| Failure::signer_limit(limit.count(), wait))?;
+        }
         let now = self.clock.now();
         self.rules.check_terms(&request, now)?;
+        self.decide(&policy, id, key.as_deref(), &request).await?;
 
+        let inner_gas = u64::try_from(request.gas).unwrap_or(u64::MAX);
         let relay = NewRelay {
             id,
             signer: request.from,
             forward_nonce: request.nonce,
             deadline: request.deadline.to(),
             calldata: executeCall { req: request, signature }.abi_encode().into(),
-            client: Some(client),
+            // Behind a key are many clients: it has limits of its own.
+            client: key.is_none().then_some(client),
         };
         self.check_budget(&relay).await?;
         let written = relay.clone();
-        match self.store.run(move |store| store.accept(&written, now)).await.map_err(store_failed)? {
-            Accepted::Finished(_) => return Err(Failure::of(ErrorCode::AlreadyRelayed)),
-            Accepted::Pending => {}
+        let sponsorship = key.map(|key| Sponsorship {
+            key: key.name.clone(),
+            gas: gas::limit(&relay.calldata, inner_gas),
+            gas_per_day: key.gas_per_day,
+            is_told: key.webhook.is_some(),
+        });
+        let accept = move |store: &Store| match &sponsorship {
+            Some(sponsorship) => store.accept_sponsored(&written, sponsorship, now),
+            None => store.accept(&written, now).map(Sponsored::Accepted),
+        };
+        match self.store.run(accept).await.map_err(store_failed)? {
+            Sponsored::Accepted(Accepted::Pending) => {}
+            Sponsored::Accepted(Accepted::Finished(_)) => return Err(Failure::of(ErrorCode::AlreadyRelayed)),
+            Sponsored::Exhausted(wait) => {
+                return Err(Failure::of(ErrorCode::KeyGasExhausted).retry_after(wait));
+            }
         }
         faults::point("after_accept");
         tracing::info!(relay = %id, signer = %relay.signer, nonce = %relay.forward_nonce, "accepted");
-        tokio::spawn(Arc::clone(self).run(relay));
+        tokio::spawn(Arc::clone(self).run(relay).in_current_span());
         Ok(())
+    }
+
+    /// Asks the decision webhook, where the policy has one.
+    async fn decide(
+        &self,
+        policy: &Policy,
+        id: B256,
+        key: Option<&ApiKey>,
+        request: &ForwardRequest,
+    ) -> Result<(), Failure> {
+        let Some(target) = &policy.decision else { return Ok(()) };
+        let (key, now) = (key.map(|key| key.name.as_str()), self.clock.now());
+        let span = tracing::info_span!(target: SPANS, "relay.decide", "otel.kind" = "client");
+        self.decisions.ask(target, id, key, request, now, &self.metrics).instrument(span).await
     }
 
     /// Runs a stored relay again: after a restart, or after a foreign transaction used its nonce.
@@ -214,7 +283,8 @@ impl<C: ChainNode> Relayer<C> {
                 }
                 continue;
             }
-            match self.check(&relay).await {
+            let span = tracing::info_span!(target: SPANS, "relay.check", relay = %relay.id);
+            match self.check(&relay).instrument(span).await {
                 Ok((job, _permit)) => {
                     self.backoff.worked(Step::Check);
                     // The sender is gone only at shutdown.
@@ -239,7 +309,10 @@ impl<C: ChainNode> Relayer<C> {
 
     /// Retries a relay that the sender could not give a nonce to: nothing of it is stored or sent.
     async fn unsent(self: Arc<Self>, id: B256, failure: Failure) {
-        if matches!(failure.code, ErrorCode::RpcFailed | ErrorCode::RpcTimeout | ErrorCode::JournalFailed) {
+        if matches!(
+            failure.code,
+            ErrorCode::RpcFailed | ErrorCode::RpcTimeout | ErrorCode::JournalFailed | ErrorCode::SignerFailed
+        ) {
             self.backoff.failed(Step::Send, failure.clone());
         }
         let blocked = self.inflight.blocked(id);

@@ -71,7 +71,7 @@ impl<N: ChainNode> Sender<N> {
         };
         let mut transactions = before.transactions;
         if let Some(fees) = fees {
-            transactions.push(self.parts.wallet.no_op(nonce, fees, TransactionPurpose::Gap)?);
+            transactions.push(self.parts.wallet.no_op(nonce, fees, TransactionPurpose::Gap).await?);
         }
         // At the cap the earlier bytes go out again; without any, the next round tries again.
         Ok((!transactions.is_empty()).then_some(NonceAssignment { nonce, relay: None, transactions }))

@@ -59,6 +59,7 @@ use crate::{
     metrics::Metrics,
     outcome::{Failure, RelayOutcome},
     process::clock::SharedClock,
+    signer::SignerError,
     store::{BlockId, NewTransaction, NonceAssignment, RelayTerms, Store, StoreError},
 };
 
@@ -111,9 +112,9 @@ pub enum SenderError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The key failed.
+    /// The signer failed.
     #[error("signing: {0}")]
-    Signing(#[from] alloy::signers::Error),
+    Signing(#[from] SignerError),
 }
 
 /// Spending limits.

@@ -3,14 +3,15 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use alloy::primitives::B256;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
+use tracing::Instrument as _;
 
 use super::{SendJob, Sender, SenderError, SenderEvent};
 use crate::{
     chain::{ChainNode, Simulation},
     gas::fees::{Fees, Market},
     outcome::{ErrorCode, Failure},
-    process::faults,
+    process::{faults, logging::SPANS},
     store::{NonceAssignment, Store},
 };
 
@@ -37,17 +38,20 @@ impl<N: ChainNode> Sender<N> {
             state.head = jobs.iter().map(|job| job.head).fold(state.head, u64::max);
         }
         let relays: Vec<B256> = jobs.iter().map(|job| job.relay.id).collect();
-        match self.assign(jobs).await {
+        let span = tracing::info_span!(target: SPANS, "sender.sign", ?relays);
+        match self.assign(jobs).instrument(span).await {
             Ok(nonces) => {
                 self.publish(SenderEvent::Sent);
-                self.send(&nonces).await;
+                let span = tracing::info_span!(target: SPANS, "sender.send", ?nonces, ?relays);
+                self.send(&nonces).instrument(span).await;
                 faults::point("after_send");
             }
             Err(error) => {
-                tracing::error!(%error, relays = relays.len(), "not journalled, so not sent");
+                tracing::error!(%error, relays = relays.len(), "not signed or not journalled, so not sent");
                 let failure = match error {
                     SenderError::Rpc(error) => error.into(),
-                    SenderError::Store(_) | SenderError::Signing(_) => Failure::of(ErrorCode::JournalFailed),
+                    SenderError::Store(_) => Failure::of(ErrorCode::JournalFailed),
+                    SenderError::Signing(_) => Failure::of(ErrorCode::SignerFailed),
                 };
                 relays.into_iter().for_each(|id| self.publish(SenderEvent::Unsent(id, failure.clone())));
             }
@@ -132,15 +136,13 @@ impl<N: ChainNode> Sender<N> {
         }
         let first = self.next_nonce().await?;
         faults::point("after_nonce");
-        let mut assignments = Vec::with_capacity(jobs.len());
-        for (nonce, job) in (first..).zip(jobs) {
-            let transaction = self.parts.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees)?;
-            assignments.push(NonceAssignment {
-                nonce,
-                relay: Some(job.relay),
-                transactions: vec![transaction],
-            });
-        }
+        // At once: a signer outside the process takes its time for each.
+        let assignments = try_join_all((first..).zip(jobs).map(async |(nonce, job)| {
+            let transaction = self.parts.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees).await?;
+            let (relay, transactions) = (Some(job.relay), vec![transaction]);
+            Ok::<_, SenderError>(NonceAssignment { nonce, relay, transactions })
+        }))
+        .await?;
         faults::point("after_sign");
         self.record(&assignments).await?;
         faults::point("after_journal");

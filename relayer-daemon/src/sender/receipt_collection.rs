@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::{Sender, SenderEvent, nonce_state::NonceState};
 use crate::{
     chain::{BroadcastVerdict, ChainNode, Receipt, ReceiptLookup},
     metrics::gauge_value,
     outcome::RelayOutcome,
-    process::faults,
+    process::{faults, logging::SPANS},
     store::{Inclusion, NonceAssignment, Settlement, Store, StoreError, TransactionPurpose},
 };
 
@@ -64,7 +65,9 @@ impl<N: ChainNode> Sender<N> {
                 faults::point("after_receipt");
                 faults::point("before_settle");
                 // Those that are found together share a group commit.
-                let written = self.settle(assignment, purpose, &receipt).await;
+                let id = assignment.relay.map(|relay| relay.id);
+                let span = tracing::info_span!(target: SPANS, "sender.settle", nonce, relay = ?id, tx = %receipt.hash);
+                let written = self.settle(assignment, purpose, &receipt).instrument(span).await;
                 (nonce, false, self.settled(nonce, written))
             }
         }

@@ -158,7 +158,9 @@ impl<N: ChainNode> Sender<N> {
         let MinedNonce { assignment, inclusion } = undone;
         let (account, nonce, relay) = (self.account(), assignment.nonce, assignment.relay);
         let expected_wei = assignment.expected_wei();
-        let pending = self.parts.store.run(move |store| store.reopen(account, nonce, expected_wei)).await?;
+        let now = self.parts.clock.now();
+        let pending =
+            self.parts.store.run(move |store| store.reopen(account, nonce, expected_wei, now)).await?;
         self.parts.metrics.reorganised.inc();
         tracing::warn!(
             nonce,

@@ -126,8 +126,8 @@ impl<N: ChainNode> Sender<N> {
         let Some(latest) = assignment.latest() else { return Ok(None) };
         let replacement =
             match cancel.or((latest.purpose != TransactionPurpose::Relay).then_some(latest.purpose)) {
-                Some(purpose) => self.parts.wallet.no_op(nonce, fees, purpose)?,
-                None => self.parts.wallet.relay_again(nonce, latest, fees)?,
+                Some(purpose) => self.parts.wallet.no_op(nonce, fees, purpose).await?,
+                None => self.parts.wallet.relay_again(nonce, latest, fees).await?,
             };
         let mut replaced = assignment.clone();
         replaced.transactions.push(replacement.clone());

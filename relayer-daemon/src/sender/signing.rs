@@ -3,20 +3,19 @@
 use alloy::{
     consensus::{SignableTransaction, Transaction, TxEip1559, TxEnvelope},
     eips::eip2718::{Decodable2718, Encodable2718},
-    network::TxSignerSync,
     primitives::{Address, Bytes, Signature, TxKind, U256},
-    signers::local::PrivateKeySigner,
 };
 
 use crate::{
     gas::{self, fees::Fees},
+    signer::{SignerError, TxSigner},
     store::{SignedTransaction, TransactionPurpose},
 };
 
 /// The paying account, on one chain, for one forwarder.
 #[derive(Debug, Clone)]
 pub struct Wallet {
-    signer: PrivateKeySigner,
+    signer: TxSigner,
     chain_id: u64,
     forwarder: Address,
     no_op_gas: u64,
@@ -24,8 +23,8 @@ pub struct Wallet {
 
 impl Wallet {
     /// A wallet for one chain and one forwarder.
-    pub const fn new(signer: PrivateKeySigner, chain_id: u64, forwarder: Address) -> Self {
-        Self { signer, chain_id, forwarder, no_op_gas: gas::no_op_limit(0) }
+    pub fn new(signer: impl Into<TxSigner>, chain_id: u64, forwarder: Address) -> Self {
+        Self { signer: signer.into(), chain_id, forwarder, no_op_gas: gas::no_op_limit(0) }
     }
 
     /// The same with another gas limit for no-ops.
@@ -45,42 +44,43 @@ impl Wallet {
     }
 
     /// Signs a call of the forwarder; the value is always 0.
-    pub fn relay(
+    pub async fn relay(
         &self,
         nonce: u64,
         calldata: Bytes,
         gas_limit: u64,
         fees: Fees,
-    ) -> Result<SignedTransaction, alloy::signers::Error> {
+    ) -> Result<SignedTransaction, SignerError> {
         self.sign(
             self.transaction(nonce, self.forwarder, calldata, gas_limit, fees),
             TransactionPurpose::Relay,
         )
+        .await
     }
 
     /// Signs the call of an earlier transaction again, with other fees.
     ///
     /// # Errors
     /// If the key cannot sign, or the earlier bytes cannot be decoded.
-    pub fn relay_again(
+    pub async fn relay_again(
         &self,
         nonce: u64,
         earlier: &SignedTransaction,
         fees: Fees,
-    ) -> Result<SignedTransaction, alloy::signers::Error> {
+    ) -> Result<SignedTransaction, SignerError> {
         let envelope = TxEnvelope::decode_2718_exact(&earlier.raw).map_err(alloy::signers::Error::other)?;
-        self.relay(nonce, envelope.input().clone(), earlier.gas_limit, fees)
+        self.relay(nonce, envelope.input().clone(), earlier.gas_limit, fees).await
     }
 
     /// Signs a no-op: a transfer of 0 to the own account.
-    pub fn no_op(
+    pub async fn no_op(
         &self,
         nonce: u64,
         fees: Fees,
         purpose: TransactionPurpose,
-    ) -> Result<SignedTransaction, alloy::signers::Error> {
+    ) -> Result<SignedTransaction, SignerError> {
         let to = self.address();
-        self.sign(self.transaction(nonce, to, Bytes::new(), self.no_op_gas, fees), purpose)
+        self.sign(self.transaction(nonce, to, Bytes::new(), self.no_op_gas, fees), purpose).await
     }
 
     /// Bytes like those of a relay's transaction, to ask for its L1 fee.
@@ -111,12 +111,12 @@ impl Wallet {
         }
     }
 
-    fn sign(
+    async fn sign(
         &self,
-        mut transaction: TxEip1559,
+        transaction: TxEip1559,
         purpose: TransactionPurpose,
-    ) -> Result<SignedTransaction, alloy::signers::Error> {
-        let signature = self.signer.sign_transaction_sync(&mut transaction)?;
+    ) -> Result<SignedTransaction, SignerError> {
+        let signature = self.signer.sign(&transaction).await?;
         let fees = Fees { max_fee: transaction.max_fee_per_gas, tip: transaction.max_priority_fee_per_gas };
         let gas_limit = transaction.gas_limit;
         let envelope = TxEnvelope::from(transaction.into_signed(signature));

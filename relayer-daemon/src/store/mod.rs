@@ -4,6 +4,7 @@
 //! included, is written before it is sent, and the budget changes together with the relay that uses it. The
 //! pipeline and the sender make the decisions.
 
+pub mod events;
 pub mod files;
 pub mod retention;
 pub mod sqlite;
@@ -99,6 +100,28 @@ pub enum Accepted {
     Pending,
     /// It was carried out before; nothing changed.
     Finished(RelayOutcome),
+}
+
+/// The API key that sponsors a relay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sponsorship {
+    /// The key's name.
+    pub key: String,
+    /// The most gas that the relay may use.
+    pub gas: u64,
+    /// The key's gas of the day; `None` for no limit.
+    pub gas_per_day: Option<u64>,
+    /// Whether a webhook is told of the relay's changes.
+    pub is_told: bool,
+}
+
+/// The result of accepting a relay that a key sponsors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sponsored {
+    /// The key has enough gas.
+    Accepted(Accepted),
+    /// The key's gas of the day does not cover the relay; nothing changed. Seconds until there is more.
+    Exhausted(u64),
 }
 
 /// What is known of a relay.

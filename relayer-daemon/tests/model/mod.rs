@@ -9,7 +9,7 @@ use std::{
     net::{IpAddr, Ipv4Addr},
     pin::pin,
     sync::{
-        Arc, Mutex,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
@@ -33,6 +33,7 @@ use relayer_daemon::{
         functions::{RegistryFunction, RelayedFunctions},
         gas_price::GasPrice,
         inflight::Inflight,
+        policy::{SharedPolicy, decision::DecisionClient},
         rate_limits::RateLimits,
     },
     sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
@@ -155,6 +156,12 @@ const SLIGHTLY_LATE: u8 = 20;
 /// A window of the budget, in minutes.
 const MINUTES_OF_A_WINDOW: i16 = 24 * 60;
 
+/// Never used: the policy has no webhook. One for all lives, since it reads the system's certificates.
+static DECISIONS: LazyLock<DecisionClient> = LazyLock::new(|| {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    DecisionClient::new().unwrap()
+});
+
 /// The address that all requests come from.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -204,6 +211,8 @@ impl Simulation {
             domain: domain(CHAIN_ID, FORWARDER),
             rules: Rules { registry: REGISTRY, max_gas: 1_000_000 },
             limits: RateLimits::new(0, 0, 0, 0),
+            policy: Arc::new(SharedPolicy::load(None).unwrap()),
+            decisions: DECISIONS.clone(),
             functions: RelayedFunctions::new(RegistryFunction::ALL.to_vec()),
             reads: Reads::default(),
             spending,
@@ -284,7 +293,7 @@ impl Simulation {
 
     async fn post(&mut self, body: Vec<u8>) {
         let Some(life) = &self.life else { return };
-        let Ok(ticket) = life.relayer.accept(&body, CLIENT).await else { return };
+        let Ok(ticket) = life.relayer.accept(&body, CLIENT, None).await else { return };
         let (id, terms) = identify(&body);
         assert_eq!(id, ticket.id);
         self.requests.insert(id, terms);
@@ -304,7 +313,7 @@ impl Simulation {
         let (id, terms) = identify(&body);
         self.hung_up.insert(id, terms);
         self.told.lock().unwrap().remove(&id);
-        let mut accepting = pin!(life.relayer.accept(&body, CLIENT));
+        let mut accepting = pin!(life.relayer.accept(&body, CLIENT, None));
         for _ in 0..moments {
             if (&mut accepting).now_or_never().is_some() {
                 return;
@@ -379,7 +388,7 @@ impl Simulation {
         assert_eq!(first.relay.map(|relay| relay.id), Some(id));
         let wallet = Wallet::new(self.account.clone(), CHAIN_ID, FORWARDER);
         let latest = first.latest().unwrap();
-        let transaction = wallet.relay_again(nonce, latest, latest.fees).unwrap();
+        let transaction = wallet.relay_again(nonce, latest, latest.fees).now_or_never().unwrap().unwrap();
         let second = NewTransaction { nonce, relay: Some(id), transaction };
         self.store.record(account, &[second], self.clock.now()).unwrap();
     }

@@ -14,6 +14,7 @@ use alloy::consensus::{Transaction as _, TxEnvelope};
 use alloy::eips::eip2718::Decodable2718 as _;
 use alloy::hex;
 use alloy::primitives::{B256, U256};
+use e2e::daemon::Daemon;
 use e2e::fault::{Fault, Rule};
 use e2e::process::eventually;
 use e2e::proxy::Proxy;
@@ -137,6 +138,30 @@ async fn a_relay_becomes_final_with_its_block_and_its_state_says_so() {
     .unwrap();
     assert!(state["confirmations"].as_u64().unwrap() > 100, "{state}");
     stage.audit(&client, &[&request]).await;
+}
+
+#[tokio::test]
+async fn a_client_can_wait_until_its_relay_is_final_and_hears_how_things_stand_after_a_while() {
+    let stage = Stage::set().await;
+    let daemon = Daemon::start(&stage.options.clone().var("RELAY_WAIT_SECONDS", 2)).await.unwrap();
+    let client = daemon.client();
+    let request = stage.desk.registration(&agent("alice"), 0);
+    client.relay(&request).await.ok();
+    let path = format!("/relay/{}?wait=", request.id);
+    let started = std::time::Instant::now();
+    assert_eq!(client.get(&format!("{path}latest")).await.ok()["finality"], "latest");
+    assert!(started.elapsed().as_secs() < 2, "there was nothing to wait for");
+    let started = std::time::Instant::now();
+    assert_eq!(client.get(&format!("{path}finalized")).await.ok()["finality"], "latest");
+    assert!(started.elapsed().as_secs() >= 2, "{:?}", started.elapsed());
+    stage.chain.node.mine(100).await.unwrap();
+    eventually("final", PATIENCE, async || {
+        (client.get(&format!("{path}finalized")).await.ok()["finality"] == "finalized").then_some(())
+    })
+    .await
+    .unwrap();
+    let wrong = client.get(&format!("{path}soon")).await;
+    wrong.refused(400, "INVALID_WAIT", "Invalid wait: must be latest, safe or finalized");
 }
 
 #[tokio::test]

@@ -6,10 +6,10 @@
 use alloy::primitives::{Address, B256};
 use rusqlite::{Connection, params};
 
-use super::{all, first, nonces};
+use super::{all, column, events, first, nonces};
 use crate::{
     outcome::{BlockHeads, Finality},
-    store::{BlockId, MinedNonce, StoreError},
+    store::{BlockId, MinedNonce, StoreError, events::EventKind},
 };
 
 /// What `nonces.finality` says, but for 0 and what it is set to by [`doubt`] and [`give_up`].
@@ -87,12 +87,20 @@ pub(super) fn promote(
         0 => i64::MAX,
         seconds => now.saturating_sub(seconds).cast_signed(),
     };
-    for (level, head) in [(2, heads.safe), (3, heads.finalized)] {
+    for (level, head, kind) in [(2, heads.safe, EventKind::Safe), (3, heads.finalized, EventKind::Finalized)]
+    {
+        let told = "SELECT relays.id AS id FROM nonces INDEXED BY nonces_checked JOIN relays ON relays.id = nonces.relay
+             WHERE account = ?1 AND nonces.state = 'mined' AND finality IN (1, 2)
+             AND mined_block <= ?2 AND finality < ?3 AND mined_at <= ?4 AND is_told AND mined_hash = tx_hash";
+        let params = params![account.0.0, head.cast_signed(), level, mined_by];
+        for relay in all(tx, told, params, |row| Ok(column::<[u8; 32]>(row, "id")?.into()))? {
+            events::note(tx, &relay, kind, now)?;
+        }
         tx.prepare_cached(
             "UPDATE nonces INDEXED BY nonces_checked SET finality = ?3 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)
              AND mined_block <= ?2 AND finality < ?3 AND mined_at <= ?4",
         )?
-        .execute(params![account.0.0, head.cast_signed(), level, mined_by])?;
+        .execute(params)?;
     }
     Ok(())
 }

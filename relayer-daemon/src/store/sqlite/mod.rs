@@ -6,6 +6,7 @@
 //! [`schema`] has the file's format.
 
 mod budget;
+mod events;
 mod finality;
 mod identity;
 mod nonces;
@@ -15,6 +16,7 @@ mod query_plans;
 mod relays;
 mod retention;
 mod schema;
+mod sponsorship;
 mod writer;
 
 use std::{
@@ -32,12 +34,15 @@ use rusqlite::{Connection, Params, Row, types::FromSql};
 use self::{open::Opener, writer::Writer};
 use super::{
     Accepted, BlockId, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord,
-    Reservation, Settlement, StoreError,
+    Reservation, Settlement, Sponsored, Sponsorship, StoreError,
 };
 use crate::{
     budget::{Budget, share::Allowance},
     outcome::{BlockHeads, RelayOutcome},
-    store::{NonceAssignment, Retention},
+    store::{
+        NonceAssignment, Retention,
+        events::{DeliveryResult, Replay, WebhookEvent},
+    },
 };
 
 impl From<rusqlite::Error> for StoreError {
@@ -125,6 +130,17 @@ impl Store {
         self.write(move |db| relays::accept(db, &relay, now))
     }
 
+    /// The same for a relay that an API key sponsors, if the key's gas of the day covers it.
+    pub fn accept_sponsored(
+        &self,
+        relay: &NewRelay,
+        sponsorship: &Sponsorship,
+        now: u64,
+    ) -> Result<Sponsored, StoreError> {
+        let (relay, sponsorship) = (relay.clone(), sponsorship.clone());
+        self.write(move |db| sponsorship::accept(db, &relay, &sponsorship, now))
+    }
+
     /// Replaces the reservation of a relay in flight. Returns whether the budget allows the difference.
     pub fn reserve(&self, id: B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
         self.write(move |db| budget::reserve(db, &id, wei, limit_wei, now))
@@ -195,6 +211,33 @@ impl Store {
     /// The budget as it stands at `now`.
     pub fn budget(&self, limit_wei: u128, now: u64) -> Result<Budget, StoreError> {
         self.read(|db| budget::at(db, limit_wei, now))
+    }
+
+    /// The events of an API key that are due at `now`, at most `count`.
+    pub fn due_events(&self, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>, StoreError> {
+        self.read(|db| events::due(db, key, now, count))
+    }
+
+    /// When the oldest event that is neither delivered nor given up was written.
+    pub fn oldest_open_event(&self) -> Result<Option<u64>, StoreError> {
+        self.read(events::oldest_open)
+    }
+
+    /// Writes how an attempt to deliver an event ended. After its end the relay's next event is due.
+    pub fn attempted(
+        &self,
+        event: &WebhookEvent,
+        result: DeliveryResult,
+        now: u64,
+    ) -> Result<(), StoreError> {
+        let event = event.clone();
+        self.write(move |db| events::attempted(db, &event, result, now))
+    }
+
+    /// Has events delivered once more, each with its id. Returns how many.
+    pub fn replay(&self, replay: &Replay, now: u64) -> Result<usize, StoreError> {
+        let replay = replay.clone();
+        self.write(move |db| events::replay(db, &replay, now))
     }
 
     /// When the oldest pending relay was accepted.
@@ -348,8 +391,14 @@ impl Store {
     /// it was charged is reserved, even beyond the limit, because it cannot be called back. A relay that
     /// another nonce of its own has executed stays as it is. Returns whether the nonce's relay is pending
     /// now.
-    pub fn reopen(&self, account: Address, nonce: u64, expected_wei: u128) -> Result<bool, StoreError> {
-        self.write(move |db| nonces::reopen(db, &account, nonce, expected_wei))
+    pub fn reopen(
+        &self,
+        account: Address,
+        nonce: u64,
+        expected_wei: u128,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        self.write(move |db| nonces::reopen(db, &account, nonce, expected_wei, now))
     }
 
     /// Marks a nonce as used by a foreign transaction: ours can never be mined.

@@ -3,12 +3,12 @@
 use alloy::primitives::{Address, Bytes};
 use rusqlite::{Connection, Row, params};
 
-use super::{all, budget, column, first, relays, text, unsigned};
+use super::{all, budget, column, events, first, relays, sponsorship, text, unsigned};
 use crate::{
     gas::fees::Fees,
     store::{
         BlockId, Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
-        SignedTransaction, StoreError,
+        SignedTransaction, StoreError, events::EventKind,
     },
 };
 
@@ -182,6 +182,7 @@ pub(super) fn reopen(
     account: &Address,
     nonce: u64,
     expected_wei: u128,
+    now: u64,
 ) -> Result<bool, StoreError> {
     let nonce = nonce.cast_signed();
     let paid = charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
@@ -199,8 +200,10 @@ pub(super) fn reopen(
     if !is_undone(tx, id, account, nonce)? {
         return Ok(false);
     }
+    sponsorship::refund(tx, &id.into())?;
     relays::reopen(tx, &id.into())?;
     budget::set_reserved(tx, &id.into(), expected_wei.saturating_sub(paid))?;
+    events::note(tx, &id.into(), EventKind::Reorganised, now)?;
     Ok(true)
 }
 

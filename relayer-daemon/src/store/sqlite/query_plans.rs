@@ -19,7 +19,8 @@ use crate::{
     outcome::{BlockHeads, ErrorCode, Failure, MinedTransaction, RelayOutcome},
     store::{
         BlockId, ExpectedCost, Identity, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
-        SignedTransaction, Store, TransactionPurpose,
+        SignedTransaction, Sponsorship, Store, TransactionPurpose,
+        events::{DeliveryResult, Replay},
     },
 };
 
@@ -122,6 +123,9 @@ fn run_everything(store: &Store) {
     };
     for byte in 1..=4 {
         store.accept(&relay(byte), NOW).unwrap();
+        let (key, gas_per_day) = ("acme".to_owned(), Some(100_000));
+        let sponsorship = Sponsorship { key, gas: 1, gas_per_day, is_told: true };
+        store.accept_sponsored(&relay(byte), &sponsorship, NOW).unwrap();
         let cost = ExpectedCost { wei: 10, gas: 1, l1_fee_wei: 1, least_wei: 1, no_op_wei: 1 };
         store.reserve_share(id(byte), &cost, &allowance, NOW).unwrap();
         store.affordable(account, None, 10, 10, &allowance, NOW).unwrap();
@@ -134,7 +138,7 @@ fn run_everything(store: &Store) {
     sign(1, None, 2);
     sign(2, Some(id(2)), 3);
     settle(0, 1, Some(executed.clone()));
-    store.reopen(account, 0, 100).unwrap();
+    store.reopen(account, 0, 100, NOW).unwrap();
     settle(0, 1, Some(executed.clone()));
     settle(1, 2, None);
     settle(77, 7, None);
@@ -144,6 +148,13 @@ fn run_everything(store: &Store) {
         store.relay(id(byte)).unwrap();
         store.accepted(id(byte)).unwrap();
     }
+    for result in [DeliveryResult::Retry(NOW), DeliveryResult::Delivered] {
+        let due = store.due_events("acme", NOW, 4).unwrap();
+        store.attempted(&due[0], result, NOW).unwrap();
+    }
+    store.oldest_open_event().unwrap();
+    let replay = Replay { key: "acme".to_owned(), relay: Some(id(1)), since: NOW, given_up_only: false };
+    store.replay(&replay, NOW).unwrap();
     store.unsent(NOW).unwrap();
     store.budget(1_000, NOW).unwrap();
     store.oldest_pending().unwrap();

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use alloy::primitives::{Address, B256, U256};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::{all, column, finality, first, retention, text, unsigned};
+use super::{all, column, events, finality, first, retention, sponsorship, text, unsigned};
 use crate::{
     outcome::{Failure, MinedTransaction, RelayOutcome},
-    store::{Accepted, NewRelay, RelayRecord, RelayTerms, StoreError},
+    store::{Accepted, NewRelay, RelayRecord, RelayTerms, StoreError, events::EventKind},
 };
 
 pub(super) fn accept(tx: &Connection, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
@@ -19,7 +19,7 @@ pub(super) fn accept(tx: &Connection, relay: &NewRelay, now: u64) -> Result<Acce
             reopen(tx, &relay.id)?;
             // The new sender is charged for it.
             tx.execute(
-                "UPDATE relays SET client = ?2 WHERE id = ?1",
+                "UPDATE relays SET client = ?2, api_key = NULL, sponsored_gas = 0, is_told = 0 WHERE id = ?1",
                 params![relay.id.0, relay.client.map(address)],
             )?;
         }
@@ -65,6 +65,8 @@ pub(super) fn is_pending(db: &Connection, id: &B256) -> Result<bool, StoreError>
 /// Writes how a relay ended, and gives its reservation back.
 pub(super) fn finish(tx: &Connection, id: &B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
     let (mined, failure, agent_id) = outcome.parts();
+    sponsorship::refund(tx, id)?;
+    sponsorship::charge(tx, id, mined.map_or(0, |mined| mined.gas_used), now)?;
     tx.execute(
         "UPDATE relays SET state = ?2, error_code = ?3, error_detail = ?4, error_retry = ?5,
              tx_hash = ?6, block_number = ?7, gas_used = ?8, agent_id = ?9, finished_at = ?10, reserved_wei = '0'
@@ -82,7 +84,7 @@ pub(super) fn finish(tx: &Connection, id: &B256, outcome: &RelayOutcome, now: u6
             now.cast_signed(),
         ],
     )?;
-    Ok(())
+    events::note(tx, id, EventKind::of(outcome), now)
 }
 
 pub(super) fn record(db: &Connection, id: &B256) -> Result<Option<RelayRecord>, StoreError> {
@@ -162,7 +164,7 @@ pub(super) const fn address(address: IpAddr) -> [u8; 16] {
 }
 
 /// `None`: unknown relay; `Some(None)`: pending.
-fn stored_outcome(db: &Connection, id: &B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
+pub(super) fn stored_outcome(db: &Connection, id: &B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
     for table in ["SELECT * FROM relays WHERE id = ?1", "SELECT * FROM archive WHERE id = ?1"] {
         if let Some(found) = first(db, table, [id.0], outcome)? {
             return Ok(Some(found));

@@ -10,7 +10,7 @@
 use alloy::primitives::{Address, B256};
 use rusqlite::{Connection, Row, params};
 
-use super::{column, first, relays, unsigned};
+use super::{column, events, first, relays, unsigned};
 use crate::{
     budget::WINDOW_SECONDS,
     store::{Retention, StoreError},
@@ -28,6 +28,7 @@ pub(super) fn prune(tx: &Connection, retention: &Retention, now: u64) -> Result<
     pruned += archive(tx, before(retention.whole_seconds))?;
     pruned += forget_gaps(tx, before(retention.whole_seconds))?;
     pruned += forget_archived(tx, before(retention.archive_seconds))?;
+    pruned += events::forget(tx, before(retention.whole_seconds), now)?;
     Ok(pruned)
 }
 

@@ -5,7 +5,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::store::StoreError;
 
 /// The only version that this program reads and writes.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 /// Creates the schema in an empty file.
 pub(super) fn create(db: &mut Connection) -> Result<(), StoreError> {
@@ -59,8 +59,8 @@ mod tests {
         let db = Connection::open(&path).unwrap();
         for (found, sql) in [
             (0, "CREATE TABLE relays (id)"),
-            (VERSION - 1, "PRAGMA user_version = 5"),
-            (VERSION + 1, "PRAGMA user_version = 7"),
+            (VERSION - 1, "PRAGMA user_version = 6"),
+            (VERSION + 1, "PRAGMA user_version = 8"),
         ] {
             db.execute_batch(sql).unwrap();
             let before = std::fs::read(&path).unwrap();

@@ -10,6 +10,8 @@ CREATE TABLE identity (
 
 -- A relay, from its acceptance on, and how it ended: error_* for reverted and dropped ones, tx_hash to agent_id for
 -- mined ones. client: an IPv6 address, or an IPv4 address mapped into IPv6; NULL a day after the end. expected_gas: NULL while nothing is reserved.
+-- api_key: the name of the key that sponsors it; sponsored_gas: the most it may use; is_told: whether a webhook is told
+-- of its changes.
 CREATE TABLE relays (
     id            BLOB PRIMARY KEY,
     signer        BLOB NOT NULL,
@@ -29,11 +31,15 @@ CREATE TABLE relays (
     created_at    INTEGER NOT NULL,
     finished_at   INTEGER,
     client        BLOB,
-    expected_gas  INTEGER
+    expected_gas  INTEGER,
+    api_key       TEXT,
+    sponsored_gas INTEGER NOT NULL DEFAULT 0,
+    is_told       INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX relays_pending ON relays (created_at) WHERE state = 'pending';
 -- Read for each reservation: only relays that hold one, not those queued behind their signer's others.
 CREATE INDEX relays_reserved ON relays (reserved_wei) WHERE state = 'pending' AND reserved_wei <> '0';
+CREATE INDEX relays_sponsored ON relays (api_key) WHERE state = 'pending' AND api_key IS NOT NULL;
 CREATE INDEX relays_finished ON relays (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX relays_clients ON relays (finished_at) WHERE client IS NOT NULL;
 CREATE INDEX relays_dropped ON relays (finished_at) WHERE state = 'dropped';
@@ -83,6 +89,30 @@ CREATE TABLE budget (
 );
 -- What each party (a byte for its kind, then its address) paid in the window; empty while nothing was paid in it.
 CREATE TABLE spending (party BLOB PRIMARY KEY, settled_wei TEXT NOT NULL) WITHOUT ROWID;
+
+-- The gas that the relays of an API key used in its window of 24 hours, which opens with its first use.
+CREATE TABLE key_gas (api_key TEXT PRIMARY KEY, opened_at INTEGER NOT NULL, used INTEGER NOT NULL) WITHOUT ROWID;
+
+-- A change of a relay's state that its key's webhook is told. due_at: only the oldest open event of a relay has
+-- one. ended_at: when it was delivered or given up; NULL while it is open.
+CREATE TABLE webhook_events (
+    sequence      INTEGER PRIMARY KEY AUTOINCREMENT,
+    id            TEXT NOT NULL,
+    api_key       TEXT NOT NULL,
+    relay         BLOB NOT NULL,
+    body          TEXT NOT NULL,
+    created_at    INTEGER NOT NULL,
+    expires_at    INTEGER NOT NULL,
+    attempts      INTEGER NOT NULL DEFAULT 0,
+    due_at        INTEGER,
+    ended_at      INTEGER,
+    was_delivered INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX webhook_events_due ON webhook_events (api_key, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX webhook_events_open ON webhook_events (relay, sequence) WHERE ended_at IS NULL;
+CREATE INDEX webhook_events_waiting ON webhook_events (created_at) WHERE ended_at IS NULL;
+CREATE INDEX webhook_events_key ON webhook_events (api_key, created_at);
+CREATE INDEX webhook_events_age ON webhook_events (created_at);
 
 -- A relay that ended long ago: its outcome, and the hashes of its transactions, oldest first, 32 bytes each.
 CREATE TABLE archive (

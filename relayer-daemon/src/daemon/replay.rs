@@ -1,0 +1,77 @@
+//! `replay`: has events delivered once more. It writes to the journal, also beside a running daemon, which
+//! delivers them.
+
+use alloy::primitives::B256;
+use anyhow::{Context as _, bail};
+use clap::Args;
+
+use crate::{
+    chain::Rpc,
+    daemon::settings::Settings,
+    metrics::Metrics,
+    process::clock,
+    store::{Store, events::Replay, files::StoreFiles},
+};
+
+/// Which events are delivered once more, and the daemon's settings.
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArgs {
+    #[command(flatten)]
+    settings: Settings,
+
+    /// Events of this API key, by its name in the policy file
+    #[arg(long, value_name = "NAME")]
+    api_key: String,
+
+    /// Only events of the relay with this id
+    #[arg(long)]
+    relay: Option<B256>,
+
+    /// Only events from this time on, unix seconds
+    #[arg(long, default_value_t = 0)]
+    since: u64,
+
+    /// Only events that were given up
+    #[arg(long)]
+    given_up: bool,
+}
+
+impl ReplayArgs {
+    /// The daemon's settings.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+/// Marks the events as not delivered. Returns how many.
+///
+/// # Errors
+/// If there is no journal, or it cannot be written.
+pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
+    let settings = &args.settings;
+    let chain_id = match settings.chain_id {
+        Some(id) => id,
+        None => asked_chain_id(settings).await?,
+    };
+    // The key that pays is no part of the journal's name.
+    let files = StoreFiles::new(&settings.data_dir, chain_id, settings.forwarder_address, Default::default());
+    if !files.store.exists() {
+        bail!("there is no journal at {}", files.store.display());
+    }
+    let replay = Replay {
+        key: args.api_key.clone(),
+        relay: args.relay,
+        since: args.since,
+        given_up_only: args.given_up,
+    };
+    let now = clock::shared().now();
+    let count =
+        tokio::task::spawn_blocking(move || Store::open(&files.store)?.replay(&replay, now)).await??;
+    Ok(count)
+}
+
+async fn asked_chain_id(settings: &Settings) -> anyhow::Result<u64> {
+    let rpc = Rpc::new(&settings.endpoints()?, settings.rpc_timeout, Metrics::new()?)?;
+    let ids = rpc.chain_ids().await;
+    ids.into_iter().find_map(|(_, id)| id.ok()).context("no RPC endpoint says its chain id: set CHAIN_ID")
+}

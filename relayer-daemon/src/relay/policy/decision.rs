@@ -1,0 +1,191 @@
+//! The decision webhook: asks the operator's service whether a request is sponsored.
+//!
+//! The question and the answer are signed with the same secret. The answer's signature is over the question's
+//! timestamp, and the answer names the relay, so that none can be replayed for another request. It fails
+//! closed: without a good answer within a second the request is refused.
+
+use std::time::Duration;
+
+use alloy::primitives::{B256, Bytes};
+use registry_core::forward::ForwardRequest;
+use reqwest::{Client, StatusCode, header::CONTENT_TYPE, redirect};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{WebhookTarget, function_name};
+use crate::{
+    metrics::Metrics,
+    outcome::{ErrorCode, Failure},
+    signatures::SIGNATURE,
+};
+
+/// How long the webhook may take, connection included.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// The largest answer, bytes.
+const LARGEST_ANSWER: usize = 4 * 1024;
+/// The longest message of a denial, characters.
+const LONGEST_MESSAGE: usize = 200;
+
+/// The client that asks.
+#[derive(Debug, Clone)]
+pub struct DecisionClient(Client);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Question<'a> {
+    id: B256,
+    key: Option<&'a str>,
+    signer: String,
+    function: String,
+    gas: String,
+    nonce: String,
+    deadline: u64,
+    data: &'a Bytes,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    id: B256,
+    decision: Decision,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    max_gas: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Decision {
+    Allow,
+    Deny,
+}
+
+/// Why there is no decision. Never quotes the webhook's URL.
+#[derive(Debug, Error)]
+enum Undecided {
+    #[error("it did not answer within a second")]
+    Slow,
+    #[error("it cannot be reached")]
+    Unreachable,
+    #[error("it answered with status {0}")]
+    Status(StatusCode),
+    #[error("its answer is too large")]
+    TooLarge,
+    #[error("its answer is not signed with the secret")]
+    WronglySigned,
+    #[error("its answer cannot be read")]
+    Malformed,
+    #[error("its answer is about another relay")]
+    Foreign,
+}
+
+impl From<reqwest::Error> for Undecided {
+    fn from(error: reqwest::Error) -> Self {
+        if error.is_timeout() { Self::Slow } else { Self::Unreachable }
+    }
+}
+
+impl DecisionClient {
+    /// A client; it opens no connection yet.
+    ///
+    /// # Errors
+    /// If no HTTP client can be built.
+    pub fn new() -> Result<Self, reqwest::Error> {
+        // A proxy from the environment, or a redirect's target, would see what is signed for.
+        let builder = Client::builder().timeout(TIMEOUT).redirect(redirect::Policy::none()).no_proxy();
+        Ok(Self(builder.build()?))
+    }
+
+    /// Asks whether a request is sponsored.
+    ///
+    /// # Errors
+    /// 403 `SPONSORSHIP_DENIED`, `GAS_NOT_SPONSORED`, and `SPONSORSHIP_UNDECIDED` without a good answer.
+    pub async fn ask(
+        &self,
+        target: &WebhookTarget,
+        id: B256,
+        key: Option<&str>,
+        request: &ForwardRequest,
+        now: u64,
+        metrics: &Metrics,
+    ) -> Result<(), Failure> {
+        let answer = self.answer(target, id, key, request, now).await;
+        let (result, decided) = match answer {
+            Ok(answer) => judge(answer, request),
+            Err(error) => {
+                tracing::warn!(relay = %id, %error, "no decision by the webhook, so refused");
+                ("undecided", Err(Failure::of(ErrorCode::SponsorshipUndecided)))
+            }
+        };
+        metrics.decisions.with_label_values(&[result]).inc();
+        decided
+    }
+
+    async fn answer(
+        &self,
+        target: &WebhookTarget,
+        id: B256,
+        key: Option<&str>,
+        request: &ForwardRequest,
+        now: u64,
+    ) -> Result<Answer, Undecided> {
+        let question = Question {
+            id,
+            key,
+            signer: request.from.to_string(),
+            function: function_name(&request.data),
+            gas: request.gas.to_string(),
+            nonce: request.nonce.to_string(),
+            deadline: request.deadline.to(),
+            data: &request.data,
+        };
+        let body = serde_json::to_vec(&question).map_err(|_| Undecided::Malformed)?;
+        let mut response = self
+            .0
+            .post(target.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(SIGNATURE, target.secret.header(now, &body))
+            .body(body)
+            .send()
+            .await?;
+        if response.status() != StatusCode::OK {
+            return Err(Undecided::Status(response.status()));
+        }
+        let signature = response.headers().get(SIGNATURE).and_then(|value| value.to_str().ok());
+        let signature = signature.unwrap_or_default().to_owned();
+        let mut answer = Vec::new();
+        while let Some(chunk) = response.chunk().await? {
+            if answer.len().saturating_add(chunk.len()) > LARGEST_ANSWER {
+                return Err(Undecided::TooLarge);
+            }
+            answer.extend_from_slice(&chunk);
+        }
+        if !target.secret.verifies(&signature, now, &answer) {
+            return Err(Undecided::WronglySigned);
+        }
+        let answer: Answer = serde_json::from_slice(&answer).map_err(|_| Undecided::Malformed)?;
+        if answer.id == id { Ok(answer) } else { Err(Undecided::Foreign) }
+    }
+}
+
+/// What an answer means for a request, with its label in the metrics.
+fn judge(answer: Answer, request: &ForwardRequest) -> (&'static str, Result<(), Failure>) {
+    match (answer.decision, answer.max_gas) {
+        (Decision::Deny, _) => {
+            let message: Option<String> = answer
+                .message
+                .map(|text| text.chars().filter(|c| !c.is_control()).take(LONGEST_MESSAGE).collect());
+            let failure = message.filter(|text| !text.is_empty()).map_or_else(
+                || Failure::of(ErrorCode::SponsorshipDenied),
+                |text| Failure::new(ErrorCode::SponsorshipDenied, text),
+            );
+            ("deny", Err(failure))
+        }
+        (Decision::Allow, Some(most)) if request.gas > alloy::primitives::U256::from(most) => {
+            let message = format!("request.gas is above what is sponsored: {most}");
+            ("less_gas", Err(Failure::new(ErrorCode::GasNotSponsored, message)))
+        }
+        (Decision::Allow, _) => ("allow", Ok(())),
+    }
+}

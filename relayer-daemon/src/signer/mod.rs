@@ -1,0 +1,143 @@
+//! What signs the paying account's transactions: a key in this process, AWS KMS, or a remote signer.
+//!
+//! A signer outside may be slow, refuse, or answer with something else than was asked for. Each signature has
+//! a time limit, and is used only if it is the account's for the very transaction: else nothing is sent.
+
+#[cfg(feature = "kms")]
+mod kms;
+mod remote;
+mod source;
+
+use std::{fmt, time::Duration};
+
+use alloy::{
+    consensus::{SignableTransaction as _, TxEip1559},
+    eips::eip2930::AccessList,
+    network::TxSignerSync as _,
+    primitives::{Address, Bytes, Signature, TxKind, U256},
+    signers::local::PrivateKeySigner,
+};
+use thiserror::Error;
+use tokio::time::timeout;
+
+pub use source::{SignerSourceError, from_env};
+
+use self::remote::RemoteSigner;
+
+/// Why there is no signature. Has no secret in it, and no path or query of a URL.
+#[derive(Debug, Error)]
+pub enum SignerError {
+    /// No answer within the time limit.
+    #[error("the signer did not answer within {0:?}")]
+    Slow(Duration),
+    /// No answer at all.
+    #[error("the signer cannot be reached")]
+    Unreachable,
+    /// It answered that it will not sign.
+    #[error("the signer refused: {0}")]
+    Refused(String),
+    /// Not an answer to the question.
+    #[error("the signer's answer cannot be read: {0}")]
+    Malformed(&'static str),
+    /// It signed something else.
+    #[error("the signer signed another transaction than it was asked to")]
+    AnotherTransaction,
+    /// It signed with another key.
+    #[error("the signer signed for another address")]
+    AnotherAddress,
+    /// The key cannot sign this.
+    #[error(transparent)]
+    Key(#[from] alloy::signers::Error),
+}
+
+/// Signs transactions of one account.
+#[derive(Clone)]
+pub struct TxSigner {
+    address: Address,
+    key: Key,
+    time_limit: Duration,
+}
+
+#[derive(Clone)]
+enum Key {
+    Local(PrivateKeySigner),
+    Remote(RemoteSigner),
+    #[cfg(feature = "kms")]
+    Kms(kms::KmsSigner),
+}
+
+impl fmt::Debug for TxSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TxSigner({self})")
+    }
+}
+
+/// The address, and where the key is.
+impl fmt::Display for TxSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            Key::Local(_) => write!(f, "{}", self.address),
+            Key::Remote(signer) => write!(f, "{}, by the signer at {}", self.address, signer.label()),
+            #[cfg(feature = "kms")]
+            Key::Kms(_) => write!(f, "{}, in AWS KMS", self.address),
+        }
+    }
+}
+
+impl From<PrivateKeySigner> for TxSigner {
+    fn from(key: PrivateKeySigner) -> Self {
+        Self { address: key.address(), key: Key::Local(key), time_limit: Duration::MAX }
+    }
+}
+
+impl TxSigner {
+    /// The account.
+    pub const fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Signs a transaction.
+    ///
+    /// # Errors
+    /// [`SignerError`]; nothing may be sent then.
+    pub async fn sign(&self, transaction: &TxEip1559) -> Result<Signature, SignerError> {
+        let signing = async {
+            match &self.key {
+                Key::Local(key) => Ok(key.sign_transaction_sync(&mut transaction.clone())?),
+                Key::Remote(signer) => signer.sign(self.address, transaction).await,
+                #[cfg(feature = "kms")]
+                Key::Kms(signer) => signer.sign(transaction).await,
+            }
+        };
+        if matches!(self.key, Key::Local(_)) {
+            return signing.await;
+        }
+        let signature =
+            timeout(self.time_limit, signing).await.map_err(|_| SignerError::Slow(self.time_limit))??;
+        let signed_by = signature.recover_address_from_prehash(&transaction.signature_hash());
+        if signed_by.is_ok_and(|address| address == self.address) {
+            Ok(signature)
+        } else {
+            Err(SignerError::AnotherAddress)
+        }
+    }
+
+    /// Tries the signer with a transaction that no chain takes: its nonce is the highest there is (EIP-2681).
+    ///
+    /// # Errors
+    /// [`SignerError`].
+    pub async fn try_out(&self, chain_id: u64) -> Result<(), SignerError> {
+        let transaction = TxEip1559 {
+            chain_id,
+            nonce: u64::MAX,
+            gas_limit: 21_000,
+            max_fee_per_gas: 1,
+            max_priority_fee_per_gas: 1,
+            to: TxKind::Call(self.address),
+            value: U256::ZERO,
+            access_list: AccessList::default(),
+            input: Bytes::new(),
+        };
+        self.sign(&transaction).await.map(drop)
+    }
+}

@@ -1,0 +1,133 @@
+//! A remote signer that speaks JSON-RPC's `eth_signTransaction`, as Web3Signer does.
+
+use std::sync::Arc;
+
+use alloy::{
+    consensus::{Signed, TxEip1559, TxEnvelope},
+    eips::eip2718::Decodable2718 as _,
+    primitives::{Address, Bytes, Signature, U64, U256},
+};
+use registry_core::eth::redact::public_origin;
+use reqwest::{Client, Url, redirect};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::SignerError;
+
+/// The longest reason of a refusal that is kept, characters.
+const LONGEST_REASON: usize = 200;
+/// The largest answer, bytes: a transaction of a request's size, in hexadecimal digits, several times over.
+const LARGEST_ANSWER: usize = 1024 * 1024;
+
+/// A remote signer.
+#[derive(Clone)]
+pub(super) struct RemoteSigner {
+    client: Client,
+    /// Its text is never shown: it may hold a token.
+    url: Arc<Url>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    result: Option<Signed1559>,
+    #[serde(default)]
+    error: Option<Refusal>,
+}
+
+/// Web3Signer answers with the bytes, geth with an object that has them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Signed1559 {
+    Bytes(Bytes),
+    Object { raw: Bytes },
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    #[serde(default)]
+    message: String,
+}
+
+impl RemoteSigner {
+    pub(super) fn new(url: Url) -> Result<Self, reqwest::Error> {
+        // A proxy from the environment, or a redirect's target, would see every transaction.
+        let client = Client::builder().redirect(redirect::Policy::none()).no_proxy().build()?;
+        Ok(Self { client, url: Arc::new(url) })
+    }
+
+    /// Its scheme, host and port.
+    pub(super) fn label(&self) -> String {
+        public_origin(self.url.as_str())
+    }
+
+    pub(super) async fn sign(
+        &self,
+        from: Address,
+        transaction: &TxEip1559,
+    ) -> Result<Signature, SignerError> {
+        let question = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "eth_signTransaction", "params": [call(from, transaction)],
+        });
+        let answer: Answer = serde_json::from_slice(&self.post(&question).await?)
+            .map_err(|_| SignerError::Malformed("no JSON-RPC answer"))?;
+        if let Some(Refusal { message }) = answer.error {
+            // What a signer says may quote its own address, with its path.
+            let message = message.replace(self.url.as_str(), &self.label());
+            let reason = message.chars().filter(|character| !character.is_control()).take(LONGEST_REASON);
+            return Err(SignerError::Refused(reason.collect()));
+        }
+        let raw = match answer.result {
+            Some(Signed1559::Bytes(raw) | Signed1559::Object { raw }) => raw,
+            None => return Err(SignerError::Malformed("neither result nor error")),
+        };
+        let signed = TxEnvelope::decode_2718_exact(&raw)
+            .map_err(|_| SignerError::Malformed("no signed transaction"))?;
+        match signed {
+            TxEnvelope::Eip1559(signed) if is_same(&signed, transaction) => Ok(*signed.signature()),
+            _ => Err(SignerError::AnotherTransaction),
+        }
+    }
+
+    async fn post(&self, question: &Value) -> Result<Vec<u8>, SignerError> {
+        let unreachable = |_: reqwest::Error| SignerError::Unreachable;
+        let request = self.client.post(Url::clone(&self.url)).header("content-type", "application/json");
+        let mut response = request.body(question.to_string()).send().await.map_err(unreachable)?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            if body.len().saturating_add(chunk.len()) > LARGEST_ANSWER {
+                return Err(SignerError::Malformed("too large"));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        // An error of JSON-RPC may come with any status.
+        let is_refusal =
+            || serde_json::from_slice::<Answer>(&body).is_ok_and(|answer| answer.error.is_some());
+        if !status.is_success() && !is_refusal() {
+            return Err(SignerError::Refused(format!("status {status}")));
+        }
+        Ok(body)
+    }
+}
+
+fn is_same(signed: &Signed<TxEip1559>, transaction: &TxEip1559) -> bool {
+    signed.tx() == transaction
+}
+
+/// The transaction as `eth_signTransaction` takes it.
+fn call(from: Address, transaction: &TxEip1559) -> Value {
+    json!({
+        "type": "0x2",
+        // With checksums, which some signers insist on.
+        "from": from.to_string(),
+        "to": transaction.to.to().map(ToString::to_string),
+        "gas": U64::from(transaction.gas_limit),
+        "maxFeePerGas": U256::from(transaction.max_fee_per_gas),
+        "maxPriorityFeePerGas": U256::from(transaction.max_priority_fee_per_gas),
+        "value": transaction.value,
+        "nonce": U64::from(transaction.nonce),
+        "data": transaction.input,
+        "chainId": U64::from(transaction.chain_id),
+    })
+}

@@ -1,0 +1,176 @@
+//! Changes of state that webhooks tell: the journal's outbox.
+//!
+//! An event is written in the transaction of the change itself, so none is lost and none is told that did not
+//! happen. Its body is made then too, and stays as it is, however often it is sent.
+
+use alloy::primitives::{B256, FixedBytes};
+use registry_core::{eth::json, eth::timestamp::Timestamp, registry::agent::AgentId};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::StoreError;
+use crate::outcome::{ErrorCode, Failure, Finality, MinedTransaction, RelayOutcome};
+
+/// How long an event is tried, seconds.
+pub const TRIED_SECONDS: u64 = 24 * 60 * 60;
+
+/// What has changed. The last three are about a relay that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum EventKind {
+    /// The relay was accepted.
+    #[serde(rename = "relay.pending")]
+    Pending,
+    /// It was executed; again, or in another block, after a reorg.
+    #[serde(rename = "relay.executed")]
+    Executed,
+    /// It was mined, and the inner call failed.
+    #[serde(rename = "relay.reverted")]
+    Reverted,
+    /// It was not executed, and will not be unless it is sent again.
+    #[serde(rename = "relay.dropped")]
+    Dropped,
+    /// A reorg undid its transaction: it is pending again.
+    #[serde(rename = "relay.reorganised")]
+    Reorganised,
+    /// Its block is safe.
+    #[serde(rename = "relay.safe")]
+    Safe,
+    /// Its block is final.
+    #[serde(rename = "relay.finalized")]
+    Finalized,
+}
+
+impl EventKind {
+    /// The kind of a relay's end.
+    pub const fn of(outcome: &RelayOutcome) -> Self {
+        match outcome {
+            RelayOutcome::Executed { .. } => Self::Executed,
+            RelayOutcome::Reverted { .. } => Self::Reverted,
+            RelayOutcome::Dropped { .. } => Self::Dropped,
+        }
+    }
+}
+
+/// An event that is to be delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookEvent {
+    /// Its place among all events.
+    pub sequence: u64,
+    /// Its id, the same in every attempt.
+    pub id: String,
+    /// The relay.
+    pub relay: B256,
+    /// The JSON body.
+    pub body: String,
+    /// How many attempts have failed.
+    pub attempts: u32,
+    /// When it is given up, unix seconds.
+    pub expires_at: u64,
+}
+
+/// The end of an attempt to deliver an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryResult {
+    /// The receiver has it.
+    Delivered,
+    /// The receiver does not have it; it is tried again at this time, unix seconds.
+    Retry(u64),
+    /// It was tried for a day.
+    GivenUp,
+}
+
+/// Which events are sent once more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replay {
+    /// Those of this API key.
+    pub key: String,
+    /// Only those of this relay.
+    pub relay: Option<B256>,
+    /// Only those from this time on, unix seconds.
+    pub since: u64,
+    /// Only those that were given up.
+    pub given_up_only: bool,
+}
+
+/// A change of a relay's state.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Event")]
+pub(crate) struct EventBody<'a> {
+    /// The event's id, the same in every attempt.
+    id: &'a str,
+    /// What has changed.
+    #[serde(rename = "type")]
+    kind: EventKind,
+    /// When it changed.
+    created_at: Timestamp,
+    /// The relay as it was then.
+    relay: EventRelay<'a>,
+}
+
+/// The fields of `GET /relay/:id` that do not change by themselves.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct EventRelay<'a> {
+    /// The request's EIP-712 digest.
+    #[serde(with = "json::Hash")]
+    id: B256,
+    /// The relay's state.
+    #[schemars(extend("enum" = ["pending", "executed", "reverted", "dropped"]))]
+    state: &'static str,
+    #[serde(flatten)]
+    mined: Option<MinedTransaction>,
+    /// How final its block was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finality: Option<Finality>,
+    /// The agent that the call registered, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_id: Option<AgentId>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    /// Why it failed, to a program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<ErrorCode>,
+}
+
+impl<'a> EventBody<'a> {
+    /// The event of this kind of a relay whose outcome is this one.
+    pub(crate) fn new(
+        kind: EventKind,
+        id: &'a str,
+        relay: B256,
+        outcome: Option<&'a RelayOutcome>,
+        now: u64,
+    ) -> Self {
+        let (mined, failure, agent_id) = outcome.map_or((None, None, None), RelayOutcome::parts);
+        let finality = match kind {
+            EventKind::Safe => Finality::Safe,
+            EventKind::Finalized => Finality::Finalized,
+            _ => Finality::Latest,
+        };
+        let relay = EventRelay {
+            id: relay,
+            state: outcome.map_or("pending", RelayOutcome::state),
+            mined: mined.copied(),
+            finality: mined.map(|_| finality),
+            agent_id: agent_id.map(AgentId),
+            error: failure.map(Failure::message),
+            code: failure.map(|failure| failure.code),
+        };
+        Self { id, kind, created_at: Timestamp::from_seconds(now), relay }
+    }
+}
+
+/// A new event's id and body.
+pub(super) fn make(
+    kind: EventKind,
+    relay: B256,
+    outcome: Option<&RelayOutcome>,
+    now: u64,
+) -> Result<(String, String), StoreError> {
+    let id = format!("evt_{:x}", FixedBytes::<16>::random());
+    let body = serde_json::to_string(&EventBody::new(kind, &id, relay, outcome, now))
+        .map_err(|error| StoreError::Engine(error.to_string()))?;
+    Ok((id, body))
+}

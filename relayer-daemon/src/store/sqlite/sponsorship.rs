@@ -1,0 +1,88 @@
+//! The API keys that sponsor relays, and the gas that each used of its day.
+//!
+//! A relay in flight counts with the most it may use, one that has ended with what it used. A day is a window
+//! of 24 hours that opens with its first use, as the budget's does.
+
+use alloy::primitives::B256;
+use rusqlite::{Connection, params};
+
+use super::{column, events, first, relays, unsigned};
+use crate::{
+    budget::WINDOW_SECONDS,
+    store::{Accepted, NewRelay, Sponsored, Sponsorship, StoreError, events::EventKind},
+};
+
+pub(super) fn accept(
+    tx: &Connection,
+    relay: &NewRelay,
+    sponsorship: &Sponsorship,
+    now: u64,
+) -> Result<Sponsored, StoreError> {
+    let Sponsorship { key, gas, gas_per_day, is_told } = sponsorship;
+    if let Some(limit) = gas_per_day {
+        let window = window(tx, key, now)?;
+        let used = window.map_or(0, |(_, used)| used).saturating_add(in_flight(tx, key, &relay.id)?);
+        if used.saturating_add(*gas) > *limit {
+            let opened = window.map_or(now, |(opened, _)| opened);
+            // What a relay in flight does not use comes back sooner.
+            return Ok(Sponsored::Exhausted(
+                opened.saturating_add(WINDOW_SECONDS).saturating_sub(now).max(1),
+            ));
+        }
+    }
+    let accepted = relays::accept(tx, relay, now)?;
+    if accepted != Accepted::Pending {
+        return Ok(Sponsored::Accepted(accepted));
+    }
+    tx.execute(
+        "UPDATE relays SET api_key = ?2, sponsored_gas = ?3, is_told = ?4 WHERE id = ?1",
+        params![relay.id.0, key, gas.cast_signed(), is_told],
+    )?;
+    events::note(tx, &relay.id, EventKind::Pending, now)?;
+    Ok(Sponsored::Accepted(accepted))
+}
+
+/// The most that a key's relays in flight may use, without this one.
+fn in_flight(db: &Connection, key: &str, without: &B256) -> Result<u64, StoreError> {
+    let query = "SELECT ifnull(sum(sponsored_gas), 0) AS gas FROM relays INDEXED BY relays_sponsored
+         WHERE state = 'pending' AND api_key = ?1 AND id <> ?2";
+    Ok(first(db, query, params![key, without.0], |row| unsigned(row, "gas"))?.unwrap_or_default())
+}
+
+/// When a key's window opened, and the gas used in it; `None` if none is open.
+fn window(db: &Connection, key: &str, now: u64) -> Result<Option<(u64, u64)>, StoreError> {
+    let query = "SELECT opened_at, used FROM key_gas WHERE api_key = ?1";
+    let window = first(db, query, [key], |row| Ok((unsigned(row, "opened_at")?, unsigned(row, "used")?)))?;
+    // A clock that was set back does not keep a window open for longer than its length.
+    Ok(window
+        .map(|(opened, used)| (opened.min(now), used))
+        .filter(|(opened, _)| now - opened < WINDOW_SECONDS))
+}
+
+/// Charges what a relay used to its key, if it has one.
+pub(super) fn charge(tx: &Connection, id: &B256, gas: u64, now: u64) -> Result<(), StoreError> {
+    let Some((key, _)) = sponsor(tx, id)?.filter(|_| gas > 0) else { return Ok(()) };
+    let (opened, used) = window(tx, &key, now)?.unwrap_or((now, 0));
+    tx.execute(
+        "INSERT INTO key_gas VALUES (?1, ?2, ?3) ON CONFLICT (api_key) DO UPDATE SET opened_at = ?2, used = ?3",
+        params![key, opened.cast_signed(), used.saturating_add(gas).cast_signed()],
+    )?;
+    Ok(())
+}
+
+/// Gives back what a relay was charged: a reorg has undone it, or it is charged anew.
+pub(super) fn refund(tx: &Connection, id: &B256) -> Result<(), StoreError> {
+    let Some((key, gas)) = sponsor(tx, id)?.filter(|(_, gas)| *gas > 0) else { return Ok(()) };
+    tx.execute(
+        "UPDATE key_gas SET used = max(0, used - ?2) WHERE api_key = ?1",
+        params![key, gas.cast_signed()],
+    )?;
+    Ok(())
+}
+
+/// The key that sponsors a relay, and what the relay was charged; `None` without a key.
+fn sponsor(db: &Connection, id: &B256) -> Result<Option<(String, u64)>, StoreError> {
+    let query =
+        "SELECT api_key, ifnull(gas_used, 0) AS gas FROM relays WHERE id = ?1 AND api_key IS NOT NULL";
+    first(db, query, [id.0], |row| Ok((column(row, "api_key")?, unsigned(row, "gas")?)))
+}

@@ -1,0 +1,83 @@
+//! What API keys use of their gas, in the store.
+
+#![allow(clippy::unwrap_used)]
+
+use alloy::primitives::{Address, B256, U256};
+use relayer_daemon::{
+    gas::fees::Fees,
+    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
+    store::{
+        Accepted, BlockId, Inclusion, NewRelay, NewTransaction, Settlement, SignedTransaction, Sponsored,
+        Sponsorship, Store, TransactionPurpose,
+    },
+};
+
+const NOW: u64 = 1_700_000_000;
+const DAY: u64 = 24 * 60 * 60;
+const ACCOUNT: Address = Address::repeat_byte(0xaa);
+
+fn id(byte: u8) -> B256 {
+    B256::repeat_byte(byte)
+}
+
+fn relay(byte: u8) -> NewRelay {
+    NewRelay {
+        id: id(byte),
+        signer: Address::repeat_byte(byte),
+        forward_nonce: U256::ZERO,
+        deadline: 0,
+        calldata: [1].into(),
+        client: None,
+    }
+}
+
+fn accept(store: &Store, byte: u8, gas: u64, now: u64) -> Sponsored {
+    let sponsorship = Sponsorship { key: "acme".to_owned(), gas, gas_per_day: Some(1_000), is_told: true };
+    store.accept_sponsored(&relay(byte), &sponsorship, now).unwrap()
+}
+
+fn mine(store: &Store, nonce: u64, byte: u8, gas_used: u64, now: u64) {
+    let fees = Fees { max_fee: 2, tip: 1 };
+    let purpose = TransactionPurpose::Relay;
+    let transaction = SignedTransaction { hash: id(byte), raw: [1].into(), fees, gas_limit: 1, purpose };
+    store.record(ACCOUNT, &[NewTransaction { nonce, relay: Some(id(byte)), transaction }], now).unwrap();
+    let mined = MinedTransaction { tx_hash: id(byte), block_number: 9, gas_used };
+    let settlement = Settlement {
+        assignment: store.assignment(ACCOUNT, nonce).unwrap(),
+        inclusion: Inclusion { tx_hash: id(byte), block: BlockId { number: 9, hash: id(9) } },
+        paid_wei: 1,
+        outcome: Some(RelayOutcome::Executed { mined, agent_id: None }),
+    };
+    store.settle(ACCOUNT, &settlement, now).unwrap();
+}
+
+const ACCEPTED: Sponsored = Sponsored::Accepted(Accepted::Pending);
+
+#[test]
+fn relays_in_flight_count_with_the_most_they_may_use_and_ended_ones_with_what_they_used() {
+    let store = Store::in_memory().unwrap();
+    assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
+    assert!(matches!(accept(&store, 2, 401, NOW), Sponsored::Exhausted(_)));
+    assert_eq!(store.relay(id(2)).unwrap(), None, "nothing was stored");
+    mine(&store, 0, 1, 300, NOW + 5);
+    assert_eq!(accept(&store, 2, 700, NOW + 10), ACCEPTED);
+    let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::DeadlinePassed) };
+    store.finish_unsent(id(2), &dropped, NOW + 11).unwrap();
+    assert_eq!(accept(&store, 2, 700, NOW + 12), ACCEPTED, "a dropped relay used nothing");
+    assert_eq!(accept(&store, 3, 1, NOW + 15), Sponsored::Exhausted(DAY - 10), "until the window ends");
+    assert!(matches!(accept(&store, 3, 301, NOW + 5 + DAY), Sponsored::Exhausted(_)), "one is in flight");
+    assert_eq!(accept(&store, 3, 300, NOW + 5 + DAY), ACCEPTED);
+}
+
+#[test]
+fn what_a_reorganisation_undid_is_charged_once() {
+    let store = Store::in_memory().unwrap();
+    assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
+    mine(&store, 0, 1, 600, NOW);
+    store.reopen(ACCOUNT, 0, 1, NOW).unwrap();
+    assert_eq!(accept(&store, 2, 400, NOW), ACCEPTED, "in flight again, with the most it may use");
+    mine(&store, 0, 1, 500, NOW);
+    mine(&store, 0, 1, 500, NOW);
+    assert_eq!(accept(&store, 3, 100, NOW), ACCEPTED);
+    assert!(matches!(accept(&store, 4, 1, NOW), Sponsored::Exhausted(_)));
+}
