@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use alloy::primitives::{Address, B256, U256};
+use alloy::primitives::B256;
 use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
 use relayer_daemon::{outcome::RelayOutcome, process::clock::Clock as _};
 use tokio::time::sleep;
@@ -33,6 +33,8 @@ impl Simulation {
             chain.unwilling = false;
             chain.rejects = false;
             chain.reverts = 0;
+            chain.ignored.clear();
+            chain.empty.clear();
             // A budget that is too small for a dearer market waits for the old one.
             let limited = self.budget < u128::MAX;
             chain.set_base_fee(if limited { self.lowest_base_fee } else { GWEI });
@@ -46,13 +48,14 @@ impl Simulation {
             if step >= least && self.is_quiet() {
                 break;
             }
-            if step > least && (step - least) % 100 == 0 && self.budget < u128::MAX {
+            if step > least && (step - least).is_multiple_of(100) && self.budget < u128::MAX {
                 // What the budget of one window does not allow, such as many gaps, waits for the next one's.
                 self.apply(Op::ClockStep(MINUTES_OF_A_WINDOW)).await;
             }
             if self.life.is_none() {
                 self.start().await;
             }
+            self.look_at_balances();
             sleep(PAUSE).await;
             self.world.chain().mine(8);
         }
@@ -79,11 +82,14 @@ impl Simulation {
     pub fn check(&self) -> Result<(), TestCaseError> {
         let chain = self.world.chain();
         let now = chain.now();
-        prop_assert!(self.store.open_nonces(self.account.address()).unwrap().is_empty(), "a nonce is stuck");
+        prop_assert!(self.store.accounts_with_open_nonces().unwrap().is_empty(), "a nonce is stuck");
         prop_assert!(self.is_quiet(), "a client waits for ever");
-        let next = self.store.next_nonce(self.account.address()).unwrap().unwrap_or_default();
-        // A foreign transaction may have used our nonce and been undone: the next relay fills that gap.
-        prop_assert!(next <= now.mined() || chain.reorganised, "a nonce was given away and never used");
+        for account in self.world.accounts.iter().copied() {
+            let next = self.store.next_nonce(account).unwrap().unwrap_or_default();
+            let mined = now.mined(account);
+            // A foreign transaction may have used our nonce and been undone: the next relay fills that gap.
+            prop_assert!(next <= mined || chain.reorganised, "a nonce was given away and never used");
+        }
 
         // Foreign transactions that used the nonces again may hide what a reorg has moved.
         let hidden = chain.reorganised && now.has_foreign();
