@@ -9,15 +9,15 @@
 //! | layer | contains |
 //! |---|---|
 //! | [`process`] | clock, lock file, log, shutdown signal, crash points: what the process has of its system |
-//! | [`metrics`], [`keys`] | Prometheus metrics; the key that pays |
-//! | [`signer`] | what signs the account's transactions: that key, AWS KMS, or a remote signer |
+//! | [`metrics`], [`keys`] | Prometheus metrics; the keys that pay |
+//! | [`signer`] | what signs an account's transactions: such a key, AWS KMS, or a remote signer |
 //! | [`telemetry`] | traces and metrics for an OpenTelemetry collector |
 //! | [`signatures`] | signatures of webhooks, hashes of API keys |
 //! | [`gas`], [`budget`] | gas limits, fees, the daily budget and its shares, as arithmetic |
 //! | [`outcome`] | how a relay ends: outcome, failure, error codes |
 //! | [`store`] | what survives a restart, in SQLite |
 //! | [`chain`] | the RPC endpoints, and the typed reads over them |
-//! | [`sender`] | the one task that owns the account's nonce sequence |
+//! | [`sender`] | the tasks that own the accounts' nonce sequences; which account gets a relay |
 //! | [`relay`] | the pipeline of one request |
 //! | [`webhooks`] | delivers what has changed to the operator's customers |
 //! | [`http`] | connections, routes, readiness, `/openapi.json` |

@@ -23,8 +23,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The gasless relayer: forwards signed requests to the agent registry and pays their gas.
 ///
 /// The key that pays is read from RELAYER_KEY, RELAYER_KEY_FILE, or RELAYER_KEYSTORE with
-/// RELAYER_KEYSTORE_PASSWORD_FILE, or it is in AWS KMS (RELAYER_KEY_KMS) or in a remote signer
-/// (RELAYER_KEY_REMOTE with RELAYER_KEY_REMOTE_ADDRESS); there is no flag for it.
+/// RELAYER_KEYSTORE_PASSWORD_FILE, several keys from the files in RELAYER_KEYS_DIR, or the key is in AWS KMS
+/// (RELAYER_KEY_KMS) or in a remote signer (RELAYER_KEY_REMOTE with RELAYER_KEY_REMOTE_ADDRESS); there is no
+/// flag for them.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
@@ -86,19 +87,19 @@ async fn main() -> ExitCode {
 }
 
 async fn run(command: Command, spans: Option<SpanQueue>) -> anyhow::Result<ExitCode> {
-    let key = async |settings: &Settings| signer::from_env(settings.signer_timeout).await;
+    let keys = async |settings: &Settings| signer::from_env(settings.signer_timeout).await;
     match command {
         Command::Serve(settings) => {
-            let key = key(&settings).await?;
-            lifecycle::serve(settings, key, spans).await?;
+            let keys = keys(&settings).await?;
+            lifecycle::serve(settings, keys, spans).await?;
         }
         Command::Drain(settings) => {
-            let key = key(&settings).await?;
-            lifecycle::drain(settings, key).await?;
+            let keys = keys(&settings).await?;
+            lifecycle::drain(settings, keys).await?;
         }
         Command::Check(settings) => {
-            let (key, metrics) = (key(&settings).await?, Metrics::new()?);
-            let (report, _) = check::run(CheckMode::Look, &settings, &key, &clock::shared(), &metrics).await;
+            let (keys, metrics) = (keys(&settings).await?, Metrics::new()?);
+            let (report, _) = check::run(CheckMode::Look, &settings, &keys, &clock::shared(), &metrics).await;
             print!("{report}");
             if !report.is_good() {
                 return Ok(ExitCode::FAILURE);

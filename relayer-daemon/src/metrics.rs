@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use alloy::primitives::Address;
 use prometheus::{
-    Counter, Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    Opts, Registry, TextEncoder,
+    CounterVec, Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 /// Defines [`Metrics`]: for each metric its field and how it is made.
@@ -66,33 +67,40 @@ metrics! {
     /// Age of the oldest event that is neither delivered nor given up, seconds.
     webhook_oldest_seconds: IntGauge =
         IntGauge::with_opts(opts("webhook_oldest_seconds", "Age of the oldest undelivered event"));
-    /// Transactions signed by `purpose`.
+    /// Transactions signed by `account` and `purpose`.
     transactions: IntCounterVec =
-        IntCounterVec::new(opts("transactions_total", "Transactions signed"), &["purpose"]);
+        IntCounterVec::new(opts("transactions_total", "Transactions signed"), &["account", "purpose"]);
     /// Replacement transactions.
     replacements: IntCounter =
         IntCounter::with_opts(opts("replacements_total", "Transactions that replaced another"));
     /// Rebroadcasts of the same bytes.
     resends: IntCounter = IntCounter::with_opts(opts("resends_total", "Same bytes sent once more"));
-    /// Nonces used by foreign transactions.
-    foreign_nonces: IntCounter =
-        IntCounter::with_opts(opts("foreign_nonces_total", "Nonces lost to foreign transactions"));
+    /// Nonces used by foreign transactions, by `account`.
+    foreign_nonces: IntCounterVec =
+        IntCounterVec::new(opts("foreign_nonces_total", "Nonces lost to foreign transactions"), &["account"]);
     /// Mined nonces that a reorg undid.
     reorganised: IntCounter =
         IntCounter::with_opts(opts("reorganised_total", "Nonces that a reorganisation took back"));
-    /// Rounds that the sender has finished.
-    sender_rounds: IntCounter =
-        IntCounter::with_opts(opts("sender_rounds_total", "Rounds that the sender has finished"));
-    /// Gas paid, wei.
-    paid_wei: Counter = Counter::with_opts(opts("paid_wei_total", "Gas paid, wei"));
+    /// Rounds that an account's sender has finished, by `account`.
+    sender_rounds: IntCounterVec =
+        IntCounterVec::new(opts("sender_rounds_total", "Rounds that an account's sender has finished"), &["account"]);
+    /// Gas paid, wei, by `account`.
+    paid_wei: CounterVec = CounterVec::new(opts("paid_wei_total", "Gas paid, wei"), &["account"]);
     /// RPC calls by `method` and `result`: `ok`, `error`, `fault`.
     rpc_calls: IntCounterVec =
         IntCounterVec::new(opts("rpc_calls_total", "RPC calls"), &["method", "result"]);
     /// Time an RPC call takes, by `method`, seconds.
     rpc_seconds: HistogramVec =
         HistogramVec::new(seconds("rpc_seconds", "Time an RPC call takes", &FAST), &["method"]);
-    /// The account's balance, wei.
-    balance_wei: Gauge = Gauge::with_opts(opts("balance_wei", "Balance of the paying account, wei"));
+    /// The balance of each `account`, wei.
+    balance_wei: GaugeVec =
+        GaugeVec::new(opts("balance_wei", "Balance of a paying account, wei"), &["account"]);
+    /// Whether an `account` gets relays: 1 if so.
+    account_ready: IntGaugeVec =
+        IntGaugeVec::new(opts("account_ready", "Whether an account gets relays"), &["account"]);
+    /// Transactions of each `account` that wait to be mined.
+    pending_transactions: IntGaugeVec =
+        IntGaugeVec::new(opts("pending_transactions", "Transactions that wait to be mined"), &["account"]);
     /// The budget, wei.
     budget_limit_wei: Gauge = Gauge::with_opts(opts("budget_limit_wei", "Daily gas budget, wei"));
     /// The paid and reserved part of the budget, wei.
@@ -125,15 +133,19 @@ impl Metrics {
     }
 
     /// Starts the counters with labels at zero: an alert on their rise sees the first event, too.
-    pub fn start_at_zero(&self, failure_codes: impl Iterator<Item = &'static str>) {
+    pub fn start_at_zero(&self, failure_codes: impl Iterator<Item = &'static str>, accounts: &[Address]) {
         for (counters, values) in [
             (&self.relays, ["executed", "reverted", "dropped"].as_slice()),
             (&self.decisions, &["allow", "deny", "less_gas", "undecided"]),
             (&self.policy_reloads, &["ok", "error"]),
             (&self.webhook_attempts, &["delivered", "failed", "given_up"]),
-            (&self.transactions, &["relay", "superseded", "expired", "rejected", "gap"]),
         ] {
             values.iter().for_each(|value| drop(counters.with_label_values(&[value])));
+        }
+        for account in accounts.iter().map(Address::to_string) {
+            for purpose in ["relay", "superseded", "expired", "rejected", "gap"] {
+                let _ = self.transactions.with_label_values(&[account.as_str(), purpose]);
+            }
         }
         failure_codes.for_each(|code| drop(self.failures.with_label_values(&[code])));
     }
@@ -141,6 +153,13 @@ impl Metrics {
     /// All metrics as they stand.
     pub fn gather(&self) -> Vec<prometheus::proto::MetricFamily> {
         self.registry.gather()
+    }
+
+    /// Rounds that the senders of these accounts have finished, together.
+    pub fn all_sender_rounds(&self, accounts: &[Address]) -> u64 {
+        let rounds =
+            |account: &Address| self.sender_rounds.with_label_values(&[account.to_string().as_str()]).get();
+        accounts.iter().map(rounds).sum()
     }
 
     /// The text that Prometheus scrapes.

@@ -9,6 +9,7 @@ mod receipt;
 pub mod rpc;
 pub(crate) mod rpc_error;
 mod simulate;
+mod single_flight;
 mod tips;
 
 use std::{
@@ -39,7 +40,7 @@ use receipt::ReceiptJson;
 pub use rpc::Rpc;
 pub use rpc_error::RpcError;
 
-use self::{rpc::block_number, rpc_error::action, tips::TipMarket};
+use self::{rpc::block_number, rpc_error::action, single_flight::SingleFlight, tips::TipMarket};
 use crate::{gas::fees::Market, outcome::BlockHeads};
 
 /// The OP stack's `GasPriceOracle` predeploy: it has code where the chain charges an L1 data fee.
@@ -54,7 +55,7 @@ alloy::sol! {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FeeHistoryJson {
     oldest_block: U64,
@@ -80,13 +81,11 @@ pub struct BlockHeader {
     pub base_fee_per_gas: Option<U256>,
 }
 
-/// The chain, seen by one relayer account through one forwarder.
+/// The chain, seen through one forwarder.
 #[derive(Debug)]
 pub struct Chain {
     /// The endpoints.
     pub rpc: Rpc,
-    /// The account that pays.
-    pub relayer: Address,
     /// The forwarder.
     pub forwarder: Address,
     /// The registry.
@@ -97,21 +96,25 @@ pub struct Chain {
     /// The highest priority fee taken from the market.
     max_tip: u128,
     tips: Mutex<TipMarket>,
+    /// Fee histories and balances on their way: a relay's check asks for both.
+    fee_histories: SingleFlight<(), Result<FeeHistoryJson, RpcError>>,
+    balances: SingleFlight<Address, Result<u128, RpcError>>,
 }
 
 impl Chain {
-    /// The chain of these endpoints, account and contracts. No priority fee above `max_tip` wei is taken for
+    /// The chain of these endpoints and contracts. No priority fee above `max_tip` wei is taken for
     /// the market's.
-    pub fn new(rpc: Rpc, relayer: Address, forwarder: Address, registry: Address, max_tip: u128) -> Self {
+    pub fn new(rpc: Rpc, forwarder: Address, registry: Address, max_tip: u128) -> Self {
         Self {
             rpc,
-            relayer,
             forwarder,
             registry,
             simulate_v1_again: Mutex::default(),
             head: AtomicU64::default(),
             max_tip,
             tips: Mutex::default(),
+            fee_histories: SingleFlight::default(),
+            balances: SingleFlight::default(),
         }
     }
 
@@ -126,16 +129,10 @@ impl Chain {
     }
 
     /// The gas that the node estimates for a no-op: a transfer of 0 from the account to itself.
-    pub async fn estimated_no_op(&self) -> Result<u64, RpcError> {
-        let transfer = json!({ "from": self.relayer, "to": self.relayer, "value": "0x0" });
+    pub async fn estimated_no_op(&self, account: Address) -> Result<u64, RpcError> {
+        let transfer = json!({ "from": account, "to": account, "value": "0x0" });
         let gas: U64 = self.rpc.read("eth_estimateGas", json!([transfer])).await?;
         Ok(gas.to())
-    }
-
-    /// Whether the account has code: an EIP-7702 delegation, with which nodes keep one pending transaction of
-    /// it.
-    pub async fn is_delegated(&self) -> Result<bool, RpcError> {
-        self.has_code(self.relayer).await
     }
 
     /// Whether this chain charges an L1 data fee.
@@ -210,14 +207,15 @@ impl Chain {
         C::abi_decode_returns(&answer).map_err(|_| RpcError::Malformed("eth_call"))
     }
 
-    async fn nonce_at(&self, block: Value) -> Result<u64, RpcError> {
-        let count: U64 = self.rpc.read("eth_getTransactionCount", json!([self.relayer, block])).await?;
+    async fn nonce_at(&self, account: Address, block: Value) -> Result<u64, RpcError> {
+        let count: U64 = self.rpc.read("eth_getTransactionCount", json!([account, block])).await?;
         Ok(count.to())
     }
 
-    /// The relayer's nonce and a signer's forwarder nonce in the state of one block.
+    /// An account's nonce and a signer's forwarder nonce in the state of one block.
     async fn account_at(
         &self,
+        account: Address,
         block: Value,
         block_number: u64,
         signer: Option<Address>,
@@ -228,22 +226,25 @@ impl Chain {
             }
             None => None,
         };
-        Ok(AccountView { block_number, mined_nonce: self.nonce_at(block).await?, forwarder_nonce })
+        Ok(AccountView { block_number, mined_nonce: self.nonce_at(account, block).await?, forwarder_nonce })
     }
 }
 
 impl ChainNode for Chain {
-    async fn mined_nonce(&self) -> Result<u64, RpcError> {
-        self.nonce_at(json!("latest")).await
+    async fn mined_nonce(&self, account: Address) -> Result<u64, RpcError> {
+        self.nonce_at(account, json!("latest")).await
     }
 
-    async fn pending_nonce(&self) -> Result<u64, RpcError> {
-        self.nonce_at(json!("pending")).await
+    async fn pending_nonce(&self, account: Address) -> Result<u64, RpcError> {
+        self.nonce_at(account, json!("pending")).await
     }
 
     async fn market(&self) -> Result<Market, RpcError> {
-        let history: FeeHistoryJson =
-            self.rpc.read("eth_feeHistory", json!([U64::from(FEE_HISTORY_BLOCKS), "latest", [50.0]])).await?;
+        let rpc = self.rpc.clone();
+        let ask = async move {
+            rpc.read("eth_feeHistory", json!([U64::from(FEE_HISTORY_BLOCKS), "latest", [50.0]])).await
+        };
+        let history = self.fee_histories.get((), ask).await?;
         let blocks = history.base_fee_per_gas.len().saturating_sub(1) as u64;
         let next = history.base_fee_per_gas.last().ok_or(RpcError::Malformed("eth_feeHistory"))?;
         let paid = history.reward.unwrap_or_default().into_iter().flatten().map(wei);
@@ -254,8 +255,10 @@ impl ChainNode for Chain {
         Ok(Market { head, next_base_fee: wei(*next), tip })
     }
 
-    async fn balance(&self) -> Result<u128, RpcError> {
-        self.rpc.read("eth_getBalance", json!([self.relayer, "latest"])).await.map(wei)
+    async fn balance(&self, account: Address) -> Result<u128, RpcError> {
+        let rpc = self.rpc.clone();
+        let ask = async move { rpc.read("eth_getBalance", json!([account, "latest"])).await.map(wei) };
+        self.balances.get(account, ask).await
     }
 
     async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {
@@ -286,14 +289,14 @@ impl ChainNode for Chain {
         Ok(BlockHeads::new(latest.unwrap_or_default(), safe, finalized))
     }
 
-    async fn account_view(&self, signer: Option<Address>) -> Result<AccountView, RpcError> {
+    async fn account_view(&self, account: Address, signer: Option<Address>) -> Result<AccountView, RpcError> {
         const HEAD: RpcError = RpcError::Malformed("eth_getBlockByNumber");
         let header = self.header("latest").await?.ok_or(HEAD)?;
         let (Some(number), Some(hash)) = (header.number, header.hash) else { return Err(HEAD) };
         // Pinned by hash, a machine without this very block answers with an error.
-        match self.account_at(json!({ "blockHash": hash }), number.to(), signer).await {
+        match self.account_at(account, json!({ "blockHash": hash }), number.to(), signer).await {
             Err(RpcError::Node(error)) if action(&error) == Action::PinByNumber => {
-                self.account_at(json!(number), number.to(), signer).await
+                self.account_at(account, json!(number), number.to(), signer).await
             }
             view => view,
         }
@@ -308,8 +311,13 @@ impl ChainNode for Chain {
         self.view(self.forwarder, &call).await
     }
 
-    async fn simulate(&self, calldata: &Bytes, gas_limit: u64) -> Result<Simulation, RpcError> {
-        self.simulate_execute(calldata, gas_limit).await
+    async fn simulate(
+        &self,
+        account: Address,
+        calldata: &Bytes,
+        gas_limit: u64,
+    ) -> Result<Simulation, RpcError> {
+        self.simulate_execute(account, calldata, gas_limit).await
     }
 
     async fn l1_fee(&self, raw: Bytes) -> Result<u128, RpcError> {

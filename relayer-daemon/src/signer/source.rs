@@ -39,17 +39,18 @@ pub enum SignerSourceError {
     NoKms,
 }
 
-/// The signer that the environment names. A signature may take `time_limit`.
+/// The signers that the environment names: at least one, and each account once. A signature may take
+/// `time_limit`.
 ///
 /// # Errors
 /// [`SignerSourceError`], free of secrets.
-pub async fn from_env(time_limit: Duration) -> Result<TxSigner, SignerSourceError> {
+pub async fn from_env(time_limit: Duration) -> Result<Vec<TxSigner>, SignerSourceError> {
     let var = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let here = keys::SOURCES.iter().filter(|name| var(name).is_some()).count();
     match (here, var(KMS), var(REMOTE)) {
-        (_, None, None) => Ok(keys::from_env()?.into()),
-        (0, Some(key_id), None) => kms(key_id, time_limit).await,
-        (0, None, Some(url)) => remote(&url, var(REMOTE_ADDRESS), time_limit),
+        (_, None, None) => Ok(keys::from_env()?.into_iter().map(TxSigner::from).collect()),
+        (0, Some(key_id), None) => Ok(vec![kms(key_id, time_limit).await?]),
+        (0, None, Some(url)) => Ok(vec![remote(&url, var(REMOTE_ADDRESS), time_limit)?]),
         _ => Err(SignerSourceError::Ambiguous),
     }
 }

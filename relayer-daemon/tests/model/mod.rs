@@ -1,13 +1,14 @@
 //! The daemon without HTTP in a failing world: pipeline, sender and store against a model of the chain.
 
 pub mod chain;
+mod invariants;
 pub mod node;
+pub mod ops;
 mod requests;
+mod several_accounts;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    net::{IpAddr, Ipv4Addr},
-    pin::pin,
     sync::{
         Arc, LazyLock, Mutex,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -20,7 +21,6 @@ use alloy::{
     signers::local::PrivateKeySigner,
 };
 use futures_util::FutureExt as _;
-use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
 use registry_core::forward::{Rules, domain};
 use relayer_daemon::{
     budget::share::{Allowance, Shares},
@@ -36,19 +36,18 @@ use relayer_daemon::{
         policy::{SharedPolicy, decision::DecisionClient},
         rate_limits::RateLimits,
     },
-    sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
+    sender::{Parts, Sender, Spending, accounts::Accounts, receipt_reader::Contracts, signing::Wallet},
     store::{NewTransaction, Store, StoreFaults},
 };
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
-    time::{Instant, sleep},
+    time::Instant,
 };
 
 use self::{
     chain::{FORWARDER, GWEI, ModelChain},
-    node::{Lost, ModelNode, World},
-    requests::{body, identify, signer},
+    node::{ModelNode, World},
 };
 
 pub const FEE_CAP: u128 = 50 * GWEI;
@@ -58,50 +57,11 @@ pub const MAX_PENDING: usize = 3;
 const REGISTRY: Address = Address::repeat_byte(0xe0);
 const CHAIN_ID: u64 = 31_337;
 
-/// What can happen.
-#[derive(Debug, Clone, Copy)]
-pub enum Op {
-    /// A client of this signer sends its next request.
-    Request(u8),
-    /// The same with a deadline so many seconds away.
-    RequestUntil(u8, u8),
-    /// The same by a client that hangs up after so many moments.
-    HangUp(u8, u8),
-    /// A client of this signer sends its last request once more.
-    Repeat(u8),
-    Mine(usize),
-    Drop(usize),
-    Reorganise(usize, bool),
-    Foreign,
-    Bypass(u8),
-    Lose(Lost),
-    /// The base fee, in tenths of gwei.
-    BaseFee(u16),
-    /// Time goes by, in tenths of a second.
-    Wait(u16),
-    Restart,
-    /// Receipts come so many seconds later.
-    LateReceipts(u8),
-    /// Each answer is from a machine that is up to so many seconds behind.
-    OldViews(u8),
-    /// The next count is this.
-    WrongCount(u64),
-    /// So many reads have no answer.
-    FailingReads(u8),
-    SilentEndpoint(bool),
-    /// Whether the endpoint fails where the next nonce is asked.
-    NoNonces(bool),
-    /// Each call takes so many milliseconds more.
-    Latency(u8),
-    DiskFull(bool),
-    Unwilling(bool),
-    /// The next relay that is mined reverts as a whole.
-    Revert,
-    /// The node calls every relay's transaction invalid.
-    Rejecting(bool),
-    /// The wall clock jumps by so many minutes.
-    ClockStep(i16),
-}
+/// Never used: the policy has no webhook. One for all lives, since it reads the system's certificates.
+static DECISIONS: LazyLock<DecisionClient> = LazyLock::new(|| {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    DecisionClient::new().unwrap()
+});
 
 /// The wall clock: runs with the runtime's paused time, and can be set.
 #[derive(Debug)]
@@ -123,7 +83,7 @@ struct Life {
     dead: Arc<AtomicBool>,
     /// Dropped, it would stop the daemon in an orderly way.
     stop: watch::Sender<bool>,
-    tasks: [JoinHandle<()>; 2],
+    tasks: Vec<JoinHandle<()>>,
 }
 
 /// The daemon in its present life, and its world.
@@ -131,7 +91,7 @@ pub struct Simulation {
     pub world: Arc<World>,
     pub store: Arc<Store>,
     clock: Arc<TestClock>,
-    account: PrivateKeySigner,
+    keys: Vec<PrivateKeySigner>,
     budget: u128,
     lowest_base_fee: u128,
     disk_full: Arc<AtomicBool>,
@@ -146,36 +106,27 @@ pub struct Simulation {
     told: Arc<Mutex<BTreeMap<B256, RelayOutcome>>>,
     disk_was_full: bool,
     clock_was_set: bool,
-    /// Whether answers came so late that a block may be compared with a branch that is gone.
+    /// Whether answers came so late that a block may have been compared with a branch that is gone.
     answers_were_late: bool,
 }
 
-/// A delay that never hides a reorg, seconds.
-const SLIGHTLY_LATE: u8 = 20;
-
-/// A window of the budget, in minutes.
-const MINUTES_OF_A_WINDOW: i16 = 24 * 60;
-
-/// Never used: the policy has no webhook. One for all lives, since it reads the system's certificates.
-static DECISIONS: LazyLock<DecisionClient> = LazyLock::new(|| {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    DecisionClient::new().unwrap()
-});
-
-/// The address that all requests come from.
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-
 impl Simulation {
     pub async fn new(budget: u128, seed: u64) -> Self {
+        Self::with_accounts(1, budget, seed).await
+    }
+
+    pub async fn with_accounts(accounts: u8, budget: u128, seed: u64) -> Self {
         let store = Arc::new(Store::in_memory().unwrap());
-        let account = PrivateKeySigner::from_bytes(&B256::repeat_byte(0x77)).unwrap();
-        let world = World::new(ModelChain::new(FEE_CAP), seed, Arc::clone(&store), account.address());
+        let key = |index| PrivateKeySigner::from_bytes(&B256::repeat_byte(0x77 + index)).unwrap();
+        let keys: Vec<PrivateKeySigner> = (0..accounts).map(key).collect();
+        let addresses = keys.iter().map(PrivateKeySigner::address).collect();
+        let world = World::new(ModelChain::new(FEE_CAP), seed, Arc::clone(&store), addresses);
         let clock = TestClock { started: Instant::now(), step_seconds: AtomicI64::new(0) };
         let mut simulation = Self {
             world,
             store,
             clock: Arc::new(clock),
-            account,
+            keys,
             budget,
             disk_full: Arc::default(),
             life: None,
@@ -200,11 +151,28 @@ impl Simulation {
         let node = Arc::new(ModelNode { world: Arc::clone(&self.world), dead: Arc::clone(&dead) });
         let clock: SharedClock = Arc::clone(&self.clock) as SharedClock;
         let metrics = Metrics::new().unwrap();
-        let wallet = Wallet::new(self.account.clone(), CHAIN_ID, FORWARDER);
         let spending = Spending { max_fee: FEE_CAP, daily_wei: self.budget };
         let (stop, stopping) = watch::channel(false);
-        let (jobs_in, jobs) = mpsc::channel(16);
         let (events_in, mut events) = mpsc::unbounded_channel();
+        let (room, has_room) = watch::channel(());
+        let (block, _) = watch::channel(Instant::now());
+        let contracts = Contracts { forwarder: FORWARDER, registry: REGISTRY };
+        let sender = |key: &PrivateKeySigner| {
+            Arc::new(Sender::new(Parts {
+                node: Arc::clone(&node),
+                store: Arc::clone(&store),
+                wallet: Wallet::new(key.clone(), CHAIN_ID, FORWARDER),
+                contracts,
+                spending,
+                max_pending: MAX_PENDING,
+                room: room.clone(),
+                block: block.clone(),
+                clock: clock.clone(),
+                metrics: metrics.clone(),
+                events: events_in.clone(),
+            }))
+        };
+        let senders: Vec<Arc<Sender<ModelNode>>> = self.keys.iter().map(sender).collect();
         let relayer = Arc::new(Relayer {
             chain: Arc::clone(&node),
             store: Arc::clone(&store),
@@ -223,32 +191,22 @@ impl Simulation {
             },
             gas_price: GasPrice::default(),
             has_l1_fee: false,
-            wallet: wallet.clone(),
+            wallet: senders[0].wallet().clone(),
             inflight: Inflight::new(1_000),
             clock: clock.clone(),
             metrics: metrics.clone(),
-            jobs: jobs_in,
-            checks: Relayer::check_permits(),
+            accounts: Accounts::new(senders.clone(), has_room),
+            checks: Relayer::check_permits(senders.len()),
             backoff: SharedBackoff::default(),
             patience: Duration::from_secs(120),
             stopping: stopping.clone(),
             draining: stopping.clone(),
         });
-        let contracts = Contracts { forwarder: FORWARDER, registry: REGISTRY };
-        let sender = Sender::new(Parts {
-            node,
-            store: Arc::clone(&store),
-            wallet,
-            contracts,
-            spending,
-            max_pending: MAX_PENDING,
-            clock,
-            metrics,
-            events: events_in,
-        });
-        let Ok(in_flight) = sender.recover().await else { return };
-        for relay in in_flight {
-            let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+        for sender in &senders {
+            let Ok(in_flight) = sender.recover().await else { return };
+            for relay in in_flight {
+                let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+            }
         }
         let now = self.clock.now();
         let Ok(unsent) = store.run(move |store| store.unsent(now)).await else { return };
@@ -261,7 +219,8 @@ impl Simulation {
                 }
             }
         });
-        let tasks = [tokio::spawn(sender.run(jobs, stopping)), listening];
+        let mut tasks = vec![listening];
+        tasks.extend(senders.into_iter().map(|sender| tokio::spawn(sender.run(stopping.clone()))));
         self.life = Some(Life { relayer, dead, stop, tasks });
     }
 
@@ -274,119 +233,31 @@ impl Simulation {
         life.tasks.iter().for_each(JoinHandle::abort);
     }
 
-    async fn request(&mut self, index: u8, seconds: Option<u8>) {
-        let body = self.next_body(index, seconds);
-        self.post(body).await;
+    /// An account; the indices go round.
+    pub fn account(&self, index: u8) -> Address {
+        self.world.accounts[usize::from(index) % self.world.accounts.len()]
     }
 
-    /// The signer's next request, as a client would post it now.
-    fn next_body(&mut self, index: u8, seconds: Option<u8>) -> Vec<u8> {
-        let on_chain = self.world.chain().now().forwarder_nonce(signer(index));
-        let nonce = match &self.life {
-            Some(life) => life.relayer.inflight.next_nonce(signer(index), on_chain),
-            None => on_chain,
-        };
-        let body = body(index, nonce, seconds.map_or(0, |seconds| self.clock.now() + u64::from(seconds)));
-        self.last.insert(index, body.clone());
-        body
+    /// How many nonces an account has given.
+    pub fn nonces_given(&self, index: u8) -> u64 {
+        self.store.next_nonce(self.account(index)).unwrap().unwrap_or_default()
     }
 
-    async fn post(&mut self, body: Vec<u8>) {
+    /// Reads the accounts' balances, as the monitor does.
+    fn look_at_balances(&self) {
         let Some(life) = &self.life else { return };
-        let Ok(ticket) = life.relayer.accept(&body, CLIENT, None).await else { return };
-        let (id, terms) = identify(&body);
-        assert_eq!(id, ticket.id);
-        self.requests.insert(id, terms);
-        self.told.lock().unwrap().remove(&id);
-        let told = Arc::clone(&self.told);
-        tokio::spawn(async move {
-            let mut waiting = ticket.waiting;
-            let heard = waiting.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-            heard.map(|outcome| told.lock().unwrap().insert(id, outcome));
-        });
-    }
-
-    /// A client that hangs up: the server drops the handler's future wherever it is.
-    async fn hang_up(&mut self, index: u8, moments: u8) {
-        let body = self.next_body(index, None);
-        let Some(life) = &self.life else { return };
-        let (id, terms) = identify(&body);
-        self.hung_up.insert(id, terms);
-        self.told.lock().unwrap().remove(&id);
-        let mut accepting = pin!(life.relayer.accept(&body, CLIENT, None));
-        for _ in 0..moments {
-            if (&mut accepting).now_or_never().is_some() {
-                return;
-            }
-            // Time is paused while the store works, so each moment lasts as long as a read or a write.
-            sleep(Duration::from_millis(1)).await;
+        for sender in life.relayer.accounts.senders() {
+            sender.saw_balance(self.world.balance(sender.account()));
         }
-    }
-
-    pub async fn apply(&mut self, op: Op) {
-        match op {
-            Op::Request(index) => self.request(index, None).await,
-            Op::RequestUntil(index, seconds) => self.request(index, Some(seconds)).await,
-            Op::HangUp(index, moments) => self.hang_up(index, moments).await,
-            Op::Repeat(index) => {
-                if let Some(body) = self.last.get(&index).cloned() {
-                    self.post(body).await;
-                }
-            }
-            Op::Revert => self.world.chain().reverts += 1,
-            Op::Rejecting(rejects) => self.world.chain().rejects = rejects,
-            Op::Mine(room) => self.world.chain().mine(room),
-            Op::Drop(index) => self.world.chain().drop_from_pool(index),
-            Op::Reorganise(depth, forget) => self.world.chain().reorganise(depth, forget),
-            Op::Foreign => self.world.chain().foreign_transaction(),
-            Op::Bypass(index) => self.world.chain().bypass(signer(index)),
-            Op::Lose(lost) => self.world.faults().lost.push_back(lost),
-            Op::BaseFee(tenths) => {
-                let wei = u128::from(tenths) * GWEI / 10;
-                self.lowest_base_fee = self.lowest_base_fee.min(wei);
-                self.world.chain().set_base_fee(wei);
-            }
-            Op::Wait(tenths) => sleep(Duration::from_millis(u64::from(tenths) * 100)).await,
-            Op::Restart => self.kill(),
-            Op::LateReceipts(seconds) => {
-                self.answers_were_late |= seconds > SLIGHTLY_LATE;
-                self.world.faults().late_receipts = Duration::from_secs(u64::from(seconds));
-            }
-            Op::OldViews(seconds) => {
-                self.answers_were_late |= seconds > SLIGHTLY_LATE;
-                self.world.faults().oldest_view = Duration::from_secs(u64::from(seconds));
-            }
-            Op::WrongCount(count) => self.world.faults().wrong_counts.push_back(count),
-            Op::FailingReads(count) => self.world.faults().failing_reads = usize::from(count),
-            Op::NoNonces(fails) => self.world.faults().no_nonces = fails,
-            Op::Latency(millis) => {
-                self.world.faults().latency = Duration::from_millis(u64::from(millis));
-            }
-            Op::SilentEndpoint(silent) => self.world.faults().silent_endpoint = silent,
-            Op::DiskFull(full) => {
-                self.disk_was_full |= full;
-                self.disk_full.store(full, Ordering::Relaxed);
-            }
-            Op::Unwilling(unwilling) => self.world.chain().unwilling = unwilling,
-            Op::ClockStep(minutes) => {
-                self.clock_was_set = true;
-                self.clock.step_seconds.fetch_add(i64::from(minutes) * 60, Ordering::Relaxed);
-            }
-        }
-        if self.life.is_none() {
-            self.start().await;
-        }
-        // Lets everything due happen.
-        sleep(Duration::from_millis(50)).await;
     }
 
     /// Writes into the store that a relay has one more nonce, signed and not sent.
     pub fn assign_a_second_nonce(&self, id: B256) {
-        let account = self.account.address();
+        let account = self.account(0);
         let nonce = self.store.next_nonce(account).unwrap().unwrap();
         let first = self.store.assignment(account, nonce - 1).unwrap();
         assert_eq!(first.relay.map(|relay| relay.id), Some(id));
-        let wallet = Wallet::new(self.account.clone(), CHAIN_ID, FORWARDER);
+        let wallet = Wallet::new(self.keys[0].clone(), CHAIN_ID, FORWARDER);
         let latest = first.latest().unwrap();
         let transaction = wallet.relay_again(nonce, latest, latest.fees).now_or_never().unwrap().unwrap();
         let second = NewTransaction { nonce, relay: Some(id), transaction };
@@ -400,107 +271,8 @@ impl Simulation {
 
     /// Whether nothing is in flight.
     pub fn is_quiet(&self) -> bool {
-        let open = self.store.open_nonces(self.account.address()).unwrap();
+        let open = self.store.accounts_with_open_nonces().unwrap();
         open.is_empty() && self.life.as_ref().is_some_and(|life| life.relayer.inflight.is_empty())
-    }
-
-    /// Ends the faults and lets time and blocks pass until everything has ended.
-    pub async fn settle_down(&mut self) {
-        *self.world.faults() = node::ModelFaults::default();
-        self.disk_full.store(false, Ordering::Relaxed);
-        {
-            let mut chain = self.world.chain();
-            chain.unwilling = false;
-            chain.rejects = false;
-            chain.reverts = 0;
-            // A budget that is too small for a dearer market waits for the old one.
-            let limited = self.budget < u128::MAX;
-            chain.set_base_fee(if limited { self.lowest_base_fee } else { GWEI });
-        }
-        if self.disk_was_full {
-            // What could not be written is recovered by the next start.
-            self.kill();
-        }
-        // Two minutes in any case: receipts are confirmed after one. If an undone nonce was used by a foreign
-        // transaction, answers that disagree are waited for: twice ten minutes at most.
-        let usurped = {
-            let chain = self.world.chain();
-            chain.reorganised && chain.now().has_foreign()
-        };
-        let least = if usurped { 240 } else { 40 };
-        for step in 0..600 {
-            if step >= least && self.is_quiet() {
-                break;
-            }
-            if step > least && (step - least) % 100 == 0 && self.budget < u128::MAX {
-                // What the budget of one window does not allow, such as many gaps, waits for the next one's.
-                self.apply(Op::ClockStep(MINUTES_OF_A_WINDOW)).await;
-            }
-            if self.life.is_none() {
-                self.start().await;
-            }
-            sleep(Duration::from_secs(3)).await;
-            self.world.chain().mine(8);
-        }
-    }
-
-    pub fn check(&self) -> Result<(), TestCaseError> {
-        let chain = self.world.chain();
-        let now = chain.now();
-        prop_assert!(self.store.open_nonces(self.account.address()).unwrap().is_empty(), "a nonce is stuck");
-        prop_assert!(self.is_quiet(), "a client waits for ever");
-        let next = self.store.next_nonce(self.account.address()).unwrap().unwrap_or_default();
-        // A foreign transaction may have used our nonce and been undone: the next relay fills that gap.
-        prop_assert!(next <= now.mined() || chain.reorganised, "a nonce was given away and never used");
-
-        // Of machines on two branches one may confirm a block that the other has not: very late answers, or
-        // foreign transactions that used the nonces again, may hide what a reorg has moved.
-        let hidden = chain.reorganised && (now.has_foreign() || self.answers_were_late);
-        let stored = |(id, _): &(&B256, _)| self.store.relay(**id).unwrap().is_some();
-        for (id, (signer, nonce)) in self.requests.iter().chain(self.hung_up.iter().filter(stored)) {
-            let carried = now.carried(*signer, *nonce);
-            if !chain.reorganised {
-                prop_assert!(carried <= 1, "paid for {} times", carried);
-            }
-            let record = self.store.relay(*id).unwrap().expect("an accepted relay is not stored");
-            let outcome = record.outcome.expect("a relay has no end");
-            if let Some(told) = self.told.lock().unwrap().get(id)
-                && !chain.reorganised
-                && !self.disk_was_full
-            {
-                prop_assert_eq!(told, &outcome, "the client was told something else");
-            }
-            match outcome {
-                RelayOutcome::Executed { mined, .. } => {
-                    prop_assert!(hidden || now.carried_out(mined.tx_hash))
-                }
-                RelayOutcome::Reverted { mined, .. } => {
-                    prop_assert!(hidden || !now.carried_out(mined.tx_hash))
-                }
-                RelayOutcome::Dropped { .. } => {
-                    let by_us = record.hashes.iter().any(|hash| now.carried_out(*hash));
-                    prop_assert!(!by_us || chain.reorganised, "executed, and called dropped");
-                }
-            }
-        }
-
-        let budget = self.store.budget(self.budget, self.clock.now()).unwrap();
-        prop_assert_eq!(budget.reserved_wei, 0, "a reservation was forgotten");
-        if self.clock_was_set {
-            return Ok(());
-        }
-        if chain.reorganised {
-            // What was charged for an undone block stays charged: never less than was really paid.
-            prop_assert!(hidden || budget.window.settled_wei >= now.paid());
-        } else {
-            prop_assert_eq!(
-                budget.window.settled_wei,
-                now.paid(),
-                "charged something else than what was paid"
-            );
-            prop_assert!(now.paid() <= self.budget, "overspent");
-        }
-        Ok(())
     }
 }
 

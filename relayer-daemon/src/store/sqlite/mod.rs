@@ -260,7 +260,8 @@ impl Store {
     }
 
     /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. It must
-    /// return before any of them is sent; if it fails, none of them may be sent.
+    /// return before any of them is sent; if it fails, none of them may be sent. A relay gets no second nonce
+    /// while one is open, of whatever account: [`StoreError::InFlight`].
     pub fn record(
         &self,
         account: Address,
@@ -299,6 +300,11 @@ impl Store {
     /// The nonces not seen mined, lowest first.
     pub fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>, StoreError> {
         self.read(|db| nonces::open(db, &account))
+    }
+
+    /// The nonces of a relay that are not seen mined, of all accounts.
+    pub fn open_nonces_of(&self, relay: B256) -> Result<Vec<(Address, u64)>, StoreError> {
+        self.read(|db| nonces::open_of(db, &relay))
     }
 
     /// The accounts with nonces not seen mined.
@@ -363,10 +369,28 @@ impl Store {
         self.write(move |db| finality::give_up(db, &account, nonce))
     }
 
-    /// Makes safe and final what was found on the chain at or below these heads.
-    pub fn promote(&self, account: Address, heads: &BlockHeads, now: u64) -> Result<(), StoreError> {
-        let heads = *heads;
-        self.write(move |db| finality::promote(db, &account, &heads, now))
+    /// The blocks that these heads make safe or final and that were found on the chain, lowest first, at most
+    /// `count`.
+    pub fn promotable(
+        &self,
+        account: Address,
+        heads: &BlockHeads,
+        now: u64,
+        count: usize,
+    ) -> Result<Vec<BlockId>, StoreError> {
+        self.read(|db| finality::promotable(db, &account, heads, now, count))
+    }
+
+    /// Makes these blocks safe or final, as the heads say.
+    pub fn promote(
+        &self,
+        account: Address,
+        heads: &BlockHeads,
+        blocks: &[BlockId],
+        now: u64,
+    ) -> Result<(), StoreError> {
+        let (heads, blocks) = (*heads, blocks.to_vec());
+        self.write(move |db| finality::promote(db, &account, &heads, &blocks, now))
     }
 
     /// The newest nonces given up as lost, a bounded number: their receipts may be late.

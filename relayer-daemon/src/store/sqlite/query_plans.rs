@@ -161,13 +161,16 @@ fn run_everything(store: &Store) {
     store.next_nonce(account).unwrap();
     store.open_nonces(account).unwrap();
     store.accounts_with_open_nonces().unwrap();
+    store.open_nonces_of(id(2)).unwrap();
     store.mined(account, 0).unwrap();
     store.mined_from(account, 0, 16).unwrap();
     store.unchecked_blocks(account, 64).unwrap();
     store.nonces_of(account, &BLOCK, 16).unwrap();
     store.checked(account, &[BLOCK]).unwrap();
     store.anchor(account).unwrap();
-    store.promote(account, &BlockHeads { safe: 9, finalized: 8, seconds: 0 }, NOW).unwrap();
+    let heads = BlockHeads { safe: 9, finalized: 8, seconds: 0 };
+    store.promotable(account, &heads, NOW, 64).unwrap();
+    store.promote(account, &heads, &[BLOCK], NOW).unwrap();
     store.doubt(account).unwrap();
     store.give_up(account, 0).unwrap();
     store.lost(account).unwrap();
