@@ -211,15 +211,15 @@ impl Work {
         Run::new(query, self.config.multicall3, limits).over(self.endpoints.clone())
     }
 
-    /// Compares all agents with the rows, because no events tell what has changed. Where a fill's slices are
-    /// not of one block, answers are as of the first slice's.
+    /// Compares all agents with the rows, because no events tell what has changed, or what has changed between
+    /// a pass's slices of several blocks.
     fn go_without_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
         self.state.without_events += 1;
-        if let (Phase::CatchingUp, Some(begun)) = (self.state.phase, self.state.block) {
-            self.complete(store, (begun, None), self.state.pass_began)?;
-            return Ok(self.state.save(store)?);
+        if self.state.phase == Phase::CatchingUp {
+            // The rows are of no block that they can be compared as.
+            self.state.block = None;
         }
-        self.compare(store, false)
+        self.compare(store, self.state.is_doubted && matches!(self.state.phase, Phase::Comparing { .. }))
     }
 
     /// Compares all agents with the rows. `doubts`: a change was found that no event tells.

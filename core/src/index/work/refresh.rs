@@ -178,7 +178,7 @@ impl Work {
             }
             // The rows, or what they are compared with, are at least of the slices' block.
             ref missing @ (FoundChanges::NoEvents | FoundChanges::Unexplained(_))
-                if compares || run.query().pinned.is_some() =>
+                if run.query().pinned.is_some() =>
             {
                 self.state.without_events += u64::from(matches!(missing, FoundChanges::NoEvents));
                 let run = run.go_on(|query| FindChanges { without_events: true, ..query });
@@ -186,6 +186,8 @@ impl Work {
                 Ok(())
             }
             FoundChanges::NoEvents => self.go_without_events(store),
+            // Slices of several blocks, and no event tells what lies between them.
+            FoundChanges::Unexplained(_) if compares => self.compare(store, self.state.is_doubted),
             FoundChanges::AnotherChain if compares => self.compare(store, self.state.is_doubted),
             FoundChanges::AnotherChain => self.refill(store, false),
             FoundChanges::Unexplained(ids) => {
@@ -391,13 +393,12 @@ impl Work {
         }
         let is_settled = checkpoint.seconds >= state.unsettled_until;
         let version = version.filter(|_| header.hash == until.hash && is_settled);
-        let read_at = self.now_millis.saturating_sub(behind.saturating_mul(1_000));
-        let (block, read_at) = match state.pass.first() {
-            // Slices of several blocks are of none: answers are as of the first one's or later.
-            Some(begun) if without_events => (*begun, state.pass_began),
-            _ => (checkpoint, read_at),
+        let read_at = match without_events {
+            // The block was the newest one then.
+            true => state.pass_began,
+            false => self.now_millis.saturating_sub(behind.saturating_mul(1_000)),
         };
-        self.complete(store, (block, version), read_at)?;
+        self.complete(store, (checkpoint, version), read_at)?;
         let first = self.state.first_unsettled(checkpoint);
         // The agents may have been read at an older block than the events.
         let again = first..=checkpoint.number;
