@@ -97,7 +97,7 @@ impl DaemonOptions {
         self.var("RELAYER_KEY", hex::encode_prefixed(key.to_bytes()))
     }
 
-    /// Pays from this account, whose key other variables name.
+    /// Pays from this account; other variables name its key.
     pub fn account(mut self, account: Address) -> Self {
         self.relayer = account;
         self.without("RELAYER_KEY")

@@ -135,7 +135,7 @@ struct EventRelay<'a> {
 }
 
 impl<'a> EventBody<'a> {
-    /// The event of this kind of a relay whose outcome is this one.
+    /// An event of this kind, about a relay with this outcome.
     pub(crate) fn new(
         kind: EventKind,
         id: &'a str,

@@ -204,7 +204,7 @@ async fn a_reload_under_load_loses_nothing_and_a_bad_file_changes_nothing() {
     stage.audit(&client, &all).await;
 }
 
-/// A daemon whose policy has a decision webhook at `url`, and a key.
+/// A daemon with a decision webhook at `url` and a key in its policy.
 async fn with_decision(stage: &Stage, url: &str) -> (Daemon, RelayClient) {
     let policy = PolicyFile::of(&stage.options);
     let (acme, hash) = api_key(&stage.options).await.unwrap();

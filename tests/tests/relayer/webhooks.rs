@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::audit::{PATIENCE, Stage, agent};
 use crate::policy::{PolicyFile, SECRET, key, with_key};
 
-/// A policy with a key whose relays are told to this receiver: the options, and the key.
+/// A policy with a key; this receiver is told of its relays. Returns the options, and the key.
 async fn told(stage: &Stage, hook: &Receiver) -> (DaemonOptions, String) {
     let policy = PolicyFile::of(&stage.options);
     let (acme, hash) = api_key(&stage.options).await.unwrap();

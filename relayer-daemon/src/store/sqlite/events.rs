@@ -6,7 +6,7 @@
 use alloy::primitives::B256;
 use rusqlite::{Connection, Row, params};
 
-use super::{all, column, first, relays, unsigned};
+use super::{Store, all, column, first, relays, unsigned};
 use crate::store::{
     StoreError,
     events::{self, DeliveryResult, EventKind, Replay, TRIED_SECONDS, WebhookEvent},
@@ -14,6 +14,36 @@ use crate::store::{
 
 /// How many events one step of pruning takes at most.
 const STEP: i64 = 64;
+
+/// The operations on events; as with the others, each is atomic, and durable when it returns.
+impl Store {
+    /// The events of an API key that are due at `now`, at most `count`.
+    pub fn due_events(&self, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>, StoreError> {
+        self.read(|db| due(db, key, now, count))
+    }
+
+    /// When the oldest event that is neither delivered nor given up was written.
+    pub fn oldest_open_event(&self) -> Result<Option<u64>, StoreError> {
+        self.read(oldest_open)
+    }
+
+    /// Writes how an attempt to deliver an event ended. After its end the relay's next event is due.
+    pub fn attempted(
+        &self,
+        event: &WebhookEvent,
+        result: DeliveryResult,
+        now: u64,
+    ) -> Result<(), StoreError> {
+        let event = event.clone();
+        self.write(move |db| attempted(db, &event, result, now))
+    }
+
+    /// Has events delivered once more, each with its id. Returns how many.
+    pub fn replay(&self, replay: &Replay, now: u64) -> Result<usize, StoreError> {
+        let chosen = replay.clone();
+        self.write(move |db| self::replay(db, &chosen, now))
+    }
+}
 
 /// Writes an event, if the relay's API key has a webhook.
 pub(super) fn note(tx: &Connection, relay: &B256, kind: EventKind, now: u64) -> Result<(), StoreError> {
@@ -52,12 +82,7 @@ fn make_due(tx: &Connection, relay: &B256, now: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-pub(super) fn due(
-    db: &Connection,
-    key: &str,
-    now: u64,
-    count: usize,
-) -> Result<Vec<WebhookEvent>, StoreError> {
+fn due(db: &Connection, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>, StoreError> {
     let query = "SELECT * FROM webhook_events INDEXED BY webhook_events_due
          WHERE api_key = ?1 AND due_at <= ?2 ORDER BY due_at LIMIT ?3";
     all(db, query, params![key, now.cast_signed(), count as i64], event)
@@ -74,13 +99,13 @@ fn event(row: &Row<'_>) -> Result<WebhookEvent, StoreError> {
     })
 }
 
-pub(super) fn oldest_open(db: &Connection) -> Result<Option<u64>, StoreError> {
+fn oldest_open(db: &Connection) -> Result<Option<u64>, StoreError> {
     let query = "SELECT created_at FROM webhook_events INDEXED BY webhook_events_waiting
          WHERE ended_at IS NULL AND created_at >= 0 ORDER BY created_at LIMIT 1";
     first(db, query, [], |row| unsigned(row, "created_at"))
 }
 
-pub(super) fn attempted(
+fn attempted(
     tx: &Connection,
     event: &WebhookEvent,
     result: DeliveryResult,
@@ -101,7 +126,7 @@ pub(super) fn attempted(
     make_due(tx, &event.relay, now)
 }
 
-pub(super) fn replay(tx: &Connection, replay: &Replay, now: u64) -> Result<usize, StoreError> {
+fn replay(tx: &Connection, replay: &Replay, now: u64) -> Result<usize, StoreError> {
     let query = "SELECT sequence, relay FROM webhook_events INDEXED BY webhook_events_key
          WHERE api_key = ?1 AND created_at >= ?2 AND ended_at IS NOT NULL AND (?3 IS NULL OR relay = ?3)
          AND (NOT ?4 OR NOT was_delivered)";

@@ -39,10 +39,7 @@ use super::{
 use crate::{
     budget::{Budget, share::Allowance},
     outcome::{BlockHeads, RelayOutcome},
-    store::{
-        NonceAssignment, Retention,
-        events::{DeliveryResult, Replay, WebhookEvent},
-    },
+    store::{NonceAssignment, Retention},
 };
 
 impl From<rusqlite::Error> for StoreError {
@@ -211,33 +208,6 @@ impl Store {
     /// The budget as it stands at `now`.
     pub fn budget(&self, limit_wei: u128, now: u64) -> Result<Budget, StoreError> {
         self.read(|db| budget::at(db, limit_wei, now))
-    }
-
-    /// The events of an API key that are due at `now`, at most `count`.
-    pub fn due_events(&self, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>, StoreError> {
-        self.read(|db| events::due(db, key, now, count))
-    }
-
-    /// When the oldest event that is neither delivered nor given up was written.
-    pub fn oldest_open_event(&self) -> Result<Option<u64>, StoreError> {
-        self.read(events::oldest_open)
-    }
-
-    /// Writes how an attempt to deliver an event ended. After its end the relay's next event is due.
-    pub fn attempted(
-        &self,
-        event: &WebhookEvent,
-        result: DeliveryResult,
-        now: u64,
-    ) -> Result<(), StoreError> {
-        let event = event.clone();
-        self.write(move |db| events::attempted(db, &event, result, now))
-    }
-
-    /// Has events delivered once more, each with its id. Returns how many.
-    pub fn replay(&self, replay: &Replay, now: u64) -> Result<usize, StoreError> {
-        let replay = replay.clone();
-        self.write(move |db| events::replay(db, &replay, now))
     }
 
     /// When the oldest pending relay was accepted.
