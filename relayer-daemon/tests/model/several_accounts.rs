@@ -6,7 +6,7 @@ use std::{
 };
 
 use alloy::primitives::B256;
-use relayer_daemon::outcome::RelayOutcome;
+use relayer_daemon::outcome::{ErrorCode, RelayOutcome};
 use tokio::time::{Instant, sleep};
 
 use super::{MAX_PENDING, SIGNERS, Simulation, ops::Op, runtime};
@@ -99,6 +99,34 @@ fn an_account_that_is_emptied_with_relays_in_flight_keeps_only_these_waiting() {
 }
 
 #[test]
+fn an_account_that_got_code_gets_no_relays_and_where_all_have_got_some_the_reason_is_told() {
+    runtime().block_on(async {
+        let mut simulation = Simulation::with_accounts(2, u128::MAX, 7).await;
+        simulation.found_code(0, true);
+        for op in [requests(), vec![Op::Mine(8), Op::Wait(20)]].concat() {
+            simulation.apply(op).await;
+        }
+        let [delegated, other] = given(&simulation);
+        assert_eq!((delegated, other > 0), (0, true));
+        simulation.found_code(1, true);
+        simulation.apply(Op::Request(0)).await;
+        simulation.apply(Op::Wait(20)).await;
+        let dropped = simulation.requests.keys().find_map(|id| {
+            let outcome = simulation.store.relay(*id).unwrap().unwrap().outcome;
+            if let Some(RelayOutcome::Dropped { failure }) = outcome { Some(failure.code) } else { None }
+        });
+        assert_eq!(dropped, Some(ErrorCode::AccountDelegated));
+        // The delegation is taken back.
+        simulation.found_code(0, false);
+        simulation.apply(Op::Repeat(0)).await;
+        simulation.apply(Op::Wait(10)).await;
+        assert_eq!(simulation.nonces_given(0), 1);
+        simulation.settle_down().await;
+        simulation.check().unwrap();
+    });
+}
+
+#[test]
 fn an_account_whose_oldest_transaction_is_stuck_gets_no_more_while_others_can_take_them() {
     let mut ops = vec![Op::Ignored(0, true), Op::Request(0), Op::Wait(1_300)];
     for _ in 0..3 {
@@ -147,7 +175,9 @@ fn the_account_that_sees_a_block_first_has_the_others_look_at_once() {
         while ended.len() < 3 {
             let waited_for = |id: &&B256| simulation.is_waited_for(**id);
             let over: Vec<B256> = simulation.requests.keys().filter(|id| !waited_for(id)).copied().collect();
-            over.into_iter().for_each(|id| drop(ended.entry(id).or_insert_with(Instant::now)));
+            for id in over {
+                ended.entry(id).or_insert_with(Instant::now);
+            }
             sleep(Duration::from_millis(10)).await;
         }
         let (first, last) = (ended.values().min().unwrap(), ended.values().max().unwrap());
