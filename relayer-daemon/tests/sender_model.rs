@@ -22,7 +22,7 @@
 mod model;
 
 use alloy::primitives::B256;
-use model::{MAX_PENDING, Op, SIGNERS, Simulation, chain::GWEI, node::Lost, runtime};
+use model::{MAX_PENDING, SIGNERS, Simulation, chain::GWEI, node::Lost, ops::Op, runtime};
 use proptest::prelude::*;
 use relayer_daemon::outcome::RelayOutcome;
 use std::{sync::atomic::Ordering, time::Duration};
@@ -406,6 +406,31 @@ fn a_transaction_that_a_reorganisation_moved_to_another_block_is_told_there_afte
         let Some(RelayOutcome::Executed { mined, .. }) = record.outcome else { panic!("{record:?}") };
         let block = simulation.world.chain().now().receipt(mined.tx_hash).unwrap();
         assert_eq!(mined.block_number, block.block.number, "told of a block that is gone");
+    });
+}
+
+#[test]
+fn a_block_that_only_a_machine_of_a_dead_branch_confirmed_is_found_before_it_is_final() {
+    runtime().block_on(async {
+        for seed in 1..40 {
+            let mut simulation = Simulation::new(u128::MAX, seed).await;
+            // A block is found on the chain, and later undone. For a minute and a half, machines that have
+            // not heard of that answer beside others that show the next relay's block on the new branch.
+            let mut ops = vec![Op::Request(0), Op::Wait(10), Op::Mine(5), Op::Wait(900), Op::OldViews(96)];
+            ops.extend([Op::Mine(0), Op::Reorganise(2, false), Op::Mine(5), Op::Request(1), Op::Wait(10)]);
+            ops.extend([Op::Mine(5), Op::Wait(100)].repeat(10));
+            for op in ops {
+                simulation.apply(op).await;
+            }
+            simulation.settle_down().await;
+            simulation.check().unwrap();
+            for id in simulation.requests.keys() {
+                let record = simulation.store.relay(*id).unwrap().unwrap();
+                let Some(RelayOutcome::Executed { mined, .. }) = record.outcome else { panic!("{record:?}") };
+                let receipt = simulation.world.chain().now().receipt(mined.tx_hash).unwrap();
+                assert_eq!(mined.block_number, receipt.block.number, "seed {seed}: a block that is gone");
+            }
+        }
     });
 }
 

@@ -401,6 +401,12 @@ fn heads(safe: u64, finalized: u64) -> BlockHeads {
     BlockHeads { safe, finalized, seconds: 0 }
 }
 
+/// Promotes all that the heads allow, as if each block was found on the chain once more.
+fn promote(store: &Store, heads: BlockHeads, now: u64) {
+    let blocks = store.promotable(ACCOUNT, &heads, now, 9).unwrap();
+    store.promote(ACCOUNT, &heads, &blocks, now).unwrap();
+}
+
 fn finality(store: &Store) -> [Option<Finality>; 2] {
     [1, 2].map(|byte| store.relay(id(byte)).unwrap().unwrap().finality)
 }
@@ -411,7 +417,7 @@ fn only_what_was_found_on_the_chain_becomes_safe_and_final() {
     assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), [at(9), at(12)]);
     assert_eq!(store.anchor(ACCOUNT).unwrap(), None);
     let latest = Some(Finality::Latest);
-    store.promote(ACCOUNT, &heads(99, 99), NOW).unwrap();
+    promote(&store, heads(99, 99), NOW);
     assert_eq!(finality(&store), [latest, latest], "not compared yet");
     store.checked(ACCOUNT, &[at(9), BlockId { hash: id(0xff), ..at(12) }]).unwrap();
     assert_eq!(
@@ -420,11 +426,15 @@ fn only_what_was_found_on_the_chain_becomes_safe_and_final() {
     );
     store.checked(ACCOUNT, &[at(12)]).unwrap();
     let by_depth = BlockHeads { seconds: 900, ..heads(12, 12) };
-    store.promote(ACCOUNT, &by_depth, NOW + 899).unwrap();
+    promote(&store, by_depth, NOW + 899);
     assert_eq!(finality(&store), [latest, latest], "deep, but too young");
-    store.promote(ACCOUNT, &heads(12, 8), NOW).unwrap();
+    store.promote(ACCOUNT, &heads(12, 8), &[at(9)], NOW).unwrap();
+    assert_eq!(finality(&store), [Some(Finality::Safe), latest], "the other was not compared once more");
+    assert_eq!(store.promotable(ACCOUNT, &heads(12, 8), NOW, 9).unwrap(), [at(12)]);
+    promote(&store, heads(12, 8), NOW);
     assert_eq!(finality(&store), [Some(Finality::Safe); 2]);
-    store.promote(ACCOUNT, &heads(12, 11), NOW).unwrap();
+    assert_eq!(store.promotable(ACCOUNT, &heads(12, 11), NOW, 9).unwrap(), [at(9)]);
+    promote(&store, heads(12, 11), NOW);
     assert_eq!(finality(&store), [Some(Finality::Finalized), Some(Finality::Safe)]);
     assert_eq!(store.anchor(ACCOUNT).unwrap(), Some(at(12)), "what is final is watched no more");
 }
@@ -433,7 +443,7 @@ fn only_what_was_found_on_the_chain_becomes_safe_and_final() {
 fn after_a_doubt_all_that_is_not_final_is_compared_again() {
     let store = mined();
     store.checked(ACCOUNT, &[at(9), at(12)]).unwrap();
-    store.promote(ACCOUNT, &heads(12, 9), NOW).unwrap();
+    promote(&store, heads(12, 9), NOW);
     store.doubt(ACCOUNT).unwrap();
     assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), [at(12)]);
     assert_eq!(finality(&store), [Some(Finality::Finalized), Some(Finality::Latest)]);

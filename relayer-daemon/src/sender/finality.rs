@@ -3,6 +3,9 @@
 //! A block names its parent, so one block stands for all below it: the highest one that was found on the
 //! chain, the anchor, is looked at in each round, the others once each. If the anchor is gone, all are
 //! compared again. The chain's tags `safe` and `finalized` say how far what was found can be trusted.
+//!
+//! Machines of two branches may answer behind one URL: one confirms a block that is gone, another the anchor
+//! above it. So each block is compared once more right before it becomes safe, and before it becomes final.
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
@@ -39,11 +42,32 @@ impl<N: ChainNode> Sender<N> {
                 break;
             }
         }
-        if let Some(heads) = heads {
-            let now = self.parts.clock.now();
-            self.parts.store.run(move |store| store.promote(account, &heads, now)).await?;
+        match heads {
+            Some(heads) => self.promote_blocks(heads).await,
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Makes safe and final what is on the chain at or below these heads. If another block is in the place of
+    /// one of them, all are compared again in the next round.
+    async fn promote_blocks(&self, heads: BlockHeads) -> Result<(), SenderError> {
+        let (account, now) = (self.account(), self.parts.clock.now());
+        loop {
+            let promotable = move |store: &Store| store.promotable(account, &heads, now, CHUNK);
+            let blocks = self.parts.store.run(promotable).await?;
+            let (found, gone) = self.compare(&blocks).await;
+            let all = found.len() == blocks.len();
+            if !found.is_empty() {
+                self.parts.store.run(move |store| store.promote(account, &heads, &found, now)).await?;
+            }
+            if let Some(block) = gone.first() {
+                tracing::warn!(block = block.number, "this block is not on the chain any more");
+                self.parts.store.run(move |store| store.doubt(account)).await?;
+            }
+            if !all || blocks.len() < CHUNK {
+                return Ok(());
+            }
+        }
     }
 
     /// Whether any block is not final yet.

@@ -76,23 +76,66 @@ pub(super) fn give_up(tx: &Connection, account: &Address, nonce: u64) -> Result<
     Ok(())
 }
 
+/// The levels that heads give, each with the highest block that has it.
+const fn levels(heads: &BlockHeads) -> [(i64, u64); 2] {
+    [(2, heads.safe), (3, heads.finalized)]
+}
+
+/// When a nonce must have been seen mined at the latest. Tags need no clock, which may have been set back
+/// since.
+const fn mined_by(heads: &BlockHeads, now: u64) -> i64 {
+    match heads.seconds {
+        0 => i64::MAX,
+        seconds => now.saturating_sub(seconds).cast_signed(),
+    }
+}
+
+pub(super) fn promotable(
+    db: &Connection,
+    account: &Address,
+    heads: &BlockHeads,
+    now: u64,
+    count: usize,
+) -> Result<Vec<BlockId>, StoreError> {
+    let [(safe_level, safe), (final_level, finalized)] = levels(heads);
+    let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces INDEXED BY nonces_checked
+         WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2) AND mined_block <= ?2 AND mined_at <= ?3
+         AND (finality < ?4 OR (mined_block <= ?5 AND finality < ?6)) ORDER BY mined_block LIMIT ?7";
+    let params = params![
+        account.0.0,
+        safe.max(finalized).cast_signed(),
+        mined_by(heads, now),
+        safe_level,
+        finalized.cast_signed(),
+        final_level,
+        count as i64
+    ];
+    all(db, query, params, nonces::block)
+}
+
 pub(super) fn promote(
     tx: &Connection,
     account: &Address,
     heads: &BlockHeads,
+    blocks: &[BlockId],
     now: u64,
 ) -> Result<(), StoreError> {
-    // Tags need no clock, which may have been set back since.
-    let mined_by = match heads.seconds {
-        0 => i64::MAX,
-        seconds => now.saturating_sub(seconds).cast_signed(),
-    };
-    for (level, head) in [(2, heads.safe), (3, heads.finalized)] {
-        tx.prepare_cached(
-            "UPDATE nonces INDEXED BY nonces_checked SET finality = ?3 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)
-             AND mined_block <= ?2 AND finality < ?3 AND mined_at <= ?4",
-        )?
-        .execute(params![account.0.0, head.cast_signed(), level, mined_by])?;
+    for block in blocks {
+        for (level, head) in levels(heads) {
+            if block.number <= head {
+                tx.prepare_cached(
+                    "UPDATE nonces INDEXED BY nonces_checked SET finality = ?4 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)
+                     AND mined_block = ?2 AND mined_block_hash = ?3 AND finality < ?4 AND mined_at <= ?5",
+                )?
+                .execute(params![
+                    account.0.0,
+                    block.number.cast_signed(),
+                    block.hash.0,
+                    level,
+                    mined_by(heads, now)
+                ])?;
+            }
+        }
     }
     Ok(())
 }

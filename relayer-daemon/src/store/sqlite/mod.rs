@@ -320,10 +320,28 @@ impl Store {
         self.write(move |db| finality::give_up(db, &account, nonce))
     }
 
-    /// Makes safe and final what was found on the chain at or below these heads.
-    pub fn promote(&self, account: Address, heads: &BlockHeads, now: u64) -> Result<(), StoreError> {
-        let heads = *heads;
-        self.write(move |db| finality::promote(db, &account, &heads, now))
+    /// The blocks that these heads make safe or final and that were found on the chain, lowest first, at most
+    /// `count`.
+    pub fn promotable(
+        &self,
+        account: Address,
+        heads: &BlockHeads,
+        now: u64,
+        count: usize,
+    ) -> Result<Vec<BlockId>, StoreError> {
+        self.read(|db| finality::promotable(db, &account, heads, now, count))
+    }
+
+    /// Makes these blocks safe or final, as the heads say.
+    pub fn promote(
+        &self,
+        account: Address,
+        heads: &BlockHeads,
+        blocks: &[BlockId],
+        now: u64,
+    ) -> Result<(), StoreError> {
+        let (heads, blocks) = (*heads, blocks.to_vec());
+        self.write(move |db| finality::promote(db, &account, &heads, &blocks, now))
     }
 
     /// The newest nonces given up as lost, a bounded number: their receipts may be late.

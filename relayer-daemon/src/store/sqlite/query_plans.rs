@@ -156,7 +156,9 @@ fn run_everything(store: &Store) {
     store.nonces_of(account, &BLOCK, 16).unwrap();
     store.checked(account, &[BLOCK]).unwrap();
     store.anchor(account).unwrap();
-    store.promote(account, &BlockHeads { safe: 9, finalized: 8, seconds: 0 }, NOW).unwrap();
+    let heads = BlockHeads { safe: 9, finalized: 8, seconds: 0 };
+    store.promotable(account, &heads, NOW, 64).unwrap();
+    store.promote(account, &heads, &[BLOCK], NOW).unwrap();
     store.doubt(account).unwrap();
     store.give_up(account, 0).unwrap();
     store.lost(account).unwrap();

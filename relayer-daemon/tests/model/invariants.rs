@@ -1,0 +1,136 @@
+//! The end of a history: faults pass, everything ends, and what must always hold is checked.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use alloy::primitives::B256;
+use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
+use relayer_daemon::{outcome::RelayOutcome, process::clock::Clock as _};
+use tokio::time::sleep;
+
+use super::{
+    Simulation,
+    chain::{FINAL_AFTER, GWEI},
+    node,
+    ops::Op,
+};
+
+/// A window of the budget, in minutes.
+const MINUTES_OF_A_WINDOW: i16 = 24 * 60;
+/// The time between two blocks at the end of a history.
+const PAUSE: Duration = Duration::from_secs(3);
+
+fn steps(wait: Duration) -> u64 {
+    wait.as_secs() / PAUSE.as_secs()
+}
+
+impl Simulation {
+    /// Ends the faults and lets time and blocks pass until everything has ended.
+    pub async fn settle_down(&mut self) {
+        *self.world.faults() = node::ModelFaults::default();
+        self.disk_full.store(false, Ordering::Relaxed);
+        {
+            let mut chain = self.world.chain();
+            chain.unwilling = false;
+            chain.rejects = false;
+            chain.reverts = 0;
+            // A budget that is too small for a dearer market waits for the old one.
+            let limited = self.budget < u128::MAX;
+            chain.set_base_fee(if limited { self.lowest_base_fee } else { GWEI });
+        }
+        if self.disk_was_full {
+            // What could not be written is recovered by the next start.
+            self.kill();
+        }
+        let least = steps(self.least_wait());
+        for step in 0..least + 600 {
+            if step >= least && self.is_quiet() {
+                break;
+            }
+            if step > least && (step - least).is_multiple_of(100) && self.budget < u128::MAX {
+                // What the budget of one window does not allow, such as many gaps, waits for the next one's.
+                self.apply(Op::ClockStep(MINUTES_OF_A_WINDOW)).await;
+            }
+            if self.life.is_none() {
+                self.start().await;
+            }
+            sleep(PAUSE).await;
+            self.world.chain().mine(8);
+        }
+    }
+
+    /// How long to wait in any case: what a round of comparisons needs, and more where something may have to
+    /// be found later.
+    fn least_wait(&self) -> Duration {
+        let chain = self.world.chain();
+        let mut least = Duration::from_secs(120);
+        if chain.reorganised && chain.now().has_foreign() {
+            // If an undone nonce was used by a foreign transaction, answers that disagree are waited for: twice
+            // ten minutes at most.
+            least = Duration::from_secs(720);
+        }
+        if chain.reorganised && self.answers_were_late {
+            // A block may have been compared with a branch that is gone: that is found when it is compared once
+            // more, before it becomes safe or final.
+            least = least.max(FINAL_AFTER + Duration::from_secs(120));
+        }
+        least
+    }
+
+    pub fn check(&self) -> Result<(), TestCaseError> {
+        let chain = self.world.chain();
+        let now = chain.now();
+        prop_assert!(self.store.open_nonces(self.account.address()).unwrap().is_empty(), "a nonce is stuck");
+        prop_assert!(self.is_quiet(), "a client waits for ever");
+        let next = self.store.next_nonce(self.account.address()).unwrap().unwrap_or_default();
+        // A foreign transaction may have used our nonce and been undone: the next relay fills that gap.
+        prop_assert!(next <= now.mined() || chain.reorganised, "a nonce was given away and never used");
+
+        // Foreign transactions that used the nonces again may hide what a reorg has moved.
+        let hidden = chain.reorganised && now.has_foreign();
+        let stored = |(id, _): &(&B256, _)| self.store.relay(**id).unwrap().is_some();
+        for (id, (signer, nonce)) in self.requests.iter().chain(self.hung_up.iter().filter(stored)) {
+            let carried = now.carried(*signer, *nonce);
+            if !chain.reorganised {
+                prop_assert!(carried <= 1, "paid for {} times", carried);
+            }
+            let record = self.store.relay(*id).unwrap().expect("an accepted relay is not stored");
+            let outcome = record.outcome.expect("a relay has no end");
+            if let Some(told) = self.told.lock().unwrap().get(id)
+                && !chain.reorganised
+                && !self.disk_was_full
+            {
+                prop_assert_eq!(told, &outcome, "the client was told something else");
+            }
+            match outcome {
+                RelayOutcome::Executed { mined, .. } => {
+                    prop_assert!(hidden || now.carried_out(mined.tx_hash))
+                }
+                RelayOutcome::Reverted { mined, .. } => {
+                    prop_assert!(hidden || !now.carried_out(mined.tx_hash))
+                }
+                RelayOutcome::Dropped { .. } => {
+                    let by_us = record.hashes.iter().any(|hash| now.carried_out(*hash));
+                    prop_assert!(!by_us || chain.reorganised, "executed, and called dropped");
+                }
+            }
+        }
+
+        let budget = self.store.budget(self.budget, self.clock.now()).unwrap();
+        prop_assert_eq!(budget.reserved_wei, 0, "a reservation was forgotten");
+        if self.clock_was_set {
+            return Ok(());
+        }
+        if chain.reorganised {
+            // What was charged for an undone block stays charged: never less than was really paid.
+            prop_assert!(hidden || budget.window.settled_wei >= now.paid());
+        } else {
+            prop_assert_eq!(
+                budget.window.settled_wei,
+                now.paid(),
+                "charged something else than what was paid"
+            );
+            prop_assert!(now.paid() <= self.budget, "overspent");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! What can happen in a history, and how it is made to happen.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use futures_util::FutureExt as _;
+use relayer_daemon::process::clock::Clock as _;
+use tokio::time::sleep;
+
+use super::{
+    Simulation,
+    chain::GWEI,
+    node::Lost,
+    requests::{body, identify, signer},
+};
+
+/// What can happen.
+#[derive(Debug, Clone, Copy)]
+pub enum Op {
+    /// A client of this signer sends its next request.
+    Request(u8),
+    /// The same with a deadline so many seconds away.
+    RequestUntil(u8, u8),
+    /// The same by a client that hangs up after so many moments.
+    HangUp(u8, u8),
+    /// A client of this signer sends its last request once more.
+    Repeat(u8),
+    Mine(usize),
+    Drop(usize),
+    Reorganise(usize, bool),
+    Foreign,
+    Bypass(u8),
+    Lose(Lost),
+    /// The base fee, in tenths of gwei.
+    BaseFee(u16),
+    /// Time goes by, in tenths of a second.
+    Wait(u16),
+    Restart,
+    /// Receipts come so many seconds later.
+    LateReceipts(u8),
+    /// Each answer is from a machine that is up to so many seconds behind.
+    OldViews(u8),
+    /// The next count is this.
+    WrongCount(u64),
+    /// So many reads have no answer.
+    FailingReads(u8),
+    SilentEndpoint(bool),
+    /// Whether the endpoint fails where the next nonce is asked.
+    NoNonces(bool),
+    /// Each call takes so many milliseconds more.
+    Latency(u8),
+    DiskFull(bool),
+    Unwilling(bool),
+    /// The next relay that is mined reverts as a whole.
+    Revert,
+    /// The node calls every relay's transaction invalid.
+    Rejecting(bool),
+    /// The wall clock jumps by so many minutes.
+    ClockStep(i16),
+}
+
+/// A delay after which every machine has moved to the new branch before a block is compared, seconds.
+const SLIGHTLY_LATE: u8 = 20;
+
+/// The address that all requests come from.
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+impl Simulation {
+    async fn request(&mut self, index: u8, seconds: Option<u8>) {
+        let body = self.next_body(index, seconds);
+        self.post(body).await;
+    }
+
+    /// The signer's next request, as a client would post it now.
+    fn next_body(&mut self, index: u8, seconds: Option<u8>) -> Vec<u8> {
+        let on_chain = self.world.chain().now().forwarder_nonce(signer(index));
+        let nonce = match &self.life {
+            Some(life) => life.relayer.inflight.next_nonce(signer(index), on_chain),
+            None => on_chain,
+        };
+        let body = body(index, nonce, seconds.map_or(0, |seconds| self.clock.now() + u64::from(seconds)));
+        self.last.insert(index, body.clone());
+        body
+    }
+
+    async fn post(&mut self, body: Vec<u8>) {
+        let Some(life) = &self.life else { return };
+        let Ok(ticket) = life.relayer.accept(&body, CLIENT).await else { return };
+        let (id, terms) = identify(&body);
+        assert_eq!(id, ticket.id);
+        self.requests.insert(id, terms);
+        self.told.lock().unwrap().remove(&id);
+        let told = Arc::clone(&self.told);
+        tokio::spawn(async move {
+            let mut waiting = ticket.waiting;
+            let heard = waiting.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+            heard.map(|outcome| told.lock().unwrap().insert(id, outcome));
+        });
+    }
+
+    /// A client that hangs up: the server drops the handler's future wherever it is.
+    async fn hang_up(&mut self, index: u8, moments: u8) {
+        let body = self.next_body(index, None);
+        let Some(life) = &self.life else { return };
+        let (id, terms) = identify(&body);
+        self.hung_up.insert(id, terms);
+        self.told.lock().unwrap().remove(&id);
+        let mut accepting = pin!(life.relayer.accept(&body, CLIENT));
+        for _ in 0..moments {
+            if (&mut accepting).now_or_never().is_some() {
+                return;
+            }
+            // Time is paused while the store works, so each moment lasts as long as a read or a write.
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    pub async fn apply(&mut self, op: Op) {
+        match op {
+            Op::Request(index) => self.request(index, None).await,
+            Op::RequestUntil(index, seconds) => self.request(index, Some(seconds)).await,
+            Op::HangUp(index, moments) => self.hang_up(index, moments).await,
+            Op::Repeat(index) => {
+                if let Some(body) = self.last.get(&index).cloned() {
+                    self.post(body).await;
+                }
+            }
+            Op::Revert => self.world.chain().reverts += 1,
+            Op::Rejecting(rejects) => self.world.chain().rejects = rejects,
+            Op::Mine(room) => self.world.chain().mine(room),
+            Op::Drop(index) => self.world.chain().drop_from_pool(index),
+            Op::Reorganise(depth, forget) => self.world.chain().reorganise(depth, forget),
+            Op::Foreign => self.world.chain().foreign_transaction(),
+            Op::Bypass(index) => self.world.chain().bypass(signer(index)),
+            Op::Lose(lost) => self.world.faults().lost.push_back(lost),
+            Op::BaseFee(tenths) => {
+                let wei = u128::from(tenths) * GWEI / 10;
+                self.lowest_base_fee = self.lowest_base_fee.min(wei);
+                self.world.chain().set_base_fee(wei);
+            }
+            Op::Wait(tenths) => sleep(Duration::from_millis(u64::from(tenths) * 100)).await,
+            Op::Restart => self.kill(),
+            Op::LateReceipts(seconds) => {
+                self.answers_were_late |= seconds > SLIGHTLY_LATE;
+                self.world.faults().late_receipts = Duration::from_secs(u64::from(seconds));
+            }
+            Op::OldViews(seconds) => {
+                self.answers_were_late |= seconds > SLIGHTLY_LATE;
+                self.world.faults().oldest_view = Duration::from_secs(u64::from(seconds));
+            }
+            Op::WrongCount(count) => self.world.faults().wrong_counts.push_back(count),
+            Op::FailingReads(count) => self.world.faults().failing_reads = usize::from(count),
+            Op::NoNonces(fails) => self.world.faults().no_nonces = fails,
+            Op::Latency(millis) => {
+                self.world.faults().latency = Duration::from_millis(u64::from(millis));
+            }
+            Op::SilentEndpoint(silent) => self.world.faults().silent_endpoint = silent,
+            Op::DiskFull(full) => {
+                self.disk_was_full |= full;
+                self.disk_full.store(full, Ordering::Relaxed);
+            }
+            Op::Unwilling(unwilling) => self.world.chain().unwilling = unwilling,
+            Op::ClockStep(minutes) => {
+                self.clock_was_set = true;
+                self.clock.step_seconds.fetch_add(i64::from(minutes) * 60, Ordering::Relaxed);
+            }
+        }
+        if self.life.is_none() {
+            self.start().await;
+        }
+        // Lets everything due happen.
+        sleep(Duration::from_millis(50)).await;
+    }
+}
