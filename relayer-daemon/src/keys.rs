@@ -1,7 +1,10 @@
-//! The relayer's key: from the environment, from a file, or from an encrypted keystore.
+//! The relayer's keys: one from the environment, from a file or from an encrypted keystore, or several from a
+//! directory.
 //!
-//! It is never read from the command line, where every user of the machine could see it, and never logged:
+//! They are never read from the command line, where every user of the machine could see them, and never logged:
 //! errors name the source and the rule, not the content.
+
+mod directory;
 
 use std::{
     env, fs,
@@ -12,8 +15,8 @@ use std::{
 use alloy::{primitives::B256, signers::local::PrivateKeySigner};
 use thiserror::Error;
 
-/// Names of the variables, one of which must give the key.
-const SOURCES: [&str; 3] = ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE"];
+/// Names of the variables, one of which must give the keys.
+const SOURCES: [&str; 4] = ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE", "RELAYER_KEYS_DIR"];
 const PASSWORD_FILE: &str = "RELAYER_KEYSTORE_PASSWORD_FILE";
 /// Where systemd puts the files of `LoadCredential`; only the service can enter it.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
@@ -28,13 +31,16 @@ const NOT_PRIVATE_CREDENTIAL: u32 = 0o037;
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum KeyError {
     /// No source is set.
-    #[error("no key: set one of RELAYER_KEY, RELAYER_KEY_FILE, RELAYER_KEYSTORE")]
+    #[error("no key: set one of RELAYER_KEY, RELAYER_KEY_FILE, RELAYER_KEYSTORE, RELAYER_KEYS_DIR")]
     Missing,
     /// More than one source is set.
-    #[error("more than one key: set only one of RELAYER_KEY, RELAYER_KEY_FILE, RELAYER_KEYSTORE")]
+    #[error(
+        "more than one source of keys: set only one of RELAYER_KEY, RELAYER_KEY_FILE, RELAYER_KEYSTORE, \
+         RELAYER_KEYS_DIR"
+    )]
     Ambiguous,
     /// A keystore without its password.
-    #[error("RELAYER_KEYSTORE needs RELAYER_KEYSTORE_PASSWORD_FILE")]
+    #[error("a keystore needs RELAYER_KEYSTORE_PASSWORD_FILE")]
     NoPassword,
     /// A file that cannot be read.
     #[error("{0} cannot be read: {1}")]
@@ -48,21 +54,35 @@ pub enum KeyError {
     /// A keystore that does not open.
     #[error("{0} is no keystore, or its password is wrong")]
     Keystore(PathBuf),
+    /// A directory without a key.
+    #[error("{0} holds no key: put one file in it for each")]
+    Empty(PathBuf),
+    /// Two files of a directory hold the same key.
+    #[error("{0} and {1} hold the same key")]
+    Twice(PathBuf, PathBuf),
 }
 
-/// Reads the key from the source that the environment names.
+/// Reads the keys from the source that the environment names: at least one, and each once.
 ///
 /// # Errors
 /// [`KeyError`], free of secrets.
-pub fn from_env() -> Result<PrivateKeySigner, KeyError> {
+pub fn from_env() -> Result<Vec<PrivateKeySigner>, KeyError> {
     load(|name| env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
-fn load(var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyError> {
+fn load(var: impl Fn(&str) -> Option<String>) -> Result<Vec<PrivateKeySigner>, KeyError> {
+    match var("RELAYER_KEYS_DIR").map(PathBuf::from) {
+        Some(_) if SOURCES.iter().filter(|name| var(name).is_some()).count() > 1 => Err(KeyError::Ambiguous),
+        Some(dir) => directory::load(&dir, &var),
+        None => load_one(var).map(|key| vec![key]),
+    }
+}
+
+fn load_one(var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyError> {
     if SOURCES.iter().filter(|name| var(name).is_some()).count() > 1 {
         return Err(KeyError::Ambiguous);
     }
-    let [key, file, keystore] = SOURCES.map(&var);
+    let [key, file, keystore, _] = SOURCES.map(&var);
     if let Some(key) = key {
         return parse(&key).ok_or_else(|| KeyError::Invalid("RELAYER_KEY".to_owned()));
     }
@@ -71,12 +91,16 @@ fn load(var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyErr
             .ok_or_else(|| KeyError::Invalid(path.display().to_string()));
     }
     if let Some(path) = keystore.map(PathBuf::from) {
-        let password = var(PASSWORD_FILE).ok_or(KeyError::NoPassword)?;
-        let password = private_file(Path::new(&password), &var)?;
-        let password = password.trim_end_matches(['\r', '\n']);
-        return PrivateKeySigner::decrypt_keystore(&path, password).map_err(|_| KeyError::Keystore(path));
+        return open_keystore(path, &var);
     }
     Err(KeyError::Missing)
+}
+
+fn open_keystore(path: PathBuf, var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyError> {
+    let password = var(PASSWORD_FILE).ok_or(KeyError::NoPassword)?;
+    let password = private_file(Path::new(&password), &var)?;
+    let password = password.trim_end_matches(['\r', '\n']);
+    PrivateKeySigner::decrypt_keystore(&path, password).map_err(|_| KeyError::Keystore(path))
 }
 
 fn parse(text: &str) -> Option<PrivateKeySigner> {
@@ -107,7 +131,9 @@ mod tests {
 
     fn load_from(vars: &[(&str, &str)]) -> Result<Address, KeyError> {
         let vars: HashMap<_, _> = vars.iter().copied().collect();
-        load(|name| vars.get(name).map(|value| (*value).to_owned())).map(|signer| signer.address())
+        let keys = load(|name| vars.get(name).map(|value| (*value).to_owned()))?;
+        assert_eq!(keys.len(), 1);
+        Ok(keys[0].address())
     }
 
     fn file(dir: &tempfile::TempDir, name: &str, content: &str, mode: u32) -> String {

@@ -9,12 +9,12 @@
 //! | layer | contains |
 //! |---|---|
 //! | [`process`] | clock, lock file, log, shutdown signal, crash points: what the process has of its system |
-//! | [`metrics`], [`keys`] | Prometheus metrics; the key that pays |
+//! | [`metrics`], [`keys`] | Prometheus metrics; the keys that pay |
 //! | [`gas`], [`budget`] | gas limits, fees, the daily budget and its shares, as arithmetic |
 //! | [`outcome`] | how a relay ends: outcome, failure, error codes |
 //! | [`store`] | what survives a restart, in SQLite |
 //! | [`chain`] | the RPC endpoints, and the typed reads over them |
-//! | [`sender`] | the one task that owns the account's nonce sequence |
+//! | [`sender`] | the tasks that own the accounts' nonce sequences; which account gets a relay |
 //! | [`relay`] | the pipeline of one request |
 //! | [`http`] | connections, routes, readiness, `/openapi.json` |
 //! | [`daemon`] | settings, checks at start, and the life of the process |

@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The gasless relayer: forwards signed requests to the agent registry and pays their gas.
 ///
 /// The key that pays is read from RELAYER_KEY, RELAYER_KEY_FILE, or RELAYER_KEYSTORE with
-/// RELAYER_KEYSTORE_PASSWORD_FILE; there is no flag for it.
+/// RELAYER_KEYSTORE_PASSWORD_FILE, several keys from the files in RELAYER_KEYS_DIR; there is no flag for them.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
@@ -64,13 +64,13 @@ async fn main() -> ExitCode {
 }
 
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
-    let key = keys::from_env()?;
+    let keys = keys::from_env()?;
     match command {
-        Command::Serve(settings) => lifecycle::serve(settings, key).await?,
-        Command::Drain(settings) => lifecycle::drain(settings, key).await?,
+        Command::Serve(settings) => lifecycle::serve(settings, keys).await?,
+        Command::Drain(settings) => lifecycle::drain(settings, keys).await?,
         Command::Check(settings) => {
             let (report, _) =
-                check::run(CheckMode::Look, &settings, &key, &clock::shared(), &Metrics::new()?).await;
+                check::run(CheckMode::Look, &settings, &keys, &clock::shared(), &Metrics::new()?).await;
             print!("{report}");
             if !report.is_good() {
                 return Ok(ExitCode::FAILURE);

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use alloy::primitives::Address;
 use prometheus::{
-    Counter, Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    Opts, Registry, TextEncoder,
+    CounterVec, Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 /// Defines [`Metrics`]: for each metric its field and how it is made.
@@ -54,33 +55,40 @@ metrics! {
     /// From acceptance to receipt, seconds.
     relay_seconds: Histogram =
         Histogram::with_opts(seconds("relay_seconds", "From acceptance to receipt", &SLOW));
-    /// Transactions signed by `purpose`.
+    /// Transactions signed by `account` and `purpose`.
     transactions: IntCounterVec =
-        IntCounterVec::new(opts("transactions_total", "Transactions signed"), &["purpose"]);
+        IntCounterVec::new(opts("transactions_total", "Transactions signed"), &["account", "purpose"]);
     /// Replacement transactions.
     replacements: IntCounter =
         IntCounter::with_opts(opts("replacements_total", "Transactions that replaced another"));
     /// Rebroadcasts of the same bytes.
     resends: IntCounter = IntCounter::with_opts(opts("resends_total", "Same bytes sent once more"));
-    /// Nonces used by foreign transactions.
-    foreign_nonces: IntCounter =
-        IntCounter::with_opts(opts("foreign_nonces_total", "Nonces lost to foreign transactions"));
+    /// Nonces used by foreign transactions, by `account`.
+    foreign_nonces: IntCounterVec =
+        IntCounterVec::new(opts("foreign_nonces_total", "Nonces lost to foreign transactions"), &["account"]);
     /// Mined nonces that a reorg undid.
     reorganised: IntCounter =
         IntCounter::with_opts(opts("reorganised_total", "Nonces that a reorganisation took back"));
-    /// Rounds that the sender has finished.
-    sender_rounds: IntCounter =
-        IntCounter::with_opts(opts("sender_rounds_total", "Rounds that the sender has finished"));
-    /// Gas paid, wei.
-    paid_wei: Counter = Counter::with_opts(opts("paid_wei_total", "Gas paid, wei"));
+    /// Rounds that an account's sender has finished, by `account`.
+    sender_rounds: IntCounterVec =
+        IntCounterVec::new(opts("sender_rounds_total", "Rounds that an account's sender has finished"), &["account"]);
+    /// Gas paid, wei, by `account`.
+    paid_wei: CounterVec = CounterVec::new(opts("paid_wei_total", "Gas paid, wei"), &["account"]);
     /// RPC calls by `method` and `result`: `ok`, `error`, `fault`.
     rpc_calls: IntCounterVec =
         IntCounterVec::new(opts("rpc_calls_total", "RPC calls"), &["method", "result"]);
     /// Time an RPC call takes, by `method`, seconds.
     rpc_seconds: HistogramVec =
         HistogramVec::new(seconds("rpc_seconds", "Time an RPC call takes", &FAST), &["method"]);
-    /// The account's balance, wei.
-    balance_wei: Gauge = Gauge::with_opts(opts("balance_wei", "Balance of the paying account, wei"));
+    /// The balance of each `account`, wei.
+    balance_wei: GaugeVec =
+        GaugeVec::new(opts("balance_wei", "Balance of a paying account, wei"), &["account"]);
+    /// Whether an `account` gets relays: 1 if so.
+    account_ready: IntGaugeVec =
+        IntGaugeVec::new(opts("account_ready", "Whether an account gets relays"), &["account"]);
+    /// Transactions of each `account` that wait to be mined.
+    pending_transactions: IntGaugeVec =
+        IntGaugeVec::new(opts("pending_transactions", "Transactions that wait to be mined"), &["account"]);
     /// The budget, wei.
     budget_limit_wei: Gauge = Gauge::with_opts(opts("budget_limit_wei", "Daily gas budget, wei"));
     /// The paid and reserved part of the budget, wei.
@@ -110,6 +118,13 @@ impl Metrics {
     pub fn rpc(&self, method: &'static str, result: &'static str, took: Duration) {
         self.rpc_calls.with_label_values(&[method, result]).inc();
         self.rpc_seconds.with_label_values(&[method]).observe(took.as_secs_f64());
+    }
+
+    /// Rounds that the senders of these accounts have finished, together.
+    pub fn all_sender_rounds(&self, accounts: &[Address]) -> u64 {
+        let rounds =
+            |account: &Address| self.sender_rounds.with_label_values(&[account.to_string().as_str()]).get();
+        accounts.iter().map(rounds).sum()
     }
 
     /// The text that Prometheus scrapes.

@@ -127,7 +127,7 @@ fn rpc(endpoints: &[&ScriptedEndpoint]) -> Rpc {
 const MAX_TIP: u128 = 5_000_000_000;
 
 fn chain(rpc: Rpc) -> Chain {
-    Chain::new(rpc, Address::ZERO, Address::ZERO, Address::ZERO, MAX_TIP)
+    Chain::new(rpc, Address::ZERO, Address::ZERO, MAX_TIP)
 }
 
 async fn pair(first: Reply, second: Reply) -> [ScriptedEndpoint; 2] {
@@ -330,14 +330,14 @@ async fn a_view_of_the_account_is_of_one_block_by_its_hash_or_else_its_number() 
     let by_number = [Reply::Result(header.clone()), old, Reply::Result(nonce), number("0x7")];
     for script in [&by_hash[..], &by_number[..]] {
         let endpoint = ScriptedEndpoint::start(script).await;
-        let view = chain(rpc(&[&endpoint])).account_view(Some(Address::ZERO)).await.unwrap();
+        let view = chain(rpc(&[&endpoint])).account_view(Address::ZERO, Some(Address::ZERO)).await.unwrap();
         assert_eq!((view.block_number, view.mined_nonce), (16, 7));
         assert_eq!(view.forwarder_nonce, Some(U256::from(5)));
         assert_eq!(endpoint.calls(), script.len());
     }
     let behind = [Reply::Result(header), Reply::Error(-32000, "header for hash not found")];
     let endpoint = ScriptedEndpoint::start(&behind).await;
-    assert!(chain(rpc(&[&endpoint])).account_view(Some(Address::ZERO)).await.is_err());
+    assert!(chain(rpc(&[&endpoint])).account_view(Address::ZERO, Some(Address::ZERO)).await.is_err());
 }
 
 #[tokio::test]
@@ -454,7 +454,7 @@ async fn an_odd_answer_does_not_switch_the_simulation_of_gas_off_and_a_missing_m
     ];
     let endpoint = ScriptedEndpoint::start(&script).await;
     let chain = chain(rpc(&[&endpoint]));
-    let gas = async || match chain.simulate(&Bytes::new(), 9).await.unwrap() {
+    let gas = async || match chain.simulate(Address::ZERO, &Bytes::new(), 9).await.unwrap() {
         Simulation::Success { gas_used } => gas_used,
         Simulation::InnerRevert(data) => panic!("{data}"),
     };

@@ -39,7 +39,9 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (100_u16..600).prop_map(Op::Wait),
         1 => (0_usize..3).prop_map(Op::Drop),
         1 => (1_usize..4, any::<bool>()).prop_map(|(depth, forget)| Op::Reorganise(depth, forget)),
-        1 => Just(Op::Foreign),
+        1 => (0_u8..3).prop_map(Op::Foreign),
+        1 => (0_u8..3, any::<bool>()).prop_map(|(account, empty)| Op::Empty(account, empty)),
+        1 => (0_u8..3, any::<bool>()).prop_map(|(account, ignored)| Op::Ignored(account, ignored)),
         1 => (0..SIGNERS).prop_map(Op::Bypass),
         2 => prop_oneof![Just(Lost::Answer), Just(Lost::Transaction)].prop_map(Op::Lose),
         2 => (1_u16..700).prop_map(Op::BaseFee),
@@ -75,10 +77,11 @@ proptest! {
     fn whatever_happens_each_request_is_executed_once_at_most_and_nothing_is_lost(
         ops in prop::collection::vec(op(), 1..60),
         budget in prop_oneof![Just(u128::MAX), (1_u128..40).prop_map(|milli| milli * 1_000_000 * GWEI)],
+        accounts in 1_u8..4,
         seed in any::<u64>(),
     ) {
         runtime().block_on(async {
-            let mut simulation = Simulation::new(budget, seed).await;
+            let mut simulation = Simulation::with_accounts(accounts, budget, seed).await;
             for op in ops {
                 simulation.apply(op).await;
             }
@@ -109,7 +112,9 @@ fn transactions(simulation: &Simulation) -> usize {
 #[test]
 fn an_answer_lost_after_the_node_took_the_transaction_is_not_sent_under_a_second_nonce() {
     let ops = [Op::Lose(Lost::Answer), Op::Request(0), Op::Restart, Op::Wait(20), Op::Mine(5), Op::Wait(20)];
-    history(u128::MAX, &ops, |simulation| assert_eq!(simulation.world.chain().now().mined(), 1));
+    history(u128::MAX, &ops, |simulation| {
+        assert_eq!(simulation.world.chain().now().mined(simulation.account(0)), 1)
+    });
 }
 
 #[test]
@@ -145,7 +150,7 @@ fn what_waits_for_a_gap_never_keeps_the_budget_from_filling_it() {
     // A foreign transaction below the two relays is undone, after a replacement and the second relay have
     // taken nearly all of the budget.
     let ops = [
-        Op::Foreign,
+        Op::Foreign(0),
         Op::Request(0),
         Op::BaseFee(172),
         Op::Wait(33),
@@ -179,7 +184,7 @@ fn with_views_as_late_as_the_receipts_no_request_is_carried_out_twice() {
     let mut ops = vec![Op::LateReceipts(90), Op::OldViews(90), Op::Request(0), Op::Wait(20)];
     ops.extend([Op::Mine(5), Op::Wait(50)].repeat(24));
     history(u128::MAX, &ops, |simulation| {
-        assert_eq!(simulation.world.chain().now().mined(), 1, "a second transaction");
+        assert_eq!(simulation.world.chain().now().mined(simulation.account(0)), 1, "a second transaction");
     });
 }
 
@@ -211,7 +216,7 @@ fn one_wrong_count_reopens_nothing() {
     ]);
     history(u128::MAX, &ops, |simulation| {
         let chain = simulation.world.chain();
-        assert_eq!(chain.now().mined(), 61);
+        assert_eq!(chain.now().mined(simulation.account(0)), 61);
         assert!(chain.sends < 61 + 8, "{} sends: mined transactions were sent again", chain.sends);
     });
 }
@@ -225,7 +230,7 @@ fn one_wrong_high_count_leaves_no_gap_to_fill() {
     history(u128::MAX, &ops, |simulation| {
         let chain = simulation.world.chain();
         assert!(chain.sends < 6, "{} sends: no-ops up to an unused nonce", chain.sends);
-        assert_eq!(chain.now().mined(), 2);
+        assert_eq!(chain.now().mined(simulation.account(0)), 2);
     });
 }
 
@@ -414,8 +419,8 @@ fn a_block_that_only_a_machine_of_a_dead_branch_confirmed_is_found_before_it_is_
     runtime().block_on(async {
         for seed in 1..40 {
             let mut simulation = Simulation::new(u128::MAX, seed).await;
-            // A block is found on the chain, and later undone. For a minute and a half, machines that have
-            // not heard of that answer beside others that show the next relay's block on the new branch.
+            // A block is found on the chain, and later undone. For a minute and a half, machines that have not
+            // heard of that answer beside others that show the next relay's block on the new branch.
             let mut ops = vec![Op::Request(0), Op::Wait(10), Op::Mine(5), Op::Wait(900), Op::OldViews(96)];
             ops.extend([Op::Mine(0), Op::Reorganise(2, false), Op::Mine(5), Op::Request(1), Op::Wait(10)]);
             ops.extend([Op::Mine(5), Op::Wait(100)].repeat(10));

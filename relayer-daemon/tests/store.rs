@@ -12,7 +12,7 @@ use relayer_daemon::{
     outcome::{BlockHeads, ErrorCode, Failure, Finality, MinedTransaction, RelayOutcome},
     store::{
         Accepted, BlockId, ExpectedCost, Inclusion, NewRelay, NewTransaction, NonceAssignment, RelayTerms,
-        Settlement, SignedTransaction, Store,
+        Settlement, SignedTransaction, Store, StoreError,
         TransactionPurpose::{self, Gap, Relay, Superseded},
     },
 };
@@ -455,4 +455,24 @@ fn after_a_doubt_all_that_is_not_final_is_compared_again() {
     assert_eq!(finality(&store)[1], Some(Finality::Latest));
     store.reopen(ACCOUNT, 1, 1).unwrap();
     assert_eq!(finality(&store)[1], None, "pending");
+}
+
+#[test]
+fn a_relay_gets_no_second_nonce_while_one_is_open_whatever_the_account() {
+    let other = Address::repeat_byte(0xcc);
+    let store = accepted(&[1]);
+    sign(&store, 0, Some(id(1)), transaction(0xa, Relay));
+    assert_eq!(store.open_nonces_of(id(1)).unwrap(), [(ACCOUNT, 0)]);
+    let second =
+        |byte| NewTransaction { nonce: 5, relay: Some(id(1)), transaction: transaction(byte, Relay) };
+    for account in [other, ACCOUNT] {
+        let refused = store.record(account, &[second(0xb)], NOW);
+        assert!(matches!(refused, Err(StoreError::InFlight)), "{refused:?}");
+    }
+    assert_eq!(store.next_nonce(other).unwrap(), None, "nothing is written");
+    // A replacement transaction is none.
+    sign(&store, 0, Some(id(1)), transaction(0xc, Relay));
+    store.lose(ACCOUNT, 0).unwrap();
+    store.record(other, &[second(0xd)], NOW).unwrap();
+    assert_eq!(store.open_nonces_of(id(1)).unwrap(), [(other, 5)]);
 }

@@ -3,6 +3,7 @@
 //! For tests the binary is built by cargo with the feature `fault-injection`, which gives it named crash
 //! points and a clock that a file can move. What tests say to it over HTTP is in [`crate::relay`].
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::{Arc, OnceLock};
@@ -29,8 +30,13 @@ const START: Duration = Duration::from_secs(30);
 const DEATH: Duration = Duration::from_secs(40);
 
 /// Settings that must not leak from the tests' environment into the daemon.
-const KEYS: [&str; 4] =
-    ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE", "RELAYER_KEYSTORE_PASSWORD_FILE"];
+const KEYS: [&str; 5] = [
+    "RELAYER_KEY",
+    "RELAYER_KEY_FILE",
+    "RELAYER_KEYSTORE",
+    "RELAYER_KEYSTORE_PASSWORD_FILE",
+    "RELAYER_KEYS_DIR",
+];
 
 /// How to start the daemon. A clone starts a successor on the same journal.
 #[derive(Debug, Clone)]
@@ -86,6 +92,21 @@ impl DaemonOptions {
     pub fn key(mut self, key: &PrivateKeySigner) -> Self {
         self.relayer = key.address();
         self.var("RELAYER_KEY", hex::encode_prefixed(key.to_bytes()))
+    }
+
+    /// Pays with all of these keys from now on, each in a file of one directory.
+    pub fn keys(mut self, keys: &[PrivateKeySigner]) -> Self {
+        let dir = self.data.path().join("keys");
+        // A key may have been taken out since.
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).expect("a directory of keys");
+        for (index, key) in keys.iter().enumerate() {
+            let path = dir.join(format!("key-{index}"));
+            fs::write(&path, hex::encode_prefixed(key.to_bytes())).expect("a key's file");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a private file");
+        }
+        self.relayer = keys.first().expect("a key").address();
+        self.without("RELAYER_KEY").var("RELAYER_KEYS_DIR", dir.display())
     }
 
     /// Sets one variable, in place of an earlier value.

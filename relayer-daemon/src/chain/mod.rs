@@ -80,13 +80,11 @@ pub struct BlockHeader {
     pub base_fee_per_gas: Option<U256>,
 }
 
-/// The chain, seen by one relayer account through one forwarder.
+/// The chain, seen through one forwarder.
 #[derive(Debug)]
 pub struct Chain {
     /// The endpoints.
     pub rpc: Rpc,
-    /// The account that pays.
-    pub relayer: Address,
     /// The forwarder.
     pub forwarder: Address,
     /// The registry.
@@ -100,12 +98,11 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The chain of these endpoints, account and contracts. No priority fee above `max_tip` wei is taken for
+    /// The chain of these endpoints and contracts. No priority fee above `max_tip` wei is taken for
     /// the market's.
-    pub fn new(rpc: Rpc, relayer: Address, forwarder: Address, registry: Address, max_tip: u128) -> Self {
+    pub fn new(rpc: Rpc, forwarder: Address, registry: Address, max_tip: u128) -> Self {
         Self {
             rpc,
-            relayer,
             forwarder,
             registry,
             simulate_v1_again: Mutex::default(),
@@ -126,16 +123,10 @@ impl Chain {
     }
 
     /// The gas that the node estimates for a no-op: a transfer of 0 from the account to itself.
-    pub async fn estimated_no_op(&self) -> Result<u64, RpcError> {
-        let transfer = json!({ "from": self.relayer, "to": self.relayer, "value": "0x0" });
+    pub async fn estimated_no_op(&self, account: Address) -> Result<u64, RpcError> {
+        let transfer = json!({ "from": account, "to": account, "value": "0x0" });
         let gas: U64 = self.rpc.read("eth_estimateGas", json!([transfer])).await?;
         Ok(gas.to())
-    }
-
-    /// Whether the account has code: an EIP-7702 delegation, with which nodes keep one pending transaction of
-    /// it.
-    pub async fn is_delegated(&self) -> Result<bool, RpcError> {
-        self.has_code(self.relayer).await
     }
 
     /// Whether this chain charges an L1 data fee.
@@ -210,14 +201,15 @@ impl Chain {
         C::abi_decode_returns(&answer).map_err(|_| RpcError::Malformed("eth_call"))
     }
 
-    async fn nonce_at(&self, block: Value) -> Result<u64, RpcError> {
-        let count: U64 = self.rpc.read("eth_getTransactionCount", json!([self.relayer, block])).await?;
+    async fn nonce_at(&self, account: Address, block: Value) -> Result<u64, RpcError> {
+        let count: U64 = self.rpc.read("eth_getTransactionCount", json!([account, block])).await?;
         Ok(count.to())
     }
 
-    /// The relayer's nonce and a signer's forwarder nonce in the state of one block.
+    /// An account's nonce and a signer's forwarder nonce in the state of one block.
     async fn account_at(
         &self,
+        account: Address,
         block: Value,
         block_number: u64,
         signer: Option<Address>,
@@ -228,17 +220,17 @@ impl Chain {
             }
             None => None,
         };
-        Ok(AccountView { block_number, mined_nonce: self.nonce_at(block).await?, forwarder_nonce })
+        Ok(AccountView { block_number, mined_nonce: self.nonce_at(account, block).await?, forwarder_nonce })
     }
 }
 
 impl ChainNode for Chain {
-    async fn mined_nonce(&self) -> Result<u64, RpcError> {
-        self.nonce_at(json!("latest")).await
+    async fn mined_nonce(&self, account: Address) -> Result<u64, RpcError> {
+        self.nonce_at(account, json!("latest")).await
     }
 
-    async fn pending_nonce(&self) -> Result<u64, RpcError> {
-        self.nonce_at(json!("pending")).await
+    async fn pending_nonce(&self, account: Address) -> Result<u64, RpcError> {
+        self.nonce_at(account, json!("pending")).await
     }
 
     async fn market(&self) -> Result<Market, RpcError> {
@@ -254,8 +246,8 @@ impl ChainNode for Chain {
         Ok(Market { head, next_base_fee: wei(*next), tip })
     }
 
-    async fn balance(&self) -> Result<u128, RpcError> {
-        self.rpc.read("eth_getBalance", json!([self.relayer, "latest"])).await.map(wei)
+    async fn balance(&self, account: Address) -> Result<u128, RpcError> {
+        self.rpc.read("eth_getBalance", json!([account, "latest"])).await.map(wei)
     }
 
     async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {
@@ -286,14 +278,14 @@ impl ChainNode for Chain {
         Ok(BlockHeads::new(latest.unwrap_or_default(), safe, finalized))
     }
 
-    async fn account_view(&self, signer: Option<Address>) -> Result<AccountView, RpcError> {
+    async fn account_view(&self, account: Address, signer: Option<Address>) -> Result<AccountView, RpcError> {
         const HEAD: RpcError = RpcError::Malformed("eth_getBlockByNumber");
         let header = self.header("latest").await?.ok_or(HEAD)?;
         let (Some(number), Some(hash)) = (header.number, header.hash) else { return Err(HEAD) };
         // Pinned by hash, a machine without this very block answers with an error.
-        match self.account_at(json!({ "blockHash": hash }), number.to(), signer).await {
+        match self.account_at(account, json!({ "blockHash": hash }), number.to(), signer).await {
             Err(RpcError::Node(error)) if action(&error) == Action::PinByNumber => {
-                self.account_at(json!(number), number.to(), signer).await
+                self.account_at(account, json!(number), number.to(), signer).await
             }
             view => view,
         }
@@ -308,8 +300,13 @@ impl ChainNode for Chain {
         self.view(self.forwarder, &call).await
     }
 
-    async fn simulate(&self, calldata: &Bytes, gas_limit: u64) -> Result<Simulation, RpcError> {
-        self.simulate_execute(calldata, gas_limit).await
+    async fn simulate(
+        &self,
+        account: Address,
+        calldata: &Bytes,
+        gas_limit: u64,
+    ) -> Result<Simulation, RpcError> {
+        self.simulate_execute(account, calldata, gas_limit).await
     }
 
     async fn l1_fee(&self, raw: Bytes) -> Result<u128, RpcError> {

@@ -13,14 +13,14 @@ use crate::{chain::BroadcastVerdict, gas::fees::Market, outcome::BlockHeads};
 /// Every answer may be stale, and after an error the result of the call is unknown. Two answers may come from
 /// two machines: only the parts of one answer, or of an [`AccountView`], are consistent.
 pub trait ChainNode: Send + Sync + 'static {
-    /// How many transactions of the relayer's account are mined.
-    fn mined_nonce(&self) -> impl Future<Output = Result<u64, RpcError>> + Send;
+    /// How many transactions of a paying account are mined.
+    fn mined_nonce(&self, account: Address) -> impl Future<Output = Result<u64, RpcError>> + Send;
     /// The same count with the transactions in the node's mempool.
-    fn pending_nonce(&self) -> impl Future<Output = Result<u64, RpcError>> + Send;
+    fn pending_nonce(&self, account: Address) -> impl Future<Output = Result<u64, RpcError>> + Send;
     /// Head and fees.
     fn market(&self) -> impl Future<Output = Result<Market, RpcError>> + Send;
-    /// The relayer's balance, wei.
-    fn balance(&self) -> impl Future<Output = Result<u128, RpcError>> + Send;
+    /// A paying account's balance, wei.
+    fn balance(&self, account: Address) -> impl Future<Output = Result<u128, RpcError>> + Send;
     /// The receipt of a mined transaction.
     fn receipt(&self, hash: B256) -> impl Future<Output = Result<Option<Receipt>, RpcError>> + Send;
     /// The receipt of a mined transaction, looked up at every endpoint.
@@ -29,9 +29,10 @@ pub trait ChainNode: Send + Sync + 'static {
     fn block_hash(&self, number: u64) -> impl Future<Output = Result<Option<B256>, RpcError>> + Send;
     /// The safe and the final block.
     fn heads(&self) -> impl Future<Output = Result<BlockHeads, RpcError>> + Send;
-    /// The relayer's account and a signer's forwarder nonce in one block's state.
+    /// A paying account's nonce and a signer's forwarder nonce in one block's state.
     fn account_view(
         &self,
+        account: Address,
         signer: Option<Address>,
     ) -> impl Future<Output = Result<AccountView, RpcError>> + Send;
     /// The forwarder's next nonce for a signer.
@@ -41,9 +42,10 @@ pub trait ChainNode: Send + Sync + 'static {
         &self,
         execute: &IForwarder::executeCall,
     ) -> impl Future<Output = Result<bool, RpcError>> + Send;
-    /// Simulates `execute` by the relayer. A revert of the forwarder itself is [`RpcError::Node`].
+    /// Simulates `execute` by a paying account. A revert of the forwarder itself is [`RpcError::Node`].
     fn simulate(
         &self,
+        account: Address,
         calldata: &Bytes,
         gas_limit: u64,
     ) -> impl Future<Output = Result<Simulation, RpcError>> + Send;
@@ -72,7 +74,7 @@ pub enum ReceiptLookup {
 pub struct AccountView {
     /// The block.
     pub block_number: u64,
-    /// How many transactions of the relayer's account are mined up to it.
+    /// How many transactions of the paying account are mined up to it.
     pub mined_nonce: u64,
     /// The forwarder's next nonce for the given signer.
     pub forwarder_nonce: Option<U256>,

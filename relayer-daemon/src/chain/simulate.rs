@@ -7,7 +7,7 @@
 use std::{sync::PoisonError, time::Duration};
 
 use alloy::{
-    primitives::{Bytes, U64},
+    primitives::{Address, Bytes, U64},
     rpc::json_rpc::ErrorPayload,
     sol_types::SolCall,
 };
@@ -47,11 +47,12 @@ impl Chain {
     /// See [`super::ChainNode::simulate`].
     pub(super) async fn simulate_execute(
         &self,
+        account: Address,
         calldata: &Bytes,
         gas_limit: u64,
     ) -> Result<Simulation, RpcError> {
         let transaction = json!({
-            "from": self.relayer, "to": self.forwarder, "data": calldata, "gas": U64::from(gas_limit),
+            "from": account, "to": self.forwarder, "data": calldata, "gas": U64::from(gas_limit),
         });
         if let Some(simulation) = self.simulate_v1(&transaction).await? {
             return Ok(simulation);

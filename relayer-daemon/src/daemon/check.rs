@@ -1,4 +1,5 @@
-//! The checks before a request is accepted: one line each, a tick or a cross.
+//! The checks before a request is accepted: one line each, a tick or a cross, and for each account that alone
+//! gets no relays, because it is empty or has code, an exclamation mark. No usable account is a cross.
 //!
 //! `check` prints them; `serve` and `drain` refuse to start on a cross. They cost about a dozen RPC calls,
 //! once. `check` may run beside a running daemon: it takes no lock, opens the store for reading only and
@@ -10,6 +11,7 @@ use alloy::{
     primitives::{Address, U256, utils::format_ether},
     signers::{SignerSync, local::PrivateKeySigner},
 };
+use futures_util::future::join_all;
 use registry_core::{
     eth::abi::{IAgentRegistry, IForwarder},
     forward::{ForwardRequest, SignedRequest, domain},
@@ -24,7 +26,7 @@ use crate::{
         clock::SharedClock,
         lock::{LockError, ProcessLock},
     },
-    relay::MINIMUM_BALANCE_WEI,
+    sender::health::MINIMUM_BALANCE_WEI,
     store::{Identity, Store, files::StoreFiles},
 };
 
@@ -33,19 +35,30 @@ const LOCK_IS_FREE: &str = "no other process with this key, or with this journal
 /// The largest difference between our clock and the chain's, seconds.
 const CLOCK_SKEW: u64 = 60;
 
+/// What a line says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// All is well.
+    Tick,
+    /// The daemon works without this account.
+    Warning,
+    /// The daemon does not start.
+    Cross,
+}
+
 /// The results of the checks.
 #[derive(Debug, Default)]
 pub struct Report {
-    lines: Vec<(bool, &'static str, String)>,
+    lines: Vec<(Mark, &'static str, String)>,
 }
 
 impl Report {
     fn tick(&mut self, name: &'static str, text: impl fmt::Display) {
-        self.lines.push((true, name, text.to_string()));
+        self.lines.push((Mark::Tick, name, text.to_string()));
     }
 
     fn cross(&mut self, name: &'static str, text: impl fmt::Display) {
-        self.lines.push((false, name, text.to_string()));
+        self.lines.push((Mark::Cross, name, text.to_string()));
     }
 
     fn add(&mut self, name: &'static str, result: Result<String, String>) {
@@ -60,16 +73,27 @@ impl Report {
         result.inspect_err(|error| self.cross(name, error)).ok()
     }
 
+    /// The warnings alone, a line each.
+    pub fn warnings(&self) -> Self {
+        let warnings = self.lines.iter().filter(|(mark, ..)| *mark == Mark::Warning);
+        Self { lines: warnings.cloned().collect() }
+    }
+
     /// Whether there is no cross.
     pub fn is_good(&self) -> bool {
-        self.lines.iter().all(|(good, ..)| *good)
+        self.lines.iter().all(|(mark, ..)| *mark != Mark::Cross)
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (good, name, text) in &self.lines {
-            writeln!(f, "{} {name:<12} {text}", if *good { "✓" } else { "✗" })?;
+        for (mark, name, text) in &self.lines {
+            let mark = match mark {
+                Mark::Tick => "✓",
+                Mark::Warning => "!",
+                Mark::Cross => "✗",
+            };
+            writeln!(f, "{mark} {name:<12} {text}")?;
         }
         Ok(())
     }
@@ -93,6 +117,8 @@ pub struct Checked {
     pub chain: Arc<Chain>,
     /// The chain's id.
     pub chain_id: u64,
+    /// The accounts' keys, each with whether the account has code.
+    pub keys: Vec<(PrivateKeySigner, bool)>,
     /// The store: this relayer's, or a new one.
     pub store: Arc<Store>,
     /// The owner that the store gets.
@@ -109,13 +135,13 @@ pub struct Checked {
 pub async fn run(
     mode: CheckMode,
     settings: &Settings,
-    key: &PrivateKeySigner,
+    keys: &[PrivateKeySigner],
     clock: &SharedClock,
     metrics: &Metrics,
 ) -> (Report, Option<Checked>) {
     let mut report = Report::default();
-    report.tick("key", key.address());
-    let checked = examine(mode, settings, key, clock, metrics, &mut report).await;
+    keys.iter().for_each(|key| report.tick("key", key.address()));
+    let checked = examine(mode, settings, keys, clock, metrics, &mut report).await;
     let checked = checked.filter(|_| report.is_good());
     (report, checked)
 }
@@ -123,7 +149,7 @@ pub async fn run(
 async fn examine(
     mode: CheckMode,
     settings: &Settings,
-    key: &PrivateKeySigner,
+    keys: &[PrivateKeySigner],
     clock: &SharedClock,
     metrics: &Metrics,
     report: &mut Report,
@@ -133,7 +159,6 @@ async fn examine(
     let chain_id = chain_id(settings, &rpc, report).await?;
     let chain = Arc::new(Chain::new(
         rpc,
-        key.address(),
         settings.forwarder_address,
         settings.registry_address,
         settings.max_priority_fee_per_gas.0,
@@ -141,46 +166,61 @@ async fn examine(
 
     let registry = code(&chain, "registry", chain.registry, report).await;
     let forwarder = code(&chain, "forwarder", chain.forwarder, report).await;
-    if forwarder {
+    if let (true, Some(key)) = (forwarder, keys.first()) {
         report.add("domain", same_domain(&chain, key, chain_id).await);
     }
     if registry && forwarder {
         report.add("trust", trusted(&chain).await);
     }
-    match balance(&chain).await {
+    let funded = all(keys, async |key| balance(&chain, key.address()).await).await;
+    if mode == CheckMode::Drain {
         // Transactions in flight were paid for when they were sent.
-        Err(text) if mode == CheckMode::Drain => report.tick("balance", text),
-        found => report.add("balance", found),
+        let texts = funded.iter().map(|(_, found)| found.as_ref().unwrap_or_else(|text| text));
+        texts.for_each(|text| report.tick("balance", text));
+    } else {
+        report.accounts("balance", &funded);
     }
     report.add("clock", clock_skew(&chain, clock.now()).await);
     let has_l1_fee = report.pass("l1 fee", chain.has_l1_fee().await).unwrap_or_default();
-    let no_op_gas = report.pass("no-op gas", chain.estimated_no_op().await).map(gas::no_op_limit);
+    let undelegated = all(keys, async |key| undelegated(&chain, key.address()).await).await;
+    let no_op_gas = match undelegated.iter().find(|(_, found)| found.is_ok()).or(undelegated.first()) {
+        Some((account, _)) => report.pass("no-op gas", chain.estimated_no_op(*account).await),
+        None => None,
+    };
+    let no_op_gas = no_op_gas.map(gas::no_op_limit);
     if let Some(gas) = no_op_gas {
         report.tick("no-op gas", format!("{gas} for a transaction that only fills a nonce"));
     }
     let no_op_gas = no_op_gas.unwrap_or_default();
-    report.add("delegation", undelegated(&chain).await);
+    report.accounts("delegation", &undelegated);
+    let is_able = |((_, funds), (_, code)): (&Found, &Found)| funds.is_ok() && code.is_ok();
+    if report.is_good() && mode != CheckMode::Drain && !funded.iter().zip(&undelegated).any(is_able) {
+        report.cross("accounts", "no account can be used: each is empty or has code");
+    }
 
-    let files = StoreFiles::new(&settings.data_dir, chain_id, chain.forwarder, chain.relayer);
+    let accounts: Vec<Address> = keys.iter().map(PrivateKeySigner::address).collect();
+    let files = StoreFiles::new(&settings.data_dir, chain_id, chain.forwarder, &accounts);
     let genesis = report.pass("journal", chain.genesis().await)?;
     let identity = Identity { chain_id, genesis, forwarder: chain.forwarder };
     if mode == CheckMode::Look {
         look_at_locks(&files, report);
-        look_at_store(&files, &identity, &chain, report).await;
+        look_at_store(&files, &identity, &chain, &accounts, report).await;
         return None;
     }
     // Always in this order, so that two processes do not deadlock.
     let mut locks = Vec::new();
-    for path in [&files.key_lock, &files.store_lock] {
+    for path in files.locks() {
         locks.push(report.pass("lock", take_lock(mode, path.clone()).await)?);
     }
     report.tick("lock", LOCK_IS_FREE);
     let store = Store::open(&files.store).and_then(|store| store.verify(&identity).map(|()| store));
     let store: Arc<Store> = Arc::new(report.pass("journal", store)?);
     report.tick("journal", files.store.display());
-    report.add("pending", pending_are_ours(&chain, Some(&store)).await);
-    report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
-    Some(Checked { chain, chain_id, store, identity, has_l1_fee, no_op_gas, locks })
+    pending_are_ours(&chain, &accounts, Some(&store), report).await;
+    report.add("other keys", other_keys_are_drained(&store, &accounts).await);
+    let has_code = undelegated.iter().map(|(_, found)| found.is_err());
+    let keys = keys.iter().cloned().zip(has_code).collect();
+    Some(Checked { chain, chain_id, keys, store, identity, has_l1_fee, no_op_gas, locks })
 }
 
 fn proxies(settings: &Settings) -> Result<String, String> {
@@ -288,8 +328,39 @@ async fn trusted(chain: &Chain) -> Result<String, String> {
     }
 }
 
-async fn balance(chain: &Chain) -> Result<String, String> {
-    let wei = chain.balance().await.map_err(|error| error.to_string())?;
+/// What was found about an account.
+type Found = (Address, Result<String, String>);
+
+/// Asks about all accounts at once.
+async fn all(
+    keys: &[PrivateKeySigner],
+    ask: impl AsyncFn(&PrivateKeySigner) -> Result<String, String>,
+) -> Vec<Found> {
+    join_all(keys.iter().map(async |key| (key.address(), ask(key).await))).await
+}
+
+impl Report {
+    /// A line for each account, which names it if there are several. An account that fails is left out, with a
+    /// warning; if all fail, each is a cross.
+    fn accounts(&mut self, name: &'static str, found: &[Found]) {
+        let fails = if found.iter().all(|(_, found)| found.is_err()) { Mark::Cross } else { Mark::Warning };
+        for (account, found_here) in found {
+            let (mark, text) = match found_here {
+                Ok(text) => (Mark::Tick, text),
+                Err(text) => (fails, text),
+            };
+            self.lines.push((mark, name, of_account(*account, found.len(), text)));
+        }
+    }
+}
+
+/// A line's text, which names the account if there are several.
+fn of_account(account: Address, accounts: usize, text: &str) -> String {
+    if accounts > 1 { format!("{account}: {text}") } else { text.to_owned() }
+}
+
+async fn balance(chain: &Chain, account: Address) -> Result<String, String> {
+    let wei = chain.balance(account).await.map_err(|error| error.to_string())?;
     let text = format!("{} ETH", format_ether(wei));
     if wei < MINIMUM_BALANCE_WEI {
         return Err(format!("{text}: less than {} ETH", format_ether(MINIMUM_BALANCE_WEI)));
@@ -298,8 +369,8 @@ async fn balance(chain: &Chain) -> Result<String, String> {
 }
 
 /// An account with code (EIP-7702) could not keep several transactions in the pool.
-async fn undelegated(chain: &Chain) -> Result<String, String> {
-    match chain.is_delegated().await {
+async fn undelegated(chain: &Chain, account: Address) -> Result<String, String> {
+    match chain.has_code(account).await {
         Ok(false) => Ok("the account has no code".to_owned()),
         Ok(true) => {
             Err("the account has code (an EIP-7702 delegation): nodes keep one pending transaction of it, \
@@ -328,7 +399,7 @@ async fn clock_skew(chain: &Chain, now: u64) -> Result<String, String> {
 }
 
 fn look_at_locks(files: &StoreFiles, report: &mut Report) {
-    for path in [&files.key_lock, &files.store_lock] {
+    for path in files.locks() {
         match ProcessLock::holder(path) {
             Ok(None) => {}
             Ok(Some(holder)) => return report.tick("lock", format!("held: {holder} is running")),
@@ -351,7 +422,13 @@ async fn take_lock(mode: CheckMode, path: PathBuf) -> Result<ProcessLock, LockEr
     tokio::task::spawn_blocking(take).await.unwrap_or(Err(LockError::Unusable(io::ErrorKind::Interrupted)))
 }
 
-async fn look_at_store(files: &StoreFiles, identity: &Identity, chain: &Chain, report: &mut Report) {
+async fn look_at_store(
+    files: &StoreFiles,
+    identity: &Identity,
+    chain: &Chain,
+    accounts: &[Address],
+    report: &mut Report,
+) {
     let path = &files.store;
     let opened = Store::open_read_only(path)
         .and_then(|store| store.map(|store| store.verify(identity).map(|()| store)).transpose());
@@ -361,19 +438,19 @@ async fn look_at_store(files: &StoreFiles, identity: &Identity, chain: &Chain, r
         Some(_) => report.tick("journal", path.display()),
         None => report.tick("journal", format!("{} is not there yet: serve makes it", path.display())),
     }
-    report.add("pending", pending_are_ours(chain, store.as_ref()).await);
+    pending_are_ours(chain, accounts, store.as_ref(), report).await;
     if let Some(store) = store {
-        report.add("other keys", other_keys_are_drained(&store, chain.relayer).await);
+        report.add("other keys", other_keys_are_drained(&store, accounts).await);
     }
 }
 
 /// Only the other key can finish what it has in flight: it alone can sign for those nonces.
-async fn other_keys_are_drained(store: &Arc<Store>, account: Address) -> Result<String, String> {
+async fn other_keys_are_drained(store: &Arc<Store>, accounts: &[Address]) -> Result<String, String> {
     let open = store.run(|store| store.accounts_with_open_nonces()).await;
     let others: Vec<String> = open
         .map_err(|error| error.to_string())?
         .into_iter()
-        .filter(|other| *other != account)
+        .filter(|other| !accounts.contains(other))
         .map(|other| other.to_string())
         .collect();
     if others.is_empty() {
@@ -382,14 +459,30 @@ async fn other_keys_are_drained(store: &Arc<Store>, account: Address) -> Result<
     Err(format!("{} has transactions in flight: run drain with that key first", others.join(", ")))
 }
 
-/// The account's pending transactions must all be in the store.
-async fn pending_are_ours(chain: &Chain, store: Option<&Arc<Store>>) -> Result<String, String> {
-    let counts = tokio::try_join!(chain.mined_nonce(), chain.pending_nonce());
+/// Each account's pending transactions must all be in the store.
+async fn pending_are_ours(
+    chain: &Chain,
+    accounts: &[Address],
+    store: Option<&Arc<Store>>,
+    report: &mut Report,
+) {
+    for account in accounts {
+        let found = pending_is_ours(chain, *account, store).await;
+        let name = |text: String| of_account(*account, accounts.len(), &text);
+        report.add("pending", found.map(name).map_err(name));
+    }
+}
+
+async fn pending_is_ours(
+    chain: &Chain,
+    account: Address,
+    store: Option<&Arc<Store>>,
+) -> Result<String, String> {
+    let counts = tokio::try_join!(chain.mined_nonce(account), chain.pending_nonce(account));
     let (latest, pending) = counts.map_err(|error| error.to_string())?;
     if pending <= latest {
         return Ok(format!("nothing pending, next nonce {latest}"));
     }
-    let account = chain.relayer;
     // Read after the chain: what was sent meanwhile was stored before.
     let ours = match store {
         Some(store) => store.run(move |store| store.explains(account, latest, pending)).await,

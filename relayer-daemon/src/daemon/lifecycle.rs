@@ -28,11 +28,12 @@ use rustix::process::{Resource, getrlimit};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
 };
 
 use crate::{
     budget::share::Allowance,
+    chain::Chain,
     daemon::{
         check::{self, CheckMode, Checked},
         monitor,
@@ -53,14 +54,12 @@ use crate::{
         Reads, Relayer, backoff::SharedBackoff, functions::RelayedFunctions, gas_price::GasPrice,
         inflight::Inflight, rate_limits::RateLimits,
     },
-    sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
+    sender::{Parts, Sender, Spending, accounts::Accounts, receipt_reader::Contracts, signing::Wallet},
     store::{Retention, retention},
 };
 
 /// The longest shutdown. A supervisor may kill the daemon after it, and nothing is lost.
 const STOP_WITHIN: Duration = Duration::from_millis(4_500);
-/// The capacity of the sender's queue: what waits in it was checked before, and checks grow old.
-const JOBS: usize = 16;
 /// How often a draining daemon checks whether anything is left.
 const DRAIN_POLL: Duration = Duration::from_millis(250);
 
@@ -68,21 +67,23 @@ const DRAIN_POLL: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// Why it did not start, and sent nothing; or which part of it ended early.
-pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
+pub async fn serve(settings: Settings, keys: Vec<PrivateKeySigner>) -> anyhow::Result<()> {
     // Installed before the lock file names this process: without a handler the signal would kill it.
     let mut drain = signal(SignalKind::user_defined1())?;
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
-    let (report, checked) = check::run(CheckMode::Serve, &settings, &key, &clock, &metrics).await;
+    let (report, checked) = check::run(CheckMode::Serve, &settings, &keys, &clock, &metrics).await;
     let Some(checked) = checked else {
         eprint!("{report}");
         bail!("not started: see the crosses above");
     };
+    // The account that gets no relays stays as it is.
+    eprint!("{}", report.warnings());
     let mut stop = StopSignals::listen()?;
     let proxies = settings.proxies()?;
     let chain_id = checked.chain_id;
     let listener = connections::listen(SocketAddr::new(settings.bind, settings.port))
         .with_context(|| format!("cannot listen on {}:{}", settings.bind, settings.port))?;
-    let mut daemon = Daemon::start(&settings, key, checked, metrics.clone()).await?;
+    let mut daemon = Daemon::start(&settings, checked, metrics.clone()).await?;
 
     let app = Arc::new(App {
         relayer: Arc::clone(&daemon.relayer),
@@ -123,15 +124,15 @@ pub async fn serve(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<
 ///
 /// # Errors
 /// Why it did not start, or that it was stopped before everything was mined.
-pub async fn drain(settings: Settings, key: PrivateKeySigner) -> anyhow::Result<()> {
+pub async fn drain(settings: Settings, keys: Vec<PrivateKeySigner>) -> anyhow::Result<()> {
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
-    let (report, checked) = check::run(CheckMode::Drain, &settings, &key, &clock, &metrics).await;
+    let (report, checked) = check::run(CheckMode::Drain, &settings, &keys, &clock, &metrics).await;
     let Some(checked) = checked else {
         eprint!("{report}");
         bail!("not drained: see the crosses above");
     };
     let mut stop = StopSignals::listen()?;
-    let mut daemon = Daemon::start(&settings, key, checked, metrics).await?;
+    let mut daemon = Daemon::start(&settings, checked, metrics).await?;
     daemon.drain();
     let ended = tokio::select! {
         () = drained(Arc::clone(&daemon.relayer)) => Ok(()),
@@ -161,23 +162,36 @@ struct Daemon {
 
 impl Daemon {
     /// Recovers the store, then starts sender and monitor; HTTP is the caller's.
-    async fn start(
-        settings: &Settings,
-        key: PrivateKeySigner,
-        checked: Checked,
-        metrics: Metrics,
-    ) -> anyhow::Result<Self> {
-        let Checked { chain, chain_id, store, identity, has_l1_fee, no_op_gas, locks } = checked;
+    async fn start(settings: &Settings, checked: Checked, metrics: Metrics) -> anyhow::Result<Self> {
+        let Checked { chain, chain_id, keys, store, identity, has_l1_fee, no_op_gas, locks } = checked;
         let clock = clock::shared();
         store.run(move |store| store.bind(&identity)).await?;
 
         let (stop, stopping) = watch::channel(false);
         let (draining, drain) = watch::channel(false);
-        let (jobs_in, jobs) = mpsc::channel(JOBS);
         let (events_in, mut events) = mpsc::unbounded_channel();
-        let wallet = Wallet::new(key, chain_id, chain.forwarder).with_no_op_gas(no_op_gas);
+        let (room, has_room) = watch::channel(());
         let spending =
             Spending { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
+        let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
+        let sender = |(key, has_code): (PrivateKeySigner, bool)| {
+            let sender = Sender::new(Parts {
+                node: Arc::clone(&chain),
+                store: Arc::clone(&store),
+                wallet: Wallet::new(key, chain_id, chain.forwarder).with_no_op_gas(no_op_gas),
+                contracts,
+                spending,
+                max_pending: settings.max_pending_per_key,
+                room: room.clone(),
+                clock: clock.clone(),
+                metrics: metrics.clone(),
+                events: events_in.clone(),
+            });
+            sender.saw_code(has_code);
+            Arc::new(sender)
+        };
+        let senders: Vec<Arc<Sender<Chain>>> = keys.into_iter().map(sender).collect();
+        let wallet = senders.first().context("no key")?.wallet().clone();
         let relayer = Arc::new(Relayer {
             domain: domain(chain_id, chain.forwarder),
             rules: Rules { registry: chain.registry, max_gas: settings.max_request_gas },
@@ -192,13 +206,13 @@ impl Daemon {
             allowance: Allowance { limit_wei: spending.daily_wei, shares: settings.budget_shares() },
             gas_price: GasPrice::default(),
             has_l1_fee,
-            wallet: wallet.clone(),
+            wallet,
             inflight: Inflight::new(settings.max_queue),
             reads: Reads::default(),
             clock: clock.clone(),
             metrics: metrics.clone(),
-            jobs: jobs_in,
-            checks: Relayer::check_permits(),
+            accounts: Accounts::new(senders.clone(), has_room),
+            checks: Relayer::check_permits(senders.len()),
             backoff: SharedBackoff::default(),
             patience: settings.relay_retry,
             stopping: stopping.clone(),
@@ -208,22 +222,14 @@ impl Daemon {
         });
 
         // Recovery comes first: no request is accepted before every stored nonce is accounted for.
-        let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
-        let node = Arc::clone(&chain);
         let now = clock.now();
-        let sender = Sender::new(Parts {
-            node,
-            store: Arc::clone(&store),
-            wallet,
-            contracts,
-            spending,
-            max_pending: settings.max_pending_per_key,
-            clock: clock.clone(),
-            metrics: metrics.clone(),
-            events: events_in,
-        });
-        for relay in sender.recover().await.context("journal not recovered")? {
-            let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+        for sender in &senders {
+            let recovered = sender.recover().await;
+            let in_flight = recovered
+                .with_context(|| format!("journal not recovered for account {}", sender.account()))?;
+            for relay in in_flight {
+                let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+            }
         }
         for relay in store.run(move |store| store.unsent(now)).await? {
             relayer.resume(relay);
@@ -235,7 +241,7 @@ impl Daemon {
             let mut stopping = stopping.clone();
             async move { stopped(&mut stopping).await }
         });
-        let sender = tokio::spawn(sender.run(jobs, stopping.clone()));
+        let sender = tokio::spawn(run_all(senders, stopping.clone()));
         let monitor = tokio::spawn(monitor::run(Arc::clone(&relayer), readiness.clone(), stopping.clone()));
         let retention = Retention::of_days(settings.journal_retention_days);
         let pruner = tokio::spawn(retention::run(store, retention, clock, stopping.clone()));
@@ -301,13 +307,26 @@ impl Daemon {
     }
 }
 
+/// Runs the accounts' senders until the last one has ended. A panic of one ends them all.
+async fn run_all(senders: Vec<Arc<Sender<Chain>>>, stopping: ShutdownSignal) {
+    let mut running = JoinSet::new();
+    for sender in senders {
+        running.spawn(sender.run(stopping.clone()));
+    }
+    while let Some(ended) = running.join_next().await {
+        if let Some(panic) = ended.err().and_then(|error| error.try_into_panic().ok()) {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
 /// Waits until no relay is pending and no nonce is open.
 async fn drained(relayer: Arc<Relayer>) {
-    let (store, account) = (&relayer.store, relayer.chain.relayer);
+    let store = &relayer.store;
     loop {
         if relayer.inflight.is_empty() {
-            let left = store.run(move |store| {
-                Ok((store.open_nonces(account)?.is_empty(), store.oldest_pending()?.is_none()))
+            let left = store.run(|store| {
+                Ok((store.accounts_with_open_nonces()?.is_empty(), store.oldest_pending()?.is_none()))
             });
             match left.await {
                 Ok((true, true)) => return,

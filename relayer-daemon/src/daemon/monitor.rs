@@ -1,10 +1,11 @@
 //! Periodic checks for readiness and metrics: chain, balance, store, sender.
 //!
-//! An idle daemon makes a constant number of RPC calls: two here and one in the sender every 15 seconds, and
-//! one more for each endpoint if there are several.
+//! An idle daemon makes a constant number of RPC calls: one here, one here and one in its sender for each
+//! account every 15 seconds, and one more for each endpoint if there are several.
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use tokio::time::interval;
 
 use crate::{
@@ -13,13 +14,15 @@ use crate::{
     gas,
     http::readiness::RelayerReadiness,
     process::shutdown::{ShutdownSignal, stopped},
-    relay::{MINIMUM_BALANCE_WEI, Relayer},
+    relay::Relayer,
 };
 
 /// The time between two rounds.
 pub const ROUND: Duration = Duration::from_secs(15);
 /// Rounds between two prunings of the rate limits' maps, which a flood of addresses fills fast.
 const FORGET_ROUNDS: u64 = 4;
+/// Rounds between two looks for code at the accounts: five minutes. The checks at the start were the first.
+const CODE_ROUNDS: u64 = 20;
 
 /// Runs until shutdown.
 pub async fn run(relayer: Arc<Relayer>, readiness: RelayerReadiness, mut stop: ShutdownSignal) {
@@ -30,6 +33,9 @@ pub async fn run(relayer: Arc<Relayer>, readiness: RelayerReadiness, mut stop: S
             () = stopped(&mut stop) => return,
         }
         look(&relayer, &readiness).await;
+        if round % CODE_ROUNDS == CODE_ROUNDS - 1 {
+            look_for_code(&relayer).await;
+        }
         if round % FORGET_ROUNDS == 0 {
             relayer.limits.forget_idle();
         }
@@ -40,10 +46,10 @@ pub async fn run(relayer: Arc<Relayer>, readiness: RelayerReadiness, mut stop: S
 async fn look(relayer: &Relayer, readiness: &RelayerReadiness) {
     let chain = &relayer.chain;
     chain.rpc.prefer_freshest().await;
-    match tokio::try_join!(chain.header("latest"), chain.balance()) {
-        Ok((header, balance)) => {
-            relayer.saw_balance(balance);
-            readiness.chain_answered(balance >= MINIMUM_BALANCE_WEI);
+    let (header, ()) = tokio::join!(chain.header("latest"), look_at_balances(relayer));
+    match header {
+        Ok(header) => {
+            readiness.chain_answered();
             if let Some(header) = header {
                 relayer.clock.saw_chain(header.timestamp.to());
                 if let Some(number) = header.number {
@@ -55,12 +61,34 @@ async fn look(relayer: &Relayer, readiness: &RelayerReadiness) {
         }
         Err(error) => tracing::warn!(%error, "the chain does not answer"),
     }
-    readiness.sender_rounds(relayer.metrics.sender_rounds.get());
+    readiness.accounts(relayer.accounts.check());
+    readiness.sender_rounds(relayer.metrics.all_sender_rounds(&relayer.accounts.addresses()));
     let written = relayer.store.run(|store| store.probe()).await;
     if let Err(error) = &written {
         tracing::error!(%error, "journal cannot be written");
     }
     readiness.store(written.is_ok());
+}
+
+/// Reads each account's balance. One that is not read keeps the last one.
+async fn look_at_balances(relayer: &Relayer) {
+    let reads = relayer.accounts.senders().iter().map(|sender| async move {
+        match relayer.chain.balance(sender.account()).await {
+            Ok(balance) => sender.saw_balance(balance),
+            Err(error) => tracing::warn!(account = %sender.account(), %error, "no balance"),
+        }
+    });
+    join_all(reads).await;
+}
+
+/// Reads whether an account has got code since the start.
+async fn look_for_code(relayer: &Relayer) {
+    for sender in relayer.accounts.senders() {
+        match relayer.chain.has_code(sender.account()).await {
+            Ok(has_code) => sender.saw_code(has_code),
+            Err(error) => tracing::warn!(account = %sender.account(), %error, "no code read"),
+        }
+    }
 }
 
 /// Seconds until the budget is fresh, if less is left than the cheapest relay costs at this base fee.

@@ -13,17 +13,20 @@ use registry_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::shapes::{DomainBody, ExecutedBody, FailureBody, NonceBody, RelayBody, StatusBody};
+use super::shapes::{
+    AccountStateBody, DomainBody, ExecutedBody, FailureBody, NonceBody, ReadyBody, RelayBody, StatusBody,
+};
 use crate::{
     chain::RpcError,
     outcome::{
         ErrorCode::{
-            self, ChainSilent, GasBudgetExhausted, InvalidAddress, InvalidId, IpRateLimited, JournalFailed,
-            MethodNotAllowed, NotFound, RelayNotFound, RelayerBalanceTooLow, RpcFailed, RpcTimeout,
-            SenderStalled, ShuttingDown,
+            self, AccountDelegated, ChainSilent, GasBudgetExhausted, InvalidAddress, InvalidId,
+            IpRateLimited, JournalFailed, MethodNotAllowed, NotFound, RelayNotFound, RelayerBalanceTooLow,
+            RpcFailed, RpcTimeout, SenderStalled, ShuttingDown,
         },
         Failure, Finality, MinedTransaction, RelayOutcome,
     },
+    sender::health::AccountState,
     store::RelayRecord,
 };
 
@@ -118,7 +121,7 @@ fn paths(schemas: &mut Schemas, relayer: Particulars) -> Value {
         "/domain": { "get": domain(schemas, relayer) },
         "/status": { "get": status(schemas) },
         "/livez": { "get": live() },
-        "/readyz": { "get": ready() },
+        "/readyz": { "get": ready(schemas) },
         "/metrics": { "get": metrics() },
         "/openapi.json": { "get": description() },
     })
@@ -180,7 +183,7 @@ fn domain(schemas: &mut Schemas, relayer: Particulars) -> Value {
 fn status(schemas: &mut Schemas) -> Value {
     let answers = ok("As things stand.", &json_content(&schemas.of::<StatusBody>()));
     let failures = [IpRateLimited, RpcFailed, RpcTimeout, JournalFailed];
-    operation("getStatus", OPERATIONS, "Account, budget, limits and queue", None, answers, &failures)
+    operation("getStatus", OPERATIONS, "Accounts, budget, limits and queue", None, answers, &failures)
 }
 
 fn live() -> Value {
@@ -188,11 +191,20 @@ fn live() -> Value {
     operation("isLive", OPERATIONS, "Whether the relayer runs", None, answers, &[])
 }
 
-fn ready() -> Value {
-    let codes =
-        [ShuttingDown, JournalFailed, ChainSilent, SenderStalled, RelayerBalanceTooLow, GasBudgetExhausted];
+fn ready(schemas: &mut Schemas) -> Value {
+    let codes = [
+        ShuttingDown,
+        JournalFailed,
+        ChainSilent,
+        SenderStalled,
+        RelayerBalanceTooLow,
+        AccountDelegated,
+        GasBudgetExhausted,
+    ];
     // One status for all codes, whatever their own is.
-    let mut answers = ok("They do.", &flag("ready"));
+    let accounts = vec![AccountStateBody { address: SIGNER, state: AccountState::Ready }];
+    let ready = ReadyBody { ready: true, accounts };
+    let mut answers = ok("They do.", &body(&schemas.of::<ReadyBody>(), &ready));
     answers.push(("503", failure(503, &codes)));
     operation("isReady", OPERATIONS, "Whether requests make sense now", None, answers, &[])
 }

@@ -25,7 +25,8 @@ struct Facts {
     chain_answered: Instant,
     /// Finished rounds of the sender, and when the number last grew.
     sender_rounds: (u64, Instant),
-    funded: bool,
+    /// Why no account can take relays, if none can.
+    accounts: Result<(), Failure>,
     store_writable: bool,
     /// Seconds until a spent budget is fresh again.
     budget_spent: Option<u64>,
@@ -38,7 +39,7 @@ impl Default for RelayerReadiness {
             stopping: false,
             chain_answered: now,
             sender_rounds: (0, now),
-            funded: true,
+            accounts: Ok(()),
             store_writable: true,
             budget_spent: None,
         };
@@ -47,13 +48,17 @@ impl Default for RelayerReadiness {
 }
 
 impl RelayerReadiness {
-    /// Reports an answer of the chain, and whether the account holds enough.
-    pub fn chain_answered(&self, funded: bool) {
-        let mut facts = self.lock();
-        (facts.chain_answered, facts.funded) = (Instant::now(), funded);
+    /// Reports an answer of the chain.
+    pub fn chain_answered(&self) {
+        self.lock().chain_answered = Instant::now();
     }
 
-    /// Reports how many rounds the sender has finished.
+    /// Reports whether any account can take relays, or why none can.
+    pub fn accounts(&self, accounts: Result<(), Failure>) {
+        self.lock().accounts = accounts;
+    }
+
+    /// Reports how many rounds the accounts' senders have finished, together.
     pub fn sender_rounds(&self, count: u64) {
         let mut facts = self.lock();
         if count != facts.sender_rounds.0 {
@@ -107,9 +112,7 @@ impl Facts {
             let message = format!("The sender has stood still for {} s", silence.as_secs());
             return Err(Failure::new(ErrorCode::SenderStalled, message));
         }
-        if !self.funded {
-            return Err(Failure::of(ErrorCode::RelayerBalanceTooLow));
-        }
+        self.accounts.clone()?;
         self.budget_spent.map_or(Ok(()), |seconds| Err(Failure::budget_exhausted(seconds)))
     }
 }
@@ -130,7 +133,7 @@ mod tests {
         assert_eq!(code(&ready, Duration::from_secs(70)), Some(ErrorCode::ChainSilent));
         ready.budget_spent(Some(7));
         assert_eq!(ready.check(), Err(Failure::budget_exhausted(7)));
-        ready.chain_answered(false);
+        ready.accounts(Err(Failure::of(ErrorCode::RelayerBalanceTooLow)));
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::RelayerBalanceTooLow));
         ready.store(false);
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::JournalFailed));

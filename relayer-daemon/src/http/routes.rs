@@ -11,7 +11,7 @@ use std::{
 
 use alloy::primitives::{B256, utils::format_ether};
 use bytes::Buf;
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, future::try_join_all};
 use registry_core::{
     eth::address,
     eth::timestamp::Timestamp,
@@ -34,9 +34,11 @@ use super::{
 };
 use crate::{
     budget::Budget,
+    chain::Chain,
     metrics::gauge_value,
     outcome::{ErrorCode, Failure, RelayOutcome},
     relay::{AcceptedRelay, Relayer, brief_cache::BriefCache, outcome_within, store_failed},
+    sender::{Sender, health::AccountState},
     store::{RelayRecord, Store},
 };
 
@@ -139,7 +141,7 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
     let live = warp::path!("livez").and(read).map(|| answer("livez", Ok(ok(&json!({ "live": true })))));
     let ready = warp::path!("readyz").and(get.clone()).map(|app: Arc<App>| {
         let answered = match app.readiness.check() {
-            Ok(()) => ok(&json!({ "ready": true })),
+            Ok(()) => ok(&shapes::ReadyBody { ready: true, accounts: account_states(&app.relayer) }),
             // A probe gets one status, whatever the code's own status is.
             Err(failure) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &failure),
         };
@@ -268,12 +270,25 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
     charge_read(app, client)?;
     let relayer = &app.relayer;
     let now = relayer.clock.now();
-    let balance = relayer.balance().await?;
+    let senders = relayer.accounts.senders();
+    let accounts = try_join_all(senders.iter().map(|sender| async move {
+        let balance = relayer.balance(sender).await?;
+        Ok::<_, Failure>(shapes::AccountBody {
+            address: sender.account(),
+            state: sender.account_state(),
+            balance: format_ether(balance),
+            balance_wei: balance.to_string(),
+            pending: sender.pending(),
+        })
+    }));
+    let accounts = accounts.await?;
+    let first = accounts.first().ok_or(Failure::of(ErrorCode::ShuttingDown))?;
     let (budget, oldest) = app.facts().await?;
     Ok(ok(&shapes::StatusBody {
-        relayer: relayer.chain.relayer,
-        balance: format_ether(balance),
-        balance_wei: balance.to_string(),
+        relayer: first.address,
+        balance: first.balance.clone(),
+        balance_wei: first.balance_wei.clone(),
+        accounts,
         chain_id: app.chain_id,
         registry: relayer.chain.registry,
         forwarder: relayer.chain.forwarder,
@@ -297,6 +312,14 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
     }))
 }
 
+fn account_states(relayer: &Relayer) -> Vec<shapes::AccountStateBody> {
+    let state = |sender: &Arc<Sender<Chain>>| shapes::AccountStateBody {
+        address: sender.account(),
+        state: sender.account_state(),
+    };
+    relayer.accounts.senders().iter().map(state).collect()
+}
+
 fn domain(app: &App) -> Response {
     ok(&shapes::DomainBody {
         name: DOMAIN_NAME,
@@ -314,6 +337,13 @@ async fn metrics(app: &App) -> Response {
         relayer.metrics.budget_used_wei.set(gauge_value(budget.used_wei()));
         let age = oldest.map(|since| now.saturating_sub(since)).unwrap_or_default();
         relayer.metrics.oldest_pending_seconds.set(age.cast_signed());
+    }
+    for sender in relayer.accounts.senders() {
+        let account = sender.account().to_string();
+        let pending = i64::try_from(sender.pending()).unwrap_or(i64::MAX);
+        relayer.metrics.pending_transactions.with_label_values(&[account.as_str()]).set(pending);
+        let ready = i64::from(sender.account_state() == AccountState::Ready);
+        relayer.metrics.account_ready.with_label_values(&[account.as_str()]).set(ready);
     }
     relayer.metrics.queue_depth.set(i64::try_from(relayer.inflight.len()).unwrap_or(i64::MAX));
     let text = relayer.metrics.render();

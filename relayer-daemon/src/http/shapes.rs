@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::{
     outcome::{ErrorCode, Failure, Finality, MinedTransaction},
+    sender::health::AccountState,
     store::RelayRecord,
 };
 
@@ -45,12 +46,12 @@ pub(crate) struct NonceBody {
     pub(crate) next: U256,
 }
 
-/// The relayer's account, budget, limits and queue.
+/// The relayer's accounts, budget, limits and queue.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Status")]
 pub(crate) struct StatusBody {
-    /// The account that pays.
+    /// The first account that pays.
     #[serde(with = "json::Checksummed")]
     pub(crate) relayer: Address,
     /// Its balance in ETH.
@@ -59,6 +60,8 @@ pub(crate) struct StatusBody {
     /// Its balance in wei.
     #[schemars(extend("pattern" = WHOLE))]
     pub(crate) balance_wei: String,
+    /// All accounts that pay.
+    pub(crate) accounts: Vec<AccountBody>,
     /// The chain's id (EIP-155).
     pub(crate) chain_id: u64,
     /// The only contract that requests may call.
@@ -75,6 +78,50 @@ pub(crate) struct StatusBody {
     pub(crate) queue: QueueBody,
     /// The daemon's version.
     pub(crate) version: &'static str,
+}
+
+/// An account that pays.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Account")]
+pub(crate) struct AccountBody {
+    /// The account.
+    #[serde(with = "json::Checksummed")]
+    pub(crate) address: Address,
+    /// Whether it gets requests.
+    pub(crate) state: AccountState,
+    /// Its balance in ETH.
+    #[schemars(extend("pattern" = r"^\d+\.\d{18}$"))]
+    pub(crate) balance: String,
+    /// Its balance in wei.
+    #[schemars(extend("pattern" = WHOLE))]
+    pub(crate) balance_wei: String,
+    /// Its transactions that wait to be mined.
+    pub(crate) pending: usize,
+}
+
+/// Requests make sense now.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Ready")]
+pub(crate) struct ReadyBody {
+    /// Always true.
+    #[schemars(extend("const" = true))]
+    pub(crate) ready: bool,
+    /// The accounts that pay, with whether each gets requests.
+    pub(crate) accounts: Vec<AccountStateBody>,
+}
+
+/// Whether an account gets requests.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "AccountReadiness")]
+pub(crate) struct AccountStateBody {
+    /// The account.
+    #[serde(with = "json::Checksummed")]
+    pub(crate) address: Address,
+    /// Whether it gets requests.
+    pub(crate) state: AccountState,
 }
 
 /// What may be spent on gas in 24 hours.

@@ -86,8 +86,10 @@ pub enum ErrorCode {
     TransactionRejected,
     /// The journal cannot be written; nothing was sent.
     JournalFailed,
-    /// The relayer's account is nearly empty.
+    /// Each of the relayer's accounts is nearly empty, or cannot send at all.
     RelayerBalanceTooLow,
+    /// Each of the relayer's accounts has code (an EIP-7702 delegation), with which it cannot send.
+    AccountDelegated,
     /// The base fee is above what the operator allows.
     NetworkFeesTooHigh,
     /// What is left of today's gas is reserved for relays in flight.
@@ -124,7 +126,7 @@ impl ErrorCode {
     /// The default `Retry-After`, seconds.
     pub const fn retry_after(self) -> Option<u64> {
         match self {
-            Self::RelayerBalanceTooLow => Some(600),
+            Self::RelayerBalanceTooLow | Self::AccountDelegated => Some(600),
             Self::NetworkFeesTooHigh => Some(60),
             Self::ChainSilent | Self::SenderStalled => Some(15),
             Self::BudgetReserved | Self::ShuttingDown => Some(10),
@@ -177,6 +179,9 @@ impl ErrorCode {
             Self::JournalFailed => (500, "Relayer storage failed. Nothing was sent."),
             Self::RelayerBalanceTooLow => {
                 (503, "Relayer balance too low. Please try again later or use direct mode.")
+            }
+            Self::AccountDelegated => {
+                (503, "Relayer accounts cannot send. Please try again later or use direct mode.")
             }
             Self::NetworkFeesTooHigh => (
                 503,

@@ -1,10 +1,15 @@
 //! The checks against chain and budget before a relay is sent.
 
-use alloy::{primitives::Bytes, sol_types::SolCall};
+use std::collections::BTreeSet;
+
+use alloy::{
+    primitives::{Address, Bytes},
+    sol_types::SolCall,
+};
 use registry_core::{eth::abi::IForwarder::executeCall, eth::rpc::read_error::Action};
 use tokio::{sync::SemaphorePermit, time::Instant};
 
-use super::{MINIMUM_BALANCE_WEI, Relayer, queue::QueuePosition, store_failed};
+use super::{Relayer, queue::QueuePosition, store_failed};
 use crate::{
     budget::{Budget, WINDOW_SECONDS, share::Denial},
     chain::{ChainNode, RpcError, Simulation, rpc_error},
@@ -48,20 +53,20 @@ impl From<RpcError> for CheckError {
     }
 }
 
-/// What a relay will offer, and the account's balance.
+/// What a relay will offer, and which account may send it.
 struct Prices {
     fees: Fees,
     l1_fee_wei: u128,
     head: u64,
-    balance_wei: u128,
+    account: Address,
 }
 
 impl<C: ChainNode> Relayer<C> {
     /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's
     /// next request; [`super::queue`] decides what it waits for.
     ///
-    /// The permit is to be held until the sender has the job: while the pool is full, no more is checked than
-    /// will soon be sent.
+    /// The permit is to be held until an account has the job: while all pools are full, no more is checked
+    /// than will soon be sent.
     pub(super) async fn check(&self, relay: &NewRelay) -> Result<(SendJob, SemaphorePermit<'_>), CheckError> {
         let execute =
             executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::of(ErrorCode::JournalFailed))?;
@@ -74,9 +79,9 @@ impl<C: ChainNode> Relayer<C> {
             self.rules.check_terms(&execute.req, self.clock.now()).map_err(Failure::from)?;
             let prices = self.prices(relay, gas_limit).await?;
             if self.chain.verify(&execute).await? {
-                let gas = self.simulate(&relay.calldata, gas_limit).await?;
+                let gas = self.simulate(prices.account, &relay.calldata, gas_limit).await?;
                 faults::point("after_simulate");
-                self.reserve(relay, &prices, gas, gas_limit).await?;
+                self.reserve(relay, &prices, gas).await?;
                 faults::point("after_reserve");
                 let terms = RelayTerms {
                     id: relay.id,
@@ -116,28 +121,38 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// What the relay will cost, and whether the account can pay it.
+    /// What the relay will cost, and whether an account holds enough.
     async fn prices(&self, relay: &NewRelay, gas_limit: u64) -> Result<Prices, CheckError> {
-        let (balance_wei, market) = tokio::try_join!(self.chain.balance(), self.chain.market())?;
-        self.saw_balance(balance_wei);
-        if balance_wei < MINIMUM_BALANCE_WEI {
-            return Err(Failure::of(ErrorCode::RelayerBalanceTooLow).into());
-        }
+        let (account, market) = tokio::join!(self.funded_account(), self.chain.market());
+        let (account, market) = (account?, market?);
         let fees = Fees::initial(&market, self.spending.max_fee)
             .ok_or(Failure::of(ErrorCode::NetworkFeesTooHigh))?;
         self.gas_price.saw(fees.max_fee);
         let l1_fee_wei = self.l1_fee(relay, gas_limit, fees).await?;
-        Ok(Prices { fees, l1_fee_wei, head: market.head, balance_wei })
+        Ok(Prices { fees, l1_fee_wei, head: market.head, account })
+    }
+
+    /// The account that would get the relay now. What it holds is read; if another one is the next after that,
+    /// because this one is empty or not the richest any more, that one's balance is read as well.
+    async fn funded_account(&self) -> Result<Address, CheckError> {
+        let mut read = BTreeSet::new();
+        while let Ok(sender) = self.accounts.next() {
+            if !read.insert(sender.account()) {
+                return Ok(sender.account());
+            }
+            sender.saw_balance(self.chain.balance(sender.account()).await?);
+        }
+        if read.is_empty() {
+            // Funds may have come since the last look.
+            for sender in self.accounts.senders() {
+                sender.saw_balance(self.chain.balance(sender.account()).await?);
+            }
+        }
+        Ok(self.accounts.next()?.account())
     }
 
     /// Reserves the simulated need in the budget and in the shares of its parties.
-    async fn reserve(
-        &self,
-        relay: &NewRelay,
-        prices: &Prices,
-        gas: u64,
-        gas_limit: u64,
-    ) -> Result<(), CheckError> {
+    async fn reserve(&self, relay: &NewRelay, prices: &Prices, gas: u64) -> Result<(), CheckError> {
         let wei = prices.fees.worst_case(gas).saturating_add(prices.l1_fee_wei);
         let no_op_wei = self.wallet.no_op_wei(prices.fees);
         let least_wei = prices.fees.worst_case(gas::CHEAPEST_RELAY);
@@ -145,16 +160,10 @@ impl<C: ChainNode> Relayer<C> {
         let (id, allowance, now) = (relay.id, self.allowance, self.clock.now());
         let reserve = move |store: &Store| store.reserve_share(id, &cost, &allowance, now);
         let Reservation { denial, budget } = self.store.run(reserve).await?;
-        if let Some(denial) = denial {
-            return Err(denied(denial, &budget, now).into());
+        match denial {
+            Some(denial) => Err(denied(denial, &budget, now).into()),
+            None => Ok(()),
         }
-        // The node demands a balance for this one's worst case and for those before it.
-        let others_wei = budget.reserved_wei.saturating_sub(wei);
-        let worst_wei = prices.fees.worst_case(gas_limit).saturating_add(prices.l1_fee_wei);
-        if others_wei.saturating_add(worst_wei) > prices.balance_wei {
-            return Err(Failure::of(ErrorCode::RelayerBalanceTooLow).into());
-        }
-        Ok(())
     }
 
     /// The highest L1 data fee to expect: a quarter is added, since it moves with L1's market.
@@ -167,8 +176,8 @@ impl<C: ChainNode> Relayer<C> {
     }
 
     /// How much gas the relay may use when it is mined.
-    async fn simulate(&self, calldata: &Bytes, gas_limit: u64) -> Result<u64, CheckError> {
-        match self.chain.simulate(calldata, gas_limit).await {
+    async fn simulate(&self, account: Address, calldata: &Bytes, gas_limit: u64) -> Result<u64, CheckError> {
+        match self.chain.simulate(account, calldata, gas_limit).await {
             Ok(Simulation::Success { gas_used }) => {
                 Ok(gas_used.map_or(gas_limit, |used| gas::expected(used, gas_limit)))
             }

@@ -23,7 +23,7 @@ use registry_core::{
     eth::abi::IForwarder::executeCall,
     forward::{Rules, SignedRequest},
 };
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 
 use self::{
     backoff::{FIRST_PAUSE, LONGEST_PAUSE, SharedBackoff, Step},
@@ -43,14 +43,14 @@ use crate::{
         shutdown::{ShutdownSignal, stopped},
     },
     relay::{functions::RelayedFunctions, rate_limits::RateLimits},
-    sender::{SendJob, SenderEvent, Spending, signing::Wallet},
+    sender::{Sender, SenderEvent, Spending, accounts::Accounts, signing::Wallet},
     store::{Accepted, NewRelay, Store, StoreError},
 };
 
-/// The relayer's account must hold this much, wei (service.md section 8: 0.001 ETH).
-pub const MINIMUM_BALANCE_WEI: u128 = 1_000_000_000_000_000;
-/// How many relays are checked against the chain at the same time.
-const CONCURRENT_CHECKS: usize = 32;
+/// How many relays are checked against the chain at the same time, besides [`CHECKS_OF_ACCOUNT`].
+const CONCURRENT_CHECKS: usize = 16;
+/// How many more for each account: a block makes room for as many.
+const CHECKS_OF_ACCOUNT: usize = 16;
 
 /// The pipeline with all it needs. `C` is the chain: the real one, or a test's model of it.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub struct Relayer<C = Chain> {
     pub gas_price: GasPrice,
     /// Whether the chain charges an L1 data fee.
     pub has_l1_fee: bool,
-    /// The wallet, used here only for drafts.
+    /// The wallet of one of the accounts, used here only for drafts.
     pub wallet: Wallet,
     /// The relays in flight.
     pub inflight: Inflight,
@@ -85,8 +85,8 @@ pub struct Relayer<C = Chain> {
     pub clock: SharedClock,
     /// The metrics.
     pub metrics: Metrics,
-    /// The channel to the sender.
-    pub jobs: mpsc::Sender<SendJob>,
+    /// The accounts that pay.
+    pub accounts: Accounts<C>,
     /// Bounds the relays that are checked against the chain at once.
     pub checks: Semaphore,
     /// The backoff that relays share while the chain or the store fails.
@@ -102,7 +102,7 @@ pub struct Relayer<C = Chain> {
 /// Reads that many clients may ask for at once.
 #[derive(Debug, Default)]
 pub struct Reads {
-    balance: BriefCache<(), u128>,
+    balances: BriefCache<Address, u128>,
     forwarder_nonces: BriefCache<Address, U256>,
 }
 
@@ -116,9 +116,9 @@ pub struct AcceptedRelay {
 }
 
 impl Relayer {
-    /// A semaphore of the right size.
-    pub fn check_permits() -> Semaphore {
-        Semaphore::new(CONCURRENT_CHECKS)
+    /// A semaphore of the right size for so many accounts.
+    pub fn check_permits(accounts: usize) -> Semaphore {
+        Semaphore::new(CONCURRENT_CHECKS.saturating_add(accounts.saturating_mul(CHECKS_OF_ACCOUNT)))
     }
 }
 
@@ -217,9 +217,17 @@ impl<C: ChainNode> Relayer<C> {
             match self.check(&relay).await {
                 Ok((job, _permit)) => {
                     self.backoff.worked(Step::Check);
-                    // The sender is gone only at shutdown.
-                    let _ = self.jobs.send(job).await;
-                    return;
+                    let mut stopping = self.stopping.clone();
+                    let dispatched = tokio::select! {
+                        biased;
+                        // It stays in the store for the next start.
+                        () = stopped(&mut stopping) => return,
+                        dispatched = self.accounts.dispatch(job) => dispatched,
+                    };
+                    match dispatched {
+                        Ok(()) => return,
+                        Err(failure) => break failure,
+                    }
                 }
                 Err(CheckError::Refused(failure)) => {
                     self.backoff.worked(Step::Check);
@@ -360,19 +368,14 @@ impl<C: ChainNode> Relayer<C> {
         self.inflight.finish(id, outcome);
     }
 
-    /// Sets the balance metric.
-    pub fn saw_balance(&self, wei: u128) {
-        self.metrics.balance_wei.set(crate::metrics::gauge_value(wei));
-    }
-
-    /// The account's balance in wei, at most a second old.
-    pub async fn balance(&self) -> Result<u128, Failure> {
+    /// An account's balance in wei, at most a second old.
+    pub async fn balance(&self, sender: &Sender<C>) -> Result<u128, Failure> {
         let ask = async {
-            let balance = self.chain.balance().await?;
-            self.saw_balance(balance);
+            let balance = self.chain.balance(sender.account()).await?;
+            sender.saw_balance(balance);
             Ok(balance)
         };
-        self.reads.balance.get((), ask).await
+        self.reads.balances.get(sender.account(), ask).await
     }
 
     /// A signer's nonce on chain, at most a second old, and the nonce of its next request.

@@ -28,10 +28,10 @@ impl<N: ChainNode> Sender<N> {
         let lowest = archived.map_or(mined, |archived| mined.max(archived.saturating_add(1)));
         let gap: Vec<u64> = (lowest..highest).filter(is_free).take(GROUP).collect();
         let Some(first) = gap.first().copied() else { return Ok(()) };
-        if self.parts.node.pending_nonce().await? > first {
+        if self.parts.node.pending_nonce(self.account()).await? > first {
             return Ok(());
         }
-        let view = self.parts.node.account_view(None).await?;
+        let view = self.parts.node.account_view(self.account(), None).await?;
         let mut no_ops = Vec::new();
         for nonce in gap.into_iter().filter(|nonce| *nonce >= view.mined_nonce) {
             let account = self.account();

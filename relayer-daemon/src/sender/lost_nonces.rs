@@ -46,8 +46,8 @@ impl<N: ChainNode> Sender<N> {
                 tracing::error!(nonce, %error, "a lost nonce is not written down");
                 continue;
             }
-            self.parts.metrics.foreign_nonces.inc();
-            tracing::error!(nonce, "a transaction that is not ours used this nonce: who else has the key?");
+            self.parts.metrics.foreign_nonces.with_label_values(&[account.to_string().as_str()]).inc();
+            tracing::error!(%account, nonce, "a transaction that is not ours used this nonce: who else has the key?");
             self.change(nonce, |state| state.lost(Instant::now()));
             if let Some(relay) = relay {
                 self.publish(SenderEvent::Requeue(relay.id));
@@ -57,7 +57,7 @@ impl<N: ChainNode> Sender<N> {
 
     /// Whether one block's state shows that no transaction with this nonce has executed its relay.
     async fn is_lost(&self, nonce: u64, relay: Option<RelayTerms>, waited: Duration) -> bool {
-        let view = match self.parts.node.account_view(relay.map(|relay| relay.signer)).await {
+        let view = match self.parts.node.account_view(self.account(), relay.map(|relay| relay.signer)).await {
             Ok(view) => view,
             Err(error) => {
                 tracing::debug!(nonce, %error, "whether this nonce is lost is unknown");

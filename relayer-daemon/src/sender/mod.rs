@@ -1,4 +1,4 @@
-//! The sender owns the account's nonce sequence.
+//! A sender owns one paying account's nonce sequence; a daemon with several keys has several senders.
 //!
 //! The next nonce is never counted in memory: it is the higher one of the chain's and the store's. A
 //! transaction is signed, stored and sent, in this order, and its nonce is then followed until it is mined.
@@ -16,13 +16,16 @@
 //! | `gap_filler` | which nonces are filled with no-ops |
 //! | `finality`, `reorganisation` | when a block is final; what a reorg has undone |
 //! | `recovery`, [`task`] | the start, and the loops |
+//! | [`accounts`], [`health`] | which account gets a relay; what keeps an account from getting any |
 //!
 //! The loops share the nonces in flight behind a lock that is never held across a call, and only the parts of
 //! the sender's work that belong to one loop change a nonce's signed transactions. Memory follows what is in
 //! flight: what was mined is in the store.
 
+pub mod accounts;
 mod finality;
 mod gap_filler;
+pub mod health;
 mod lost_nonces;
 mod nonce_assignment;
 mod nonce_state;
@@ -36,7 +39,7 @@ pub mod signing;
 pub mod task;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -44,11 +47,12 @@ use std::{
 use alloy::primitives::{Address, B256, Bytes};
 use thiserror::Error;
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::{Notify, mpsc, watch},
     time::Instant,
 };
 
 use self::{
+    health::Health,
     nonce_state::{InFlight, NonceState},
     receipt_reader::Contracts,
     signing::Wallet,
@@ -84,6 +88,19 @@ pub struct SendJob {
     pub head: u64,
     /// When it was checked: what is older than a moment is simulated and priced again before it is signed.
     pub checked_at: Instant,
+}
+
+impl SendJob {
+    /// The most that it can cost, wei: a node demands as much of the account's balance.
+    pub const fn worst_wei(&self) -> u128 {
+        self.fees.worst_case(self.gas_limit).saturating_add(self.relay.l1_fee_wei)
+    }
+
+    /// What it is expected to cost, wei.
+    fn expected_wei(&self) -> u128 {
+        let gas = self.relay.expected_gas.unwrap_or(self.gas_limit);
+        self.fees.worst_case(gas).saturating_add(self.relay.l1_fee_wei)
+    }
 }
 
 /// What the sender reports to the relay pipeline.
@@ -125,13 +142,13 @@ pub struct Spending {
     pub daily_wei: u128,
 }
 
-/// The owner of the nonce sequence.
+/// The owner of an account's nonce sequence.
 #[derive(Debug)]
 pub struct Sender<N> {
     parts: Parts<N>,
     state: Mutex<State>,
-    /// The pool has room again.
-    room_made: Notify,
+    /// A relay has come, or the pool has room again.
+    may_submit: Notify,
     /// Something was sent, and is to be followed.
     sent: Notify,
     /// The chain counts fewer transactions than the store.
@@ -141,6 +158,12 @@ pub struct Sender<N> {
 /// What the loops share.
 #[derive(Debug, Default)]
 struct State {
+    /// Relays that wait for their nonces.
+    queue: VecDeque<SendJob>,
+    /// How many relays of the queue are about to get their nonces, and what they are expected to cost, wei.
+    assigning: (usize, u128),
+    /// What keeps the account from getting relays.
+    health: Health,
     /// Nonces in flight, and lost ones.
     nonces: BTreeMap<u64, NonceState>,
     highest_mined: Option<u64>,
@@ -152,6 +175,19 @@ struct State {
     head: u64,
 }
 
+impl State {
+    /// How many transactions wait in the pool. What the chain counts as used is in the pool no more.
+    fn open(&self) -> usize {
+        self.nonces.values().filter(|state| matches!(state, NonceState::Open(_))).count()
+    }
+
+    /// Notes the relays that are about to get their nonces.
+    fn is_assigning(&mut self, jobs: &[SendJob]) {
+        let wei = jobs.iter().map(SendJob::expected_wei).fold(0, u128::saturating_add);
+        self.assigning = (jobs.len(), wei);
+    }
+}
+
 /// The parts of a sender.
 #[derive(Debug)]
 pub struct Parts<N> {
@@ -159,14 +195,16 @@ pub struct Parts<N> {
     pub node: Arc<N>,
     /// The store.
     pub store: Arc<Store>,
-    /// The key.
+    /// The account's key.
     pub wallet: Wallet,
     /// The contracts that emit the logs.
     pub contracts: Contracts,
     /// The limits.
     pub spending: Spending,
-    /// The most transactions that wait in the pool: nodes keep few of one account.
+    /// The most transactions of the account that wait in the pool: nodes keep few of one account.
     pub max_pending: usize,
+    /// Tells the relays that wait for room that an account has some.
+    pub room: watch::Sender<()>,
     /// The clock.
     pub clock: SharedClock,
     /// The metrics.
@@ -178,10 +216,15 @@ pub struct Parts<N> {
 impl<N: ChainNode> Sender<N> {
     /// A sender without state; call [`Sender::recover`] first.
     pub fn new(parts: Parts<N>) -> Self {
+        let account = parts.wallet.address().to_string();
+        // An alarm needs the 0 before the first 1.
+        for counter in [&parts.metrics.foreign_nonces, &parts.metrics.sender_rounds] {
+            counter.with_label_values(&[account.as_str()]);
+        }
         Self {
             parts,
             state: Mutex::default(),
-            room_made: Notify::new(),
+            may_submit: Notify::new(),
             sent: Notify::new(),
             count_fell: Notify::new(),
         }
@@ -197,11 +240,24 @@ impl<N: ChainNode> Sender<N> {
         self.state().nonces.values().any(|state| state.in_flight().is_some())
     }
 
-    /// How many more transactions the pool may hold. What the chain counts as used is in the pool no more.
+    /// How many more transactions the pool may hold.
     fn room(&self) -> usize {
-        let state = self.state();
-        let open = state.nonces.values().filter(|state| matches!(state, NonceState::Open(_))).count();
-        self.parts.max_pending.saturating_sub(open)
+        self.parts.max_pending.saturating_sub(self.state().open())
+    }
+
+    /// The pool may have room: what waits for it may go on.
+    fn made_room(&self) {
+        self.may_submit.notify_one();
+        self.parts.room.send_replace(());
+    }
+
+    /// Takes the relays that are sent next: as many as the pool has room for, at most `count`.
+    fn take_jobs(&self, count: usize) -> Vec<SendJob> {
+        let mut state = self.state();
+        let count = count.min(self.parts.max_pending.saturating_sub(state.open())).min(state.queue.len());
+        let jobs: Vec<SendJob> = state.queue.drain(..count).collect();
+        state.is_assigning(&jobs);
+        jobs
     }
 
     /// One round: settles mined nonces, gives up lost ones, rebroadcasts, replaces, fills gaps. Returns
@@ -213,7 +269,7 @@ impl<N: ChainNode> Sender<N> {
         if !self.has_pending() {
             return Ok(false);
         }
-        let mined = self.parts.node.mined_nonce().await?;
+        let mined = self.parts.node.mined_nonce(self.account()).await?;
         if self.state().highest_mined.is_some_and(|highest| mined <= highest) {
             self.count_fell.notify_one();
         }
@@ -230,7 +286,13 @@ impl<N: ChainNode> Sender<N> {
         Ok(false)
     }
 
-    const fn account(&self) -> Address {
+    /// The account's wallet.
+    pub const fn wallet(&self) -> &Wallet {
+        &self.parts.wallet
+    }
+
+    /// The account that pays.
+    pub const fn account(&self) -> Address {
         self.parts.wallet.address()
     }
 
@@ -257,14 +319,13 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Whether a relay has a nonce in flight, other than `except`.
-    fn is_in_flight(&self, relay: B256, except: Option<u64>) -> bool {
+    /// Whether a relay has a nonce of this account in flight.
+    fn is_in_flight(&self, relay: B256) -> bool {
         self.state()
             .nonces
             .values()
             .filter_map(NonceState::in_flight)
-            .map(|in_flight| &in_flight.assignment)
-            .any(|other| Some(other.nonce) != except && other.relay.is_some_and(|terms| terms.id == relay))
+            .any(|in_flight| in_flight.assignment.relay.is_some_and(|terms| terms.id == relay))
     }
 
     /// Moves a nonce to its next state.
@@ -307,7 +368,9 @@ impl<N: ChainNode> Sender<N> {
     }
 
     fn note_signed(&self, NewTransaction { nonce, relay, transaction }: &NewTransaction) {
+        let account = self.account();
         tracing::info!(
+            %account,
             nonce,
             tx = %transaction.hash,
             ?relay,
@@ -316,7 +379,8 @@ impl<N: ChainNode> Sender<N> {
             tip = transaction.fees.tip,
             "signed"
         );
-        self.parts.metrics.transactions.with_label_values(&[transaction.purpose.name()]).inc();
+        let purpose = transaction.purpose.name();
+        self.parts.metrics.transactions.with_label_values(&[account.to_string().as_str(), purpose]).inc();
     }
 
     /// Reports to the pipeline.

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use alloy::primitives::B256;
 use futures_util::future::join_all;
+use tokio::time::Instant;
 
 use super::{SendJob, Sender, SenderError, SenderEvent};
 use crate::{
@@ -25,19 +26,25 @@ impl<N: ChainNode> Sender<N> {
     /// pipeline.
     pub(super) async fn submit(&self, mut jobs: Vec<SendJob>) {
         // A request never has two nonces: one that is in flight (after a reorg) keeps its own.
-        jobs.retain(|job| !self.is_in_flight(job.relay.id, None));
-        let mut jobs = self.refresh(jobs).await;
-        // The check took a moment: a reorg may have put one in flight again.
-        jobs.retain(|job| !self.is_in_flight(job.relay.id, None));
-        if jobs.is_empty() {
-            return;
-        }
+        jobs.retain(|job| !self.is_in_flight(job.relay.id));
+        let jobs = self.refresh(jobs).await;
         {
             let mut state = self.state();
+            state.is_assigning(&jobs);
             state.head = jobs.iter().map(|job| job.head).fold(state.head, u64::max);
         }
+        if jobs.is_empty() {
+            self.made_room();
+            return;
+        }
         let relays: Vec<B256> = jobs.iter().map(|job| job.relay.id).collect();
-        match self.assign(jobs).await {
+        let assigned = self.assign(jobs).await;
+        {
+            let mut state = self.state();
+            state.assigning = (0, 0);
+            state.health.failed_at = assigned.is_err().then(Instant::now);
+        }
+        match assigned {
             Ok(nonces) => {
                 self.publish(SenderEvent::Sent);
                 self.send(&nonces).await;
@@ -50,6 +57,7 @@ impl<N: ChainNode> Sender<N> {
                     SenderError::Store(_) | SenderError::Signing(_) => Failure::of(ErrorCode::JournalFailed),
                 };
                 relays.into_iter().for_each(|id| self.publish(SenderEvent::Unsent(id, failure.clone())));
+                self.made_room();
             }
         }
     }
@@ -62,10 +70,10 @@ impl<N: ChainNode> Sender<N> {
         if waited.is_empty() {
             return fresh;
         }
-        let node = &self.parts.node;
+        let (node, account) = (&self.parts.node, self.account());
         let market = node.market().await;
         let simulations =
-            join_all(waited.iter().map(|job| node.simulate(&job.calldata, job.gas_limit))).await;
+            join_all(waited.iter().map(|job| node.simulate(account, &job.calldata, job.gas_limit))).await;
         for (job, simulation) in waited.into_iter().zip(simulations) {
             let id = job.relay.id;
             let repriced = match (&market, simulation) {
@@ -90,8 +98,7 @@ impl<N: ChainNode> Sender<N> {
         let fees = Fees::initial(market, self.parts.spending.max_fee)
             .ok_or(Failure::of(ErrorCode::NetworkFeesTooHigh))?;
         let job = SendJob { fees, head: market.head, ..job };
-        let gas = job.relay.expected_gas.unwrap_or(job.gas_limit);
-        let wei = fees.worst_case(gas).saturating_add(job.relay.l1_fee_wei);
+        let wei = job.expected_wei();
         // As with the first reservation, a no-op for a gap below must fit beside it.
         let limit = self.parts.spending.daily_wei.saturating_sub(self.parts.wallet.no_op_wei(fees));
         let (id, now) = (job.relay.id, self.parts.clock.now());
@@ -110,12 +117,12 @@ impl<N: ChainNode> Sender<N> {
     /// The pending count is above the store's only if the key is used elsewhere. Every nonce below the next
     /// one must be filled, so a count far above one block's mined count is taken for wrong.
     async fn next_nonce(&self) -> Result<u64, SenderError> {
-        let (pending, account) = (self.parts.node.pending_nonce().await?, self.account());
+        let (pending, account) = (self.parts.node.pending_nonce(self.account()).await?, self.account());
         let stored = self.parts.store.run(move |store| store.next_nonce(account)).await?.unwrap_or_default();
         if pending <= stored {
             return Ok(stored);
         }
-        let mined = self.parts.node.account_view(None).await?.mined_nonce;
+        let mined = self.parts.node.account_view(self.account(), None).await?.mined_nonce;
         if pending <= mined.saturating_add(FOREIGN_PENDING) {
             return Ok(pending);
         }
@@ -125,8 +132,8 @@ impl<N: ChainNode> Sender<N> {
 
     /// Assigns, signs and stores all jobs or none, so that no gap is left.
     async fn assign(&self, mut jobs: Vec<SendJob>) -> Result<Vec<u64>, SenderError> {
-        let ended = self.ended(jobs.iter().map(|job| job.relay.id).collect()).await?;
-        jobs.retain(|job| !ended.contains(&job.relay.id));
+        let left = self.to_be_sent(jobs.iter().map(|job| job.relay.id).collect()).await?;
+        jobs.retain(|job| left.contains(&job.relay.id));
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
@@ -149,16 +156,18 @@ impl<N: ChainNode> Sender<N> {
         Ok(nonces)
     }
 
-    /// The relays among these that have ended: by the late receipt of a lost nonce.
-    pub(super) async fn ended(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
+    /// The relays among these that need a nonce: they have not ended, by the late receipt of a lost nonce, and
+    /// no account has a nonce of theirs in flight, reopened by a reorg.
+    async fn to_be_sent(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
         let read = move |store: &Store| {
-            let mut ended = BTreeSet::new();
+            let mut left = BTreeSet::new();
             for id in relays {
-                if store.relay(id)?.is_some_and(|record| record.outcome.is_some()) {
-                    ended.insert(id);
+                let has_ended = store.relay(id)?.is_some_and(|record| record.outcome.is_some());
+                if !has_ended && store.open_nonces_of(id)?.is_empty() {
+                    left.insert(id);
                 }
             }
-            Ok(ended)
+            Ok(left)
         };
         Ok(self.parts.store.run(read).await?)
     }

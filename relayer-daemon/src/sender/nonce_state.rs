@@ -36,6 +36,8 @@ pub(super) struct InFlight {
     pub(super) verdict: BroadcastVerdict,
     /// When and at which block its latest transaction was last sent.
     pub(super) sent: (Instant, u64),
+    /// When its first transaction was signed, or loaded from the store.
+    pub(super) opened_at: Instant,
     /// When its latest transaction was signed, or loaded from the store.
     pub(super) signed_at: Instant,
     /// When the forwarder was last asked whether the request was executed elsewhere.
@@ -50,6 +52,7 @@ impl InFlight {
             assignment,
             verdict: BroadcastVerdict::Unknown,
             sent: (now, head),
+            opened_at: now,
             signed_at: now,
             forwarder_asked_at: None,
         }

@@ -86,7 +86,7 @@ impl<N: ChainNode> Sender<N> {
                 _ => {}
             }
         }
-        self.room_made.notify_one();
+        self.made_room();
         due
     }
 
@@ -100,7 +100,7 @@ impl<N: ChainNode> Sender<N> {
                     state.nonces.remove(&nonce);
                     state.highest_mined = state.highest_mined.max(Some(nonce));
                 }
-                self.room_made.notify_one();
+                self.made_room();
                 event.into_iter().for_each(|event| self.publish(event));
                 true
             }
@@ -151,11 +151,12 @@ impl<N: ChainNode> Sender<N> {
             paid_wei: receipt.paid_wei,
             outcome: relay.map(|relay| self.parts.contracts.outcome(&relay, purpose, receipt)),
         };
-        // The relay has another nonce by now if this one was given up as lost.
-        let goes_on = relay.is_some_and(|relay| self.is_in_flight(relay.id, Some(nonce)));
         let write = move |store: &Store| {
             if let (Some(relay), Some(outcome)) = (relay, &settlement.outcome) {
                 let known = store.relay(relay.id)?.and_then(|record| record.outcome);
+                // The relay has another nonce by now, of any account, if this one was given up as lost.
+                let open = store.open_nonces_of(relay.id)?;
+                let goes_on = open.into_iter().any(|other| other != (account, nonce));
                 if !replaces(outcome, known.as_ref(), goes_on, &settlement.assignment) {
                     settlement.outcome = None;
                 }
@@ -164,8 +165,14 @@ impl<N: ChainNode> Sender<N> {
             Ok(settlement.outcome)
         };
         let outcome = self.parts.store.run(write).await?;
-        self.parts.metrics.paid_wei.inc_by(gauge_value(receipt.paid_wei));
+        let label = account.to_string();
+        self.parts
+            .metrics
+            .paid_wei
+            .with_label_values(&[label.as_str()])
+            .inc_by(gauge_value(receipt.paid_wei));
         tracing::info!(
+            %account,
             nonce,
             tx = %receipt.hash,
             block = receipt.block.number,

@@ -44,14 +44,23 @@ impl<N: ChainNode> Sender<N> {
             in_flight.map(|in_flight| in_flight.assignment.relay).collect()
         };
         tracing::info!(
+            account = %self.account(),
             open = taken_over,
             in_flight = in_flight.len(),
             resent = nonces.len(),
             "journal recovered"
         );
-        let mut relays: Vec<RelayTerms> = in_flight.into_iter().flatten().collect();
-        let ended = self.ended(relays.iter().map(|relay| relay.id).collect()).await?;
-        relays.retain(|relay| !ended.contains(&relay.id));
-        Ok(relays)
+        self.state().health.round_at = Some(Instant::now());
+        let relays: Vec<RelayTerms> = in_flight.into_iter().flatten().collect();
+        let read = move |store: &Store| {
+            let mut pending = Vec::with_capacity(relays.len());
+            for relay in relays {
+                if store.relay(relay.id)?.is_none_or(|record| record.outcome.is_none()) {
+                    pending.push(relay);
+                }
+            }
+            Ok(pending)
+        };
+        Ok(self.parts.store.run(read).await?)
     }
 }

@@ -40,7 +40,7 @@ impl<N: ChainNode> Sender<N> {
     /// # Errors
     /// [`SenderError`] if the count cannot be read.
     pub(super) async fn watch_count(&self) -> Result<u64, SenderError> {
-        let mined = self.parts.node.mined_nonce().await?;
+        let mined = self.parts.node.mined_nonce(self.account()).await?;
         let highest = self.state().highest_mined.filter(|highest| mined <= *highest);
         match highest {
             None => self.state().count_fell_at = None,
@@ -56,7 +56,7 @@ impl<N: ChainNode> Sender<N> {
     /// Examines a mined count below the store's: finds the nonces that are really undone.
     async fn examine_lower_count(&self, highest: u64) -> Result<(), SenderError> {
         let fell_at = *self.state().count_fell_at.get_or_insert_with(Instant::now);
-        let view = self.parts.node.account_view(None).await?;
+        let view = self.parts.node.account_view(self.account(), None).await?;
         if view.mined_nonce > highest {
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl<N: ChainNode> Sender<N> {
         for mined in suspects {
             let nonce = mined.assignment.nonce;
             let signer = mined.assignment.relay.map(|relay| relay.signer);
-            let view = self.parts.node.account_view(signer).await?;
+            let view = self.parts.node.account_view(self.account(), signer).await?;
             let known = self.examine(mined, &view, since.elapsed()).await?;
             if !known && since.elapsed() >= LONGEST_PATIENCE {
                 tracing::warn!(nonce, block = block.number, "its block is gone, and its nonce is used");

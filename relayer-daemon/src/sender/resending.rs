@@ -109,7 +109,7 @@ impl<N: ChainNode> Sender<N> {
         let Some(relay) = self.assignment(nonce).and_then(|assignment| assignment.relay) else {
             return Ok(false);
         };
-        let view = self.parts.node.account_view(Some(relay.signer)).await?;
+        let view = self.parts.node.account_view(self.account(), Some(relay.signer)).await?;
         let executed = view.forwarder_nonce.is_some_and(|forwarder| forwarder > relay.forward_nonce);
         Ok(executed && view.mined_nonce <= nonce)
     }

@@ -2,14 +2,11 @@
 //!
 //! They run in one task and end together at shutdown, each after the step in hand.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{SendJob, Sender, SenderError};
+use super::{Sender, SenderError};
 use crate::{
     chain::ChainNode,
     process::shutdown::{ShutdownSignal, stopped},
@@ -31,10 +28,10 @@ pub const IDLE_WATCH: Duration = Duration::from_secs(15);
 const FINALITY_EVERY: Duration = Duration::from_secs(60);
 
 impl<N: ChainNode> Sender<N> {
-    /// Runs until shutdown. The current send is finished; jobs not yet taken stay in the store.
-    pub async fn run(self, jobs: mpsc::Receiver<SendJob>, stop: ShutdownSignal) {
+    /// Runs until shutdown. The current send is finished; relays not yet taken stay in the store.
+    pub async fn run(self: Arc<Self>, stop: ShutdownSignal) {
         tokio::join!(
-            self.submitting(jobs, stop.clone()),
+            self.submitting(stop.clone()),
             self.following(stop.clone()),
             self.watching(stop.clone())
         );
@@ -44,22 +41,19 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Signs and sends jobs while the pool has room.
-    async fn submitting(&self, mut jobs: mpsc::Receiver<SendJob>, mut stop: ShutdownSignal) {
-        let mut batch = Vec::with_capacity(BATCH);
+    /// Signs and sends what waits in the queue, while the pool has room.
+    async fn submitting(&self, mut stop: ShutdownSignal) {
         loop {
-            let room = self.room().min(BATCH);
+            let jobs = if *stop.borrow() { Vec::new() } else { self.take_jobs(BATCH) };
+            if !jobs.is_empty() {
+                self.submit(jobs).await;
+                self.sent.notify_one();
+                continue;
+            }
             tokio::select! {
                 biased;
                 () = stopped(&mut stop) => return,
-                () = self.room_made.notified(), if room == 0 => {}
-                taken = jobs.recv_many(&mut batch, room), if room > 0 => {
-                    if taken == 0 {
-                        return;
-                    }
-                    self.submit(std::mem::take(&mut batch)).await;
-                    self.sent.notify_one();
-                }
+                () = self.may_submit.notified() => {}
             }
         }
     }
@@ -76,7 +70,7 @@ impl<N: ChainNode> Sender<N> {
                 () = sleep_until(next_round), if waiting => {
                     let settled = match self.poll().await {
                         Ok(settled) => {
-                            self.parts.metrics.sender_rounds.inc();
+                            self.finished_round();
                             settled
                         }
                         Err(error) => {
@@ -111,9 +105,14 @@ impl<N: ChainNode> Sender<N> {
             if let Err(error) = self.watch(&mut asked_for_finality).await {
                 tracing::warn!(%error, "chain not watched");
             } else if !self.has_pending() {
-                self.parts.metrics.sender_rounds.inc();
+                self.finished_round();
             }
         }
+    }
+
+    fn finished_round(&self) {
+        self.state().health.round_at = Some(Instant::now());
+        self.parts.metrics.sender_rounds.with_label_values(&[self.account().to_string().as_str()]).inc();
     }
 
     async fn watch(&self, asked_for_finality: &mut Option<Instant>) -> Result<(), SenderError> {

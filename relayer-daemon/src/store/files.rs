@@ -14,18 +14,29 @@ pub struct StoreFiles {
     pub store: PathBuf,
     /// Its lock: one process for each journal.
     pub store_lock: PathBuf,
-    /// The key's lock: one process for each key and chain, also with journals of several forwarders.
-    pub key_lock: PathBuf,
+    /// The keys' locks: one process for each key and chain, also with journals of several forwarders. Sorted,
+    /// so that two processes do not wait for one another.
+    pub key_locks: Vec<PathBuf>,
 }
 
 impl StoreFiles {
-    /// The files in `dir` for a chain, a forwarder and a key.
-    pub fn new(dir: &Path, chain_id: u64, forwarder: Address, relayer: Address) -> Self {
+    /// The files in `dir` for a chain, a forwarder and accounts.
+    pub fn new(dir: &Path, chain_id: u64, forwarder: Address, accounts: &[Address]) -> Self {
+        let key_lock = |account: &Address| dir.join(format!("relayer-{chain_id}-{account}.sqlite-lock"));
+        let mut key_locks: Vec<PathBuf> = accounts.iter().map(key_lock).collect();
+        key_locks.sort();
         let journal = format!("journal-{chain_id}-{forwarder}");
         Self {
             store: dir.join(format!("{journal}.sqlite")),
             store_lock: dir.join(format!("{journal}.lock")),
-            key_lock: dir.join(format!("relayer-{chain_id}-{relayer}.sqlite-lock")),
+            key_locks,
         }
+    }
+}
+
+impl StoreFiles {
+    /// All locks, in the order in which they are taken.
+    pub fn locks(&self) -> impl Iterator<Item = &PathBuf> {
+        self.key_locks.iter().chain([&self.store_lock])
     }
 }

@@ -1,10 +1,10 @@
-//! The model of the chain: blocks of one account's transactions, a mempool, a forwarder, and its past.
+//! The model of the chain: blocks of our accounts' transactions, a mempool, a forwarder, and its past.
 //!
 //! It mines transactions that have the next nonce and pay the base fee, keeps those ahead, drops some, and
 //! reorganises. For each transaction sent it checks what must hold before a byte leaves the daemon.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -17,7 +17,7 @@ use alloy::{
 use registry_core::eth::abi::IForwarder::RequestExecuted;
 use relayer_daemon::{
     chain::{
-        BroadcastVerdict::{self, Accepted, NonceTooLow, Rejected, Underpriced},
+        BroadcastVerdict::{self, Accepted, InsufficientFunds, NonceTooLow, Rejected, Underpriced},
         Receipt,
     },
     gas::fees::Market,
@@ -36,9 +36,10 @@ const OLDEST_MARKET: Duration = Duration::from_secs(20);
 pub const SAFE_AFTER: Duration = Duration::from_secs(600);
 pub const FINAL_AFTER: Duration = Duration::from_secs(1_200);
 
-/// A transaction of our account that we signed.
+/// A transaction of an account of ours that we signed.
 #[derive(Debug, Clone)]
 pub struct Sent {
+    pub account: Address,
     pub hash: B256,
     pub nonce: u64,
     pub max_fee: u128,
@@ -52,10 +53,10 @@ pub struct Sent {
 
 #[derive(Debug, Clone)]
 pub enum ModelTransaction {
-    /// A transaction of our account that we signed, and its price per gas.
+    /// A transaction of an account of ours that we signed, and its price per gas.
     Ours(Box<Sent>, u128),
-    /// A foreign transaction of our account.
-    Foreign,
+    /// A foreign transaction of an account of ours.
+    Foreign(Address),
     /// A foreign call of the forwarder with a request of one of our clients.
     Bypass(Address, U256),
 }
@@ -89,12 +90,17 @@ impl ModelView {
 
     /// Whether the key was used elsewhere.
     pub fn has_foreign(&self) -> bool {
-        self.entries().any(|entry| matches!(entry, ModelTransaction::Foreign))
+        self.entries().any(|entry| matches!(entry, ModelTransaction::Foreign(_)))
     }
 
-    /// How many transactions of our account are mined.
-    pub fn mined(&self) -> u64 {
-        self.entries().filter(|entry| !matches!(entry, ModelTransaction::Bypass(..))).count() as u64
+    /// How many transactions of an account are mined.
+    pub fn mined(&self, account: Address) -> u64 {
+        let of_account = |entry: &&ModelTransaction| match entry {
+            ModelTransaction::Ours(sent, _) => sent.account == account,
+            ModelTransaction::Foreign(by) => *by == account,
+            ModelTransaction::Bypass(..) => false,
+        };
+        self.entries().filter(of_account).count() as u64
     }
 
     pub fn forwarder_nonce(&self, signer: Address) -> U256 {
@@ -113,11 +119,11 @@ impl ModelView {
         self.entries().filter(ours).filter(|entry| request(entry) == Some((signer, nonce))).count()
     }
 
-    /// What our account paid, without foreign transactions.
+    /// What our accounts paid, without foreign transactions.
     pub fn paid(&self) -> u128 {
         let paid = |entry: &ModelTransaction| match entry {
             ModelTransaction::Ours(sent, price) => u128::from(gas_used(sent)) * price,
-            ModelTransaction::Foreign | ModelTransaction::Bypass(..) => 0,
+            ModelTransaction::Foreign(_) | ModelTransaction::Bypass(..) => 0,
         };
         self.entries().map(paid).sum()
     }
@@ -155,7 +161,7 @@ fn request(entry: &ModelTransaction) -> Option<(Address, U256)> {
     match entry {
         ModelTransaction::Ours(sent, _) => sent.request.filter(|_| !sent.reverts),
         ModelTransaction::Bypass(signer, nonce) => Some((*signer, *nonce)),
-        ModelTransaction::Foreign => None,
+        ModelTransaction::Foreign(_) => None,
     }
 }
 
@@ -193,7 +199,7 @@ pub struct ModelChain {
     made: u64,
     /// Earlier chains, oldest first, each with the moment since when it held.
     history: VecDeque<(Instant, Blocks)>,
-    pool: BTreeMap<u64, Sent>,
+    pool: BTreeMap<(Address, u64), Sent>,
     base_fee: u128,
     /// Earlier base fees, each with the moment when it ended.
     base_fees: VecDeque<(Instant, u128)>,
@@ -204,8 +210,12 @@ pub struct ModelChain {
     pub reverts: usize,
     /// Whether the node calls every relay's transaction invalid.
     pub rejects: bool,
-    /// Every transaction ever sent, by nonce, in order.
-    offered: HashMap<u64, Vec<Sent>>,
+    /// Accounts of which the sequencer takes nothing.
+    pub ignored: BTreeSet<Address>,
+    /// Accounts without funds.
+    pub empty: BTreeSet<Address>,
+    /// Every transaction ever sent, by account and nonce, in order.
+    offered: HashMap<(Address, u64), Vec<Sent>>,
     pub reorganised: bool,
     /// How often a transaction was sent.
     pub sends: usize,
@@ -224,6 +234,8 @@ impl ModelChain {
             unwilling: false,
             reverts: 0,
             rejects: false,
+            ignored: BTreeSet::new(),
+            empty: BTreeSet::new(),
             offered: HashMap::new(),
             reorganised: false,
             sends: 0,
@@ -249,8 +261,8 @@ impl ModelChain {
         self.pool.len()
     }
 
-    pub fn pending(&self, mined: u64) -> u64 {
-        (mined..).find(|nonce| !self.pool.contains_key(nonce)).unwrap_or(mined)
+    pub fn pending(&self, account: Address, mined: u64) -> u64 {
+        (mined..).find(|nonce| !self.pool.contains_key(&(account, *nonce))).unwrap_or(mined)
     }
 
     /// The tags of a machine with this head.
@@ -289,25 +301,31 @@ impl ModelChain {
     pub fn mine(&mut self, room: usize) {
         let room = if self.unwilling { 0 } else { room };
         let mut block = Vec::new();
-        let mut next = self.now().mined();
-        while block.len() < room {
-            let Some(sent) = self.pool.get(&next).filter(|sent| sent.max_fee >= self.base_fee) else { break };
-            let price = sent.max_fee.min(self.base_fee + sent.tip);
-            let mut sent = sent.clone();
-            if sent.request.is_some() && self.reverts > 0 {
-                self.reverts -= 1;
-                sent.reverts = true;
+        let accounts: BTreeSet<Address> = self.pool.keys().map(|(account, _)| *account).collect();
+        for account in accounts {
+            if self.ignored.contains(&account) || self.empty.contains(&account) {
+                continue;
             }
-            block.push(ModelTransaction::Ours(Box::new(sent), price));
-            self.pool.remove(&next);
-            next += 1;
+            let mut next = self.now().mined(account);
+            while block.len() < room {
+                let sent = self.pool.get(&(account, next)).filter(|sent| sent.max_fee >= self.base_fee);
+                let Some(mut sent) = sent.cloned() else { break };
+                let price = sent.max_fee.min(self.base_fee + sent.tip);
+                if sent.request.is_some() && self.reverts > 0 {
+                    self.reverts -= 1;
+                    sent.reverts = true;
+                }
+                block.push(ModelTransaction::Ours(Box::new(sent), price));
+                self.pool.remove(&(account, next));
+                next += 1;
+            }
         }
         self.push(block);
     }
 
     pub fn drop_from_pool(&mut self, index: usize) {
-        if let Some(nonce) = self.pool.keys().nth(index).copied() {
-            self.pool.remove(&nonce);
+        if let Some(place) = self.pool.keys().nth(index).copied() {
+            self.pool.remove(&place);
         }
     }
 
@@ -320,7 +338,8 @@ impl ModelChain {
         self.reorganised |= undone.iter().any(|block| !block.entries.is_empty());
         for entry in undone.iter().flat_map(|block| block.entries.iter()) {
             if let (ModelTransaction::Ours(sent, _), false) = (entry, forget) {
-                self.pool.entry(sent.nonce).or_insert_with(|| Sent { reverts: false, ..(**sent).clone() });
+                let place = (sent.account, sent.nonce);
+                self.pool.entry(place).or_insert_with(|| Sent { reverts: false, ..(**sent).clone() });
             }
         }
         let branch: Vec<_> = (0..=undone.len()).map(|_| self.block(Vec::new())).collect();
@@ -330,11 +349,11 @@ impl ModelChain {
         });
     }
 
-    /// The key is used elsewhere.
-    pub fn foreign_transaction(&mut self) {
-        let nonce = self.now().mined();
-        self.pool.remove(&nonce);
-        self.push(vec![ModelTransaction::Foreign]);
+    /// An account's key is used elsewhere.
+    pub fn foreign_transaction(&mut self, account: Address) {
+        let nonce = self.now().mined(account);
+        self.pool.remove(&(account, nonce));
+        self.push(vec![ModelTransaction::Foreign(account)]);
     }
 
     /// A client's request is executed elsewhere.
@@ -359,8 +378,9 @@ impl ModelChain {
         self.sends += 1;
         let price = self.recent_price();
         assert!(sent.max_fee <= self.fee_cap, "above the cap");
-        let offered = self.offered.entry(sent.nonce).or_default();
-        let is_held = self.pool.get(&sent.nonce).is_some_and(|held| held.hash == sent.hash);
+        let place = (sent.account, sent.nonce);
+        let offered = self.offered.entry(place).or_default();
+        let is_held = self.pool.get(&place).is_some_and(|held| held.hash == sent.hash);
         if self.rejects && sent.request.is_some() && !is_held {
             // What no node takes need not be outbid.
             offered.clear();
@@ -381,17 +401,19 @@ impl ModelChain {
     }
 
     pub fn take(&mut self, sent: Sent) -> BroadcastVerdict {
-        if sent.nonce < self.now().mined() {
+        if sent.nonce < self.now().mined(sent.account) {
             return NonceTooLow;
         }
-        match self.pool.get(&sent.nonce) {
+        let place = (sent.account, sent.nonce);
+        match self.pool.get(&place) {
             Some(known) if known.hash == sent.hash => Accepted,
+            _ if self.empty.contains(&sent.account) => InsufficientFunds,
             _ if self.rejects && sent.request.is_some() => Rejected,
             Some(known) if sent.max_fee * 10 < known.max_fee * 11 || sent.tip * 10 < known.tip * 11 => {
                 Underpriced
             }
             _ => {
-                self.pool.insert(sent.nonce, sent);
+                self.pool.insert(place, sent);
                 Accepted
             }
         }

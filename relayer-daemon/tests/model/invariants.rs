@@ -33,6 +33,8 @@ impl Simulation {
             chain.unwilling = false;
             chain.rejects = false;
             chain.reverts = 0;
+            chain.ignored.clear();
+            chain.empty.clear();
             // A budget that is too small for a dearer market waits for the old one.
             let limited = self.budget < u128::MAX;
             chain.set_base_fee(if limited { self.lowest_base_fee } else { GWEI });
@@ -53,6 +55,7 @@ impl Simulation {
             if self.life.is_none() {
                 self.start().await;
             }
+            self.look_at_balances();
             sleep(PAUSE).await;
             self.world.chain().mine(8);
         }
@@ -79,11 +82,14 @@ impl Simulation {
     pub fn check(&self) -> Result<(), TestCaseError> {
         let chain = self.world.chain();
         let now = chain.now();
-        prop_assert!(self.store.open_nonces(self.account.address()).unwrap().is_empty(), "a nonce is stuck");
+        prop_assert!(self.store.accounts_with_open_nonces().unwrap().is_empty(), "a nonce is stuck");
         prop_assert!(self.is_quiet(), "a client waits for ever");
-        let next = self.store.next_nonce(self.account.address()).unwrap().unwrap_or_default();
-        // A foreign transaction may have used our nonce and been undone: the next relay fills that gap.
-        prop_assert!(next <= now.mined() || chain.reorganised, "a nonce was given away and never used");
+        for account in self.world.accounts.iter().copied() {
+            let next = self.store.next_nonce(account).unwrap().unwrap_or_default();
+            let mined = now.mined(account);
+            // A foreign transaction may have used our nonce and been undone: the next relay fills that gap.
+            prop_assert!(next <= mined || chain.reorganised, "a nonce was given away and never used");
+        }
 
         // Foreign transactions that used the nonces again may hide what a reorg has moved.
         let hidden = chain.reorganised && now.has_foreign();

@@ -5,6 +5,7 @@ mod invariants;
 pub mod node;
 pub mod ops;
 mod requests;
+mod several_accounts;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,7 +34,7 @@ use relayer_daemon::{
         inflight::Inflight,
         rate_limits::RateLimits,
     },
-    sender::{Parts, Sender, Spending, receipt_reader::Contracts, signing::Wallet},
+    sender::{Parts, Sender, Spending, accounts::Accounts, receipt_reader::Contracts, signing::Wallet},
     store::{NewTransaction, Store, StoreFaults},
 };
 use tokio::{
@@ -74,7 +75,7 @@ struct Life {
     dead: Arc<AtomicBool>,
     /// Dropped, it would stop the daemon in an orderly way.
     stop: watch::Sender<bool>,
-    tasks: [JoinHandle<()>; 2],
+    tasks: Vec<JoinHandle<()>>,
 }
 
 /// The daemon in its present life, and its world.
@@ -82,7 +83,7 @@ pub struct Simulation {
     pub world: Arc<World>,
     pub store: Arc<Store>,
     clock: Arc<TestClock>,
-    account: PrivateKeySigner,
+    keys: Vec<PrivateKeySigner>,
     budget: u128,
     lowest_base_fee: u128,
     disk_full: Arc<AtomicBool>,
@@ -103,15 +104,21 @@ pub struct Simulation {
 
 impl Simulation {
     pub async fn new(budget: u128, seed: u64) -> Self {
+        Self::with_accounts(1, budget, seed).await
+    }
+
+    pub async fn with_accounts(accounts: u8, budget: u128, seed: u64) -> Self {
         let store = Arc::new(Store::in_memory().unwrap());
-        let account = PrivateKeySigner::from_bytes(&B256::repeat_byte(0x77)).unwrap();
-        let world = World::new(ModelChain::new(FEE_CAP), seed, Arc::clone(&store), account.address());
+        let key = |index| PrivateKeySigner::from_bytes(&B256::repeat_byte(0x77 + index)).unwrap();
+        let keys: Vec<PrivateKeySigner> = (0..accounts).map(key).collect();
+        let addresses = keys.iter().map(PrivateKeySigner::address).collect();
+        let world = World::new(ModelChain::new(FEE_CAP), seed, Arc::clone(&store), addresses);
         let clock = TestClock { started: Instant::now(), step_seconds: AtomicI64::new(0) };
         let mut simulation = Self {
             world,
             store,
             clock: Arc::new(clock),
-            account,
+            keys,
             budget,
             disk_full: Arc::default(),
             life: None,
@@ -136,11 +143,26 @@ impl Simulation {
         let node = Arc::new(ModelNode { world: Arc::clone(&self.world), dead: Arc::clone(&dead) });
         let clock: SharedClock = Arc::clone(&self.clock) as SharedClock;
         let metrics = Metrics::new().unwrap();
-        let wallet = Wallet::new(self.account.clone(), CHAIN_ID, FORWARDER);
         let spending = Spending { max_fee: FEE_CAP, daily_wei: self.budget };
         let (stop, stopping) = watch::channel(false);
-        let (jobs_in, jobs) = mpsc::channel(16);
         let (events_in, mut events) = mpsc::unbounded_channel();
+        let (room, has_room) = watch::channel(());
+        let contracts = Contracts { forwarder: FORWARDER, registry: REGISTRY };
+        let sender = |key: &PrivateKeySigner| {
+            Arc::new(Sender::new(Parts {
+                node: Arc::clone(&node),
+                store: Arc::clone(&store),
+                wallet: Wallet::new(key.clone(), CHAIN_ID, FORWARDER),
+                contracts,
+                spending,
+                max_pending: MAX_PENDING,
+                room: room.clone(),
+                clock: clock.clone(),
+                metrics: metrics.clone(),
+                events: events_in.clone(),
+            }))
+        };
+        let senders: Vec<Arc<Sender<ModelNode>>> = self.keys.iter().map(sender).collect();
         let relayer = Arc::new(Relayer {
             chain: Arc::clone(&node),
             store: Arc::clone(&store),
@@ -157,32 +179,22 @@ impl Simulation {
             },
             gas_price: GasPrice::default(),
             has_l1_fee: false,
-            wallet: wallet.clone(),
+            wallet: senders[0].wallet().clone(),
             inflight: Inflight::new(1_000),
             clock: clock.clone(),
             metrics: metrics.clone(),
-            jobs: jobs_in,
-            checks: Relayer::check_permits(),
+            accounts: Accounts::new(senders.clone(), has_room),
+            checks: Relayer::check_permits(senders.len()),
             backoff: SharedBackoff::default(),
             patience: Duration::from_secs(120),
             stopping: stopping.clone(),
             draining: stopping.clone(),
         });
-        let contracts = Contracts { forwarder: FORWARDER, registry: REGISTRY };
-        let sender = Sender::new(Parts {
-            node,
-            store: Arc::clone(&store),
-            wallet,
-            contracts,
-            spending,
-            max_pending: MAX_PENDING,
-            clock,
-            metrics,
-            events: events_in,
-        });
-        let Ok(in_flight) = sender.recover().await else { return };
-        for relay in in_flight {
-            let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+        for sender in &senders {
+            let Ok(in_flight) = sender.recover().await else { return };
+            for relay in in_flight {
+                let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+            }
         }
         let now = self.clock.now();
         let Ok(unsent) = store.run(move |store| store.unsent(now)).await else { return };
@@ -195,7 +207,8 @@ impl Simulation {
                 }
             }
         });
-        let tasks = [tokio::spawn(sender.run(jobs, stopping)), listening];
+        let mut tasks = vec![listening];
+        tasks.extend(senders.into_iter().map(|sender| tokio::spawn(sender.run(stopping.clone()))));
         self.life = Some(Life { relayer, dead, stop, tasks });
     }
 
@@ -208,13 +221,31 @@ impl Simulation {
         life.tasks.iter().for_each(JoinHandle::abort);
     }
 
+    /// An account; the indices go round.
+    pub fn account(&self, index: u8) -> Address {
+        self.world.accounts[usize::from(index) % self.world.accounts.len()]
+    }
+
+    /// How many nonces an account has given.
+    pub fn nonces_given(&self, index: u8) -> u64 {
+        self.store.next_nonce(self.account(index)).unwrap().unwrap_or_default()
+    }
+
+    /// Reads the accounts' balances, as the monitor does.
+    fn look_at_balances(&self) {
+        let Some(life) = &self.life else { return };
+        for sender in life.relayer.accounts.senders() {
+            sender.saw_balance(self.world.balance(sender.account()));
+        }
+    }
+
     /// Writes into the store that a relay has one more nonce, signed and not sent.
     pub fn assign_a_second_nonce(&self, id: B256) {
-        let account = self.account.address();
+        let account = self.account(0);
         let nonce = self.store.next_nonce(account).unwrap().unwrap();
         let first = self.store.assignment(account, nonce - 1).unwrap();
         assert_eq!(first.relay.map(|relay| relay.id), Some(id));
-        let wallet = Wallet::new(self.account.clone(), CHAIN_ID, FORWARDER);
+        let wallet = Wallet::new(self.keys[0].clone(), CHAIN_ID, FORWARDER);
         let latest = first.latest().unwrap();
         let transaction = wallet.relay_again(nonce, latest, latest.fees).unwrap();
         let second = NewTransaction { nonce, relay: Some(id), transaction };
@@ -228,7 +259,7 @@ impl Simulation {
 
     /// Whether nothing is in flight.
     pub fn is_quiet(&self) -> bool {
-        let open = self.store.open_nonces(self.account.address()).unwrap();
+        let open = self.store.accounts_with_open_nonces().unwrap();
         open.is_empty() && self.life.as_ref().is_some_and(|life| life.relayer.inflight.is_empty())
     }
 }

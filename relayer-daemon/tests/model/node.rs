@@ -65,11 +65,11 @@ pub struct World {
     pub calls: AtomicUsize,
     /// To check that a transaction was stored before it was sent.
     store: Arc<Store>,
-    account: Address,
+    pub accounts: Vec<Address>,
 }
 
 impl World {
-    pub fn new(chain: ModelChain, seed: u64, store: Arc<Store>, account: Address) -> Arc<Self> {
+    pub fn new(chain: ModelChain, seed: u64, store: Arc<Store>, accounts: Vec<Address>) -> Arc<Self> {
         let random = AtomicU64::new(seed | 1);
         Arc::new(Self {
             chain: Mutex::new(chain),
@@ -77,7 +77,7 @@ impl World {
             random,
             calls: AtomicUsize::new(0),
             store,
-            account,
+            accounts,
         })
     }
 
@@ -109,6 +109,18 @@ impl World {
         let oldest = self.faults().oldest_view;
         let age = Duration::from_millis(self.random(oldest.as_millis() as u64 + 1));
         self.chain().view(age)
+    }
+
+    /// What an account holds, wei.
+    pub fn balance(&self, account: Address) -> u128 {
+        if self.chain().empty.contains(&account) { 0 } else { u128::MAX }
+    }
+
+    /// The account that signed this transaction, by what is stored for it.
+    fn journalled_by(&self, nonce: u64, hash: B256) -> Option<Address> {
+        let signed = |account: Address| self.store.assignment(account, nonce).unwrap().transactions;
+        let mut accounts = self.accounts.iter().copied();
+        accounts.find(|account| signed(*account).iter().any(|known| known.hash == hash))
     }
 
     fn receipt(&self, hash: B256) -> Option<Receipt> {
@@ -152,17 +164,17 @@ impl ModelNode {
 }
 
 impl ChainNode for ModelNode {
-    async fn mined_nonce(&self) -> Result<u64, RpcError> {
-        self.answer(|world| Self::count(world, world.view().mined())).await
+    async fn mined_nonce(&self, account: Address) -> Result<u64, RpcError> {
+        self.answer(|world| Self::count(world, world.view().mined(account))).await
     }
 
-    async fn pending_nonce(&self) -> Result<u64, RpcError> {
+    async fn pending_nonce(&self, account: Address) -> Result<u64, RpcError> {
         if self.world.faults().no_nonces {
             return self.answer(|_| ()).await.and(Err(RpcError::Timeout));
         }
         self.answer(|world| {
-            let mined = world.view().mined();
-            Self::count(world, world.chain().pending(mined))
+            let mined = world.view().mined(account);
+            Self::count(world, world.chain().pending(account, mined))
         })
         .await
     }
@@ -175,8 +187,8 @@ impl ChainNode for ModelNode {
         .await
     }
 
-    async fn balance(&self) -> Result<u128, RpcError> {
-        self.answer(|_| u128::MAX).await
+    async fn balance(&self, account: Address) -> Result<u128, RpcError> {
+        self.answer(|world| world.balance(account)).await
     }
 
     async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {
@@ -203,12 +215,12 @@ impl ChainNode for ModelNode {
         .await
     }
 
-    async fn account_view(&self, signer: Option<Address>) -> Result<AccountView, RpcError> {
+    async fn account_view(&self, account: Address, signer: Option<Address>) -> Result<AccountView, RpcError> {
         self.answer(|world| {
             let view = world.view();
             AccountView {
                 block_number: view.head(),
-                mined_nonce: view.mined(),
+                mined_nonce: view.mined(account),
                 forwarder_nonce: signer.map(|signer| view.forwarder_nonce(signer)),
             }
         })
@@ -224,7 +236,7 @@ impl ChainNode for ModelNode {
         self.answer(|world| world.view().forwarder_nonce(from) == nonce).await
     }
 
-    async fn simulate(&self, _: &Bytes, gas_limit: u64) -> Result<Simulation, RpcError> {
+    async fn simulate(&self, _: Address, _: &Bytes, gas_limit: u64) -> Result<Simulation, RpcError> {
         self.answer(|_| Simulation::Success { gas_used: Some(gas_limit / 2) }).await
     }
 
@@ -236,8 +248,15 @@ impl ChainNode for ModelNode {
         let envelope = TxEnvelope::decode_2718_exact(raw).unwrap();
         let request =
             executeCall::abi_decode(envelope.input()).ok().map(|call| (call.req.from, call.req.nonce));
+        tokio::time::sleep(self.world.latency()).await;
+        if self.dead.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        let hash = *envelope.tx_hash();
+        let account = self.world.journalled_by(envelope.nonce(), hash).expect("sent before journalled");
         let sent = Sent {
-            hash: *envelope.tx_hash(),
+            account,
+            hash,
             nonce: envelope.nonce(),
             max_fee: envelope.max_fee_per_gas(),
             tip: envelope.max_priority_fee_per_gas().unwrap(),
@@ -245,12 +264,6 @@ impl ChainNode for ModelNode {
             request,
             reverts: false,
         };
-        tokio::time::sleep(self.world.latency()).await;
-        if self.dead.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
-        let journalled = self.world.store.assignment(self.world.account, sent.nonce).unwrap().transactions;
-        assert!(journalled.iter().any(|known| known.hash == sent.hash), "sent before journalled");
         assert_eq!(envelope.value(), U256::ZERO);
 
         let lost = self.world.faults().lost.pop_front();

@@ -1,12 +1,14 @@
 //! What can happen in a history, and how it is made to happen.
 
 use std::{
+    collections::BTreeSet,
     net::{IpAddr, Ipv4Addr},
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
+use alloy::primitives::Address;
 use futures_util::FutureExt as _;
 use relayer_daemon::process::clock::Clock as _;
 use tokio::time::sleep;
@@ -32,7 +34,12 @@ pub enum Op {
     Mine(usize),
     Drop(usize),
     Reorganise(usize, bool),
-    Foreign,
+    /// The key of this account is used elsewhere.
+    Foreign(u8),
+    /// Whether this account has no funds.
+    Empty(u8, bool),
+    /// Whether the sequencer takes nothing of this account.
+    Ignored(u8, bool),
     Bypass(u8),
     Lose(Lost),
     /// The base fee, in tenths of gwei.
@@ -68,6 +75,14 @@ const SLIGHTLY_LATE: u8 = 20;
 
 /// The address that all requests come from.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn set(accounts: &mut BTreeSet<Address>, account: Address, is_in: bool) {
+    if is_in {
+        accounts.insert(account);
+    } else {
+        accounts.remove(&account);
+    }
+}
 
 impl Simulation {
     async fn request(&mut self, index: u8, seconds: Option<u8>) {
@@ -134,7 +149,18 @@ impl Simulation {
             Op::Mine(room) => self.world.chain().mine(room),
             Op::Drop(index) => self.world.chain().drop_from_pool(index),
             Op::Reorganise(depth, forget) => self.world.chain().reorganise(depth, forget),
-            Op::Foreign => self.world.chain().foreign_transaction(),
+            Op::Foreign(index) => {
+                let account = self.account(index);
+                self.world.chain().foreign_transaction(account);
+            }
+            Op::Empty(index, empty) => {
+                let account = self.account(index);
+                set(&mut self.world.chain().empty, account, empty);
+            }
+            Op::Ignored(index, ignored) => {
+                let account = self.account(index);
+                set(&mut self.world.chain().ignored, account, ignored);
+            }
             Op::Bypass(index) => self.world.chain().bypass(signer(index)),
             Op::Lose(lost) => self.world.faults().lost.push_back(lost),
             Op::BaseFee(tenths) => {
@@ -142,7 +168,10 @@ impl Simulation {
                 self.lowest_base_fee = self.lowest_base_fee.min(wei);
                 self.world.chain().set_base_fee(wei);
             }
-            Op::Wait(tenths) => sleep(Duration::from_millis(u64::from(tenths) * 100)).await,
+            Op::Wait(tenths) => {
+                sleep(Duration::from_millis(u64::from(tenths) * 100)).await;
+                self.look_at_balances();
+            }
             Op::Restart => self.kill(),
             Op::LateReceipts(seconds) => {
                 self.answers_were_late |= seconds > SLIGHTLY_LATE;

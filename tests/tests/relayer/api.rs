@@ -86,6 +86,10 @@ async fn the_read_endpoints_have_their_documented_shapes() {
             "relayer": relayer().address().to_checksum(None),
             "balance": "10000.000000000000000000",
             "balanceWei": balance,
+            "accounts": [{
+                "address": relayer().address().to_checksum(None), "state": "ready",
+                "balance": "10000.000000000000000000", "balanceWei": balance, "pending": 0,
+            }],
             "chainId": 31337,
             "registry": contracts.registry.to_checksum(None),
             "forwarder": contracts.forwarder.to_checksum(None),
@@ -255,7 +259,8 @@ async fn probes_and_metrics_answer_and_an_empty_account_is_not_ready() {
     eventually("ready", PATIENCE, async || (client.get("/readyz").await.status == 200).then_some(()))
         .await
         .unwrap();
-    assert_eq!(client.get("/readyz").await.ok(), json!({ "ready": true }));
+    let account = json!({ "address": relayer().address().to_checksum(None), "state": "ready" });
+    assert_eq!(client.get("/readyz").await.ok(), json!({ "ready": true, "accounts": [account] }));
 
     client.relay(&stage.desk.registration(&agent("alice"), 0)).await.ok();
     let metrics = client.get("/metrics").await;
@@ -264,7 +269,7 @@ async fn probes_and_metrics_answer_and_an_empty_account_is_not_ready() {
         "relayer_relays_total{state=\"executed\"} 1",
         "relayer_relay_seconds_count 1",
         "relayer_http_requests_total{route=\"relay\",status=\"200\"} 1",
-        "relayer_transactions_total{purpose=\"relay\"} 1",
+        &format!("relayer_transactions_total{{account=\"{}\",purpose=\"relay\"}} 1", relayer().address()),
         "relayer_queue_depth 0",
         "relayer_budget_limit_wei 50000000000000000",
     ] {

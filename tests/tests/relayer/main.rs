@@ -3,6 +3,7 @@
 //! One test binary, so that the daemon is built once and linking does not cost more than the tests. Every
 //! test has a chain, a journal and a daemon of its own.
 
+mod accounts;
 mod api;
 mod audit;
 mod block_times;

@@ -217,7 +217,8 @@ impl Store {
     }
 
     /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. It must
-    /// return before any of them is sent; if it fails, none of them may be sent.
+    /// return before any of them is sent; if it fails, none of them may be sent. A relay gets no second nonce
+    /// while one is open, of whatever account: [`StoreError::InFlight`].
     pub fn record(
         &self,
         account: Address,
@@ -256,6 +257,11 @@ impl Store {
     /// The nonces not seen mined, lowest first.
     pub fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>, StoreError> {
         self.read(|db| nonces::open(db, &account))
+    }
+
+    /// The nonces of a relay that are not seen mined, of all accounts.
+    pub fn open_nonces_of(&self, relay: B256) -> Result<Vec<(Address, u64)>, StoreError> {
+        self.read(|db| nonces::open_of(db, &relay))
     }
 
     /// The accounts with nonces not seen mined.

@@ -1,6 +1,6 @@
 //! Nonces, the transactions signed for them, and what mining them cost.
 
-use alloy::primitives::{Address, Bytes};
+use alloy::primitives::{Address, B256, Bytes};
 use rusqlite::{Connection, Row, params};
 
 use super::{all, budget, column, first, relays, text, unsigned};
@@ -19,6 +19,9 @@ pub(super) fn record(
     now: u64,
 ) -> Result<(), StoreError> {
     for NewTransaction { nonce, relay, transaction } in transactions {
+        if let Some(relay) = relay {
+            must_have_no_other(tx, relay, account, *nonce)?;
+        }
         tx.execute(
             "INSERT INTO nonces (account, nonce, relay, state) VALUES (?1, ?2, ?3, 'open')
              ON CONFLICT DO UPDATE SET relay = ?3, state = 'open' WHERE state = 'lost'",
@@ -27,6 +30,25 @@ pub(super) fn record(
         insert_transaction(tx, account, *nonce, transaction, now)?;
     }
     Ok(())
+}
+
+/// A relay gets no further nonce while one is open, of this account or of another.
+fn must_have_no_other(
+    tx: &Connection,
+    relay: &B256,
+    account: &Address,
+    nonce: u64,
+) -> Result<(), StoreError> {
+    let open = open_of(tx, relay)?;
+    if open.is_empty() || open.contains(&(*account, nonce)) {
+        return Ok(());
+    }
+    Err(StoreError::InFlight)
+}
+
+pub(super) fn open_of(db: &Connection, relay: &B256) -> Result<Vec<(Address, u64)>, StoreError> {
+    let query = "SELECT account, nonce FROM nonces WHERE relay = ?1 AND state = 'open'";
+    all(db, query, [relay.0], |row| Ok((column::<[u8; 20]>(row, "account")?.into(), unsigned(row, "nonce")?)))
 }
 
 fn insert_transaction(

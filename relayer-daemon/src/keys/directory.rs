@@ -1,0 +1,115 @@
+//! Several keys: a directory with one file for each, with the key in hex or as an encrypted keystore.
+//!
+//! Hidden files are none, so that a directory that Kubernetes mounts can be used as it is. All keystores have
+//! the one password of `RELAYER_KEYSTORE_PASSWORD_FILE`.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use alloy::{primitives::Address, signers::local::PrivateKeySigner};
+
+use super::{KeyError, open_keystore, parse, private_file};
+
+/// The keys of a directory, by the names of their files.
+pub(super) fn load(
+    dir: &Path,
+    var: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<PrivateKeySigner>, KeyError> {
+    let unreadable = |error: std::io::Error| KeyError::Unreadable(dir.to_owned(), error.kind());
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(dir).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    let mut known: BTreeMap<Address, PathBuf> = BTreeMap::new();
+    let mut keys = Vec::with_capacity(paths.len());
+    for path in paths {
+        let key = key(&path, &var)?;
+        if let Some(other) = known.insert(key.address(), path.clone()) {
+            return Err(KeyError::Twice(other, path));
+        }
+        keys.push(key);
+    }
+    if keys.is_empty() { Err(KeyError::Empty(dir.to_owned())) } else { Ok(keys) }
+}
+
+fn key(path: &Path, var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyError> {
+    let text = private_file(path, &var)?;
+    if text.trim_start().starts_with('{') {
+        return open_keystore(path.to_owned(), var);
+    }
+    parse(&text).ok_or_else(|| KeyError::Invalid(path.display().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy::primitives::{B256, hex};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn put(dir: &Path, name: &str, content: &str) -> PathBuf {
+        let path = dir.join(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+
+    fn hex_key(byte: u8) -> String {
+        hex::encode_prefixed([byte; 32])
+    }
+
+    fn address(byte: u8) -> Address {
+        PrivateKeySigner::from_bytes(&B256::repeat_byte(byte)).unwrap().address()
+    }
+
+    fn addresses(dir: &Path) -> Result<Vec<Address>, KeyError> {
+        Ok(load(dir, |_| None)?.iter().map(PrivateKeySigner::address).collect())
+    }
+
+    #[test]
+    fn each_file_is_a_key_in_the_order_of_their_names() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "b", &hex_key(1));
+        put(dir.path(), "a", &format!("{}\n", hex_key(2)));
+        put(dir.path(), ".hidden", "no key");
+        assert_eq!(addresses(dir.path()), Ok(vec![address(2), address(1)]));
+    }
+
+    #[test]
+    fn a_keystore_may_stand_among_them() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "1", &hex_key(1));
+        let mut random = rand_08::thread_rng();
+        let key = B256::repeat_byte(2);
+        PrivateKeySigner::encrypt_keystore(dir.path(), &mut random, key, "secret", Some("2")).unwrap();
+        fs::set_permissions(dir.path().join("2"), fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(addresses(dir.path()), Err(KeyError::NoPassword));
+        let elsewhere = tempfile::tempdir().unwrap();
+        let password = put(elsewhere.path(), "password", "secret\n").display().to_string();
+        let keys = load(dir.path(), |name| (name == super::super::PASSWORD_FILE).then(|| password.clone()));
+        let found: Vec<Address> = keys.unwrap().iter().map(PrivateKeySigner::address).collect();
+        assert_eq!(found, [address(1), address(2)]);
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_owned();
+        assert_eq!(addresses(&path), Err(KeyError::Empty(path.clone())));
+        let first = put(&path, "1", &hex_key(1));
+        let second = put(&path, "2", &hex_key(1));
+        assert_eq!(addresses(&path), Err(KeyError::Twice(first, second.clone())));
+        put(&path, "2", "hunter2");
+        assert_eq!(addresses(&path), Err(KeyError::Invalid(second.display().to_string())));
+        fs::set_permissions(&second, fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(addresses(&path), Err(KeyError::Exposed(second)));
+        let missing = path.join("missing");
+        assert!(matches!(addresses(&missing), Err(KeyError::Unreadable(..))));
+    }
+}

@@ -1,0 +1,117 @@
+//! The daemon's accounts: each relay goes to the least loaded one that can pay for it.
+//!
+//! The order of a signer's requests does not depend on accounts: a request is handed over once the one before
+//! it is mined, and the forwarder refuses it before that.
+
+use std::{cmp::Reverse, sync::Arc, time::Duration};
+
+use alloy::primitives::Address;
+use tokio::{
+    sync::{Mutex, watch},
+    time::timeout,
+};
+
+use super::{SendJob, Sender, health::AccountState};
+use crate::{
+    chain::ChainNode,
+    outcome::{ErrorCode, Failure},
+};
+
+/// How often a relay that waits for room looks at the accounts again, whatever it hears.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The accounts that pay.
+#[derive(Debug)]
+pub struct Accounts<N> {
+    senders: Vec<Arc<Sender<N>>>,
+    room: watch::Receiver<()>,
+    /// One relay looks for an account at a time, in the order of arrival.
+    turn: Mutex<()>,
+}
+
+impl<N: ChainNode> Accounts<N> {
+    /// The accounts of these senders, all of which tell `room`.
+    pub fn new(senders: Vec<Arc<Sender<N>>>, room: watch::Receiver<()>) -> Self {
+        Self { senders, room, turn: Mutex::default() }
+    }
+
+    /// The senders, in the order of the settings.
+    pub fn senders(&self) -> &[Arc<Sender<N>>] {
+        &self.senders
+    }
+
+    /// The accounts, in the order of the settings.
+    pub fn addresses(&self) -> Vec<Address> {
+        self.senders.iter().map(|sender| sender.account()).collect()
+    }
+
+    /// The account that would get the next relay if it has room.
+    ///
+    /// # Errors
+    /// If no account can take any.
+    pub fn next(&self) -> Result<&Arc<Sender<N>>, Failure> {
+        self.by_load(0).into_iter().next().ok_or_else(|| self.failure())
+    }
+
+    /// The accounts that can pay so much more, least loaded first, of these the richest first, so that they
+    /// spend alike. Stuck ones are among them only if no other account can.
+    fn by_load(&self, wei: u128) -> Vec<&Arc<Sender<N>>> {
+        let states = self.senders.iter().map(|sender| (sender.account_state(), sender));
+        let able: Vec<_> = states.filter(|(state, sender)| state.is_able() && sender.can_pay(wei)).collect();
+        let best = able.iter().map(|(state, _)| *state).min();
+        let mut best: Vec<_> =
+            able.into_iter().filter(|(state, _)| Some(*state) == best).map(|(_, sender)| sender).collect();
+        best.sort_by_key(|sender| (sender.load(), Reverse(sender.balance_wei())));
+        best
+    }
+
+    /// Puts a checked relay into the queue of the least loaded account that can pay for it. Waits while all of
+    /// these are full.
+    ///
+    /// # Errors
+    /// If no account can pay for it.
+    pub async fn dispatch(&self, job: SendJob) -> Result<(), Failure> {
+        let _turn = self.turn.lock().await;
+        let mut room = self.room.clone();
+        loop {
+            room.mark_unchanged();
+            let able = self.by_load(job.worst_wei());
+            if able.is_empty() {
+                return Err(self.failure());
+            }
+            if let Some(sender) = able.into_iter().find(|sender| sender.has_room()) {
+                sender.enqueue(job);
+                return Ok(());
+            }
+            // Time alone may make a full account a stuck one.
+            let _ = timeout(LOOK_AGAIN, room.changed()).await;
+        }
+    }
+
+    /// Why no account can take a relay.
+    fn failure(&self) -> Failure {
+        let delegated = |sender: &Arc<Sender<N>>| sender.account_state() == AccountState::Delegated;
+        Failure::of(if self.senders.iter().all(delegated) {
+            ErrorCode::AccountDelegated
+        } else {
+            ErrorCode::RelayerBalanceTooLow
+        })
+    }
+
+    /// Whether any account can take relays.
+    ///
+    /// # Errors
+    /// Why none can.
+    pub fn check(&self) -> Result<(), Failure> {
+        let able = self.senders.iter().any(|sender| sender.account_state().is_able());
+        if able { Ok(()) } else { Err(self.failure()) }
+    }
+}
+
+impl<N: ChainNode> Sender<N> {
+    /// Takes a checked relay, to be sent when the pool has room.
+    fn enqueue(&self, job: SendJob) {
+        self.state().queue.push_back(job);
+        self.may_submit.notify_one();
+    }
+}

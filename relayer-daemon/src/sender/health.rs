@@ -1,0 +1,159 @@
+//! What keeps an account from getting relays. It stops that account alone: the others go on.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::{Sender, State, nonce_state::NonceState};
+use crate::{chain::ChainNode, metrics::gauge_value};
+
+/// An account must hold this much, wei (service.md section 8: 0.001 ETH).
+pub const MINIMUM_BALANCE_WEI: u128 = 1_000_000_000_000_000;
+/// How long the oldest transaction in flight may wait before the account counts as stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(120);
+/// How long the loops may finish no round; idle ones finish one every 15 seconds.
+const SILENCE: Duration = Duration::from_secs(45);
+/// How long an account that could give no nonce is passed over.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// Whether an account gets relays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AccountState {
+    /// It gets relays.
+    Ready,
+    /// Its oldest transaction waits for too long, its sender stands still, or nothing could be signed for it:
+    /// it gets relays only where no account is ready.
+    Stuck,
+    /// It holds too little: it gets none.
+    Empty,
+    /// It has code, an EIP-7702 delegation, with which nodes keep one pending transaction: it gets none.
+    Delegated,
+}
+
+impl AccountState {
+    /// Its name in JSON and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Stuck => "stuck",
+            Self::Empty => "empty",
+            Self::Delegated => "delegated",
+        }
+    }
+
+    /// Whether the account may get relays at all.
+    pub const fn is_able(self) -> bool {
+        matches!(self, Self::Ready | Self::Stuck)
+    }
+}
+
+/// What is known of an account besides its nonces.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    /// The balance that was last read, wei.
+    balance_wei: Option<u128>,
+    /// Whether it has code.
+    delegated: bool,
+    /// When its loops last finished a round.
+    pub(super) round_at: Option<Instant>,
+    /// When it could give no nonce, unless it has given one since.
+    pub(super) failed_at: Option<Instant>,
+}
+
+impl State {
+    fn account_state(&self) -> AccountState {
+        let Health { balance_wei, delegated, round_at, failed_at } = &self.health;
+        let longer = |since: &Option<Instant>, limit| since.is_some_and(|since| since.elapsed() > limit);
+        let oldest =
+            self.nonces.values().filter_map(NonceState::in_flight).map(|nonce| nonce.opened_at).min();
+        if *delegated {
+            AccountState::Delegated
+        } else if balance_wei.is_some_and(|wei| wei < MINIMUM_BALANCE_WEI) {
+            AccountState::Empty
+        } else if longer(&oldest, STUCK_AFTER)
+            || longer(round_at, SILENCE)
+            || failed_at.is_some_and(|at| at.elapsed() < AFTER_FAILURE)
+        {
+            AccountState::Stuck
+        } else {
+            AccountState::Ready
+        }
+    }
+
+    /// What is in flight and in the queue is expected to cost, wei.
+    fn expected_wei(&self) -> u128 {
+        let in_flight = self.nonces.values().filter_map(NonceState::in_flight);
+        let in_flight = in_flight.map(|nonce| nonce.assignment.expected_wei());
+        let queued = self.queue.iter().map(super::SendJob::expected_wei);
+        in_flight.chain(queued).chain([self.assigning.1]).fold(0, u128::saturating_add)
+    }
+}
+
+impl<N: ChainNode> Sender<N> {
+    /// Whether the account gets relays.
+    pub fn account_state(&self) -> AccountState {
+        self.state().account_state()
+    }
+
+    /// How many relays the account has in its queue and in the pool.
+    pub fn load(&self) -> usize {
+        let state = self.state();
+        state.queue.len().saturating_add(state.assigning.0).saturating_add(state.open())
+    }
+
+    /// Whether the account has room for one more relay.
+    pub(super) fn has_room(&self) -> bool {
+        self.load() < self.parts.max_pending
+    }
+
+    /// How many transactions of the account wait to be mined.
+    pub fn pending(&self) -> usize {
+        self.state().nonces.values().filter(|state| state.in_flight().is_some()).count()
+    }
+
+    /// Whether the balance that was last read pays for what is in flight, and for so much more.
+    pub(super) fn can_pay(&self, wei: u128) -> bool {
+        let state = self.state();
+        let needed = state.expected_wei().saturating_add(wei);
+        state.health.balance_wei.is_none_or(|balance| needed <= balance)
+    }
+
+    /// The balance that was last read, wei; 0 before the first read.
+    pub(super) fn balance_wei(&self) -> u128 {
+        self.state().health.balance_wei.unwrap_or_default()
+    }
+
+    /// Notes the account's balance.
+    pub fn saw_balance(&self, wei: u128) {
+        let was = self.account_state();
+        self.state().health.balance_wei = Some(wei);
+        let account = self.account().to_string();
+        self.parts.metrics.balance_wei.with_label_values(&[account.as_str()]).set(gauge_value(wei));
+        self.tell_change(was);
+    }
+
+    /// Notes whether the account has code.
+    pub fn saw_code(&self, has_code: bool) {
+        let was = self.account_state();
+        self.state().health.delegated = has_code;
+        self.tell_change(was);
+    }
+
+    fn tell_change(&self, was: AccountState) {
+        let is = self.account_state();
+        if was == is {
+            return;
+        }
+        let account = self.account();
+        if is.is_able() {
+            tracing::info!(%account, state = is.name(), "the account gets relays again");
+            // Relays may wait for an account that can take them.
+            self.made_room();
+        } else {
+            tracing::error!(%account, state = is.name(), "the account gets no more relays");
+        }
+    }
+}
