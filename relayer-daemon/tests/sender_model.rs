@@ -243,6 +243,12 @@ fn a_receipt_that_turns_up_after_its_nonce_was_given_up_is_charged_and_reported(
 }
 
 #[test]
+fn the_late_receipt_of_a_no_op_does_not_change_what_the_client_was_told() {
+    let ops = [Op::LateReceipts(32), Op::RequestUntil(0, 1), Op::Wait(600), Op::Mine(1)];
+    history(u128::MAX, &[&ops[..], &[Op::Wait(1_200)]].concat(), |_| {});
+}
+
+#[test]
 fn a_relay_that_one_nonce_has_executed_is_not_in_flight_again_for_another_nonce_of_its_own() {
     runtime().block_on(async {
         let mut simulation = Simulation::new(u128::MAX, 7).await;

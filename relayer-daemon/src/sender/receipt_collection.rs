@@ -204,6 +204,8 @@ fn replaces(
         return false;
     }
     match known {
+        // The client was told why: the late receipt of a no-op changes nothing.
+        Some(RelayOutcome::Dropped { .. }) if matches!(outcome, RelayOutcome::Dropped { .. }) => false,
         Some(RelayOutcome::Executed { mined, .. } | RelayOutcome::Reverted { mined, .. })
             if nonce.transactions.iter().all(|own| own.hash != mined.tx_hash) =>
         {
