@@ -9,6 +9,7 @@ mod receipt;
 pub mod rpc;
 pub(crate) mod rpc_error;
 mod simulate;
+mod single_flight;
 mod tips;
 
 use std::{
@@ -39,7 +40,7 @@ use receipt::ReceiptJson;
 pub use rpc::Rpc;
 pub use rpc_error::RpcError;
 
-use self::{rpc::block_number, rpc_error::action, tips::TipMarket};
+use self::{rpc::block_number, rpc_error::action, single_flight::SingleFlight, tips::TipMarket};
 use crate::{gas::fees::Market, outcome::BlockHeads};
 
 /// The OP stack's `GasPriceOracle` predeploy: it has code where the chain charges an L1 data fee.
@@ -54,7 +55,7 @@ alloy::sol! {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FeeHistoryJson {
     oldest_block: U64,
@@ -95,6 +96,9 @@ pub struct Chain {
     /// The highest priority fee taken from the market.
     max_tip: u128,
     tips: Mutex<TipMarket>,
+    /// Fee histories and balances on their way: a relay's check asks for both.
+    fee_histories: SingleFlight<(), Result<FeeHistoryJson, RpcError>>,
+    balances: SingleFlight<Address, Result<u128, RpcError>>,
 }
 
 impl Chain {
@@ -109,6 +113,8 @@ impl Chain {
             head: AtomicU64::default(),
             max_tip,
             tips: Mutex::default(),
+            fee_histories: SingleFlight::default(),
+            balances: SingleFlight::default(),
         }
     }
 
@@ -234,8 +240,11 @@ impl ChainNode for Chain {
     }
 
     async fn market(&self) -> Result<Market, RpcError> {
-        let history: FeeHistoryJson =
-            self.rpc.read("eth_feeHistory", json!([U64::from(FEE_HISTORY_BLOCKS), "latest", [50.0]])).await?;
+        let rpc = self.rpc.clone();
+        let ask = async move {
+            rpc.read("eth_feeHistory", json!([U64::from(FEE_HISTORY_BLOCKS), "latest", [50.0]])).await
+        };
+        let history = self.fee_histories.get((), ask).await?;
         let blocks = history.base_fee_per_gas.len().saturating_sub(1) as u64;
         let next = history.base_fee_per_gas.last().ok_or(RpcError::Malformed("eth_feeHistory"))?;
         let paid = history.reward.unwrap_or_default().into_iter().flatten().map(wei);
@@ -247,7 +256,9 @@ impl ChainNode for Chain {
     }
 
     async fn balance(&self, account: Address) -> Result<u128, RpcError> {
-        self.rpc.read("eth_getBalance", json!([account, "latest"])).await.map(wei)
+        let rpc = self.rpc.clone();
+        let ask = async move { rpc.read("eth_getBalance", json!([account, "latest"])).await.map(wei) };
+        self.balances.get(account, ask).await
     }
 
     async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {

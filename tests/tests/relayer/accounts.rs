@@ -153,6 +153,16 @@ async fn eight_keys_share_a_stream_and_none_has_more_than_its_place_in_the_pool(
         keys.len()
     );
 
+    if !latency.is_zero() {
+        let methods =
+            ["eth_getBalance", "eth_feeHistory", "eth_call", "eth_simulateV1", "eth_getTransactionCount"];
+        let calls = |method: &&'static str| (*method, stage.proxy.calls(method) as f64 / relays as f64);
+        println!(
+            "calls per relay: {:.2?} of {:.1}",
+            methods.iter().map(calls).collect::<Vec<_>>(),
+            stage.proxy.posts() as f64 / relays as f64
+        );
+    }
     let sent = audit(&stage.chain, &keys, &client, &requests).await;
     println!("transactions of each account: {sent:?}");
     assert!(sent.iter().all(|count| *count > 0), "an account was not used: {sent:?}");
