@@ -29,6 +29,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
     task::{JoinHandle, JoinSet},
+    time::Instant,
 };
 
 use crate::{
@@ -171,6 +172,7 @@ impl Daemon {
         let (draining, drain) = watch::channel(false);
         let (events_in, mut events) = mpsc::unbounded_channel();
         let (room, has_room) = watch::channel(());
+        let (block, _) = watch::channel(Instant::now());
         let spending =
             Spending { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
         let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
@@ -183,6 +185,7 @@ impl Daemon {
                 spending,
                 max_pending: settings.max_pending_per_key,
                 room: room.clone(),
+                block: block.clone(),
                 clock: clock.clone(),
                 metrics: metrics.clone(),
                 events: events_in.clone(),

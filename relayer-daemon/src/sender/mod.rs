@@ -66,6 +66,9 @@ use crate::{
     store::{BlockId, NewTransaction, NonceAssignment, RelayTerms, Store, StoreError},
 };
 
+/// Within this time after a new block another one is taken for the same: the senders do not call one another
+/// again and again.
+const SAME_BLOCK: Duration = Duration::from_millis(200);
 /// How many nonces or blocks are handled at the same time.
 const GROUP: usize = 16;
 /// How long a missing answer counts as late.
@@ -205,6 +208,9 @@ pub struct Parts<N> {
     pub max_pending: usize,
     /// Tells the relays that wait for room that an account has some.
     pub room: watch::Sender<()>,
+    /// When the chain last counted more transactions of one of the accounts: a new block, which may hold
+    /// those of the others.
+    pub block: watch::Sender<Instant>,
     /// The clock.
     pub clock: SharedClock,
     /// The metrics.
@@ -249,6 +255,17 @@ impl<N: ChainNode> Sender<N> {
     fn made_room(&self) {
         self.may_submit.notify_one();
         self.parts.room.send_replace(());
+    }
+
+    /// The chain has counted more of the account's transactions: the other senders look as well.
+    fn saw_block(&self) {
+        self.parts.block.send_if_modified(|last| {
+            let is_new = last.elapsed() >= SAME_BLOCK;
+            if is_new {
+                *last = Instant::now();
+            }
+            is_new
+        });
     }
 
     /// Takes the relays that are sent next: as many as the pool has room for, at most `count`.

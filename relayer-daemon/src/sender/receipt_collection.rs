@@ -74,7 +74,10 @@ impl<N: ChainNode> Sender<N> {
     fn due(&self, mined: u64) -> Vec<(NonceAssignment, bool)> {
         let now = Instant::now();
         let mut due = Vec::new();
+        let mut has_grown = false;
         for nonce in self.in_flight_nonces() {
+            let was_open = matches!(self.state().nonces.get(&nonce), Some(NonceState::Open(_)));
+            has_grown |= was_open && nonce < mined;
             self.change(nonce, |state| state.counted(nonce < mined, now));
             match self.state().nonces.get(&nonce) {
                 Some(NonceState::Unconfirmed(in_flight, since)) => {
@@ -85,6 +88,9 @@ impl<N: ChainNode> Sender<N> {
                 }
                 _ => {}
             }
+        }
+        if has_grown {
+            self.saw_block();
         }
         self.made_room();
         due

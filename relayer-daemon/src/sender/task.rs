@@ -62,6 +62,7 @@ impl<N: ChainNode> Sender<N> {
     async fn following(&self, mut stop: ShutdownSignal) {
         let mut pause = FIRST_PAUSE;
         let mut next_round = Instant::now();
+        let mut block = self.parts.block.subscribe();
         loop {
             let waiting = self.has_pending();
             tokio::select! {
@@ -78,9 +79,13 @@ impl<N: ChainNode> Sender<N> {
                             false
                         }
                     };
+                    // What this round has told the others is no news here.
+                    block.mark_unchanged();
                     pause = if settled { SHORT_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
                     next_round = Instant::now() + pause;
                 }
+                // The sender itself keeps the channel open.
+                Ok(()) = block.changed(), if waiting => next_round = Instant::now(),
                 () = self.sent.notified() => {
                     pause = FIRST_PAUSE;
                     // Where a full pool keeps others waiting, the chain may have taken it already.

@@ -147,6 +147,7 @@ impl Simulation {
         let (stop, stopping) = watch::channel(false);
         let (events_in, mut events) = mpsc::unbounded_channel();
         let (room, has_room) = watch::channel(());
+        let (block, _) = watch::channel(Instant::now());
         let contracts = Contracts { forwarder: FORWARDER, registry: REGISTRY };
         let sender = |key: &PrivateKeySigner| {
             Arc::new(Sender::new(Parts {
@@ -157,6 +158,7 @@ impl Simulation {
                 spending,
                 max_pending: MAX_PENDING,
                 room: room.clone(),
+                block: block.clone(),
                 clock: clock.clone(),
                 metrics: metrics.clone(),
                 events: events_in.clone(),

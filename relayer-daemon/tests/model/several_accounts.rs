@@ -1,9 +1,13 @@
 //! Histories with several accounts: each carries its part, and what stops one stops it alone.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use alloy::primitives::B256;
 use relayer_daemon::outcome::RelayOutcome;
+use tokio::time::{Instant, sleep};
 
 use super::{MAX_PENDING, SIGNERS, Simulation, ops::Op, runtime};
 
@@ -122,6 +126,34 @@ fn a_signers_requests_are_executed_in_order_whatever_account_sends_them() {
         assert_eq!(executed, 6);
         let tries = |id: &B256| simulation.store.relay(*id).unwrap().unwrap().hashes.len();
         assert!(simulation.requests.keys().all(|id| tries(id) == 1), "sent before its turn");
+    });
+}
+
+#[test]
+fn the_account_that_sees_a_block_first_has_the_others_look_at_once() {
+    runtime().block_on(async {
+        let mut simulation = Simulation::with_accounts(3, u128::MAX, 7).await;
+        simulation.apply(Op::Unwilling(true)).await;
+        // Each account looks once a second, and at its own time of the second.
+        for index in 0..3 {
+            simulation.apply(Op::Request(index)).await;
+            simulation.apply(Op::Wait(3)).await;
+        }
+        assert_eq!(given(&simulation), [1, 1, 1]);
+        for op in [Op::Wait(60), Op::Unwilling(false), Op::Mine(8)] {
+            simulation.apply(op).await;
+        }
+        let mut ended = BTreeMap::new();
+        while ended.len() < 3 {
+            let waited_for = |id: &&B256| simulation.is_waited_for(**id);
+            let over: Vec<B256> = simulation.requests.keys().filter(|id| !waited_for(id)).copied().collect();
+            for id in over {
+                ended.entry(id).or_insert_with(Instant::now);
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        let (first, last) = (ended.values().min().unwrap(), ended.values().max().unwrap());
+        assert!(*last - *first < Duration::from_millis(250), "{:?} apart", *last - *first);
     });
 }
 
