@@ -119,6 +119,7 @@ async fn fullest(chain: &Chain, keys: &[PrivateKeySigner]) -> (usize, usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_keys_share_a_stream_and_none_has_more_than_its_place_in_the_pool() {
     const PENDING: usize = 16;
+    const LEAST_CLIENTS: usize = 96;
     let number = |name: &str, default: u64| env::var(name).map_or(default, |count| count.parse().unwrap());
     let relays = number("LOAD_RELAYS", 512);
     let keys = keys(number("LOAD_KEYS", 8) as usize);
@@ -142,7 +143,7 @@ async fn eight_keys_share_a_stream_and_none_has_more_than_its_place_in_the_pool(
     let client = daemon.client();
     let requests = registrations(&stage, "stream", relays);
 
-    let done = stream(&client, requests.clone(), keys.len() * PENDING * 2).await;
+    let done = stream(&client, requests.clone(), (keys.len() * PENDING * 2).max(LEAST_CLIENTS)).await;
     // The first answers come with the first block: from then on the stream flows.
     let (first, last) = (done[0], done[done.len() - 1]);
     let of_first_block = done.iter().filter(|at| **at < first + Duration::from_millis(block_ms / 2)).count();
