@@ -1,8 +1,8 @@
 //! The relayer's keys: one from the environment, from a file or from an encrypted keystore, or several from a
 //! directory.
 //!
-//! They are never read from the command line, where every user of the machine could see them, and never logged:
-//! errors name the source and the rule, not the content.
+//! They are never read from the command line, where every user of the machine could see them, and never
+//! logged: errors name the source and the rule, not the content.
 
 mod directory;
 

@@ -20,7 +20,8 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The gasless relayer: forwards signed requests to the agent registry and pays their gas.
 ///
 /// The key that pays is read from RELAYER_KEY, RELAYER_KEY_FILE, or RELAYER_KEYSTORE with
-/// RELAYER_KEYSTORE_PASSWORD_FILE, several keys from the files in RELAYER_KEYS_DIR; there is no flag for them.
+/// RELAYER_KEYSTORE_PASSWORD_FILE, several keys from the files in RELAYER_KEYS_DIR; there is no flag for
+/// them.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {

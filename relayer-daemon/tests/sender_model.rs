@@ -425,8 +425,8 @@ fn a_block_that_only_a_machine_of_a_dead_branch_confirmed_is_found_before_it_is_
     runtime().block_on(async {
         for seed in 1..40 {
             let mut simulation = Simulation::new(u128::MAX, seed).await;
-            // A block is found on the chain, and later undone. For a minute and a half, machines that have not
-            // heard of that answer beside others that show the next relay's block on the new branch.
+            // A block is found on the chain, and later undone. For a minute and a half, machines that have
+            // not heard of that answer beside others that show the next relay's block on the new branch.
             let mut ops = vec![Op::Request(0), Op::Wait(10), Op::Mine(5), Op::Wait(900), Op::OldViews(96)];
             ops.extend([Op::Mine(0), Op::Reorganise(2, false), Op::Mine(5), Op::Request(1), Op::Wait(10)]);
             ops.extend([Op::Mine(5), Op::Wait(100)].repeat(10));

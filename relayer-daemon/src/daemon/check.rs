@@ -340,8 +340,8 @@ async fn all(
 }
 
 impl Report {
-    /// A line for each account, which names it if there are several. An account that fails is left out, with a
-    /// warning; if all fail, each is a cross.
+    /// A line for each account, which names it if there are several. An account that fails is left out, with
+    /// a warning; if all fail, each is a cross.
     fn accounts(&mut self, name: &'static str, found: &[Found]) {
         let fails = if found.iter().all(|(_, found)| found.is_err()) { Mark::Cross } else { Mark::Warning };
         for (account, found_here) in found {

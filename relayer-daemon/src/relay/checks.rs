@@ -132,8 +132,8 @@ impl<C: ChainNode> Relayer<C> {
         Ok(Prices { fees, l1_fee_wei, head: market.head, account })
     }
 
-    /// The account that would get the relay now. What it holds is read; if another one is the next after that,
-    /// because this one is empty or not the richest any more, that one's balance is read as well.
+    /// The account that would get the relay now. What it holds is read; if another one is the next after
+    /// that, because this one is empty or not the richest any more, that one's balance is read as well.
     async fn funded_account(&self) -> Result<Address, CheckError> {
         let mut read = BTreeSet::new();
         while let Ok(sender) = self.accounts.next() {

@@ -65,8 +65,8 @@ impl<N: ChainNode> Accounts<N> {
         best
     }
 
-    /// Puts a checked relay into the queue of the least loaded account that can pay for it. Waits while all of
-    /// these are full.
+    /// Puts a checked relay into the queue of the least loaded account that can pay for it. Waits while all
+    /// of these are full.
     ///
     /// # Errors
     /// If no account can pay for it.

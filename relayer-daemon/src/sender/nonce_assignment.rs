@@ -156,8 +156,8 @@ impl<N: ChainNode> Sender<N> {
         Ok(nonces)
     }
 
-    /// The relays among these that need a nonce: they have not ended, by the late receipt of a lost nonce, and
-    /// no account has a nonce of theirs in flight, reopened by a reorg.
+    /// The relays among these that need a nonce: they have not ended, by the late receipt of a lost nonce,
+    /// and no account has a nonce of theirs in flight, reopened by a reorg.
     async fn to_be_sent(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
         let read = move |store: &Store| {
             let mut left = BTreeSet::new();

@@ -67,13 +67,13 @@ impl Simulation {
         let chain = self.world.chain();
         let mut least = Duration::from_secs(120);
         if chain.reorganised && chain.now().has_foreign() {
-            // If an undone nonce was used by a foreign transaction, answers that disagree are waited for: twice
-            // ten minutes at most.
+            // If an undone nonce was used by a foreign transaction, answers that disagree are waited for:
+            // twice ten minutes at most.
             least = Duration::from_secs(720);
         }
         if chain.reorganised && self.answers_were_late {
-            // A block may have been compared with a branch that is gone: that is found when it is compared once
-            // more, before it becomes safe or final.
+            // A block may have been compared with a branch that is gone: that is found when it is compared
+            // once more, before it becomes safe or final.
             least = least.max(FINAL_AFTER + Duration::from_secs(120));
         }
         least

@@ -233,6 +233,13 @@ impl Simulation {
         self.store.next_nonce(self.account(index)).unwrap().unwrap_or_default()
     }
 
+    /// Tells the daemon whether this account has code, as the monitor does.
+    pub fn found_code(&self, index: usize, has_code: bool) {
+        if let Some(life) = &self.life {
+            life.relayer.accounts.senders()[index].saw_code(has_code);
+        }
+    }
+
     /// Reads the accounts' balances, as the monitor does.
     fn look_at_balances(&self) {
         let Some(life) = &self.life else { return };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use alloy::primitives::B256;
-use relayer_daemon::outcome::RelayOutcome;
+use relayer_daemon::outcome::{ErrorCode, RelayOutcome};
 use tokio::time::{Instant, sleep};
 
 use super::{MAX_PENDING, SIGNERS, Simulation, ops::Op, runtime};
@@ -95,6 +95,34 @@ fn an_account_that_is_emptied_with_relays_in_flight_keeps_only_these_waiting() {
         assert_eq!(given(simulation), [1, 9]);
         let waiting = simulation.requests.keys().filter(|id| !is_executed(simulation, id));
         assert_eq!(waiting.count(), 1);
+    });
+}
+
+#[test]
+fn an_account_that_got_code_gets_no_relays_and_where_all_have_got_some_the_reason_is_told() {
+    runtime().block_on(async {
+        let mut simulation = Simulation::with_accounts(2, u128::MAX, 7).await;
+        simulation.found_code(0, true);
+        for op in [requests(), vec![Op::Mine(8), Op::Wait(20)]].concat() {
+            simulation.apply(op).await;
+        }
+        let [delegated, other] = given(&simulation);
+        assert_eq!((delegated, other > 0), (0, true));
+        simulation.found_code(1, true);
+        simulation.apply(Op::Request(0)).await;
+        simulation.apply(Op::Wait(20)).await;
+        let dropped = simulation.requests.keys().find_map(|id| {
+            let outcome = simulation.store.relay(*id).unwrap().unwrap().outcome;
+            if let Some(RelayOutcome::Dropped { failure }) = outcome { Some(failure.code) } else { None }
+        });
+        assert_eq!(dropped, Some(ErrorCode::AccountDelegated));
+        // The delegation is taken back.
+        simulation.found_code(0, false);
+        simulation.apply(Op::Repeat(0)).await;
+        simulation.apply(Op::Wait(10)).await;
+        assert_eq!(simulation.nonces_given(0), 1);
+        simulation.settle_down().await;
+        simulation.check().unwrap();
     });
 }
 

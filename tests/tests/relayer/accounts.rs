@@ -1,8 +1,9 @@
 //! Several keys in one daemon.
 //!
 //! 1. Eight keys on blocks of two seconds, 16 transactions of each in the pool: all relays are executed, and
-//!    all keys carry their part. With `--nocapture` it prints its rate; `LOAD_RELAYS=3000` makes it a long one,
-//!    `LOAD_KEYS` and `LOAD_LATENCY_MS` set the keys and what each call to the node takes.
+//!    all keys carry their part. With `--nocapture` it prints its rate; `LOAD_RELAYS=3000` makes it a long
+//!    one, `LOAD_KEYS`, `LOAD_BLOCK_MS` (0: a block for each transaction) and `LOAD_LATENCY_MS` set the keys,
+//!    the blocks and what each call to the node takes.
 //! 2. An account that loses its funds gets no more relays, the others go on, and each probe says so; with new
 //!    funds it is used again.
 //! 3. A daemon that is killed with transactions of several accounts pending sends none of them twice.
@@ -38,7 +39,8 @@ fn registrations(stage: &Stage, name: &str, count: u64) -> Vec<Signed> {
 }
 
 /// Once nothing is in flight: exactly these requests were executed, each once; no account has a nonce that
-/// waits, and the one budget counts what all of them paid. Returns how many transactions each account has sent.
+/// waits, and the one budget counts what all of them paid. Returns how many transactions each account has
+/// sent.
 async fn audit(
     chain: &Chain,
     keys: &[PrivateKeySigner],
@@ -227,7 +229,8 @@ async fn an_account_without_funds_gets_no_more_relays_and_the_others_go_on() {
     audit(&stage.chain, &keys, &client, &requests).await;
 }
 
-/// Posts these requests while the chain makes no block, and waits until all their transactions are in the pool.
+/// Posts these requests while the chain makes no block, and waits until all their transactions are in the
+/// pool.
 async fn leave_pending(stage: &Stage, client: &RelayClient, keys: &[PrivateKeySigner], requests: &[Signed]) {
     stage.chain.node.set_automine(false).await.unwrap();
     for request in requests {
