@@ -40,6 +40,7 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
             Delivery { request_id: &record.id, verdict, now: Timestamp::from_millis(unix_millis()) };
         match answer {
             Ok(Payload::Document(content)) => {
+                record.source = content.source;
                 let known = request.header("If-None-Match");
                 http::success(&content, record.cache == "HIT", known.as_deref(), &delivery)?
             }

@@ -30,6 +30,7 @@ use registry_core::{
     },
     registry::agent::AgentId,
     registry::history::HistoryCursor,
+    snapshot::{ShardEntry, ShardRange, ShardVersion},
 };
 use worker::{Delay, DurableObject, Env, Request, Response, Result, console_warn, durable_object};
 // `durable_object` expands to paths of this crate.
@@ -40,6 +41,7 @@ use super::{
     faults::Faults,
     garbage::let_v8_collect,
     protocol::{IndexAnswer, IndexQuestion, IndexRequest, name},
+    snapshot::{self, Snapshots},
     sql::Sql,
 };
 use crate::{chain, log::unix_millis, settings::Settings};
@@ -75,6 +77,7 @@ pub struct RegistryIndex {
     is_prepared: Cell<bool>,
     lease: Cell<WorkLease>,
     faults: Faults,
+    snapshots: Snapshots,
     /// When the time of the last request was stored.
     noted_at: Cell<u64>,
 }
@@ -99,6 +102,7 @@ impl DurableObject for RegistryIndex {
             is_prepared: Cell::new(false),
             lease: Cell::default(),
             faults: Faults::default(),
+            snapshots: Snapshots::default(),
             noted_at: Cell::new(0),
         }
     }
@@ -137,6 +141,15 @@ impl DurableObject for RegistryIndex {
                 // Boxed, here and below, it is a function of its own: V8 takes megabytes to optimize a long
                 // one that is polled again and again.
                 return self.excerpt(&sql, &settings, &wallets, refresh).boxed_local().await;
+            }
+            IndexQuestion::Manifest => {
+                self.note_request(&sql).await;
+                return self.snapshot(&sql, &settings, None).boxed_local().await;
+            }
+            IndexQuestion::Shard { start, bits, block, tag } => {
+                let (range, version) = (ShardRange { start, bits }, ShardVersion { block, tag });
+                let entry = Some(ShardEntry { range, version });
+                return self.snapshot(&sql, &settings, entry).boxed_local().await;
             }
             IndexQuestion::Document { route } => (Form::Document, Route::parse(&route)),
             IndexQuestion::Events { route } => (Form::Events, Route::parse(&route)),
@@ -294,6 +307,23 @@ impl RegistryIndex {
         match ready.map(|state| is_recent(&state).then(|| Excerpt::of(sql, &state, &wallets)).transpose()) {
             Ok(Ok(Some(excerpt))) => Response::from_json(&IndexAnswer::Excerpt(excerpt.encode())),
             Ok(Err(IndexError::Store(error))) | Err(IndexError::Store(error)) => {
+                self.keep_fault(error).await;
+                not_covered()
+            }
+            _ => not_covered(),
+        }
+    }
+
+    /// The manifest of the registry's snapshot, or a shard of it. The manifest may refresh the index first.
+    async fn snapshot(&self, sql: &Sql, settings: &Settings, entry: Option<ShardEntry>) -> Result<Response> {
+        let ready = match entry {
+            None => self.ready(sql, settings, snapshot::max_age(settings), &mut 0).await,
+            Some(_) => self.load(sql).map_err(IndexError::from),
+        };
+        self.arm(sql, settings, ready.is_ok()).await;
+        match ready.and_then(|state| self.snapshots.answer(sql, settings, &state, entry)) {
+            Ok(Some(bytes)) => snapshot::respond(bytes),
+            Err(IndexError::Store(error)) => {
                 self.keep_fault(error).await;
                 not_covered()
             }
