@@ -47,6 +47,8 @@ pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
         ("checkWallet", body(&verdict, &kya(WALLET))),
         ("checkWallets", schemas.answer(&kya_list())),
         ("checkRange", schemas.answer(&kya_range())),
+        ("getSnapshot", binary()),
+        ("getShard", binary()),
         ("getAgent", schemas.answer(&agent())),
         ("listAgents", agents),
         ("listCompliance", schemas.answer(&in_full(scan().compliance(None, now())))),
@@ -166,6 +168,11 @@ fn kya(wallet: Address) -> Kya {
 fn kya_list() -> KyaList {
     let verdict = |wallet| KyaItem::Verdict(Box::new(kya(wallet)));
     vec![verdict(WALLET), verdict(UNREGISTERED)].into()
+}
+
+/// The content of parts of a snapshot.
+fn binary() -> Value {
+    json!({ "application/octet-stream": {} })
 }
 
 fn kya_range() -> KyaRange {

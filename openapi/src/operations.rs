@@ -119,7 +119,7 @@ impl Operation {
             ("429", "RateLimited", true),
             ("500", "Failed", true),
             ("501", "IndexRequired", needs_index),
-            ("503", "Indexing", is_indexed),
+            ("503", "Indexing", is_indexed || needs_index),
         ];
         let possible = responses.into_iter().filter(|(_, _, possible)| *possible);
         let named = |name| json!({ "$ref": format!("#/components/responses/{name}") });

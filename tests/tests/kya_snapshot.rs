@@ -5,7 +5,8 @@
 //! 3. Where the index is away, or the chain does not answer, verdicts come from the chain or are errors, and
 //!    none is older than the TTL.
 //! 4. A range holds the verdicts on all its wallets, and is the same for each that asks.
-//! 5. What a snapshot cannot tell is the chain's: evidence, past blocks.
+//! 5. Manifest and shards are served as documented.
+//! 6. What a snapshot cannot tell is the chain's: evidence, past blocks.
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use e2e::chain::Chain;
 use e2e::client::{Answer, Client};
 use e2e::fault::{Fault, Rule};
 use e2e::process::wait_until;
+use e2e::repo;
 use e2e::seed;
 use e2e::stage::Stage;
 use e2e::worker::Worker;
@@ -150,6 +152,57 @@ async fn a_range_tells_all_its_wallets_and_is_the_same_for_each_of_them() {
     assert!(longer.contains("must have 1 hex digit now"), "{longer}");
     let odd = stage.client.get("/api/v1/kya/range/xyz").await.failed(400, "INVALID_PARAMETER");
     assert!(odd.contains("1 to 6 hex digits"), "{odd}");
+}
+
+/// The program of `docs/snapshot.md`, run by Node on what the API serves.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_reader_reads_what_is_served() {
+    let stage = stage(60).await;
+    let guide = std::fs::read_to_string(repo::root().join("docs/snapshot.md")).unwrap();
+    let reader = guide.split("```js\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(reader.lines().count() <= 60, "{} lines", reader.lines().count());
+    let own = r#"
+        import { keccak256, getBytes } from "ethers";
+        const keccak = (bytes) => getBytes(keccak256(bytes));
+        const read = async (path) => {
+          const response = await fetch(API + path);
+          if (response.status !== 200) throw new Error(`${path}: ${response.status}`);
+          return new Uint8Array(await response.arrayBuffer());
+        };
+        const manifest = readManifest(await read("/api/v1/snapshot"));
+        for (const wallet of WALLETS) {
+          const bytes = getBytes(wallet), shard = shardOf(manifest, bytes);
+          const hex = (number, digits) => number.toString(16).padStart(digits, "0");
+          const path = `/api/v1/snapshot/${hex(shard.start, 12)}${hex(shard.bits, 2)}?v=${hex(shard.block, 16)}${hex(shard.tag, 8)}`;
+          const facts = find(manifest, shard, await read(path), bytes);
+          console.log(JSON.stringify(facts, (_, value) => (typeof value === "bigint" ? Number(value) : value)));
+        }"#;
+    let wallets: Vec<String> =
+        (1..=AGENTS).map(wallet).chain([Address::repeat_byte(9)]).map(|it| it.to_string()).collect();
+    let head = format!("const API = {:?}, WALLETS = {wallets:?};", stage.client.base());
+    let script = repo::root().join("target/snapshot-reader.mjs");
+    std::fs::write(&script, [&head, reader, own].join("\n")).unwrap();
+    let node = tokio::process::Command::new("node").arg(&script).output().await.unwrap();
+    assert!(node.status.success(), "{}", String::from_utf8_lossy(&node.stderr));
+    let read: Vec<Value> = String::from_utf8(node.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(read.len(), wallets.len());
+    for (facts, wallet) in read.iter().zip(&wallets) {
+        let verdict = stage.client.get(&format!("/api/v1/kya/{wallet}")).await.ok();
+        assert_eq!(facts["registered"], verdict["isRegistered"], "{facts}");
+        if facts["registered"] == true {
+            let status = ["Active", "Suspended"][facts["status"].as_u64().unwrap() as usize];
+            let agent = &verdict["agent"];
+            assert_eq!((&facts["agent"], &facts["scope"]), (&agent["agentId"], &agent["operationalScope"]));
+            assert_eq!(agent["status"], status);
+        }
+    }
+    let old = stage.client.get("/api/v1/snapshot/00000000000000?v=000000000000000100000000").await;
+    old.failed(404, "NOT_FOUND");
+    stage.client.get("/api/v1/snapshot/00000000000000").await.failed(400, "INVALID_PARAMETER");
 }
 
 /// Asks until the verdict is no `provision` any more, and gives when the last one came.

@@ -249,6 +249,28 @@ fn one_shard_holds_up_to_128_agents_and_a_version_that_is_gone_is_not_given() {
     assert_eq!(later.shards(), after.shards());
 }
 
+#[test]
+fn a_shard_takes_a_handful_of_statements_whatever_it_holds() {
+    let mut registry = PlainRegistry { grace_seconds: Some(604_800), ..PlainRegistry::default() };
+    // A path of 20 agents, and the others below its end.
+    registry.agents = (1..=2_000_u64).map(|id| record(id, id.min(21) - 1)).collect();
+    let mut history = History::new(0, &mut Chance(3));
+    history.push(2, NOW - 100_000, registry, Vec::new());
+    let mut index = filled_with(&history, 0);
+    index.work().unwrap();
+    let manifest = manifest(&index).unwrap();
+    for entry in manifest.shards() {
+        let before = index.database.executed.get();
+        index.database.steps.take();
+        let size = bytes(&index, *entry).unwrap().len();
+        let (statements, steps) = (index.database.executed.get() - before, index.database.steps.take());
+        let steps: u64 = steps.values().sum();
+        println!("{size} bytes: {statements} statements, {steps} steps");
+        // Its version, its agents, fourteen levels of ancestors, ends.
+        assert!(statements <= 17 && steps < 60_000, "{statements} statements, {steps} steps");
+    }
+}
+
 /// Wallets whose Keccak-256 begins with as many bits.
 fn sharing(bits: u32, count: usize) -> Vec<Address> {
     let of = |wallet: &Address| {

@@ -57,7 +57,9 @@ impl CacheKey for DocumentKey {
             | Self::Read(DocumentRead::Index(route) | DocumentRead::Direct(Request::Api(route))) => {
                 route.heap_bytes()
             }
-            Self::Read(DocumentRead::Direct(Request::Ready | Request::Events(_))) => 0,
+            Self::Read(DocumentRead::Direct(
+                Request::Ready | Request::Events(_) | Request::Manifest | Request::Shard(_),
+            )) => 0,
         }
     }
 }
@@ -100,6 +102,8 @@ impl SharedRead for DocumentRead {
         let read = match self {
             Self::Index(route) => from_index(route, flight).boxed_local(),
             Self::Direct(Request::Events(since)) => events(*since, flight).boxed_local(),
+            Self::Direct(Request::Manifest) => snapshot::manifest(flight).boxed_local(),
+            Self::Direct(Request::Shard(entry)) => snapshot::shard(flight, *entry).boxed_local(),
             Self::Direct(Request::Ready) => readiness(flight).boxed_local(),
             Self::Direct(Request::Api(route)) => from_chain(route, flight).boxed_local(),
         };

@@ -31,6 +31,7 @@ use worker::Delay;
 use super::{
     colo,
     context::RequestContext,
+    documents::DocumentRead,
     excerpts::UNINDEXED_MILLIS,
     single_flight::{Flight, Memory, SharedRead, share},
 };
@@ -142,8 +143,8 @@ impl SharedRead for ShardRead {
     }
 
     async fn read(&self, flight: &Flight<Self>) -> Result<Rc<Shard>, Error> {
-        let (settings, ShardEntry { range, version }) = (flight.settings(), self.0);
-        let name = format!("{:012x}-{}-{}-{:08x}", range.start, range.bits, version.block, version.tag);
+        let settings = flight.settings();
+        let name = [self.0.range_text(), self.0.version_text()].join("-");
         let key = colo::snapshot_key(&flight.context.origin, settings, &name);
         let identity = settings.identity().ok_or(Error::IndexRequired)?;
         let parsed = |bytes| Shard::parse(bytes, &identity, self.0).map(Rc::new);
@@ -227,6 +228,41 @@ async fn usable_manifest(context: &RequestContext, record: &Record) -> Result<Rc
 /// Whether verdicts come from the snapshot now.
 pub(super) async fn is_usable(context: &RequestContext, record: &Record) -> bool {
     usable_manifest(context, record).await.is_ok()
+}
+
+/// The manifest as it is.
+///
+/// # Errors
+///
+/// Those of [`answer`].
+pub(super) async fn manifest(flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
+    let kept = usable_manifest(&flight.context, &flight.record).boxed_local().await?;
+    let now = unix_millis();
+    let left = kept.made_at.saturating_add(kept.millis).saturating_sub(now) / 1_000;
+    let bytes = kept.manifest.encode().map_err(|_| Error::IndexUnavailable)?;
+    Ok(binary(bytes, u32::try_from(left).unwrap_or(0)))
+}
+
+/// A shard as it is.
+///
+/// # Errors
+///
+/// Those of [`answer`], and [`Error::NotFound`] for one that the manifest does not name.
+pub(super) async fn shard(flight: &Flight<DocumentRead>, entry: ShardEntry) -> Result<Rc<Content>, Error> {
+    let kept = usable_manifest(&flight.context, &flight.record).boxed_local().await?;
+    if !kept.manifest.shards().contains(&entry) {
+        return Err(Error::NotFound);
+    }
+    let shard = share(&flight.context, ShardRead(entry), &mut flight.record.clone()).boxed_local().await;
+    let shard = shard.map_err(|_| Error::IndexUnavailable)?;
+    Ok(binary(shard.as_bytes().to_vec(), SHARD_SECONDS))
+}
+
+/// Bytes of the snapshot; their seal is their tag.
+fn binary(bytes: Vec<u8>, max_age: u32) -> Rc<Content> {
+    let seal = bytes.last_chunk::<8>().map_or(0, |seal| u64::from_be_bytes(*seal));
+    let (tag, now) = (format!("W/\"{seal:016x}\""), Timestamp::from_millis(unix_millis()));
+    Rc::new(Content::new("application/octet-stream", bytes, tag, None, now, max_age))
 }
 
 /// The answer of a route from the snapshot.

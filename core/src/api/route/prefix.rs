@@ -32,7 +32,7 @@ impl KyaPrefix {
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let is_hex = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let value = u32::from_str_radix(text, 16).ok().filter(|_| is_hex && text.len() <= DIGITS_MAX);
-        let rule = "must be 1 to 6 hex digits: the first ones of the Keccak-256 of the wallet's 20 bytes";
+        let rule = "must be 1 to 6 hex digits";
         let value = value.ok_or(Error::InvalidParameter { field: "prefix", rule })?;
         Ok(Self { digits: u8::try_from(text.len()).unwrap_or(0), value })
     }
