@@ -17,6 +17,7 @@
 //! | [`chain`] | the RPC engine, the lens, and the registry read through them |
 //! | [`evidence`] | Merkle proofs of verdicts, and the documents made of them |
 //! | [`index`] | the whole registry in SQL, and its upkeep |
+//! | [`snapshot`] | the registry in shards: what verdicts need, by wallet |
 //! | [`api`] | the read API: routes, errors, documents, questions, scans, health |
 //! | [`host`] | what hosts keep between requests: rate-limit windows, shared reads |
 
@@ -28,3 +29,4 @@ pub mod forward;
 pub mod host;
 pub mod index;
 pub mod registry;
+pub mod snapshot;

@@ -10,7 +10,8 @@ use std::{
 };
 
 /// The layers, the lowest first.
-const LAYERS: [&str; 8] = ["eth", "forward", "registry", "chain", "evidence", "index", "api", "host"];
+const LAYERS: [&str; 9] =
+    ["eth", "forward", "registry", "chain", "evidence", "index", "snapshot", "api", "host"];
 
 /// A module's path, such as `chain::lens::slice`; the parent's where the file is called `mod.rs`.
 type Module = String;

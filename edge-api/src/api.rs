@@ -9,6 +9,7 @@ use registry_core::{
     eth::timestamp::Timestamp,
     host::rate_limit::{ClientKey, RateLimitVerdict},
     registry::error_code::Code,
+    snapshot::ShardEntry,
 };
 use worker::{Context, Env, event, web_sys};
 
@@ -40,6 +41,7 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
             Delivery { request_id: &record.id, verdict, now: Timestamp::from_millis(unix_millis()) };
         match answer {
             Ok(Payload::Document(content)) => {
+                record.source = content.source;
                 let known = request.header("If-None-Match");
                 http::success(&content, record.cache == "HIT", known.as_deref(), &delivery)?
             }
@@ -147,6 +149,10 @@ impl Resource {
         match path {
             "/livez" => Ok(Self::Live),
             READY => Ok(Self::Counted(Request::Ready)),
+            MANIFEST => Ok(Self::Counted(Request::Manifest)),
+            path if path.starts_with(SHARDS) => {
+                shard(target.path_and_query()).map(|entry| Self::Counted(Request::Shard(entry)))
+            }
             _ => Route::parse(target.path_and_query()).map(|route| Self::Counted(Request::Api(route))),
         }
     }
@@ -164,11 +170,26 @@ impl Resource {
             Self::Page(page) => page.path,
             Self::Live => "/livez",
             Self::Counted(Request::Ready) => READY,
+            Self::Counted(Request::Manifest) => MANIFEST,
+            Self::Counted(Request::Shard(_)) => "/api/v1/snapshot/:shard",
             Self::Counted(Request::Api(route)) => route.pattern(),
             // Routes become streams later.
             Self::Counted(Request::Events(_)) => "/api/v1/changes",
         }
     }
+}
+
+/// The path of the snapshot's manifest, and what those of its shards begin with.
+const MANIFEST: &str = "/api/v1/snapshot";
+const SHARDS: &str = "/api/v1/snapshot/";
+
+/// The shard that a target names, with its version.
+fn shard(target: &str) -> Result<ShardEntry, Error> {
+    let (range, version) =
+        target.strip_prefix(SHARDS).and_then(|rest| rest.split_once('?')).unwrap_or_default();
+    let version = version.split('&').find_map(|parameter| parameter.strip_prefix("v=")).unwrap_or_default();
+    let rule = "must be 14 hex digits, with its version as v, of 24 hex digits";
+    ShardEntry::parse(range, version).ok_or(Error::InvalidParameter { field: "shard", rule })
 }
 
 /// The status of an error: 503 where a service that is not ready says why, the documented one otherwise.

@@ -4,7 +4,7 @@
 use serde::{Serialize, de::DeserializeOwned};
 use worker::{
     Result, Stub,
-    js_sys::{Function, Promise, Reflect},
+    js_sys::{Function, Promise, Reflect, Uint8Array},
     wasm_bindgen::{JsCast as _, JsValue},
     wasm_bindgen_futures::JsFuture,
     web_sys::{RequestInit, Response},
@@ -44,6 +44,11 @@ pub(crate) async fn post(object: Stub, request: &impl Serialize) -> Result<Respo
 pub(crate) async fn ask<A: DeserializeOwned>(object: Stub, request: &impl Serialize) -> Result<A> {
     let response = post(object, request).await?;
     Ok(serde_json::from_str(&text(&response).await?)?)
+}
+
+/// A response's body, as bytes.
+pub(crate) async fn bytes(response: &Response) -> Result<Vec<u8>> {
+    Ok(Uint8Array::new(&JsFuture::from(response.array_buffer()?).await?).to_vec())
 }
 
 /// A response's body.

@@ -22,7 +22,7 @@ const COMMON: [(&str, &str); 7] = [
     (
         "Access-Control-Expose-Headers",
         "Age, ETag, Link, RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-RateLimit-Limit, \
-         X-RateLimit-Remaining, X-RateLimit-Reset, X-As-Of-Block, X-Request-Id",
+         X-RateLimit-Remaining, X-RateLimit-Reset, X-As-Of-Block, X-Request-Id, Server-Timing",
     ),
     ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
     ("Cross-Origin-Resource-Policy", "cross-origin"),
@@ -88,6 +88,8 @@ pub(crate) struct Content {
     pub(crate) made_at: Timestamp,
     /// The TTL in seconds from then on; 0 is `no-store`.
     pub(crate) max_age: u32,
+    /// Where a verdict comes from: `snapshot` or `chain`.
+    pub(crate) source: &'static str,
 }
 
 impl Content {
@@ -112,7 +114,7 @@ impl Content {
         if let Some(links) = &links {
             head.set("Link", links);
         }
-        Self { head, body, etag, links, made_at, max_age }
+        Self { head, body, etag, links, made_at, max_age, source: "" }
     }
 
     /// A document that was read at `made_at`. Its TTL is `time_to_live` seconds, or less where something in
@@ -126,6 +128,12 @@ impl Content {
     pub(crate) fn with_block(mut self, number: u64) -> Self {
         self.head.set("X-As-Of-Block", number);
         self
+    }
+
+    /// Says where a verdict comes from.
+    pub(crate) fn with_source(mut self, source: &'static str) -> Self {
+        self.head.set("Server-Timing", format_args!("source;desc=\"{source}\""));
+        Self { source, ..self }
     }
 
     /// Adds the header that the answer depends on `Accept`.

@@ -22,6 +22,8 @@ pub(crate) struct Record {
     pub(crate) cache: &'static str,
     /// Requests sent to RPC endpoints.
     pub(crate) rpc_calls: u32,
+    /// Where a verdict comes from: `snapshot` or `chain`.
+    pub(crate) source: &'static str,
     /// The code of the error in the response.
     pub(crate) error: &'static str,
     /// Unix milliseconds.
@@ -31,7 +33,7 @@ pub(crate) struct Record {
 impl Record {
     /// A request that just came in.
     pub(crate) const fn begin(id: String, method: String, started_at: u64) -> Self {
-        Self { id, method, route: "none", cache: "", rpc_calls: 0, error: "", started_at }
+        Self { id, method, route: "none", cache: "", rpc_calls: 0, source: "", error: "", started_at }
     }
 
     /// Writes the line. The clock of a Worker stands still while it computes: the milliseconds are those
@@ -39,12 +41,13 @@ impl Record {
     pub(crate) fn write(&self, status: u16, now: u64) {
         // Nothing here needs escaping: methods are tokens, ids are checked, the rest is ours.
         console_log!(
-            r#"{{"requestId":"{}","method":"{}","route":"{}","status":{status},"error":"{}","cache":"{}","rpcCalls":{},"ms":{}}}"#,
+            r#"{{"requestId":"{}","method":"{}","route":"{}","status":{status},"error":"{}","cache":"{}","source":"{}","rpcCalls":{},"ms":{}}}"#,
             self.id,
             self.method,
             self.route,
             self.error,
             self.cache,
+            self.source,
             self.rpc_calls,
             now.saturating_sub(self.started_at),
         );

@@ -14,6 +14,7 @@ use registry_core::{
     },
     evidence::Layout,
     host::{rate_limit::WindowLimit, stream_slots::StreamLimits},
+    snapshot::Identity,
 };
 use worker::Env;
 
@@ -66,6 +67,8 @@ pub(crate) struct Settings {
     pub(crate) limits: ClientLimits,
     pub(crate) limiter_mode: LimiterMode,
     pub(crate) index_mode: IndexMode,
+    /// Where verdicts come from.
+    pub(crate) kya_source: KyaSource,
     /// Where the platform should create the index's object.
     pub(crate) index_location: Option<&'static str>,
     /// The longest duration of a stream of changes.
@@ -100,6 +103,15 @@ pub(crate) enum LimiterMode {
     DurableObject,
     /// Cloudflare's own limiter counts for the instances of a data centre.
     Binding,
+}
+
+/// Where verdicts come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KyaSource {
+    /// From the index's snapshot of the registry, and from the chain where that has none.
+    Snapshot,
+    /// From the chain.
+    Chain,
 }
 
 /// Where answers about the whole registry are read from.
@@ -174,6 +186,7 @@ impl Settings {
             misconfigured("REGISTRY_ADDRESS", "is not set; it is the deployed registry's address")
         })?;
         let index_mode = variables.index_mode()?;
+        let kya_source = variables.kya_source(index_mode)?;
         let problem = match chain_id {
             None if rpc.len() > 1 => {
                 "is not set; where RPC_URL names several endpoints, it is the chain they all have to be on"
@@ -206,6 +219,7 @@ impl Settings {
             limits: variables.limits()?,
             limiter_mode: variables.limiter_mode()?,
             index_mode,
+            kya_source,
             index_location: variables.index_location()?,
             stream_seconds: variables.seconds("CHANGES_STREAM_SECONDS", 300)?,
             streams: StreamLimits {
@@ -228,6 +242,12 @@ impl Settings {
             CacheScope::Lineage => self.lineage_ttl,
             CacheScope::Kya => self.kya_ttl,
         }
+    }
+
+    /// What a snapshot of the registry is of; `None` without a chain id, which the settings rule out where
+    /// there is an index.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.chain_id.map(|chain_id| Identity { chain_id, registry: self.registry })
     }
 
     /// The seconds between two polls of a stream of changes: ten, or fewer where the TTL of verdicts is
@@ -316,6 +336,23 @@ impl Variables<'_> {
             "durable-object" => Some(IndexMode::DurableObject),
             _ => None,
         })
+    }
+
+    fn kya_source(&self, index: IndexMode) -> Result<KyaSource, Error> {
+        let source = self.parsed("KYA_SOURCE", None, "must be snapshot or chain", |text| match text {
+            "snapshot" => Some(Some(KyaSource::Snapshot)),
+            "chain" => Some(Some(KyaSource::Chain)),
+            _ => None,
+        })?;
+        match (source, index) {
+            (Some(KyaSource::Snapshot), IndexMode::Off) => Err(misconfigured(
+                "KYA_SOURCE",
+                "is snapshot, which the index keeps: INDEX must be durable-object",
+            )),
+            (Some(source), _) => Ok(source),
+            (None, IndexMode::Off) => Ok(KyaSource::Chain),
+            (None, IndexMode::DurableObject) => Ok(KyaSource::Snapshot),
+        }
     }
 
     fn code_hash(&self, name: &'static str) -> Result<Option<B256>, Error> {
@@ -419,6 +456,8 @@ mod tests {
                 "INDEX_LOCATION_HINT must be wnam, enam, sam, weur, eeur, apac,",
             ),
             ("INDEX", "s3cret", "INDEX must be durable-object or off"),
+            ("KYA_SOURCE", "s3cret", "KYA_SOURCE must be snapshot or chain"),
+            ("KYA_SOURCE", "snapshot", "KYA_SOURCE is snapshot, which the index keeps"),
             ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv, durable-object or binding"),
             ("CHAIN_ID", "8453", "RPC_URL is not set; set the secret before you deploy"),
             ("EVIDENCE_LAYOUT", "{\"s3cret\":1}", "EVIDENCE_LAYOUT must be JSON"),

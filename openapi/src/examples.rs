@@ -24,7 +24,7 @@ use registry_core::{
     registry::compliance::{Compliance, DEFAULT_GRACE_SECONDS},
     registry::cursor::AgentCursor,
     registry::history::{AgentEvent, AgentHistory, HistoryEvent},
-    registry::kya::{Kya, KyaItem, KyaList},
+    registry::kya::{Kya, KyaItem, KyaList, KyaRange},
     registry::liable::{Lapse, Liable},
     registry::lineage::{self, LineageNode, Member},
     registry::page::{AgentList, AgentPage, Page},
@@ -46,6 +46,9 @@ pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
     BTreeMap::from([
         ("checkWallet", body(&verdict, &kya(WALLET))),
         ("checkWallets", schemas.answer(&kya_list())),
+        ("checkRange", schemas.answer(&kya_range())),
+        ("getSnapshot", binary()),
+        ("getShard", binary()),
         ("getAgent", schemas.answer(&agent())),
         ("listAgents", agents),
         ("listCompliance", schemas.answer(&in_full(scan().compliance(None, now())))),
@@ -165,6 +168,17 @@ fn kya(wallet: Address) -> Kya {
 fn kya_list() -> KyaList {
     let verdict = |wallet| KyaItem::Verdict(Box::new(kya(wallet)));
     vec![verdict(WALLET), verdict(UNREGISTERED)].into()
+}
+
+/// The content of parts of a snapshot.
+fn binary() -> Value {
+    json!({ "application/octet-stream": {} })
+}
+
+fn kya_range() -> KyaRange {
+    let data = vec![KyaItem::Verdict(Box::new(kya(WALLET)))];
+    let prefix = alloy_primitives::keccak256(WALLET).to_string().chars().skip(2).take(1).collect();
+    KyaRange { prefix, prefix_digits_max: 1, total: data.len(), data, as_of: AS_OF }
 }
 
 fn ancestors() -> Ancestors {
@@ -312,7 +326,8 @@ fn cursor(number: u64) -> Cursor {
 }
 
 fn ready() -> Ready {
-    Ready { ready: true, chain_id: U256::from(84_532), head_age_seconds: 2, registry: REGISTRY, index: None }
+    let chain_id = U256::from(84_532);
+    Ready { ready: true, chain_id, head_age_seconds: 2, registry: REGISTRY, index: None, kya_source: None }
 }
 
 /// A document of a scan, which the few agents of the examples cannot make fail.

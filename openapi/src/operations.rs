@@ -119,7 +119,7 @@ impl Operation {
             ("429", "RateLimited", true),
             ("500", "Failed", true),
             ("501", "IndexRequired", needs_index),
-            ("503", "Indexing", is_indexed),
+            ("503", "Indexing", is_indexed || needs_index),
         ];
         let possible = responses.into_iter().filter(|(_, _, possible)| *possible);
         let named = |name| json!({ "$ref": format!("#/components/responses/{name}") });
@@ -129,7 +129,7 @@ impl Operation {
 
 /// An example of a request target of this path.
 fn target(path: &str) -> String {
-    path.replace("{id}", "1").replace("{wallet}", &examples::WALLET.to_string())
+    path.replace("{id}", "1").replace("{prefix}", "a").replace("{wallet}", &examples::WALLET.to_string())
 }
 
 /// Whether answers may come from the index, for some queries at least.
@@ -180,9 +180,10 @@ mod tests {
                 Route::Liable { .. } => 12,
                 Route::Changes { .. } => 13,
                 Route::History { .. } => 14,
+                Route::KyaRange(_) => 15,
             });
         }
         known.sort_unstable();
-        assert_eq!(known, (0..15).collect::<Vec<_>>());
+        assert_eq!(known, (0..16).collect::<Vec<_>>());
     }
 }

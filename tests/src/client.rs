@@ -38,6 +38,11 @@ impl Client {
         Self { http: http::client(Duration::from_secs(60)), base: base.into(), headers: HeaderMap::new() }
     }
 
+    /// Where the server is.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
     /// The same client at another address.
     pub fn at(&self, address: impl Into<IpAddr>) -> Self {
         self.with("cf-connecting-ip", &address.into().to_string())

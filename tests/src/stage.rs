@@ -118,6 +118,17 @@ impl Stage {
         Ok(())
     }
 
+    /// Starts another Worker with the same index, and with settings of its own: another instance, in another
+    /// data centre.
+    pub async fn another(
+        &self,
+        settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
+    ) -> Result<Option<Worker>> {
+        let Some(index) = &self.index else { return Ok(None) };
+        let options = WorkerOptions { state: None, config: None, ..index.options.clone() };
+        Worker::start(settings(options)).await.map(Some)
+    }
+
     /// Starts both Workers again with other settings; the index finds what it has stored.
     pub async fn restart_with(
         &mut self,

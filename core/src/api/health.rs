@@ -43,6 +43,8 @@ pub struct Readiness {
     pub now: Timestamp,
     /// The status of the registry's index, where there is one.
     pub index: Option<IndexStatus>,
+    /// Where verdicts come from now, where there is an index.
+    pub kya_source: Option<&'static str>,
 }
 
 /// What monitors are told of the registry's index.
@@ -91,6 +93,9 @@ pub struct Ready {
     /// The status of the registry's index; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<IndexStatus>,
+    /// Where verdicts come from now: `snapshot` or `chain`; absent where there is no index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kya_source: Option<&'static str>,
 }
 
 impl Shape for Health {}
@@ -114,6 +119,7 @@ impl Query for Readiness {
             head_age_seconds,
             registry: self.registry,
             index: self.index.clone(),
+            kya_source: self.kya_source,
         };
         Ok(Document::of(ready, &Route::Health))
     }

@@ -8,3 +8,4 @@ mod links;
 pub mod question;
 pub mod route;
 pub mod scan;
+pub mod snapshot_documents;

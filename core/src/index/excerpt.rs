@@ -15,7 +15,14 @@ use crate::{
 };
 
 /// Agents per wallet: those that a verdict shows, one more to detect further ones, and the live one.
-const OF_A_WALLET: u64 = FORMER_SHOWN as u64 + 2;
+pub(super) const OF_A_WALLET: u64 = FORMER_SHOWN as u64 + 2;
+
+/// Whether every agent's record is readable, so that no other agent has or had a wallet.
+pub(crate) fn is_whole(store: &impl Store) -> Result<bool, StoreError> {
+    let statement =
+        "SELECT count(*) FROM agents INDEXED BY agents_with_flaws WHERE flaws > 0 AND flaws & ?1 > 0";
+    Ok(one_number(store, statement, &[SqlValue::Integer(flaw::RECORD)])? == Some(0))
+}
 
 /// What an index knows of some wallets at its block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,27 +47,12 @@ impl Excerpt {
         if state.as_of().is_none() {
             return Err(IndexError::Incomplete { percent: state.percent() });
         }
-        // From the agents up, one level of ancestors at a time. The first way to an agent is the shortest.
-        let mut level = newest_agents(store, wallets)?;
-        let mut rows: BTreeMap<u64, Row> = BTreeMap::new();
-        for depth in 1..=MAX_LEVELS {
-            let parents: BTreeSet<u64> = level.iter().map(|(_, row)| row.parent).collect();
-            rows.extend(level);
-            let is_unread = |id: &u64| *id != 0 && !rows.contains_key(id);
-            let unread: Vec<u64> = parents.into_iter().filter(is_unread).collect();
-            if unread.is_empty() || depth == MAX_LEVELS {
-                break;
-            }
-            level = agents_of(of_ids(store, "SELECT id, record FROM agents WHERE id", &[], &unread)?)?;
-        }
+        let rows = with_ancestors(store, newest_agents(store, wallets)?)?;
         let ended =
             rows.iter().filter(|(_, row)| Status::from_number(row.status).is_some_and(Status::has_ended));
         let ends = changes::ended_at(store, &ended.map(|(id, _)| *id).collect::<Vec<_>>())?;
         let rows = rows.into_iter().collect();
-        let statement = "SELECT count(*) FROM agents INDEXED BY agents_with_flaws \
-                         WHERE flaws > 0 AND flaws & ?1 > 0";
-        let flawed = one_number(store, statement, &[SqlValue::Integer(flaw::RECORD)])?;
-        Ok(Self { total: state.total, is_whole: flawed == Some(0), rows, ends })
+        Ok(Self { total: state.total, is_whole: is_whole(store)?, rows, ends })
     }
 
     /// What it takes in memory.
@@ -102,6 +94,27 @@ impl Excerpt {
         }
         Some(Self { total: u64::from_be_bytes(*total), is_whole: *is_whole == 1, rows, ends })
     }
+}
+
+/// These agents and their ancestors, up to the depth limit of a lineage.
+pub(super) fn with_ancestors(
+    store: &impl Store,
+    agents: Vec<(u64, Row)>,
+) -> Result<BTreeMap<u64, Row>, StoreError> {
+    // From the agents up, one level of ancestors at a time. The first way to an agent is the shortest.
+    let mut level = agents;
+    let mut rows: BTreeMap<u64, Row> = BTreeMap::new();
+    for depth in 1..=MAX_LEVELS {
+        let parents: BTreeSet<u64> = level.iter().map(|(_, row)| row.parent).collect();
+        rows.extend(level);
+        let is_unread = |id: &u64| *id != 0 && !rows.contains_key(id);
+        let unread: Vec<u64> = parents.into_iter().filter(is_unread).collect();
+        if unread.is_empty() || depth == MAX_LEVELS {
+            break;
+        }
+        level = agents_of(of_ids(store, "SELECT id, record FROM agents WHERE id", &[], &unread)?)?;
+    }
+    Ok(rows)
 }
 
 /// The newest agents of each wallet.

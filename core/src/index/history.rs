@@ -171,8 +171,8 @@ impl HistoryQuery {
 
     /// A run that reads the page at the index's block.
     pub fn run(self, config: &Config, endpoints: Endpoints) -> Run<Self> {
-        let Checkpoint { number, hash, seconds } = self.at;
-        let header = Header { number, hash, parent_hash: hash, timestamp: seconds };
+        let Checkpoint { number, hash, seconds, parent } = self.at;
+        let header = Header { number, hash, parent_hash: parent, timestamp: seconds };
         let limits = Limits { rounds: ROUNDS, ..config.limits };
         Run::new(self, config.multicall3, limits).over(endpoints).at(header)
     }

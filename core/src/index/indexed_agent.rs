@@ -2,7 +2,10 @@
 
 use alloy_primitives::Address;
 
-use super::store::{Columns, SqlValue, StoreError, ordered};
+use super::{
+    shard_range::place,
+    store::{Columns, SqlValue, StoreError, ordered},
+};
 use crate::{
     registry::agent::{AgentId, Status, UnknownStatus},
     registry::row::{Row, RowDetail},
@@ -10,6 +13,14 @@ use crate::{
 
 /// Bytes of the packed form without the scope.
 pub(super) const PACKED_BYTES: usize = 98;
+
+/// Bytes that an agent takes in a shard, roughly: a live one with its scope, or one that has ended.
+pub(super) fn shard_bytes(entry: &IndexedAgent) -> u64 {
+    match entry.status().is_some_and(Status::has_ended) {
+        true => 52,
+        false => 102 + entry.full.scope.len() as u64,
+    }
+}
 
 /// What an index stores of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +68,7 @@ impl IndexedAgent {
     }
 
     /// `None` if the record is unreadable or the number is undefined.
-    pub(super) fn status(&self) -> Option<Status> {
+    pub(crate) fn status(&self) -> Option<Status> {
         Status::from_number(self.row.status)
     }
 
@@ -114,7 +125,7 @@ impl IndexedAgent {
     }
 
     /// The agent's row in the table as of the block of that height, in the order of its columns.
-    pub(super) fn columns(&self, id: u64, height: u64) -> [SqlValue; 11] {
+    pub(super) fn columns(&self, id: u64, height: u64) -> [SqlValue; 13] {
         let of_record = |value| if self.row.record_is_readable() { value } else { SqlValue::Null };
         [
             id.into(),
@@ -127,6 +138,8 @@ impl IndexedAgent {
             of_record(self.row.generation.into()),
             SqlValue::Integer(self.flaws()),
             height.into(),
+            of_record(place(self.row.wallet).into()),
+            shard_bytes(self).into(),
             SqlValue::Blob([&self.pack(), self.full.scope.as_bytes()].concat()),
         ]
     }

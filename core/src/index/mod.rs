@@ -27,6 +27,8 @@
 //! | `liable` | the answer about a liable person |
 //! | `history` | the query for an agent's events |
 //! | `excerpt` | the agents that have or had certain wallets |
+//! | `shard_range` | the wallets of a shard, and its version |
+//! | `shards` | which wallets a [snapshot](crate::snapshot)'s shards hold, and since which block |
 //!
 //! A host drives it like a [`Run`](crate::chain::Run), and passes the store to each step:
 //!
@@ -51,12 +53,14 @@ mod compliance_list;
 mod excerpt;
 mod find_changes;
 mod history;
-mod indexed_agent;
+pub(crate) mod indexed_agent;
 mod liable;
 mod listing;
 mod open_lists;
 mod read_agents;
 mod reader;
+mod shard_range;
+pub(crate) mod shards;
 mod state;
 mod store;
 mod tables;
@@ -68,6 +72,8 @@ pub use compliance_list::{LIST_IN_MEMORY_MAX, ListChunk, ListCursor};
 pub use excerpt::Excerpt;
 pub use history::HistoryQuery;
 pub use reader::{Bounds, Index};
+pub(crate) use shard_range::{PLACE_BITS, place};
+pub use shard_range::{ShardRange, ShardVersion};
 pub use state::{Basis, Checkpoint, Phase, Progress, SWEEP, State};
 pub use store::{SqlValue, Store, StoreError, StoreFault, prepare};
 pub use work::{Config, Work};

@@ -30,6 +30,9 @@ pub struct Checkpoint {
     pub hash: B256,
     /// Its timestamp, unix seconds.
     pub seconds: u64,
+    /// The hash of the block before it.
+    #[serde(with = "text")]
+    pub parent: B256,
 }
 
 impl From<Checkpoint> for IndexedAt {
@@ -40,7 +43,8 @@ impl From<Checkpoint> for IndexedAt {
 
 impl From<Header> for Checkpoint {
     fn from(header: Header) -> Self {
-        Self { number: header.number, hash: header.hash, seconds: header.timestamp }
+        let Header { number, hash, parent_hash: parent, timestamp: seconds } = header;
+        Self { number, hash, seconds, parent }
     }
 }
 
@@ -219,6 +223,8 @@ pub struct State {
     pub(super) pass_began: u64,
     /// Blocks per `eth_getLogs` that the node accepts, and the refreshes since that was detected.
     pub(super) log_range: Option<(u64, u32)>,
+    /// How often agents have been written: as long as it stays the same, so do the shards.
+    pub writes: u64,
 }
 
 impl Default for State {
@@ -260,6 +266,7 @@ impl Default for State {
             pass_misses: 0,
             pass_began: 0,
             log_range: None,
+            writes: 0,
         }
     }
 }
@@ -276,8 +283,13 @@ impl State {
         serde_json::from_str(&row.text()?).map_err(|_| StoreError::corrupt())
     }
 
+    /// Start of the change log in unix milliseconds; 0 before the first complete fill.
+    pub const fn began(&self) -> u64 {
+        self.began
+    }
+
     /// The grace period in seconds, capped to the range of clocks.
-    pub(super) fn grace(&self) -> u64 {
+    pub(crate) fn grace(&self) -> u64 {
         u64::try_from(self.grace_seconds).unwrap_or(u64::MAX)
     }
 
@@ -295,6 +307,18 @@ impl State {
             Phase::CatchingUp => false,
         };
         self.block.filter(|_| is_whole)
+    }
+
+    /// The storage root of the rows' block, where it vouches for them and no change is known that they lack.
+    /// The layout says of the registry's code that a wallet without a live agent is not registered.
+    pub(crate) fn vouched_root(&self) -> Option<B256> {
+        let has_layout = self.code.is_some_and(|code| code.has_layout);
+        let is_vouched = self.phase == Phase::Complete
+            && self.as_of().is_some()
+            && self.basis == Basis::StorageRoot
+            && has_layout
+            && !self.lags;
+        self.version.filter(|_| is_vouched).map(|version| version.storage_root)
     }
 
     /// Whether the chain has changes that are not in the rows yet: an event is waited for, or all agents
@@ -465,9 +489,11 @@ const CHECKPOINTS: u64 = 64;
 
 /// The checkpoints at heights up to `number`, the highest first.
 pub(super) fn checkpoints(store: &impl Store, number: u64) -> Result<Vec<Checkpoint>, StoreError> {
-    let statement = "SELECT number, hash, seconds FROM checkpoints WHERE number <= ?1 ORDER BY number DESC";
+    let statement =
+        "SELECT number, hash, seconds, parent FROM checkpoints WHERE number <= ?1 ORDER BY number DESC";
     query(store, statement, &[number.into()], |row| {
-        Ok(Checkpoint { number: row.number()?, hash: row.array()?.into(), seconds: row.number()? })
+        let (number, hash, seconds) = (row.number()?, row.array()?.into(), row.number()?);
+        Ok(Checkpoint { number, hash, seconds, parent: row.array()?.into() })
     })
 }
 
@@ -481,10 +507,11 @@ pub(super) fn keep_checkpoint(
         Some(since) => store.execute("DELETE FROM checkpoints WHERE number > ?1", &[since.into()])?,
         None => store.execute("DELETE FROM checkpoints", &[])?,
     };
-    let Checkpoint { number, hash, seconds } = checkpoint;
+    let Checkpoint { number, hash, seconds, parent } = checkpoint;
+    let [hash, parent] = [hash, parent].map(|hash| SqlValue::Blob(hash.to_vec()));
     store.execute(
-        "INSERT OR REPLACE INTO checkpoints (number, hash, seconds) VALUES (?1, ?2, ?3)",
-        &[number.into(), SqlValue::Blob(hash.to_vec()), seconds.into()],
+        "INSERT OR REPLACE INTO checkpoints (number, hash, seconds, parent) VALUES (?1, ?2, ?3, ?4)",
+        &[number.into(), hash, seconds.into(), parent],
     )?;
     let outdated = "DELETE FROM checkpoints WHERE number NOT IN \
                     (SELECT number FROM checkpoints ORDER BY number DESC LIMIT ?1)";

@@ -107,12 +107,17 @@ pub trait Store {
 /// The tables. Records are packed as [`IndexedAgent`](super::indexed_agent::IndexedAgent) defines; numbers
 /// that are compared are big-endian blobs. An unreadable record has no `parent`, `person`, `creator` or
 /// `generation`. The table of scopes is an index only, of the [`words`](super::words) of the texts in the
-/// records. Former agents belong to [`compliance_list`](super::compliance_list).
-const SCHEMA: [&str; 23] = [
+/// records. Former agents belong to [`compliance_list`](super::compliance_list), places, sizes and shards to
+/// [`shards`](super::shards).
+const SCHEMA: [&str; 25] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
      attested BLOB NOT NULL, parent BLOB, person BLOB, creator BLOB, generation INTEGER, \
-     flaws INTEGER NOT NULL, changed_at INTEGER NOT NULL, record BLOB NOT NULL)",
+     flaws INTEGER NOT NULL, changed_at INTEGER NOT NULL, place INTEGER, size INTEGER NOT NULL, \
+     record BLOB NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS agents_by_place ON agents (place, wallet, size)",
+    "CREATE TABLE IF NOT EXISTS shards (start INTEGER PRIMARY KEY, bits INTEGER NOT NULL, bytes INTEGER NOT NULL, \
+     block INTEGER NOT NULL, tag INTEGER NOT NULL)",
     "CREATE INDEX IF NOT EXISTS agents_by_wallet ON agents (wallet)",
     "CREATE INDEX IF NOT EXISTS agents_by_status ON agents (status)",
     "CREATE INDEX IF NOT EXISTS agents_by_attestation ON agents (attested)",
@@ -140,11 +145,12 @@ const SCHEMA: [&str; 23] = [
      grace BLOB NOT NULL, seconds INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS former_agents (id INTEGER, list INTEGER, attested BLOB NOT NULL, parent BLOB, \
      flaws INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY (id, list)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS checkpoints (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, seconds INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS checkpoints (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, seconds INTEGER NOT NULL, \
+     parent BLOB NOT NULL)",
 ];
 
 /// Increment with each change of the tables: an index of another version is filled anew.
-const VERSION: &str = "9";
+const VERSION: &str = "10";
 
 /// Creates the tables, and replaces those of another version, in one transaction of the host. Has to be
 /// called before any other use of a store.
@@ -162,6 +168,8 @@ pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
         store.execute(&format!("DROP TABLE IF EXISTS {name}"), &[])?;
     }
     SCHEMA.iter().try_for_each(|statement| store.execute(statement, &[]).map(drop))?;
+    let whole = "INSERT INTO shards (start, bits, bytes, block, tag) VALUES (0, 0, 0, 0, 0)";
+    store.execute(whole, &[])?;
     let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('version', ?1)";
     store.execute(statement, &[SqlValue::Text(VERSION.to_owned())]).map(drop)
 }
@@ -259,6 +267,15 @@ pub(super) fn write<const N: usize>(
     statement: &str,
     rows: &[[SqlValue; N]],
 ) -> Result<(), StoreError> {
+    write_values(store, statement, N, rows.as_flattened()).map(drop)
+}
+
+/// The same, with the rows that the statement returns.
+pub(super) fn write_returning<const N: usize>(
+    store: &impl Store,
+    statement: &str,
+    rows: &[[SqlValue; N]],
+) -> Result<Vec<Vec<SqlValue>>, StoreError> {
     write_values(store, statement, N, rows.as_flattened())
 }
 
@@ -268,8 +285,8 @@ fn write_values(
     statement: &str,
     width: usize,
     rows: &[SqlValue],
-) -> Result<(), StoreError> {
-    let mut text = String::new();
+) -> Result<Vec<Vec<SqlValue>>, StoreError> {
+    let (mut text, mut returned) = (String::new(), Vec::new());
     let mut rows = rows.chunks(width).peekable();
     while let Some(row) = rows.next() {
         text.push(if text.is_empty() { '[' } else { ',' });
@@ -286,10 +303,10 @@ fn write_values(
         text.push(']');
         if text.len() >= TEXT_BYTES || rows.peek().is_none() {
             text.push(']');
-            store.execute(statement, &[SqlValue::Text(core::mem::take(&mut text))])?;
+            returned.extend(store.execute(statement, &[SqlValue::Text(core::mem::take(&mut text))])?);
         }
     }
-    Ok(())
+    Ok(returned)
 }
 
 /// Executes a statement, which ends before `IN`, for these ids and returns its rows. `given` are its other

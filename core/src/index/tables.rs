@@ -9,6 +9,8 @@ use super::{
     changes::{Comparison, VerdictChange},
     indexed_agent::IndexedAgent,
     open_lists,
+    shard_range::ShardVersion,
+    shards::ShardChanges,
     store::{Columns, SqlValue, Store, StoreError, first_row, of_ids, query, write},
     words::words,
 };
@@ -63,8 +65,8 @@ pub(super) fn person_hour(person: Address, hour: u64) -> Vec<u8> {
 /// per row.
 pub(super) struct AgentWriter<'a, S> {
     store: &'a S,
-    /// The height of their block.
-    number: u64,
+    /// Their block, as the version of the shards that change.
+    version: ShardVersion,
     /// Compares verdicts; `None` before the first complete fill.
     comparison: Option<Comparison>,
     moments: BTreeMap<u64, Moment>,
@@ -73,7 +75,8 @@ pub(super) struct AgentWriter<'a, S> {
     touched: Vec<u64>,
     /// Agents that changed or no longer exist.
     replaced: Vec<u64>,
-    agents: Vec<[SqlValue; 11]>,
+    agents: Vec<[SqlValue; 13]>,
+    shards: ShardChanges,
     scopes_out: Vec<[SqlValue; 2]>,
     scopes_in: Vec<[SqlValue; 2]>,
     /// Agents with changed or removed revenue.
@@ -93,19 +96,20 @@ struct TotalChange {
 impl<'a, S: Store> AgentWriter<'a, S> {
     pub(super) fn new(
         store: &'a S,
-        number: u64,
+        version: ShardVersion,
         comparison: Option<Comparison>,
         moments: BTreeMap<u64, Moment>,
     ) -> Self {
         Self {
             store,
-            number,
+            version,
             comparison,
             moments,
             noted: Vec::new(),
             touched: Vec::new(),
             replaced: Vec::new(),
             agents: Vec::new(),
+            shards: ShardChanges::default(),
             scopes_out: Vec::new(),
             scopes_in: Vec::new(),
             revenue_out: Vec::new(),
@@ -155,8 +159,9 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             self.scopes_out.extend(scope_row(id, scope_before));
             self.scopes_in.extend(scope_row(id, &entry.full.scope));
         }
+        self.shards.note(id, before, Some(entry));
         self.replaced.push(id);
-        self.agents.push(entry.columns(id, self.number));
+        self.agents.push(entry.columns(id, self.version.block));
     }
 
     /// Deletes agents beyond `last`, the registry's counter.
@@ -166,6 +171,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             self.compare(id, Some(&before), None);
             self.count(id, &before, -1);
             self.take_sums_out(id, &before);
+            self.shards.note(id, Some(&before), None);
             self.scopes_out.extend(scope_row(id, &before.full.scope));
         }
         open_lists::keep(self.store, &ids)?;
@@ -219,14 +225,21 @@ impl<'a, S: Store> AgentWriter<'a, S> {
     pub(super) fn finish(self) -> Result<Vec<VerdictChange>, StoreError> {
         let store = self.store;
         open_lists::keep(store, &self.replaced)?;
-        of_ids(store, "UPDATE agents SET changed_at = ? WHERE id", &[self.number.into()], &self.touched)?;
+        of_ids(
+            store,
+            "UPDATE agents SET changed_at = ? WHERE id",
+            &[self.version.block.into()],
+            &self.touched,
+        )?;
         write(
             store,
             "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, creator, generation, flaws, \
-             changed_at, record) SELECT value->>0, unhex(value->>1), value->>2, unhex(value->>3), unhex(value->>4), \
-             unhex(value->>5), unhex(value->>6), value->>7, value->>8, value->>9, unhex(value->>10) FROM json_each(?1)",
+             changed_at, place, size, record) SELECT value->>0, unhex(value->>1), value->>2, unhex(value->>3), \
+             unhex(value->>4), unhex(value->>5), unhex(value->>6), value->>7, value->>8, value->>9, value->>10, \
+             value->>11, unhex(value->>12) FROM json_each(?1)",
             &self.agents,
         )?;
+        self.shards.write(store, self.version)?;
         write(
             store,
             "INSERT INTO scopes (scopes, rowid, scope) SELECT 'delete', value->>0, value->>1 FROM json_each(?1)",

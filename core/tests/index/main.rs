@@ -9,7 +9,8 @@
 //! 5. What a person is liable for is what plain lists say.
 //! 6. What events tell of an agent is told once, in order and of one chain, or what is missing is said.
 //! 7. A list that is told in pieces is of the block of its first, whatever comes between.
-//! 8. The changes of verdicts, played back, come to the verdicts.
+//! 8. Verdicts from its snapshot are those of its block, and a shard of one version never changes.
+//! 9. The changes of verdicts, played back, come to the verdicts.
 //!
 //! `INDEX_HISTORIES` sets how many histories there are; the suite runs 60.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -27,9 +28,10 @@ mod liable;
 mod listing;
 mod promises;
 mod size;
+mod snapshot;
 mod store_failures;
 
-use std::collections::BTreeMap;
+use std::{cell::RefCell, collections::BTreeMap};
 
 use alloy_primitives::U256;
 use common::{Logs, Node, PlainRegistry, Proofs, Quirks, REGISTRY, Undeployed};
@@ -68,6 +70,8 @@ struct Indexed {
     now: u64,
     /// Standings as the changes tell them, and how far they have been read.
     told: Option<(Cursor, BTreeMap<u64, Standing>)>,
+    /// Shards that a host has fetched.
+    shelf: RefCell<snapshot::Shelf>,
 }
 
 /// One in so many connections fails.
@@ -102,6 +106,7 @@ impl Indexed {
             dies_after: None,
             now: common::NOW,
             told: None,
+            shelf: RefCell::default(),
         }
     }
 
@@ -266,6 +271,7 @@ impl Indexed {
             }
         }
         liable::is_like(self, registry, now.seconds())?;
+        snapshot::is_like(self, registry, now.seconds())?;
         let beyond = agents.len() + 1;
         let unknown = document(&format!("/api/v1/agent/{beyond}/lineage")).unwrap_err();
         assert_eq!(unknown.to_string(), format!("Agent not found: {beyond}"));

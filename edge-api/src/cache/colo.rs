@@ -48,6 +48,32 @@ pub(super) async fn store(key: String, content: &Content) {
     }
 }
 
+/// The key of a part of the registry's snapshot.
+pub(super) fn snapshot_key(origin: &str, settings: &Settings, name: &str) -> String {
+    format!("{origin}/{}/{}/snapshot/{name}", settings.upstream, settings.registry)
+}
+
+/// The bytes under a key, and when they were made, unix milliseconds.
+pub(super) async fn find_bytes(key: &str) -> Option<(Vec<u8>, u64)> {
+    let mut response = Cache::default().get(key, false).await.ok()??;
+    let made_at = response.headers().get(MADE_AT).ok()??.parse().ok()?;
+    Some((response.bytes().await.ok()?, made_at))
+}
+
+/// Stores bytes for so many seconds.
+pub(super) async fn store_bytes(key: String, bytes: Vec<u8>, made_at: u64, seconds: u32) {
+    let entry = || -> Result<Response> {
+        let headers = Headers::new();
+        headers.set("Cache-Control", &format!("public, max-age={seconds}"))?;
+        headers.set(MADE_AT, &made_at.to_string())?;
+        Ok(Response::from_bytes(bytes)?.with_headers(headers))
+    };
+    if let Ok(entry) = entry() {
+        // If it fails, the next instance asks the object.
+        let _ = Cache::default().put(key, entry).await;
+    }
+}
+
 fn entry(content: &Content) -> Result<Response> {
     let headers = Headers::new();
     headers.set("Cache-Control", &format!("public, max-age={}", content.max_age))?;

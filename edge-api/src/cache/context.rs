@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use registry_core::{api::route::Route, registry::changes::Since};
+use registry_core::{api::route::Route, registry::changes::Since, snapshot::ShardEntry};
 use worker::Context;
 
 use crate::{index::IndexClient, settings::Settings, stream::slot::StreamSlot};
@@ -26,6 +26,10 @@ pub(crate) struct RequestContext {
 pub(crate) enum Request {
     /// Whether a question could be answered.
     Ready,
+    /// The manifest of the registry's snapshot.
+    Manifest,
+    /// A shard of the registry's snapshot.
+    Shard(ShardEntry),
     /// A question of the read API.
     Api(Route),
     /// Changes from there on, for a stream.

@@ -15,7 +15,7 @@ use registry_core::{
     api::route::{FINAL_SECONDS, Route},
     api::scan::Scan,
     eth::timestamp::Timestamp,
-    host::shared_reads::{Cache, CacheKey, ReadOutcome},
+    host::shared_reads::{Cache, CacheKey, ReadOutcome, Renewal},
     registry::changes::Since,
     registry::error_code::Code,
 };
@@ -26,6 +26,7 @@ use super::{
     excerpts::{self, UNINDEXED_MILLIS},
     scans::{self, KeptScan, ScanRead},
     single_flight::{Flight, Memory, SharedRead, lasting_millis, share},
+    snapshot,
 };
 use crate::{
     http::Content,
@@ -56,7 +57,9 @@ impl CacheKey for DocumentKey {
             | Self::Read(DocumentRead::Index(route) | DocumentRead::Direct(Request::Api(route))) => {
                 route.heap_bytes()
             }
-            Self::Read(DocumentRead::Direct(Request::Ready | Request::Events(_))) => 0,
+            Self::Read(DocumentRead::Direct(
+                Request::Ready | Request::Events(_) | Request::Manifest | Request::Shard(_),
+            )) => 0,
         }
     }
 }
@@ -99,6 +102,8 @@ impl SharedRead for DocumentRead {
         let read = match self {
             Self::Index(route) => from_index(route, flight).boxed_local(),
             Self::Direct(Request::Events(since)) => events(*since, flight).boxed_local(),
+            Self::Direct(Request::Manifest) => snapshot::manifest(flight).boxed_local(),
+            Self::Direct(Request::Shard(entry)) => snapshot::shard(flight, *entry).boxed_local(),
             Self::Direct(Request::Ready) => readiness(flight).boxed_local(),
             Self::Direct(Request::Api(route)) => from_chain(route, flight).boxed_local(),
         };
@@ -107,7 +112,7 @@ impl SharedRead for DocumentRead {
 
     fn outcome(content: &Rc<Content>) -> ReadOutcome {
         let (bytes, made_at) = (content.size(), content.made_at.as_millis());
-        ReadOutcome::Value { bytes, made_at, millis: content.max_age_millis() }
+        ReadOutcome::Value { bytes, made_at, millis: content.max_age_millis(), renewal: Renewal::IfHot }
     }
 
     fn error_millis(&self, error: &Error) -> u64 {
@@ -168,7 +173,15 @@ async fn readiness(flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> 
         None => None,
     };
     let now = Timestamp::from_millis(unix_millis());
-    let question = Readiness { registry: settings.registry, multicall3: settings.multicall3, now, index };
+    let kya_source = match &index {
+        Some(_) if snapshot::is_usable(&flight.context, &flight.record).boxed_local().await => {
+            Some("snapshot")
+        }
+        Some(_) => Some("chain"),
+        None => None,
+    };
+    let (registry, multicall3) = (settings.registry, settings.multicall3);
+    let question = Readiness { registry, multicall3, now, index, kya_source };
     let document = flight.ask(question, now).await?;
     Ok(Rc::new(Content::of(document, 0, now)))
 }
@@ -176,6 +189,15 @@ async fn readiness(flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> 
 /// From the data centre's cache, or the chain.
 async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
     let settings = flight.settings();
+    if route.is_in_snapshot() {
+        flight.hold(index_millis(settings));
+        match snapshot::answer(&flight.context, route, &flight.record).boxed_local().await {
+            Ok(content) => return Ok(Rc::new(content)),
+            // The chain answers instead.
+            Err(Error::IndexUnavailable | Error::IndexRequired) if !route.needs_index() => {}
+            Err(error) => return Err(error),
+        }
+    }
     let time_to_live = settings.time_to_live(route.cache_scope());
     let now = Timestamp::from_millis(unix_millis());
     let colo_key = (time_to_live > 0).then(|| colo::key(&flight.context.origin, settings, route));
@@ -186,7 +208,7 @@ async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
         // For a renewal an entry is of use only if another instance has renewed it already.
         let is_usable = |content: &Content| !(flight.is_renewal && content.is_due_for_renewal(now));
         if let Some(content) = colo::find(colo_key, longest, now).await.filter(is_usable) {
-            return Ok(Rc::new(content));
+            return Ok(Rc::new(of_chain(content, route)));
         }
     }
     let document = match route.is_about_wallets() {
@@ -198,7 +220,7 @@ async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
         None if settings.max_head_age_seconds > 0 => document.time_left(time_to_live, now),
         _ => time_to_live,
     };
-    let content = Rc::new(Content::of(document, time_to_live, now));
+    let content = Rc::new(of_chain(Content::of(document, time_to_live, now), route));
     if let Some(colo_key) = colo_key
         && content.max_age > 0
     {
@@ -206,6 +228,11 @@ async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
         flight.context.runtime.wait_until(async move { colo::store(colo_key, &entry).await });
     }
     Ok(content)
+}
+
+/// Says of verdicts that they are the chain's.
+fn of_chain(content: Content, route: &Route) -> Content {
+    if route.is_about_wallets() { content.with_source("chain") } else { content }
 }
 
 /// A verdict, which takes a wallet's past from the index, or else from a scan: from the one that is in

@@ -9,7 +9,7 @@ use registry_core::{
     api::error::Error,
     api::question::LateExcerpt,
     api::route::{CacheScope, Route},
-    host::shared_reads::{Cache, CacheKey, ReadOutcome},
+    host::shared_reads::{Cache, CacheKey, ReadOutcome, Renewal},
     index::Excerpt,
 };
 use worker::Delay;
@@ -87,7 +87,8 @@ impl SharedRead for ExcerptRead {
 
     fn outcome(kept: &Rc<KeptExcerpt>) -> ReadOutcome {
         let KeptExcerpt { excerpt, made_at, millis } = &**kept;
-        ReadOutcome::Value { bytes: excerpt.size_bytes(), made_at: *made_at, millis: *millis }
+        let (bytes, made_at, millis) = (excerpt.size_bytes(), *made_at, *millis);
+        ReadOutcome::Value { bytes, made_at, millis, renewal: Renewal::IfHot }
     }
 
     fn error_millis(&self, _: &Error) -> u64 {

@@ -1,7 +1,8 @@
 //! Answers, from the nearest place that has them: this instance's memory, the data centre's cache ([`colo`]),
 //! the index, the chain.
 //!
-//! Three caches are in memory: of documents ([`documents`]), scans ([`scans`]) and excerpts ([`excerpts`]).
+//! In memory are caches of documents ([`documents`]), scans ([`scans`]), excerpts ([`excerpts`]) and of the
+//! registry's snapshot ([`snapshot`]).
 //! Concurrent requests share one read ([`single_flight`]) of the same source: all answers about the whole
 //! registry are made from one scan, however many pages of it there are.
 
@@ -11,6 +12,7 @@ mod documents;
 mod excerpts;
 mod scans;
 mod single_flight;
+mod snapshot;
 
 use std::rc::Rc;
 
@@ -33,6 +35,7 @@ pub(crate) async fn answer(
     if let Request::Api(route) = &request
         && context.index.is_some()
         && route.is_indexed()
+        && !route.is_in_snapshot()
     {
         match share(context, DocumentRead::Index(route.clone()), record).await {
             // The chain answers instead, or says why not.

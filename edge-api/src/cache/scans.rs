@@ -12,7 +12,7 @@ use registry_core::{
     api::route::CacheScope,
     api::scan::{Scan, ScanQuery},
     eth::timestamp::Timestamp,
-    host::shared_reads::{Cache, ReadOutcome},
+    host::shared_reads::{Cache, ReadOutcome, Renewal},
 };
 
 use super::single_flight::{Flight, Memory, SharedRead};
@@ -74,7 +74,7 @@ impl SharedRead for ScanRead {
 
     fn outcome(kept: &Rc<KeptScan>) -> ReadOutcome {
         let (bytes, made_at) = (kept.scan.size_bytes(), kept.made_at.as_millis());
-        ReadOutcome::Value { bytes, made_at, millis: kept.max_age_millis() }
+        ReadOutcome::Value { bytes, made_at, millis: kept.max_age_millis(), renewal: Renewal::IfHot }
     }
 }
 

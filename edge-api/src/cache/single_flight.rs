@@ -16,7 +16,7 @@ use registry_core::{
     api::error::Error,
     chain::{Query, QueryError, RunError},
     eth::timestamp::Timestamp,
-    host::shared_reads::{Cache, CacheKey, CacheLookup, ReadLease, ReadOutcome},
+    host::shared_reads::{Cache, CacheKey, CacheLookup, ReadLease, ReadOutcome, Renewal},
     registry::error_code::Code,
 };
 use worker::Delay;
@@ -197,7 +197,7 @@ async fn finish<R: SharedRead>(read: R, flight: Flight<R>) -> (Result<R::Value, 
         Ok(value) => R::outcome(value),
         // True of one block, as values are: a request that came after the read began needs a newer block.
         Err(Error::Query(QueryError::AgentNotFound(_))) => {
-            ReadOutcome::Value { bytes: 0, made_at: now, millis: 0 }
+            ReadOutcome::Value { bytes: 0, made_at: now, millis: 0, renewal: Renewal::IfHot }
         }
         Err(error) => ReadOutcome::Failure { millis: read.error_millis(error) },
     };

@@ -11,10 +11,13 @@ use registry_core::{
     eth::timestamp::Timestamp,
     index::{Excerpt, Progress},
     registry::changes::Since,
+    snapshot::{ShardEntry, ShardRange, ShardVersion},
 };
 use worker::{Env, ObjectNamespace, Result as WorkerResult, Stub};
 
-use super::protocol::{DOCUMENT_HEAD, DocumentHead, IndexAnswer, IndexQuestion, IndexRequest, name};
+use super::protocol::{
+    DOCUMENT_HEAD, DocumentHead, IndexAnswer, IndexQuestion, IndexRequest, SNAPSHOT_HEAD, name,
+};
 use crate::{
     binding,
     settings::{INDEX_BINDING, IndexMode, Settings},
@@ -110,6 +113,21 @@ impl IndexClient {
             Ok(IndexAnswer::Excerpt(digits)) => Excerpt::decode(&digits),
             _ => None,
         }
+    }
+
+    /// The manifest of the registry's snapshot, or the shard that it names so; `None` where the object has
+    /// none, or has another version of it by now.
+    pub(crate) async fn snapshot(&self, entry: Option<ShardEntry>) -> Option<Vec<u8>> {
+        let question = match entry {
+            None => IndexQuestion::Manifest,
+            Some(ShardEntry { range: ShardRange { start, bits }, version: ShardVersion { block, tag } }) => {
+                IndexQuestion::Shard { start, bits, block, tag }
+            }
+        };
+        let (object, request) = self.request(question).ok()?;
+        let response = binding::post(object, &request).await.ok()?;
+        response.headers().get(SNAPSHOT_HEAD).ok()??;
+        binding::bytes(&response).await.ok()
     }
 
     /// Asks a question that is not answered by a document.

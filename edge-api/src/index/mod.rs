@@ -31,6 +31,8 @@ mod garbage;
 mod object;
 mod protocol;
 #[cfg(feature = "index-object")]
+mod snapshot;
+#[cfg(feature = "index-object")]
 mod sql;
 #[cfg(feature = "index-object")]
 mod upkeep;

@@ -30,6 +30,7 @@ use registry_core::{
     },
     registry::agent::AgentId,
     registry::history::HistoryCursor,
+    snapshot::{ShardEntry, ShardRange, ShardVersion},
 };
 use worker::{DurableObject, Env, Request, Response, Result, console_warn, durable_object};
 // `durable_object` expands to paths of this crate.
@@ -39,6 +40,7 @@ use super::{
     answer::{Form, document, failure, not_covered, progress, refusal, respond, unanswered, warn},
     faults::Faults,
     protocol::{IndexAnswer, IndexQuestion, IndexRequest, name},
+    snapshot::{self, Snapshots},
     sql::Sql,
     upkeep::{WorkLease, config},
 };
@@ -69,6 +71,7 @@ pub struct RegistryIndex {
     pub(super) faults: Faults,
     /// Rows that were read and written since the object started.
     rows: Rc<Cell<RowsBilled>>,
+    snapshots: Snapshots,
     /// When the time of the last request was stored.
     noted_at: Cell<u64>,
 }
@@ -84,6 +87,7 @@ impl DurableObject for RegistryIndex {
             lease: Cell::default(),
             faults: Faults::default(),
             rows: Rc::new(Cell::new(RowsBilled { since: unix_millis() / 1_000, ..RowsBilled::default() })),
+            snapshots: Snapshots::default(),
             noted_at: Cell::new(0),
         }
     }
@@ -122,6 +126,15 @@ impl DurableObject for RegistryIndex {
                 // Boxed, here and below, it is a function of its own: V8 takes megabytes to optimize a long
                 // one that is polled again and again.
                 return self.excerpt(&sql, &settings, &wallets, refresh).boxed_local().await;
+            }
+            IndexQuestion::Manifest => {
+                self.note_request(&sql).await;
+                return self.snapshot(&sql, &settings, None).boxed_local().await;
+            }
+            IndexQuestion::Shard { start, bits, block, tag } => {
+                let (range, version) = (ShardRange { start, bits }, ShardVersion { block, tag });
+                let entry = Some(ShardEntry { range, version });
+                return self.snapshot(&sql, &settings, entry).boxed_local().await;
             }
             IndexQuestion::Document { route } => (Form::Document, Route::parse(&route)),
             IndexQuestion::Events { route } => (Form::Events, Route::parse(&route)),
@@ -281,6 +294,23 @@ impl RegistryIndex {
         match ready.map(|state| is_recent(&state).then(|| Excerpt::of(sql, &state, &wallets)).transpose()) {
             Ok(Ok(Some(excerpt))) => Response::from_json(&IndexAnswer::Excerpt(excerpt.encode())),
             Ok(Err(IndexError::Store(error))) | Err(IndexError::Store(error)) => {
+                self.keep_fault(error).await;
+                not_covered()
+            }
+            _ => not_covered(),
+        }
+    }
+
+    /// The manifest of the registry's snapshot, or a shard of it. The manifest may refresh the index first.
+    async fn snapshot(&self, sql: &Sql, settings: &Settings, entry: Option<ShardEntry>) -> Result<Response> {
+        let ready = match entry {
+            None => self.ready(sql, settings, snapshot::max_age(settings), &mut 0).await,
+            Some(_) => self.load(sql).map_err(IndexError::from),
+        };
+        self.arm(sql, settings, ready.is_ok()).await;
+        match ready.and_then(|state| self.snapshots.answer(sql, settings, &state, entry)) {
+            Ok(Some(bytes)) => snapshot::respond(bytes),
+            Err(IndexError::Store(error)) => {
                 self.keep_fault(error).await;
                 not_covered()
             }

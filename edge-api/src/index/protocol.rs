@@ -36,7 +36,14 @@ pub(super) enum IndexQuestion {
     CloseList { cursor: String },
     /// What the index knows of these wallets; with `refresh` the object may ask the chain first.
     Excerpt { wallets: Vec<String>, refresh: bool },
+    /// The manifest of the registry's snapshot, answered as its own bytes with [`SNAPSHOT_HEAD`].
+    Manifest,
+    /// A shard of this version, answered in the same way.
+    Shard { start: u64, bits: u8, block: u64, tag: u32 },
 }
+
+/// The header of a manifest or shard.
+pub(super) const SNAPSHOT_HEAD: &str = "X-Snapshot";
 
 /// The header of a document; its value is a [`DocumentHead`] in JSON.
 pub(super) const DOCUMENT_HEAD: &str = "X-Document-Head";
@@ -55,7 +62,7 @@ pub(super) struct DocumentHead {
     pub(super) rpc_calls: u32,
 }
 
-/// An answer that is not a document.
+/// An answer that is neither a document nor a part of the snapshot.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum IndexAnswer {
     /// How far the index is, the fault of its store, and the rows billed; to a question for a document, that

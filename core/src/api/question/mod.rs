@@ -55,7 +55,7 @@ use crate::{
 
 /// The most bytes of operational scopes in a list of verdicts: of the same wallet a hundred times, or of a
 /// node that lies, they would be a hundred times as long as the node's reply.
-const LIST_SCOPE_BYTES: usize = 512 * 1024;
+pub(super) const LIST_SCOPE_BYTES: usize = 512 * 1024;
 
 /// One request, with what the host knows at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,10 +210,10 @@ impl Question {
 }
 
 /// The message of an item after [`LIST_SCOPE_BYTES`].
-const TOO_LONG: &str = "The list's operational scopes are too long: ask for this wallet alone";
+pub(super) const TOO_LONG: &str = "The list's operational scopes are too long: ask for this wallet alone";
 
 /// The item for a text that is no wallet.
-fn malformed(asked: &WalletInput) -> Option<KyaItem> {
+pub(super) fn malformed(asked: &WalletInput) -> Option<KyaItem> {
     let WalletInput::Malformed { text, error } = asked else { return None };
     let error = Error::InvalidParameter { field: "wallet", rule: error.rule() };
     Some(KyaItem::failed(text.clone(), error.code(), error.to_string()))

@@ -19,6 +19,7 @@ impl Route {
             | Self::Ancestors(_)
             | Self::Lineage(_)
             | Self::RevenueAggregate
+            | Self::KyaRange(_)
             | Self::Compliance(None) => {}
             Self::Agent { block, .. }
             | Self::KyaList { block, .. }
@@ -67,6 +68,7 @@ impl Route {
             Self::Kya { wallet, .. } | Self::Evidence(wallet) | Self::Liable { person: wallet, .. } => {
                 pattern.replace(":wallet", &wallet.to_checksum(None))
             }
+            Self::KyaRange(prefix) => pattern.replace(":prefix", &prefix.to_string()),
             Self::KyaList { wallets, .. } => {
                 let wallets: Vec<String> = wallets.iter().map(WalletInput::path_segment).collect();
                 [pattern, "/", &wallets.join(",")].concat()

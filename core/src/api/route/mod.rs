@@ -6,9 +6,11 @@
 mod agent_query;
 mod canonical;
 mod parse;
+mod prefix;
 mod query;
 mod time_to_live;
 
+pub use prefix::KyaPrefix;
 pub use time_to_live::{CacheScope, FINAL_SECONDS};
 
 use alloy_primitives::Address;
@@ -124,6 +126,8 @@ pub enum Route {
         /// The block to read at; `None` for the newest.
         block: Option<BlockId>,
     },
+    /// `/api/v1/kya/range/:prefix`
+    KyaRange(KyaPrefix),
     /// `/api/v1/kya/:wallet?evidence=1`
     Evidence(Address),
     /// `/api/v1/changes`
@@ -148,6 +152,8 @@ enum Source {
     Registry,
     /// An index of the registry, and nothing else.
     Index,
+    /// A snapshot of the registry, and nothing else.
+    Snapshot,
 }
 
 impl Route {
@@ -233,12 +239,17 @@ impl Route {
 
     /// Whether only an index of the registry can give the answer.
     pub const fn needs_index(&self) -> bool {
-        matches!(self.properties().2, Source::Index)
+        matches!(self.properties().2, Source::Index | Source::Snapshot)
+    }
+
+    /// Whether a snapshot of the registry may give the answer.
+    pub const fn is_in_snapshot(&self) -> bool {
+        matches!(self, Self::KyaRange(_)) || (self.is_about_wallets() && self.block().is_none())
     }
 
     /// Whether one round trip is enough.
     pub(crate) const fn is_one_round(&self) -> bool {
-        matches!(self.properties().2, Source::Calls | Source::Index)
+        matches!(self.properties().2, Source::Calls | Source::Index | Source::Snapshot)
     }
 
     /// The table of routes.
@@ -266,6 +277,7 @@ impl Route {
             Self::Kya { history: false, .. } => ("/api/v1/kya/:wallet", Cache::Kya, Source::Calls),
             // A few wallets make so many lists that these would evict everything else from a cache.
             Self::KyaList { .. } => ("/api/v1/kya", Cache::None, Source::Calls),
+            Self::KyaRange(_) => ("/api/v1/kya/range/:prefix", Cache::Kya, Source::Snapshot),
             // The changes are as fresh as the verdicts that they change.
             Self::Changes { .. } => ("/api/v1/changes", Cache::Kya, Source::Index),
         }

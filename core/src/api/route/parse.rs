@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{
     CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX, HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX,
-    KYA_BODY_MAX, KYA_PATH_MAX, REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX, Route,
+    KYA_BODY_MAX, KYA_PATH_MAX, KyaPrefix, REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX, Route,
     query::{agents_limit, block, compliance_page, count, cursor, flag, history_cursor, since},
 };
 use crate::{
@@ -75,6 +75,7 @@ impl Route {
                 }
                 Self::KyaList { wallets, block: block(query)? }
             }
+            (Some("kya"), Some("range"), Some(prefix), None) => Self::KyaRange(KyaPrefix::parse(prefix)?),
             (Some("kya"), Some(address), None, _) => {
                 let (wallet, block, history) = (wallet(address)?, block(query)?, flag(query, "history")?);
                 if block.is_some() && history {

@@ -1,6 +1,6 @@
 //! One entry: its state, and every transition of it.
 
-use super::read::{Arrival, CacheLookup, ReadLease, ReadOutcome, due_for_renewal};
+use super::read::{Arrival, CacheLookup, ReadLease, ReadOutcome, Renewal, due_for_renewal};
 
 /// What an entry costs beside its value and its key's heap, in bytes: key, links and table.
 pub(super) const OVERHEAD: usize = 256;
@@ -22,6 +22,8 @@ pub(super) struct Kept<V> {
     renew_from: u64,
     /// How often it was served.
     served: u32,
+    /// More often than this it has to have been served to be renewed.
+    hot: u32,
     /// The last of the coalesced callers, which may have it after expiry, until the handover is over.
     shared_with: Arrival,
     /// When the handover is over, unix milliseconds.
@@ -55,6 +57,7 @@ impl<V: Clone> CacheEntry<V> {
             until,
             renew_from: u64::MAX,
             served: 0,
+            hot: HOT,
             shared_with: Arrival(0),
             handed_over: 0,
         })
@@ -94,7 +97,7 @@ impl<V: Clone> CacheEntry<V> {
         }
         kept.served = kept.served.saturating_add(1);
         let value = kept.value.clone();
-        let is_hot = kept.served > HOT && (kept.renew_from..kept.until).contains(&now);
+        let is_hot = kept.served > kept.hot && (kept.renew_from..kept.until).contains(&now);
         if is_hot && !being_read {
             *self = Self::Renewing(kept.clone(), lease);
             return CacheLookup::Renew(value, lease);
@@ -133,21 +136,25 @@ impl<V: Clone> CacheEntry<V> {
             return false;
         }
         let handed_over = now.saturating_add(HANDOVER_MILLIS);
-        let kept = |bytes: usize, until, renew_from, shared_with| {
+        let kept = |bytes: usize, until, (renew_from, hot), shared_with| {
             let bytes = bytes.saturating_add(OVERHEAD);
-            Kept { value, bytes, until, renew_from, served: 0, shared_with, handed_over }
+            Kept { value, bytes, until, renew_from, served: 0, hot, shared_with, handed_over }
         };
         *self = Self::Kept(match (outcome, &*self) {
-            (ReadOutcome::Value { bytes, made_at, millis }, _) => {
+            (ReadOutcome::Value { bytes, made_at, millis, renewal }, _) => {
                 let until = made_at.saturating_add(millis);
-                kept(bytes, until, due_for_renewal(made_at, millis), lease.began)
+                let renewed = match renewal {
+                    Renewal::IfHot => (due_for_renewal(made_at, millis), HOT),
+                    Renewal::InLastThird => (until.saturating_sub(millis / 3), 0),
+                };
+                kept(bytes, until, renewed, lease.began)
             }
             (ReadOutcome::Failure { .. }, Self::Kept(good) | Self::Renewing(good, _)) if now < good.until => {
                 Kept { renew_from: now.saturating_add(RENEWAL_PAUSE_MILLIS), ..good.clone() }
             }
             (ReadOutcome::Failure { millis }, _) => {
                 let until = now.saturating_add(millis);
-                kept(0, until, until, last)
+                kept(0, until, (until, HOT), last)
             }
         });
         true

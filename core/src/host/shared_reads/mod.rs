@@ -28,7 +28,7 @@ mod read;
 
 pub use self::{
     cache::{Cache, CacheKey},
-    read::{Arrival, CacheLookup, ReadLease, ReadOutcome, due_for_renewal},
+    read::{Arrival, CacheLookup, ReadLease, ReadOutcome, Renewal, due_for_renewal},
 };
 
 #[cfg(test)]

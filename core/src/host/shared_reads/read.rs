@@ -36,12 +36,23 @@ pub enum ReadOutcome {
         made_at: u64,
         /// Its TTL from then on, in milliseconds; 0 is for coalesced callers alone.
         millis: u64,
+        /// When it is read again before its TTL ends.
+        renewal: Renewal,
     },
     /// A failure.
     Failure {
         /// Milliseconds from now on in which it is certain to repeat; 0 where a retry may succeed at once.
         millis: u64,
     },
+}
+
+/// When a value is read again before its TTL ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// In the last tenth of its TTL, if it is asked for often.
+    IfHot,
+    /// In the last third of its TTL, for the first caller then.
+    InLastThird,
 }
 
 /// When a value becomes due for renewal, if it is asked for often: in the last tenth of its TTL. Unix

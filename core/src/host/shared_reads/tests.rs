@@ -30,7 +30,7 @@ fn lease(lookup: CacheLookup<&'static str>) -> ReadLease {
 }
 
 fn value(made_at: u64, millis: u64) -> ReadOutcome {
-    ReadOutcome::Value { bytes: 10, made_at, millis }
+    ReadOutcome::Value { bytes: 10, made_at, millis, renewal: Renewal::IfHot }
 }
 
 /// A cache with a value that was read at once, at 0.
@@ -77,7 +77,8 @@ fn a_value_larger_than_the_whole_cache_evicts_nothing() {
     cache.finish(&1, &reader, "small", value(0, MINUTE), 10);
     let arrival = cache.arrive();
     let large = lease(cache.look_up(&2, arrival, 11, LEASE));
-    cache.finish(&2, &large, "large", ReadOutcome::Value { bytes: 2 << 20, made_at: 11, millis: MINUTE }, 12);
+    let outcome = ReadOutcome::Value { bytes: 2 << 20, made_at: 11, millis: MINUTE, renewal: Renewal::IfHot };
+    cache.finish(&2, &large, "large", outcome, 12);
     assert_eq!((cache.peek(&1, 13), cache.peek(&2, 13)), (Some("small"), None));
 }
 
@@ -172,7 +173,8 @@ fn the_least_recently_used_is_evicted_and_what_is_too_large_is_not_kept() {
     let keep = |cache: &mut Cache<_, _>, key, bytes| {
         let arrival = cache.arrive();
         let lease = lease(cache.look_up(&key, arrival, 0, LEASE));
-        cache.finish(&key, &lease, "answer", ReadOutcome::Value { bytes, made_at: 0, millis: MINUTE }, 0);
+        let outcome = ReadOutcome::Value { bytes, made_at: 0, millis: MINUTE, renewal: Renewal::IfHot };
+        cache.finish(&key, &lease, "answer", outcome, 0);
     };
     for key in 1..=3 {
         keep(&mut cache, key, 10);
@@ -239,7 +241,7 @@ proptest! {
                     let outcome = if fails {
                         ReadOutcome::Failure { millis }
                     } else {
-                        ReadOutcome::Value { bytes, made_at: began, millis }
+                        ReadOutcome::Value { bytes, made_at: began, millis, renewal: Renewal::IfHot }
                     };
                     let until = if fails { now } else { began } + millis;
                     cache.finish(&key, &lease, Value { until, began, failed: fails }, outcome, now);
@@ -279,4 +281,17 @@ proptest! {
             prop_assert!(cache.bytes() <= capacity);
         }
     }
+}
+
+#[test]
+fn what_is_renewed_in_its_last_third_is_read_by_the_first_caller_then() {
+    let mut cache = cache();
+    let reader = lease(come(&mut cache, 0));
+    let outcome = ReadOutcome::Value { bytes: 10, made_at: 0, millis: 20_100, renewal: Renewal::InLastThird };
+    cache.finish(&1, &reader, "old", outcome, 0);
+    assert_eq!(come(&mut cache, 13_399), CacheLookup::Found("old"));
+    let CacheLookup::Renew("old", renewal) = come(&mut cache, 13_400) else { panic!("it is due") };
+    assert_eq!(come(&mut cache, 13_401), CacheLookup::Found("old"), "one reads");
+    cache.finish(&1, &renewal, "new", value(13_500, MINUTE), 13_500);
+    assert_eq!(come(&mut cache, 13_501), CacheLookup::Found("new"));
 }

@@ -115,7 +115,8 @@ impl Work {
         (is_last, is_whole): (bool, bool),
     ) -> Result<(), IndexError> {
         let comparison = self.comparison();
-        let changes = || AgentWriter::new(store, checkpoint.number, comparison, BTreeMap::new());
+        let version = self.shard_version(checkpoint);
+        let changes = || AgentWriter::new(store, version, comparison, BTreeMap::new());
         let mut noted = Vec::new();
         let mut changed = 0;
         for entries in read.entries.chunks(AT_ONCE) {

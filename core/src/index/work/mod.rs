@@ -24,6 +24,7 @@ use super::{
     changes::{ChangeLog, Comparison},
     find_changes::FindChanges,
     read_agents::{ReadAgents, ReadSlice},
+    shard_range::ShardVersion,
     state::{Checkpoint, Phase, State, Version},
     store::Store,
 };
@@ -262,6 +263,12 @@ impl Work {
     fn comparison(&self) -> Option<Comparison> {
         let grace_seconds = self.state.grace();
         self.state.current_from.map(|current_from| Comparison { current_from, grace_seconds })
+    }
+
+    /// The version of the shards that change with rows of this block, which are about to be written.
+    fn shard_version(&mut self, at: Checkpoint) -> ShardVersion {
+        self.state.writes += 1;
+        ShardVersion::new(at.number, at.hash, self.now_millis)
     }
 
     const fn change_log<'a, S: Store>(&'a mut self, store: &'a S, at: Checkpoint) -> ChangeLog<'a, S> {

@@ -350,7 +350,8 @@ impl Work {
         if unannounced.len() >= AGENTS {
             return self.refill(store, true);
         }
-        let mut changes = AgentWriter::new(store, checkpoint.number, self.comparison(), moments);
+        let version_of_shards = self.shard_version(checkpoint);
+        let mut changes = AgentWriter::new(store, version_of_shards, self.comparison(), moments);
         let changed = changes.put(&entries, false)?;
         let swept = changes.put(&swept, false)?;
         changes.end_at(total)?;

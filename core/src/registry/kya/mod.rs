@@ -2,6 +2,7 @@
 
 mod list;
 mod past;
+mod range;
 
 use alloy_primitives::{Address, U256};
 use serde::Serialize;
@@ -17,6 +18,7 @@ pub use list::{KyaFailure, KyaItem, KyaList, WalletInput};
 pub use past::{
     FORMER_SHOWN, FormerAgent, InactiveAncestor, Known, Past, Registration, Unknown, UnknownBecause,
 };
+pub use range::KyaRange;
 
 /// The verdict on a wallet (`service.md` section 2), the answer of `/kya/:wallet`.
 ///

@@ -1,0 +1,64 @@
+//! The prefix of a range of wallets: hexadecimal digits of their Keccak-256.
+
+use core::fmt;
+
+use crate::{api::error::Error, snapshot::ShardRange};
+
+/// The most digits of a prefix.
+const DIGITS_MAX: usize = 6;
+/// The rules of a prefix where this many digits are the most, from 1 on.
+const RULES: [&str; DIGITS_MAX] = [
+    "must have 1 hex digit now: about thirty agents or more are to share a range",
+    "must have 1 or 2 hex digits now: about thirty agents or more are to share a range, and fewer than ten thousand",
+    "must have 2 or 3 hex digits now: about thirty agents or more are to share a range, and fewer than ten thousand",
+    "must have 3 or 4 hex digits now: about thirty agents or more are to share a range, and fewer than ten thousand",
+    "must have 4 or 5 hex digits now: about thirty agents or more are to share a range, and fewer than ten thousand",
+    "must have 5 or 6 hex digits now: about thirty agents or more are to share a range, and fewer than ten thousand",
+];
+
+/// One to six hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KyaPrefix {
+    digits: u8,
+    value: u32,
+}
+
+impl KyaPrefix {
+    /// Reads the digits, of either case.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidParameter`].
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
+        let is_hex = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let value = u32::from_str_radix(text, 16).ok().filter(|_| is_hex && text.len() <= DIGITS_MAX);
+        let rule = "must be 1 to 6 hex digits";
+        let value = value.ok_or(Error::InvalidParameter { field: "prefix", rule })?;
+        Ok(Self { digits: u8::try_from(text.len()).unwrap_or(0), value })
+    }
+
+    /// Its wallets.
+    pub fn range(self) -> ShardRange {
+        let bits = self.digits * 4;
+        ShardRange { start: u64::from(self.value) << (48 - bits), bits }
+    }
+
+    /// Checks its length against the most digits that a prefix may have now, of which one less is allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidParameter`].
+    pub fn check(self, most: u8) -> Result<(), Error> {
+        if self.digits <= most && self.digits + 1 >= most {
+            return Ok(());
+        }
+        let rule = RULES.get(usize::from(most.saturating_sub(1))).copied().unwrap_or_default();
+        Err(Error::InvalidParameter { field: "prefix", rule })
+    }
+}
+
+impl fmt::Display for KyaPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:0digits$x}", self.value, digits = usize::from(self.digits))
+    }
+}

@@ -1,0 +1,114 @@
+//! Verdicts from a snapshot of the registry: the documents that the chain's answers at its block give.
+
+use super::{
+    document::{Document, Shape},
+    error::Error,
+    question::{LIST_SCOPE_BYTES, TOO_LONG, malformed},
+    route::Route,
+};
+use crate::{
+    eth::timestamp::Timestamp,
+    registry::error_code::Code,
+    registry::kya::{Kya, KyaItem, KyaList, KyaRange, WalletInput},
+    snapshot::{Facts, Manifest, Shard, ShardEntry},
+};
+use alloy_primitives::Address;
+
+/// The shards that a route's answer needs; `None` where a snapshot does not give it.
+///
+/// # Errors
+///
+/// [`Error::InvalidParameter`] for a range that is too long or too short for the registry.
+pub fn shards_for(route: &Route, manifest: &Manifest) -> Result<Option<Vec<ShardEntry>>, Error> {
+    match route {
+        Route::Kya { block: None, .. } | Route::KyaList { block: None, .. } => {
+            let mut shards = Vec::new();
+            for wallet in route.wallets() {
+                if let Some(entry) = manifest.shard_of(wallet).filter(|entry| !shards.contains(entry)) {
+                    shards.push(entry);
+                }
+            }
+            Ok(Some(shards))
+        }
+        Route::KyaRange(prefix) => {
+            prefix.check(manifest.prefix_digits_max())?;
+            Ok(Some(manifest.shards_of(prefix.range()).collect()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The document of a route from these shards, as of `now`; `None` where only the chain can tell.
+pub fn document(route: &Route, manifest: &Manifest, shards: &[&Shard], now: Timestamp) -> Option<Document> {
+    let verdict = |wallet: Address| facts(shards, wallet)?.verdict(wallet, manifest, now);
+    match route {
+        Route::Kya { wallet, block: None, .. } => Some(Document::of(verdict(*wallet)?, route)),
+        Route::KyaList { wallets, block: None } => Some(Document::of(list(wallets, verdict)?, route)),
+        Route::KyaRange(prefix) => {
+            let mut items = Vec::new();
+            for shard in shards {
+                for (wallet, facts) in shard.wallets_of(prefix.range()).ok()? {
+                    items.push((wallet, facts.verdict(wallet, manifest, now)));
+                }
+            }
+            items.sort_unstable_by_key(|(wallet, _)| *wallet);
+            let item = |(wallet, verdict): (Address, Option<Kya>)| match verdict {
+                Some(kya) => KyaItem::Verdict(Box::new(kya)),
+                None => KyaItem::failed(wallet.to_checksum(None), Code::TooLarge, TOO_LONG.to_owned()),
+            };
+            let data: Vec<KyaItem> = items.into_iter().map(item).collect();
+            let prefix_digits_max = manifest.prefix_digits_max();
+            let (prefix, total, as_of) = (prefix.to_string(), data.len(), manifest.as_of);
+            Some(Document::of(KyaRange { prefix, prefix_digits_max, total, data, as_of }, route))
+        }
+        _ => None,
+    }
+}
+
+fn facts(shards: &[&Shard], wallet: Address) -> Option<Facts> {
+    shards.iter().find(|shard| shard.entry().range.contains(wallet))?.find(wallet).ok()
+}
+
+/// A list of verdicts; `None` where only the chain can tell one.
+fn list(wallets: &[WalletInput], verdict: impl Fn(Address) -> Option<Kya>) -> Option<KyaList> {
+    let (mut items, mut scope_bytes) = (Vec::new(), 0);
+    for asked in wallets {
+        items.extend(malformed(asked));
+        let WalletInput::Wallet(wallet) = *asked else { continue };
+        let kya = verdict(wallet)?;
+        scope_bytes += kya.agent.as_ref().map_or(0, |agent| agent.operational_scope.len());
+        items.push(match scope_bytes > LIST_SCOPE_BYTES {
+            true => KyaItem::failed(wallet.to_checksum(None), Code::TooLarge, TOO_LONG.to_owned()),
+            false => KyaItem::Verdict(Box::new(kya)),
+        });
+    }
+    Some(items.into())
+}
+
+impl Shape for KyaRange {
+    fn size_hint(&self) -> usize {
+        256 + self.data.len() * 900
+    }
+
+    fn mask_clock_fields(&mut self) -> bool {
+        for item in &mut self.data {
+            if let KyaItem::Verdict(kya) = item {
+                kya.mask_clock_fields();
+            }
+        }
+        self.as_of = Default::default();
+        true
+    }
+
+    fn valid_until(&self) -> Option<Timestamp> {
+        let until = |item: &KyaItem| match item {
+            KyaItem::Verdict(kya) => kya.valid_until,
+            KyaItem::Failed(_) => None,
+        };
+        self.data.iter().filter_map(until).min()
+    }
+
+    fn block_time(&self) -> Option<Timestamp> {
+        Some(self.as_of.block_timestamp)
+    }
+}

@@ -1,0 +1,57 @@
+//! The wallets of a shard, and its version.
+
+use alloy_primitives::{Address, B256, Keccak256, keccak256};
+
+/// Bits of a wallet's place.
+pub(crate) const PLACE_BITS: u8 = 48;
+
+/// The place of a wallet among the shards: the first 48 bits of its Keccak-256, which a JavaScript number
+/// holds.
+pub(crate) fn place(wallet: Address) -> u64 {
+    keccak256(wallet).iter().take(6).fold(0, |place, byte| place << 8 | u64::from(*byte))
+}
+
+/// A range of places: those that begin with certain bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ShardRange {
+    /// The first place.
+    pub start: u64,
+    /// How many of the first bits all places share, at most 48.
+    pub bits: u8,
+}
+
+impl ShardRange {
+    /// The range of all places.
+    pub const ALL: Self = Self { start: 0, bits: 0 };
+
+    /// The place after the last one.
+    pub const fn end(self) -> u64 {
+        self.start.saturating_add(1 << PLACE_BITS.saturating_sub(self.bits))
+    }
+
+    /// Whether a wallet belongs to it.
+    pub fn contains(self, wallet: Address) -> bool {
+        (self.start..self.end()).contains(&place(wallet))
+    }
+}
+
+/// The version of a shard: when its content last changed. A shard and its version name one content for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ShardVersion {
+    /// The height of the block.
+    pub block: u64,
+    /// Tells contents apart that are of one height: a part of the hash of the block and of the time of the
+    /// write.
+    pub tag: u32,
+}
+
+impl ShardVersion {
+    /// The version of what is written now, in unix milliseconds, as of a block.
+    pub(super) fn new(block: u64, hash: B256, now_millis: u64) -> Self {
+        let mut hasher = Keccak256::new();
+        hasher.update(hash);
+        hasher.update(now_millis.to_be_bytes());
+        let [first, second, third, fourth, ..] = hasher.finalize().0;
+        Self { block, tag: u32::from_be_bytes([first, second, third, fourth]) }
+    }
+}

@@ -1,0 +1,185 @@
+//! The shards of the registry's snapshot: which wallets each one holds, and since which block it is as it is.
+//!
+//! A shard holds the agents of all wallets whose places begin with certain bits. Together the shards hold all
+//! places, each once. At first one shard holds all; a shard of more than 64 KiB is split into its halves,
+//! alone. The cost of a write follows what changes: an agent's shard is found by its place, and where an
+//! agent's status changes, the shards of its descendants get a new version, because a verdict names ancestors
+//! that are not Active.
+
+use std::collections::BTreeMap;
+
+use alloy_primitives::Address;
+
+use super::{
+    excerpt,
+    indexed_agent::{self, IndexedAgent},
+    shard_range::{PLACE_BITS, ShardRange, ShardVersion, place},
+    store::{
+        Columns, SqlValue, Store, StoreError, first_row, ids_as_json, one_number, query, write_returning,
+    },
+};
+use crate::{registry::lineage::MAX_LEVELS, registry::row::Row};
+
+/// The size beyond which a shard is split.
+const SHARD_BYTES_MAX: u64 = 64 * 1024;
+
+/// What one transaction changes in the shards.
+#[derive(Default)]
+pub(super) struct ShardChanges {
+    /// By place: bytes more, or fewer.
+    bytes: BTreeMap<u64, i64>,
+    /// Agents whose descendants' verdicts may change.
+    above: Vec<u64>,
+}
+
+impl ShardChanges {
+    /// Notes that an agent is written; one of the two may be missing.
+    pub(super) fn note(&mut self, id: u64, before: Option<&IndexedAgent>, after: Option<&IndexedAgent>) {
+        let readable = |entry: &&IndexedAgent| entry.row.record_is_readable();
+        let (before, after) = (before.filter(readable), after.filter(readable));
+        if let (Some(before), Some(after)) = (before, after) {
+            if facts(before) == facts(after) {
+                return;
+            }
+            if (before.row.status, before.row.parent) != (after.row.status, after.row.parent) {
+                self.above.push(id);
+            }
+        }
+        for (entry, sign) in [(before, -1), (after, 1)] {
+            if let Some(entry) = entry {
+                let size = i64::try_from(indexed_agent::shard_bytes(entry)).unwrap_or(0);
+                *self.bytes.entry(place(entry.row.wallet)).or_default() += sign * size;
+            }
+        }
+    }
+
+    /// Writes them, after the agents.
+    pub(super) fn write(self, store: &impl Store, version: ShardVersion) -> Result<(), StoreError> {
+        let (block, tag) = (SqlValue::from(version.block), SqlValue::from(u64::from(version.tag)));
+        let rows: Vec<[SqlValue; 4]> = self
+            .bytes
+            .into_iter()
+            .map(|(place, bytes)| [place.into(), SqlValue::Integer(bytes), block.clone(), tag.clone()])
+            .collect();
+        let statement = "UPDATE shards SET bytes = shards.bytes + changed.more, block = changed.at, tag = changed.tag \
+                         FROM (SELECT (SELECT start FROM shards WHERE start <= value->>0 ORDER BY start DESC LIMIT 1) \
+                         AS begins, sum(value->>1) AS more, max(value->>2) AS at, max(value->>3) AS tag \
+                         FROM json_each(?1) GROUP BY begins) AS changed \
+                         WHERE shards.start = changed.begins RETURNING start, bits, bytes";
+        // A shard that is returned twice has its last size the last time.
+        let mut sizes = BTreeMap::new();
+        for row in write_returning(store, statement, &rows)? {
+            let mut row = Columns::of(row);
+            sizes.insert(row.number()?, (bits(&mut row)?, row.number()?));
+        }
+        for (start, (bits, bytes)) in sizes {
+            split(store, (ShardRange { start, bits }, bytes), version)?;
+        }
+        if !self.above.is_empty() {
+            let statement = "WITH RECURSIVE below (id, depth) AS (SELECT value, 0 FROM json_each(?1) UNION \
+                             SELECT agents.id, depth + 1 FROM below CROSS JOIN agents \
+                             WHERE agents.parent = unhex(printf('%016x', below.id)) AND depth < ?2) \
+                             UPDATE shards SET block = ?3, tag = ?4 WHERE start IN \
+                             (SELECT (SELECT start FROM shards AS own WHERE own.start <= agents.place \
+                             ORDER BY own.start DESC LIMIT 1) FROM below CROSS JOIN agents \
+                             WHERE agents.id = below.id AND depth > 0 AND agents.place IS NOT NULL)";
+            let levels = (MAX_LEVELS as u64 - 1).into();
+            store.execute(statement, &[ids_as_json(&self.above), levels, block, tag])?;
+        }
+        Ok(())
+    }
+}
+
+/// What a shard holds of an agent.
+fn facts(entry: &IndexedAgent) -> (Row, Address, &str) {
+    let row = Row { history_is_readable: true, generation: 0, ..entry.row };
+    (row, entry.full.haftungsperson, &entry.full.scope)
+}
+
+fn bits(row: &mut Columns) -> Result<u8, StoreError> {
+    u8::try_from(row.integer()?).ok().filter(|bits| *bits <= PLACE_BITS).ok_or_else(StoreError::corrupt)
+}
+
+/// Splits a shard of this many bytes, and its parts, until none is too large. A single place is not split.
+fn split(store: &impl Store, shard: (ShardRange, u64), version: ShardVersion) -> Result<(), StoreError> {
+    let mut large = vec![shard];
+    while let Some((range, bytes)) = large.pop() {
+        if bytes <= SHARD_BYTES_MAX || range.bits >= PLACE_BITS {
+            continue;
+        }
+        let lower = ShardRange { bits: range.bits + 1, ..range };
+        let upper = ShardRange { start: lower.end(), ..lower };
+        let statement =
+            "SELECT sum(size) FROM agents INDEXED BY agents_by_place WHERE place >= ?1 AND place < ?2";
+        let of_upper = one_number(store, statement, &[upper.start.into(), upper.end().into()])?.unwrap_or(0);
+        let statement =
+            "INSERT OR REPLACE INTO shards (start, bits, bytes, block, tag) VALUES (?1, ?2, ?3, ?4, ?5)";
+        for part in [(lower, bytes.saturating_sub(of_upper)), (upper, of_upper)] {
+            let (ShardRange { start, bits }, bytes) = part;
+            let (bits, tag) = (u64::from(bits), u64::from(version.tag));
+            let values = [start, bits, bytes, version.block, tag].map(SqlValue::from);
+            store.execute(statement, &values)?;
+            large.push(part);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) use excerpt::is_whole;
+
+/// All shards, by their places.
+pub(crate) fn all(store: &impl Store) -> Result<Vec<(ShardRange, ShardVersion)>, StoreError> {
+    query(store, "SELECT start, bits, block, tag FROM shards ORDER BY start", &[], |row| {
+        let range = ShardRange { start: row.number()?, bits: bits(row)? };
+        Ok((range, version(row)?))
+    })
+}
+
+/// The version of a shard; `None` where there is none with these bits.
+pub(crate) fn version_of(store: &impl Store, range: ShardRange) -> Result<Option<ShardVersion>, StoreError> {
+    let statement = "SELECT block, tag FROM shards WHERE start = ?1 AND bits = ?2";
+    let row = first_row(store, statement, &[range.start.into(), u64::from(range.bits).into()])?;
+    row.map(|mut row| version(&mut row)).transpose()
+}
+
+fn version(row: &mut Columns) -> Result<ShardVersion, StoreError> {
+    let (block, tag) = (row.number()?, row.number()?);
+    Ok(ShardVersion { block, tag: u32::try_from(tag).map_err(|_| StoreError::corrupt())? })
+}
+
+/// What a shard is made of.
+#[derive(Debug)]
+pub(crate) struct ShardRows {
+    /// The newest agents of each wallet, by ascending id.
+    pub(crate) agents: Vec<(u64, IndexedAgent)>,
+    /// These and their ancestors.
+    pub(crate) rows: BTreeMap<u64, Row>,
+    /// When some of them ended, in unix seconds.
+    pub(crate) ends: BTreeMap<u64, u64>,
+}
+
+impl ShardRows {
+    /// Reads them. A wallet that had many agents costs no more than those that a verdict shows.
+    pub(crate) fn read(store: &impl Store, range: ShardRange) -> Result<Self, StoreError> {
+        let statement = "WITH RECURSIVE wallets (place, wallet) AS (SELECT place, wallet FROM \
+                         (SELECT place, wallet FROM agents INDEXED BY agents_by_place \
+                         WHERE place >= ?1 AND place < ?2 ORDER BY place, wallet LIMIT 1) UNION ALL \
+                         SELECT next.place, next.wallet FROM wallets CROSS JOIN agents AS next WHERE next.id = \
+                         (SELECT id FROM agents AS further INDEXED BY agents_by_place \
+                         WHERE (further.place, further.wallet) > (wallets.place, wallets.wallet) \
+                         AND further.place < ?2 ORDER BY further.place, further.wallet LIMIT 1)) \
+                         SELECT agents.id, record FROM wallets CROSS JOIN agents INDEXED BY agents_by_wallet \
+                         WHERE agents.wallet = wallets.wallet AND agents.place IS NOT NULL AND agents.id >= \
+                         coalesce((SELECT id FROM agents AS newer INDEXED BY agents_by_wallet \
+                         WHERE newer.wallet = wallets.wallet ORDER BY id DESC LIMIT 1 OFFSET ?3), 0)";
+        let parameters = [range.start.into(), range.end().into(), (excerpt::OF_A_WALLET - 1).into()];
+        let mut agents = query(store, statement, &parameters, IndexedAgent::read)?;
+        agents.sort_unstable_by_key(|(id, _)| *id);
+        let of_shard = agents.iter().map(|(id, entry)| (*id, entry.row)).collect();
+        let rows = excerpt::with_ancestors(store, of_shard)?;
+        let ended =
+            agents.iter().filter(|(_, entry)| entry.status().is_some_and(|status| status.has_ended()));
+        let ends = super::changes::ended_at(store, &ended.map(|(id, _)| *id).collect::<Vec<_>>())?;
+        Ok(Self { agents, rows, ends })
+    }
+}

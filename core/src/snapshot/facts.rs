@@ -1,0 +1,197 @@
+//! What a shard holds of a wallet, and the verdict made of it.
+
+use alloy_primitives::{Address, B256, U256};
+
+use super::{Manifest, SnapshotError, wire::Bytes};
+use crate::{
+    eth::timestamp::Timestamp,
+    registry::{
+        agent::{Agent, AgentId, Status},
+        kya::{FORMER_SHOWN, FormerAgent, InactiveAncestor, Kya, Past},
+        lineage::MAX_LEVELS,
+    },
+};
+
+/// Bits of a record's first byte.
+const HAS_AGENT: u8 = 1;
+const ASK_CHAIN: u8 = 2;
+
+/// What is known of a wallet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Facts {
+    /// Only the chain can tell: the index does not hold all that a verdict needs, such as a long scope.
+    AskChain,
+    /// All that a verdict needs.
+    Known {
+        /// The live agent.
+        agent: Option<Box<LiveAgent>>,
+        /// Ended agents, newest first, at most one more than a verdict shows.
+        former: Vec<Former>,
+    },
+}
+
+/// The live agent of a wallet. Times are unix seconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveAgent {
+    /// Its id.
+    pub id: u64,
+    /// Its parent's id; 0 for a root.
+    pub parent: u64,
+    /// The wallet that registered it.
+    pub creator: Address,
+    /// The wallet of the liable person.
+    pub haftungsperson: Address,
+    /// Its status.
+    pub status: Status,
+    /// When it was registered.
+    pub registered_at: u64,
+    /// When it last attested its compliance.
+    pub last_attestation: u64,
+    /// Its ancestors that are not Active, the nearest first.
+    pub inactive_ancestors: Vec<(u64, Status)>,
+    /// Its purpose.
+    pub scope: String,
+}
+
+/// An agent of the wallet that has ended. Times are unix seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Former {
+    /// Its id.
+    pub id: u64,
+    /// How it ended.
+    pub status: Status,
+    /// When it was registered.
+    pub registered_at: u64,
+    /// When it ended; 0 where that is unknown.
+    pub ended_at: u64,
+}
+
+impl Facts {
+    /// Appends the record's bytes. What does not fit is for the chain to tell.
+    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
+        let Self::Known { agent, former } = self else { return bytes.push(ASK_CHAIN) };
+        let scope = agent.as_ref().map_or(Ok(0), |agent| u16::try_from(agent.scope.len()));
+        let ancestors = agent.as_ref().map_or(0, |agent| agent.inactive_ancestors.len());
+        let (Ok(scope), true) = (scope, ancestors < MAX_LEVELS && former.len() <= FORMER_SHOWN + 1) else {
+            return bytes.push(ASK_CHAIN);
+        };
+        bytes.push(if agent.is_some() { HAS_AGENT } else { 0 });
+        if let Some(agent) = agent {
+            bytes.extend(agent.id.to_be_bytes());
+            bytes.extend(agent.parent.to_be_bytes());
+            bytes.extend(agent.creator);
+            bytes.extend(agent.haftungsperson);
+            bytes.push(agent.status as u8);
+            bytes.extend(agent.registered_at.to_be_bytes());
+            bytes.extend(agent.last_attestation.to_be_bytes());
+            bytes.push(u8::try_from(ancestors).unwrap_or(u8::MAX));
+            for (id, status) in &agent.inactive_ancestors {
+                bytes.extend(id.to_be_bytes());
+                bytes.push(*status as u8);
+            }
+            bytes.extend(scope.to_be_bytes());
+            bytes.extend(agent.scope.as_bytes());
+        }
+        bytes.push(u8::try_from(former.len()).unwrap_or(u8::MAX));
+        for Former { id, status, registered_at, ended_at } in former {
+            bytes.extend(id.to_be_bytes());
+            bytes.push(*status as u8);
+            bytes.extend(registered_at.to_be_bytes());
+            bytes.extend(ended_at.to_be_bytes());
+        }
+    }
+
+    /// Reads a record.
+    pub(super) fn decode(bytes: &mut Bytes<'_>) -> Result<Self, SnapshotError> {
+        let has_agent = match bytes.byte()? {
+            ASK_CHAIN => return Ok(Self::AskChain),
+            HAS_AGENT => true,
+            0 => false,
+            _ => return Err(SnapshotError::Damaged),
+        };
+        let agent = has_agent.then(|| LiveAgent::decode(bytes)).transpose()?.map(Box::new);
+        let count = usize::from(bytes.byte()?);
+        if count > FORMER_SHOWN + 1 {
+            return Err(SnapshotError::Damaged);
+        }
+        let mut former = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (id, status) = (bytes.u64()?, status(bytes)?);
+            former.push(Former { id, status, registered_at: bytes.u64()?, ended_at: bytes.u64()? });
+        }
+        Ok(Self::Known { agent, former })
+    }
+
+    /// The verdict on the wallet at `now`, as of the manifest's block; `None` where only the chain can tell.
+    pub fn verdict(self, wallet: Address, manifest: &Manifest, now: Timestamp) -> Option<Kya> {
+        let Self::Known { agent, former } = self else { return None };
+        let time = Timestamp::from_seconds;
+        let ancestors = agent.iter().flat_map(|agent| &agent.inactive_ancestors);
+        let ancestors =
+            ancestors.map(|(id, status)| InactiveAncestor { agent_id: AgentId::from(*id), status: *status });
+        let former = former.into_iter().map(|Former { id, status, registered_at, ended_at }| FormerAgent {
+            agent_id: AgentId::from(id),
+            status,
+            registered_at: time(registered_at),
+            ended_at: (ended_at > 0).then(|| time(ended_at)),
+        });
+        let past = Past { former: Ok(former.collect()), ancestors: Ok(ancestors.collect()) };
+        let agent = agent.map(|agent| agent.record(wallet));
+        let grace = U256::from(manifest.grace_seconds);
+        Some(Kya::of(wallet, agent, grace, now, manifest.as_of).with_past(past))
+    }
+}
+
+impl LiveAgent {
+    fn decode(bytes: &mut Bytes<'_>) -> Result<Self, SnapshotError> {
+        let (id, parent) = (bytes.u64()?, bytes.u64()?);
+        let (creator, haftungsperson) = (bytes.address()?, bytes.address()?);
+        let status_of_agent = status(bytes)?;
+        let (registered_at, last_attestation) = (bytes.u64()?, bytes.u64()?);
+        let count = usize::from(bytes.byte()?);
+        if count >= MAX_LEVELS {
+            return Err(SnapshotError::Damaged);
+        }
+        let mut inactive_ancestors = Vec::with_capacity(count);
+        for _ in 0..count {
+            inactive_ancestors.push((bytes.u64()?, status(bytes)?));
+        }
+        let length = usize::from(bytes.u16()?);
+        let scope = core::str::from_utf8(bytes.take(length)?).map_err(|_| SnapshotError::Damaged)?.to_owned();
+        Ok(Self {
+            id,
+            parent,
+            creator,
+            haftungsperson,
+            status: status_of_agent,
+            registered_at,
+            last_attestation,
+            inactive_ancestors,
+            scope,
+        })
+    }
+
+    /// As a record; what a verdict does not need is zero.
+    fn record(self, wallet: Address) -> Agent {
+        Agent {
+            agent_id: AgentId::from(self.id),
+            creator: self.creator,
+            haftungsperson: self.haftungsperson,
+            agent_wallet: wallet,
+            constitution_hash: B256::ZERO,
+            capability_hash: B256::ZERO,
+            operational_scope: self.scope,
+            parent_agent_id: AgentId::from(self.parent),
+            generation: U256::ZERO,
+            self_modifying: false,
+            registered_at: Timestamp::from_seconds(self.registered_at),
+            last_attestation: Timestamp::from_seconds(self.last_attestation),
+            last_revenue_report: Timestamp::default(),
+            status: self.status,
+        }
+    }
+}
+
+fn status(bytes: &mut Bytes<'_>) -> Result<Status, SnapshotError> {
+    Status::from_number(bytes.byte()?).ok_or(SnapshotError::Damaged)
+}

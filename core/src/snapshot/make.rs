@@ -1,0 +1,140 @@
+//! Manifests and shards from an index.
+
+use std::collections::BTreeMap;
+
+use alloy_primitives::Address;
+
+use super::{Facts, Former, Identity, LiveAgent, Manifest, Shard, ShardEntry};
+use crate::{
+    eth::{as_of::AsOf, timestamp::Timestamp},
+    index::{
+        IndexError, State, Store,
+        indexed_agent::IndexedAgent,
+        shards::{self, ShardRows},
+    },
+    registry::{agent::Status, lineage::MAX_LEVELS, row::Row},
+};
+
+/// The index cuts longer scopes at a letter's beginning, so that those it cuts have at least these many bytes.
+const CUT_SCOPE_BYTES: usize = 253;
+
+/// The shards of an index, which stay the same for as long as [`State::writes`] does.
+#[derive(Clone, Debug)]
+pub struct Shards {
+    entries: Vec<ShardEntry>,
+    /// Every agent's record is readable, so that no other agent has or had a wallet.
+    is_whole: bool,
+}
+
+impl Shards {
+    /// Reads them from the index's store.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError::Store`].
+    pub fn read(store: &impl Store) -> Result<Self, IndexError> {
+        let entries = shards::all(store)?.into_iter().map(|(range, version)| ShardEntry { range, version });
+        Ok(Self { entries: entries.collect(), is_whole: shards::is_whole(store)? })
+    }
+
+    /// The manifest of the index with the state `state`.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError::Incomplete`] while the index is filled, [`IndexError::Uncovered`] where the storage root
+    /// does not vouch for the rows, or an agent cannot be read.
+    pub fn manifest(&self, state: &State, identity: Identity) -> Result<Manifest, IndexError> {
+        let Some(block) = state.as_of() else {
+            return Err(IndexError::Incomplete { percent: state.percent() });
+        };
+        let storage_root = state.vouched_root().filter(|_| self.is_whole).ok_or(IndexError::Uncovered)?;
+        let block_timestamp = Timestamp::from_seconds(block.seconds);
+        Ok(Manifest {
+            identity,
+            as_of: AsOf { block_number: block.number, block_timestamp, parent_hash: block.parent },
+            storage_root,
+            grace_seconds: state.grace(),
+            confirmed_at: state.read_at,
+            agents: state.total,
+            shards: self.entries.clone(),
+        })
+    }
+}
+
+/// The bytes of a shard; `None` where the index has another version of it by now.
+///
+/// # Errors
+///
+/// [`IndexError::Incomplete`] while the index is filled, [`IndexError::Store`].
+pub fn shard(
+    store: &impl Store,
+    state: &State,
+    identity: &Identity,
+    entry: ShardEntry,
+) -> Result<Option<Vec<u8>>, IndexError> {
+    if state.as_of().is_none() {
+        return Err(IndexError::Incomplete { percent: state.percent() });
+    }
+    if shards::version_of(store, entry.range)? != Some(entry.version) {
+        return Ok(None);
+    }
+    let read = ShardRows::read(store, entry.range)?;
+    Shard::encode(identity, entry, &facts(&read)).map(Some).map_err(|_| IndexError::Uncovered)
+}
+
+/// What a verdict needs, by wallet.
+fn facts(read: &ShardRows) -> BTreeMap<Address, Facts> {
+    let mut of_wallet = BTreeMap::<Address, Vec<(u64, &IndexedAgent)>>::new();
+    // Newest first.
+    for (id, entry) in read.agents.iter().rev() {
+        of_wallet.entry(entry.row.wallet).or_default().push((*id, entry));
+    }
+    let known = |agents: Vec<_>| known(read, &agents).unwrap_or(Facts::AskChain);
+    of_wallet.into_iter().map(|(wallet, agents)| (wallet, known(agents))).collect()
+}
+
+/// The facts of a wallet with these agents, the newest first; `None` where the index does not hold them all.
+fn known(read: &ShardRows, agents: &[(u64, &IndexedAgent)]) -> Option<Facts> {
+    let (mut agent, mut former) = (None, Vec::new());
+    for (id, entry) in agents {
+        let (id, row, status) = (*id, &entry.row, entry.status()?);
+        if status.has_ended() {
+            let ended_at = read.ends.get(&id).copied().unwrap_or(0);
+            former.push(Former { id, status, registered_at: row.registered_at, ended_at });
+            continue;
+        }
+        // A wallet has one live agent.
+        if agent.is_some() || entry.full.scope.len() >= CUT_SCOPE_BYTES {
+            return None;
+        }
+        agent = Some(Box::new(LiveAgent {
+            id,
+            parent: row.parent,
+            creator: row.creator,
+            haftungsperson: entry.full.haftungsperson,
+            status,
+            registered_at: row.registered_at,
+            last_attestation: row.last_attestation,
+            inactive_ancestors: inactive_ancestors(&read.rows, row.parent)?,
+            scope: entry.full.scope.clone(),
+        }));
+    }
+    former.truncate(crate::registry::kya::FORMER_SHOWN + 1);
+    Some(Facts::Known { agent, former })
+}
+
+/// The ancestors from a parent up that are not Active, up to the depth limit of a lineage; `None` where one is
+/// not in the registry.
+fn inactive_ancestors(rows: &BTreeMap<u64, Row>, parent: u64) -> Option<Vec<(u64, Status)>> {
+    let (mut path, mut inactive, mut next) = (Vec::new(), Vec::new(), parent);
+    while next != 0 && path.len() + 1 < MAX_LEVELS && !path.contains(&next) {
+        let row = rows.get(&next)?;
+        let status = Status::from_number(row.status)?;
+        if status != Status::Active {
+            inactive.push((next, status));
+        }
+        path.push(next);
+        next = row.parent;
+    }
+    Some(inactive)
+}

@@ -1,0 +1,57 @@
+//! A snapshot of the registry in shards: all that verdicts need, to be held wherever they are given.
+//!
+//! A [`Manifest`] names the block, the registry's storage root and each shard's version. A [`Shard`] holds
+//! everything that the verdicts on some wallets need: those whose Keccak-256 begins with certain bits. A shard
+//! of one version never changes, so that it can be cached for as long as there is room. A wallet that is in no
+//! shard is not registered. `docs/snapshot.md` describes the bytes.
+//!
+//! ```text
+//!   index's rows --> make --> manifest: block, root, versions     shard: wallet --> facts, sorted by wallet
+//!                                |                                  |
+//!   wallet --Keccak-256--> which shard, which version --> fetched --+--> facts --> verdict
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `wire` | bytes: reading within bounds, and the seal |
+//! | `manifest` | the manifest, and the shard of a wallet |
+//! | `shard` | one shard, searched without decoding it |
+//! | `facts` | what a shard holds of a wallet, and the verdict made of it |
+//! | `make` | manifests and shards from an index |
+
+mod facts;
+mod make;
+mod manifest;
+mod shard;
+mod wire;
+
+use alloy_primitives::Address;
+
+pub use crate::index::{ShardRange, ShardVersion};
+pub use facts::{Facts, Former, LiveAgent};
+pub use make::{Shards, shard};
+pub use manifest::{Manifest, ShardEntry};
+pub use shard::Shard;
+
+/// The registry that a snapshot is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The chain's id.
+    pub chain_id: u64,
+    /// The registry's address.
+    pub registry: Address,
+}
+
+/// Why bytes are no manifest or shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// They are not of this format, or of another version of it.
+    #[error("not a snapshot of this format")]
+    Format,
+    /// They end too early, or are not as they were written.
+    #[error("a snapshot that is cut or changed")]
+    Damaged,
+    /// They are of another registry, or of another shard or version.
+    #[error("another snapshot than asked for")]
+    Another,
+}

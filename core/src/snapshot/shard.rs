@@ -1,0 +1,163 @@
+//! One shard: a directory of wallets, sorted, and a record for each.
+
+use std::collections::BTreeMap;
+
+use alloy_primitives::Address;
+
+use super::{
+    Facts, Identity, ShardEntry, SnapshotError,
+    wire::{self, Bytes},
+};
+use crate::index::{ShardRange, ShardVersion};
+
+const MAGIC: [u8; 4] = *b"KYAS";
+/// Bytes before the directory.
+const HEAD: usize = 4 + 1 + 1 + 6 + 8 + 4 + 4;
+/// Bytes of a wallet in the directory.
+const ENTRY: usize = 20 + 4;
+
+/// A shard, checked to be whole and the one that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    entry: ShardEntry,
+    count: usize,
+    bytes: Vec<u8>,
+}
+
+impl Shard {
+    /// The bytes of a shard with these wallets.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::Format`] beyond 4 GiB.
+    pub fn encode(
+        identity: &Identity,
+        ShardEntry { range, version }: ShardEntry,
+        wallets: &BTreeMap<Address, Facts>,
+    ) -> Result<Vec<u8>, SnapshotError> {
+        let (mut directory, mut records) = (Vec::with_capacity(wallets.len() * ENTRY), Vec::new());
+        let first = HEAD + wallets.len() * ENTRY;
+        for (wallet, facts) in wallets {
+            let offset = u32::try_from(first + records.len()).map_err(|_| SnapshotError::Format)?;
+            directory.extend_from_slice(wallet.as_slice());
+            directory.extend(offset.to_be_bytes());
+            facts.encode(&mut records);
+        }
+        let count = u32::try_from(wallets.len()).map_err(|_| SnapshotError::Format)?;
+        let mut bytes = Vec::with_capacity(first + records.len() + wire::SEAL);
+        bytes.extend(MAGIC);
+        bytes.extend([wire::FORMAT, range.bits]);
+        bytes.extend(range.start.to_be_bytes().into_iter().skip(2));
+        bytes.extend(version.block.to_be_bytes());
+        bytes.extend(version.tag.to_be_bytes());
+        bytes.extend(count.to_be_bytes());
+        bytes.extend(directory);
+        bytes.extend(records);
+        Ok(wire::seal(identity, bytes))
+    }
+
+    /// Takes the bytes of the shard that a manifest names.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`], [`SnapshotError::Another`] for another shard or version.
+    pub fn parse(bytes: Vec<u8>, identity: &Identity, entry: ShardEntry) -> Result<Self, SnapshotError> {
+        let mut rest = Bytes(&bytes);
+        rest.begin(MAGIC)?;
+        let mut rest = Bytes(wire::unseal(identity, &bytes)?);
+        rest.take(MAGIC.len() + 1)?;
+        let bits = rest.byte()?;
+        let range = ShardRange { start: rest.place()?, bits };
+        let version = ShardVersion { block: rest.u64()?, tag: rest.u32()? };
+        if (ShardEntry { range, version }) != entry {
+            return Err(SnapshotError::Another);
+        }
+        let count = rest.u32()? as usize;
+        let mut directory = Bytes(rest.take(count.checked_mul(ENTRY).ok_or(SnapshotError::Damaged)?)?);
+        let mut last = None;
+        for _ in 0..count {
+            let wallet = directory.address()?;
+            directory.u32()?;
+            if last.is_some_and(|last| last >= wallet) {
+                return Err(SnapshotError::Damaged);
+            }
+            last = Some(wallet);
+        }
+        Ok(Self { entry, count, bytes })
+    }
+
+    /// Its name in the manifest.
+    pub const fn entry(&self) -> ShardEntry {
+        self.entry
+    }
+
+    /// How many wallets it holds.
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether it holds none.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// What it says of a wallet, by binary search in the directory. Of a wallet that is not in it, no agent is
+    /// known: none has or had it.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::Another`] for a wallet of another shard, [`SnapshotError::Damaged`].
+    pub fn find(&self, wallet: Address) -> Result<Facts, SnapshotError> {
+        if !self.entry.range.contains(wallet) {
+            return Err(SnapshotError::Another);
+        }
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let (found, offset) = self.at(middle)?;
+            match found.cmp(&wallet) {
+                core::cmp::Ordering::Less => low = middle + 1,
+                core::cmp::Ordering::Greater => high = middle,
+                core::cmp::Ordering::Equal => return self.facts(offset),
+            }
+        }
+        Ok(Facts::Known { agent: None, former: Vec::new() })
+    }
+
+    /// All wallets of a range with what it says of them, by ascending wallet.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::Damaged`].
+    pub fn wallets_of(&self, range: ShardRange) -> Result<Vec<(Address, Facts)>, SnapshotError> {
+        let mut found = Vec::new();
+        for index in 0..self.count {
+            let (wallet, offset) = self.at(index)?;
+            if range.contains(wallet) {
+                found.push((wallet, self.facts(offset)?));
+            }
+        }
+        Ok(found)
+    }
+
+    fn at(&self, index: usize) -> Result<(Address, usize), SnapshotError> {
+        let mut entry = Bytes(self.bytes.get(HEAD + index * ENTRY..).ok_or(SnapshotError::Damaged)?);
+        Ok((entry.address()?, entry.u32()? as usize))
+    }
+
+    fn facts(&self, offset: usize) -> Result<Facts, SnapshotError> {
+        let records = HEAD + self.count * ENTRY..self.bytes.len().saturating_sub(wire::SEAL);
+        let record = self.bytes.get(offset..records.end).filter(|_| records.contains(&offset));
+        Facts::decode(&mut Bytes(record.ok_or(SnapshotError::Damaged)?))
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What it takes in memory.
+    pub const fn size_bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity()
+    }
+}

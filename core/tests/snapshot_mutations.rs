@@ -1,0 +1,211 @@
+//! No bytes make a reader of snapshots panic, and none that a host refuses changes a verdict: manifests and
+//! shards changed at random, as they are and with a new seal.
+//!
+//! `SNAPSHOT_MUTATIONS` says how many (200,000 if it does not), `MUTATION_SEED` where the random numbers begin:
+//! `SNAPSHOT_MUTATIONS=10000000 cargo test --release -p registry-core --test snapshot_mutations`.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
+
+#[path = "common/split_mix.rs"]
+mod split_mix;
+
+use std::collections::BTreeMap;
+
+use alloy_primitives::{Address, B256, Keccak256};
+use registry_core::{
+    eth::{as_of::AsOf, timestamp::Timestamp},
+    registry::agent::Status,
+    snapshot::{
+        Facts, Former, Identity, LiveAgent, Manifest, Shard, ShardEntry, ShardRange, ShardVersion,
+        SnapshotError,
+    },
+};
+use split_mix::{Random, setting};
+
+const IDENTITY: Identity = Identity { chain_id: 8_453, registry: Address::repeat_byte(0x42) };
+
+fn facts(id: u64) -> Facts {
+    if id.is_multiple_of(31) {
+        return Facts::AskChain;
+    }
+    let status = |number: u64| Status::from_number((number % 4) as u8).unwrap();
+    let agent = LiveAgent {
+        id,
+        parent: id / 2,
+        creator: Address::repeat_byte(1),
+        haftungsperson: Address::repeat_byte(2),
+        status: status(id % 2),
+        registered_at: 1_700_000_000 + id,
+        last_attestation: 1_750_000_000 + id,
+        inactive_ancestors: (0..id % 5).map(|above| (above + 1, status(above + 1))).collect(),
+        scope: "Übersetzt Verträge ".repeat((id % 9) as usize),
+    };
+    let former =
+        |number| Former { id: number, status: status(2 + number), registered_at: 5, ended_at: number % 2 };
+    let former = (0..id % 4).map(former).collect();
+    Facts::Known { agent: (!id.is_multiple_of(7)).then(|| Box::new(agent)), former }
+}
+
+/// A shard of all wallets, and what it holds.
+fn shard(agents: u64, version: ShardVersion) -> (ShardEntry, BTreeMap<Address, Facts>, Vec<u8>) {
+    let wallet = |id: u64| Address::left_padding_from(&(id * 7_919).to_be_bytes());
+    let wallets: BTreeMap<Address, Facts> = (1..=agents).map(|id| (wallet(id), facts(id))).collect();
+    let entry = ShardEntry { range: ShardRange::ALL, version };
+    let bytes = Shard::encode(&IDENTITY, entry, &wallets).unwrap();
+    (entry, wallets, bytes)
+}
+
+/// The bytes with a seal that fits, as one who writes them would make it.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let end = bytes.len().saturating_sub(8);
+    bytes.truncate(end);
+    let mut hasher = Keccak256::new();
+    hasher.update(IDENTITY.chain_id.to_be_bytes());
+    hasher.update(IDENTITY.registry);
+    hasher.update(&bytes);
+    bytes.extend(&hasher.finalize()[..8]);
+    bytes
+}
+
+/// Changes bytes in one to four places.
+fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..=random.below(4) {
+        if bytes.is_empty() {
+            break;
+        }
+        let (at, other, length) = (random.below(bytes.len()), random.below(bytes.len()), random.below(40));
+        match random.below(7) {
+            0 => bytes[at] = random.next() as u8,
+            1 => bytes[at] ^= 1 << random.below(8),
+            2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+            3 => drop(bytes.drain(at..(at + length).min(bytes.len()))),
+            4 => {
+                let piece = bytes[other..(other + length).min(bytes.len())].to_vec();
+                bytes.splice(at..at, piece);
+            }
+            // A whole number: lengths and offsets that a reader believes or not.
+            5 => {
+                let end = (at + 4).min(bytes.len());
+                bytes[at..end].fill([0, 0xff][random.below(2)]);
+            }
+            _ => bytes.truncate(at),
+        }
+    }
+    bytes
+}
+
+fn random() -> Random {
+    Random(setting("MUTATION_SEED", 0).wrapping_mul(1_000).wrapping_add(9))
+}
+
+#[test]
+fn no_changed_shard_panics_or_tells_another_verdict() {
+    let (entry, wallets, bytes) = shard(12, ShardVersion { block: 77, tag: 5 });
+    let known: Vec<&Address> = wallets.keys().collect();
+    let mut random = random();
+    let (mut refused, mut read) = (0_u64, 0_u64);
+    for _ in 0..setting("SNAPSHOT_MUTATIONS", 200_000) / 2 {
+        let changed = mutate(&bytes, &mut random);
+        let wallet = **random.of(&known);
+        // A change on the way: it is refused, or it changed nothing.
+        match Shard::parse(changed.clone(), &IDENTITY, entry) {
+            Ok(shard) => {
+                assert_eq!((shard.as_bytes(), shard.find(wallet)), (&bytes[..], Ok(wallets[&wallet].clone())))
+            }
+            Err(_) => refused += 1,
+        }
+        // Bytes of an author who seals them: they are read within their bounds, by search as in their order.
+        let Ok(shard) = Shard::parse(sealed(changed), &IDENTITY, entry) else { continue };
+        read += 1;
+        let found = shard.find(wallet);
+        if let Ok(all) = shard.wallets_of(ShardRange::ALL) {
+            let listed = all.into_iter().find(|(listed, _)| *listed == wallet);
+            let absent = Facts::Known { agent: None, former: Vec::new() };
+            assert_eq!(found, Ok(listed.map_or(absent, |(_, facts)| facts)));
+        }
+    }
+    println!("{refused} refused; {read} of those with a new seal read");
+    assert!(refused > 0 && read > 0);
+}
+
+#[test]
+fn no_changed_manifest_panics_or_names_other_shards() {
+    let halves = |bits: u8, start: u64| ShardRange { start, bits };
+    let ranges = [halves(1, 0), halves(3, 1 << 47), halves(3, 5 << 45), halves(2, 3 << 46)];
+    let version = |index: usize| ShardVersion { block: 900 + index as u64, tag: 7 * index as u32 };
+    let entries: Vec<ShardEntry> = ranges
+        .iter()
+        .enumerate()
+        .map(|(index, range)| ShardEntry { range: *range, version: version(index) })
+        .collect();
+    let manifest = Manifest::new(
+        IDENTITY,
+        AsOf {
+            block_number: 1_000,
+            block_timestamp: Timestamp::from_seconds(1_800_000_000),
+            parent_hash: B256::repeat_byte(3),
+        },
+        B256::repeat_byte(4),
+        604_800,
+        1_800_000_001_000,
+        1_000,
+        entries.clone(),
+    );
+    let bytes = manifest.encode().unwrap();
+    assert_eq!(Manifest::parse(&bytes), Ok(manifest.clone()));
+    let mut random = random();
+    let (mut refused, mut read) = (0_u64, 0_u64);
+    for _ in 0..setting("SNAPSHOT_MUTATIONS", 200_000) / 2 {
+        let changed = mutate(&bytes, &mut random);
+        match Manifest::parse(&changed) {
+            // The identity is part of the seal, and the caller compares it.
+            Ok(parsed) if parsed.identity == IDENTITY => {
+                assert_eq!((parsed, &changed), (manifest.clone(), &bytes))
+            }
+            Ok(parsed) => panic!("{parsed:?}"),
+            Err(_) => refused += 1,
+        }
+        let Ok(parsed) = Manifest::parse(&sealed(changed)) else { continue };
+        read += 1;
+        let wallet = Address::left_padding_from(&random.next().to_be_bytes());
+        let entry = parsed.shard_of(wallet).unwrap();
+        assert!(entry.range.contains(wallet) && parsed.shards_of(entry.range).eq([entry]));
+    }
+    println!("{refused} refused; {read} of those with a new seal read");
+    assert!(refused > 0 && read > 0);
+}
+
+#[test]
+fn truncated_and_swapped_shards_are_refused() {
+    let old = ShardVersion { block: 77, tag: 5 };
+    let (entry, _, bytes) = shard(12, old);
+    for end in 0..bytes.len() {
+        assert!(Shard::parse(bytes[..end].to_vec(), &IDENTITY, entry).is_err(), "{end} bytes");
+    }
+    let parse = |entry| Shard::parse(bytes.clone(), &IDENTITY, entry);
+    assert!(parse(entry).is_ok());
+    let newer = ShardVersion { block: 78, ..old };
+    let forked = ShardVersion { tag: 6, ..old };
+    for version in [newer, forked] {
+        assert_eq!(parse(ShardEntry { version, ..entry }), Err(SnapshotError::Another));
+    }
+    let half = ShardRange { start: 0, bits: 1 };
+    assert_eq!(parse(ShardEntry { range: half, ..entry }), Err(SnapshotError::Another));
+    for other in [Identity { chain_id: 1, ..IDENTITY }, Identity { registry: Address::ZERO, ..IDENTITY }] {
+        assert_eq!(Shard::parse(bytes.clone(), &other, entry), Err(SnapshotError::Damaged));
+    }
+    let wallet = (1..=u8::MAX).map(Address::repeat_byte).find(|wallet| !half.contains(*wallet)).unwrap();
+    let lower = ShardEntry { range: half, version: old };
+    let empty = Shard::encode(&IDENTITY, lower, &BTreeMap::new()).unwrap();
+    let empty = Shard::parse(empty, &IDENTITY, lower).unwrap();
+    assert_eq!(empty.find(wallet), Err(SnapshotError::Another), "absence is no answer from another shard");
+}
+
+#[test]
+fn the_longest_prefix_is_shared_by_thirty_agents() {
+    let digits = |agents| {
+        let whole = vec![ShardEntry { range: ShardRange::ALL, version: ShardVersion { block: 0, tag: 0 } }];
+        Manifest::new(IDENTITY, AsOf::default(), B256::ZERO, 0, 0, agents, whole).prefix_digits_max()
+    };
+    assert_eq!([0, 3, 480, 10_000, 1_000_000, u64::MAX].map(digits), [1, 1, 1, 2, 3, 6]);
+}

@@ -1,0 +1,296 @@
+//! Verdicts from the registry's snapshot: its manifest and shards, from this instance's memory, the data
+//! centre's cache, or the object that keeps the index.
+//!
+//! ```text
+//!   wallet --> manifest (20 s) --> shard of this version (a day) --> verdict
+//!                |  missing, or older than the TTL of verdicts         |  missing, or only the chain can tell
+//!                +---------------------------> the chain <-------------+
+//! ```
+//!
+//! A verdict is never older than its TTL, counted from when the index last found the registry's storage root
+//! to be that of its rows, and from the time of their block. A shard of one version stays the same, so that it
+//! is kept for as long as there is room.
+
+use core::{pin::pin, time::Duration};
+use std::{cell::RefCell, rc::Rc};
+
+use futures_util::{
+    FutureExt as _,
+    future::{Either, join_all, select},
+};
+use registry_core::{
+    api::error::Error,
+    api::route::{CacheScope, Route},
+    api::snapshot_documents::{document, shards_for},
+    eth::timestamp::Timestamp,
+    host::shared_reads::{Cache, CacheKey, ReadOutcome, Renewal},
+    snapshot::{Manifest, Shard, ShardEntry},
+};
+use worker::Delay;
+
+use super::{
+    colo,
+    context::RequestContext,
+    documents::DocumentRead,
+    excerpts::UNINDEXED_MILLIS,
+    single_flight::{Flight, Memory, SharedRead, share},
+};
+use crate::{
+    http::Content,
+    log::{Record, unix_millis},
+    settings::{KyaSource, Settings},
+};
+
+/// The longest time that a manifest is kept.
+const MANIFEST_MILLIS: u64 = 20_000;
+/// A manifest takes 130 KB at a million agents.
+const MANIFEST_CAPACITY_BYTES: usize = 1024 * 1024;
+/// Some 350 shards, and one that is far larger than usual.
+const SHARD_CAPACITY_BYTES: usize = 16 * 1024 * 1024;
+/// For how many seconds a data centre keeps a shard.
+const SHARD_SECONDS: u32 = 86_400;
+/// Milliseconds for which a verdict waits for the object, before it asks the chain.
+const OBJECT_MILLIS: u64 = 1_000;
+
+thread_local! {
+    static MANIFEST: RefCell<Cache<(), Result<Rc<KeptManifest>, Error>>> =
+        RefCell::new(Cache::new(MANIFEST_CAPACITY_BYTES));
+    static SHARDS: RefCell<Cache<ShardRead, Result<Rc<Shard>, Error>>> =
+        RefCell::new(Cache::new(SHARD_CAPACITY_BYTES));
+}
+
+/// A manifest, and when it was got from the object.
+#[derive(Debug)]
+struct KeptManifest {
+    manifest: Manifest,
+    made_at: u64,
+    millis: u64,
+}
+
+/// The read of the manifest.
+#[derive(Clone, Copy, Debug)]
+struct ManifestRead;
+
+impl SharedRead for ManifestRead {
+    type Key = ();
+    type Value = Rc<KeptManifest>;
+
+    fn memory() -> &'static Memory<(), Rc<KeptManifest>> {
+        &MANIFEST
+    }
+
+    fn key(&self) {}
+
+    fn patience_seconds(&self, settings: &Settings) -> u32 {
+        settings.rpc_timeout_seconds
+    }
+
+    async fn read(&self, flight: &Flight<Self>) -> Result<Rc<KeptManifest>, Error> {
+        let (settings, now) = (flight.settings(), unix_millis());
+        let millis = MANIFEST_MILLIS.min(kya_millis(settings) / 3);
+        let key = colo::snapshot_key(&flight.context.origin, settings, "manifest");
+        let found = colo::find_bytes(&key).await.and_then(|(bytes, made_at)| {
+            // For a renewal an entry is of use only if another instance has renewed it already.
+            let age = if flight.is_renewal { millis / 3 } else { millis };
+            let manifest = parse(&bytes, settings).ok().filter(|_| now < made_at.saturating_add(age))?;
+            Some(Rc::new(KeptManifest { manifest, made_at, millis }))
+        });
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let bytes = from_object(flight, None).await?;
+        let manifest = parse(&bytes, settings)?;
+        let seconds = u32::try_from(millis.div_ceil(1_000)).unwrap_or(0);
+        flight.context.runtime.wait_until(async move { colo::store_bytes(key, bytes, now, seconds).await });
+        Ok(Rc::new(KeptManifest { manifest, made_at: now, millis }))
+    }
+
+    fn outcome(kept: &Rc<KeptManifest>) -> ReadOutcome {
+        let KeptManifest { manifest, made_at, millis } = &**kept;
+        let (bytes, made_at, millis) = (manifest.size_bytes(), *made_at, *millis);
+        ReadOutcome::Value { bytes, made_at, millis, renewal: Renewal::InLastThird }
+    }
+
+    fn error_millis(&self, _: &Error) -> u64 {
+        UNINDEXED_MILLIS
+    }
+}
+
+/// The read of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ShardRead(ShardEntry);
+
+impl CacheKey for ShardRead {
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl SharedRead for ShardRead {
+    type Key = Self;
+    type Value = Rc<Shard>;
+
+    fn memory() -> &'static Memory<Self, Rc<Shard>> {
+        &SHARDS
+    }
+
+    fn key(&self) -> Self {
+        *self
+    }
+
+    fn patience_seconds(&self, settings: &Settings) -> u32 {
+        settings.rpc_timeout_seconds
+    }
+
+    async fn read(&self, flight: &Flight<Self>) -> Result<Rc<Shard>, Error> {
+        let settings = flight.settings();
+        let name = [self.0.range_text(), self.0.version_text()].join("-");
+        let key = colo::snapshot_key(&flight.context.origin, settings, &name);
+        let identity = settings.identity().ok_or(Error::IndexRequired)?;
+        let parsed = |bytes| Shard::parse(bytes, &identity, self.0).map(Rc::new);
+        if let Some(Ok(shard)) = colo::find_bytes(&key).await.map(|(bytes, _)| parsed(bytes)) {
+            return Ok(shard);
+        }
+        let bytes = from_object(flight, Some(self.0)).await?;
+        let shard = parsed(bytes).map_err(|_| Error::IndexUnavailable)?;
+        let (stored, now) = (Rc::clone(&shard), unix_millis());
+        flight.context.runtime.wait_until(async move {
+            colo::store_bytes(key, stored.as_bytes().to_vec(), now, SHARD_SECONDS).await;
+        });
+        Ok(shard)
+    }
+
+    fn outcome(shard: &Rc<Shard>) -> ReadOutcome {
+        let (bytes, made_at) = (shard.size_bytes(), unix_millis());
+        let millis = u64::from(SHARD_SECONDS) * 1_000;
+        ReadOutcome::Value { bytes, made_at, millis, renewal: Renewal::IfHot }
+    }
+
+    fn error_millis(&self, _: &Error) -> u64 {
+        UNINDEXED_MILLIS
+    }
+}
+
+/// The manifest, or a shard, from the object. Only a renewal waits for one that is slow.
+async fn from_object<R: SharedRead>(flight: &Flight<R>, entry: Option<ShardEntry>) -> Result<Vec<u8>, Error> {
+    let index = flight.context.index.as_ref().ok_or(Error::IndexRequired)?;
+    let limit = match flight.is_renewal {
+        true => u64::from(flight.settings().rpc_timeout_seconds) * 1_000,
+        false => OBJECT_MILLIS,
+    };
+    flight.hold(u32::try_from(limit).unwrap_or(u32::MAX));
+    let asking = pin!(index.snapshot(entry));
+    match select(asking, pin!(Delay::from(Duration::from_millis(limit)))).await {
+        Either::Left((bytes, _)) => bytes.ok_or(Error::IndexUnavailable),
+        Either::Right(_) => Err(Error::IndexUnavailable),
+    }
+}
+
+fn parse(bytes: &[u8], settings: &Settings) -> Result<Manifest, Error> {
+    let manifest = Manifest::parse(bytes).map_err(|_| Error::IndexUnavailable)?;
+    match settings.identity() == Some(manifest.identity) {
+        true => Ok(manifest),
+        false => Err(Error::IndexUnavailable),
+    }
+}
+
+fn kya_millis(settings: &Settings) -> u64 {
+    u64::from(settings.time_to_live(CacheScope::Kya)) * 1_000
+}
+
+/// When a manifest is too old for a verdict, unix milliseconds. Where blocks may be of any age, the block's
+/// time says nothing.
+fn usable_until(manifest: &Manifest, settings: &Settings) -> u64 {
+    let of_block = match settings.max_head_age_seconds {
+        0 => u64::MAX,
+        _ => manifest.as_of.block_timestamp.as_millis(),
+    };
+    manifest.confirmed_at.min(of_block).saturating_add(kya_millis(settings))
+}
+
+/// The manifest, where verdicts may come from it now.
+async fn usable_manifest(context: &RequestContext, record: &Record) -> Result<Rc<KeptManifest>, Error> {
+    let settings = &context.settings;
+    if settings.kya_source != KyaSource::Snapshot || context.index.is_none() {
+        return Err(Error::IndexRequired);
+    }
+    if kya_millis(settings) == 0 {
+        return Err(Error::IndexUnavailable);
+    }
+    let kept =
+        share(context, ManifestRead, &mut record.clone()).await.map_err(|_| Error::IndexUnavailable)?;
+    match unix_millis() < usable_until(&kept.manifest, settings) {
+        true => Ok(kept),
+        false => Err(Error::IndexUnavailable),
+    }
+}
+
+/// Whether verdicts come from the snapshot now.
+pub(super) async fn is_usable(context: &RequestContext, record: &Record) -> bool {
+    usable_manifest(context, record).await.is_ok()
+}
+
+/// The manifest as it is.
+///
+/// # Errors
+///
+/// Those of [`answer`].
+pub(super) async fn manifest(flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
+    let kept = usable_manifest(&flight.context, &flight.record).boxed_local().await?;
+    let now = unix_millis();
+    let left = kept.made_at.saturating_add(kept.millis).saturating_sub(now) / 1_000;
+    let bytes = kept.manifest.encode().map_err(|_| Error::IndexUnavailable)?;
+    Ok(binary(bytes, u32::try_from(left).unwrap_or(0)))
+}
+
+/// A shard as it is.
+///
+/// # Errors
+///
+/// Those of [`answer`], and [`Error::NotFound`] for one that the manifest does not name.
+pub(super) async fn shard(flight: &Flight<DocumentRead>, entry: ShardEntry) -> Result<Rc<Content>, Error> {
+    let kept = usable_manifest(&flight.context, &flight.record).boxed_local().await?;
+    if !kept.manifest.shards().contains(&entry) {
+        return Err(Error::NotFound);
+    }
+    let shard = share(&flight.context, ShardRead(entry), &mut flight.record.clone()).boxed_local().await;
+    let shard = shard.map_err(|_| Error::IndexUnavailable)?;
+    Ok(binary(shard.as_bytes().to_vec(), SHARD_SECONDS))
+}
+
+/// Bytes of the snapshot; their seal is their tag.
+fn binary(bytes: Vec<u8>, max_age: u32) -> Rc<Content> {
+    let seal = bytes.last_chunk::<8>().map_or(0, |seal| u64::from_be_bytes(*seal));
+    let (tag, now) = (format!("W/\"{seal:016x}\""), Timestamp::from_millis(unix_millis()));
+    Rc::new(Content::new("application/octet-stream", bytes, tag, None, now, max_age))
+}
+
+/// The answer of a route from the snapshot.
+///
+/// # Errors
+///
+/// [`Error::IndexUnavailable`] or [`Error::IndexRequired`] where it gives none: the chain may.
+/// [`Error::InvalidParameter`] for a range that is not allowed.
+pub(super) async fn answer(
+    context: &RequestContext,
+    route: &Route,
+    record: &Record,
+) -> Result<Content, Error> {
+    let kept = usable_manifest(context, record).await?;
+    let manifest = &kept.manifest;
+    let entries = shards_for(route, manifest)?.ok_or(Error::IndexUnavailable)?;
+    let reads = entries.into_iter().map(|entry| async move {
+        share(context, ShardRead(entry), &mut record.clone()).boxed_local().await
+    });
+    let shards = join_all(reads).await.into_iter().collect::<Result<Vec<Rc<Shard>>, _>>();
+    let shards = shards.map_err(|_| Error::IndexUnavailable)?;
+    let shards: Vec<&Shard> = shards.iter().map(|shard| &**shard).collect();
+    let now = unix_millis();
+    let left = usable_until(manifest, &context.settings).saturating_sub(now) / 1_000;
+    let at = Timestamp::from_millis(now);
+    let document = document(route, manifest, &shards, at).filter(|_| left > 0);
+    let document = document.ok_or(Error::IndexUnavailable)?;
+    let time_to_live = context.settings.time_to_live(route.cache_scope());
+    let time_to_live = time_to_live.min(u32::try_from(left).unwrap_or(u32::MAX));
+    Ok(Content::of(document, time_to_live, at).with_source("snapshot"))
+}

@@ -1,0 +1,69 @@
+//! The object's side of the registry's snapshot: manifests and shards from the rows.
+
+use std::{cell::RefCell, rc::Rc};
+
+use registry_core::{
+    api::route::CacheScope,
+    index::{IndexError, State},
+    snapshot::{ShardEntry, Shards, shard},
+};
+use worker::{Headers, Response, Result};
+
+use super::{protocol::SNAPSHOT_HEAD, sql::Sql};
+use crate::settings::Settings;
+
+/// Milliseconds after which a manifest has to be confirmed by the chain again, at most.
+const MANIFEST_AGE_MILLIS: u64 = 10_000;
+
+/// The age that a manifest may have when it is handed out: a quarter of a verdict's TTL is left to it, so that
+/// it lasts for as long as Workers keep it.
+pub(super) fn max_age(settings: &Settings) -> u64 {
+    let of_verdicts = u64::from(settings.time_to_live(CacheScope::Kya)) * 1_000;
+    MANIFEST_AGE_MILLIS.min(of_verdicts / 4)
+}
+
+/// The shards' versions, kept until agents are written: a registry of a million agents has thousands.
+#[derive(Default)]
+pub(super) struct Snapshots(RefCell<Option<(WrittenState, Rc<Shards>)>>);
+
+/// What the state of an index says of its writes: when its change log began, and their number.
+type WrittenState = (u64, u64);
+
+impl Snapshots {
+    /// The bytes of the manifest, or of a shard; `None` for a version of it that the rows no longer have.
+    pub(super) fn answer(
+        &self,
+        sql: &Sql,
+        settings: &Settings,
+        state: &State,
+        entry: Option<ShardEntry>,
+    ) -> core::result::Result<Option<Vec<u8>>, IndexError> {
+        let identity = settings.identity().ok_or(IndexError::Uncovered)?;
+        match entry {
+            Some(entry) => shard(sql, state, &identity, entry),
+            None => {
+                let manifest = self.shards(sql, state)?.manifest(state, identity)?;
+                manifest.encode().map(Some).map_err(|_| IndexError::Uncovered)
+            }
+        }
+    }
+
+    fn shards(&self, sql: &Sql, state: &State) -> core::result::Result<Rc<Shards>, IndexError> {
+        let written = (state.began(), state.writes);
+        if let Some((of, shards)) = &*self.0.borrow()
+            && *of == written
+        {
+            return Ok(Rc::clone(shards));
+        }
+        let shards = Rc::new(Shards::read(sql)?);
+        self.0.replace(Some((written, Rc::clone(&shards))));
+        Ok(shards)
+    }
+}
+
+/// A manifest or shard as a response.
+pub(super) fn respond(bytes: Vec<u8>) -> Result<Response> {
+    let headers = Headers::new();
+    headers.set(SNAPSHOT_HEAD, "1")?;
+    Ok(Response::from_bytes(bytes)?.with_headers(headers))
+}
