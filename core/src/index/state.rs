@@ -213,10 +213,8 @@ pub struct State {
     /// Blocks that the slices of this pass over all agents were read at, by height: one, unless its state was
     /// gone before the last slice was read.
     pub(super) pass: Vec<Checkpoint>,
-    /// The parent's hash of the last of these blocks; zero where its state is gone, and the next slice is read at
-    /// the newest block.
-    #[serde(with = "text")]
-    pub(super) pass_parent: B256,
+    /// The state of the last of these blocks is gone: the next slice is read at the newest block.
+    pub(super) pass_is_lost: bool,
     /// Slices in a row that were answered at another block.
     pub(super) pass_misses: u32,
     /// When the first of these slices was read, unix milliseconds.
@@ -262,7 +260,7 @@ impl Default for State {
             current_from: None,
             canary: None,
             pass: Vec::new(),
-            pass_parent: B256::ZERO,
+            pass_is_lost: false,
             pass_misses: 0,
             pass_began: 0,
             log_range: None,
@@ -317,7 +315,7 @@ impl State {
             && self.as_of().is_some()
             && self.basis == Basis::StorageRoot
             && has_layout
-            && !self.lags;
+            && self.lagging_at.is_none();
         self.version.filter(|_| is_vouched).map(|version| version.storage_root)
     }
 
@@ -329,9 +327,9 @@ impl State {
 
     /// The block that the next slice is read at, if the pass has one whose state is there.
     pub(super) fn pass_header(&self) -> Option<Header> {
-        let last = self.pass.last().filter(|_| self.pass_parent != B256::ZERO)?;
-        let Checkpoint { number, hash, seconds } = *last;
-        Some(Header { number, hash, parent_hash: self.pass_parent, timestamp: seconds })
+        let last = self.pass.last().filter(|_| !self.pass_is_lost)?;
+        let Checkpoint { number, hash, seconds, parent } = *last;
+        Some(Header { number, hash, parent_hash: parent, timestamp: seconds })
     }
 
     /// When to look again for an event that is waited for, unix milliseconds: after half the time waited so

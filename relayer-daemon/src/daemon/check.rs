@@ -359,10 +359,7 @@ async fn trusted(chain: &Chain) -> Result<String, String> {
 type Found = (Address, Result<String, String>);
 
 /// Asks about all accounts at once.
-async fn all(
-    keys: &[TxSigner],
-    ask: impl AsyncFn(&TxSigner) -> Result<String, String>,
-) -> Vec<Found> {
+async fn all(keys: &[TxSigner], ask: impl AsyncFn(&TxSigner) -> Result<String, String>) -> Vec<Found> {
     join_all(keys.iter().map(async |key| (key.address(), ask(key).await))).await
 }
 

@@ -12,8 +12,6 @@
 
 use std::collections::BTreeMap;
 
-use alloy_primitives::B256;
-
 use super::{Stage, Work};
 use crate::{
     chain::RunError,
@@ -61,7 +59,7 @@ impl Work {
             // Another endpoint was asked, or the block's state is gone.
             self.state.pass_misses += 1;
             if self.state.pass_misses >= MISSES {
-                self.state.pass_parent = B256::ZERO;
+                self.state.pass_is_lost = true;
             }
             self.state.save(store)?;
             return Err(RunError::BlockUnavailable.into());
@@ -87,7 +85,7 @@ impl Work {
         let state = &mut self.state;
         state.pass.push(checkpoint);
         state.pass.dedup();
-        (state.pass_parent, state.pass_misses) = (read.head.header.parent_hash, 0);
+        (state.pass_is_lost, state.pass_misses) = (false, 0);
         state.phase = match (compares, is_last) {
             (false, false) => Phase::Filling { next: last + 1 },
             (true, false) => Phase::Comparing { next: last + 1 },

@@ -13,8 +13,6 @@
 
 use std::{collections::BTreeSet, rc::Rc};
 
-use alloy_primitives::B256;
-
 use super::{Stage, Work};
 use crate::{
     chain::{Limits, Run, RunError},
@@ -305,7 +303,7 @@ impl Work {
         let Some(mut read) = read else {
             if plan.changed.without_events {
                 // The state of the pass's block may be gone.
-                self.state.pass_parent = B256::ZERO;
+                self.state.pass_is_lost = true;
             }
             return self.restart(store);
         };

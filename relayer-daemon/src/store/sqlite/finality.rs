@@ -122,13 +122,8 @@ pub(super) fn promote(
 ) -> Result<(), StoreError> {
     for block in blocks {
         for (level, _) in levels(heads).into_iter().filter(|(_, head)| block.number <= *head) {
-            let params = params![
-                account.0.0,
-                block.number.cast_signed(),
-                block.hash.0,
-                level,
-                mined_by(heads, now)
-            ];
+            let params =
+                params![account.0.0, block.number.cast_signed(), block.hash.0, level, mined_by(heads, now)];
             let told = "SELECT relays.id AS id FROM nonces INDEXED BY nonces_checked JOIN relays ON relays.id = nonces.relay
                  WHERE account = ?1 AND nonces.state = 'mined' AND finality IN (1, 2) AND mined_block = ?2
                  AND mined_block_hash = ?3 AND finality < ?4 AND mined_at <= ?5 AND is_told AND mined_hash = tx_hash";
