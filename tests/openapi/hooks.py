@@ -39,6 +39,12 @@ def before_call(context, case, kwargs):
         asked = [name for name in EXCLUDED if case.query.get(name) == "1"]
         for name in [excluded for name in asked for excluded in EXCLUDED[name]]:
             case.query.pop(name, None)
+    if case.operation.label == "GET /api/v1/kya/range/{prefix}" and case.meta.generation.mode.is_positive:
+        # How long a prefix may be depends on the registry.
+        case.path_parameters["prefix"] = case.path_parameters["prefix"][:1]
+    if case.operation.label == "GET /api/v1/snapshot/{shard}" and case.meta.generation.mode.is_positive and known["shard"]:
+        # A version is named, not guessed.
+        case.path_parameters["shard"], case.query["v"] = known["shard"]
     if case.operation.label == "GET /api/v1/agents" and case.meta.generation.mode.is_positive and case.query:
         # A cursor is of one order, and no page of a number; numbered pages of filtered lists are the first ones.
         if "cursor" in case.query:

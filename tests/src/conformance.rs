@@ -16,6 +16,8 @@ pub struct Known {
     pub addresses: Vec<Address>,
     /// Cursors of the list of changes.
     pub cursors: Vec<String>,
+    /// A shard of the snapshot and its version, as the API names them.
+    pub shard: Option<[String; 2]>,
     /// Ids of relays.
     pub relays: Vec<String>,
     /// Bodies of `POST /relay` that can be carried out, each once.
@@ -30,6 +32,7 @@ pub async fn try_out(url: &str, known: &Known) -> Result<String> {
     let known = json!({
         "ethereum-address": known.addresses.iter().map(Address::to_string).collect::<Vec<_>>(),
         "change-cursor": known.cursors,
+        "shard": known.shard,
         "relay-id": known.relays,
         "signed": known.signed,
     });

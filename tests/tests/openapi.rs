@@ -7,15 +7,20 @@
 //! 4. What the catalog and the introduction link to is there, and they can only be read.
 //! 5. The description served is the one in the repository.
 
+use std::time::Duration;
+
 use e2e::anvil::{AnvilOptions, dev_key};
 use e2e::chain::Chain;
+use e2e::client::Client;
 use e2e::conformance::{Known, try_out};
 use e2e::daemon::Daemon;
+use e2e::process::eventually;
 use e2e::relay::Desk;
 use e2e::repo;
 use e2e::seed::{Showcase, wallet};
 use e2e::stage::Stage;
 use e2e::worker::{Worker, WorkerOptions};
+use registry_core::snapshot::Manifest;
 use reqwest::Method;
 use tokio::sync::OnceCell;
 
@@ -35,13 +40,26 @@ fn count(service: &str, said: &str) {
     }
 }
 
+/// The first shard of the snapshot and its version, once there is one.
+async fn shard(client: &Client) -> [String; 2] {
+    let http = e2e::http::client(Duration::from_secs(10));
+    let url = format!("{}/api/v1/snapshot", client.base());
+    let manifest = eventually("the snapshot", Duration::from_secs(60), async || {
+        let answer = http.get(&url).send().await.ok()?;
+        Manifest::parse(&answer.bytes().await.ok()?).ok()
+    });
+    let entry = manifest.await.unwrap().shards()[0];
+    [entry.range_text(), entry.version_text()]
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_read_api_does_what_its_description_says() {
     let (stage, _) = scene().await;
     let addresses = ["kyoto", "gone", "forgetful"].map(|agent| wallet(agent).address()).to_vec();
     let changes = stage.client.get("/api/v1/changes?since=now").await.ok();
     let cursors = vec![changes["next"].as_str().unwrap().to_owned()];
-    let known = Known { addresses, cursors, ..Known::default() };
+    let shard = Some(shard(&stage.client).await);
+    let known = Known { addresses, cursors, shard, ..Known::default() };
     count("read API", &try_out(stage.worker.url(), &known).await.unwrap());
 }
 
@@ -56,6 +74,7 @@ async fn the_relayer_does_what_its_description_says() {
     let known = Known {
         addresses: vec![wallet("first").address()],
         cursors: Vec::new(),
+        shard: None,
         relays: vec![answer.ok()["id"].as_str().unwrap().to_owned()],
         signed: signed.collect(),
     };

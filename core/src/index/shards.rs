@@ -1,7 +1,7 @@
 //! The shards of the registry's snapshot: which wallets each one holds, and since which block it is as it is.
 //!
-//! A shard holds the agents of all wallets whose places begin with certain bits. Together the shards hold all
-//! places, each once. At first one shard holds all; a shard of more than 64 KiB is split into its halves,
+//! A shard holds the agents of all wallets with places that begin with certain bits. Together the shards hold
+//! all places, each once. At first one shard holds all; a shard of more than 64 KiB is split into its halves,
 //! alone. The cost of a write follows what changes: an agent's shard is found by its place, and where an
 //! agent's status changes, the shards of its descendants get a new version, because a verdict names ancestors
 //! that are not Active.
@@ -28,7 +28,7 @@ const SHARD_BYTES_MAX: u64 = 64 * 1024;
 pub(super) struct ShardChanges {
     /// By place: bytes more, or fewer.
     bytes: BTreeMap<u64, i64>,
-    /// Agents whose descendants' verdicts may change.
+    /// Agents with descendants that may have other verdicts now.
     above: Vec<u64>,
 }
 

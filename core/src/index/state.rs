@@ -203,7 +203,7 @@ pub struct State {
     #[serde(skip)]
     pub(super) lagging_at: Option<u64>,
     /// Start of the change log in unix milliseconds; 0 before it starts.
-    pub(super) began: u64,
+    pub began: u64,
     /// The number of changes so far.
     pub(super) changes: u64,
     /// Attestations from this second on were current at the last comparison; `None` before the first.
@@ -281,11 +281,6 @@ impl State {
         serde_json::from_str(&row.text()?).map_err(|_| StoreError::corrupt())
     }
 
-    /// Start of the change log in unix milliseconds; 0 before the first complete fill.
-    pub const fn began(&self) -> u64 {
-        self.began
-    }
-
     /// The grace period in seconds, capped to the range of clocks.
     pub(crate) fn grace(&self) -> u64 {
         u64::try_from(self.grace_seconds).unwrap_or(u64::MAX)
@@ -311,11 +306,8 @@ impl State {
     /// The layout says of the registry's code that a wallet without a live agent is not registered.
     pub(crate) fn vouched_root(&self) -> Option<B256> {
         let has_layout = self.code.is_some_and(|code| code.has_layout);
-        let is_vouched = self.phase == Phase::Complete
-            && self.as_of().is_some()
-            && self.basis == Basis::StorageRoot
-            && has_layout
-            && self.lagging_at.is_none();
+        let is_current = self.phase == Phase::Complete && self.as_of().is_some() && self.lagging_at.is_none();
+        let is_vouched = is_current && has_layout && self.basis == Basis::StorageRoot;
         self.version.filter(|_| is_vouched).map(|version| version.storage_root)
     }
 

@@ -34,7 +34,7 @@ const OLDEST: u64 = 777_600;
 fn large(agents: u64) -> (Indexed, History) {
     let mut registry = PlainRegistry { grace_seconds: Some(604_800), ..PlainRegistry::default() };
     for id in 1..=agents {
-        // The agents whose status changes have no children at any size: a change is one of all descendants'
+        // The agents that change have no children at any size: another status is one of all descendants'
         // verdicts, too.
         let parent = id / 16;
         let mut agent = record(id, if (301..=700).contains(&parent) { parent / 16 } else { parent });

@@ -271,7 +271,7 @@ fn a_shard_takes_a_handful_of_statements_whatever_it_holds() {
     }
 }
 
-/// Wallets whose Keccak-256 begins with as many bits.
+/// Wallets with a Keccak-256 that begins with the same bits, as many as that.
 fn sharing(bits: u32, count: usize) -> Vec<Address> {
     let of = |wallet: &Address| {
         let [first, second, ..] = keccak256(wallet).0;

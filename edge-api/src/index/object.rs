@@ -301,11 +301,14 @@ impl RegistryIndex {
         }
     }
 
-    /// The manifest of the registry's snapshot, or a shard of it. The manifest may refresh the index first.
+    /// The manifest of the registry's snapshot, or a shard of it. The manifest may refresh the index first, but
+    /// waits for no fill and no event: there is no snapshot meanwhile.
     async fn snapshot(&self, sql: &Sql, settings: &Settings, entry: Option<ShardEntry>) -> Result<Response> {
-        let ready = match entry {
-            None => self.ready(sql, settings, snapshot::max_age(settings), &mut 0).await,
-            Some(_) => self.load(sql).map_err(IndexError::from),
+        let ready = match self.load(sql) {
+            Ok(state) if entry.is_none() && state.as_of().is_some() && !state.awaits_changes() => {
+                self.ready(sql, settings, snapshot::max_age(settings), &mut 0).await
+            }
+            loaded => loaded.map_err(IndexError::from),
         };
         self.arm(sql, settings, ready.is_ok()).await;
         match ready.and_then(|state| self.snapshots.answer(sql, settings, &state, entry)) {
