@@ -249,6 +249,21 @@ fn the_late_receipt_of_a_no_op_does_not_change_what_the_client_was_told() {
 }
 
 #[test]
+fn a_late_receipt_of_a_transaction_that_did_nothing_leaves_a_dropped_relay_dropped() {
+    // It reverted as a whole, its receipt is late, and meanwhile the account has lost its funds.
+    let mut ops = vec![Op::LateReceipts(31), Op::Revert, Op::Request(0), Op::Wait(1_403), Op::Request(0)];
+    ops.extend([Op::Mine(1), Op::Empty(0, true), Op::Wait(600)]);
+    runtime().block_on(async {
+        let mut simulation = Simulation::new(u128::MAX, 557_358_809_340_181_883).await;
+        for op in ops {
+            simulation.apply(op).await;
+        }
+        simulation.settle_down().await;
+        simulation.check().unwrap();
+    });
+}
+
+#[test]
 fn a_relay_that_one_nonce_has_executed_is_not_in_flight_again_for_another_nonce_of_its_own() {
     runtime().block_on(async {
         let mut simulation = Simulation::new(u128::MAX, 7).await;

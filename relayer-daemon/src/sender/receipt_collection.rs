@@ -210,8 +210,9 @@ fn replaces(
         return false;
     }
     match known {
-        // The client was told why: the late receipt of a no-op changes nothing.
-        Some(RelayOutcome::Dropped { .. }) if matches!(outcome, RelayOutcome::Dropped { .. }) => false,
+        // The client was told that it may send the request again: a late receipt that says no more than that
+        // changes nothing.
+        Some(RelayOutcome::Dropped { .. }) if outcome.is_repeatable() => false,
         Some(RelayOutcome::Executed { mined, .. } | RelayOutcome::Reverted { mined, .. })
             if nonce.transactions.iter().all(|own| own.hash != mined.tx_hash) =>
         {
