@@ -158,19 +158,23 @@ impl<N: ChainNode> Sender<N> {
         Ok(nonces)
     }
 
-    /// The relays among these that need a nonce: they have not ended, by the late receipt of a lost nonce,
-    /// and no account has a nonce of theirs in flight, reopened by a reorg.
+    /// The relays among these that need a nonce: they have not ended, by the late receipt of a lost nonce or
+    /// by another run of the pipeline, and no account has a nonce of theirs in flight, reopened by a reorg. Of
+    /// those that have ended the pipeline hears the outcome: it may have them in flight again.
     async fn to_be_sent(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
         let read = move |store: &Store| {
-            let mut left = BTreeSet::new();
+            let (mut left, mut ended) = (BTreeSet::new(), Vec::new());
             for id in relays {
-                let has_ended = store.relay(id)?.is_some_and(|record| record.outcome.is_some());
-                if !has_ended && store.open_nonces_of(id)?.is_empty() {
-                    left.insert(id);
+                match store.relay(id)?.and_then(|record| record.outcome) {
+                    Some(outcome) => ended.push((id, outcome)),
+                    None if store.open_nonces_of(id)?.is_empty() => drop(left.insert(id)),
+                    None => {}
                 }
             }
-            Ok(left)
+            Ok((left, ended))
         };
-        Ok(self.parts.store.run(read).await?)
+        let (left, ended) = self.parts.store.run(read).await?;
+        ended.into_iter().for_each(|(id, outcome)| self.publish(SenderEvent::Finished(id, outcome)));
+        Ok(left)
     }
 }
