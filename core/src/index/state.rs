@@ -423,54 +423,6 @@ pub(super) const LATE_LOGS_SECONDS: u64 = 120;
 /// Seconds between two of [`State::recent`].
 const RECENT_SECONDS: u64 = 8;
 
-/// What an index says of itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "IndexProgress"))]
-#[serde(rename_all = "camelCase")]
-pub struct Progress {
-    /// How much of the registry has been read; 100 where answers are made from the index.
-    pub percent: u8,
-    /// How many agents there are, by the last block read.
-    pub total: u64,
-    /// The block that answers are as of; absent where there are none yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub block: Option<u64>,
-    /// What the index rests on.
-    pub basis: Basis,
-    /// Changes that no event announced.
-    pub unannounced_changes: u64,
-    /// Refreshes that had no events to go by, and read every agent.
-    pub refreshes_without_events: u64,
-    /// Comparisons of all agents with the chain, because a change was found that no event tells.
-    pub comparisons: u64,
-    /// Whether such a comparison is under way.
-    pub is_comparing: bool,
-    /// Agents that are read every five minutes to check the events; 0 where the storage root does.
-    pub swept_agents: u64,
-    /// The agent of which a storage proof contradicted the index, which answers nothing until all agents are
-    /// compared.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub contradicted_agent: Option<u64>,
-}
-
-impl From<&State> for Progress {
-    fn from(state: &State) -> Self {
-        Self {
-            percent: state.percent(),
-            total: state.total,
-            block: state.as_of().map(|block| block.number),
-            basis: state.basis,
-            unannounced_changes: state.unannounced,
-            refreshes_without_events: state.without_events,
-            comparisons: state.comparisons,
-            is_comparing: matches!(state.phase, Phase::Comparing { .. }),
-            swept_agents: if state.basis == Basis::Events { SWEEP } else { 0 },
-            contradicted_agent: state.contradicted,
-        }
-    }
-}
-
 /// Agents that the sweep reads at once.
 pub const SWEEP: u64 = 500;
 

@@ -5,7 +5,7 @@
 //! once. `check` may run beside a running daemon: it takes no lock, opens the store for reading only and
 //! creates no file.
 
-use std::{error::Error as _, fmt, io, path::PathBuf, sync::Arc};
+use std::{error::Error as _, io, path::PathBuf, sync::Arc};
 
 use alloy::{
     primitives::{Address, B256, U256, utils::format_ether},
@@ -17,6 +17,7 @@ use registry_core::{
     forward::{ForwardRequest, SignedRequest, domain},
 };
 
+use super::report::{Found, Report, of_account};
 use crate::{
     chain::{Chain, ChainNode, Rpc, RpcError},
     daemon::settings::Settings,
@@ -36,70 +37,6 @@ use crate::{
 const LOCK_IS_FREE: &str = "no other process with this key, or with this journal";
 /// The largest difference between our clock and the chain's, seconds.
 const CLOCK_SKEW: u64 = 60;
-
-/// What a line says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    /// All is well.
-    Tick,
-    /// The daemon works without this account.
-    Warning,
-    /// The daemon does not start.
-    Cross,
-}
-
-/// The results of the checks.
-#[derive(Debug, Default)]
-pub struct Report {
-    lines: Vec<(Mark, &'static str, String)>,
-}
-
-impl Report {
-    fn tick(&mut self, name: &'static str, text: impl fmt::Display) {
-        self.lines.push((Mark::Tick, name, text.to_string()));
-    }
-
-    fn cross(&mut self, name: &'static str, text: impl fmt::Display) {
-        self.lines.push((Mark::Cross, name, text.to_string()));
-    }
-
-    fn add(&mut self, name: &'static str, result: Result<String, String>) {
-        match result {
-            Ok(text) => self.tick(name, text),
-            Err(text) => self.cross(name, text),
-        }
-    }
-
-    /// The value of a good result; a cross for a bad one.
-    fn pass<T, E: fmt::Display>(&mut self, name: &'static str, result: Result<T, E>) -> Option<T> {
-        result.inspect_err(|error| self.cross(name, error)).ok()
-    }
-
-    /// The warnings alone, a line each.
-    pub fn warnings(&self) -> Self {
-        let warnings = self.lines.iter().filter(|(mark, ..)| *mark == Mark::Warning);
-        Self { lines: warnings.cloned().collect() }
-    }
-
-    /// Whether there is no cross.
-    pub fn is_good(&self) -> bool {
-        self.lines.iter().all(|(mark, ..)| *mark != Mark::Cross)
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (mark, name, text) in &self.lines {
-            let mark = match mark {
-                Mark::Tick => "✓",
-                Mark::Warning => "!",
-                Mark::Cross => "✗",
-            };
-            writeln!(f, "{mark} {name:<12} {text}")?;
-        }
-        Ok(())
-    }
-}
 
 /// The command that the checks are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -355,32 +292,9 @@ async fn trusted(chain: &Chain) -> Result<String, String> {
     }
 }
 
-/// What was found about an account.
-type Found = (Address, Result<String, String>);
-
 /// Asks about all accounts at once.
 async fn all(keys: &[TxSigner], ask: impl AsyncFn(&TxSigner) -> Result<String, String>) -> Vec<Found> {
     join_all(keys.iter().map(async |key| (key.address(), ask(key).await))).await
-}
-
-impl Report {
-    /// A line for each account, which names it if there are several. An account that fails is left out, with
-    /// a warning; if all fail, each is a cross.
-    fn accounts(&mut self, name: &'static str, found: &[Found]) {
-        let fails = if found.iter().all(|(_, found)| found.is_err()) { Mark::Cross } else { Mark::Warning };
-        for (account, found_here) in found {
-            let (mark, text) = match found_here {
-                Ok(text) => (Mark::Tick, text),
-                Err(text) => (fails, text),
-            };
-            self.lines.push((mark, name, of_account(*account, found.len(), text)));
-        }
-    }
-}
-
-/// A line's text, which names the account if there are several.
-fn of_account(account: Address, accounts: usize, text: &str) -> String {
-    if accounts > 1 { format!("{account}: {text}") } else { text.to_owned() }
 }
 
 async fn balance(chain: &Chain, account: Address) -> Result<String, String> {

@@ -5,4 +5,5 @@ pub mod lifecycle;
 pub mod monitor;
 mod reload;
 pub mod replay;
+pub mod report;
 pub mod settings;
