@@ -57,7 +57,9 @@ impl Stack {
         // With the default limit: each test is a client of its own. Changes appear after seconds.
         let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry)
             .unset("RATE_LIMIT_PER_MINUTE")
-            .var("KYA_TTL_SECONDS", 5);
+            .var("KYA_TTL_SECONDS", 5)
+            // Wallets are asked for right after their registration, which a snapshot has a moment later.
+            .var("KYA_SOURCE", "chain");
         let (worker, index) = IndexWorker::start(options).await?;
         index_answers(&worker).await?;
 
