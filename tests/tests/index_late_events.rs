@@ -1,4 +1,4 @@
-//! An index over a node whose events come later than their blocks.
+//! An index over a node that lists events later than their blocks.
 //!
 //! 1. Each list is true of the block that it names while agents change every second, and lists and changes
 //!    are complete soon after the last event. Nothing is swept, and an idle refresh is one round trip.
@@ -26,7 +26,7 @@ const WAIT: Duration = Duration::from_secs(180);
 const DETAILED: &str = "/api/v1/stats/detailed";
 const BLOCK_TIME: Duration = Duration::from_secs(1);
 
-/// A stage whose chain makes a block each second, with an index that trusts the registry's storage root.
+/// A stage with a block each second, and an index that trusts the registry's storage root.
 async fn filled(agents: u64) -> (Stage, Synthetic) {
     let options = AnvilOptions { block_time: Some(BLOCK_TIME), ..AnvilOptions::default() };
     let chain = Chain::start(options).await.unwrap();

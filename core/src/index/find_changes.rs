@@ -83,7 +83,7 @@ pub(super) struct FindChanges {
     pub(super) seen: BTreeSet<(u64, u64)>,
     /// The blocks of slices of several blocks, by height; else empty.
     pub(super) pass: Vec<Checkpoint>,
-    /// The block of all slices, if they are of one whose state is there.
+    /// The block of all slices, if they are of one and the node has its state.
     pub(super) pinned: Option<Header>,
     /// Older checkpoints, the highest first, once needed.
     pub(super) older: Option<Vec<Checkpoint>>,

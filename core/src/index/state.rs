@@ -317,7 +317,7 @@ impl State {
         self.lagging_at.is_some() || matches!(self.phase, Phase::Comparing { .. })
     }
 
-    /// The block that the next slice is read at, if the pass has one whose state is there.
+    /// The block that the next slice is read at, if the pass has one and its state is there.
     pub(super) fn pass_header(&self) -> Option<Header> {
         let last = self.pass.last().filter(|_| !self.pass_is_lost)?;
         let Checkpoint { number, hash, seconds, parent } = *last;

@@ -158,7 +158,7 @@ impl Work {
         let compares = matches!(self.state.phase, Phase::Comparing { .. });
         match changes {
             FoundChanges::Nothing(header) => {
-                // The root does not vouch for rows that lack changes whose events may be late.
+                // The root does not vouch for rows that may lack changes with late events.
                 let version = version.filter(|_| header.timestamp >= self.state.unsettled_until);
                 let is_first = self.state.version.is_none();
                 self.state.version = version;
