@@ -213,9 +213,8 @@ pub struct State {
     /// Blocks that the slices of this pass over all agents were read at, by height: one, unless its state was
     /// gone before the last slice was read.
     pub(super) pass: Vec<Checkpoint>,
-    /// The state of the last of these blocks is gone: the next slice is read at the newest block.
-    pub(super) pass_is_lost: bool,
-    /// Slices in a row that were answered at another block.
+    /// Slices in a row that were answered at another block than the last of these; from [`PASS_MISSES`] on its
+    /// state passes for gone, and the next slice is read at the newest block.
     pub(super) pass_misses: u32,
     /// When the first of these slices was read, unix milliseconds.
     pub(super) pass_began: u64,
@@ -260,7 +259,6 @@ impl Default for State {
             current_from: None,
             canary: None,
             pass: Vec::new(),
-            pass_is_lost: false,
             pass_misses: 0,
             pass_began: 0,
             log_range: None,
@@ -319,7 +317,7 @@ impl State {
 
     /// The block that the next slice is read at, if the pass has one and its state is there.
     pub(super) fn pass_header(&self) -> Option<Header> {
-        let last = self.pass.last().filter(|_| !self.pass_is_lost)?;
+        let last = self.pass.last().filter(|_| self.pass_misses < PASS_MISSES)?;
         let Checkpoint { number, hash, seconds, parent } = *last;
         Some(Header { number, hash, parent_hash: parent, timestamp: seconds })
     }
@@ -422,6 +420,9 @@ const PATIENCE_MILLIS: u64 = 24 * 3_600_000;
 pub(super) const LATE_LOGS_SECONDS: u64 = 120;
 /// Seconds between two of [`State::recent`].
 const RECENT_SECONDS: u64 = 8;
+
+/// Slices in a row at another block than the pass's, after which the pass goes on at the newest block.
+pub(super) const PASS_MISSES: u32 = 3;
 
 /// Agents that the sweep reads at once.
 pub const SWEEP: u64 = 500;

@@ -26,8 +26,6 @@ use crate::{
 
 /// Differing agents beyond which a new fill is quicker.
 const MOST_DIFFERING: usize = 20_000;
-/// Slices in a row at another block than the pass's, after which the pass goes on at the newest block.
-const MISSES: u32 = 3;
 /// Agents converted and written at once, which bounds memory below that of a whole slice.
 const AT_ONCE: usize = 1_250;
 
@@ -58,9 +56,6 @@ impl Work {
         if self.state.pass_header().is_some_and(|pinned| pinned.hash != checkpoint.hash) {
             // Another endpoint was asked, or the block's state is gone.
             self.state.pass_misses += 1;
-            if self.state.pass_misses >= MISSES {
-                self.state.pass_is_lost = true;
-            }
             self.state.save(store)?;
             return Err(RunError::BlockUnavailable.into());
         }
@@ -85,7 +80,7 @@ impl Work {
         let state = &mut self.state;
         state.pass.push(checkpoint);
         state.pass.dedup();
-        (state.pass_is_lost, state.pass_misses) = (false, 0);
+        state.pass_misses = 0;
         state.phase = match (compares, is_last) {
             (false, false) => Phase::Filling { next: last + 1 },
             (true, false) => Phase::Comparing { next: last + 1 },

@@ -23,7 +23,7 @@ use crate::{
         },
         indexed_agent::IndexedAgent,
         read_agents::{AGENTS, Agents, ReadAgents},
-        state::{self, Basis, Checkpoint, LATE_LOGS_SECONDS, Phase, State},
+        state::{self, Basis, Checkpoint, LATE_LOGS_SECONDS, PASS_MISSES, Phase, State},
         store::{Columns, Store, one_number, query},
         tables::{self, AgentWriter},
     },
@@ -303,7 +303,7 @@ impl Work {
         let Some(mut read) = read else {
             if plan.changed.without_events {
                 // The state of the pass's block may be gone.
-                self.state.pass_is_lost = true;
+                self.state.pass_misses = PASS_MISSES;
             }
             return self.restart(store);
         };
