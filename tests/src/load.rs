@@ -44,19 +44,39 @@ struct Report {
 impl Load {
     /// Requests `url` on [`CONNECTIONS`] connections for so many seconds; an error or a lost answer fails.
     pub async fn on(url: &str, server: &Usage, seconds: u32) -> Result<Self> {
+        Self::of_clients(url, server, seconds, None).await
+    }
+
+    /// The same from many clients, each with so many requests and an address of its own.
+    pub async fn of_clients(
+        url: &str,
+        server: &Usage,
+        seconds: u32,
+        requests_per_client: Option<u32>,
+    ) -> Result<Self> {
         // On a machine that pauses for seconds, a server takes its connections for idle and closes them.
         for _ in 1..ATTEMPTS {
-            if let Some(load) = Self::attempt(url, server, seconds).await? {
+            if let Some(load) = Self::attempt(url, server, seconds, requests_per_client).await? {
                 return Ok(load);
             }
         }
-        Self::attempt(url, server, seconds).await?.with_context(|| format!("{url}: requests were lost"))
+        let last = Self::attempt(url, server, seconds, requests_per_client).await?;
+        last.with_context(|| format!("{url}: requests were lost"))
     }
 
     /// `None` where a request was lost.
-    async fn attempt(url: &str, server: &Usage, seconds: u32) -> Result<Option<Self>> {
+    async fn attempt(
+        url: &str,
+        server: &Usage,
+        seconds: u32,
+        requests_per_client: Option<u32>,
+    ) -> Result<Option<Self>> {
         let before = server.cpu()?;
-        let output = Command::new("wrk")
+        let mut wrk = Command::new("wrk");
+        if let Some(requests) = requests_per_client {
+            wrk.env("CLIENT_REQUESTS", requests.to_string());
+        }
+        let output = wrk
             .args(["--threads", "1", "--connections", &CONNECTIONS.to_string()])
             .args(["--duration", &format!("{seconds}s"), "--timeout", "30s"])
             .arg("--script")

@@ -33,7 +33,7 @@ const LONGEST: [&str; 2] = ["explorer", "relayer"];
 
 /// How many end-to-end test programs run at a time. Each mostly waits: for blocks, timeouts, a Worker's
 /// start.
-const LANES: usize = 2;
+const LANES: usize = 3;
 
 /// Runs all steps, or those with one of the words in their names. Fails if any step failed.
 pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {

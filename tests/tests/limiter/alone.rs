@@ -1,4 +1,4 @@
-//! One instance: sixty requests per client in each minute of the clock, with either limiter.
+//! One instance: sixty requests per client in each minute of the clock, with each limiter.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn the_61st_request(limiter: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_61st_request_of_a_minute_is_refused_and_the_next_minute_is_new() {
-    tokio::join!(the_61st_request("kv"), the_61st_request("durable-object"));
+    tokio::join!(the_61st_request("kv"), the_61st_request("durable-object"), the_61st_request("binding"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! The rate limit: sixty requests per client in each minute of the clock. Except for the test of the next
 //! minute, the window is an hour: what tests count should not depend on when they begin.
 //!
-//! One instance, with either limiter (`alone`):
+//! One instance, with each limiter (`alone`):
 //!
 //! 1. The 61st request of a minute is refused, with the documented message; the headers count down to it.
 //! 2. The next minute begins with sixty again.
@@ -25,8 +25,14 @@
 //! 14. Of 300 requests over both exactly sixty pass.
 //! 15. An object that lost its count takes it up from the instance that asks.
 //! 16. Where the object can't be reached, each instance counts by itself.
+//!
+//! Cloudflare's own limiter (`binding`):
+//!
+//! 17. It refuses what the instance's own count would admit, and counts each client by itself.
+//! 18. A request counts as many times as it costs.
 
 mod alone;
+mod binding;
 mod kv;
 mod object;
 
@@ -53,7 +59,7 @@ async fn stage() -> &'static Stage {
     STAGE.get_or_init(async || Stage::showcase(|options| options).await.unwrap().0).await
 }
 
-/// A Worker with the documented limit, counted in one of the two ways.
+/// A Worker with the documented limit, counted by this limiter.
 async fn limited(limiter: &str) -> WorkerOptions {
     let stage = stage().await;
     WorkerOptions::new(stage.proxy.url(), stage.chain.contracts.registry)

@@ -11,11 +11,13 @@
 //! 1. wait [`after_millis`](SyncTask::after_millis);
 //! 2. if the sync task publishes: write what [`WindowTally::publish`] returns, and call
 //!    [`WindowTally::retract`] if that fails;
-//! 3. read the counts of the others, and pass their sum to [`WindowTally::merge`].
+//! 3. if [`WindowTally::begin_read`] says so: read the counts of the others, and pass their sum to
+//!    [`WindowTally::merge`].
 //!
-//! The write comes before the read: of two instances that do this at once, at least one sees the other.
+//! The write comes before the read: of two instances that do this at once, at least one sees the other, where
+//! neither has read the counts just before.
 
-use super::window::{Publication, WindowLimit, WindowTally};
+use super::window::{WindowLimit, WindowTally};
 
 /// How often a client's counts are written and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +27,11 @@ pub struct Sharing {
     /// The others' counts for such a client are read after every so many requests, at least 1: it may have
     /// sent more to them.
     pub listen_every: u32,
-    /// Milliseconds between two writes for a client by one instance.
+    /// Milliseconds between two writes for a client by one instance; between two reads at least half of it.
     pub pause_millis: u64,
+    /// Milliseconds between a request that is worth a write and the write: the rest of a burst is written
+    /// with it.
+    pub gather_millis: u64,
 }
 
 impl Sharing {
@@ -38,6 +43,7 @@ impl Sharing {
             quiet: quiet.saturating_sub(1),
             listen_every: if listen_every == 0 { 1 } else { listen_every },
             pause_millis: 1_000,
+            gather_millis: 100,
         }
     }
 }
@@ -67,7 +73,8 @@ impl WindowTally {
         if self.own <= publication.published || now < publication.under_way_until {
             return None;
         }
-        let begins = now.max(publication.published_at.saturating_add(sharing.pause_millis));
+        let gathered = now.saturating_add(sharing.gather_millis);
+        let begins = gathered.max(publication.published_at.saturating_add(sharing.pause_millis));
         publication.under_way_until = begins.saturating_add(sharing.pause_millis);
         Some(SyncTask { window: self.window, publishes: true, after_millis: begins - now })
     }
@@ -80,8 +87,22 @@ impl WindowTally {
         if self.window != window || self.own <= publication.published || early {
             return None;
         }
-        *publication = Publication { published: self.own, published_at: now, under_way_until: 0 };
+        publication.published = self.own;
+        publication.published_at = now;
+        publication.under_way_until = 0;
         Some(self.own)
+    }
+
+    /// Whether the others' counts for that window are to be read at `now` (unix milliseconds): not again right
+    /// after a read, nor once the window has ended. A task that is told so reads them.
+    pub fn begin_read(&mut self, sharing: &Sharing, window: u64, now: u64) -> bool {
+        let publication = &mut self.publication;
+        let is_due = now >= publication.read_at.saturating_add(sharing.pause_millis / 2);
+        let reads = self.window == window && is_due;
+        if reads {
+            publication.read_at = now;
+        }
+        reads
     }
 
     /// Reverts [`publish`](Self::publish), for a write that failed. The next sync task publishes the count.
@@ -127,10 +148,13 @@ mod tests {
 
     #[test]
     fn what_is_worth_a_write_follows_the_limit() {
-        assert_eq!(SHARING, Sharing { quiet: 14, listen_every: 5, pause_millis: 1_000 });
-        let of = |requests| Sharing::of(&WindowLimit { requests, window_seconds: 60 });
-        assert_eq!(of(600), Sharing { quiet: 149, listen_every: 50, pause_millis: 1_000 });
-        assert_eq!(of(5), Sharing { quiet: 0, listen_every: 1, pause_millis: 1_000 });
+        assert_eq!((SHARING.quiet, SHARING.listen_every), (14, 5));
+        let of = |requests| {
+            let sharing = Sharing::of(&WindowLimit { requests, window_seconds: 60 });
+            (sharing.quiet, sharing.listen_every)
+        };
+        assert_eq!(of(600), (149, 50));
+        assert_eq!(of(5), (0, 1));
     }
 
     #[test]
@@ -146,10 +170,37 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_of_forty_requests_is_one_read_and_one_write() {
+        let mut tally = WindowTally::default();
+        let (mut reads, mut writes) = (0, 0);
+        let mut tasks = Vec::new();
+        for millisecond in 0..40 {
+            let now = START + millisecond;
+            tasks.extend(admit(&mut tally, now).map(|task| (now + task.after_millis, task)));
+        }
+        tasks.sort_unstable_by_key(|(then, _)| *then);
+        for (then, task) in tasks {
+            writes += usize::from(task.publishes && tally.publish(&SHARING, 1, then) == Some(40));
+            reads += usize::from(tally.begin_read(&SHARING, 1, then));
+        }
+        assert_eq!((reads, writes), (1, 1));
+        // A client that goes on is read about with each write.
+        let task = admit(&mut tally, START + 300).unwrap();
+        let then = START + 300 + task.after_millis;
+        assert_eq!(tally.publish(&SHARING, 1, then), Some(41));
+        assert!(tally.begin_read(&SHARING, 1, then + 50));
+        admit(&mut tally, then + 60);
+        assert!(
+            tally.begin_read(&SHARING, 1, then + SHARING.pause_millis),
+            "however long the first one took"
+        );
+    }
+
+    #[test]
     fn what_is_counted_before_a_sync_task_publishes_is_published_with_it() {
         let mut tally = after(14);
         let task = admit(&mut tally, START).unwrap();
-        assert_eq!(task, SyncTask { window: 1, publishes: true, after_millis: 0 });
+        assert_eq!(task, SyncTask { window: 1, publishes: true, after_millis: SHARING.gather_millis });
         assert_eq!(tally.publish(&SHARING, 1, START), Some(15));
 
         let task = admit(&mut tally, START + 300).unwrap();
@@ -163,8 +214,9 @@ mod tests {
     #[test]
     fn a_sync_task_lost_with_its_request_is_made_up_for() {
         let mut tally = after(15);
-        assert_eq!(admit(&mut tally, START + 999), None);
-        assert!(admit(&mut tally, START + 1_000).is_some());
+        let lost = START + SHARING.gather_millis + SHARING.pause_millis;
+        assert_eq!(admit(&mut tally, lost - 1), None);
+        assert!(admit(&mut tally, lost).is_some());
     }
 
     #[test]
@@ -177,9 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn a_window_gone_by_is_neither_published_nor_merged() {
+    fn a_window_gone_by_is_neither_published_nor_read_nor_merged() {
         let mut tally = after(15);
         admit(&mut tally, START + 60_000);
+        assert!(!tally.begin_read(&SHARING, 1, START + 60_000));
         assert_eq!(tally.publish(&SHARING, 1, START + 60_000), None);
         tally.merge(1, 60);
         tally.retract(1);
@@ -252,6 +305,7 @@ mod tests {
                         }
                         events.insert((now + latency, place, instance, Event::Read));
                     }
+                    Event::Read if !tally.begin_read(&SHARING, 1, now) => {}
                     Event::Read => {
                         let others = store.iter().filter(|(writer, _)| **writer != instance);
                         tally.merge(1, others.map(|(_, count)| count).sum());
