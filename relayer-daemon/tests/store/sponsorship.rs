@@ -1,6 +1,4 @@
-//! What API keys use of their gas, in the store.
-
-#![allow(clippy::unwrap_used)]
+// What API keys use of their gas, in the store.
 
 use alloy::primitives::{Address, B256, U256};
 use relayer_daemon::{
@@ -55,7 +53,7 @@ const ACCEPTED: Sponsored = Sponsored::Accepted(Accepted::Pending);
 
 #[test]
 fn relays_in_flight_count_with_the_most_they_may_use_and_ended_ones_with_what_they_used() {
-    let store = Store::in_memory().unwrap();
+    let store = fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
     assert!(matches!(accept(&store, 2, 401, NOW), Sponsored::Exhausted(_)));
     assert_eq!(store.relay(id(2)).unwrap(), None, "nothing was stored");
@@ -71,7 +69,7 @@ fn relays_in_flight_count_with_the_most_they_may_use_and_ended_ones_with_what_th
 
 #[test]
 fn what_a_reorganisation_undid_is_charged_once() {
-    let store = Store::in_memory().unwrap();
+    let store = fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
     mine(&store, 0, 1, 600, NOW);
     store.reopen(ACCOUNT, 0, 1, NOW).unwrap();
