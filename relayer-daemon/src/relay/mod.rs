@@ -14,6 +14,7 @@ pub mod inflight;
 pub mod policy;
 mod queue;
 pub mod rate_limits;
+mod retry;
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
@@ -374,15 +375,6 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// A relay as it was accepted, retried until the store answers. `None` if not stored, or at shutdown.
-    async fn accepted(&self, id: B256) -> Option<NewRelay> {
-        let relay = self.retry(id, "journal not read", move |store| store.accepted(id)).await?;
-        if relay.is_none() {
-            tracing::error!(relay = %id, "not in the journal");
-        }
-        relay
-    }
-
     /// Ends a relay of which nothing was sent. Clients get the outcome only once it is stored: a relay that
     /// is still pending in the store is executed after a restart.
     async fn drop_relay(&self, id: B256, failure: Failure) {
@@ -395,46 +387,6 @@ impl<C: ChainNode> Relayer<C> {
         let write = move |store: &Store| store.finish_unsent(id, &written, clock.now());
         if self.retry(id, "dropped relay not journalled", write).await.is_some() {
             self.finished(id, outcome);
-        }
-    }
-
-    /// Retries a store operation until it succeeds, with exponential backoff. `None` at shutdown, and where
-    /// another daemon runs the relay by now.
-    async fn retry<T: Send + 'static>(
-        &self,
-        id: B256,
-        problem: &str,
-        work: impl Fn(&Store) -> Result<T, StoreError> + Clone + Send + 'static,
-    ) -> Option<T> {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            match self.store.run(work.clone()).await {
-                Ok(value) => return Some(value),
-                Err(StoreError::HeldElsewhere) => {
-                    self.inflight.set_followed(id, true);
-                    return None;
-                }
-                Err(error) => tracing::error!(%error, relay = %id, "{problem}"),
-            }
-            if !self.pause(&mut pause).await {
-                return None;
-            }
-        }
-    }
-
-    /// Waits before a retry, with exponential backoff. Returns `false` at shutdown.
-    async fn pause(&self, pause: &mut Duration) -> bool {
-        let goes_on = self.sleep(*pause).await;
-        *pause = (*pause * 2).min(LONGEST_PAUSE);
-        goes_on
-    }
-
-    /// Waits. Returns `false` at shutdown.
-    async fn sleep(&self, duration: Duration) -> bool {
-        let mut stopping = self.stopping.clone();
-        tokio::select! {
-            () = stopped(&mut stopping) => false,
-            () = tokio::time::sleep(duration) => true,
         }
     }
 

@@ -5,6 +5,7 @@
 //! table, and in [`finality`], [`retention`] and [`fleet`]; a function named like a method of [`Store`]
 //! implements it. [`engine`] has the two databases and their formats.
 
+mod access;
 mod budget;
 mod engine;
 mod events;
@@ -19,18 +20,13 @@ mod relays;
 mod retention;
 mod sponsorship;
 
-use std::{
-    net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{net::IpAddr, sync::Arc};
 
 use alloy::primitives::{Address, B256};
 
+pub use self::access::StoreFaults;
 use self::{
-    engine::{Db, readers::Readers, writer::Writer},
+    engine::{readers::Readers, writer::Writer},
     open::Opener,
 };
 use super::{
@@ -53,76 +49,6 @@ pub struct Store {
     faults: StoreFaults,
     /// The daemon of a fleet that uses it; `None` where it has one daemon alone.
     daemon: Option<DaemonId>,
-}
-
-/// Faults for tests, each injected while its flag is set.
-#[derive(Debug, Clone, Default)]
-pub struct StoreFaults {
-    /// Writes fail as on a full disk.
-    pub disk_full: Arc<AtomicBool>,
-    /// Every operation fails without effect, as after the death of the process.
-    pub dead: Arc<AtomicBool>,
-}
-
-impl Store {
-    /// Runs a closure on the store without blocking the async runtime.
-    pub async fn run<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let store = Arc::clone(self);
-        tokio::task::spawn_blocking(move || work(&store)).await.map_err(|_| StoreError::Interrupted)?
-    }
-
-    fn read<T>(&self, work: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        if self.faults.dead.load(Ordering::Relaxed) {
-            return Err(StoreError::Interrupted);
-        }
-        self.readers.read(work)
-    }
-
-    fn write<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        if self.faults.disk_full.load(Ordering::Relaxed) {
-            return Err(StoreError::NotCommitted);
-        }
-        if self.faults.dead.load(Ordering::Relaxed) {
-            return Err(StoreError::Interrupted);
-        }
-        self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
-    }
-
-    /// A write about an account's nonces: in a fleet it fails if another daemon has the account by now.
-    fn write_for<T: Send + 'static>(
-        &self,
-        payer: Payer,
-        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let in_fleet = self.daemon.is_some();
-        self.write(move |db| {
-            if in_fleet {
-                fleet::must_hold_account(db, &payer)?;
-            }
-            work(db)
-        })
-    }
-
-    /// A write about a relay without a nonce: in a fleet it fails if another daemon runs it by now.
-    fn write_about<T: Send + 'static>(
-        &self,
-        relay: B256,
-        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let daemon = self.daemon.clone();
-        self.write(move |db| {
-            if let Some(daemon) = daemon {
-                fleet::must_hold_relay(db, &daemon, &relay)?;
-            }
-            work(db)
-        })
-    }
 }
 
 /// The operations. Each is atomic, and durable when it returns; one that fails has changed nothing. They
@@ -467,7 +393,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::{
-        engine::{column, first, values},
+        engine::{Db, column, first, values},
         *,
     };
 
