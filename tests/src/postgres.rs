@@ -8,8 +8,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+/// How long the server may take to start.
+const START: Duration = Duration::from_secs(60);
 
 /// Ends the server with the process that holds the other end of the pipe on stdin, and deletes its files.
 const WATCH: &str = r#"
@@ -93,8 +98,20 @@ impl Postgres {
     /// Starts it again on its data.
     pub fn go_on(&self) {
         let log = self.dir.path().join("log");
-        // Without a terminal or a pipe of ours: the server outlives the command.
-        run(self.pg_ctl().arg("-l").arg(log).args(["-w", "-t", "60", "start"]));
+        let began = Instant::now();
+        loop {
+            let mut start = self.pg_ctl();
+            start.arg("-l").arg(&log).args(["-w", "-t", "60", "start"]);
+            // Without a pipe of ours: the server outlives the command.
+            let status = start.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("pg_ctl");
+            if status.success() {
+                return;
+            }
+            // After a crash the last processes of the server before may hold its memory for a moment.
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            assert!(began.elapsed() < START, "Postgres does not start: {said}");
+            thread::sleep(Duration::from_millis(100));
+        }
     }
 
     fn pg_ctl(&self) -> Command {

@@ -126,7 +126,7 @@ values![sequence, at.cast_signed()],
 
 fn replay(tx: &Db, replay: &Replay, now: u64) -> Result<usize, StoreError> {
     let query = "SELECT sequence, relay FROM webhook_events INDEXED BY webhook_events_key
-         WHERE api_key = ?1 AND created_at >= ?2 AND ended_at IS NOT NULL AND (?3 IS NULL OR relay = ?3)
+         WHERE api_key = ?1 AND created_at >= ?2 AND ended_at IS NOT NULL AND relay = coalesce(?3, relay)
          AND (NOT ?4 OR NOT was_delivered)";
     let relay = replay.relay.map(|id| id.0);
     let chosen = values![&replay.key, replay.since.cast_signed(), relay, replay.given_up_only];
