@@ -15,7 +15,7 @@
 //! | [`signatures`] | signatures of webhooks, hashes of API keys |
 //! | [`gas`], [`budget`] | gas limits, fees, the daily budget and its shares, as arithmetic |
 //! | [`outcome`] | how a relay ends: outcome, failure, error codes |
-//! | [`store`] | what survives a restart, in SQLite |
+//! | [`store`] | what survives a restart, in SQLite or Postgres; the leases of a fleet |
 //! | [`chain`] | the RPC endpoints, and the typed reads over them |
 //! | [`sender`] | the tasks that own the accounts' nonce sequences; which account gets a relay |
 //! | [`relay`] | the pipeline of one request |

@@ -70,6 +70,16 @@ metrics! {
     /// Transactions signed by `account` and `purpose`.
     transactions: IntCounterVec =
         IntCounterVec::new(opts("transactions_total", "Transactions signed"), &["account", "purpose"]);
+    /// The daemons of the fleet that live.
+    fleet_daemons: IntGauge = IntGauge::with_opts(opts("fleet_daemons", "Daemons of the fleet that live"));
+    /// Accounts that are leased to this daemon.
+    leases: IntGauge = IntGauge::with_opts(opts("leases", "Accounts leased to this daemon"));
+    /// Leases that ended before this daemon gave them back.
+    leases_lost: IntCounter =
+        IntCounter::with_opts(opts("leases_lost_total", "Leases that were not renewed in time"));
+    /// Relays taken over from other daemons.
+    relays_claimed: IntCounter =
+        IntCounter::with_opts(opts("relays_claimed_total", "Relays taken over from other daemons"));
     /// Replacement transactions.
     replacements: IntCounter =
         IntCounter::with_opts(opts("replacements_total", "Transactions that replaced another"));
@@ -148,6 +158,17 @@ impl Metrics {
             }
         }
         failure_codes.for_each(|code| drop(self.failures.with_label_values(&[code])));
+    }
+
+    /// Ends the series that say how an account is: in a fleet another daemon has it now.
+    pub fn forget_account(&self, account: Address) {
+        let account = account.to_string();
+        let label = [account.as_str()];
+        // Those that were never set are not there.
+        let _ = self.sender_rounds.remove_label_values(&label);
+        let _ = self.balance_wei.remove_label_values(&label);
+        let _ = self.account_ready.remove_label_values(&label);
+        let _ = self.pending_transactions.remove_label_values(&label);
     }
 
     /// All metrics as they stand.

@@ -91,6 +91,45 @@ proptest! {
     }
 }
 
+/// Histories of a fleet in the suite: its daemons do something all the time, so each takes longer.
+const FLEET_CASES: u32 = 40;
+
+fn fleet_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        20 => op(),
+        2 => (0_u8..3).prop_map(Op::Kill),
+        2 => (0_u8..3, any::<bool>()).prop_map(|(daemon, cut)| Op::Cut(daemon, cut)),
+        2 => (100_u16..200).prop_map(Op::Wait),
+    ]
+}
+
+fn fleet_config() -> ProptestConfig {
+    let config = config();
+    ProptestConfig { cases: config.cases.min(FLEET_CASES).max(config.cases / 8), ..config }
+}
+
+proptest! {
+    #![proptest_config(fleet_config())]
+
+    #[test]
+    fn daemons_that_share_accounts_execute_each_request_once_at_most_and_nothing_is_lost(
+        ops in prop::collection::vec(fleet_op(), 1..60),
+        budget in prop_oneof![Just(u128::MAX), (1_u128..40).prop_map(|milli| milli * 1_000_000 * GWEI)],
+        daemons in 2_usize..4,
+        accounts in 1_u8..4,
+        seed in any::<u64>(),
+    ) {
+        runtime().block_on(async {
+            let mut simulation = Simulation::with_daemons(daemons, accounts, budget, seed).await;
+            for op in ops {
+                simulation.apply(op).await;
+            }
+            simulation.settle_down().await;
+            simulation.check()
+        })?;
+    }
+}
+
 /// Runs a history, lets the faults pass, and checks what must always hold.
 fn history(budget: u128, ops: &[Op], check: impl FnOnce(&Simulation)) {
     runtime().block_on(async {

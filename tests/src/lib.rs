@@ -21,6 +21,7 @@ pub mod keyholders;
 pub mod ledger;
 pub mod load;
 pub mod oracle;
+pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod python;

@@ -27,6 +27,13 @@ pub(crate) const NGINX: Package =
 pub(crate) const SYSTEMD: Package =
     Package { name: "systemd", probe: &["systemd-analyze", "--version"], otherwise: "" };
 
+/// The database of the relayer's fleets. Its programs are on no PATH.
+pub(crate) const POSTGRES: Package = Package {
+    name: "postgresql",
+    probe: &["sh", "-c", "ls /usr/lib/postgresql/*/bin/initdb"],
+    otherwise: "",
+};
+
 /// The browser of the browser tests, which define where they look for it.
 pub(crate) const CHROMIUM: Package = Package {
     name: "chromium",

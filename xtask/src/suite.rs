@@ -16,11 +16,12 @@ use crate::{build, debian, explorer, setup};
 const END_TO_END: &str = "end to end: ";
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 5] = [
+const NEEDED: [(&str, &debian::Package); 6] = [
     ("explorer", &debian::CHROMIUM),
     ("package", &debian::CHROMIUM),
     ("deployment", &debian::NGINX),
     ("deployment", &debian::SYSTEMD),
+    ("relayer", &debian::POSTGRES),
     (UNDER_LOAD, &debian::WRK),
 ];
 
@@ -78,6 +79,8 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
 
     summary.step("compiling the tests", || check(cargo().args(["all-test", "--no-run"])));
     summary.step("unit and property tests", || {
+        // The relayer's store is tested on it.
+        debian::install(&debian::POSTGRES)?;
         let mut tests = cargo();
         tests.args(["all-test", "--no-fail-fast", "--lib", "--bins", "--examples"]);
         for name in &fast {

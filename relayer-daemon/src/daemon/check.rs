@@ -30,7 +30,7 @@ use crate::{
     relay::policy::SharedPolicy,
     sender::health::MINIMUM_BALANCE_WEI,
     signer::TxSigner,
-    store::{Identity, Store, files::StoreFiles},
+    store::{DaemonId, Identity, Store, StoreError, files::StoreFiles},
 };
 
 /// The lock's line if it is free.
@@ -148,12 +148,16 @@ async fn examine(
     }
 
     let accounts: Vec<Address> = keys.iter().map(TxSigner::address).collect();
-    let files = StoreFiles::new(&settings.data_dir, chain_id, chain.forwarder, &accounts);
+    let mut files = StoreFiles::new(&settings.data_dir, chain_id, chain.forwarder, &accounts);
+    if settings.store_url.is_some() {
+        // Leases take their place.
+        files.key_locks.clear();
+    }
     let genesis = report.pass("journal", chain.genesis().await)?;
     let identity = Identity { chain_id, genesis, forwarder: chain.forwarder };
     if mode == CheckMode::Look {
         look_at_locks(&files, report);
-        look_at_store(&files, &identity, &chain, &accounts, report).await;
+        look_at_store(settings, &files, &identity, &chain, &accounts, report).await;
         return None;
     }
     // Always in this order, so that two processes do not deadlock.
@@ -162,9 +166,9 @@ async fn examine(
         locks.push(report.pass("lock", take_lock(mode, path.clone()).await)?);
     }
     report.tick("lock", LOCK_IS_FREE);
-    let store = Store::open(&files.store).and_then(|store| store.verify(&identity).map(|()| store));
+    let store = open(settings, &files, identity).await;
     let store: Arc<Store> = Arc::new(report.pass("journal", store)?);
-    report.tick("journal", files.store.display());
+    report.tick("journal", place(settings, &files));
     pending_are_ours(&chain, &accounts, Some(&store), report).await;
     report.add("other keys", other_keys_are_drained(&store, &accounts).await);
     let has_code = undelegated.iter().map(|(_, found)| found.is_err());
@@ -360,21 +364,79 @@ async fn take_lock(mode: CheckMode, path: PathBuf) -> Result<ProcessLock, LockEr
     tokio::task::spawn_blocking(take).await.unwrap_or(Err(LockError::Unusable(io::ErrorKind::Interrupted)))
 }
 
+/// Where the journal is. A database's URL is not shown: it may hold a password.
+fn place(settings: &Settings, files: &StoreFiles) -> String {
+    let file = || files.store.display().to_string();
+    settings.store_url.as_ref().map_or_else(file, |_| "in the Postgres database of STORE_URL".to_owned())
+}
+
+/// Opens the journal, and creates it if it is not there. In a database this daemon is one of a fleet.
+async fn open(settings: &Settings, files: &StoreFiles, identity: Identity) -> Result<Store, StoreError> {
+    let (url, path) = (settings.store_url.clone(), files.store.clone());
+    let open = move || {
+        let store = match url {
+            Some(url) => connect(&url)?.of_daemon(DaemonId::random()),
+            None => Store::open(&path)?,
+        };
+        store.verify(&identity)?;
+        Ok(store)
+    };
+    tokio::task::spawn_blocking(open).await.unwrap_or(Err(StoreError::Interrupted))
+}
+
+/// Opens the journal for reading, and creates nothing; `None` if it is not there.
+async fn open_read_only(
+    settings: &Settings,
+    files: &StoreFiles,
+    identity: Identity,
+) -> Result<Option<Store>, StoreError> {
+    let (url, path) = (settings.store_url.clone(), files.store.clone());
+    let open = move || {
+        let store = match url {
+            Some(url) => connect_read_only(&url)?.map(|store| store.of_daemon(DaemonId::random())),
+            None => Store::open_read_only(&path)?,
+        };
+        store.map(|store| store.verify(&identity).map(|()| store)).transpose()
+    };
+    tokio::task::spawn_blocking(open).await.unwrap_or(Err(StoreError::Interrupted))
+}
+
+#[cfg(feature = "postgres")]
+pub(super) fn connect(url: &str) -> Result<Store, StoreError> {
+    Store::connect(url)
+}
+
+#[cfg(feature = "postgres")]
+fn connect_read_only(url: &str) -> Result<Option<Store>, StoreError> {
+    Store::connect_read_only(url)
+}
+
+#[cfg(not(feature = "postgres"))]
+pub(super) fn connect(_: &str) -> Result<Store, StoreError> {
+    Err(StoreError::Engine("STORE_URL: this daemon was built without the feature postgres".to_owned()))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn connect_read_only(url: &str) -> Result<Option<Store>, StoreError> {
+    connect(url).map(Some)
+}
+
 async fn look_at_store(
+    settings: &Settings,
     files: &StoreFiles,
     identity: &Identity,
     chain: &Chain,
     accounts: &[Address],
     report: &mut Report,
 ) {
-    let path = &files.store;
-    let opened = Store::open_read_only(path)
-        .and_then(|store| store.map(|store| store.verify(identity).map(|()| store)).transpose());
+    let opened = open_read_only(settings, files, *identity).await;
     let Some(store) = report.pass("journal", opened) else { return };
     let store = store.map(Arc::new);
     match store {
-        Some(_) => report.tick("journal", path.display()),
-        None => report.tick("journal", format!("{} is not there yet: serve makes it", path.display())),
+        Some(_) => report.tick("journal", place(settings, files)),
+        None => {
+            report.tick("journal", format!("{} is not there yet: serve makes it", place(settings, files)));
+        }
     }
     pending_are_ours(chain, accounts, store.as_ref(), report).await;
     if let Some(store) = store {
@@ -384,6 +446,9 @@ async fn look_at_store(
 
 /// Only the other key can finish what it has in flight: it alone can sign for those nonces.
 async fn other_keys_are_drained(store: &Arc<Store>, accounts: &[Address]) -> Result<String, String> {
+    if store.is_shared() {
+        return Ok("those of other daemons are theirs to finish".to_owned());
+    }
     let open = store.run(|store| store.accounts_with_open_nonces()).await;
     let others: Vec<String> = open
         .map_err(|error| error.to_string())?

@@ -21,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+use alloy::primitives::Address;
 use anyhow::{Context as _, anyhow, bail};
 use futures_util::FutureExt as _;
 use registry_core::forward::{Rules, domain};
@@ -37,6 +38,7 @@ use crate::{
     chain::Chain,
     daemon::{
         check::{self, CheckMode, Checked},
+        fleet::{Keeper, MakeSender},
         monitor, reload,
         settings::Settings,
     },
@@ -53,10 +55,12 @@ use crate::{
         shutdown::{ShutdownSignal, stopped},
     },
     relay::{
-        Reads, Relayer, backoff::SharedBackoff, functions::RelayedFunctions, gas_price::GasPrice,
+        Reads, Relayer, backoff::SharedBackoff, fleet, functions::RelayedFunctions, gas_price::GasPrice,
         inflight::Inflight, policy::decision::DecisionClient, rate_limits::RateLimits,
     },
-    sender::{Parts, Sender, Spending, accounts::Accounts, receipt_reader::Contracts, signing::Wallet},
+    sender::{
+        Parts, Sender, Spending, accounts::Accounts, lease::Lease, receipt_reader::Contracts, signing::Wallet,
+    },
     signer::TxSigner,
     store::{Retention, retention},
     telemetry::{Exporter, SpanQueue},
@@ -197,25 +201,38 @@ impl Daemon {
         let spending =
             Spending { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
         let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
-        let sender = |(key, has_code): (TxSigner, bool)| {
-            let sender = Sender::new(Parts {
-                node: Arc::clone(&chain),
-                store: Arc::clone(&store),
-                wallet: Wallet::new(key, chain_id, chain.forwarder).with_no_op_gas(no_op_gas),
-                contracts,
-                spending,
-                max_pending: settings.max_pending_per_key,
-                room: room.clone(),
-                block: block.clone(),
-                clock: clock.clone(),
-                metrics: metrics.clone(),
-                events: events_in.clone(),
-            });
-            sender.saw_code(has_code);
-            Arc::new(sender)
+        let configured: Vec<Address> = keys.iter().map(|(key, _)| key.address()).collect();
+        let (any_key, _) = keys.first().context("no key")?.clone();
+        let wallet = Wallet::new(any_key, chain_id, chain.forwarder).with_no_op_gas(no_op_gas);
+        let make: MakeSender<Chain> = {
+            let (node, store, clock, metrics) =
+                (Arc::clone(&chain), Arc::clone(&store), clock.clone(), metrics.clone());
+            let max_pending = settings.max_pending_per_key;
+            Arc::new(move |account, lease| {
+                let (key, has_code) = keys.iter().find(|(key, _)| key.address() == account)?.clone();
+                let sender = Sender::new(Parts {
+                    node: Arc::clone(&node),
+                    store: Arc::clone(&store),
+                    wallet: Wallet::new(key, chain_id, node.forwarder).with_no_op_gas(no_op_gas),
+                    lease,
+                    contracts,
+                    spending,
+                    max_pending,
+                    room: room.clone(),
+                    block: block.clone(),
+                    clock: clock.clone(),
+                    metrics: metrics.clone(),
+                    events: events_in.clone(),
+                });
+                sender.saw_code(has_code);
+                Some(Arc::new(sender))
+            })
         };
-        let senders: Vec<Arc<Sender<Chain>>> = keys.into_iter().map(sender).collect();
-        let wallet = senders.first().context("no key")?.wallet().clone();
+        // In a fleet the accounts come with their leases.
+        let is_shared = store.is_shared();
+        let own = configured.iter().filter(|_| !is_shared);
+        let senders: Vec<Arc<Sender<Chain>>> =
+            own.filter_map(|account| make(*account, Lease::forever())).collect();
         let relayer = Arc::new(Relayer {
             domain: domain(chain_id, chain.forwarder),
             rules: Rules { registry: chain.registry, max_gas: settings.max_request_gas },
@@ -238,7 +255,8 @@ impl Daemon {
             clock: clock.clone(),
             metrics: metrics.clone(),
             accounts: Accounts::new(senders.clone(), has_room),
-            checks: Relayer::check_permits(senders.len()),
+            checks: Relayer::check_permits(configured.len()),
+            configured: configured.clone(),
             backoff: SharedBackoff::default(),
             patience: settings.relay_retry,
             stopping: stopping.clone(),
@@ -253,19 +271,26 @@ impl Daemon {
             let recovered = sender.recover().await;
             let in_flight = recovered
                 .with_context(|| format!("journal not recovered for account {}", sender.account()))?;
-            for relay in in_flight {
-                let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
-            }
+            in_flight.iter().for_each(|relay| relayer.takes_over(relay));
         }
-        for relay in store.run(move |store| store.unsent(now)).await? {
-            relayer.resume(relay);
+        if !is_shared {
+            for relay in store.run(move |store| store.unsent(now)).await? {
+                relayer.resume(relay);
+            }
         }
 
         let readiness = RelayerReadiness::default();
         // Without HTTP and a collector these tasks only wait for the end.
         let [http, telemetry] = [stopping.clone(), stopping.clone()]
             .map(|mut stopping| tokio::spawn(async move { stopped(&mut stopping).await }));
-        let sender = tokio::spawn(run_all(senders, stopping.clone()));
+        let duty = if is_shared { Lease::until(Instant::now(), 0) } else { Lease::forever() };
+        let sender = if is_shared {
+            tokio::spawn(fleet::follow(Arc::clone(&relayer), stopping.clone()));
+            let keeper = Keeper::new(Arc::clone(&relayer), make, &configured, duty.clone());
+            tokio::spawn(keeper.run(stopping.clone()))
+        } else {
+            tokio::spawn(run_all(senders, stopping.clone()))
+        };
         let monitor = tokio::spawn(monitor::run(Arc::clone(&relayer), readiness.clone(), stopping.clone()));
         let retention = Retention::of_days(settings.journal_retention_days);
         let deliverer = Deliverer {
@@ -274,6 +299,7 @@ impl Daemon {
             client: DeliveryClient::new().context("no client of webhooks")?,
             clock: clock.clone(),
             metrics: metrics.clone(),
+            duty,
         };
         let webhooks = tokio::spawn(webhooks::run(deliverer, stopping.clone()));
         let pruner = tokio::spawn(retention::run(store, retention, clock, stopping.clone()));
@@ -358,11 +384,16 @@ async fn run_all(senders: Vec<Arc<Sender<Chain>>>, stopping: ShutdownSignal) {
     }
 }
 
-/// Waits until no relay is pending and no nonce is open.
+/// Waits until no relay is pending and no nonce is open; in a fleet, none of this daemon.
 async fn drained(relayer: Arc<Relayer>) {
     let store = &relayer.store;
     loop {
-        if relayer.inflight.is_empty() {
+        let is_idle = relayer.inflight.run_here().is_empty();
+        if is_idle && store.is_shared() {
+            if relayer.accounts.senders().iter().all(|sender| sender.pending() == 0) {
+                return;
+            }
+        } else if is_idle {
             let left = store.run(|store| {
                 Ok((store.accounts_with_open_nonces()?.is_empty(), store.oldest_pending()?.is_none()))
             });

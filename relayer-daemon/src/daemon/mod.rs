@@ -1,6 +1,7 @@
 //! The daemon as the operator sees it: settings, the checks before the start, `serve` and `drain`.
 
 pub mod check;
+pub mod fleet;
 pub mod lifecycle;
 pub mod monitor;
 mod reload;

@@ -13,6 +13,7 @@ use crate::{
     chain::ChainNode as _,
     gas,
     http::readiness::RelayerReadiness,
+    outcome::Failure,
     process::shutdown::{ShutdownSignal, stopped},
     relay::Relayer,
 };
@@ -62,17 +63,23 @@ async fn look(relayer: &Relayer, readiness: &RelayerReadiness) {
         Err(error) => tracing::warn!(%error, "the chain does not answer"),
     }
     readiness.accounts(relayer.accounts.check());
-    readiness.sender_rounds(relayer.metrics.all_sender_rounds(&relayer.accounts.addresses()));
+    let accounts = relayer.accounts.addresses();
+    if accounts.is_empty() {
+        // In a fleet others send what this daemon accepts.
+        readiness.no_sender();
+    } else {
+        readiness.sender_rounds(relayer.metrics.all_sender_rounds(&accounts));
+    }
     let written = relayer.store.run(|store| store.probe()).await;
     if let Err(error) = &written {
         tracing::error!(%error, "journal cannot be written");
     }
-    readiness.store(written.is_ok());
+    readiness.store(written.map_err(Failure::from));
 }
 
 /// Reads each account's balance. One that is not read keeps the last one.
 async fn look_at_balances(relayer: &Relayer) {
-    let reads = relayer.accounts.senders().iter().map(|sender| async move {
+    let reads = relayer.accounts.senders().into_iter().map(|sender| async move {
         match relayer.chain.balance(sender.account()).await {
             Ok(balance) => sender.saw_balance(balance),
             Err(error) => tracing::warn!(account = %sender.account(), %error, "no balance"),

@@ -1,13 +1,15 @@
 //! `replay`: has events delivered once more. It writes to the journal, also beside a running daemon, which
 //! delivers them.
 
+use std::{path::PathBuf, sync::Arc};
+
 use alloy::primitives::B256;
 use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::{
     chain::Rpc,
-    daemon::settings::Settings,
+    daemon::{check, settings::Settings},
     metrics::Metrics,
     process::clock,
     store::{Store, events::Replay, files::StoreFiles},
@@ -49,6 +51,22 @@ impl ReplayArgs {
 /// If there is no journal, or it cannot be written.
 pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
     let settings = &args.settings;
+    let replay = Replay {
+        key: args.api_key.clone(),
+        relay: args.relay,
+        since: args.since,
+        given_up_only: args.given_up,
+    };
+    let now = clock::shared().now();
+    let store = match settings.store_url.clone() {
+        Some(url) => tokio::task::spawn_blocking(move || check::connect(&url)).await??,
+        None => Store::open(&journal(settings).await?)?,
+    };
+    Ok(Arc::new(store).run(move |store| store.replay(&replay, now)).await?)
+}
+
+/// The journal's file.
+async fn journal(settings: &Settings) -> anyhow::Result<PathBuf> {
     let chain_id = match settings.chain_id {
         Some(id) => id,
         None => asked_chain_id(settings).await?,
@@ -58,16 +76,7 @@ pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
     if !files.store.exists() {
         bail!("there is no journal at {}", files.store.display());
     }
-    let replay = Replay {
-        key: args.api_key.clone(),
-        relay: args.relay,
-        since: args.since,
-        given_up_only: args.given_up,
-    };
-    let now = clock::shared().now();
-    let count =
-        tokio::task::spawn_blocking(move || Store::open(&files.store)?.replay(&replay, now)).await??;
-    Ok(count)
+    Ok(files.store)
 }
 
 async fn asked_chain_id(settings: &Settings) -> anyhow::Result<u64> {

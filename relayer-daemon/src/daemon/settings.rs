@@ -155,6 +155,10 @@ pub struct Settings {
     #[arg(long, env = "RELAYER_DATA_DIR", hide_env_values = true, default_value = "relayer-data")]
     pub data_dir: PathBuf,
 
+    /// A Postgres database for the journal, which several daemons may share; without it the journal is a file
+    #[arg(long, env = "STORE_URL", hide_env_values = true)]
+    pub store_url: Option<String>,
+
     /// Days after which a relay that has ended shrinks to what GET /relay/:id answers; after twelve times as
     /// long it is forgotten
     #[arg(long, env = "JOURNAL_RETENTION_DAYS", hide_env_values = true, default_value_t = 30,

@@ -22,7 +22,7 @@ use crate::{
         ErrorCode::{
             self, AccountDelegated, ChainSilent, GasBudgetExhausted, InvalidAddress, InvalidId, InvalidWait,
             IpRateLimited, JournalFailed, MethodNotAllowed, NotFound, RelayNotFound, RelayerBalanceTooLow,
-            RpcFailed, RpcTimeout, SenderStalled, ShuttingDown,
+            RpcFailed, RpcTimeout, SenderStalled, ShuttingDown, StoreUnavailable,
         },
         Failure, Finality, MinedTransaction, RelayOutcome,
     },
@@ -226,7 +226,8 @@ fn relay_state(schemas: &mut Schemas) -> Value {
         "schema": { "enum": ["latest", "safe", "finalized"] },
         "example": "latest",
     });
-    let failures = [InvalidId, InvalidWait, RelayNotFound, NotFound, IpRateLimited, JournalFailed];
+    let failures =
+        [InvalidId, InvalidWait, RelayNotFound, NotFound, IpRateLimited, JournalFailed, StoreUnavailable];
     let id = parameter("id", &id, &ID).map(|(name, mut parameters)| {
         parameters.as_array_mut().into_iter().for_each(|parameters| parameters.push(wait.clone()));
         (name, parameters)
@@ -238,7 +239,8 @@ fn nonce(schemas: &mut Schemas) -> Value {
     let nonce = NonceBody { address: SIGNER, nonce: U256::from(5), next: U256::from(6) };
     let answers = ok("Its nonces.", &body(&schemas.of::<NonceBody>(), &nonce));
     let signer = parameter("address", &address("The signer."), &SIGNER);
-    let failures = [InvalidAddress, NotFound, IpRateLimited, RpcFailed, RpcTimeout, JournalFailed];
+    let failures =
+        [InvalidAddress, NotFound, IpRateLimited, RpcFailed, RpcTimeout, JournalFailed, StoreUnavailable];
     operation("getNonce", RELAYING, "The nonce to sign with", signer, answers, &failures)
 }
 
@@ -255,7 +257,7 @@ fn domain(schemas: &mut Schemas, relayer: Particulars) -> Value {
 
 fn status(schemas: &mut Schemas) -> Value {
     let answers = ok("As things stand.", &json_content(&schemas.of::<StatusBody>()));
-    let failures = [IpRateLimited, RpcFailed, RpcTimeout, JournalFailed];
+    let failures = [IpRateLimited, RpcFailed, RpcTimeout, JournalFailed, StoreUnavailable];
     operation("getStatus", OPERATIONS, "Accounts, budget, limits and queue", None, answers, &failures)
 }
 
@@ -268,6 +270,7 @@ fn ready(schemas: &mut Schemas) -> Value {
     let codes = [
         ShuttingDown,
         JournalFailed,
+        StoreUnavailable,
         ChainSilent,
         SenderStalled,
         RelayerBalanceTooLow,

@@ -27,7 +27,8 @@ struct Facts {
     sender_rounds: (u64, Instant),
     /// Why no account can take relays, if none can.
     accounts: Result<(), Failure>,
-    store_writable: bool,
+    /// Why the store could not be written, if so.
+    store: Result<(), Failure>,
     /// Seconds until a spent budget is fresh again.
     budget_spent: Option<u64>,
 }
@@ -40,7 +41,7 @@ impl Default for RelayerReadiness {
             chain_answered: now,
             sender_rounds: (0, now),
             accounts: Ok(()),
-            store_writable: true,
+            store: Ok(()),
             budget_spent: None,
         };
         Self { facts: Arc::new(Mutex::new(facts)) }
@@ -66,9 +67,14 @@ impl RelayerReadiness {
         }
     }
 
-    /// Reports whether the store could be written.
-    pub fn store(&self, writable: bool) {
-        self.lock().store_writable = writable;
+    /// Reports that there is no sender now.
+    pub fn no_sender(&self) {
+        self.lock().sender_rounds.1 = Instant::now();
+    }
+
+    /// Reports whether the store could be written, or why not.
+    pub fn store(&self, written: Result<(), Failure>) {
+        self.lock().store = written;
     }
 
     /// Reports in how many seconds a spent budget is fresh again; `None` if it is not spent.
@@ -99,9 +105,7 @@ impl Facts {
         if self.stopping {
             return Err(Failure::of(ErrorCode::ShuttingDown));
         }
-        if !self.store_writable {
-            return Err(Failure::of(ErrorCode::JournalFailed).retry_after(15));
-        }
+        self.store.clone().map_err(|failure| failure.retry_after(15))?;
         let silence = now.saturating_duration_since(self.chain_answered);
         if silence > CHAIN_SILENCE {
             let message = format!("No answer from the chain for {} s", silence.as_secs());
@@ -135,7 +139,7 @@ mod tests {
         assert_eq!(ready.check(), Err(Failure::budget_exhausted(7)));
         ready.accounts(Err(Failure::of(ErrorCode::RelayerBalanceTooLow)));
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::RelayerBalanceTooLow));
-        ready.store(false);
+        ready.store(Err(Failure::of(ErrorCode::JournalFailed)));
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::JournalFailed));
         ready.stop();
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::ShuttingDown));

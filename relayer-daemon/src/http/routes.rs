@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use alloy::primitives::{B256, utils::format_ether};
+use alloy::primitives::{Address, B256, utils::format_ether};
 use bytes::Buf;
 use futures_util::{Stream, StreamExt, future::try_join_all};
 use registry_core::{
@@ -34,12 +34,11 @@ use super::{
 };
 use crate::{
     budget::Budget,
-    chain::Chain,
     metrics::gauge_value,
     outcome::{ErrorCode, Failure, RelayOutcome},
     relay::{AcceptedRelay, Relayer, brief_cache::BriefCache, outcome_within, store_failed},
-    sender::{Sender, health::AccountState},
-    store::{RelayRecord, Store},
+    sender::health::AccountState,
+    store::{RelayRecord, Store, fleet::WEBHOOKS},
 };
 
 /// The largest body accepted, bytes.
@@ -294,17 +293,27 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
     let relayer = &app.relayer;
     let now = relayer.clock.now();
     let senders = relayer.accounts.senders();
-    let accounts = try_join_all(senders.iter().map(|sender| async move {
-        let balance = relayer.balance(sender).await?;
-        Ok::<_, Failure>(shapes::AccountBody {
-            address: sender.account(),
-            state: sender.account_state(),
-            balance: format_ether(balance),
-            balance_wei: balance.to_string(),
-            pending: sender.pending(),
-        })
+    let accounts = try_join_all(relayer.configured.iter().map(|account| {
+        let sender = senders.iter().find(|sender| sender.account() == *account);
+        async move {
+            let balance = relayer.balance(*account, sender).await?;
+            Ok::<_, Failure>(shapes::AccountBody {
+                address: *account,
+                state: sender.map_or(AccountState::Elsewhere, |sender| sender.account_state()),
+                balance: format_ether(balance),
+                balance_wei: balance.to_string(),
+                pending: sender.map_or(0, |sender| sender.pending()),
+            })
+        }
     }));
     let accounts = accounts.await?;
+    let fleet = if relayer.store.is_shared() {
+        let record = app.store.run(|store| store.fleet()).await.map_err(store_failed)?;
+        let leases = record.holders.keys().filter(|account| **account != WEBHOOKS).count();
+        Some(shapes::FleetBody { daemons: record.daemons, leases, pending: record.pending })
+    } else {
+        None
+    };
     let first = accounts.first().ok_or(Failure::of(ErrorCode::ShuttingDown))?;
     let (budget, oldest) = app.facts().await?;
     Ok(ok(&shapes::StatusBody {
@@ -331,16 +340,19 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
             depth: relayer.inflight.len(),
             oldest_pending_seconds: oldest.map(|since| now.saturating_sub(since)),
         },
+        fleet,
         version: env!("CARGO_PKG_VERSION"),
     }))
 }
 
 fn account_states(relayer: &Relayer) -> Vec<shapes::AccountStateBody> {
-    let state = |sender: &Arc<Sender<Chain>>| shapes::AccountStateBody {
-        address: sender.account(),
-        state: sender.account_state(),
+    let senders = relayer.accounts.senders();
+    let state = |account: &Address| {
+        let sender = senders.iter().find(|sender| sender.account() == *account);
+        let state = sender.map_or(AccountState::Elsewhere, |sender| sender.account_state());
+        shapes::AccountStateBody { address: *account, state }
     };
-    relayer.accounts.senders().iter().map(state).collect()
+    relayer.configured.iter().map(state).collect()
 }
 
 fn domain(app: &App) -> Response {

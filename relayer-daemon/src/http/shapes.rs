@@ -74,10 +74,26 @@ pub(crate) struct StatusBody {
     pub(crate) gas_budget: GasBudgetBody,
     /// What a client and a request may ask for.
     pub(crate) limits: LimitsBody,
-    /// The relays in flight.
+    /// The relays in flight at this daemon.
     pub(crate) queue: QueueBody,
+    /// The fleet that this daemon belongs to; absent for a daemon with a journal of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fleet: Option<FleetBody>,
     /// The daemon's version.
     pub(crate) version: &'static str,
+}
+
+/// Several daemons that share a journal.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Fleet")]
+pub(crate) struct FleetBody {
+    /// How many daemons live.
+    pub(crate) daemons: usize,
+    /// The accounts that any of them sends from now.
+    pub(crate) leases: usize,
+    /// The relays of all daemons that have not ended.
+    pub(crate) pending: u64,
 }
 
 /// An account that pays.

@@ -108,6 +108,8 @@ pub enum ErrorCode {
     TransactionRejected,
     /// The journal cannot be written; nothing was sent.
     JournalFailed,
+    /// The database that holds the journal does not answer; nothing was sent.
+    StoreUnavailable,
     /// What signs for the relayer's account gave no signature; nothing was sent.
     SignerFailed,
     /// Each of the relayer's accounts is nearly empty, or cannot send at all.
@@ -152,7 +154,7 @@ impl ErrorCode {
         match self {
             Self::RelayerBalanceTooLow | Self::AccountDelegated => Some(600),
             Self::NetworkFeesTooHigh => Some(60),
-            Self::ChainSilent | Self::SenderStalled => Some(15),
+            Self::ChainSilent | Self::SenderStalled | Self::StoreUnavailable => Some(15),
             Self::BudgetReserved | Self::ShuttingDown => Some(10),
             Self::QueueFull => Some(5),
             _ => None,
@@ -231,6 +233,7 @@ impl ErrorCode {
             ),
             Self::QueueFull => (503, "Too many relays in flight. Please try again shortly."),
             Self::ShuttingDown => (503, "Relayer is restarting. Please try again shortly."),
+            Self::StoreUnavailable => (503, "Relayer's database does not answer. Nothing was sent."),
             Self::ChainSilent => (503, "No answer from the chain"),
             Self::SenderStalled => (503, "The sender stands still"),
         }

@@ -6,6 +6,7 @@ use alloy::{
     primitives::{Address, Bytes},
     sol_types::SolCall,
 };
+use futures_util::FutureExt as _;
 use registry_core::{eth::abi::IForwarder::executeCall, eth::rpc::read_error::Action};
 use tokio::{sync::SemaphorePermit, time::Instant};
 
@@ -27,6 +28,8 @@ pub(super) enum CheckError {
     Refused(Failure),
     /// A transient failure of an endpoint or the disk: retry.
     Unavailable(Failure),
+    /// Another daemon of the fleet runs it.
+    Elsewhere,
 }
 
 impl From<Failure> for CheckError {
@@ -37,8 +40,11 @@ impl From<Failure> for CheckError {
 
 impl From<StoreError> for CheckError {
     fn from(error: StoreError) -> Self {
+        if error == StoreError::HeldElsewhere {
+            return Self::Elsewhere;
+        }
         tracing::error!(%error, "journal failed");
-        Self::Unavailable(Failure::of(ErrorCode::JournalFailed))
+        Self::Unavailable(error.into())
     }
 }
 
@@ -74,6 +80,7 @@ impl<C: ChainNode> Relayer<C> {
         let gas_limit = gas::limit(&relay.calldata, inner_gas);
         let mut position = QueuePosition::new();
         loop {
+            self.follow_predecessors(relay).await;
             position.wait_for_predecessor(&self.inflight, relay.id).await;
             let permit = self.checks.acquire().await.map_err(|_| Failure::of(ErrorCode::ShuttingDown))?;
             self.rules.check_terms(&execute.req, self.clock.now()).map_err(Failure::from)?;
@@ -98,7 +105,8 @@ impl<C: ChainNode> Relayer<C> {
             }
             drop(permit);
             let on_chain = self.chain.forwarder_nonce(relay.signer).await?;
-            if !position.becomes_valid(&self.inflight, relay, on_chain).await {
+            let look = || self.follow_predecessors(relay).boxed();
+            if !position.becomes_valid(&self.inflight, relay, on_chain, look).await {
                 return Err(Failure::of(ErrorCode::InvalidSignatureOrNonce).into());
             }
         }
@@ -148,7 +156,13 @@ impl<C: ChainNode> Relayer<C> {
                 sender.saw_balance(self.chain.balance(sender.account()).await?);
             }
         }
-        Ok(self.accounts.next()?.account())
+        match self.accounts.next() {
+            Ok(sender) => Ok(sender.account()),
+            Err(failure) if failure.code == ErrorCode::StoreUnavailable => {
+                Err(CheckError::Unavailable(failure))
+            }
+            Err(failure) => Err(CheckError::Refused(failure)),
+        }
     }
 
     /// Reserves the simulated need in the budget and in the shares of its parties.

@@ -1,7 +1,10 @@
 //! Relays in flight: copies of a request are coalesced, and a signer's requests wait for one another.
+//!
+//! In a fleet some of them are other daemons' to run: a client of this one waits for them, or a signer's next
+//! request does. They are followed in the store.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -35,7 +38,15 @@ struct Entry {
     since: Instant,
     /// Since when a transient failure blocks it.
     blocked_since: Option<Instant>,
+    /// Whether another daemon runs it.
+    followed: bool,
     outcome: watch::Sender<Option<RelayOutcome>>,
+}
+
+impl Entry {
+    fn new(signer: Address, nonce: U256, outcome: watch::Sender<Option<RelayOutcome>>) -> Self {
+        Self { signer, nonce, since: Instant::now(), blocked_since: None, followed: false, outcome }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -72,11 +83,47 @@ impl Inflight {
             return InflightStart::Full;
         }
         let (outcome, waiting) = watch::channel(None);
-        inner.relays.insert(id, Entry { signer, nonce, since: Instant::now(), blocked_since: None, outcome });
+        inner.relays.insert(id, Entry::new(signer, nonce, outcome));
         inner.signers.entry(signer).or_default().entry(nonce).or_default().push(id);
         drop(inner);
         self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
         InflightStart::New(waiting)
+    }
+
+    /// Adds a relay that another daemon runs, right ahead of one of the same signer. Bounded like those of this
+    /// daemon: one that does not fit is not waited for.
+    pub fn follow_ahead_of(&self, behind: B256, id: B256, nonce: U256) {
+        let mut inner = self.lock();
+        let Some(signer) = inner.relays.get(&behind).map(|entry| entry.signer) else { return };
+        if inner.relays.contains_key(&id) || inner.relays.len() >= self.limit {
+            return;
+        }
+        let entry = Entry { followed: true, ..Entry::new(signer, nonce, watch::Sender::new(None)) };
+        inner.relays.insert(id, entry);
+        let same = inner.signers.entry(signer).or_default().entry(nonce).or_default();
+        let place = same.iter().position(|other| *other == behind).unwrap_or(same.len());
+        same.insert(place, id);
+        drop(inner);
+        self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Leaves a relay to another daemon, or takes it back.
+    pub fn set_followed(&self, id: B256, followed: bool) {
+        if let Some(entry) = self.lock().relays.get_mut(&id) {
+            entry.followed = followed;
+        }
+    }
+
+    /// The relays that other daemons run.
+    pub fn followed(&self) -> Vec<B256> {
+        let inner = self.lock();
+        inner.relays.iter().filter(|(_, entry)| entry.followed).map(|(id, _)| *id).collect()
+    }
+
+    /// The relays that this daemon runs.
+    pub fn run_here(&self) -> HashSet<B256> {
+        let inner = self.lock();
+        inner.relays.iter().filter(|(_, entry)| !entry.followed).map(|(id, _)| *id).collect()
     }
 
     /// The signer of a relay in flight.
@@ -136,14 +183,14 @@ impl Inflight {
         inner.relays.get(same.or_else(before)?).map(|entry| entry.outcome.subscribe())
     }
 
-    /// The nonce of `signer`'s next request if everything in flight succeeds, from its nonce on chain.
-    pub fn next_nonce(&self, signer: Address, on_chain: U256) -> U256 {
+    /// The nonce of `signer`'s next request if everything in flight succeeds, here and with these nonces at
+    /// other daemons, from its nonce on chain.
+    pub fn next_nonce(&self, signer: Address, on_chain: U256, elsewhere: &BTreeSet<U256>) -> U256 {
         let inner = self.lock();
+        let nonces = inner.signers.get(&signer);
         let mut next = on_chain;
-        if let Some(nonces) = inner.signers.get(&signer) {
-            while nonces.contains_key(&next) {
-                next = next.saturating_add(U256::from(1));
-            }
+        while elsewhere.contains(&next) || nonces.is_some_and(|nonces| nonces.contains_key(&next)) {
+            next = next.saturating_add(U256::from(1));
         }
         next
     }
@@ -244,9 +291,9 @@ mod tests {
         for (byte, value) in [(1, 5), (2, 6), (3, 8)] {
             let _relay = inflight.start(id(byte), ALICE, nonce(value));
         }
-        assert_eq!(inflight.next_nonce(ALICE, nonce(5)), nonce(7));
-        assert_eq!(inflight.next_nonce(ALICE, nonce(4)), nonce(4));
-        assert_eq!(inflight.next_nonce(Address::ZERO, nonce(9)), nonce(9));
+        assert_eq!(inflight.next_nonce(ALICE, nonce(5), &BTreeSet::new()), nonce(7));
+        assert_eq!(inflight.next_nonce(ALICE, nonce(4), &BTreeSet::new()), nonce(4));
+        assert_eq!(inflight.next_nonce(Address::ZERO, nonce(9), &BTreeSet::new()), nonce(9));
     }
 
     #[test]

@@ -7,14 +7,16 @@
 pub mod backoff;
 pub mod brief_cache;
 mod checks;
+pub mod fleet;
 pub mod functions;
 pub mod gas_price;
 pub mod inflight;
 pub mod policy;
 mod queue;
 pub mod rate_limits;
+mod retry;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use alloy::{
     primitives::{Address, B256, U256},
@@ -49,7 +51,7 @@ use crate::{
     },
     relay::{functions::RelayedFunctions, rate_limits::RateLimits},
     sender::{Sender, SenderEvent, Spending, accounts::Accounts, signing::Wallet},
-    store::{Accepted, NewRelay, Sponsored, Sponsorship, Store, StoreError},
+    store::{Accepted, NewRelay, RelayTerms, Sponsored, Sponsorship, Store, StoreError},
 };
 
 /// How many relays are checked against the chain at the same time, besides [`CHECKS_OF_ACCOUNT`].
@@ -96,6 +98,8 @@ pub struct Relayer<C = Chain> {
     pub metrics: Metrics,
     /// The accounts that pay.
     pub accounts: Accounts<C>,
+    /// All accounts that this daemon has keys of; in a fleet some are leased to others.
+    pub configured: Vec<Address>,
     /// Bounds the relays that are checked against the chain at once.
     pub checks: Semaphore,
     /// The backoff that relays share while the chain or the store fails.
@@ -150,9 +154,9 @@ impl<C: ChainNode> Relayer<C> {
         let signed = SignedRequest::from_json(body)?;
         let policy = self.policy.current();
         let key = match policy.identify(authorization) {
-            Ok(Some(key)) => key.charge().map(|()| Some(key)),
+            Ok(Some(key)) => self.charge_key(&key).await.map(|()| Some(key)),
             // Guesses of keys are charged too.
-            without => self.charge_client(&client).and(without),
+            without => self.charge_client(&client).await.and(without),
         }?;
         self.rules.check_call(&signed.request)?;
         self.functions.check(&signed.request.data)?;
@@ -187,9 +191,18 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    fn charge_client(&self, client: &IpAddr) -> Result<(), Failure> {
+    async fn charge_client(&self, client: &IpAddr) -> Result<(), Failure> {
         let limit = &self.limits.per_ip;
-        limit.charge(client).map_err(|wait| Failure::ip_limit(limit.count(), wait))
+        let denied = |wait| Failure::ip_limit(limit.count(), wait);
+        limit.charge(client).map_err(denied)?;
+        self.charge_fleet(|| format!("ip {client}"), limit.count(), denied).await
+    }
+
+    async fn charge_signer(&self, signer: &Address) -> Result<(), Failure> {
+        let limit = &self.limits.per_signer;
+        let denied = |wait| Failure::signer_limit(limit.count(), wait);
+        limit.charge(signer).map_err(denied)?;
+        self.charge_fleet(|| format!("signer {signer}"), limit.count(), denied).await
     }
 
     async fn admit(
@@ -199,14 +212,21 @@ impl<C: ChainNode> Relayer<C> {
         sponsor: Sponsor,
     ) -> Result<(), Failure> {
         let known = self.store.run(move |store| store.relay(id)).await.map_err(store_failed)?;
-        if known.and_then(|record| record.outcome).is_some_and(|outcome| !outcome.is_repeatable()) {
-            return Err(Failure::of(ErrorCode::AlreadyRelayed));
+        match known.map(|record| record.outcome) {
+            Some(Some(outcome)) if !outcome.is_repeatable() => {
+                return Err(Failure::of(ErrorCode::AlreadyRelayed));
+            }
+            // Another daemon runs it, or takes it soon.
+            Some(None) if self.store.is_shared() => {
+                self.inflight.set_followed(id, true);
+                return Ok(());
+            }
+            _ => {}
         }
         let SignedRequest { request, signature } = signed;
         let Sponsor { policy, key, client } = sponsor;
         if key.is_none() {
-            let limit = &self.limits.per_signer;
-            limit.charge(&request.from).map_err(|wait| Failure::signer_limit(limit.count(), wait))?;
+            self.charge_signer(&request.from).await?;
         }
         let now = self.clock.now();
         self.rules.check_terms(&request, now)?;
@@ -236,6 +256,10 @@ impl<C: ChainNode> Relayer<C> {
         };
         match self.store.run(accept).await.map_err(store_failed)? {
             Sponsored::Accepted(Accepted::Pending) => {}
+            Sponsored::Accepted(Accepted::Elsewhere) => {
+                self.inflight.set_followed(id, true);
+                return Ok(());
+            }
             Sponsored::Accepted(Accepted::Finished(_)) => return Err(Failure::of(ErrorCode::AlreadyRelayed)),
             Sponsored::Exhausted(wait) => {
                 return Err(Failure::of(ErrorCode::KeyGasExhausted).retry_after(wait));
@@ -261,10 +285,12 @@ impl<C: ChainNode> Relayer<C> {
         self.decisions.ask(target, id, key, request, now, &self.metrics).instrument(span).await
     }
 
-    /// Runs a stored relay again: after a restart, or after a foreign transaction used its nonce.
+    /// Runs a stored relay again: after a restart, after a foreign transaction used its nonce, or after the
+    /// daemon that ran it is gone.
     pub fn resume(self: &Arc<Self>, relay: NewRelay) {
         // A requeued relay is in flight already.
         let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+        self.inflight.set_followed(relay.id, false);
         self.inflight.unblocked(relay.id);
         tokio::spawn(Arc::clone(self).run(relay));
     }
@@ -274,6 +300,12 @@ impl<C: ChainNode> Relayer<C> {
     /// next start.
     async fn run(self: Arc<Self>, relay: NewRelay) {
         let failure = loop {
+            if !self.accounts.has_lease() {
+                if self.hand_over(relay.id).await || !self.sleep(LONGEST_PAUSE).await {
+                    return;
+                }
+                continue;
+            }
             if let Err((failure, wait)) = self.backoff.pass() {
                 if self.inflight.blocked(relay.id) >= self.patience {
                     break failure;
@@ -296,6 +328,8 @@ impl<C: ChainNode> Relayer<C> {
                     };
                     match dispatched {
                         Ok(()) => return,
+                        // The leases ended meanwhile.
+                        Err(failure) if failure.code == ErrorCode::StoreUnavailable => {}
                         Err(failure) => break failure,
                     }
                 }
@@ -303,6 +337,7 @@ impl<C: ChainNode> Relayer<C> {
                     self.backoff.worked(Step::Check);
                     break failure;
                 }
+                Err(CheckError::Elsewhere) => return self.inflight.set_followed(relay.id, true),
                 Err(CheckError::Unavailable(failure)) => {
                     self.backoff.failed(Step::Check, failure.clone());
                     if self.inflight.blocked(relay.id) >= self.patience {
@@ -319,7 +354,11 @@ impl<C: ChainNode> Relayer<C> {
     async fn unsent(self: Arc<Self>, id: B256, failure: Failure) {
         if matches!(
             failure.code,
-            ErrorCode::RpcFailed | ErrorCode::RpcTimeout | ErrorCode::JournalFailed | ErrorCode::SignerFailed
+            ErrorCode::RpcFailed
+                | ErrorCode::RpcTimeout
+                | ErrorCode::JournalFailed
+                | ErrorCode::StoreUnavailable
+                | ErrorCode::SignerFailed
         ) {
             self.backoff.failed(Step::Send, failure.clone());
         }
@@ -334,15 +373,6 @@ impl<C: ChainNode> Relayer<C> {
         {
             self.run(relay).await;
         }
-    }
-
-    /// A relay as it was accepted, retried until the store answers. `None` if not stored, or at shutdown.
-    async fn accepted(&self, id: B256) -> Option<NewRelay> {
-        let relay = self.retry(id, "journal not read", move |store| store.accepted(id)).await?;
-        if relay.is_none() {
-            tracing::error!(relay = %id, "not in the journal");
-        }
-        relay
     }
 
     /// Ends a relay of which nothing was sent. Clients get the outcome only once it is stored: a relay that
@@ -360,39 +390,10 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// Retries a store operation until it succeeds, with exponential backoff. `None` at shutdown.
-    async fn retry<T: Send + 'static>(
-        &self,
-        id: B256,
-        problem: &str,
-        work: impl Fn(&Store) -> Result<T, StoreError> + Clone + Send + 'static,
-    ) -> Option<T> {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            match self.store.run(work.clone()).await {
-                Ok(value) => return Some(value),
-                Err(error) => tracing::error!(%error, relay = %id, "{problem}"),
-            }
-            if !self.pause(&mut pause).await {
-                return None;
-            }
-        }
-    }
-
-    /// Waits before a retry, with exponential backoff. Returns `false` at shutdown.
-    async fn pause(&self, pause: &mut Duration) -> bool {
-        let goes_on = self.sleep(*pause).await;
-        *pause = (*pause * 2).min(LONGEST_PAUSE);
-        goes_on
-    }
-
-    /// Waits. Returns `false` at shutdown.
-    async fn sleep(&self, duration: Duration) -> bool {
-        let mut stopping = self.stopping.clone();
-        tokio::select! {
-            () = stopped(&mut stopping) => false,
-            () = tokio::time::sleep(duration) => true,
-        }
+    /// Waits for a relay that an account of this daemon has in flight.
+    pub fn takes_over(&self, relay: &RelayTerms) {
+        let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+        self.inflight.set_followed(relay.id, false);
     }
 
     /// Handles an event of the sender.
@@ -400,7 +401,7 @@ impl<C: ChainNode> Relayer<C> {
         match event {
             SenderEvent::Finished(id, outcome) => self.finished(id, outcome),
             SenderEvent::Reopened(relay) => {
-                let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+                self.takes_over(&relay);
             }
             SenderEvent::Sent => self.backoff.worked(Step::Send),
             SenderEvent::Unsent(id, failure) => {
@@ -441,21 +442,28 @@ impl<C: ChainNode> Relayer<C> {
         self.inflight.finish(id, outcome);
     }
 
-    /// An account's balance in wei, at most a second old.
-    pub async fn balance(&self, sender: &Sender<C>) -> Result<u128, Failure> {
+    /// An account's balance in wei, at most a second old. Its sender, if it has one here, learns of it.
+    pub async fn balance(&self, account: Address, sender: Option<&Arc<Sender<C>>>) -> Result<u128, Failure> {
         let ask = async {
-            let balance = self.chain.balance(sender.account()).await?;
-            sender.saw_balance(balance);
+            let balance = self.chain.balance(account).await?;
+            if let Some(sender) = sender {
+                sender.saw_balance(balance);
+            }
             Ok(balance)
         };
-        self.reads.balances.get(sender.account(), ask).await
+        self.reads.balances.get(account, ask).await
     }
 
     /// A signer's nonce on chain, at most a second old, and the nonce of its next request.
     pub async fn nonces(&self, signer: Address) -> Result<(U256, U256), Failure> {
         let ask = async { Ok(self.chain.forwarder_nonce(signer).await?) };
         let on_chain = self.reads.forwarder_nonces.get(signer, ask).await?;
-        Ok((on_chain, self.inflight.next_nonce(signer, on_chain)))
+        let elsewhere = if self.store.is_shared() {
+            self.store.run(move |store| store.pending_nonces(signer)).await.map_err(store_failed)?
+        } else {
+            BTreeSet::new()
+        };
+        Ok((on_chain, self.inflight.next_nonce(signer, on_chain, &elsewhere)))
     }
 }
 
@@ -482,5 +490,5 @@ pub async fn outcome_within(
 
 pub(crate) fn store_failed(error: StoreError) -> Failure {
     tracing::error!(%error, "journal failed");
-    Failure::of(ErrorCode::JournalFailed)
+    error.into()
 }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use alloy::primitives::U256;
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout_at};
 
 use super::inflight::Inflight;
@@ -17,6 +18,8 @@ const ARRIVAL: Duration = Duration::from_secs(3);
 const NODE_LAG: Duration = Duration::from_secs(5);
 /// The pause before a lagging node is asked again.
 const LAG_PAUSE: Duration = Duration::from_millis(500);
+/// How often other daemons' arrivals are looked for.
+const LOOK: Duration = Duration::from_millis(250);
 /// How far ahead of the chain a request may be.
 const FARTHEST: u64 = 64;
 
@@ -47,12 +50,14 @@ impl QueuePosition {
     }
 
     /// Called after the chain has refused the request. Returns `true` once it may have become valid, because
-    /// its predecessor arrived or the node caught up; `false` if it never will.
-    pub(super) async fn becomes_valid(
+    /// its predecessor arrived or the node caught up; `false` if it never will. `look` adds predecessors that
+    /// have arrived at other daemons.
+    pub(super) async fn becomes_valid<'a>(
         &mut self,
         inflight: &Inflight,
         relay: &NewRelay,
         on_chain: U256,
+        look: impl Fn() -> BoxFuture<'a, ()>,
     ) -> bool {
         let ahead = relay.forward_nonce.checked_sub(on_chain).filter(|ahead| !ahead.is_zero());
         if ahead.is_none_or(|ahead| ahead > U256::from(FARTHEST)) {
@@ -72,9 +77,13 @@ impl QueuePosition {
             if inflight.predecessor(relay.id).is_some() {
                 return true;
             }
-            if !matches!(timeout_at(deadline, arrivals.changed()).await, Ok(Ok(()))) {
+            if Instant::now() >= deadline {
                 return false;
             }
+            let next_look = deadline.min(Instant::now() + LOOK);
+            // An arrival, or time for another look.
+            let _ = timeout_at(next_look, arrivals.changed()).await;
+            look().await;
         }
     }
 }

@@ -3,7 +3,11 @@
 //! The order of a signer's requests does not depend on accounts: a request is handed over once the one before
 //! it is mined, and the forwarder refuses it before that.
 
-use std::{cmp::Reverse, sync::Arc, time::Duration};
+use std::{
+    cmp::Reverse,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use alloy::primitives::Address;
 use tokio::{
@@ -20,10 +24,10 @@ use crate::{
 /// How often a relay that waits for room looks at the accounts again, whatever it hears.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The accounts that pay.
+/// The accounts that pay. In a fleet they come and go with their leases.
 #[derive(Debug)]
 pub struct Accounts<N> {
-    senders: Vec<Arc<Sender<N>>>,
+    senders: RwLock<Vec<Arc<Sender<N>>>>,
     room: watch::Receiver<()>,
     /// One relay looks for an account at a time, in the order of arrival.
     turn: Mutex<()>,
@@ -32,31 +36,49 @@ pub struct Accounts<N> {
 impl<N: ChainNode> Accounts<N> {
     /// The accounts of these senders, all of which tell `room`.
     pub fn new(senders: Vec<Arc<Sender<N>>>, room: watch::Receiver<()>) -> Self {
-        Self { senders, room, turn: Mutex::default() }
+        Self { senders: RwLock::new(senders), room, turn: Mutex::default() }
     }
 
-    /// The senders, in the order of the settings.
-    pub fn senders(&self) -> &[Arc<Sender<N>>] {
-        &self.senders
+    /// The senders, in the order of the settings, or in a fleet of their leases.
+    pub fn senders(&self) -> Vec<Arc<Sender<N>>> {
+        self.senders.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The accounts, in the order of the settings.
+    /// The accounts, in the same order.
     pub fn addresses(&self) -> Vec<Address> {
-        self.senders.iter().map(|sender| sender.account()).collect()
+        self.senders().iter().map(|sender| sender.account()).collect()
+    }
+
+    /// Adds an account that was leased.
+    pub fn add(&self, sender: Arc<Sender<N>>) {
+        self.senders.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&sender));
+        sender.made_room();
+    }
+
+    /// Removes an account with a lease that is over.
+    pub fn remove(&self, account: Address) {
+        let mut senders = self.senders.write().unwrap_or_else(PoisonError::into_inner);
+        senders.retain(|sender| sender.account() != account);
+    }
+
+    /// Whether any account is this daemon's to give relays to.
+    pub fn has_lease(&self) -> bool {
+        self.senders().iter().any(|sender| sender.parts.lease.takes_relays())
     }
 
     /// The account that would get the next relay if it has room.
     ///
     /// # Errors
     /// If no account can take any.
-    pub fn next(&self) -> Result<&Arc<Sender<N>>, Failure> {
+    pub fn next(&self) -> Result<Arc<Sender<N>>, Failure> {
         self.by_load(0).into_iter().next().ok_or_else(|| self.failure())
     }
 
     /// The accounts that can pay so much more, least loaded first, of these the richest first, so that they
     /// spend alike. Stuck ones are among them only if no other account can.
-    fn by_load(&self, wei: u128) -> Vec<&Arc<Sender<N>>> {
-        let states = self.senders.iter().map(|sender| (sender.account_state(), sender));
+    fn by_load(&self, wei: u128) -> Vec<Arc<Sender<N>>> {
+        let leased = self.senders().into_iter().filter(|sender| sender.parts.lease.takes_relays());
+        let states = leased.map(|sender| (sender.account_state(), sender));
         let able: Vec<_> = states.filter(|(state, sender)| state.is_able() && sender.can_pay(wei)).collect();
         let best = able.iter().map(|(state, _)| *state).min();
         let mut best: Vec<_> =
@@ -88,10 +110,13 @@ impl<N: ChainNode> Accounts<N> {
         }
     }
 
-    /// Why no account can take a relay.
+    /// Why no account can take a relay. [`ErrorCode::StoreUnavailable`] is about the leases alone: another
+    /// daemon may take it.
     fn failure(&self) -> Failure {
         let delegated = |sender: &Arc<Sender<N>>| sender.account_state() == AccountState::Delegated;
-        Failure::of(if self.senders.iter().all(delegated) {
+        Failure::of(if !self.has_lease() {
+            ErrorCode::StoreUnavailable
+        } else if self.senders().iter().all(delegated) {
             ErrorCode::AccountDelegated
         } else {
             ErrorCode::RelayerBalanceTooLow
@@ -103,7 +128,9 @@ impl<N: ChainNode> Accounts<N> {
     /// # Errors
     /// Why none can.
     pub fn check(&self) -> Result<(), Failure> {
-        let able = self.senders.iter().any(|sender| sender.account_state().is_able());
+        let senders = self.senders();
+        // A daemon of a fleet may have no account: others send what it accepts.
+        let able = senders.is_empty() || senders.iter().any(|sender| sender.account_state().is_able());
         if able { Ok(()) } else { Err(self.failure()) }
     }
 }

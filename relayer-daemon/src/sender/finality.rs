@@ -23,7 +23,7 @@ impl<N: ChainNode> Sender<N> {
     /// Compares new blocks and the anchor with the chain, and examines what is not there any more. With the
     /// chain's `heads`, read before, what was found becomes safe and final.
     pub(super) async fn watch_blocks(&self, heads: Option<BlockHeads>) -> Result<(), SenderError> {
-        let account = self.account();
+        let (account, payer) = (self.account(), self.payer());
         loop {
             let blocks = self.parts.store.run(move |store| store.unchecked_blocks(account, CHUNK)).await?;
             let (found, gone) = self.compare(&blocks).await;
@@ -33,7 +33,7 @@ impl<N: ChainNode> Sender<N> {
             }
             let all = found.len() == blocks.len();
             if !found.is_empty() {
-                self.parts.store.run(move |store| store.checked(account, &found)).await?;
+                self.parts.store.run(move |store| store.checked(payer, &found)).await?;
             }
             for block in gone {
                 self.examine_block(block).await?;
@@ -51,18 +51,18 @@ impl<N: ChainNode> Sender<N> {
     /// Makes safe and final what is on the chain at or below these heads. If another block is in the place of
     /// one of them, all are compared again in the next round.
     async fn promote_blocks(&self, heads: BlockHeads) -> Result<(), SenderError> {
-        let (account, now) = (self.account(), self.parts.clock.now());
+        let (account, payer, now) = (self.account(), self.payer(), self.parts.clock.now());
         loop {
             let promotable = move |store: &Store| store.promotable(account, &heads, now, CHUNK);
             let blocks = self.parts.store.run(promotable).await?;
             let (found, gone) = self.compare(&blocks).await;
             let all = found.len() == blocks.len();
             if !found.is_empty() {
-                self.parts.store.run(move |store| store.promote(account, &heads, &found, now)).await?;
+                self.parts.store.run(move |store| store.promote(payer, &heads, &found, now)).await?;
             }
             if let Some(block) = gone.first() {
                 tracing::warn!(block = block.number, "this block is not on the chain any more");
-                self.parts.store.run(move |store| store.doubt(account)).await?;
+                self.parts.store.run(move |store| store.doubt(payer)).await?;
             }
             if !all || blocks.len() < CHUNK {
                 return Ok(());
@@ -103,7 +103,7 @@ impl<N: ChainNode> Sender<N> {
     /// Whether the anchor is on the chain. If another block is in its place, all blocks are compared again in
     /// the next round.
     async fn anchor_stands(&self) -> Result<bool, SenderError> {
-        let account = self.account();
+        let (account, payer) = (self.account(), self.payer());
         let Some(anchor) = self.parts.store.run(move |store| store.anchor(account)).await? else {
             return Ok(true);
         };
@@ -112,7 +112,7 @@ impl<N: ChainNode> Sender<N> {
             None => Ok(false),
             Some(_) => {
                 tracing::warn!(block = anchor.number, "this block is not on the chain any more");
-                self.parts.store.run(move |store| store.doubt(account)).await?;
+                self.parts.store.run(move |store| store.doubt(payer)).await?;
                 Ok(false)
             }
         }

@@ -31,6 +31,8 @@ pub enum AccountState {
     Empty,
     /// It has code, an EIP-7702 delegation, with which nodes keep one pending transaction: it gets none.
     Delegated,
+    /// Another daemon of the fleet has it.
+    Elsewhere,
 }
 
 impl AccountState {
@@ -41,6 +43,7 @@ impl AccountState {
             Self::Stuck => "stuck",
             Self::Empty => "empty",
             Self::Delegated => "delegated",
+            Self::Elsewhere => "elsewhere",
         }
     }
 

@@ -41,8 +41,8 @@ impl<N: ChainNode> Sender<N> {
             if !(absent || waited >= LONGEST_PATIENCE) || !self.is_lost(nonce, relay, waited).await {
                 continue;
             }
-            let account = self.account();
-            if let Err(error) = self.parts.store.run(move |store| store.lose(account, nonce)).await {
+            let (account, payer) = (self.account(), self.payer());
+            if let Err(error) = self.parts.store.run(move |store| store.lose(payer, nonce)).await {
                 tracing::error!(nonce, %error, "a lost nonce is not written down");
                 continue;
             }

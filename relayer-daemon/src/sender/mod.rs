@@ -17,6 +17,7 @@
 //! | `finality`, `reorganisation` | when a block is final; what a reorg has undone |
 //! | `recovery`, [`task`] | the start, and the loops |
 //! | [`accounts`], [`health`] | which account gets a relay; what keeps an account from getting any |
+//! | [`lease`] | until when the account is this daemon's |
 //!
 //! The loops share the nonces in flight behind a lock that is never held across a call, and only the parts of
 //! the sender's work that belong to one loop change a nonce's signed transactions. Memory follows what is in
@@ -26,6 +27,7 @@ pub mod accounts;
 mod finality;
 mod gap_filler;
 pub mod health;
+pub mod lease;
 mod lost_nonces;
 mod nonce_assignment;
 mod nonce_state;
@@ -53,6 +55,7 @@ use tokio::{
 
 use self::{
     health::Health,
+    lease::Lease,
     nonce_state::{InFlight, NonceState},
     receipt_reader::Contracts,
     signing::Wallet,
@@ -64,7 +67,7 @@ use crate::{
     outcome::{Failure, RelayOutcome},
     process::clock::SharedClock,
     signer::SignerError,
-    store::{BlockId, NewTransaction, NonceAssignment, RelayTerms, Store, StoreError},
+    store::{BlockId, NewTransaction, NonceAssignment, Payer, RelayTerms, Store, StoreError},
 };
 
 /// Within this time after a new block another one is taken for the same: the senders do not call one another
@@ -201,6 +204,8 @@ pub struct Parts<N> {
     pub store: Arc<Store>,
     /// The account's key.
     pub wallet: Wallet,
+    /// Until when the account is this daemon's.
+    pub lease: Lease,
     /// The contracts that emit the logs.
     pub contracts: Contracts,
     /// The limits.
@@ -284,7 +289,7 @@ impl<N: ChainNode> Sender<N> {
     /// # Errors
     /// [`SenderError`]; the next round goes on.
     async fn poll(&self) -> Result<bool, SenderError> {
-        if !self.has_pending() {
+        if !self.has_pending() || !self.parts.lease.is_valid() {
             return Ok(false);
         }
         let mined = self.parts.node.mined_nonce(self.account()).await?;
@@ -304,6 +309,11 @@ impl<N: ChainNode> Sender<N> {
         Ok(false)
     }
 
+    /// The account's lease.
+    pub const fn lease(&self) -> &Lease {
+        &self.parts.lease
+    }
+
     /// The account's wallet.
     pub const fn wallet(&self) -> &Wallet {
         &self.parts.wallet
@@ -312,6 +322,11 @@ impl<N: ChainNode> Sender<N> {
     /// The account that pays.
     pub const fn account(&self) -> Address {
         self.parts.wallet.address()
+    }
+
+    /// The account, with its lease's epoch for writes about its nonces.
+    fn payer(&self) -> Payer {
+        Payer { account: self.account(), epoch: self.parts.lease.epoch() }
     }
 
     fn saw_head(&self, head: u64) {
@@ -368,16 +383,16 @@ impl<N: ChainNode> Sender<N> {
     async fn record(&self, assignments: &[NonceAssignment]) -> Result<(), StoreError> {
         let transactions: Vec<NewTransaction> = assignments.iter().filter_map(latest_transaction).collect();
         transactions.iter().for_each(|transaction| self.note_signed(transaction));
-        let (account, now) = (self.account(), self.parts.clock.now());
-        self.parts.store.run(move |store| store.record(account, &transactions, now)).await
+        let (payer, now) = (self.payer(), self.parts.clock.now());
+        self.parts.store.run(move |store| store.record(payer, &transactions, now)).await
     }
 
     /// Stores a gap's latest no-op if the budget allows `extra_wei` more. Returns whether it does.
     async fn record_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
         let Some(no_op) = latest_transaction(gap) else { return Ok(false) };
-        let (account, limit, now) = (self.account(), self.parts.spending.daily_wei, self.parts.clock.now());
+        let (payer, limit, now) = (self.payer(), self.parts.spending.daily_wei, self.parts.clock.now());
         let recorded = no_op.clone();
-        let record = move |store: &Store| store.record_gap(account, &recorded, extra_wei, limit, now);
+        let record = move |store: &Store| store.record_gap(payer, &recorded, extra_wei, limit, now);
         let allowed = self.parts.store.run(record).await?;
         if allowed {
             self.note_signed(&no_op);

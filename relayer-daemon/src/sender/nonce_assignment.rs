@@ -7,7 +7,7 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::{SendJob, Sender, SenderError, SenderEvent};
+use super::{SendJob, Sender, SenderError, SenderEvent, nonce_state::NonceState};
 use crate::{
     chain::{ChainNode, Simulation},
     gas::fees::{Fees, Market},
@@ -26,6 +26,10 @@ impl<N: ChainNode> Sender<N> {
     /// its nonce is mined; one that cannot be stored, because the chain or the store fails, goes back to the
     /// pipeline.
     pub(super) async fn submit(&self, mut jobs: Vec<SendJob>) {
+        if !self.parts.lease.is_valid() {
+            self.give_back(jobs);
+            return;
+        }
         // A request never has two nonces: one that is in flight (after a reorg) keeps its own.
         jobs.retain(|job| !self.is_in_flight(job.relay.id));
         let jobs = self.refresh(jobs).await;
@@ -57,13 +61,32 @@ impl<N: ChainNode> Sender<N> {
                 tracing::error!(%error, relays = relays.len(), "not signed or not journalled, so not sent");
                 let failure = match error {
                     SenderError::Rpc(error) => error.into(),
-                    SenderError::Store(_) => Failure::of(ErrorCode::JournalFailed),
+                    SenderError::Store(error) => error.into(),
                     SenderError::Signing(_) => Failure::of(ErrorCode::SignerFailed),
                 };
                 relays.into_iter().for_each(|id| self.publish(SenderEvent::Unsent(id, failure.clone())));
                 self.made_room();
             }
         }
+    }
+
+    /// Gives jobs back to the pipeline, because the account is not this daemon's any more.
+    fn give_back(&self, jobs: Vec<SendJob>) {
+        self.state().assigning = (0, 0);
+        for job in jobs {
+            self.publish(SenderEvent::Unsent(job.relay.id, Failure::of(ErrorCode::StoreUnavailable)));
+        }
+        self.made_room();
+    }
+
+    /// Ends this sender's part: its lease is over. Its queue goes back to the pipeline. Returns the relays it
+    /// has in flight, which whichever daemon holds the account next brings to their end.
+    pub fn retire(&self) -> Vec<B256> {
+        let jobs: Vec<SendJob> = self.state().queue.drain(..).collect();
+        self.give_back(jobs);
+        let state = self.state();
+        let in_flight = state.nonces.values().filter_map(NonceState::in_flight);
+        in_flight.filter_map(|in_flight| in_flight.assignment.relay).map(|relay| relay.id).collect()
     }
 
     /// Simulates and prices what has waited since its check once more. What would not succeed now, or cannot
@@ -111,7 +134,7 @@ impl<N: ChainNode> Sender<N> {
             Ok(false) => Err(Failure::of(ErrorCode::BudgetReserved)),
             Err(error) => {
                 tracing::error!(%error, relay = %id, "not priced anew");
-                Err(Failure::of(ErrorCode::JournalFailed))
+                Err(error.into())
             }
         }
     }

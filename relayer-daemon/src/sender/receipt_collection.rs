@@ -152,7 +152,8 @@ impl<N: ChainNode> Sender<N> {
         purpose: TransactionPurpose,
         receipt: &Receipt,
     ) -> Result<Option<SenderEvent>, StoreError> {
-        let (nonce, now, account) = (assignment.nonce, self.parts.clock.now(), self.account());
+        let (nonce, now) = (assignment.nonce, self.parts.clock.now());
+        let (account, payer) = (self.account(), self.payer());
         let relay = assignment.relay;
         let mut settlement = Settlement {
             assignment: assignment.clone(),
@@ -170,7 +171,7 @@ impl<N: ChainNode> Sender<N> {
                     settlement.outcome = None;
                 }
             }
-            store.settle(account, &settlement, now)?;
+            store.settle(payer, &settlement, now)?;
             Ok(settlement.outcome)
         };
         let outcome = self.parts.store.run(write).await?;

@@ -70,7 +70,7 @@ impl<N: ChainNode> Sender<N> {
 
     /// Examines the nonces of a block that is not on the chain by one answer.
     pub(super) async fn examine_block(&self, block: BlockId) -> Result<(), SenderError> {
-        let account = self.account();
+        let (account, payer) = (self.account(), self.payer());
         let suspects = self.parts.store.run(move |store| store.nonces_of(account, &block, GROUP)).await?;
         let since = *self.state().suspects.entry(block).or_insert_with(Instant::now);
         let mut all_known = true;
@@ -81,7 +81,7 @@ impl<N: ChainNode> Sender<N> {
             let known = self.examine(mined, &view, since.elapsed()).await?;
             if !known && since.elapsed() >= LONGEST_PATIENCE {
                 tracing::warn!(nonce, block = block.number, "its block is gone, and its nonce is used");
-                self.parts.store.run(move |store| store.give_up(account, nonce)).await?;
+                self.parts.store.run(move |store| store.give_up(payer, nonce)).await?;
             }
             all_known &= known;
         }
@@ -156,11 +156,12 @@ impl<N: ChainNode> Sender<N> {
         let head = self.parts.node.market().await?.head;
         self.saw_head(head);
         let MinedNonce { assignment, inclusion } = undone;
-        let (account, nonce, relay) = (self.account(), assignment.nonce, assignment.relay);
+        let (account, payer) = (self.account(), self.payer());
+        let (nonce, relay) = (assignment.nonce, assignment.relay);
         let expected_wei = assignment.expected_wei();
         let now = self.parts.clock.now();
         let pending =
-            self.parts.store.run(move |store| store.reopen(account, nonce, expected_wei, now)).await?;
+            self.parts.store.run(move |store| store.reopen(payer, nonce, expected_wei, now)).await?;
         self.parts.metrics.reorganised.inc();
         tracing::warn!(
             nonce,

@@ -158,13 +158,18 @@ impl<N: ChainNode> Sender<N> {
         Ok(Some(nonce))
     }
 
-    /// Sends the latest transaction of each of these nonces, a bounded number at once.
+    /// Sends the latest transaction of each of these nonces, a bounded number at once, while the account is
+    /// this daemon's.
     pub(super) async fn send(&self, nonces: &[u64]) {
         let latest = |nonce: &u64| {
             let state = self.state();
             Some((*nonce, state.nonces.get(nonce)?.in_flight()?.assignment.latest()?.clone()))
         };
         for group in nonces.chunks(GROUP) {
+            if !self.parts.lease.is_valid() {
+                tracing::warn!(account = %self.account(), ?group, "not sent: the account's lease is over");
+                return;
+            }
             let sends = group.iter().filter_map(latest).map(|(nonce, transaction)| async move {
                 let (verdict, text) = self.parts.node.broadcast(&transaction.raw).await;
                 (nonce, transaction.hash, verdict, text)

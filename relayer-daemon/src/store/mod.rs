@@ -1,13 +1,14 @@
 //! What must survive a kill at any moment: relays, nonces with their signed transactions, and the budget.
 //!
-//! [`Store`] has the operations, each of them atomic, over SQLite. Every signed transaction, replacements
+//! [`Store`] has the operations, each of them atomic, over SQLite or, for several daemons, Postgres. Every signed transaction, replacements
 //! included, is written before it is sent, and the budget changes together with the relay that uses it. The
 //! pipeline and the sender make the decisions.
 
 pub mod events;
 pub mod files;
+pub mod fleet;
 pub mod retention;
-pub mod sqlite;
+mod sql;
 mod transaction;
 
 use std::net::IpAddr;
@@ -15,21 +16,31 @@ use std::net::IpAddr;
 use alloy::primitives::{Address, B256, Bytes, U256};
 use thiserror::Error;
 
+pub use fleet::{DaemonId, Payer};
 pub use retention::Retention;
-pub use sqlite::{Store, StoreFaults};
+pub use sql::{Store, StoreFaults};
 pub use transaction::{NonceAssignment, RelayTerms, SignedTransaction, TransactionPurpose};
 
 use crate::{
     budget::{Budget, share::Denial},
-    outcome::{Finality, RelayOutcome},
+    outcome::{ErrorCode, Failure, Finality, RelayOutcome},
 };
 
 /// The store failed: nothing may be sent until it works again.
-#[derive(Debug, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
     /// The engine failed: disk full, file locked, no permission.
     #[error("journal: {0}")]
     Engine(String),
+    /// The database does not answer.
+    #[error("journal: the database does not answer: {0}")]
+    Unreachable(String),
+    /// Another daemon of the fleet has the account by now.
+    #[error("journal: another daemon holds the account")]
+    Fenced,
+    /// Another daemon of the fleet runs the relay, or may take it.
+    #[error("journal: another daemon runs the relay")]
+    HeldElsewhere,
     /// A value that this program never writes.
     #[error("journal: column {0} holds a value that was never written there")]
     Corrupt(&'static str),
@@ -64,6 +75,17 @@ pub enum StoreError {
     /// The writing task died.
     #[error("journal: a write was interrupted")]
     Interrupted,
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::of(match error {
+            StoreError::Unreachable(_) | StoreError::Fenced | StoreError::HeldElsewhere => {
+                ErrorCode::StoreUnavailable
+            }
+            _ => ErrorCode::JournalFailed,
+        })
+    }
 }
 
 /// The owner of a store: a chain and a forwarder. The key may change.
@@ -103,6 +125,8 @@ pub enum Accepted {
     Pending,
     /// It was carried out before; nothing changed.
     Finished(RelayOutcome),
+    /// It is pending, and another daemon of the fleet runs it; nothing changed.
+    Elsewhere,
 }
 
 /// The API key that sponsors a relay.
@@ -125,6 +149,12 @@ pub enum Sponsored {
     Accepted(Accepted),
     /// The key's gas of the day does not cover the relay; nothing changed. Seconds until there is more.
     Exhausted(u64),
+}
+
+impl From<Accepted> for Sponsored {
+    fn from(accepted: Accepted) -> Self {
+        Self::Accepted(accepted)
+    }
 }
 
 /// What is known of a relay.

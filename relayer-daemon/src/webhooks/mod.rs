@@ -22,6 +22,7 @@ use crate::{
         shutdown::{ShutdownSignal, stopped},
     },
     relay::policy::{SharedPolicy, WebhookTarget},
+    sender::lease::Lease,
     store::{
         Store,
         events::{DeliveryResult, WebhookEvent},
@@ -50,6 +51,8 @@ pub struct Deliverer {
     pub clock: SharedClock,
     /// The metrics.
     pub metrics: Metrics,
+    /// While it is valid this daemon delivers: one of a fleet does.
+    pub duty: Lease,
 }
 
 /// Delivers until shutdown. What is being delivered then is delivered once more after the next start.
@@ -59,6 +62,9 @@ pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
     loop {
         let policy = deliverer.policy.current();
         for (key, target) in policy.webhooks().filter(|(key, _)| !busy.contains(*key)).collect::<Vec<_>>() {
+            if !deliverer.duty.is_valid() {
+                break;
+            }
             let due = deliverer.due(key).await;
             if !due.is_empty() {
                 busy.insert(key.to_owned());

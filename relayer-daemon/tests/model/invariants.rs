@@ -27,7 +27,7 @@ impl Simulation {
     /// Ends the faults and lets time and blocks pass until everything has ended.
     pub async fn settle_down(&mut self) {
         *self.world.faults() = node::ModelFaults::default();
-        self.disk_full.store(false, Ordering::Relaxed);
+        self.disk_full.iter().for_each(|disk| disk.store(false, Ordering::Relaxed));
         {
             let mut chain = self.world.chain();
             chain.unwilling = false;
@@ -52,7 +52,7 @@ impl Simulation {
                 // What the budget of one window does not allow, such as many gaps, waits for the next one's.
                 self.apply(Op::ClockStep(MINUTES_OF_A_WINDOW)).await;
             }
-            if self.life.is_none() {
+            if self.living().count() < self.lives.len() {
                 self.start().await;
             }
             self.look_at_balances();

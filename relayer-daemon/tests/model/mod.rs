@@ -1,6 +1,7 @@
 //! The daemon without HTTP in a failing world: pipeline, sender and store against a model of the chain.
 
 pub mod chain;
+mod fleet;
 mod invariants;
 pub mod node;
 pub mod ops;
@@ -11,7 +12,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Arc, LazyLock, Mutex,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -24,20 +25,24 @@ use futures_util::FutureExt as _;
 use registry_core::forward::{Rules, domain};
 use relayer_daemon::{
     budget::share::{Allowance, Shares},
+    daemon::fleet::{Keeper, MakeSender},
     metrics::Metrics,
     outcome::RelayOutcome,
     process::clock::{Clock, SharedClock},
     relay::{
         Reads, Relayer,
         backoff::SharedBackoff,
+        fleet::follow,
         functions::{RegistryFunction, RelayedFunctions},
         gas_price::GasPrice,
         inflight::Inflight,
         policy::{SharedPolicy, decision::DecisionClient},
         rate_limits::RateLimits,
     },
-    sender::{Parts, Sender, Spending, accounts::Accounts, receipt_reader::Contracts, signing::Wallet},
-    store::{NewTransaction, Store, StoreFaults},
+    sender::{
+        Parts, Sender, Spending, accounts::Accounts, lease::Lease, receipt_reader::Contracts, signing::Wallet,
+    },
+    store::{DaemonId, NewTransaction, Store, StoreFaults},
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -81,6 +86,8 @@ impl Clock for TestClock {
 struct Life {
     relayer: Arc<Relayer<ModelNode>>,
     dead: Arc<AtomicBool>,
+    /// Its name in a fleet.
+    daemon: Option<DaemonId>,
     /// Dropped, it would stop the daemon in an orderly way.
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
@@ -94,8 +101,12 @@ pub struct Simulation {
     keys: Vec<PrivateKeySigner>,
     budget: u128,
     lowest_base_fee: u128,
-    disk_full: Arc<AtomicBool>,
-    life: Option<Life>,
+    /// For each daemon whether its writes fail.
+    disk_full: Vec<Arc<AtomicBool>>,
+    /// The daemons in their present lives: one, or those of a fleet.
+    lives: Vec<Option<Life>>,
+    /// Clients go to one daemon after the other.
+    turn: AtomicUsize,
     /// Every request that was accepted: its signer and forwarder nonce.
     pub requests: BTreeMap<B256, (Address, U256)>,
     /// Those of clients that hung up: each was accepted or was not.
@@ -116,7 +127,19 @@ impl Simulation {
     }
 
     pub async fn with_accounts(accounts: u8, budget: u128, seed: u64) -> Self {
-        let store = Arc::new(Store::in_memory().unwrap());
+        Self::with_daemons(1, accounts, budget, seed).await
+    }
+
+    /// With more than one they are a fleet.
+    pub async fn with_daemons(daemons: usize, accounts: u8, budget: u128, seed: u64) -> Self {
+        let store = if daemons > 1 {
+            let database_clock = Arc::new(AtomicI64::new(0));
+            fleet::tick(Arc::clone(&database_clock));
+            Store::in_memory_of_a_fleet(database_clock).unwrap()
+        } else {
+            Store::in_memory().unwrap()
+        };
+        let store = Arc::new(store);
         let key = |index| PrivateKeySigner::from_bytes(&B256::repeat_byte(0x77 + index)).unwrap();
         let keys: Vec<PrivateKeySigner> = (0..accounts).map(key).collect();
         let addresses = keys.iter().map(PrivateKeySigner::address).collect();
@@ -128,8 +151,9 @@ impl Simulation {
             clock: Arc::new(clock),
             keys,
             budget,
-            disk_full: Arc::default(),
-            life: None,
+            disk_full: (0..daemons).map(|_| Arc::default()).collect(),
+            lives: (0..daemons).map(|_| None).collect(),
+            turn: AtomicUsize::new(0),
             requests: BTreeMap::new(),
             hung_up: BTreeMap::new(),
             last: HashMap::new(),
@@ -143,12 +167,28 @@ impl Simulation {
         simulation
     }
 
-    /// Starts the daemon as `serve` does. Where that fails a supervisor tries again, at the next step.
+    /// Starts the daemons that do not live.
     async fn start(&mut self) {
-        let faults = StoreFaults { disk_full: Arc::clone(&self.disk_full), dead: Arc::default() };
+        for index in 0..self.lives.len() {
+            if self.lives[index].is_none() {
+                self.lives[index] = self.start_one(index).await;
+            }
+        }
+    }
+
+    /// Starts a daemon as `serve` does. Where that fails a supervisor tries again, at the next step.
+    async fn start_one(&self, index: usize) -> Option<Life> {
+        let faults = StoreFaults { disk_full: Arc::clone(&self.disk_full[index]), dead: Arc::default() };
         let dead = Arc::clone(&faults.dead);
-        let store = Arc::new(self.store.with_faults(faults));
-        let node = Arc::new(ModelNode { world: Arc::clone(&self.world), dead: Arc::clone(&dead) });
+        let is_fleet = self.lives.len() > 1;
+        let daemon = is_fleet.then(DaemonId::random);
+        let store = self.store.with_faults(faults);
+        let store = Arc::new(match &daemon {
+            Some(daemon) => store.of_daemon(daemon.clone()),
+            None => store,
+        });
+        let (world, daemon_of_node) = (Arc::clone(&self.world), daemon.clone());
+        let node = Arc::new(ModelNode { world, dead: Arc::clone(&dead), daemon: daemon_of_node });
         let clock: SharedClock = Arc::clone(&self.clock) as SharedClock;
         let metrics = Metrics::new().unwrap();
         let spending = Spending { max_fee: FEE_CAP, daily_wei: self.budget };
@@ -157,22 +197,30 @@ impl Simulation {
         let (room, has_room) = watch::channel(());
         let (block, _) = watch::channel(Instant::now());
         let contracts = Contracts { forwarder: FORWARDER, registry: REGISTRY };
-        let sender = |key: &PrivateKeySigner| {
-            Arc::new(Sender::new(Parts {
-                node: Arc::clone(&node),
-                store: Arc::clone(&store),
-                wallet: Wallet::new(key.clone(), CHAIN_ID, FORWARDER),
-                contracts,
-                spending,
-                max_pending: MAX_PENDING,
-                room: room.clone(),
-                block: block.clone(),
-                clock: clock.clone(),
-                metrics: metrics.clone(),
-                events: events_in.clone(),
-            }))
+        let make: MakeSender<ModelNode> = {
+            let (keys, node, store) = (self.keys.clone(), Arc::clone(&node), Arc::clone(&store));
+            let (clock, metrics) = (clock.clone(), metrics.clone());
+            Arc::new(move |account, lease| {
+                let key = keys.iter().find(|key| key.address() == account)?.clone();
+                Some(Arc::new(Sender::new(Parts {
+                    node: Arc::clone(&node),
+                    store: Arc::clone(&store),
+                    wallet: Wallet::new(key, CHAIN_ID, FORWARDER),
+                    lease,
+                    contracts,
+                    spending,
+                    max_pending: MAX_PENDING,
+                    room: room.clone(),
+                    block: block.clone(),
+                    clock: clock.clone(),
+                    metrics: metrics.clone(),
+                    events: events_in.clone(),
+                })))
+            })
         };
-        let senders: Vec<Arc<Sender<ModelNode>>> = self.keys.iter().map(sender).collect();
+        let own = self.world.accounts.iter().filter(|_| !is_fleet);
+        let senders: Vec<Arc<Sender<ModelNode>>> =
+            own.filter_map(|account| make(*account, Lease::forever())).collect();
         let relayer = Arc::new(Relayer {
             chain: Arc::clone(&node),
             store: Arc::clone(&store),
@@ -191,26 +239,29 @@ impl Simulation {
             },
             gas_price: GasPrice::default(),
             has_l1_fee: false,
-            wallet: senders[0].wallet().clone(),
+            wallet: Wallet::new(self.keys[0].clone(), CHAIN_ID, FORWARDER),
             inflight: Inflight::new(1_000),
             clock: clock.clone(),
             metrics: metrics.clone(),
             accounts: Accounts::new(senders.clone(), has_room),
-            checks: Relayer::check_permits(senders.len()),
+            configured: self.world.accounts.clone(),
+            checks: Relayer::check_permits(self.keys.len()),
             backoff: SharedBackoff::default(),
             patience: Duration::from_secs(120),
             stopping: stopping.clone(),
             draining: stopping.clone(),
         });
         for sender in &senders {
-            let Ok(in_flight) = sender.recover().await else { return };
+            let in_flight = sender.recover().await.ok()?;
             for relay in in_flight {
-                let _ = relayer.inflight.start(relay.id, relay.signer, relay.forward_nonce);
+                relayer.takes_over(&relay);
             }
         }
         let now = self.clock.now();
-        let Ok(unsent) = store.run(move |store| store.unsent(now)).await else { return };
-        unsent.into_iter().for_each(|relay| relayer.resume(relay));
+        if !is_fleet {
+            let unsent = store.run(move |store| store.unsent(now)).await.ok()?;
+            unsent.into_iter().for_each(|relay| relayer.resume(relay));
+        }
         let listening = tokio::spawn({
             let relayer = Arc::clone(&relayer);
             async move {
@@ -221,12 +272,23 @@ impl Simulation {
         });
         let mut tasks = vec![listening];
         tasks.extend(senders.into_iter().map(|sender| tokio::spawn(sender.run(stopping.clone()))));
-        self.life = Some(Life { relayer, dead, stop, tasks });
+        if is_fleet {
+            tasks.push(tokio::spawn(follow(Arc::clone(&relayer), stopping.clone())));
+            let duty = Lease::until(Instant::now(), 0);
+            let keeper = Keeper::new(Arc::clone(&relayer), make, &self.world.accounts, duty);
+            tasks.push(tokio::spawn(keeper.run(stopping)));
+        }
+        Some(Life { relayer, dead, daemon, stop, tasks })
     }
 
-    /// Kills the daemon: only the store is left.
+    /// Kills all daemons: only the store is left.
     pub fn kill(&mut self) {
-        let Some(life) = self.life.take() else { return };
+        (0..self.lives.len()).for_each(|index| self.kill_one(index));
+    }
+
+    /// Kills a daemon.
+    pub fn kill_one(&mut self, index: usize) {
+        let Some(life) = self.lives[index].take() else { return };
         life.dead.store(true, Ordering::Relaxed);
         // Tasks that still run must have no effect, like those of a killed process.
         let _ = life.stop.send(true);
@@ -245,15 +307,14 @@ impl Simulation {
 
     /// Tells the daemon whether this account has code, as the monitor does.
     pub fn found_code(&self, index: usize, has_code: bool) {
-        if let Some(life) = &self.life {
+        for life in self.living() {
             life.relayer.accounts.senders()[index].saw_code(has_code);
         }
     }
 
     /// Reads the accounts' balances, as the monitor does.
     fn look_at_balances(&self) {
-        let Some(life) = &self.life else { return };
-        for sender in life.relayer.accounts.senders() {
+        for sender in self.living().flat_map(|life| life.relayer.accounts.senders()) {
             sender.saw_balance(self.world.balance(sender.account()));
         }
     }
@@ -273,13 +334,24 @@ impl Simulation {
 
     /// Whether this relay is in flight, so that clients and the signer's next request wait for it.
     pub fn is_waited_for(&self, id: B256) -> bool {
-        self.life.as_ref().is_some_and(|life| life.relayer.inflight.age(id).is_some())
+        self.living().any(|life| life.relayer.inflight.age(id).is_some())
     }
 
     /// Whether nothing is in flight.
     pub fn is_quiet(&self) -> bool {
         let open = self.store.accounts_with_open_nonces().unwrap();
-        open.is_empty() && self.life.as_ref().is_some_and(|life| life.relayer.inflight.is_empty())
+        let lives = self.living().count() == self.lives.len();
+        open.is_empty() && lives && self.living().all(|life| life.relayer.inflight.is_empty())
+    }
+
+    fn living(&self) -> impl Iterator<Item = &Life> {
+        self.lives.iter().flatten()
+    }
+
+    /// The daemon that the next client comes to.
+    fn next_life(&self) -> Option<&Life> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        self.lives[turn % self.lives.len()].as_ref()
     }
 }
 

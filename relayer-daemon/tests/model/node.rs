@@ -20,7 +20,7 @@ use relayer_daemon::{
     chain::{AccountView, BroadcastVerdict, ChainNode, Receipt, ReceiptLookup, RpcError, Simulation},
     gas::fees::Market,
     outcome::BlockHeads,
-    store::Store,
+    store::{DaemonId, Store},
 };
 
 use super::chain::{ModelChain, ModelView, Sent};
@@ -116,6 +116,11 @@ impl World {
         if self.chain().empty.contains(&account) { 0 } else { u128::MAX }
     }
 
+    /// The daemon of a fleet that may send from an account now.
+    pub fn holder(&self, account: Address) -> Option<DaemonId> {
+        self.store.fleet().unwrap().holders.remove(&account)
+    }
+
     /// The account that signed this transaction, by what is stored for it.
     fn journalled_by(&self, nonce: u64, hash: B256) -> Option<Address> {
         let signed = |account: Address| self.store.assignment(account, nonce).unwrap().transactions;
@@ -138,6 +143,8 @@ impl World {
 pub struct ModelNode {
     pub world: Arc<World>,
     pub dead: Arc<AtomicBool>,
+    /// The daemon, in a fleet.
+    pub daemon: Option<DaemonId>,
 }
 
 impl ModelNode {
@@ -254,6 +261,8 @@ impl ChainNode for ModelNode {
         }
         let hash = *envelope.tx_hash();
         let account = self.world.journalled_by(envelope.nonce(), hash).expect("sent before journalled");
+        let holder = self.daemon.as_ref().and_then(|_| self.world.holder(account));
+        assert_eq!(holder, self.daemon, "sent without a lease of {account}");
         let sent = Sent {
             account,
             hash,

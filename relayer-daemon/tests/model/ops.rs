@@ -61,6 +61,10 @@ pub enum Op {
     /// Each call takes so many milliseconds more.
     Latency(u8),
     DiskFull(bool),
+    /// One daemon of a fleet dies.
+    Kill(u8),
+    /// Whether one daemon's writes fail: its leases end, and others go on.
+    Cut(u8, bool),
     Unwilling(bool),
     /// The next relay that is mined reverts as a whole.
     Revert,
@@ -93,8 +97,12 @@ impl Simulation {
     /// The signer's next request, as a client would post it now.
     fn next_body(&mut self, index: u8, seconds: Option<u8>) -> Vec<u8> {
         let on_chain = self.world.chain().now().forwarder_nonce(signer(index));
-        let nonce = match &self.life {
-            Some(life) => life.relayer.inflight.next_nonce(signer(index), on_chain),
+        let nonce = match self.living().next() {
+            Some(life) if self.lives.len() > 1 => {
+                let pending = self.store.pending_nonces(signer(index)).unwrap();
+                life.relayer.inflight.next_nonce(signer(index), on_chain, &pending)
+            }
+            Some(life) => life.relayer.inflight.next_nonce(signer(index), on_chain, &BTreeSet::new()),
             None => on_chain,
         };
         let body = body(index, nonce, seconds.map_or(0, |seconds| self.clock.now() + u64::from(seconds)));
@@ -103,8 +111,9 @@ impl Simulation {
     }
 
     async fn post(&mut self, body: Vec<u8>) {
-        let Some(life) = &self.life else { return };
-        let Ok(ticket) = life.relayer.accept(&body, CLIENT, None).await else { return };
+        let Some(life) = self.next_life() else { return };
+        let relayer = Arc::clone(&life.relayer);
+        let Ok(ticket) = relayer.accept(&body, CLIENT, None).await else { return };
         let (id, terms) = identify(&body);
         assert_eq!(id, ticket.id);
         self.requests.insert(id, terms);
@@ -120,11 +129,11 @@ impl Simulation {
     /// A client that hangs up: the server drops the handler's future wherever it is.
     async fn hang_up(&mut self, index: u8, moments: u8) {
         let body = self.next_body(index, None);
-        let Some(life) = &self.life else { return };
+        let Some(life) = self.next_life().map(|life| Arc::clone(&life.relayer)) else { return };
         let (id, terms) = identify(&body);
         self.hung_up.insert(id, terms);
         self.told.lock().unwrap().remove(&id);
-        let mut accepting = pin!(life.relayer.accept(&body, CLIENT, None));
+        let mut accepting = pin!(life.accept(&body, CLIENT, None));
         for _ in 0..moments {
             if (&mut accepting).now_or_never().is_some() {
                 return;
@@ -190,7 +199,12 @@ impl Simulation {
             Op::SilentEndpoint(silent) => self.world.faults().silent_endpoint = silent,
             Op::DiskFull(full) => {
                 self.disk_was_full |= full;
-                self.disk_full.store(full, Ordering::Relaxed);
+                self.disk_full.iter().for_each(|disk| disk.store(full, Ordering::Relaxed));
+            }
+            Op::Kill(index) => self.kill_one(usize::from(index) % self.lives.len()),
+            Op::Cut(index, cut) => {
+                self.disk_was_full |= cut;
+                self.disk_full[usize::from(index) % self.lives.len()].store(cut, Ordering::Relaxed);
             }
             Op::Unwilling(unwilling) => self.world.chain().unwilling = unwilling,
             Op::ClockStep(minutes) => {
@@ -198,7 +212,7 @@ impl Simulation {
                 self.clock.step_seconds.fetch_add(i64::from(minutes) * 60, Ordering::Relaxed);
             }
         }
-        if self.life.is_none() {
+        if self.living().count() < self.lives.len() {
             self.start().await;
         }
         // Lets everything due happen.

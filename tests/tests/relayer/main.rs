@@ -15,6 +15,7 @@ mod crash;
 mod drain;
 mod errors;
 mod faults;
+mod fleet;
 mod https;
 mod key_rotation;
 mod keyholders;

@@ -181,10 +181,18 @@ impl ApiKey {
     /// # Errors
     /// 429 `KEY_RATE_LIMITED`.
     pub fn charge(&self) -> Result<(), Failure> {
-        self.rate.charge(&()).map_err(|wait| {
-            let message = format!("API key's rate limit exceeded ({}/hour)", self.rate.count());
-            Failure::new(ErrorCode::KeyRateLimited, message).retry_after(wait)
-        })
+        self.rate.charge(&()).map_err(|wait| self.limited(wait))
+    }
+
+    /// Its requests per hour; 0 for no limit.
+    pub fn per_hour(&self) -> u32 {
+        self.rate.count()
+    }
+
+    /// 429: too many requests with this key.
+    pub fn limited(&self, wait_seconds: u64) -> Failure {
+        let message = format!("API key's rate limit exceeded ({}/hour)", self.rate.count());
+        Failure::new(ErrorCode::KeyRateLimited, message).retry_after(wait_seconds)
     }
 }
 

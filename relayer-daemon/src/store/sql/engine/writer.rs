@@ -5,12 +5,15 @@
 //! committed; a failed COMMIT fails the whole batch.
 
 use std::{
-    sync::mpsc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread::{self, JoinHandle},
 };
 
-use rusqlite::Connection;
-
+use super::{Db, Engine, Savepoint};
 use crate::store::StoreError;
 
 /// The largest batch, so that an endless queue does not delay its first write for ever.
@@ -19,40 +22,49 @@ const LARGEST_BATCH: usize = 64;
 /// Sends a write's result to its caller; takes `Err` if the batch was not committed.
 type Answer = Box<dyn FnOnce(Result<(), StoreError>)>;
 /// A write, to be run in an open transaction.
-type Write = Box<dyn FnOnce(&Connection) -> Answer + Send>;
+type Write = Box<dyn FnOnce(&Db) -> Answer + Send>;
 
 /// The writing thread's queue. Dropping it waits until the thread has closed its connection.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(in super::super) struct Writer {
     /// `None` only while this is dropped.
     queue: Option<mpsc::Sender<Write>>,
     thread: Option<JoinHandle<()>>,
+    doubts: Arc<AtomicU64>,
 }
 
 impl Writer {
     /// Starts the thread.
-    pub(super) fn start(db: Connection) -> Result<Self, StoreError> {
+    pub(in super::super) fn start(db: Box<dyn Engine>) -> Result<Self, StoreError> {
         let (queue, writes) = mpsc::channel();
+        let doubts = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&doubts);
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(&db, &writes))
+            .spawn(move || run(&*db, &writes, &counted))
             .map_err(|error| StoreError::Engine(error.to_string()))?;
-        Ok(Self { queue: Some(queue), thread: Some(thread) })
+        Ok(Self { queue: Some(queue), thread: Some(thread), doubts })
     }
 
     /// Runs `work` in the writing thread; when this returns `Ok`, its writes are on disk. Its own error
     /// undoes only its own writes.
-    pub(super) fn run<T: Send + 'static>(
+    pub(in super::super) fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.enqueue(work)?.recv().map_err(|_| StoreError::Interrupted)?
+    }
+
+    /// How many commits have failed so far. With a database behind a network, such a batch may be there all
+    /// the same.
+    pub(in super::super) fn doubts(&self) -> u64 {
+        self.doubts.load(Ordering::Acquire)
     }
 
     /// Queues `work`; its result arrives once its batch has ended.
     fn enqueue<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<mpsc::Receiver<Result<T, StoreError>>, StoreError> {
         let (answer, answered) = mpsc::sync_channel(1);
         let write: Write = Box::new(move |db| {
@@ -78,60 +90,67 @@ impl Drop for Writer {
     }
 }
 
-fn run(db: &Connection, writes: &mpsc::Receiver<Write>) {
+fn run(db: &Db, writes: &mpsc::Receiver<Write>, doubts: &AtomicU64) {
     while let Ok(first) = writes.recv() {
         let batch: Vec<Write> =
             std::iter::once(first).chain(writes.try_iter().take(LARGEST_BATCH - 1)).collect();
-        commit(db, batch);
+        commit(db, batch, doubts);
     }
 }
 
 /// Runs a batch of writes in one transaction, commits it, and sends the results.
-fn commit(db: &Connection, batch: Vec<Write>) {
-    let mut answers: Vec<Answer> = Vec::with_capacity(batch.len());
-    let begun = db.execute_batch("BEGIN IMMEDIATE");
-    for write in batch {
-        answers.push(write(db));
-    }
-    // SQLite rolls the whole transaction back on some errors, a full disk among them; COMMIT then fails too.
-    let committed = begun.and_then(|()| db.execute_batch("COMMIT"));
-    if let Err(error) = &committed {
-        tracing::error!(%error, writes = answers.len(), "journal not committed");
-        // An open transaction must not become part of the next batch.
-        if !db.is_autocommit()
-            && let Err(error) = db.execute_batch("ROLLBACK")
-        {
-            tracing::error!(%error, "journal not rolled back");
+fn commit(db: &Db, batch: Vec<Write>, doubts: &AtomicU64) {
+    let begun = db.begin();
+    let answers: Vec<Answer> = batch.into_iter().map(|write| write(db)).collect();
+    let committed = match begun {
+        Err(error) => {
+            tracing::error!(%error, writes = answers.len(), "journal not written");
+            Err(error)
         }
+        // SQLite rolls the whole transaction back on some errors, a full disk among them; COMMIT then fails
+        // too.
+        Ok(()) => db.commit().map_err(|error| {
+            tracing::error!(%error, writes = answers.len(), "journal not committed");
+            // Before the callers hear of it.
+            doubts.fetch_add(1, Ordering::Release);
+            if matches!(error, StoreError::Unreachable(_)) { error } else { StoreError::NotCommitted }
+        }),
+    };
+    // An open transaction must not become part of the next batch.
+    if committed.is_err()
+        && db.is_in_transaction()
+        && let Err(error) = db.rollback()
+    {
+        tracing::error!(%error, "journal not rolled back");
     }
     for answer in answers {
-        answer(if committed.is_ok() { Ok(()) } else { Err(StoreError::NotCommitted) });
+        answer(committed.clone());
     }
 }
 
-fn in_savepoint<T>(
-    db: &Connection,
-    work: impl FnOnce(&Connection) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    if db.is_autocommit() {
+fn in_savepoint<T>(db: &Db, work: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    if !db.is_in_transaction() {
         // Without the batch's transaction a savepoint would commit by itself.
         return Err(StoreError::NotCommitted);
     }
-    db.execute_batch("SAVEPOINT one")?;
+    db.savepoint(Savepoint::Set)?;
     let result = work(db);
-    if result.is_err() && !db.is_autocommit() {
-        db.execute_batch("ROLLBACK TO one")?;
+    if result.is_err() && db.is_in_transaction() {
+        db.savepoint(Savepoint::Undo)?;
     }
-    if !db.is_autocommit() {
-        db.execute_batch("RELEASE one")?;
+    if db.is_in_transaction() {
+        db.savepoint(Savepoint::End)?;
     }
     result
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use std::sync::Arc;
+    use super::{
+        super::{Sqlite, all, column, values},
+        *,
+    };
+    use rusqlite::Connection;
 
     fn writer() -> Writer {
         let db = Connection::open_in_memory().unwrap();
@@ -140,24 +159,21 @@ mod tests {
              CREATE TABLE t (n INTEGER PRIMARY KEY, parent INTEGER REFERENCES t DEFERRABLE INITIALLY DEFERRED)",
         )
         .unwrap();
-        Writer::start(db).unwrap()
+        Writer::start(Box::new(Sqlite::raw(db))).unwrap()
     }
 
     fn insert(writer: &Writer, n: i64) -> Result<(), StoreError> {
-        writer.run(move |db| Ok(db.execute("INSERT INTO t VALUES (?1, NULL)", [n]).map(drop)?))
+        writer.run(move |db| db.execute("INSERT INTO t VALUES (?1, NULL)", values![n]).map(drop))
     }
 
     /// A write that succeeds and makes the commit of its batch fail.
     fn insert_what_cannot_be_committed(writer: &Writer, n: i64) -> Result<(), StoreError> {
-        writer.run(move |db| Ok(db.execute("INSERT INTO t VALUES (?1, -1)", [n]).map(drop)?))
+        writer.run(move |db| db.execute("INSERT INTO t VALUES (?1, -1)", values![n]).map(drop))
     }
 
     fn rows(writer: &Writer) -> Vec<i64> {
-        let read = |db: &Connection| -> Result<Vec<i64>, StoreError> {
-            let mut statement = db.prepare("SELECT n FROM t ORDER BY n")?;
-            Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
-        };
-        writer.run(read).unwrap()
+        let query = "SELECT n FROM t ORDER BY n";
+        writer.run(|db| all(db, query, values![], |row| column(row, "n"))).unwrap()
     }
 
     /// Inserts a hundred rows from each of `threads` threads; returns those reported as committed.
@@ -202,8 +218,8 @@ mod tests {
         let writer = writer();
         insert(&writer, 1).unwrap();
         let failed = writer.run(|db| {
-            db.execute("INSERT INTO t VALUES (2, NULL)", [])?;
-            db.execute("INSERT INTO t VALUES (1, NULL)", [])?;
+            db.execute("INSERT INTO t VALUES (2, NULL)", values![])?;
+            db.execute("INSERT INTO t VALUES (1, NULL)", values![])?;
             Ok(())
         });
         assert!(matches!(failed, Err(StoreError::Engine(_))));
@@ -225,13 +241,15 @@ mod tests {
             })
             .unwrap();
         has_started.recv().unwrap();
-        let insert_now = |sql: &'static str| writer.enqueue(move |db| Ok(db.execute_batch(sql)?)).unwrap();
-        let batch = [
-            insert_now("INSERT INTO t VALUES (1, NULL)"),
-            // What SQLite does where the disk is full.
-            insert_now("INSERT INTO t VALUES (2, NULL); ROLLBACK"),
-            insert_now("INSERT INTO t VALUES (3, NULL)"),
-        ];
+        let insert_now = |n: i64, is_full: bool| {
+            let insert = move |db: &Db| {
+                db.execute("INSERT INTO t VALUES (?1, NULL)", values![n])?;
+                // What SQLite does where the disk is full.
+                if is_full { db.rollback() } else { Ok(()) }
+            };
+            writer.enqueue(insert).unwrap()
+        };
+        let batch = [insert_now(1, false), insert_now(2, true), insert_now(3, false)];
         go.send(()).unwrap();
         first.recv().unwrap().unwrap();
         for answer in batch {

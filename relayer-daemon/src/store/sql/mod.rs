@@ -1,13 +1,16 @@
-//! The store in one SQLite file, in WAL mode with `synchronous = FULL`: a write is on disk when it returns.
+//! The store in a database: SQLite in WAL mode with `synchronous = FULL`, or Postgres.
 //!
-//! One thread writes ([`writer`]). Reads have a connection of their own, and those for clients another one:
+//! One thread writes ([`engine::writer`]). Reads have connections of their own, and those for clients others:
 //! they see the last commit and never wait for one. Queries are in [`relays`], [`nonces`] and [`budget`], by
-//! table, and in [`finality`] and [`retention`]; a function named like a method of [`Store`] implements it.
-//! [`schema`] has the file's format.
+//! table, and in [`finality`], [`retention`] and [`fleet`]; a function named like a method of [`Store`]
+//! implements it. [`engine`] has the two databases and their formats.
 
+mod access;
 mod budget;
+mod engine;
 mod events;
 mod finality;
+mod fleet;
 mod identity;
 mod nonces;
 mod open;
@@ -15,26 +18,20 @@ mod open;
 mod query_plans;
 mod relays;
 mod retention;
-mod schema;
 mod sponsorship;
-mod writer;
 
-use std::{
-    net::IpAddr,
-    str::FromStr,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{net::IpAddr, sync::Arc};
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, Params, Row, types::FromSql};
 
-use self::{open::Opener, writer::Writer};
+pub use self::access::StoreFaults;
+use self::{
+    engine::{readers::Readers, writer::Writer},
+    open::Opener,
+};
 use super::{
-    Accepted, BlockId, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, RelayRecord,
-    Reservation, Settlement, Sponsored, Sponsorship, StoreError,
+    Accepted, BlockId, DaemonId, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, Payer,
+    RelayRecord, Reservation, Settlement, Sponsored, Sponsorship, StoreError,
 };
 use crate::{
     budget::{Budget, share::Allowance},
@@ -42,68 +39,23 @@ use crate::{
     store::{NonceAssignment, Retention},
 };
 
-impl From<rusqlite::Error> for StoreError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Engine(error.to_string())
-    }
-}
-
-/// The store in an SQLite file.
-#[derive(Debug)]
+/// The store in a database.
+#[derive(Debug, Clone)]
 pub struct Store {
-    /// `None` if the file was opened for reading only.
+    /// `None` if it was opened for reading only.
     writer: Option<Arc<Writer>>,
-    reader: Arc<Mutex<Connection>>,
+    readers: Arc<Readers>,
     open: Opener,
     faults: StoreFaults,
-}
-
-/// Faults for tests, each injected while its flag is set.
-#[derive(Debug, Clone, Default)]
-pub struct StoreFaults {
-    /// Writes fail as on a full disk.
-    pub disk_full: Arc<AtomicBool>,
-    /// Every operation fails without effect, as after the death of the process.
-    pub dead: Arc<AtomicBool>,
-}
-
-impl Store {
-    /// Runs a closure on the store without blocking the async runtime.
-    pub async fn run<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let store = Arc::clone(self);
-        tokio::task::spawn_blocking(move || work(&store)).await.map_err(|_| StoreError::Interrupted)?
-    }
-
-    fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        if self.faults.dead.load(Ordering::Relaxed) {
-            return Err(StoreError::Interrupted);
-        }
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        // One transaction: several queries see the same state.
-        let tx = reader.transaction()?;
-        work(&tx)
-    }
-
-    fn write<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        if self.faults.disk_full.load(Ordering::Relaxed) {
-            return Err(StoreError::NotCommitted);
-        }
-        if self.faults.dead.load(Ordering::Relaxed) {
-            return Err(StoreError::Interrupted);
-        }
-        self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
-    }
+    /// The daemon of a fleet that uses it; `None` where it has one daemon alone.
+    daemon: Option<DaemonId>,
 }
 
 /// The operations. Each is atomic, and durable when it returns; one that fails has changed nothing. They
 /// block: async code uses [`Store::run`]. Times are unix seconds. `account` is the paying address; each has
-/// its own nonces.
+/// its own nonces. In a fleet only the daemon that holds an account writes about its nonces, and only the one
+/// that holds a relay writes about it; the others' writes fail with [`StoreError::Fenced`] and
+/// [`StoreError::HeldElsewhere`].
 impl Store {
     /// Confirms that `identity` owns this store, or nothing owns it yet. Fails with [`StoreError::Foreign`].
     pub fn verify(&self, identity: &Identity) -> Result<(), StoreError> {
@@ -118,13 +70,13 @@ impl Store {
 
     /// A write without effect, to learn whether writing works.
     pub fn probe(&self) -> Result<(), StoreError> {
-        self.write(schema::rewrite_version)
+        self.write(|db| db.probe())
     }
 
     /// Writes an accepted relay. A dropped one starts afresh; one that was carried out stays as it is.
     pub fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
-        let relay = relay.clone();
-        self.write(move |db| relays::accept(db, &relay, now))
+        let (relay, daemon) = (relay.clone(), self.daemon.clone());
+        self.write(move |db| fleet::accept(db, daemon.as_ref(), relay.id, || relays::accept(db, &relay, now)))
     }
 
     /// The same for a relay that an API key sponsors, if the key's gas of the day covers it.
@@ -134,13 +86,17 @@ impl Store {
         sponsorship: &Sponsorship,
         now: u64,
     ) -> Result<Sponsored, StoreError> {
-        let (relay, sponsorship) = (relay.clone(), sponsorship.clone());
-        self.write(move |db| sponsorship::accept(db, &relay, &sponsorship, now))
+        let (relay, sponsorship, daemon) = (relay.clone(), sponsorship.clone(), self.daemon.clone());
+        self.write(move |db| {
+            fleet::accept(db, daemon.as_ref(), relay.id, || {
+                sponsorship::accept(db, &relay, &sponsorship, now)
+            })
+        })
     }
 
     /// Replaces the reservation of a relay in flight. Returns whether the budget allows the difference.
     pub fn reserve(&self, id: B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
-        self.write(move |db| budget::reserve(db, &id, wei, limit_wei, now))
+        self.write_about(id, move |db| budget::reserve(db, &id, wei, limit_wei, now))
     }
 
     /// Whether the budget and the shares of the request's parties would allow `wei` more, where the cheapest
@@ -167,14 +123,17 @@ impl Store {
         now: u64,
     ) -> Result<Reservation, StoreError> {
         let (cost, allowance) = (*cost, *allowance);
-        self.write(move |db| budget::reserve_share(db, &id, &cost, &allowance, now))
+        self.write_about(id, move |db| budget::reserve_share(db, &id, &cost, &allowance, now))
     }
 
     /// Ends a pending relay for which nothing was mined, and gives its reservation back. A relay that has
     /// ended by the late receipt of a nonce given up as lost stays as it is.
     pub fn finish_unsent(&self, id: B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
-        let outcome = outcome.clone();
-        self.write(move |db| {
+        let (outcome, in_fleet) = (outcome.clone(), self.is_shared());
+        self.write_about(id, move |db| {
+            if in_fleet {
+                fleet::must_have_no_nonce(db, &id)?;
+            }
             if relays::is_pending(db, &id)? {
                 relays::finish(db, &id, &outcome, now)?;
             }
@@ -220,8 +179,13 @@ impl Store {
     /// relays; their nonces are gone, except the newest of each account. Returns the number of pruned rows; 0
     /// means that nothing is due.
     pub fn prune(&self, retention: &Retention, now: u64) -> Result<usize, StoreError> {
-        let retention = *retention;
-        self.write(move |db| retention::prune(db, &retention, now))
+        let (retention, is_shared) = (*retention, self.is_shared());
+        self.write(move |db| {
+            if is_shared {
+                fleet::forget_rates(db)?;
+            }
+            retention::prune(db, &retention, now)
+        })
     }
 
     /// The highest nonce deleted with its archived relay: no nonce up to it is a gap.
@@ -234,29 +198,34 @@ impl Store {
     /// while one is open, of whatever account: [`StoreError::InFlight`].
     pub fn record(
         &self,
-        account: Address,
+        payer: impl Into<Payer>,
         transactions: &[NewTransaction],
         now: u64,
     ) -> Result<(), StoreError> {
-        let transactions = transactions.to_vec();
-        self.write(move |db| nonces::record(db, &account, &transactions, now))
+        let (payer, transactions, daemon) = (payer.into(), transactions.to_vec(), self.daemon.clone());
+        self.write_for(payer, move |db| {
+            if let Some(daemon) = daemon {
+                fleet::must_hold_new_relays(db, &daemon, &payer.account, &transactions)?;
+            }
+            nonces::record(db, &payer.account, &transactions, now)
+        })
     }
 
     /// Writes a no-op that fills a gap, and may cost `extra_wei` more than the gap's earlier no-ops, if the
     /// budget allows that. Returns whether it does; if not, nothing is written.
     pub fn record_gap(
         &self,
-        account: Address,
+        payer: impl Into<Payer>,
         no_op: &NewTransaction,
         extra_wei: u128,
         limit_wei: u128,
         now: u64,
     ) -> Result<bool, StoreError> {
-        let no_op = [no_op.clone()];
-        self.write(move |db| {
+        let (payer, no_op) = (payer.into(), [no_op.clone()]);
+        self.write_for(payer, move |db| {
             let allowed = budget::allow(db, extra_wei, limit_wei, now)?;
             if allowed {
-                nonces::record(db, &account, &no_op, now)?;
+                nonces::record(db, &payer.account, &no_op, now)?;
             }
             Ok(allowed)
         })
@@ -324,19 +293,21 @@ impl Store {
     }
 
     /// Writes that these blocks were found on the chain.
-    pub fn checked(&self, account: Address, blocks: &[BlockId]) -> Result<(), StoreError> {
-        let blocks = blocks.to_vec();
-        self.write(move |db| finality::checked(db, &account, &blocks))
+    pub fn checked(&self, payer: impl Into<Payer>, blocks: &[BlockId]) -> Result<(), StoreError> {
+        let (payer, blocks) = (payer.into(), blocks.to_vec());
+        self.write_for(payer, move |db| finality::checked(db, &payer.account, &blocks))
     }
 
     /// Has all blocks that are not final compared with the chain once more.
-    pub fn doubt(&self, account: Address) -> Result<(), StoreError> {
-        self.write(move |db| finality::doubt(db, &account))
+    pub fn doubt(&self, payer: impl Into<Payer>) -> Result<(), StoreError> {
+        let payer = payer.into();
+        self.write_for(payer, move |db| finality::doubt(db, &payer.account))
     }
 
     /// Compares a mined nonce's block no more: it is gone, and what became of the nonce cannot be known.
-    pub fn give_up(&self, account: Address, nonce: u64) -> Result<(), StoreError> {
-        self.write(move |db| finality::give_up(db, &account, nonce))
+    pub fn give_up(&self, payer: impl Into<Payer>, nonce: u64) -> Result<(), StoreError> {
+        let payer = payer.into();
+        self.write_for(payer, move |db| finality::give_up(db, &payer.account, nonce))
     }
 
     /// The blocks that these heads make safe or final and that were found on the chain, lowest first, at most
@@ -354,13 +325,13 @@ impl Store {
     /// Makes these blocks safe or final, as the heads say.
     pub fn promote(
         &self,
-        account: Address,
+        payer: impl Into<Payer>,
         heads: &BlockHeads,
         blocks: &[BlockId],
         now: u64,
     ) -> Result<(), StoreError> {
-        let (heads, blocks) = (*heads, blocks.to_vec());
-        self.write(move |db| finality::promote(db, &account, &heads, &blocks, now))
+        let (payer, heads, blocks) = (payer.into(), *heads, blocks.to_vec());
+        self.write_for(payer, move |db| finality::promote(db, &payer.account, &heads, &blocks, now))
     }
 
     /// The newest nonces given up as lost, a bounded number: their receipts may be late.
@@ -376,9 +347,14 @@ impl Store {
     /// Settles a nonce mined by our transaction: ends its relay, and charges the budget the price paid in
     /// place of the reservation. A nonce or relay that is missing (lost by a disk or a backup) is written
     /// anew from the settlement, and the log says so.
-    pub fn settle(&self, account: Address, settlement: &Settlement, now: u64) -> Result<(), StoreError> {
-        let settlement = settlement.clone();
-        self.write(move |db| nonces::settle(db, &account, &settlement, now))
+    pub fn settle(
+        &self,
+        payer: impl Into<Payer>,
+        settlement: &Settlement,
+        now: u64,
+    ) -> Result<(), StoreError> {
+        let (payer, settlement) = (payer.into(), settlement.clone());
+        self.write_for(payer, move |db| nonces::settle(db, &payer.account, &settlement, now))
     }
 
     /// Reopens a mined nonce that a reorg undid: its relay is pending again, and its expected cost above what
@@ -387,17 +363,25 @@ impl Store {
     /// now.
     pub fn reopen(
         &self,
-        account: Address,
+        payer: impl Into<Payer>,
         nonce: u64,
         expected_wei: u128,
         now: u64,
     ) -> Result<bool, StoreError> {
-        self.write(move |db| nonces::reopen(db, &account, nonce, expected_wei, now))
+        let (payer, daemon) = (payer.into(), self.daemon.clone());
+        self.write_for(payer, move |db| {
+            let is_pending = nonces::reopen(db, &payer.account, nonce, expected_wei, now)?;
+            if let Some(daemon) = daemon.filter(|_| is_pending) {
+                fleet::take_relay_of(db, &daemon, &payer.account, nonce)?;
+            }
+            Ok(is_pending)
+        })
     }
 
     /// Marks a nonce as used by a foreign transaction: ours can never be mined.
-    pub fn lose(&self, account: Address, nonce: u64) -> Result<(), StoreError> {
-        self.write(move |db| nonces::lose(db, &account, nonce))
+    pub fn lose(&self, payer: impl Into<Payer>, nonce: u64) -> Result<(), StoreError> {
+        let payer = payer.into();
+        self.write_for(payer, move |db| nonces::lose(db, &payer.account, nonce))
     }
 
     /// Whether all nonces from `from` to below `to` are ours: if so, the pending transactions are.
@@ -406,44 +390,12 @@ impl Store {
     }
 }
 
-/// The first row that a query finds.
-fn first<T>(
-    db: &Connection,
-    sql: &str,
-    params: impl Params,
-    read: impl FnOnce(&Row<'_>) -> Result<T, StoreError>,
-) -> Result<Option<T>, StoreError> {
-    db.prepare_cached(sql)?.query(params)?.next()?.map(read).transpose()
-}
-
-/// All rows that a query finds.
-fn all<T>(
-    db: &Connection,
-    sql: &str,
-    params: impl Params,
-    read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
-) -> Result<Vec<T>, StoreError> {
-    db.prepare_cached(sql)?.query_and_then(params, read)?.collect()
-}
-
-/// A column of a type that SQLite lacks, stored as text.
-fn text<T: FromStr>(row: &Row<'_>, column: &'static str) -> Result<T, StoreError> {
-    row.get::<_, String>(column)?.parse().map_err(|_| StoreError::Corrupt(column))
-}
-
-/// A column as SQLite has it.
-fn column<T: FromSql>(row: &Row<'_>, name: &'static str) -> Result<T, StoreError> {
-    Ok(row.get(name)?)
-}
-
-/// An unsigned 64-bit column, which SQLite stores signed.
-fn unsigned(row: &Row<'_>, name: &'static str) -> Result<u64, StoreError> {
-    Ok(row.get::<_, i64>(name)?.cast_unsigned())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        engine::{Db, column, first, values},
+        *,
+    };
 
     #[test]
     fn a_read_for_a_client_does_not_hold_up_the_senders() {
@@ -469,12 +421,14 @@ mod tests {
     fn what_was_written_is_on_disk() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("journal.sqlite")).unwrap();
-        let read = |db: &Connection| -> Result<(String, i64), StoreError> {
-            let mode = db.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
-            Ok((mode, db.query_row("PRAGMA synchronous", [], |row| row.get(0))?))
+        let read = |db: &Db| -> Result<(Option<String>, Option<i64>), StoreError> {
+            let mode = first(db, "PRAGMA journal_mode", values![], |row| column(row, "journal_mode"))?;
+            let synchronous = first(db, "PRAGMA synchronous", values![], |row| column(row, "synchronous"))?;
+            Ok((mode, synchronous))
         };
         let (mode, synchronous) = store.write(read).unwrap();
-        assert_eq!((mode.as_str(), synchronous), ("wal", 2), "not WAL with synchronous FULL");
+        let found = (mode.as_deref(), synchronous);
+        assert_eq!(found, (Some("wal"), Some(2)), "not WAL with synchronous FULL");
     }
 
     #[test]
@@ -487,7 +441,7 @@ mod tests {
             let store = &store;
             let write = threads.spawn(move || {
                 store.write(move |db| {
-                    db.execute("INSERT INTO budget VALUES (1, 5, '7')", [])?;
+                    db.execute("INSERT INTO budget VALUES (1, 5, '7')", values![])?;
                     started.send(()).unwrap();
                     may_go.recv().unwrap();
                     Ok(())

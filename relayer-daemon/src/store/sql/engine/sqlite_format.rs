@@ -15,7 +15,7 @@ pub(super) fn create(db: &mut Connection) -> Result<(), StoreError> {
     // Another process may be doing the same: only the lock's holder knows for certain.
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if is_empty(&tx)? {
-        tx.execute_batch(include_str!("schema.sql"))?;
+        tx.execute_batch(include_str!("sqlite.sql"))?;
         tx.pragma_update(None, "user_version", VERSION)?;
         tx.commit()?;
     }

@@ -4,9 +4,11 @@
 //! parents.
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, params};
 
-use super::{all, column, events, first, nonces};
+use super::{
+    engine::{Db, all, column, first, values},
+    events, nonces,
+};
 use crate::{
     outcome::{BlockHeads, Finality},
     store::{BlockId, MinedNonce, StoreError, events::EventKind},
@@ -21,58 +23,54 @@ const fn finality(level: i64) -> Finality {
     }
 }
 
-pub(super) fn unchecked_blocks(
-    db: &Connection,
-    account: &Address,
-    count: usize,
-) -> Result<Vec<BlockId>, StoreError> {
+pub(super) fn unchecked_blocks(db: &Db, account: &Address, count: usize) -> Result<Vec<BlockId>, StoreError> {
     let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces INDEXED BY nonces_unchecked
          WHERE account = ?1 AND state = 'mined' AND finality = 0 ORDER BY mined_block LIMIT ?2";
-    all(db, query, params![account.0.0, count as i64], nonces::block)
+    all(db, query, values![account.0.0, count as i64], nonces::block)
 }
 
-pub(super) fn anchor(db: &Connection, account: &Address) -> Result<Option<BlockId>, StoreError> {
+pub(super) fn anchor(db: &Db, account: &Address) -> Result<Option<BlockId>, StoreError> {
     let query = "SELECT mined_block, mined_block_hash FROM nonces INDEXED BY nonces_checked
          WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2) ORDER BY mined_block DESC LIMIT 1";
-    first(db, query, [account.0.0], nonces::block)
+    first(db, query, values![account.0.0], nonces::block)
 }
 
 pub(super) fn nonces_of(
-    db: &Connection,
+    db: &Db,
     account: &Address,
     block: &BlockId,
     count: usize,
 ) -> Result<Vec<MinedNonce>, StoreError> {
     let query = "SELECT * FROM nonces INDEXED BY nonces_unchecked WHERE account = ?1 AND state = 'mined' AND finality = 0
          AND mined_block = ?2 AND mined_block_hash = ?3 LIMIT ?4";
-    let params = params![account.0.0, block.number.cast_signed(), block.hash.0, count as i64];
+    let params = values![account.0.0, block.number.cast_signed(), block.hash.0, count as i64];
     all(db, query, params, |row| nonces::mined_nonce(db, account, row))
 }
 
-pub(super) fn checked(tx: &Connection, account: &Address, blocks: &[BlockId]) -> Result<(), StoreError> {
+pub(super) fn checked(tx: &Db, account: &Address, blocks: &[BlockId]) -> Result<(), StoreError> {
     for block in blocks {
-        tx.prepare_cached(
-            "UPDATE nonces INDEXED BY nonces_unchecked SET finality = 1 WHERE account = ?1 AND state = 'mined' AND finality = 0
+        tx.execute(
+"UPDATE nonces INDEXED BY nonces_unchecked SET finality = 1 WHERE account = ?1 AND state = 'mined' AND finality = 0
              AND mined_block = ?2 AND mined_block_hash = ?3",
-        )?
-        .execute(params![account.0.0, block.number.cast_signed(), block.hash.0])?;
+values![account.0.0, block.number.cast_signed(), block.hash.0],
+)?;
     }
     Ok(())
 }
 
-pub(super) fn doubt(tx: &Connection, account: &Address) -> Result<(), StoreError> {
-    tx.prepare_cached(
-        "UPDATE nonces INDEXED BY nonces_checked SET finality = 0 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)",
-    )?
-    .execute([account.0.0])?;
+pub(super) fn doubt(tx: &Db, account: &Address) -> Result<(), StoreError> {
+    tx.execute(
+"UPDATE nonces INDEXED BY nonces_checked SET finality = 0 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)",
+values![account.0.0],
+)?;
     Ok(())
 }
 
-pub(super) fn give_up(tx: &Connection, account: &Address, nonce: u64) -> Result<(), StoreError> {
-    tx.prepare_cached(
-        "UPDATE nonces SET finality = -1 WHERE account = ?1 AND nonce = ?2 AND state = 'mined' AND finality = 0",
-    )?
-    .execute(params![account.0.0, nonce.cast_signed()])?;
+pub(super) fn give_up(tx: &Db, account: &Address, nonce: u64) -> Result<(), StoreError> {
+    tx.execute(
+"UPDATE nonces SET finality = -1 WHERE account = ?1 AND nonce = ?2 AND state = 'mined' AND finality = 0",
+values![account.0.0, nonce.cast_signed()],
+)?;
     Ok(())
 }
 
@@ -91,7 +89,7 @@ const fn mined_by(heads: &BlockHeads, now: u64) -> i64 {
 }
 
 pub(super) fn promotable(
-    db: &Connection,
+    db: &Db,
     account: &Address,
     heads: &BlockHeads,
     now: u64,
@@ -101,7 +99,7 @@ pub(super) fn promotable(
     let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces INDEXED BY nonces_checked
          WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2) AND mined_block <= ?2 AND mined_at <= ?3
          AND (finality < ?4 OR (mined_block <= ?5 AND finality < ?6)) ORDER BY mined_block LIMIT ?7";
-    let params = params![
+    let params = values![
         account.0.0,
         safe.max(finalized).cast_signed(),
         mined_by(heads, now),
@@ -114,7 +112,7 @@ pub(super) fn promotable(
 }
 
 pub(super) fn promote(
-    tx: &Connection,
+    tx: &Db,
     account: &Address,
     heads: &BlockHeads,
     blocks: &[BlockId],
@@ -123,7 +121,7 @@ pub(super) fn promote(
     for block in blocks {
         for (level, _) in levels(heads).into_iter().filter(|(_, head)| block.number <= *head) {
             let params =
-                params![account.0.0, block.number.cast_signed(), block.hash.0, level, mined_by(heads, now)];
+                values![account.0.0, block.number.cast_signed(), block.hash.0, level, mined_by(heads, now)];
             let told = "SELECT relays.id AS id FROM nonces INDEXED BY nonces_checked JOIN relays ON relays.id = nonces.relay
                  WHERE account = ?1 AND nonces.state = 'mined' AND finality IN (1, 2) AND mined_block = ?2
                  AND mined_block_hash = ?3 AND finality < ?4 AND mined_at <= ?5 AND is_told AND mined_hash = tx_hash";
@@ -131,25 +129,22 @@ pub(super) fn promote(
             for relay in all(tx, told, params, |row| Ok(column::<[u8; 32]>(row, "id")?.into()))? {
                 events::note(tx, &relay, kind, now)?;
             }
-            tx.prepare_cached(
-                "UPDATE nonces INDEXED BY nonces_checked SET finality = ?4 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)
-                 AND mined_block = ?2 AND mined_block_hash = ?3 AND finality < ?4 AND mined_at <= ?5",
-            )?
-            .execute(params)?;
+            tx.execute("UPDATE nonces INDEXED BY nonces_checked SET finality = ?4 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)
+                 AND mined_block = ?2 AND mined_block_hash = ?3 AND finality < ?4 AND mined_at <= ?5", params)?;
         }
     }
     Ok(())
 }
 
 /// How final the transaction is that ended a relay; `None` if none did.
-pub(super) fn of_relay(db: &Connection, id: &B256) -> Result<Option<Finality>, StoreError> {
+pub(super) fn of_relay(db: &Db, id: &B256) -> Result<Option<Finality>, StoreError> {
     for query in [
         "SELECT finality FROM nonces JOIN relays ON nonces.relay = relays.id
          WHERE relays.id = ?1 AND mined_hash = tx_hash",
         "SELECT finality FROM archive WHERE id = ?1 AND tx_hash IS NOT NULL
          AND NOT EXISTS (SELECT 1 FROM relays WHERE id = ?1)",
     ] {
-        if let Some(level) = first(db, query, [id.0], |row| Ok(row.get(0)?))? {
+        if let Some(level) = first(db, query, values![id.0], |row| column(row, "finality"))? {
             return Ok(Some(finality(level)));
         }
     }

@@ -4,9 +4,12 @@
 //! its end makes the next one due.
 
 use alloy::primitives::B256;
-use rusqlite::{Connection, Row, params};
 
-use super::{Store, all, column, first, relays, unsigned};
+use super::{
+    Store,
+    engine::{Db, Row, all, column, first, unsigned, values},
+    relays,
+};
 use crate::store::{
     StoreError,
     events::{self, DeliveryResult, EventKind, Replay, TRIED_SECONDS, WebhookEvent},
@@ -46,49 +49,49 @@ impl Store {
 }
 
 /// Writes an event, if the relay's API key has a webhook.
-pub(super) fn note(tx: &Connection, relay: &B256, kind: EventKind, now: u64) -> Result<(), StoreError> {
+pub(super) fn note(tx: &Db, relay: &B256, kind: EventKind, now: u64) -> Result<(), StoreError> {
     let query = "SELECT api_key FROM relays WHERE id = ?1 AND api_key IS NOT NULL AND is_told";
-    let Some(key) = first(tx, query, [relay.0], |row| column::<String>(row, "api_key"))? else {
+    let Some(key) = first(tx, query, values![relay.0], |row| column::<String>(row, "api_key"))? else {
         return Ok(());
     };
     let outcome = relays::stored_outcome(tx, relay)?.flatten();
     let (id, body) = events::make(kind, *relay, outcome.as_ref(), now)?;
-    tx.prepare_cached(
-        "INSERT INTO webhook_events (id, api_key, relay, body, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?
-    .execute(params![
+    tx.execute(
+"INSERT INTO webhook_events (id, api_key, relay, body, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+values![
         id,
         key,
         relay.0,
         body,
         now.cast_signed(),
         now.saturating_add(TRIED_SECONDS).cast_signed()
-    ])?;
+    ],
+)?;
     make_due(tx, relay, now)
 }
 
 /// Makes the oldest open event of a relay due, and no other.
-fn make_due(tx: &Connection, relay: &B256, now: u64) -> Result<(), StoreError> {
+fn make_due(tx: &Db, relay: &B256, now: u64) -> Result<(), StoreError> {
     let query = "SELECT sequence FROM webhook_events INDEXED BY webhook_events_open
          WHERE relay = ?1 AND ended_at IS NULL ORDER BY sequence LIMIT 1";
-    let Some(oldest) = first(tx, query, [relay.0], |row| column::<i64>(row, "sequence"))? else {
+    let Some(oldest) = first(tx, query, values![relay.0], |row| column::<i64>(row, "sequence"))? else {
         return Ok(());
     };
-    tx.prepare_cached(
-        "UPDATE webhook_events INDEXED BY webhook_events_open SET due_at = iif(sequence = ?2, ifnull(due_at, ?3), NULL)
+    tx.execute(
+"UPDATE webhook_events INDEXED BY webhook_events_open SET due_at = CASE WHEN sequence = ?2 THEN coalesce(due_at, ?3) END
          WHERE relay = ?1 AND ended_at IS NULL AND (due_at IS NULL) = (sequence = ?2)",
-    )?
-    .execute(params![relay.0, oldest, now.cast_signed()])?;
+values![relay.0, oldest, now.cast_signed()],
+)?;
     Ok(())
 }
 
-fn due(db: &Connection, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>, StoreError> {
+fn due(db: &Db, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>, StoreError> {
     let query = "SELECT * FROM webhook_events INDEXED BY webhook_events_due
          WHERE api_key = ?1 AND due_at <= ?2 ORDER BY due_at LIMIT ?3";
-    all(db, query, params![key, now.cast_signed(), count as i64], event)
+    all(db, query, values![key, now.cast_signed(), count as i64], event)
 }
 
-fn event(row: &Row<'_>) -> Result<WebhookEvent, StoreError> {
+fn event(row: &Row) -> Result<WebhookEvent, StoreError> {
     Ok(WebhookEvent {
         sequence: unsigned(row, "sequence")?,
         id: column(row, "id")?,
@@ -99,48 +102,43 @@ fn event(row: &Row<'_>) -> Result<WebhookEvent, StoreError> {
     })
 }
 
-fn oldest_open(db: &Connection) -> Result<Option<u64>, StoreError> {
+fn oldest_open(db: &Db) -> Result<Option<u64>, StoreError> {
     let query = "SELECT created_at FROM webhook_events INDEXED BY webhook_events_waiting
          WHERE ended_at IS NULL AND created_at >= 0 ORDER BY created_at LIMIT 1";
-    first(db, query, [], |row| unsigned(row, "created_at"))
+    first(db, query, values![], |row| unsigned(row, "created_at"))
 }
 
-fn attempted(
-    tx: &Connection,
-    event: &WebhookEvent,
-    result: DeliveryResult,
-    now: u64,
-) -> Result<(), StoreError> {
+fn attempted(tx: &Db, event: &WebhookEvent, result: DeliveryResult, now: u64) -> Result<(), StoreError> {
     let sequence = event.sequence.cast_signed();
     if let DeliveryResult::Retry(at) = result {
-        tx.prepare_cached(
-            "UPDATE webhook_events SET due_at = ?2, attempts = attempts + 1 WHERE sequence = ?1 AND due_at IS NOT NULL",
-        )?
-        .execute(params![sequence, at.cast_signed()])?;
+        tx.execute(
+"UPDATE webhook_events SET due_at = ?2, attempts = attempts + 1 WHERE sequence = ?1 AND due_at IS NOT NULL",
+values![sequence, at.cast_signed()],
+)?;
         return Ok(());
     }
-    tx.prepare_cached(
+    tx.execute(
         "UPDATE webhook_events SET due_at = NULL, ended_at = ?2, was_delivered = ?3 WHERE sequence = ?1",
-    )?
-    .execute(params![sequence, now.cast_signed(), result == DeliveryResult::Delivered])?;
+        values![sequence, now.cast_signed(), result == DeliveryResult::Delivered],
+    )?;
     make_due(tx, &event.relay, now)
 }
 
-fn replay(tx: &Connection, replay: &Replay, now: u64) -> Result<usize, StoreError> {
+fn replay(tx: &Db, replay: &Replay, now: u64) -> Result<usize, StoreError> {
     let query = "SELECT sequence, relay FROM webhook_events INDEXED BY webhook_events_key
-         WHERE api_key = ?1 AND created_at >= ?2 AND ended_at IS NOT NULL AND (?3 IS NULL OR relay = ?3)
+         WHERE api_key = ?1 AND created_at >= ?2 AND ended_at IS NOT NULL AND relay = coalesce(?3, relay)
          AND (NOT ?4 OR NOT was_delivered)";
     let relay = replay.relay.map(|id| id.0);
-    let chosen = params![replay.key, replay.since.cast_signed(), relay, replay.given_up_only];
+    let chosen = values![&replay.key, replay.since.cast_signed(), relay, replay.given_up_only];
     let found = all(tx, query, chosen, |row| {
         Ok((column::<i64>(row, "sequence")?, column::<[u8; 32]>(row, "relay")?))
     })?;
     for (sequence, _) in &found {
-        tx.prepare_cached(
-            "UPDATE webhook_events SET ended_at = NULL, was_delivered = 0, attempts = 0, expires_at = ?2
+        tx.execute(
+            "UPDATE webhook_events SET ended_at = NULL, was_delivered = FALSE, attempts = 0, expires_at = ?2
              WHERE sequence = ?1",
-        )?
-        .execute(params![sequence, now.saturating_add(TRIED_SECONDS).cast_signed()])?;
+            values![*sequence, now.saturating_add(TRIED_SECONDS).cast_signed()],
+        )?;
     }
     for (_, relay) in &found {
         make_due(tx, &relay.into(), now)?;
@@ -149,15 +147,15 @@ fn replay(tx: &Connection, replay: &Replay, now: u64) -> Result<usize, StoreErro
 }
 
 /// Deletes old events, whether or not they were delivered.
-pub(super) fn forget(tx: &Connection, created_before: i64, now: u64) -> Result<usize, StoreError> {
+pub(super) fn forget(tx: &Db, created_before: i64, now: u64) -> Result<usize, StoreError> {
     let query = "SELECT sequence, relay, ended_at IS NULL AS is_open FROM webhook_events INDEXED BY webhook_events_age
          WHERE created_at < ?1 ORDER BY created_at LIMIT ?2";
-    let old = all(tx, query, params![created_before, STEP], |row| {
+    let old = all(tx, query, values![created_before, STEP], |row| {
         let relay: [u8; 32] = column(row, "relay")?;
         Ok((column::<i64>(row, "sequence")?, B256::from(relay), column::<bool>(row, "is_open")?))
     })?;
     for (sequence, relay, is_open) in &old {
-        tx.prepare_cached("DELETE FROM webhook_events WHERE sequence = ?1")?.execute([sequence])?;
+        tx.execute("DELETE FROM webhook_events WHERE sequence = ?1", values![*sequence])?;
         if *is_open {
             make_due(tx, relay, now)?;
         }

@@ -3,15 +3,17 @@
 use std::net::IpAddr;
 
 use alloy::primitives::{Address, B256, U256};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::{all, column, events, finality, first, retention, sponsorship, text, unsigned};
+use super::{
+    engine::{Db, Row, all, column, first, text, unsigned, values},
+    events, finality, retention, sponsorship,
+};
 use crate::{
     outcome::{Failure, MinedTransaction, RelayOutcome},
     store::{Accepted, NewRelay, RelayRecord, RelayTerms, StoreError, events::EventKind},
 };
 
-pub(super) fn accept(tx: &Connection, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
+pub(super) fn accept(tx: &Db, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
     match stored_outcome(tx, &relay.id)? {
         Some(Some(outcome)) if !outcome.is_repeatable() => return Ok(Accepted::Finished(outcome)),
         _ if insert(tx, relay, now)? => {}
@@ -19,8 +21,8 @@ pub(super) fn accept(tx: &Connection, relay: &NewRelay, now: u64) -> Result<Acce
             reopen(tx, &relay.id)?;
             // The new sender is charged for it.
             tx.execute(
-                "UPDATE relays SET client = ?2, api_key = NULL, sponsored_gas = 0, is_told = 0 WHERE id = ?1",
-                params![relay.id.0, relay.client.map(address)],
+                "UPDATE relays SET client = ?2, api_key = NULL, sponsored_gas = 0, is_told = FALSE WHERE id = ?1",
+                values![relay.id.0, relay.client.map(address)],
             )?;
         }
     }
@@ -28,16 +30,16 @@ pub(super) fn accept(tx: &Connection, relay: &NewRelay, now: u64) -> Result<Acce
 }
 
 /// Writes a pending relay; returns whether it was not there.
-pub(super) fn insert(tx: &Connection, relay: &NewRelay, now: u64) -> Result<bool, StoreError> {
+pub(super) fn insert(tx: &Db, relay: &NewRelay, now: u64) -> Result<bool, StoreError> {
     let inserted = tx.execute(
         "INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
-        params![
+        values![
             relay.id.0,
             relay.signer.0.0,
             relay.forward_nonce.to_be_bytes::<32>(),
             relay.deadline.cast_signed(),
-            relay.calldata.as_ref(),
+            relay.calldata.to_vec(),
             now.cast_signed(),
             relay.client.map(address),
         ],
@@ -46,24 +48,24 @@ pub(super) fn insert(tx: &Connection, relay: &NewRelay, now: u64) -> Result<bool
 }
 
 /// Makes a relay pending again.
-pub(super) fn reopen(tx: &Connection, id: &B256) -> Result<(), StoreError> {
+pub(super) fn reopen(tx: &Db, id: &B256) -> Result<(), StoreError> {
     tx.execute(
         "UPDATE relays SET state = 'pending', error_code = NULL, error_detail = NULL, error_retry = NULL,
              tx_hash = NULL, block_number = NULL, gas_used = NULL, agent_id = NULL, finished_at = NULL
          WHERE id = ?1",
-        [id.0],
+        values![id.0],
     )?;
     Ok(())
 }
 
 /// Whether a relay has not ended yet.
-pub(super) fn is_pending(db: &Connection, id: &B256) -> Result<bool, StoreError> {
-    let query = "SELECT state = 'pending' FROM relays WHERE id = ?1";
-    Ok(db.query_row(query, [id.0], |row| row.get(0)).optional()?.unwrap_or_default())
+pub(super) fn is_pending(db: &Db, id: &B256) -> Result<bool, StoreError> {
+    let query = "SELECT state = 'pending' AS is_pending FROM relays WHERE id = ?1";
+    Ok(first(db, query, values![id.0], |row| column(row, "is_pending"))?.unwrap_or_default())
 }
 
 /// Writes how a relay ended, and gives its reservation back.
-pub(super) fn finish(tx: &Connection, id: &B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
+pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
     let (mined, failure, agent_id) = outcome.parts();
     sponsorship::refund(tx, id)?;
     sponsorship::charge(tx, id, mined.map_or(0, |mined| mined.gas_used), now)?;
@@ -71,7 +73,7 @@ pub(super) fn finish(tx: &Connection, id: &B256, outcome: &RelayOutcome, now: u6
         "UPDATE relays SET state = ?2, error_code = ?3, error_detail = ?4, error_retry = ?5,
              tx_hash = ?6, block_number = ?7, gas_used = ?8, agent_id = ?9, finished_at = ?10, reserved_wei = '0'
          WHERE id = ?1",
-        params![
+        values![
             id.0,
             outcome.state(),
             failure.map(|failure| failure.code.name()),
@@ -87,7 +89,7 @@ pub(super) fn finish(tx: &Connection, id: &B256, outcome: &RelayOutcome, now: u6
     events::note(tx, id, EventKind::of(outcome), now)
 }
 
-pub(super) fn record(db: &Connection, id: &B256) -> Result<Option<RelayRecord>, StoreError> {
+pub(super) fn record(db: &Db, id: &B256) -> Result<Option<RelayRecord>, StoreError> {
     let Some(outcome) = stored_outcome(db, id)? else { return Ok(None) };
     let mut all = retention::archived_hashes(db, id)?;
     all.extend(hashes(db, id)?);
@@ -96,31 +98,31 @@ pub(super) fn record(db: &Connection, id: &B256) -> Result<Option<RelayRecord>, 
 }
 
 /// The hashes of a relay's transactions, oldest first, without those that are archived.
-pub(super) fn hashes(db: &Connection, id: &B256) -> Result<Vec<B256>, StoreError> {
+pub(super) fn hashes(db: &Db, id: &B256) -> Result<Vec<B256>, StoreError> {
     let query = "SELECT hash FROM transactions JOIN nonces USING (account, nonce)
          WHERE relay = ?1 ORDER BY transactions.rowid";
-    all(db, query, [id.0], |row| Ok(column::<[u8; 32]>(row, "hash")?.into()))
+    all(db, query, values![id.0], |row| Ok(column::<[u8; 32]>(row, "hash")?.into()))
 }
 
-pub(super) fn accepted(db: &Connection, id: &B256) -> Result<Option<NewRelay>, StoreError> {
-    first(db, "SELECT * FROM relays WHERE id = ?1", [id.0], new_relay)
+pub(super) fn accepted(db: &Db, id: &B256) -> Result<Option<NewRelay>, StoreError> {
+    first(db, "SELECT * FROM relays WHERE id = ?1", values![id.0], new_relay)
 }
 
-pub(super) fn unsent(db: &Connection) -> Result<Vec<NewRelay>, StoreError> {
+pub(super) fn unsent(db: &Db) -> Result<Vec<NewRelay>, StoreError> {
     let query = "SELECT * FROM relays WHERE state = 'pending'
          AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')
          ORDER BY created_at, rowid";
-    all(db, query, [], new_relay)
+    all(db, query, values![], new_relay)
 }
 
-pub(super) fn oldest_pending(db: &Connection) -> Result<Option<u64>, StoreError> {
-    let query = "SELECT min(created_at) FROM relays WHERE state = 'pending'";
-    let oldest: Option<i64> = db.query_row(query, [], |row| row.get(0))?;
-    Ok(oldest.map(i64::cast_unsigned))
+pub(super) fn oldest_pending(db: &Db) -> Result<Option<u64>, StoreError> {
+    let query = "SELECT min(created_at) AS oldest FROM relays WHERE state = 'pending'";
+    let oldest = first(db, query, values![], |row| column::<Option<i64>>(row, "oldest"))?;
+    Ok(oldest.flatten().map(i64::cast_unsigned))
 }
 
 /// The sender's view of a relay, from a row that has the relay's columns.
-pub(super) fn terms(row: &Row<'_>) -> Result<RelayTerms, StoreError> {
+pub(super) fn terms(row: &Row) -> Result<RelayTerms, StoreError> {
     let relay = new_relay(row)?;
     Ok(RelayTerms {
         id: relay.id,
@@ -132,7 +134,7 @@ pub(super) fn terms(row: &Row<'_>) -> Result<RelayTerms, StoreError> {
     })
 }
 
-fn new_relay(row: &Row<'_>) -> Result<NewRelay, StoreError> {
+fn new_relay(row: &Row) -> Result<NewRelay, StoreError> {
     Ok(NewRelay {
         id: column::<[u8; 32]>(row, "id")?.into(),
         signer: column::<[u8; 20]>(row, "signer")?.into(),
@@ -144,12 +146,12 @@ fn new_relay(row: &Row<'_>) -> Result<NewRelay, StoreError> {
 }
 
 /// A relay's signer, and its client where that is known; `None` for an unknown relay.
-pub(super) fn sender(db: &Connection, id: &B256) -> Result<Option<(Address, Option<IpAddr>)>, StoreError> {
-    first(db, "SELECT signer, client FROM relays WHERE id = ?1", [id.0], sender_of)
+pub(super) fn sender(db: &Db, id: &B256) -> Result<Option<(Address, Option<IpAddr>)>, StoreError> {
+    first(db, "SELECT signer, client FROM relays WHERE id = ?1", values![id.0], sender_of)
 }
 
 /// The same from a row.
-pub(super) fn sender_of(row: &Row<'_>) -> Result<(Address, Option<IpAddr>), StoreError> {
+pub(super) fn sender_of(row: &Row) -> Result<(Address, Option<IpAddr>), StoreError> {
     let client = column::<Option<[u8; 16]>>(row, "client")?;
     let client = client.map(|bytes| IpAddr::V6(bytes.into()).to_canonical());
     Ok((column::<[u8; 20]>(row, "signer")?.into(), client))
@@ -164,16 +166,16 @@ pub(super) const fn address(address: IpAddr) -> [u8; 16] {
 }
 
 /// `None`: unknown relay; `Some(None)`: pending.
-pub(super) fn stored_outcome(db: &Connection, id: &B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
+pub(super) fn stored_outcome(db: &Db, id: &B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
     for table in ["SELECT * FROM relays WHERE id = ?1", "SELECT * FROM archive WHERE id = ?1"] {
-        if let Some(found) = first(db, table, [id.0], outcome)? {
+        if let Some(found) = first(db, table, values![id.0], outcome)? {
             return Ok(Some(found));
         }
     }
     Ok(None)
 }
 
-fn outcome(row: &Row<'_>) -> Result<Option<RelayOutcome>, StoreError> {
+fn outcome(row: &Row) -> Result<Option<RelayOutcome>, StoreError> {
     let state: String = column(row, "state")?;
     Ok(Some(match state.as_str() {
         "pending" => return Ok(None),
@@ -187,7 +189,7 @@ fn outcome(row: &Row<'_>) -> Result<Option<RelayOutcome>, StoreError> {
     }))
 }
 
-fn mined(row: &Row<'_>) -> Result<MinedTransaction, StoreError> {
+fn mined(row: &Row) -> Result<MinedTransaction, StoreError> {
     Ok(MinedTransaction {
         tx_hash: column::<[u8; 32]>(row, "tx_hash")?.into(),
         block_number: unsigned(row, "block_number")?,
@@ -195,7 +197,7 @@ fn mined(row: &Row<'_>) -> Result<MinedTransaction, StoreError> {
     })
 }
 
-fn failure(row: &Row<'_>) -> Result<Failure, StoreError> {
+fn failure(row: &Row) -> Result<Failure, StoreError> {
     Ok(Failure {
         code: text(row, "error_code")?,
         detail: column(row, "error_detail")?,

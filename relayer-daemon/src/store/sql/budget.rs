@@ -3,9 +3,11 @@
 use std::net::IpAddr;
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, params};
 
-use super::{all, column, first, nonces, relays, text};
+use super::{
+    engine::{Db, all, column, first, text, values},
+    nonces, relays,
+};
 use crate::{
     budget::{
         Budget, Window,
@@ -14,15 +16,9 @@ use crate::{
     store::{ExpectedCost, Reservation, StoreError},
 };
 
-pub(super) fn reserve(
-    tx: &Connection,
-    id: &B256,
-    wei: u128,
-    limit_wei: u128,
-    now: u64,
-) -> Result<bool, StoreError> {
+pub(super) fn reserve(tx: &Db, id: &B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
     let query = "SELECT reserved_wei FROM relays WHERE id = ?1";
-    let before = first(tx, query, [id.0], |row| text::<u128>(row, "reserved_wei"))?;
+    let before = first(tx, query, values![id.0], |row| text::<u128>(row, "reserved_wei"))?;
     let before = before.ok_or(StoreError::Missing("relay"))?;
     let allowed = allow(tx, wei.saturating_sub(before), limit_wei, now)?;
     if allowed {
@@ -32,7 +28,7 @@ pub(super) fn reserve(
 }
 
 /// Whether `extra_wei` more may be in flight; if so the window is open afterwards.
-pub(super) fn allow(tx: &Connection, extra_wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
+pub(super) fn allow(tx: &Db, extra_wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
     let allowed = at(tx, limit_wei, now)?.allows(extra_wei);
     if allowed {
         write_window(tx, current_window(tx, now)?.used(now, 0))?;
@@ -41,13 +37,13 @@ pub(super) fn allow(tx: &Connection, extra_wei: u128, limit_wei: u128, now: u64)
 }
 
 /// A window in which nothing is paid or reserved has not been opened.
-pub(super) fn close_if_unused(tx: &Connection, now: u64) -> Result<(), StoreError> {
+pub(super) fn close_if_unused(tx: &Db, now: u64) -> Result<(), StoreError> {
     let still = reserved(tx)?;
     write_window(tx, current_window(tx, now)?.unused(still))
 }
 
 /// Charges what was paid to all parties of the request.
-pub(super) fn charge(tx: &Connection, relay: Option<&B256>, wei: u128, now: u64) -> Result<(), StoreError> {
+pub(super) fn charge(tx: &Db, relay: Option<&B256>, wei: u128, now: u64) -> Result<(), StoreError> {
     write_window(tx, current_window(tx, now)?.used(now, wei))?;
     let Some((signer, client)) = relay.map(|id| relays::sender(tx, id)).transpose()?.flatten() else {
         return Ok(());
@@ -56,7 +52,7 @@ pub(super) fn charge(tx: &Connection, relay: Option<&B256>, wei: u128, now: u64)
         let charged = settled(tx, party)?.saturating_add(wei);
         tx.execute(
             "INSERT INTO spending VALUES (?1, ?2) ON CONFLICT (party) DO UPDATE SET settled_wei = ?2",
-            params![key(party), charged.to_string()],
+            values![key(party), charged.to_string()],
         )?;
     }
     Ok(())
@@ -79,7 +75,7 @@ pub(super) struct Asks {
 }
 
 pub(super) fn reserve_share(
-    tx: &Connection,
+    tx: &Db,
     id: &B256,
     cost: &ExpectedCost,
     allowance: &Allowance,
@@ -95,14 +91,14 @@ pub(super) fn reserve_share(
     set_reserved(tx, id, wei)?;
     tx.execute(
         "UPDATE relays SET l1_fee_wei = ?2, expected_gas = ?3 WHERE id = ?1",
-        params![id.0, l1_fee_wei.to_string(), gas.cast_signed()],
+        values![id.0, l1_fee_wei.to_string(), gas.cast_signed()],
     )?;
     write_window(tx, current_window(tx, now)?.used(now, 0))?;
     Ok(Reservation { denial: None, budget: at(tx, allowance.limit_wei, now)? })
 }
 
 pub(super) fn check(
-    db: &Connection,
+    db: &Db,
     asks: &Asks,
     allowance: &Allowance,
     now: u64,
@@ -117,11 +113,9 @@ pub(super) fn check(
         used.push((party.kind(), BudgetUsage { settled_wei, reserved_wei: 0 }));
     }
     let mut own = 0;
-    let mut statement = db.prepare_cached(
-        "SELECT id, signer, client, reserved_wei FROM relays WHERE state = 'pending' AND reserved_wei <> '0'",
-    )?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
+    let query =
+        "SELECT id, signer, client, reserved_wei FROM relays WHERE state = 'pending' AND reserved_wei <> '0'";
+    for row in &db.query(query, values![])? {
         let wei: u128 = text(row, "reserved_wei")?;
         if asks.id.is_some_and(|id| column::<[u8; 32]>(row, "id").is_ok_and(|other| other == id.0)) {
             own = wei;
@@ -147,9 +141,9 @@ pub(super) fn check(
 }
 
 /// What a party was charged in the window.
-fn settled(db: &Connection, party: Party) -> Result<u128, StoreError> {
+fn settled(db: &Db, party: Party) -> Result<u128, StoreError> {
     let query = "SELECT settled_wei FROM spending WHERE party = ?1";
-    Ok(first(db, query, [key(party)], |row| text(row, "settled_wei"))?.unwrap_or_default())
+    Ok(first(db, query, values![key(party)], |row| text(row, "settled_wei"))?.unwrap_or_default())
 }
 
 /// The stored form of a party: a byte for its kind, then its address.
@@ -162,25 +156,25 @@ fn key(party: Party) -> Vec<u8> {
     [vec![kind], address].concat()
 }
 
-pub(super) fn at(db: &Connection, limit_wei: u128, now: u64) -> Result<Budget, StoreError> {
+pub(super) fn at(db: &Db, limit_wei: u128, now: u64) -> Result<Budget, StoreError> {
     Ok(Budget { limit_wei, window: window(db, now)?, reserved_wei: reserved(db)? })
 }
 
 /// Sets a relay's reservation.
-pub(super) fn set_reserved(tx: &Connection, id: &B256, wei: u128) -> Result<(), StoreError> {
-    tx.execute("UPDATE relays SET reserved_wei = ?2 WHERE id = ?1", params![id.0, wei.to_string()])?;
+pub(super) fn set_reserved(tx: &Db, id: &B256, wei: u128) -> Result<(), StoreError> {
+    tx.execute("UPDATE relays SET reserved_wei = ?2 WHERE id = ?1", values![id.0, wei.to_string()])?;
     Ok(())
 }
 
 /// The sum of all reservations: pending relays and unfilled gaps.
-fn reserved(db: &Connection) -> Result<u128, StoreError> {
+fn reserved(db: &Db) -> Result<u128, StoreError> {
     let query = "SELECT reserved_wei FROM relays WHERE state = 'pending' AND reserved_wei <> '0'";
-    let relays: Vec<u128> = all(db, query, [], |row| text(row, "reserved_wei"))?;
+    let relays: Vec<u128> = all(db, query, values![], |row| text(row, "reserved_wei"))?;
     Ok(relays.into_iter().fold(nonces::open_gaps_wei(db)?, u128::saturating_add))
 }
 
-fn window(db: &Connection, now: u64) -> Result<Window, StoreError> {
-    let stored = first(db, "SELECT opened_at, settled_wei FROM budget", [], |row| {
+fn window(db: &Db, now: u64) -> Result<Window, StoreError> {
+    let stored = first(db, "SELECT opened_at, settled_wei FROM budget", values![], |row| {
         let opened_at = column::<Option<i64>>(row, "opened_at")?.map(i64::cast_unsigned);
         Ok(Window { opened_at, settled_wei: text(row, "settled_wei")? })
     });
@@ -188,19 +182,19 @@ fn window(db: &Connection, now: u64) -> Result<Window, StoreError> {
 }
 
 /// The window, to be updated. If it is a new one, the parties' spending is cleared.
-fn current_window(tx: &Connection, now: u64) -> Result<Window, StoreError> {
+fn current_window(tx: &Db, now: u64) -> Result<Window, StoreError> {
     let window = window(tx, now)?;
     if window.opened_at.is_none() {
-        tx.execute("DELETE FROM spending", [])?;
+        tx.execute("DELETE FROM spending", values![])?;
     }
     Ok(window)
 }
 
-fn write_window(tx: &Connection, window: Window) -> Result<(), StoreError> {
+fn write_window(tx: &Db, window: Window) -> Result<(), StoreError> {
     tx.execute(
         "INSERT INTO budget VALUES (1, ?1, ?2)
          ON CONFLICT (only_row) DO UPDATE SET opened_at = ?1, settled_wei = ?2",
-        params![window.opened_at.map(u64::cast_signed), window.settled_wei.to_string()],
+        values![window.opened_at.map(u64::cast_signed), window.settled_wei.to_string()],
     )?;
     Ok(())
 }

@@ -1,37 +1,36 @@
 //! The file's owner.
 
 use alloy::primitives::B256;
-use rusqlite::{Connection, params};
 
-use super::{column, first, unsigned};
+use super::engine::{Db, column, first, unsigned, values};
 use crate::store::{Identity, StoreError};
 
 /// Stored for a block 0 that is not known.
 const UNKNOWN: B256 = B256::ZERO;
 
-pub(super) fn verify(db: &Connection, identity: &Identity) -> Result<(), StoreError> {
+pub(super) fn verify(db: &Db, identity: &Identity) -> Result<(), StoreError> {
     owner(db)?.map_or(Ok(()), |owner| must_be(&owner, identity))
 }
 
-pub(super) fn bind(tx: &Connection, identity: &Identity) -> Result<(), StoreError> {
+pub(super) fn bind(tx: &Db, identity: &Identity) -> Result<(), StoreError> {
     let Identity { chain_id, genesis, forwarder } = identity;
     let genesis = genesis.unwrap_or(UNKNOWN);
     if let Some(owner) = owner(tx)? {
         must_be(&owner, identity)?;
         if owner.genesis.is_none() {
-            tx.execute("UPDATE identity SET genesis = ?1", params![genesis.0])?;
+            tx.execute("UPDATE identity SET genesis = ?1", values![genesis.0])?;
         }
         return Ok(());
     }
     tx.execute(
         "INSERT INTO identity (only_row, chain_id, genesis, forwarder) VALUES (1, ?1, ?2, ?3)",
-        params![chain_id.cast_signed(), genesis.0, forwarder.0.0],
+        values![chain_id.cast_signed(), genesis.0, forwarder.0.0],
     )?;
     Ok(())
 }
 
-fn owner(db: &Connection) -> Result<Option<Identity>, StoreError> {
-    first(db, "SELECT * FROM identity", [], |row| {
+fn owner(db: &Db) -> Result<Option<Identity>, StoreError> {
+    first(db, "SELECT * FROM identity", values![], |row| {
         Ok(Identity {
             chain_id: unsigned(row, "chain_id")?,
             genesis: Some(column::<[u8; 32]>(row, "genesis")?.into()).filter(|genesis| *genesis != UNKNOWN),

@@ -1,9 +1,12 @@
 //! Nonces, the transactions signed for them, and what mining them cost.
 
 use alloy::primitives::{Address, B256, Bytes};
-use rusqlite::{Connection, Row, params};
 
-use super::{all, budget, column, events, first, relays, sponsorship, text, unsigned};
+use super::{
+    budget,
+    engine::{Db, Row, all, column, first, text, unsigned, values},
+    events, relays, sponsorship,
+};
 use crate::{
     gas::fees::Fees,
     store::{
@@ -13,7 +16,7 @@ use crate::{
 };
 
 pub(super) fn record(
-    tx: &Connection,
+    tx: &Db,
     account: &Address,
     transactions: &[NewTransaction],
     now: u64,
@@ -24,8 +27,8 @@ pub(super) fn record(
         }
         tx.execute(
             "INSERT INTO nonces (account, nonce, relay, state) VALUES (?1, ?2, ?3, 'open')
-             ON CONFLICT DO UPDATE SET relay = ?3, state = 'open' WHERE state = 'lost'",
-            params![account.0.0, nonce.cast_signed(), relay.map(|id| id.0)],
+             ON CONFLICT (account, nonce) DO UPDATE SET relay = ?3, state = 'open' WHERE nonces.state = 'lost'",
+            values![account.0.0, nonce.cast_signed(), relay.map(|id| id.0)],
         )?;
         insert_transaction(tx, account, *nonce, transaction, now)?;
     }
@@ -33,12 +36,7 @@ pub(super) fn record(
 }
 
 /// A relay gets no further nonce while one is open, of this account or of another.
-fn must_have_no_other(
-    tx: &Connection,
-    relay: &B256,
-    account: &Address,
-    nonce: u64,
-) -> Result<(), StoreError> {
+fn must_have_no_other(tx: &Db, relay: &B256, account: &Address, nonce: u64) -> Result<(), StoreError> {
     let open = open_of(tx, relay)?;
     if open.is_empty() || open.contains(&(*account, nonce)) {
         return Ok(());
@@ -46,13 +44,15 @@ fn must_have_no_other(
     Err(StoreError::InFlight)
 }
 
-pub(super) fn open_of(db: &Connection, relay: &B256) -> Result<Vec<(Address, u64)>, StoreError> {
+pub(super) fn open_of(db: &Db, relay: &B256) -> Result<Vec<(Address, u64)>, StoreError> {
     let query = "SELECT account, nonce FROM nonces WHERE relay = ?1 AND state = 'open'";
-    all(db, query, [relay.0], |row| Ok((column::<[u8; 20]>(row, "account")?.into(), unsigned(row, "nonce")?)))
+    all(db, query, values![relay.0], |row| {
+        Ok((column::<[u8; 20]>(row, "account")?.into(), unsigned(row, "nonce")?))
+    })
 }
 
 fn insert_transaction(
-    tx: &Connection,
+    tx: &Db,
     account: &Address,
     nonce: u64,
     transaction: &SignedTransaction,
@@ -61,12 +61,12 @@ fn insert_transaction(
     tx.execute(
         "INSERT INTO transactions (hash, account, nonce, purpose, raw, max_fee_wei, tip_wei, gas_limit, created_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
-        params![
+        values![
             transaction.hash.0,
             account.0.0,
             nonce.cast_signed(),
             transaction.purpose.name(),
-            transaction.raw.as_ref(),
+            transaction.raw.to_vec(),
             transaction.fees.max_fee.to_string(),
             transaction.fees.tip.to_string(),
             transaction.gas_limit.cast_signed(),
@@ -76,68 +76,64 @@ fn insert_transaction(
     Ok(())
 }
 
-pub(super) fn next(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
-    let query = "SELECT max(nonce) FROM nonces WHERE account = ?1";
-    let highest: Option<i64> = db.query_row(query, [account.0.0], |row| row.get(0))?;
-    Ok(highest.map(|nonce| nonce.cast_unsigned().saturating_add(1)))
+pub(super) fn next(db: &Db, account: &Address) -> Result<Option<u64>, StoreError> {
+    let query = "SELECT max(nonce) AS highest FROM nonces WHERE account = ?1";
+    let highest = first(db, query, values![account.0.0], |row| column::<Option<i64>>(row, "highest"))?;
+    Ok(highest.flatten().map(|nonce| nonce.cast_unsigned().saturating_add(1)))
 }
 
-pub(super) fn open(db: &Connection, account: &Address) -> Result<Vec<NonceAssignment>, StoreError> {
+pub(super) fn open(db: &Db, account: &Address) -> Result<Vec<NonceAssignment>, StoreError> {
     let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'open' ORDER BY nonce";
-    all(db, query, [account.0.0], |row| assignment(db, account, column(row, "nonce")?))
+    all(db, query, values![account.0.0], |row| assignment(db, account, column(row, "nonce")?))
 }
 
 /// What the no-ops of gaps may still cost, wei: the dearest one of each nonce.
-pub(super) fn open_gaps_wei(db: &Connection) -> Result<u128, StoreError> {
+pub(super) fn open_gaps_wei(db: &Db) -> Result<u128, StoreError> {
     let query = "SELECT account, nonce FROM nonces WHERE state = 'open' AND relay IS NULL";
-    let gaps = all(db, query, [], |row| {
+    let gaps = all(db, query, values![], |row| {
         let account = column::<[u8; 20]>(row, "account")?.into();
         Ok(assignment(db, &account, column(row, "nonce")?)?.expected_wei())
     })?;
     Ok(gaps.into_iter().fold(0, u128::saturating_add))
 }
 
-pub(super) fn accounts_with_open(db: &Connection) -> Result<Vec<Address>, StoreError> {
+pub(super) fn accounts_with_open(db: &Db) -> Result<Vec<Address>, StoreError> {
     let query = "SELECT DISTINCT account FROM nonces WHERE state = 'open'";
-    all(db, query, [], |row| Ok(column::<[u8; 20]>(row, "account")?.into()))
+    all(db, query, values![], |row| Ok(column::<[u8; 20]>(row, "account")?.into()))
 }
 
-pub(super) fn mined(
-    db: &Connection,
-    account: &Address,
-    nonce: u64,
-) -> Result<Option<MinedNonce>, StoreError> {
+pub(super) fn mined(db: &Db, account: &Address, nonce: u64) -> Result<Option<MinedNonce>, StoreError> {
     let query = "SELECT * FROM nonces WHERE account = ?1 AND nonce = ?2 AND state = 'mined'";
-    first(db, query, params![account.0.0, nonce.cast_signed()], |row| mined_nonce(db, account, row))
+    first(db, query, values![account.0.0, nonce.cast_signed()], |row| mined_nonce(db, account, row))
 }
 
 pub(super) fn mined_from(
-    db: &Connection,
+    db: &Db,
     account: &Address,
     nonce: u64,
     count: usize,
 ) -> Result<Vec<MinedNonce>, StoreError> {
     let query =
         "SELECT * FROM nonces WHERE account = ?1 AND nonce >= ?2 AND state = 'mined' ORDER BY nonce LIMIT ?3";
-    let params = params![account.0.0, nonce.cast_signed(), count as i64];
+    let params = values![account.0.0, nonce.cast_signed(), count as i64];
     all(db, query, params, |row| mined_nonce(db, account, row))
 }
 
 /// How many lost nonces a restart looks up again.
 const LOST: i64 = 64;
 
-pub(super) fn lost(db: &Connection, account: &Address) -> Result<Vec<u64>, StoreError> {
+pub(super) fn lost(db: &Db, account: &Address) -> Result<Vec<u64>, StoreError> {
     let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'lost' ORDER BY nonce DESC LIMIT ?2";
-    all(db, query, params![account.0.0, LOST], |row| unsigned(row, "nonce"))
+    all(db, query, values![account.0.0, LOST], |row| unsigned(row, "nonce"))
 }
 
-pub(super) fn highest_mined(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
+pub(super) fn highest_mined(db: &Db, account: &Address) -> Result<Option<u64>, StoreError> {
     let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' ORDER BY nonce DESC LIMIT 1";
-    first(db, query, [account.0.0], |row| unsigned(row, "nonce"))
+    first(db, query, values![account.0.0], |row| unsigned(row, "nonce"))
 }
 
 pub(super) fn settle(
-    tx: &Connection,
+    tx: &Db,
     account: &Address,
     settlement: &Settlement,
     now: u64,
@@ -156,7 +152,7 @@ pub(super) fn settle(
         "UPDATE nonces SET state = 'mined', mined_hash = ?3, mined_block = ?4, paid_wei = ?5, mined_at = ?6,
              mined_block_hash = ?7, finality = 0
          WHERE account = ?1 AND nonce = ?2",
-        params![
+        values![
             account.0.0,
             nonce,
             inclusion.tx_hash.0,
@@ -174,18 +170,13 @@ pub(super) fn settle(
 }
 
 /// What a nonce was charged so far; `None` if it is not stored.
-fn charged(tx: &Connection, account: &Address, nonce: i64) -> Result<Option<u128>, StoreError> {
+fn charged(tx: &Db, account: &Address, nonce: i64) -> Result<Option<u128>, StoreError> {
     let query = "SELECT paid_wei FROM nonces WHERE account = ?1 AND nonce = ?2";
-    first(tx, query, params![account.0.0, nonce], |row| text(row, "paid_wei"))
+    first(tx, query, values![account.0.0, nonce], |row| text(row, "paid_wei"))
 }
 
 /// Writes a nonce again that the file has lost and the chain has.
-fn restore(
-    tx: &Connection,
-    account: &Address,
-    assignment: &NonceAssignment,
-    now: u64,
-) -> Result<(), StoreError> {
+fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -> Result<(), StoreError> {
     let NonceAssignment { nonce, relay, transactions } = assignment;
     tracing::error!(nonce, relay = ?relay.map(|relay| relay.id), "mined, but not in the journal: written anew");
     if let Some(RelayTerms { id, signer, forward_nonce, deadline, .. }) = *relay {
@@ -194,13 +185,13 @@ fn restore(
     }
     tx.execute(
         "INSERT INTO nonces (account, nonce, relay, state) VALUES (?1, ?2, ?3, 'open')",
-        params![account.0.0, nonce.cast_signed(), relay.map(|relay| relay.id.0)],
+        values![account.0.0, nonce.cast_signed(), relay.map(|relay| relay.id.0)],
     )?;
     transactions.iter().try_for_each(|transaction| insert_transaction(tx, account, *nonce, transaction, now))
 }
 
 pub(super) fn reopen(
-    tx: &Connection,
+    tx: &Db,
     account: &Address,
     nonce: u64,
     expected_wei: u128,
@@ -208,17 +199,15 @@ pub(super) fn reopen(
 ) -> Result<bool, StoreError> {
     let nonce = nonce.cast_signed();
     let paid = charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
-    let relay: Option<[u8; 32]> = tx.query_row(
-        "SELECT relay FROM nonces WHERE account = ?1 AND nonce = ?2",
-        params![account.0.0, nonce],
-        |row| row.get(0),
-    )?;
+    let query = "SELECT relay FROM nonces WHERE account = ?1 AND nonce = ?2";
+    let relay =
+        first(tx, query, values![account.0.0, nonce], |row| column::<Option<[u8; 32]>>(row, "relay"))?;
     tx.execute(
         "UPDATE nonces SET state = 'open', mined_hash = NULL, mined_block = NULL, mined_block_hash = NULL, finality = 0
          WHERE account = ?1 AND nonce = ?2",
-        params![account.0.0, nonce],
+        values![account.0.0, nonce],
     )?;
-    let Some(id) = relay else { return Ok(false) };
+    let Some(id) = relay.flatten() else { return Ok(false) };
     if !is_undone(tx, id, account, nonce)? {
         return Ok(false);
     }
@@ -231,54 +220,44 @@ pub(super) fn reopen(
 
 /// Whether undoing this nonce undoes its relay's outcome. It does not if another nonce's transaction has
 /// decided it: a relay has two nonces if the first was given up as lost.
-fn is_undone(tx: &Connection, id: [u8; 32], account: &Address, nonce: i64) -> Result<bool, StoreError> {
-    let mut statement = tx.prepare_cached(
-        "SELECT tx_hash IS NULL
-             OR tx_hash IN (SELECT hash FROM transactions WHERE account = ?2 AND nonce = ?3)
-         FROM relays WHERE id = ?1",
-    )?;
-    Ok(statement.query_row(params![id, account.0.0, nonce], |row| row.get(0))?)
+fn is_undone(tx: &Db, id: [u8; 32], account: &Address, nonce: i64) -> Result<bool, StoreError> {
+    let query = "SELECT tx_hash IS NULL
+             OR tx_hash IN (SELECT hash FROM transactions WHERE account = ?2 AND nonce = ?3) AS is_undone
+         FROM relays WHERE id = ?1";
+    let is_undone = first(tx, query, values![id, account.0.0, nonce], |row| column(row, "is_undone"))?;
+    is_undone.ok_or(StoreError::Missing("relay"))
 }
 
-pub(super) fn lose(tx: &Connection, account: &Address, nonce: u64) -> Result<(), StoreError> {
+pub(super) fn lose(tx: &Db, account: &Address, nonce: u64) -> Result<(), StoreError> {
     tx.execute(
         "UPDATE nonces SET state = 'lost' WHERE account = ?1 AND nonce = ?2",
-        params![account.0.0, nonce.cast_signed()],
+        values![account.0.0, nonce.cast_signed()],
     )?;
     Ok(())
 }
 
-pub(super) fn explains(db: &Connection, account: &Address, from: u64, to: u64) -> Result<bool, StoreError> {
-    let ours: i64 = db.query_row(
-        "SELECT count(*) FROM nonces WHERE account = ?1 AND nonce >= ?2 AND nonce < ?3 AND state <> 'lost'",
-        params![account.0.0, from.cast_signed(), to.cast_signed()],
-        |row| row.get(0),
-    )?;
-    Ok(ours.cast_unsigned() == to.saturating_sub(from))
+pub(super) fn explains(db: &Db, account: &Address, from: u64, to: u64) -> Result<bool, StoreError> {
+    let query = "SELECT count(*) AS ours FROM nonces
+         WHERE account = ?1 AND nonce >= ?2 AND nonce < ?3 AND state <> 'lost'";
+    let range = values![account.0.0, from.cast_signed(), to.cast_signed()];
+    let ours = first(db, query, range, |row| unsigned(row, "ours"))?;
+    Ok(ours == Some(to.saturating_sub(from)))
 }
 
-pub(super) fn block(row: &Row<'_>) -> Result<BlockId, StoreError> {
+pub(super) fn block(row: &Row) -> Result<BlockId, StoreError> {
     let hash = column::<[u8; 32]>(row, "mined_block_hash")?.into();
     Ok(BlockId { number: unsigned(row, "mined_block")?, hash })
 }
 
-pub(super) fn mined_nonce(
-    db: &Connection,
-    account: &Address,
-    row: &Row<'_>,
-) -> Result<MinedNonce, StoreError> {
+pub(super) fn mined_nonce(db: &Db, account: &Address, row: &Row) -> Result<MinedNonce, StoreError> {
     Ok(MinedNonce {
         assignment: assignment(db, account, column(row, "nonce")?)?,
         inclusion: Inclusion { tx_hash: column::<[u8; 32]>(row, "mined_hash")?.into(), block: block(row)? },
     })
 }
 
-pub(super) fn assignment(
-    db: &Connection,
-    account: &Address,
-    nonce: i64,
-) -> Result<NonceAssignment, StoreError> {
-    let key = params![account.0.0, nonce];
+pub(super) fn assignment(db: &Db, account: &Address, nonce: i64) -> Result<NonceAssignment, StoreError> {
+    let key = values![account.0.0, nonce];
     let query = "SELECT relays.* FROM nonces JOIN relays ON relays.id = nonces.relay WHERE account = ?1 AND nonce = ?2";
     let relay = first(db, query, key, relays::terms)?;
     let query = "SELECT * FROM transactions WHERE account = ?1 AND nonce = ?2 ORDER BY rowid";
@@ -286,7 +265,7 @@ pub(super) fn assignment(
     Ok(NonceAssignment { nonce: nonce.cast_unsigned(), relay, transactions })
 }
 
-fn signed_transaction(row: &Row<'_>) -> Result<SignedTransaction, StoreError> {
+fn signed_transaction(row: &Row) -> Result<SignedTransaction, StoreError> {
     Ok(SignedTransaction {
         hash: column::<[u8; 32]>(row, "hash")?.into(),
         raw: column::<Vec<u8>>(row, "raw")?.into(),

@@ -8,9 +8,11 @@
 //! highest deleted nonce is kept, so that deleted nonces are not taken for gaps.
 
 use alloy::primitives::{Address, B256};
-use rusqlite::{Connection, Row, params};
 
-use super::{column, events, first, relays, unsigned};
+use super::{
+    engine::{Db, Row, all, column, first, unsigned, values},
+    events, relays,
+};
 use crate::{
     budget::WINDOW_SECONDS,
     store::{Retention, StoreError},
@@ -21,7 +23,7 @@ const STEP: i64 = 64;
 /// How many of an account's newest nonces stay whole: more than any reorg undoes.
 const NEWEST: i64 = 256;
 
-pub(super) fn prune(tx: &Connection, retention: &Retention, now: u64) -> Result<usize, StoreError> {
+pub(super) fn prune(tx: &Db, retention: &Retention, now: u64) -> Result<usize, StoreError> {
     let before = |seconds: u64| now.saturating_sub(seconds).cast_signed();
     let mut pruned = forget_unsent(tx, before(WINDOW_SECONDS))?;
     pruned += forget_clients(tx, before(WINDOW_SECONDS))?;
@@ -32,15 +34,15 @@ pub(super) fn prune(tx: &Connection, retention: &Retention, now: u64) -> Result<
     Ok(pruned)
 }
 
-pub(super) fn archived_nonce(db: &Connection, account: &Address) -> Result<Option<u64>, StoreError> {
+pub(super) fn archived_nonce(db: &Db, account: &Address) -> Result<Option<u64>, StoreError> {
     let query = "SELECT highest FROM archived_nonces WHERE account = ?1";
-    first(db, query, [account.0.0], |row| unsigned(row, "highest"))
+    first(db, query, values![account.0.0], |row| unsigned(row, "highest"))
 }
 
 /// The hashes of an archived relay, oldest first.
-pub(super) fn archived_hashes(db: &Connection, id: &B256) -> Result<Vec<B256>, StoreError> {
+pub(super) fn archived_hashes(db: &Db, id: &B256) -> Result<Vec<B256>, StoreError> {
     let query = "SELECT hashes FROM archive WHERE id = ?1";
-    let hashes: Vec<u8> = first(db, query, [id.0], |row| column(row, "hashes"))?.unwrap_or_default();
+    let hashes: Vec<u8> = first(db, query, values![id.0], |row| column(row, "hashes"))?.unwrap_or_default();
     if !hashes.len().is_multiple_of(B256::len_bytes()) {
         return Err(StoreError::Corrupt("hashes"));
     }
@@ -48,97 +50,93 @@ pub(super) fn archived_hashes(db: &Connection, id: &B256) -> Result<Vec<B256>, S
 }
 
 /// Deletes relays without any transaction.
-fn forget_unsent(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
-    let mut statement = tx.prepare_cached(
+fn forget_unsent(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
+    tx.execute(
         "DELETE FROM relays WHERE id IN (
              SELECT id FROM relays WHERE state = 'dropped' AND finished_at < ?1
              AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)
              ORDER BY finished_at LIMIT ?2)",
-    )?;
-    Ok(statement.execute([ended_before, STEP])?)
+        values![ended_before, STEP],
+    )
 }
 
 /// Deletes the addresses of clients: they count for the shares of one window.
-fn forget_clients(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
-    let mut statement = tx.prepare_cached(
+fn forget_clients(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
+    tx.execute(
         "UPDATE relays SET client = NULL WHERE id IN (
              SELECT id FROM relays INDEXED BY relays_clients
              WHERE client IS NOT NULL AND finished_at < ?1 ORDER BY finished_at LIMIT ?2)",
-    )?;
-    Ok(statement.execute([ended_before, STEP])?)
+        values![ended_before, STEP],
+    )
 }
 
 /// Archives relays that have ended together with all their nonces.
-fn archive(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
-    let mut due = tx.prepare_cached(
-        "SELECT id FROM relays WHERE finished_at < ?1
+fn archive(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
+    let query = "SELECT id FROM relays WHERE finished_at < ?1
          AND EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)
          AND NOT EXISTS (
              SELECT 1 FROM nonces AS own WHERE own.relay = relays.id AND (own.state = 'open'
              OR own.nonce > (SELECT max(nonce) FROM nonces WHERE account = own.account) - ?2))
-         ORDER BY finished_at LIMIT ?3",
-    )?;
-    let due: Vec<[u8; 32]> =
-        due.query_map([ended_before, NEWEST, STEP], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    for id in &due {
+         ORDER BY finished_at LIMIT ?3";
+    let due = all(tx, query, values![ended_before, NEWEST, STEP], |row| column::<[u8; 32]>(row, "id"))?;
+    for id in due.iter().copied() {
         // A dropped relay that was sent again much later is in the archive already.
         let mut hashes = archived_hashes(tx, &id.into())?;
         hashes.extend(relays::hashes(tx, &id.into())?);
-        tx.prepare_cached(
-            "INSERT OR REPLACE INTO archive (id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used,
+        tx.execute(
+            "INSERT INTO archive (id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used,
                  agent_id, finished_at, finality, hashes)
              SELECT id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id,
-                 finished_at, ifnull((SELECT finality FROM nonces WHERE relay = ?1 AND mined_hash = tx_hash), 0), ?2
-             FROM relays WHERE id = ?1",
-        )?
-        .execute(params![id, hashes.concat()])?;
-        let mut nonces = tx.prepare_cached("SELECT account, nonce FROM nonces WHERE relay = ?1")?;
-        let nonces: Vec<([u8; 20], i64)> = nonces.query_map([id], key)?.collect::<Result<_, _>>()?;
-        for nonce in nonces {
+                 finished_at, coalesce((SELECT finality FROM nonces WHERE relay = ?1 AND mined_hash = tx_hash), 0), ?2
+             FROM relays WHERE id = ?1
+             ON CONFLICT (id) DO UPDATE SET state = excluded.state, error_code = excluded.error_code,
+                 error_detail = excluded.error_detail, error_retry = excluded.error_retry, tx_hash = excluded.tx_hash,
+                 block_number = excluded.block_number, gas_used = excluded.gas_used, agent_id = excluded.agent_id,
+                 finished_at = excluded.finished_at, finality = excluded.finality, hashes = excluded.hashes",
+            values![id, hashes.concat()],
+        )?;
+        for nonce in all(tx, "SELECT account, nonce FROM nonces WHERE relay = ?1", values![id], key)? {
             forget_nonce(tx, nonce)?;
         }
-        tx.prepare_cached("DELETE FROM relays WHERE id = ?1")?.execute([id])?;
+        tx.execute("DELETE FROM relays WHERE id = ?1", values![id])?;
     }
     Ok(due.len())
 }
 
 /// Deletes nonces without a relay: gaps that were filled.
-fn forget_gaps(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
-    let mut due = tx.prepare_cached(
-        "SELECT account, nonce FROM nonces AS gap WHERE relay IS NULL AND state <> 'open'
+fn forget_gaps(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
+    let query = "SELECT account, nonce FROM nonces AS gap WHERE relay IS NULL AND state <> 'open'
          AND nonce <= (SELECT max(nonce) FROM nonces WHERE account = gap.account) - ?2
          AND NOT EXISTS (SELECT 1 FROM transactions
-             WHERE account = gap.account AND nonce = gap.nonce AND max(created_at, ifnull(gap.mined_at, 0)) >= ?1)
-         LIMIT ?3",
-    )?;
-    let due: Vec<([u8; 20], i64)> =
-        due.query_map([ended_before, NEWEST, STEP], key)?.collect::<Result<_, _>>()?;
+             WHERE account = gap.account AND nonce = gap.nonce AND (created_at >= ?1 OR gap.mined_at >= ?1))
+         LIMIT ?3";
+    let due = all(tx, query, values![ended_before, NEWEST, STEP], key)?;
     for nonce in &due {
         forget_nonce(tx, *nonce)?;
     }
     Ok(due.len())
 }
 
-fn key(row: &Row<'_>) -> rusqlite::Result<([u8; 20], i64)> {
-    Ok((row.get(0)?, row.get(1)?))
+fn key(row: &Row) -> Result<([u8; 20], i64), StoreError> {
+    Ok((column(row, "account")?, column(row, "nonce")?))
 }
 
-fn forget_nonce(tx: &Connection, (account, nonce): ([u8; 20], i64)) -> Result<(), StoreError> {
-    let key = params![account, nonce];
-    tx.prepare_cached("DELETE FROM transactions WHERE account = ?1 AND nonce = ?2")?.execute(key)?;
-    tx.prepare_cached("DELETE FROM nonces WHERE account = ?1 AND nonce = ?2")?.execute(key)?;
-    tx.prepare_cached(
+fn forget_nonce(tx: &Db, (account, nonce): ([u8; 20], i64)) -> Result<(), StoreError> {
+    let key = values![account, nonce];
+    tx.execute("DELETE FROM transactions WHERE account = ?1 AND nonce = ?2", key)?;
+    tx.execute("DELETE FROM nonces WHERE account = ?1 AND nonce = ?2", key)?;
+    tx.execute(
         "INSERT INTO archived_nonces VALUES (?1, ?2)
-         ON CONFLICT (account) DO UPDATE SET highest = max(highest, excluded.highest)",
-    )?
-    .execute(key)?;
+         ON CONFLICT (account) DO UPDATE SET highest = excluded.highest WHERE excluded.highest > archived_nonces.highest",
+        key,
+    )?;
     Ok(())
 }
 
 /// Deletes archived relays: from now on only the forwarder's nonce refuses copies.
-fn forget_archived(tx: &Connection, ended_before: i64) -> Result<usize, StoreError> {
-    let mut statement = tx.prepare_cached(
+fn forget_archived(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
+    tx.execute(
         "DELETE FROM archive WHERE id IN (SELECT id FROM archive WHERE finished_at < ?1 ORDER BY finished_at LIMIT ?2)",
-    )?;
-    Ok(statement.execute([ended_before, STEP])?)
+        values![ended_before, STEP],
+    )
 }

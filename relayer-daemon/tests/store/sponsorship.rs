@@ -1,6 +1,4 @@
-//! What API keys use of their gas, in the store.
-
-#![allow(clippy::unwrap_used)]
+// What API keys use of their gas, in the store.
 
 use alloy::primitives::{Address, B256, U256};
 use relayer_daemon::{
@@ -9,6 +7,7 @@ use relayer_daemon::{
     store::{
         Accepted, BlockId, Inclusion, NewRelay, NewTransaction, Settlement, SignedTransaction, Sponsored,
         Sponsorship, Store, TransactionPurpose,
+        events::{DeliveryResult, Replay},
     },
 };
 
@@ -55,7 +54,7 @@ const ACCEPTED: Sponsored = Sponsored::Accepted(Accepted::Pending);
 
 #[test]
 fn relays_in_flight_count_with_the_most_they_may_use_and_ended_ones_with_what_they_used() {
-    let store = Store::in_memory().unwrap();
+    let store = fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
     assert!(matches!(accept(&store, 2, 401, NOW), Sponsored::Exhausted(_)));
     assert_eq!(store.relay(id(2)).unwrap(), None, "nothing was stored");
@@ -71,7 +70,7 @@ fn relays_in_flight_count_with_the_most_they_may_use_and_ended_ones_with_what_th
 
 #[test]
 fn what_a_reorganisation_undid_is_charged_once() {
-    let store = Store::in_memory().unwrap();
+    let store = fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
     mine(&store, 0, 1, 600, NOW);
     store.reopen(ACCOUNT, 0, 1, NOW).unwrap();
@@ -80,4 +79,33 @@ fn what_a_reorganisation_undid_is_charged_once() {
     mine(&store, 0, 1, 500, NOW);
     assert_eq!(accept(&store, 3, 100, NOW), ACCEPTED);
     assert!(matches!(accept(&store, 4, 1, NOW), Sponsored::Exhausted(_)));
+}
+
+#[test]
+fn events_are_due_one_after_the_other_and_once_more_when_they_are_replayed() {
+    let store = fresh();
+    assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
+    mine(&store, 0, 1, 300, NOW + 1);
+    let due = |now| store.due_events("acme", now, 10).unwrap();
+    let [pending] = due(NOW + 2).try_into().unwrap();
+    assert!(pending.body.contains("relay.pending"), "{}", pending.body);
+    store.attempted(&pending, DeliveryResult::Retry(NOW + 9), NOW + 2).unwrap();
+    assert_eq!(due(NOW + 8), [], "not before its time");
+    assert_eq!(due(NOW + 9)[0].attempts, 1);
+    store.attempted(&pending, DeliveryResult::Delivered, NOW + 9).unwrap();
+    let [executed] = due(NOW + 9).try_into().unwrap();
+    assert!(executed.body.contains("relay.executed"), "{}", executed.body);
+    assert_eq!(store.oldest_open_event().unwrap(), Some(NOW + 1));
+    store.attempted(&executed, DeliveryResult::GivenUp, NOW + 10).unwrap();
+    assert_eq!((due(NOW + 20), store.oldest_open_event().unwrap()), (vec![], None));
+
+    let replay = |relay, given_up_only| {
+        let chosen = Replay { key: "acme".to_owned(), relay, since: NOW, given_up_only };
+        store.replay(&chosen, NOW + 30).unwrap()
+    };
+    assert_eq!(replay(Some(id(2)), false), 0, "of another relay");
+    assert_eq!(replay(Some(id(1)), true), 1, "the one that was given up");
+    assert_eq!(due(NOW + 30)[0].id, executed.id);
+    assert_eq!(replay(None, false), 1, "the other one");
+    assert_eq!(due(NOW + 30)[0].id, pending.id, "in order");
 }

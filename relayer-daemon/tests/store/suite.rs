@@ -1,6 +1,4 @@
-//! The store's promises: what is reserved, charged, given back and remembered, restart or not.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+// The store's promises: what is reserved, charged, given back and remembered, restart or not.
 
 use alloy::primitives::{Address, B256, U256};
 use relayer_daemon::{
@@ -57,7 +55,7 @@ fn executed(hash: B256) -> RelayOutcome {
 }
 
 fn accepted(relays: &[u8]) -> Store {
-    let store = Store::in_memory().unwrap();
+    let store = fresh();
     for byte in relays {
         assert_eq!(store.accept(&relay(*byte), NOW).unwrap(), Accepted::Pending);
     }
@@ -251,10 +249,9 @@ fn a_batch_is_journalled_whole_or_not_at_all() {
 
 #[test]
 fn a_restart_never_refills_the_budget() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("journal.sqlite");
+    let journal = Journal::new();
     let before = {
-        let store = Store::open(&path).unwrap();
+        let store = journal.open();
         store.accept(&relay(1), NOW).unwrap();
         store.accept(&relay(2), NOW).unwrap();
         store.reserve(id(1), 600, LIMIT, NOW).unwrap();
@@ -264,14 +261,14 @@ fn a_restart_never_refills_the_budget() {
         sign(&store, 1, Some(id(2)), transaction(0xb, Relay));
         store.budget(LIMIT, NOW).unwrap()
     };
-    let store = Store::open(&path).unwrap();
+    let store = journal.open();
     store.unsent(NOW + 1).unwrap();
     assert_eq!(store.budget(LIMIT, NOW + 1).unwrap(), before);
 }
 
 #[test]
 fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
-    let store = Store::in_memory().unwrap();
+    let store = fresh();
     let lost = relay(1);
     let terms = RelayTerms {
         id: lost.id,
@@ -333,7 +330,7 @@ fn reserve(store: &Store, relay: &NewRelay, wei: u128) -> Option<Denial> {
 
 #[test]
 fn a_signer_a_client_and_a_network_have_a_share_of_the_budget_each() {
-    let store = Store::in_memory().unwrap();
+    let store = fresh();
     let denied = |kind| Some(Denial::Reserved(Some(kind)));
     assert_eq!(reserve(&store, &from(1, 1, "2001:db8:1:1::"), 200), None);
     assert_eq!(reserve(&store, &from(2, 1, "192.0.2.1"), 1), denied(PartyKind::Signer));
@@ -348,7 +345,7 @@ fn a_signer_a_client_and_a_network_have_a_share_of_the_budget_each() {
 
 #[test]
 fn a_dropped_relay_that_somebody_else_sends_again_counts_for_them() {
-    let store = Store::in_memory().unwrap();
+    let store = fresh();
     assert_eq!(reserve(&store, &from(1, 1, "192.0.2.1"), 400), None);
     let again = from(2, 2, "192.0.2.1");
     assert_eq!(reserve(&store, &again, 1), Some(Denial::Reserved(Some(PartyKind::Client))));
@@ -359,7 +356,7 @@ fn a_dropped_relay_that_somebody_else_sends_again_counts_for_them() {
 
 #[test]
 fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window_forgets_it() {
-    let store = Store::in_memory().unwrap();
+    let store = fresh();
     let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) };
     assert_eq!(reserve(&store, &from(1, 1, "192.0.2.1"), 150), None);
     sign(&store, 0, Some(id(1)), transaction(0xa, Superseded));

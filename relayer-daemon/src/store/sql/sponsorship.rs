@@ -4,16 +4,18 @@
 //! of 24 hours that opens with its first use, as the budget's does.
 
 use alloy::primitives::B256;
-use rusqlite::{Connection, params};
 
-use super::{column, events, first, relays, unsigned};
+use super::{
+    engine::{Db, column, first, unsigned, values},
+    events, relays,
+};
 use crate::{
     budget::WINDOW_SECONDS,
     store::{Accepted, NewRelay, Sponsored, Sponsorship, StoreError, events::EventKind},
 };
 
 pub(super) fn accept(
-    tx: &Connection,
+    tx: &Db,
     relay: &NewRelay,
     sponsorship: &Sponsorship,
     now: u64,
@@ -36,23 +38,24 @@ pub(super) fn accept(
     }
     tx.execute(
         "UPDATE relays SET api_key = ?2, sponsored_gas = ?3, is_told = ?4 WHERE id = ?1",
-        params![relay.id.0, key, gas.cast_signed(), is_told],
+        values![relay.id.0, key, gas.cast_signed(), *is_told],
     )?;
     events::note(tx, &relay.id, EventKind::Pending, now)?;
     Ok(Sponsored::Accepted(accepted))
 }
 
 /// The most that a key's relays in flight may use, without this one.
-fn in_flight(db: &Connection, key: &str, without: &B256) -> Result<u64, StoreError> {
-    let query = "SELECT ifnull(sum(sponsored_gas), 0) AS gas FROM relays INDEXED BY relays_sponsored
+fn in_flight(db: &Db, key: &str, without: &B256) -> Result<u64, StoreError> {
+    let query = "SELECT CAST(coalesce(sum(sponsored_gas), 0) AS BIGINT) AS gas FROM relays INDEXED BY relays_sponsored
          WHERE state = 'pending' AND api_key = ?1 AND id <> ?2";
-    Ok(first(db, query, params![key, without.0], |row| unsigned(row, "gas"))?.unwrap_or_default())
+    Ok(first(db, query, values![key, without.0], |row| unsigned(row, "gas"))?.unwrap_or_default())
 }
 
 /// When a key's window opened, and the gas used in it; `None` if none is open.
-fn window(db: &Connection, key: &str, now: u64) -> Result<Option<(u64, u64)>, StoreError> {
+fn window(db: &Db, key: &str, now: u64) -> Result<Option<(u64, u64)>, StoreError> {
     let query = "SELECT opened_at, used FROM key_gas WHERE api_key = ?1";
-    let window = first(db, query, [key], |row| Ok((unsigned(row, "opened_at")?, unsigned(row, "used")?)))?;
+    let window =
+        first(db, query, values![key], |row| Ok((unsigned(row, "opened_at")?, unsigned(row, "used")?)))?;
     // A clock that was set back does not keep a window open for longer than its length.
     Ok(window
         .map(|(opened, used)| (opened.min(now), used))
@@ -60,29 +63,29 @@ fn window(db: &Connection, key: &str, now: u64) -> Result<Option<(u64, u64)>, St
 }
 
 /// Charges what a relay used to its key, if it has one.
-pub(super) fn charge(tx: &Connection, id: &B256, gas: u64, now: u64) -> Result<(), StoreError> {
+pub(super) fn charge(tx: &Db, id: &B256, gas: u64, now: u64) -> Result<(), StoreError> {
     let Some((key, _)) = sponsor(tx, id)?.filter(|_| gas > 0) else { return Ok(()) };
     let (opened, used) = window(tx, &key, now)?.unwrap_or((now, 0));
     tx.execute(
         "INSERT INTO key_gas VALUES (?1, ?2, ?3) ON CONFLICT (api_key) DO UPDATE SET opened_at = ?2, used = ?3",
-        params![key, opened.cast_signed(), used.saturating_add(gas).cast_signed()],
+        values![key, opened.cast_signed(), used.saturating_add(gas).cast_signed()],
     )?;
     Ok(())
 }
 
 /// Gives back what a relay was charged: a reorg has undone it, or it is charged anew.
-pub(super) fn refund(tx: &Connection, id: &B256) -> Result<(), StoreError> {
+pub(super) fn refund(tx: &Db, id: &B256) -> Result<(), StoreError> {
     let Some((key, gas)) = sponsor(tx, id)?.filter(|(_, gas)| *gas > 0) else { return Ok(()) };
     tx.execute(
-        "UPDATE key_gas SET used = max(0, used - ?2) WHERE api_key = ?1",
-        params![key, gas.cast_signed()],
+        "UPDATE key_gas SET used = CASE WHEN used > ?2 THEN used - ?2 ELSE 0 END WHERE api_key = ?1",
+        values![key, gas.cast_signed()],
     )?;
     Ok(())
 }
 
 /// The key that sponsors a relay, and what the relay was charged; `None` without a key.
-fn sponsor(db: &Connection, id: &B256) -> Result<Option<(String, u64)>, StoreError> {
+fn sponsor(db: &Db, id: &B256) -> Result<Option<(String, u64)>, StoreError> {
     let query =
-        "SELECT api_key, ifnull(gas_used, 0) AS gas FROM relays WHERE id = ?1 AND api_key IS NOT NULL";
-    first(db, query, [id.0], |row| Ok((column(row, "api_key")?, unsigned(row, "gas")?)))
+        "SELECT api_key, coalesce(gas_used, 0) AS gas FROM relays WHERE id = ?1 AND api_key IS NOT NULL";
+    first(db, query, values![id.0], |row| Ok((column(row, "api_key")?, unsigned(row, "gas")?)))
 }

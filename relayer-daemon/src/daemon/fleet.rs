@@ -1,0 +1,254 @@
+//! The keeper of this daemon's leases in a fleet: renews them, takes over what other daemons leave behind,
+//! and starts and ends the accounts' senders with the leases.
+//!
+//! A sender lives as long as one lease. A new lease, also of the same account, gets a new sender, which
+//! recovers from the store as after a restart: nothing that an earlier one remembers is used again.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use alloy::primitives::Address;
+use futures_util::future::join_all;
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior, interval, sleep},
+};
+
+use crate::{
+    chain::ChainNode,
+    process::shutdown::{ShutdownSignal, stopped},
+    relay::Relayer,
+    sender::{Sender, lease::Lease},
+    store::{
+        Payer,
+        fleet::{BEAT, Beat, LEASE, MARGIN, WEBHOOKS},
+    },
+};
+
+/// How often relays that no living daemon runs are looked for.
+const CLAIM: Duration = Duration::from_millis(500);
+/// The pause after a failed recovery.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Makes the sender of an account for one lease.
+pub type MakeSender<N> = Arc<dyn Fn(Address, Lease) -> Option<Arc<Sender<N>>> + Send + Sync>;
+
+/// The keeper.
+pub struct Keeper<N> {
+    relayer: Arc<Relayer<N>>,
+    make: MakeSender<N>,
+    accounts: Vec<Address>,
+    /// The webhooks' lease.
+    duty: Lease,
+    running: BTreeMap<Address, Running>,
+    /// Senders that finish the step in hand. The account's next one waits for it.
+    ending: BTreeMap<Address, JoinHandle<()>>,
+    /// How many commits had failed when the leases were last taken as good.
+    doubts: u64,
+    beat_at: Option<Instant>,
+}
+
+/// A lease with the task of its sender.
+struct Running {
+    payer: Payer,
+    lease: Lease,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl<N: ChainNode> Keeper<N> {
+    /// A keeper for these accounts, which holds no lease yet. `duty` is the lease of the webhooks.
+    pub fn new(relayer: Arc<Relayer<N>>, make: MakeSender<N>, accounts: &[Address], duty: Lease) -> Self {
+        let doubts = relayer.store.doubts();
+        let accounts = accounts.iter().copied().chain([WEBHOOKS]).collect();
+        let (running, ending) = (BTreeMap::new(), BTreeMap::new());
+        Self { relayer, make, accounts, duty, running, ending, doubts, beat_at: None }
+    }
+
+    /// Keeps the leases until shutdown; then gives them back.
+    pub async fn run(mut self, mut stop: ShutdownSignal) {
+        let mut ticks = interval(CLAIM);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => break,
+                _ = ticks.tick() => self.tick().await,
+            }
+        }
+        for account in self.running.keys().copied().collect::<Vec<_>>() {
+            self.end(account);
+        }
+        join_all(std::mem::take(&mut self.ending).into_values()).await;
+        if let Err(error) = self.relayer.store.run(|store| store.leave()).await {
+            tracing::warn!(%error, "leases not given back: they end by themselves");
+        }
+    }
+
+    /// One step: renews the leases if it is time, and takes what others have left behind.
+    pub async fn tick(&mut self) {
+        let has_failed = self.relayer.store.doubts() != self.doubts;
+        if has_failed || self.beat_at.is_none_or(|at| at.elapsed() >= BEAT) {
+            self.beat().await;
+        }
+        self.claim().await;
+    }
+
+    async fn beat(&mut self) {
+        // Before the question: the lease is no shorter than from here.
+        let asked = Instant::now();
+        self.beat_at = Some(asked);
+        let doubts = self.relayer.store.doubts();
+        // What a failed commit has written is not known: every sender starts anew from the store.
+        let renounce = doubts != self.doubts;
+        let accounts = self.accounts.clone();
+        match self.relayer.store.run(move |store| store.beat(&accounts, renounce)).await {
+            Ok(beat) => {
+                self.doubts = doubts;
+                self.follow(beat, asked + LEASE - MARGIN).await;
+            }
+            Err(error) => tracing::error!(%error, "leases not renewed"),
+        }
+    }
+
+    /// Starts, renews and ends senders as the leases say.
+    async fn follow(&mut self, beat: Beat, until: Instant) {
+        self.relayer.metrics.fleet_daemons.set(i64::try_from(beat.daemons).unwrap_or(i64::MAX));
+        let held: BTreeMap<Address, _> = beat.held.iter().map(|held| (held.payer.account, *held)).collect();
+        let is_over = |running: &Running| {
+            held.get(&running.payer.account).is_none_or(|held| held.payer != running.payer)
+        };
+        let over: Vec<Address> = self
+            .running
+            .iter()
+            .filter(|(_, running)| is_over(running))
+            .map(|(account, _)| *account)
+            .collect();
+        for account in over {
+            tracing::warn!(%account, "the account's lease is over");
+            self.relayer.metrics.leases_lost.inc();
+            self.end(account);
+        }
+        match held.get(&WEBHOOKS) {
+            Some(held) if held.is_wanted => self.duty.renewed(until),
+            Some(held) => {
+                self.duty.renewed(Instant::now());
+                self.release(held.payer).await;
+            }
+            None => self.duty.renewed(Instant::now()),
+        }
+        for held in held.into_values().filter(|held| held.payer.account != WEBHOOKS) {
+            let account = held.payer.account;
+            let Some(running) = self.running.get(&account) else {
+                self.start(held.payer, until);
+                continue;
+            };
+            running.lease.renewed(until);
+            if held.is_wanted {
+                running.lease.keep();
+            } else if !running.lease.is_ending() {
+                tracing::info!(%account, "the account goes to another daemon once nothing is in flight");
+                running.lease.end();
+            } else if self.is_idle(account) {
+                self.end(account);
+                self.release(held.payer).await;
+            }
+        }
+        let leases = i64::try_from(self.running.len()).unwrap_or(i64::MAX);
+        self.relayer.metrics.leases.set(leases);
+    }
+
+    /// Starts the sender of a lease. It takes relays once it has recovered.
+    fn start(&mut self, payer: Payer, until: Instant) {
+        let Payer { account, epoch } = payer;
+        let lease = Lease::until(until, epoch.unwrap_or_default());
+        let (stop, stopping) = watch::channel(false);
+        let (relayer, make) = (Arc::clone(&self.relayer), Arc::clone(&self.make));
+        tracing::info!(%account, ?epoch, "the account is this daemon's");
+        let before = self.ending.remove(&account);
+        let serving = serve_account(relayer, make, account, lease.clone(), stopping);
+        let task = tokio::spawn(async move {
+            if let Some(before) = before {
+                // A panic was reported by the task itself.
+                let _ = before.await;
+            }
+            serving.await;
+        });
+        self.running.insert(account, Running { payer, lease, stop, task });
+    }
+
+    fn is_idle(&self, account: Address) -> bool {
+        let senders = self.relayer.accounts.senders();
+        let sender = senders.iter().find(|sender| sender.account() == account);
+        sender.is_some_and(|sender| sender.load() == 0 && sender.pending() == 0)
+    }
+
+    /// Ends a sender: it sends nothing from now on.
+    fn end(&mut self, account: Address) {
+        if let Some(Running { lease, stop, task, .. }) = self.running.remove(&account) {
+            lease.renewed(Instant::now());
+            self.relayer.accounts.remove(account);
+            let _ = stop.send(true);
+            self.ending.insert(account, task);
+        }
+    }
+
+    async fn release(&self, payer: Payer) {
+        if let Err(error) = self.relayer.store.run(move |store| store.release(payer)).await {
+            tracing::warn!(%error, account = %payer.account, "lease not given back");
+        }
+    }
+
+    /// Takes over relays that no living daemon runs.
+    async fn claim(&self) {
+        let relayer = &self.relayer;
+        if !relayer.accounts.has_lease() || *relayer.draining.borrow() {
+            return;
+        }
+        let (known, now) = (relayer.inflight.run_here(), relayer.clock.now());
+        match relayer.store.run(move |store| store.claim(known, now)).await {
+            Ok(claimed) => {
+                for relay in claimed {
+                    tracing::info!(relay = %relay.id, "taken over");
+                    relayer.metrics.relays_claimed.inc();
+                    relayer.resume(relay);
+                }
+            }
+            Err(error) => tracing::debug!(%error, "no relays taken over"),
+        }
+    }
+}
+
+/// Recovers an account and runs its sender, for as long as its lease lasts.
+async fn serve_account<N: ChainNode>(
+    relayer: Arc<Relayer<N>>,
+    make: MakeSender<N>,
+    account: Address,
+    lease: Lease,
+    mut stopping: ShutdownSignal,
+) {
+    let sender = loop {
+        let Some(sender) = make(account, lease.clone()) else { return };
+        let recovered = tokio::select! {
+            biased;
+            () = stopped(&mut stopping) => return,
+            recovered = sender.recover() => recovered,
+        };
+        match recovered {
+            Ok(in_flight) => {
+                in_flight.iter().for_each(|relay| relayer.takes_over(relay));
+                break sender;
+            }
+            Err(error) => {
+                tracing::error!(%account, %error, "journal not recovered, tries again");
+                sleep(PAUSE).await;
+            }
+        }
+    };
+    relayer.accounts.add(Arc::clone(&sender));
+    Arc::clone(&sender).run(stopping).await;
+    for relay in sender.retire() {
+        relayer.inflight.set_followed(relay, true);
+    }
+    relayer.metrics.forget_account(account);
+}

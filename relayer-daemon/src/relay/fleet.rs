@@ -1,0 +1,118 @@
+//! The pipeline's part in a fleet: relays that other daemons run, and limits that all daemons charge.
+//!
+//! A relay is run by the daemon that accepted it, as long as that lives and has an account to send it from.
+//! Every daemon that a client of the relay has come to follows it in the store. A daemon that may not send
+//! hands its relays over.
+
+use std::{sync::Arc, time::Duration};
+
+use alloy::primitives::B256;
+
+use super::{Relayer, store_failed};
+use crate::{
+    chain::ChainNode,
+    outcome::{Failure, RelayOutcome},
+    process::shutdown::{ShutdownSignal, stopped},
+    relay::policy::ApiKey,
+    store::{NewRelay, Store, StoreError},
+};
+
+/// How often the store is asked for what other daemons have ended.
+const FOLLOW: Duration = Duration::from_millis(250);
+
+impl<C: ChainNode> Relayer<C> {
+    /// Waits for the relays at other daemons that come right before this one.
+    pub(super) async fn follow_predecessors(&self, relay: &NewRelay) {
+        if !self.store.is_shared() {
+            return;
+        }
+        let read = relay.clone();
+        match self.store.run(move |store| store.ahead_of(&read)).await {
+            Ok(ahead) => {
+                ahead.into_iter().for_each(|(id, nonce)| self.inflight.follow_ahead_of(relay.id, id, nonce));
+            }
+            Err(error) => tracing::debug!(%error, relay = %relay.id, "other daemons' relays not read"),
+        }
+    }
+
+    /// Gives a relay that was not sent to whichever daemon can send it, and follows it. Returns whether that
+    /// is done.
+    pub(super) async fn hand_over(&self, id: B256) -> bool {
+        let now = self.clock.now();
+        match self.store.run(move |store| store.hand_over(id, now)).await {
+            // It is another's already.
+            Ok(()) | Err(StoreError::HeldElsewhere) => {
+                tracing::info!(relay = %id, "handed over: no account is this daemon's to send from");
+                self.inflight.set_followed(id, true);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, relay = %id, "not handed over");
+                false
+            }
+        }
+    }
+
+    /// Ends the relays that other daemons have ended.
+    async fn look_at_followed(&self) -> Result<(), StoreError> {
+        let followed = self.inflight.followed();
+        if followed.is_empty() {
+            return Ok(());
+        }
+        let read = move |store: &Store| {
+            let pending = store.pending()?;
+            let mut ended: Vec<(B256, RelayOutcome)> = Vec::new();
+            for id in followed.into_iter().filter(|id| !pending.contains(id)) {
+                let record = store.relay(id)?;
+                ended.extend(record.and_then(|record| record.outcome).map(|outcome| (id, outcome)));
+            }
+            Ok(ended)
+        };
+        for (id, outcome) in self.store.run(read).await? {
+            self.ended_elsewhere(id, outcome);
+        }
+        Ok(())
+    }
+
+    fn ended_elsewhere(&self, id: B256, outcome: RelayOutcome) {
+        if let Some(signer) = self.inflight.signer(id) {
+            self.reads.forwarder_nonces.forget(&signer);
+        }
+        self.inflight.finish(id, outcome);
+    }
+
+    /// Charges a party of this name one request, over the fleet. Without one it is charged already.
+    pub(super) async fn charge_fleet(
+        &self,
+        party: impl FnOnce() -> String,
+        per_hour: u32,
+        denied: impl FnOnce(u64) -> Failure,
+    ) -> Result<(), Failure> {
+        if !self.store.is_shared() || per_hour == 0 {
+            return Ok(());
+        }
+        let party = party();
+        let charged = self.store.run(move |store| store.charge_rate(party, per_hour)).await;
+        charged.map_err(store_failed)?.map_err(denied)
+    }
+
+    /// Charges an API key's rate.
+    pub(super) async fn charge_key(&self, key: &ApiKey) -> Result<(), Failure> {
+        key.charge()?;
+        let party = || format!("key {}", key.name);
+        self.charge_fleet(party, key.per_hour(), |wait| key.limited(wait)).await
+    }
+}
+
+/// Follows other daemons' relays until shutdown.
+pub async fn follow<C: ChainNode>(relayer: Arc<Relayer<C>>, mut stop: ShutdownSignal) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(FOLLOW) => {}
+            () = stopped(&mut stop) => return,
+        }
+        if let Err(error) = relayer.look_at_followed().await {
+            tracing::debug!(%error, "other daemons' relays not read");
+        }
+    }
+}

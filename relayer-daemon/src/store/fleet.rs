@@ -1,0 +1,183 @@
+//! A fleet: several daemons on one store, which share its accounts.
+//!
+//! Each account is leased to one daemon, until the lease expires by the database's clock; the daemon renews
+//! it all the time. Each new holder gets a higher epoch, a fencing token: what a former holder writes later
+//! fails. [`assign`] says which daemon is to have which account; each works it out by itself, from the same
+//! rows, and so they agree.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use alloy::primitives::{Address, FixedBytes};
+
+/// How long a lease lasts from its renewal on. A daemon that dies is replaced within this and one more
+/// [`BEAT`].
+pub const LEASE: Duration = Duration::from_secs(10);
+/// How often leases are renewed.
+pub const BEAT: Duration = Duration::from_secs(2);
+/// How long before the end of its lease a daemon stops sending: what its clock and the database's may differ
+/// by in that time, and what a transaction may need on its way.
+pub const MARGIN: Duration = Duration::from_secs(2);
+/// Not an account, but leased like one: whichever daemon holds it delivers the events of webhooks.
+pub const WEBHOOKS: Address = Address::ZERO;
+
+/// A daemon of a fleet, in one run of its process.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DaemonId(pub Arc<str>);
+
+impl DaemonId {
+    /// A new one.
+    pub fn random() -> Self {
+        Self(format!("{:x}", FixedBytes::<8>::random()).into())
+    }
+}
+
+/// An account, with the epoch of its lease in a fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Payer {
+    /// The account.
+    pub account: Address,
+    /// The lease's epoch; `None` where the store has one daemon.
+    pub epoch: Option<u64>,
+}
+
+impl From<Address> for Payer {
+    fn from(account: Address) -> Self {
+        Self { account, epoch: None }
+    }
+}
+
+/// A lease that a daemon holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldLease {
+    /// The account and the lease's epoch.
+    pub payer: Payer,
+    /// Whether the daemon is to keep it. If not, it gives the account back once nothing is in flight.
+    pub is_wanted: bool,
+}
+
+/// What a daemon holds after it has renewed its leases.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Beat {
+    /// Its leases.
+    pub held: Vec<HeldLease>,
+    /// How many daemons live.
+    pub daemons: usize,
+}
+
+/// The fleet as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FleetRecord {
+    /// How many daemons live.
+    pub daemons: usize,
+    /// Which daemon holds each account.
+    pub holders: BTreeMap<Address, DaemonId>,
+    /// How many relays have not ended.
+    pub pending: u64,
+}
+
+/// Which daemon is to have each account. A holder keeps its accounts, up to an equal share; the others go to
+/// the daemon that has the fewest, of those that have the key. The webhooks stay with their holder.
+pub(super) fn assign(
+    members: &BTreeMap<DaemonId, BTreeSet<Address>>,
+    holders: &BTreeMap<Address, DaemonId>,
+) -> BTreeMap<Address, DaemonId> {
+    let mut accounts: BTreeSet<Address> = members.values().flatten().copied().collect();
+    let has_webhooks = accounts.remove(&WEBHOOKS);
+    let share = accounts.len().div_ceil(members.len().max(1));
+    let mut loads: BTreeMap<&DaemonId, usize> = members.keys().map(|daemon| (daemon, 0)).collect();
+    let mut assigned = BTreeMap::new();
+    for account in &accounts {
+        let Some(holder) = holders.get(account) else { continue };
+        let has_key = members.get(holder).is_some_and(|keys| keys.contains(account));
+        if let Some(load) = loads.get_mut(holder).filter(|load| has_key && **load < share) {
+            *load += 1;
+            assigned.insert(*account, holder.clone());
+        }
+    }
+    for account in &accounts {
+        if assigned.contains_key(account) {
+            continue;
+        }
+        let able = members.iter().filter(|(_, keys)| keys.contains(account)).map(|(daemon, _)| daemon);
+        if let Some(daemon) = able.min_by_key(|daemon| loads.get(daemon).copied().unwrap_or_default()) {
+            *loads.entry(daemon).or_default() += 1;
+            assigned.insert(*account, daemon.clone());
+        }
+    }
+    let holder = holders.get(&WEBHOOKS).filter(|holder| members.contains_key(*holder));
+    if let Some(daemon) = holder.or(members.keys().next()).filter(|_| has_webhooks) {
+        assigned.insert(WEBHOOKS, daemon.clone());
+    }
+    assigned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn daemon(name: &str) -> DaemonId {
+        DaemonId(name.into())
+    }
+
+    fn account(byte: u8) -> Address {
+        Address::repeat_byte(byte)
+    }
+
+    fn members(keys: &[(&str, &[u8])]) -> BTreeMap<DaemonId, BTreeSet<Address>> {
+        let member =
+            |(name, keys): &(&str, &[u8])| (daemon(name), keys.iter().copied().map(account).collect());
+        keys.iter().map(member).collect()
+    }
+
+    fn held(holders: &[(u8, &str)]) -> BTreeMap<Address, DaemonId> {
+        holders.iter().map(|(byte, name)| (account(*byte), daemon(name))).collect()
+    }
+
+    #[test]
+    fn accounts_are_shared_alike_and_move_no_more_than_they_must() {
+        const ALL: &[u8] = &[1, 2, 3, 4, 5, 6];
+        let one = assign(&members(&[("a", ALL)]), &BTreeMap::new());
+        assert_eq!(one, held(&[(1, "a"), (2, "a"), (3, "a"), (4, "a"), (5, "a"), (6, "a")]));
+        let two = assign(&members(&[("a", ALL), ("b", ALL)]), &one);
+        assert_eq!(two, held(&[(1, "a"), (2, "a"), (3, "a"), (4, "b"), (5, "b"), (6, "b")]));
+        let three = assign(&members(&[("a", ALL), ("b", ALL), ("c", ALL)]), &two);
+        assert_eq!(three, held(&[(1, "a"), (2, "a"), (3, "c"), (4, "b"), (5, "b"), (6, "c")]));
+        assert_eq!(assign(&members(&[("a", ALL), ("b", ALL), ("c", ALL)]), &three), three, "nothing moves");
+        let after = assign(&members(&[("a", ALL), ("c", ALL)]), &three);
+        assert_eq!(after, held(&[(1, "a"), (2, "a"), (3, "c"), (4, "a"), (5, "c"), (6, "c")]));
+    }
+
+    #[test]
+    fn webhooks_are_no_accounts_share() {
+        let mut members = members(&[("a", &[1]), ("b", &[1])]);
+        for accounts in members.values_mut() {
+            accounts.insert(WEBHOOKS);
+        }
+        let mut both = held(&[(1, "a")]);
+        both.insert(WEBHOOKS, daemon("a"));
+        assert_eq!(assign(&members, &both), both, "nothing moves");
+        members.remove(&daemon("a"));
+        assert_eq!(assign(&members, &both)[&WEBHOOKS], daemon("b"));
+    }
+
+    #[test]
+    fn a_daemon_gets_only_accounts_it_has_the_key_of() {
+        let members = members(&[("a", &[1, 2, 3, 4]), ("b", &[4])]);
+        let assigned = assign(&members, &held(&[(4, "a")]));
+        assert_eq!(assigned[&account(4)], daemon("a"), "within its share");
+        for byte in 1..=3 {
+            assert_eq!(assigned[&account(byte)], daemon("a"));
+        }
+        assert_eq!(assign(&members, &held(&[(1, "b")]))[&account(1)], daemon("a"), "the key was taken out");
+    }
+
+    #[test]
+    fn there_may_be_more_daemons_than_accounts() {
+        let assigned = assign(&members(&[("a", &[1]), ("b", &[1]), ("c", &[1])]), &held(&[(1, "b")]));
+        assert_eq!(assigned, held(&[(1, "b")]));
+    }
+}

@@ -1,0 +1,79 @@
+//! The two engines behind one set of queries: SQLite, in a file of this daemon alone, and Postgres, which a
+//! fleet shares.
+//!
+//! Queries are written once, in what both engines understand, with `?1` for a parameter. SQLite's hints
+//! (`INDEXED BY`) are left out for Postgres. Values are of four types, and `rowid` orders rows by insertion in
+//! both.
+
+#[cfg(feature = "postgres")]
+pub(super) mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_format;
+#[cfg(feature = "postgres")]
+mod postgres_tls;
+pub(super) mod readers;
+mod sqlite;
+mod sqlite_format;
+pub(super) mod value;
+pub(super) mod writer;
+
+use crate::store::StoreError;
+
+pub(super) use self::{
+    sqlite::Sqlite,
+    value::{Row, Value, all, column, first, text, unsigned, values},
+};
+
+/// A connection with an open transaction: what queries run on.
+pub(super) type Db = dyn Engine;
+
+/// A connection.
+pub(super) trait Engine: Send {
+    /// Runs a statement. Returns how many rows it has changed.
+    fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError>;
+
+    /// All rows that a query finds.
+    fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError>;
+
+    /// Begins a transaction that will write. Only one of all connections to the store is in one.
+    fn begin(&self) -> Result<(), StoreError>;
+
+    /// Begins a transaction that only reads: all its queries see the same state.
+    fn begin_reading(&self) -> Result<(), StoreError>;
+
+    /// Commits the open transaction; what it has written is durable then.
+    fn commit(&self) -> Result<(), StoreError>;
+
+    /// Undoes it.
+    fn rollback(&self) -> Result<(), StoreError>;
+
+    /// Whether a transaction is open. An engine may end it by itself, where the disk is full for example.
+    fn is_in_transaction(&self) -> bool;
+
+    /// Runs one step inside the transaction: sets, undoes or ends a savepoint.
+    fn savepoint(&self, step: Savepoint) -> Result<(), StoreError>;
+
+    /// A write without effect.
+    fn probe(&self) -> Result<(), StoreError>;
+
+    /// The time by the database's clock, milliseconds: one clock for all daemons of a fleet.
+    fn now_ms(&self) -> Result<i64, StoreError>;
+}
+
+/// A step of a savepoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Savepoint {
+    Set,
+    Undo,
+    End,
+}
+
+impl Savepoint {
+    const fn sql(self) -> &'static str {
+        match self {
+            Self::Set => "SAVEPOINT one",
+            Self::Undo => "ROLLBACK TO one",
+            Self::End => "RELEASE one",
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! Postgres, which the daemons of a fleet share.
+//!
+//! A transaction that writes begins with an advisory lock: writes of the whole fleet are in one order, as in
+//! SQLite, and what one of them has checked holds until it is committed. Group commit keeps that cheap: a
+//! daemon's waiting writes share one turn of the lock and one commit.
+//!
+//! A daemon that stops in the middle of a transaction holds up the others only until the server ends its
+//! session. A server that does not answer is given up after [`ANSWER`], and asked again with the next call.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use bytes::BytesMut;
+use tokio::{runtime::Handle, sync::oneshot, time::timeout};
+use tokio_postgres::{
+    Client, Config, Statement,
+    config::{Host, SslMode},
+    error::SqlState,
+    types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
+};
+
+use super::{Engine, Row, Savepoint, Value, postgres_format, postgres_tls::Tls};
+use crate::store::StoreError;
+
+/// How long the server may take for an answer: longer than it takes by itself to give up.
+const ANSWER: Duration = Duration::from_secs(8);
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(3);
+/// After a failed attempt to connect the next ones fail at once.
+const NOT_AGAIN: Duration = Duration::from_millis(500);
+/// What the server holds each session to: a write waits for its turn or fails, and a daemon that stands still
+/// in a transaction loses it. What was committed is on the server's disk, whatever its default says.
+const SESSION: &str = "
+    SET statement_timeout = '6s';
+    SET lock_timeout = '5s';
+    SET idle_in_transaction_session_timeout = '3s';
+    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+/// Begins a transaction that writes, when it is its turn. Stores of several chains share a database, each in a
+/// schema of its own.
+const BEGIN: &str =
+    "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('relayer ' || current_schema(), 0))";
+
+/// The server, with what connects to it and drives the connections.
+pub(in super::super) struct Server {
+    config: Config,
+    tls: Option<Tls>,
+    runtime: Handle,
+    /// Dropped, it ends the driver's thread, and with it all connections.
+    _driver: oneshot::Sender<()>,
+}
+
+impl Server {
+    /// The server that a URL names. Its password is in no message.
+    ///
+    /// # Errors
+    /// [`StoreError::Engine`] for a URL that names none, or where no TLS can be had.
+    pub(in super::super) fn new(url: &str) -> Result<Self, StoreError> {
+        let unusable = |why: &str| StoreError::Engine(format!("STORE_URL: {why}"));
+        let mut config: Config = url.parse().map_err(|_| unusable("is no postgres URL"))?;
+        config.application_name("relayer-daemon").connect_timeout(CONNECT).tcp_user_timeout(ANSWER);
+        if config.get_ssl_mode() != SslMode::Disable {
+            // `prefer` would let a stranger on the way talk TLS away.
+            let mode = if is_local(&config) { SslMode::Disable } else { SslMode::Require };
+            config.ssl_mode(mode);
+        }
+        let tls = match config.get_ssl_mode() {
+            SslMode::Disable => None,
+            _ => Some(Tls::new().map_err(|error| unusable(&format!("no TLS: {error}")))?),
+        };
+        let failed = |error: std::io::Error| StoreError::Engine(error.to_string());
+        let driver = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let runtime = driver.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        thread::Builder::new()
+            .name("store-postgres".to_owned())
+            .spawn(move || drop(driver.block_on(stopped)))
+            .map_err(failed)?;
+        Ok(Self { config, tls, runtime, _driver: stop })
+    }
+
+    /// Waits for an answer, on a thread that may block.
+    fn wait<T>(
+        &self,
+        limit: Duration,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, StoreError> {
+        let answered = self.runtime.block_on(async { timeout(limit, answer).await });
+        answered.map_err(|_| StoreError::Unreachable("no answer".to_owned()))?.map_err(Into::into)
+    }
+
+    fn connect(&self) -> Result<Session, StoreError> {
+        let client = self.wait(CONNECT, async {
+            match &self.tls {
+                Some(tls) => {
+                    let (client, connection) = self.config.connect(tls.clone()).await?;
+                    self.runtime.spawn(connection);
+                    Ok(client)
+                }
+                None => {
+                    let (client, connection) = self.config.connect(tokio_postgres::NoTls).await?;
+                    self.runtime.spawn(connection);
+                    Ok(client)
+                }
+            }
+        })?;
+        self.wait(ANSWER, client.batch_execute(SESSION))?;
+        Ok(Session { client, statements: RefCell::default(), transaction: Cell::new(Transaction::None) })
+    }
+}
+
+/// Whether all hosts are this machine: what goes to them passes no network.
+fn is_local(config: &Config) -> bool {
+    let is_loopback = |name: &str| {
+        name == "localhost" || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+    };
+    config.get_hosts().iter().all(|host| match host {
+        Host::Tcp(name) => is_loopback(name),
+        Host::Unix(_) => true,
+    })
+}
+
+impl From<tokio_postgres::Error> for StoreError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let Some(refused) = error.as_db_error() else { return Self::Unreachable(error.to_string()) };
+        // Its own text has the statement's values.
+        let text = format!("{} ({})", refused.message(), refused.code().code());
+        if is_away(refused.code()) { Self::Unreachable(text) } else { Self::Engine(text) }
+    }
+}
+
+/// Whether an error says that the server cannot do anything for us now: it is stopping or starting, has no
+/// room, is no primary any more, or has waited for too long.
+fn is_away(code: &SqlState) -> bool {
+    let classes = ["08", "53", "57"];
+    classes.iter().any(|class| code.code().starts_with(class))
+        || [
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+            SqlState::LOCK_NOT_AVAILABLE,
+        ]
+        .contains(code)
+}
+
+/// What is known of a connection's transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transaction {
+    None,
+    Open,
+    /// A statement has failed: the server would answer COMMIT with a rollback, and call that a success.
+    Failed,
+}
+
+/// A connection while it lasts.
+struct Session {
+    client: Client,
+    statements: RefCell<HashMap<&'static str, Prepared>>,
+    transaction: Cell<Transaction>,
+}
+
+#[derive(Clone)]
+struct Prepared {
+    statement: Statement,
+    names: Arc<[String]>,
+}
+
+/// A connection that is made when it is first used, and again after it was lost.
+pub(in super::super) struct Postgres {
+    server: Arc<Server>,
+    session: RefCell<Option<Session>>,
+    failed_at: Cell<Option<Instant>>,
+}
+
+impl Postgres {
+    pub(in super::super) const fn new(server: Arc<Server>) -> Self {
+        Self { server, session: RefCell::new(None), failed_at: Cell::new(None) }
+    }
+
+    /// Brings the database's format up to date.
+    pub(in super::super) fn migrate(&self) -> Result<(), StoreError> {
+        self.begin()?;
+        let migrated = postgres_format::migrate(self);
+        if migrated.is_ok() { self.commit() } else { self.rollback().and(migrated) }
+    }
+
+    /// Whether the database holds a store.
+    pub(in super::super) fn is_store(&self) -> Result<bool, StoreError> {
+        self.begin_reading()?;
+        let version = postgres_format::version(self);
+        self.rollback()?;
+        Ok(version?.is_some())
+    }
+
+    /// Several statements without values.
+    pub(super) fn batch(&self, sql: &str) -> Result<(), StoreError> {
+        self.with(|session| self.server.wait(ANSWER, session.client.batch_execute(sql)))
+    }
+
+    /// Makes sure that there is a session, outside any transaction.
+    fn connect(&self) -> Result<(), StoreError> {
+        if self.session.borrow().as_ref().is_some_and(|session| !session.client.is_closed()) {
+            return Ok(());
+        }
+        if self.failed_at.get().is_some_and(|at| at.elapsed() < NOT_AGAIN) {
+            return Err(StoreError::Unreachable("no connection".to_owned()));
+        }
+        let connected = self.server.connect();
+        self.failed_at.set(connected.is_err().then(Instant::now));
+        self.session.replace(Some(connected?));
+        Ok(())
+    }
+
+    /// Runs a step in the session. One that fails spoils the transaction; a session without an answer is
+    /// given up.
+    fn with<T>(&self, step: impl FnOnce(&Session) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let result = match &*self.session.borrow() {
+            Some(session) => {
+                let result = step(session);
+                if result.is_err() && session.transaction.get() == Transaction::Open {
+                    session.transaction.set(Transaction::Failed);
+                }
+                result
+            }
+            None => Err(StoreError::Unreachable("no connection".to_owned())),
+        };
+        if matches!(result, Err(StoreError::Unreachable(_))) {
+            self.session.replace(None);
+        }
+        result
+    }
+
+    /// Changes the transaction's state with a statement.
+    fn control(&self, sql: &str, after: Transaction) -> Result<(), StoreError> {
+        self.with(|session| {
+            self.server.wait(ANSWER, session.client.batch_execute(sql))?;
+            session.transaction.set(after);
+            Ok(())
+        })
+    }
+
+    fn prepared(&self, session: &Session, sql: &'static str) -> Result<Prepared, StoreError> {
+        if let Some(prepared) = session.statements.borrow().get(sql) {
+            return Ok(prepared.clone());
+        }
+        let statement = self.server.wait(ANSWER, session.client.prepare(&translated(sql)))?;
+        let names = statement.columns().iter().map(|column| column.name().to_owned()).collect();
+        let prepared = Prepared { statement, names };
+        session.statements.borrow_mut().insert(sql, prepared.clone());
+        Ok(prepared)
+    }
+
+    /// Runs a statement; if a migration has changed its columns, it is prepared again with the next session.
+    fn run<T>(
+        &self,
+        sql: &'static str,
+        work: impl FnOnce(&Session, &Prepared) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.with(|session| {
+            let prepared = self.prepared(session, sql)?;
+            work(session, &prepared).inspect_err(|_| {
+                session.statements.borrow_mut().remove(sql);
+            })
+        })
+    }
+}
+
+/// A query as Postgres has it: `$1` for `?1`, and no hints.
+fn translated(sql: &str) -> String {
+    let mut words = sql.split(' ');
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "INDEXED" {
+            // `BY`, and the index, which may end its line.
+            let _ = words.next();
+            if let Some((_, rest)) = words.next().and_then(|index| index.split_once('\n')) {
+                kept.push("\n");
+                kept.push(rest);
+            }
+        } else {
+            kept.push(word);
+        }
+    }
+    kept.join(" ").replace('?', "$")
+}
+
+impl ToSql for Value {
+    fn to_sql(
+        &self,
+        ty: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Self::Null => Ok(IsNull::Yes),
+            Self::Integer(integer) if *ty == Type::INT8 => integer.to_sql(ty, out),
+            Self::Bool(bool) if *ty == Type::BOOL => bool.to_sql(ty, out),
+            Self::Text(text) if *ty == Type::TEXT => text.to_sql(ty, out),
+            Self::Blob(bytes) if *ty == Type::BYTEA => bytes.as_slice().to_sql(ty, out),
+            _ => Err(format!("a value that is no {ty}").into()),
+        }
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        [Type::INT8, Type::BOOL, Type::TEXT, Type::BYTEA].contains(ty)
+    }
+
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Value {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        match *ty {
+            Type::INT8 => i64::from_sql(ty, raw).map(Self::Integer),
+            Type::BOOL => bool::from_sql(ty, raw).map(Self::Bool),
+            Type::TEXT => String::from_sql(ty, raw).map(Self::Text),
+            Type::BYTEA => Vec::from_sql(ty, raw).map(Self::Blob),
+            _ => Err(format!("a column of type {ty}").into()),
+        }
+    }
+
+    fn from_sql_null(_: &Type) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self::Null)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        <Self as ToSql>::accepts(ty)
+    }
+}
+
+fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
+    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+}
+
+impl Engine for Postgres {
+    fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError> {
+        let changed = self.run(sql, |session, prepared| {
+            self.server.wait(ANSWER, session.client.execute(&prepared.statement, &parameters(values)))
+        })?;
+        Ok(usize::try_from(changed).unwrap_or(usize::MAX))
+    }
+
+    fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+        self.run(sql, |session, prepared| {
+            let found =
+                self.server.wait(ANSWER, session.client.query(&prepared.statement, &parameters(values)))?;
+            let read = |row: tokio_postgres::Row| {
+                let values = (0..row.len()).map(|index| row.try_get(index)).collect::<Result<_, _>>();
+                Ok(Row::new(Arc::clone(&prepared.names), values.map_err(|_| StoreError::Corrupt("row"))?))
+            };
+            found.into_iter().map(read).collect()
+        })
+    }
+
+    fn begin(&self) -> Result<(), StoreError> {
+        self.connect()?;
+        self.control(BEGIN, Transaction::Open).inspect_err(|_| {
+            // Whether it has begun, while the lock was waited for, is not known.
+            self.session.replace(None);
+        })
+    }
+
+    fn begin_reading(&self) -> Result<(), StoreError> {
+        self.connect()?;
+        self.control("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", Transaction::Open)
+    }
+
+    fn commit(&self) -> Result<(), StoreError> {
+        match self.session.borrow().as_ref().map(|session| session.transaction.get()) {
+            Some(Transaction::Open) => {}
+            Some(_) => return Err(StoreError::NotCommitted),
+            None => return Err(StoreError::Unreachable("the connection was lost".to_owned())),
+        }
+        self.control("COMMIT", Transaction::None).inspect_err(|_| {
+            self.session.replace(None);
+        })
+    }
+
+    fn rollback(&self) -> Result<(), StoreError> {
+        self.control("ROLLBACK", Transaction::None)
+    }
+
+    fn is_in_transaction(&self) -> bool {
+        self.session.borrow().as_ref().is_some_and(|open| open.transaction.get() != Transaction::None)
+    }
+
+    fn savepoint(&self, step: Savepoint) -> Result<(), StoreError> {
+        self.control(step.sql(), Transaction::Open)
+    }
+
+    fn probe(&self) -> Result<(), StoreError> {
+        postgres_format::rewrite_version(self)
+    }
+
+    fn now_ms(&self) -> Result<i64, StoreError> {
+        let query = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) AS now";
+        super::first(self, query, &[], |row| super::column(row, "now"))?.ok_or(StoreError::Missing("clock"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_translated() {
+        assert_eq!(
+            translated("SELECT a FROM t INDEXED BY t_a WHERE a = ?1 LIMIT ?2"),
+            "SELECT a FROM t WHERE a = $1 LIMIT $2"
+        );
+        let lines = translated("UPDATE t INDEXED BY t_a\n    SET a = ?1");
+        assert_eq!(lines.split_whitespace().collect::<Vec<_>>().join(" "), "UPDATE t SET a = $1");
+    }
+
+    #[test]
+    fn what_passes_a_network_is_encrypted_and_checked() {
+        let mode = |url: &str| Server::new(url).map(|server| server.config.get_ssl_mode());
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        for url in ["postgres://db.example/relayer", "postgres://u:p@db.example/r?sslmode=prefer"] {
+            assert_eq!(mode(url).unwrap(), SslMode::Require, "{url}");
+        }
+        for url in [
+            "postgres://localhost/relayer",
+            "postgres://u@127.0.0.1:5433/r?sslmode=prefer",
+            "postgres://%2Fvar%2Frun%2Fpostgresql/r",
+            "postgres://db.example/r?sslmode=disable",
+        ] {
+            assert_eq!(mode(url).unwrap(), SslMode::Disable, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_that_is_none_is_not_shown() {
+        let refused = Server::new("postgres://u:secret@host:port/").err().unwrap().to_string();
+        assert!(refused.contains("STORE_URL") && !refused.contains("secret"), "{refused}");
+    }
+}

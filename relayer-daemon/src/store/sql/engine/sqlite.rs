@@ -1,0 +1,157 @@
+//! SQLite in WAL mode with `synchronous = FULL`: what was committed is on disk.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use rusqlite::{
+    Connection, OpenFlags, params_from_iter,
+    types::{ToSql, ToSqlOutput, ValueRef},
+};
+
+use super::{Engine, Row, Savepoint, Value, sqlite_format};
+use crate::store::StoreError;
+
+/// How long to wait for another process's lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Engine(error.to_string())
+    }
+}
+
+/// A connection to an SQLite file.
+pub(in super::super) struct Sqlite {
+    db: Connection,
+    /// A test's clock, milliseconds; `None` for the machine's.
+    clock: Option<Arc<AtomicI64>>,
+}
+
+impl Sqlite {
+    /// The connection that writes. Makes the schema in an empty file.
+    pub(in super::super) fn writer(mut db: Connection) -> Result<Self, StoreError> {
+        db.busy_timeout(BUSY_TIMEOUT)?;
+        sqlite_format::create(&mut db)?;
+        db.pragma_update(None, "journal_mode", "WAL")?;
+        db.pragma_update(None, "synchronous", "FULL")?;
+        db.pragma_update(None, "foreign_keys", true)?;
+        Ok(Self { db, clock: None })
+    }
+
+    /// A connection that reads.
+    pub(in super::super) fn reader(db: Connection) -> Result<Self, StoreError> {
+        db.busy_timeout(BUSY_TIMEOUT)?;
+        db.pragma_update(None, "query_only", true)?;
+        Ok(Self { db, clock: None })
+    }
+
+    /// A connection to a file that another process may be writing; `None` if the file is empty.
+    pub(in super::super) fn beside_a_writer(path: &Path) -> Result<Option<Self>, StoreError> {
+        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        db.busy_timeout(BUSY_TIMEOUT)?;
+        Ok((!sqlite_format::is_empty(&db)?).then_some(Self { db, clock: None }))
+    }
+
+    /// A connection as it is.
+    #[cfg(test)]
+    pub(super) const fn raw(db: Connection) -> Self {
+        Self { db, clock: None }
+    }
+
+    /// Makes the tables of a fleet, for tests of fleets.
+    pub(in super::super) fn make_fleet(&self) -> Result<(), StoreError> {
+        Ok(self.db.execute_batch(include_str!("sqlite_fleet.sql"))?)
+    }
+
+    /// The same connection with this clock, which counts milliseconds.
+    pub(in super::super) fn with_clock(self, clock: Arc<AtomicI64>) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Integer(integer) => ValueRef::Integer(*integer),
+            Self::Bool(bool) => ValueRef::Integer(i64::from(*bool)),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+fn value(stored: ValueRef<'_>) -> Result<Value, StoreError> {
+    Ok(match stored {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(integer) => Value::Integer(integer),
+        ValueRef::Text(text) => {
+            Value::Text(String::from_utf8(text.to_vec()).map_err(|_| StoreError::Corrupt("text"))?)
+        }
+        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+        ValueRef::Real(_) => return Err(StoreError::Corrupt("number")),
+    })
+}
+
+impl Engine for Sqlite {
+    fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError> {
+        Ok(self.db.prepare_cached(sql)?.execute(params_from_iter(values))?)
+    }
+
+    fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+        let mut statement = self.db.prepare_cached(sql)?;
+        let names: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
+        let mut found = Vec::new();
+        let mut rows = statement.query(params_from_iter(values))?;
+        while let Some(row) = rows.next()? {
+            let values =
+                (0..names.len()).map(|index| value(row.get_ref(index)?)).collect::<Result<_, _>>()?;
+            found.push(Row::new(Arc::clone(&names), values));
+        }
+        Ok(found)
+    }
+
+    fn begin(&self) -> Result<(), StoreError> {
+        Ok(self.db.execute_batch("BEGIN IMMEDIATE")?)
+    }
+
+    fn begin_reading(&self) -> Result<(), StoreError> {
+        Ok(self.db.execute_batch("BEGIN")?)
+    }
+
+    fn commit(&self) -> Result<(), StoreError> {
+        Ok(self.db.execute_batch("COMMIT")?)
+    }
+
+    fn rollback(&self) -> Result<(), StoreError> {
+        Ok(self.db.execute_batch("ROLLBACK")?)
+    }
+
+    fn is_in_transaction(&self) -> bool {
+        !self.db.is_autocommit()
+    }
+
+    fn savepoint(&self, step: Savepoint) -> Result<(), StoreError> {
+        Ok(self.db.execute_batch(step.sql())?)
+    }
+
+    fn probe(&self) -> Result<(), StoreError> {
+        sqlite_format::rewrite_version(&self.db)
+    }
+
+    fn now_ms(&self) -> Result<i64, StoreError> {
+        Ok(match &self.clock {
+            Some(clock) => clock.load(Ordering::Relaxed),
+            None => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+            }
+        })
+    }
+}

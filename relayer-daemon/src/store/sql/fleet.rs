@@ -1,0 +1,362 @@
+//! What the daemons of a fleet agree on: which of them holds which account and which pending relay.
+//!
+//! All writes of a fleet are in one order, so what one has read here holds until it is committed: no two
+//! daemons take the same account, or the same relay.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use alloy::primitives::{Address, B256, U256};
+
+use super::{
+    Store, budget,
+    engine::{Db, Row, all, column, first, unsigned, values},
+    nonces, relays,
+};
+use crate::store::{
+    Accepted, DaemonId, NewRelay, NewTransaction, Payer, StoreError,
+    fleet::{Beat, FleetRecord, HeldLease, LEASE, assign},
+};
+
+/// The most orphaned relays that a daemon takes at once.
+const STEP: usize = 64;
+/// The milliseconds in which a rate limit's requests may be made.
+const HOUR: i64 = 3_600_000;
+
+/// The operations of a fleet's daemon; as with the others, each is atomic, and durable when it returns.
+impl Store {
+    /// Whether several daemons use this store.
+    pub const fn is_shared(&self) -> bool {
+        self.daemon.is_some()
+    }
+
+    /// How many commits have failed so far. What such a commit was to write may be there all the same, so
+    /// nothing that is remembered of it can be relied upon.
+    pub fn doubts(&self) -> u64 {
+        self.writer.as_ref().map_or(0, |writer| writer.doubts())
+    }
+
+    /// Tells the fleet that this daemon lives and has keys of these accounts. Renews the leases it has, and
+    /// takes those that are free and its to take. With `renounce` the leases get new epochs: nothing that was
+    /// in progress may go on with them.
+    pub fn beat(&self, accounts: &[Address], renounce: bool) -> Result<Beat, StoreError> {
+        let (daemon, accounts) = (self.must_be_of_a_fleet()?, accounts.to_vec());
+        self.write(move |db| beat(db, &daemon, &accounts, renounce))
+    }
+
+    /// Gives an account back.
+    pub fn release(&self, payer: Payer) -> Result<(), StoreError> {
+        self.write_for(payer, move |db| {
+            let free = "UPDATE leases SET holder = NULL, expires_at = 0 WHERE account = ?1";
+            db.execute(free, values![payer.account.0.0]).map(drop)
+        })
+    }
+
+    /// Leaves the fleet: all that this daemon holds is free at once.
+    pub fn leave(&self) -> Result<(), StoreError> {
+        let DaemonId(id) = self.must_be_of_a_fleet()?;
+        self.write(move |db| {
+            let free = "UPDATE leases SET holder = NULL, expires_at = 0 WHERE holder = ?1";
+            db.execute(free, values![id.as_ref()])?;
+            db.execute("DELETE FROM daemon_keys WHERE daemon = ?1", values![id.as_ref()])?;
+            db.execute("DELETE FROM daemons WHERE id = ?1", values![id.as_ref()]).map(drop)
+        })
+    }
+
+    /// Takes pending relays without a nonce that no living daemon runs: those of daemons that died, those
+    /// that were handed over, and its own ones that are not in `known`. Gives their reservations back; they
+    /// must run through the pipeline again.
+    pub fn claim(&self, known: HashSet<B256>, now: u64) -> Result<Vec<NewRelay>, StoreError> {
+        let daemon = self.must_be_of_a_fleet()?;
+        // Most often there are none, and no write is needed to find that out.
+        if self.read(|db| orphans(db, &daemon, &known))?.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.write(move |db| {
+            let mut claimed = Vec::new();
+            for id in orphans(db, &daemon, &known)? {
+                take_relay(db, &daemon, &id)?;
+                budget::set_reserved(db, &id, 0)?;
+                claimed.extend(relays::accepted(db, &id)?);
+            }
+            budget::close_if_unused(db, now)?;
+            Ok(claimed)
+        })
+    }
+
+    /// Gives a relay without a nonce to whichever daemon takes it.
+    pub fn hand_over(&self, id: B256, now: u64) -> Result<(), StoreError> {
+        self.write_about(id, move |db| {
+            must_have_no_nonce(db, &id)?;
+            db.execute("UPDATE relays SET holder = NULL WHERE id = ?1", values![id.0])?;
+            budget::set_reserved(db, &id, 0)?;
+            budget::close_if_unused(db, now)
+        })
+    }
+
+    /// The relays that have not ended.
+    pub fn pending(&self) -> Result<HashSet<B256>, StoreError> {
+        let query = "SELECT id FROM relays WHERE state = 'pending'";
+        self.read(|db| Ok(all(db, query, values![], relay_id)?.into_iter().collect()))
+    }
+
+    /// The pending relays that come right before this one and that other daemons hold: an earlier one with the
+    /// same forwarder nonce, and those with the nonce before.
+    pub fn ahead_of(&self, relay: &NewRelay) -> Result<Vec<(B256, U256)>, StoreError> {
+        let DaemonId(daemon) = self.must_be_of_a_fleet()?;
+        let (nonce, before) = (relay.forward_nonce, relay.forward_nonce.checked_sub(U256::ONE));
+        let query = "SELECT id, forward_nonce FROM relays WHERE signer = ?1 AND state = 'pending' AND id <> ?2
+             AND (holder IS NULL OR holder <> ?3)
+             AND (forward_nonce = ?4 OR (forward_nonce = ?5 AND rowid < (SELECT rowid FROM relays WHERE id = ?2)))
+             ORDER BY rowid";
+        let terms = values![
+            relay.signer.0.0,
+            relay.id.0,
+            daemon.as_ref(),
+            before.map(|before| before.to_be_bytes::<32>()),
+            nonce.to_be_bytes::<32>(),
+        ];
+        self.read(|db| {
+            all(db, query, terms, |row| {
+                Ok((relay_id(row)?, U256::from_be_bytes(column::<[u8; 32]>(row, "forward_nonce")?)))
+            })
+        })
+    }
+
+    /// The forwarder nonces of a signer's pending relays.
+    pub fn pending_nonces(&self, signer: Address) -> Result<BTreeSet<U256>, StoreError> {
+        let query = "SELECT forward_nonce FROM relays WHERE signer = ?1 AND state = 'pending'";
+        let nonces = self
+            .read(|db| all(db, query, values![signer.0.0], |row| column::<[u8; 32]>(row, "forward_nonce")))?;
+        Ok(nonces.into_iter().map(U256::from_be_bytes).collect())
+    }
+
+    /// Charges a party one request of `per_hour`, whichever daemon it came to. The inner error is how many
+    /// seconds to wait; nothing was charged then.
+    pub fn charge_rate(&self, party: String, per_hour: u32) -> Result<Result<(), u64>, StoreError> {
+        let gap = HOUR / i64::from(per_hour.max(1));
+        self.write(move |db| {
+            let now = db.now_ms()?;
+            let query = "SELECT full_at FROM rates WHERE party = ?1";
+            let full_at = first(db, query, values![&party], |row| column::<i64>(row, "full_at"))?;
+            let full_at = full_at.map_or(now, |at| at.max(now)).saturating_add(gap);
+            let wait = full_at.saturating_sub(now).saturating_sub(HOUR);
+            if wait > 0 {
+                return Ok(Err(wait.cast_unsigned().div_ceil(1_000)));
+            }
+            let upsert =
+                "INSERT INTO rates VALUES (?1, ?2) ON CONFLICT (party) DO UPDATE SET full_at = excluded.full_at";
+            db.execute(upsert, values![&party, full_at])?;
+            Ok(Ok(()))
+        })
+    }
+
+    /// The fleet as it is now.
+    pub fn fleet(&self) -> Result<FleetRecord, StoreError> {
+        self.read(|db| {
+            let now = db.now_ms()?;
+            let daemons = members(db, now)?.len();
+            let query = "SELECT account, holder FROM leases WHERE holder IS NOT NULL AND expires_at > ?1";
+            let holders = all(db, query, values![now], |row| {
+                Ok((account(row)?, DaemonId(column::<String>(row, "holder")?.into())))
+            })?;
+            let query = "SELECT count(*) AS pending FROM relays WHERE state = 'pending'";
+            let pending = first(db, query, values![], |row| unsigned(row, "pending"))?.unwrap_or_default();
+            Ok(FleetRecord { daemons, holders: holders.into_iter().collect(), pending })
+        })
+    }
+
+    fn must_be_of_a_fleet(&self) -> Result<DaemonId, StoreError> {
+        self.daemon.clone().ok_or(StoreError::Missing("fleet"))
+    }
+}
+
+fn account(row: &Row) -> Result<Address, StoreError> {
+    Ok(column::<[u8; 20]>(row, "account")?.into())
+}
+
+fn relay_id(row: &Row) -> Result<B256, StoreError> {
+    Ok(column::<[u8; 32]>(row, "id")?.into())
+}
+
+/// The daemons that live, each with its accounts.
+fn members(db: &Db, now: i64) -> Result<BTreeMap<DaemonId, BTreeSet<Address>>, StoreError> {
+    let query =
+        "SELECT daemon, account FROM daemon_keys JOIN daemons ON daemons.id = daemon WHERE expires_at > ?1";
+    let keys = all(db, query, values![now], |row| {
+        Ok((DaemonId(column::<String>(row, "daemon")?.into()), account(row)?))
+    })?;
+    let mut members: BTreeMap<DaemonId, BTreeSet<Address>> = BTreeMap::new();
+    for (daemon, account) in keys {
+        members.entry(daemon).or_default().insert(account);
+    }
+    Ok(members)
+}
+
+/// A lease as it is stored.
+struct Lease {
+    holder: Option<DaemonId>,
+    epoch: u64,
+    expires_at: i64,
+}
+
+fn lease(row: &Row) -> Result<(Address, Lease), StoreError> {
+    let holder = column::<Option<String>>(row, "holder")?.map(|id| DaemonId(id.into()));
+    let (epoch, expires_at) = (unsigned(row, "epoch")?, column(row, "expires_at")?);
+    Ok((account(row)?, Lease { holder, epoch, expires_at }))
+}
+
+fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Result<Beat, StoreError> {
+    let now = db.now_ms()?;
+    let until = now.saturating_add(i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX));
+    let DaemonId(id) = daemon;
+    db.execute(
+        "INSERT INTO daemons VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
+        values![id.as_ref(), until],
+    )?;
+    for account in accounts {
+        let key = values![id.as_ref(), account.0.0];
+        db.execute("INSERT INTO daemon_keys VALUES (?1, ?2) ON CONFLICT DO NOTHING", key)?;
+    }
+    // Of the dead nothing is needed but the leases they had.
+    let dead = "DELETE FROM daemon_keys WHERE daemon IN (SELECT id FROM daemons WHERE expires_at <= ?1)";
+    db.execute(dead, values![now])?;
+    db.execute("DELETE FROM daemons WHERE expires_at <= ?1", values![now])?;
+
+    let leases: BTreeMap<Address, Lease> =
+        all(db, "SELECT * FROM leases", values![], lease)?.into_iter().collect();
+    let valid = leases.iter().filter(|(_, lease)| lease.expires_at > now);
+    let holders = valid.filter_map(|(account, lease)| Some((*account, lease.holder.clone()?))).collect();
+    let members = members(db, now)?;
+    let assigned = assign(&members, &holders);
+
+    let mut beat = Beat { daemons: members.len(), ..Beat::default() };
+    for account in accounts {
+        let lease = leases.get(account);
+        let is_ours = lease.is_some_and(|lease| lease.holder.as_ref() == Some(daemon));
+        let is_assigned = assigned.get(account) == Some(daemon);
+        if !is_ours && (holders.contains_key(account) || !is_assigned) {
+            continue;
+        }
+        let epoch = lease.map_or(0, |lease| lease.epoch).saturating_add(u64::from(!is_ours || renounce));
+        db.execute(
+            "INSERT INTO leases VALUES (?1, ?2, ?3, ?4) ON CONFLICT (account) DO UPDATE
+             SET holder = excluded.holder, epoch = excluded.epoch, expires_at = excluded.expires_at",
+            values![account.0.0, id.as_ref(), epoch.cast_signed(), until],
+        )?;
+        if !is_ours || renounce {
+            // What the account has in flight is this daemon's to end now.
+            db.execute(
+                "UPDATE relays SET holder = ?2 WHERE state = 'pending'
+                 AND id IN (SELECT relay FROM nonces WHERE account = ?1 AND state = 'open')",
+                values![account.0.0, id.as_ref()],
+            )?;
+        }
+        beat.held.push(HeldLease {
+            payer: Payer { account: *account, epoch: Some(epoch) },
+            is_wanted: is_assigned,
+        });
+    }
+    Ok(beat)
+}
+
+/// Pending relays without a nonce in flight that are this daemon's to take.
+fn orphans(db: &Db, daemon: &DaemonId, known: &HashSet<B256>) -> Result<Vec<B256>, StoreError> {
+    let query = "SELECT id, holder = ?2 AS is_ours FROM relays WHERE state = 'pending'
+         AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')
+         AND (holder IS NULL OR holder = ?2
+             OR NOT EXISTS (SELECT 1 FROM daemons WHERE daemons.id = holder AND expires_at > ?1))
+         ORDER BY created_at, rowid";
+    let found = all(db, query, values![db.now_ms()?, daemon.0.as_ref()], |row| {
+        Ok((relay_id(row)?, column::<Option<bool>>(row, "is_ours")?.unwrap_or_default()))
+    })?;
+    let orphans = found.into_iter().filter(|(id, is_ours)| !(*is_ours && known.contains(id)));
+    Ok(orphans.map(|(id, _)| id).take(STEP).collect())
+}
+
+/// Accepts a relay for a daemon, unless another one runs it already.
+pub(super) fn accept<T: From<Accepted>>(
+    db: &Db,
+    daemon: Option<&DaemonId>,
+    id: B256,
+    accept: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let Some(daemon) = daemon else { return accept() };
+    let query = "SELECT holder FROM relays WHERE id = ?1 AND state = 'pending'";
+    let holder = first(db, query, values![id.0], |row| column::<Option<String>>(row, "holder"))?;
+    if holder.is_some_and(|holder| holder.as_deref() != Some(daemon.0.as_ref())) {
+        return Ok(Accepted::Elsewhere.into());
+    }
+    let accepted = accept()?;
+    take_relay(db, daemon, &id)?;
+    Ok(accepted)
+}
+
+fn take_relay(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
+    let take = "UPDATE relays SET holder = ?2 WHERE id = ?1 AND state = 'pending'";
+    db.execute(take, values![id.0, daemon.0.as_ref()]).map(drop)
+}
+
+/// Takes the relay of a nonce.
+pub(super) fn take_relay_of(
+    db: &Db,
+    daemon: &DaemonId,
+    account: &Address,
+    nonce: u64,
+) -> Result<(), StoreError> {
+    let query = "SELECT relay AS id FROM nonces WHERE account = ?1 AND nonce = ?2 AND relay IS NOT NULL";
+    let relay = first(db, query, values![account.0.0, nonce.cast_signed()], relay_id)?;
+    relay.map_or(Ok(()), |relay| take_relay(db, daemon, &relay))
+}
+
+/// # Errors
+/// [`StoreError::Fenced`] if the account was given to another daemon, or to this one anew.
+pub(super) fn must_hold_account(db: &Db, payer: &Payer) -> Result<(), StoreError> {
+    let query = "SELECT epoch FROM leases WHERE account = ?1 AND holder IS NOT NULL";
+    let epoch = first(db, query, values![payer.account.0.0], |row| unsigned(row, "epoch"))?;
+    if epoch.is_some() && epoch == payer.epoch { Ok(()) } else { Err(StoreError::Fenced) }
+}
+
+/// # Errors
+/// [`StoreError::HeldElsewhere`] if another daemon runs the relay, or any may take it.
+pub(super) fn must_hold_relay(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
+    let query = "SELECT holder FROM relays WHERE id = ?1";
+    let holder = first(db, query, values![id.0], |row| column::<Option<String>>(row, "holder"))?;
+    let holder = holder.ok_or(StoreError::Missing("relay"))?;
+    if holder.as_deref() == Some(daemon.0.as_ref()) { Ok(()) } else { Err(StoreError::HeldElsewhere) }
+}
+
+/// # Errors
+/// [`StoreError::HeldElsewhere`] if the relay has a nonce in flight, of which a failed commit has told
+/// nothing: the account's sender ends it.
+pub(super) fn must_have_no_nonce(db: &Db, id: &B256) -> Result<(), StoreError> {
+    if nonces::open_of(db, id)?.is_empty() { Ok(()) } else { Err(StoreError::HeldElsewhere) }
+}
+
+/// Whether the relays among these that have no nonce yet are this daemon's, and still wait for one.
+pub(super) fn must_hold_new_relays(
+    db: &Db,
+    daemon: &DaemonId,
+    account: &Address,
+    transactions: &[NewTransaction],
+) -> Result<(), StoreError> {
+    for NewTransaction { nonce, relay, .. } in transactions {
+        let Some(relay) = relay else { continue };
+        let query =
+            "SELECT state FROM nonces WHERE relay = ?1 AND account = ?2 AND nonce = ?3 AND state = 'open'";
+        let nonce = values![relay.0, account.0.0, nonce.cast_signed()];
+        if !db.query(query, nonce)?.is_empty() {
+            // A replacement: the account's lease is enough.
+            continue;
+        }
+        must_hold_relay(db, daemon, relay)?;
+        if !relays::is_pending(db, relay)? {
+            return Err(StoreError::HeldElsewhere);
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the rates of parties that have made no request for an hour.
+pub(super) fn forget_rates(db: &Db) -> Result<(), StoreError> {
+    db.execute("DELETE FROM rates WHERE full_at <= ?1", values![db.now_ms()?]).map(drop)
+}

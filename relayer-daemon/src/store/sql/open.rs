@@ -1,0 +1,164 @@
+//! Opening a store: in a file, in memory, or in a Postgres database.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::{
+    Store, StoreFaults,
+    engine::{Engine, Sqlite, readers::Readers, writer::Writer},
+};
+use crate::store::{DaemonId, StoreError};
+
+/// Opens connections for reading.
+#[derive(Clone)]
+pub(super) struct Opener {
+    open: Arc<dyn Fn() -> Result<Box<dyn Engine>, StoreError> + Send + Sync>,
+    /// How many a store has: one reads from a file as fast as several.
+    count: usize,
+}
+
+impl std::fmt::Debug for Opener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opener").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl Opener {
+    fn sqlite(open: impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static) -> Self {
+        Self { open: Arc::new(move || Ok(Box::new(Sqlite::reader(open()?)?))), count: 1 }
+    }
+
+    fn readers(&self) -> Result<Arc<Readers>, StoreError> {
+        let connections = (0..self.count).map(|_| (self.open)()).collect::<Result<_, _>>()?;
+        Ok(Arc::new(Readers::new(connections)))
+    }
+}
+
+impl Store {
+    /// Opens the file at `path`, and creates it if it is not there.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let owned = path.to_owned();
+        Self::start(Connection::open(path)?, move || Connection::open(&owned))
+    }
+
+    /// Opens the file at `path` for reading, also beside its writer; `None` if it is not there or empty.
+    pub fn open_read_only(path: &Path) -> Result<Option<Self>, StoreError> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let path = path.to_owned();
+        let unusable = || StoreError::Engine("the file was emptied".to_owned());
+        let Some(reader) = Sqlite::beside_a_writer(&path)? else { return Ok(None) };
+        let open = move || -> Result<Box<dyn Engine>, StoreError> {
+            Ok(Box::new(Sqlite::beside_a_writer(&path)?.ok_or_else(unusable)?))
+        };
+        let open = Opener { open: Arc::new(open), count: 1 };
+        Ok(Some(Self::of(None, Arc::new(Readers::new(vec![Box::new(reader)])), open)))
+    }
+
+    /// A store in memory, for tests.
+    ///
+    /// # Errors
+    /// [`StoreError::Engine`].
+    pub fn in_memory() -> Result<Self, StoreError> {
+        let (writer, open) = memory()?;
+        Self::start(writer, open)
+    }
+
+    /// A store in memory that several daemons share, for tests: what Postgres has for a fleet, with a clock
+    /// that counts milliseconds.
+    ///
+    /// # Errors
+    /// [`StoreError::Engine`].
+    pub fn in_memory_of_a_fleet(clock: Arc<AtomicI64>) -> Result<Self, StoreError> {
+        let (writer, open) = memory()?;
+        let writer = Sqlite::writer(writer)?.with_clock(Arc::clone(&clock));
+        writer.make_fleet()?;
+        let open = move || -> Result<Box<dyn Engine>, StoreError> {
+            Ok(Box::new(Sqlite::reader(open()?)?.with_clock(Arc::clone(&clock))))
+        };
+        let open = Opener { open: Arc::new(open), count: 1 };
+        Ok(Self::of(Some(Writer::start(Box::new(writer))?), open.readers()?, open))
+    }
+
+    pub(super) fn start(
+        writer: Connection,
+        open: impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static,
+    ) -> Result<Self, StoreError> {
+        let (writer, open) = (Sqlite::writer(writer)?, Opener::sqlite(open));
+        Ok(Self::of(Some(Writer::start(Box::new(writer))?), open.readers()?, open))
+    }
+
+    /// Opens the store in the Postgres database that `url` names, and makes it if it is not there.
+    #[cfg(feature = "postgres")]
+    pub fn connect(url: &str) -> Result<Self, StoreError> {
+        use super::engine::postgres::{Postgres, Server};
+        /// Connections for reading.
+        const READERS: usize = 4;
+        let server = Arc::new(Server::new(url)?);
+        let writer = Postgres::new(Arc::clone(&server));
+        writer.migrate()?;
+        let open = Arc::new(move || -> Result<Box<dyn Engine>, StoreError> {
+            Ok(Box::new(Postgres::new(Arc::clone(&server))))
+        });
+        let open = Opener { open, count: READERS };
+        Ok(Self::of(Some(Writer::start(Box::new(writer))?), open.readers()?, open))
+    }
+
+    /// Opens the store in the Postgres database that `url` names for reading; `None` if there is none yet.
+    #[cfg(feature = "postgres")]
+    pub fn connect_read_only(url: &str) -> Result<Option<Self>, StoreError> {
+        use super::engine::postgres::{Postgres, Server};
+        let server = Arc::new(Server::new(url)?);
+        let reader = Postgres::new(Arc::clone(&server));
+        if !reader.is_store()? {
+            return Ok(None);
+        }
+        let open = Arc::new(move || -> Result<Box<dyn Engine>, StoreError> {
+            Ok(Box::new(Postgres::new(Arc::clone(&server))))
+        });
+        let open = Opener { open, count: 1 };
+        Ok(Some(Self::of(None, Arc::new(Readers::new(vec![Box::new(reader)])), open)))
+    }
+
+    fn of(writer: Option<Writer>, readers: Arc<Readers>, open: Opener) -> Self {
+        let writer = writer.map(Arc::new);
+        Self { writer, readers, open, faults: StoreFaults::default(), daemon: None }
+    }
+
+    /// The same store with connections of its own for reading: its reads and the others' do not wait for one
+    /// another.
+    pub fn with_own_reader(&self) -> Result<Self, StoreError> {
+        Ok(Self { readers: self.open.readers()?, ..self.clone() })
+    }
+
+    /// The same store with injected faults, for tests.
+    #[must_use]
+    pub fn with_faults(&self, faults: StoreFaults) -> Self {
+        Self { faults, ..self.clone() }
+    }
+
+    /// The same store as one daemon of a fleet uses it: its writes are refused where another daemon holds the
+    /// account or the relay.
+    #[must_use]
+    pub fn of_daemon(&self, daemon: DaemonId) -> Self {
+        Self { daemon: Some(daemon), ..self.clone() }
+    }
+}
+
+/// A new store in memory: its connection that writes, and what opens another.
+fn memory()
+-> Result<(Connection, impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static), StoreError> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    // Connections of one process that open the same name share it.
+    let uri = format!("file:/store-{}?vfs=memdb", NEXT.fetch_add(1, Ordering::Relaxed));
+    let open = move || Connection::open_with_flags(&uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI);
+    Ok((open()?, open))
+}

@@ -1,0 +1,270 @@
+// What the daemons of a fleet may rely on, in the store: an account has one holder, and so has a relay; what a
+// former holder writes fails; limits hold over all of them.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use alloy::primitives::{Address, B256, Bytes, U256};
+use relayer_daemon::{
+    gas::fees::Fees,
+    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
+    store::{
+        Accepted, BlockId, DaemonId, Inclusion, NewRelay, NewTransaction, Payer, Settlement,
+        SignedTransaction, Store, StoreError, TransactionPurpose,
+        fleet::{Beat, LEASE},
+    },
+};
+
+const NOW: u64 = 1_700_000_000;
+const FIRST: Address = Address::repeat_byte(0xa1);
+const SECOND: Address = Address::repeat_byte(0xa2);
+const ACCOUNTS: [Address; 2] = [FIRST, SECOND];
+
+fn id(byte: u8) -> B256 {
+    B256::repeat_byte(byte)
+}
+
+fn relay(byte: u8) -> NewRelay {
+    relay_of(byte, byte, 0)
+}
+
+/// Relay `byte`: a request of `signer` with this forwarder nonce.
+fn relay_of(byte: u8, signer: u8, nonce: u64) -> NewRelay {
+    NewRelay {
+        id: id(byte),
+        signer: Address::repeat_byte(signer),
+        forward_nonce: U256::from(nonce),
+        deadline: 0,
+        calldata: Bytes::from_static(&[1]),
+        client: None,
+    }
+}
+
+fn transaction(nonce: u64, relay: Option<u8>, byte: u8) -> NewTransaction {
+    let (fees, purpose) = (Fees { max_fee: 2, tip: 1 }, TransactionPurpose::Relay);
+    let transaction = SignedTransaction { hash: id(byte), raw: [byte].into(), fees, gas_limit: 1, purpose };
+    NewTransaction { nonce, relay: relay.map(id), transaction }
+}
+
+fn daemon(shared: &Shared, name: &str) -> Store {
+    shared.store.of_daemon(DaemonId(name.into()))
+}
+
+/// The accounts that a daemon holds after it has renewed its leases, each with its epoch.
+fn beat(store: &Store) -> Vec<(Address, u64)> {
+    let Beat { held, .. } = store.beat(&ACCOUNTS, false).unwrap();
+    held.into_iter().map(|held| (held.payer.account, held.payer.epoch.unwrap())).collect()
+}
+
+fn payer(account: Address, epoch: u64) -> Payer {
+    Payer { account, epoch: Some(epoch) }
+}
+
+fn settlement(store: &Store, account: Address, nonce: u64, byte: u8) -> Settlement {
+    let mined = MinedTransaction { tx_hash: id(byte), block_number: 9, gas_used: 21_000 };
+    Settlement {
+        assignment: store.assignment(account, nonce).unwrap(),
+        inclusion: Inclusion { tx_hash: id(byte), block: BlockId { number: 9, hash: id(9) } },
+        paid_wei: 7,
+        outcome: Some(RelayOutcome::Executed { mined, agent_id: None }),
+    }
+}
+
+#[test]
+fn an_account_has_one_holder_and_passes_on_when_its_lease_has_ended() {
+    let shared = Shared::new();
+    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
+    assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 1)]);
+    assert_eq!(beat(&b), [], "both are taken");
+    shared.pass(LEASE / 2);
+    assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 1)], "renewed");
+    shared.pass(LEASE / 2 + Duration::from_secs(1));
+    assert_eq!(beat(&b).len(), 0, "still");
+    shared.pass(LEASE);
+    assert_eq!(beat(&b), [(FIRST, 2), (SECOND, 2)], "with a higher epoch");
+    assert_eq!(beat(&a), [], "the former holder finds out");
+    assert_eq!(shared.store.of_daemon(DaemonId("c".into())).fleet().unwrap().daemons, 2);
+}
+
+#[test]
+fn a_daemon_that_joins_gets_its_share_once_the_holder_gives_it_back() {
+    let shared = Shared::new();
+    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
+    beat(&a);
+    beat(&b);
+    let held = a.beat(&ACCOUNTS, false).unwrap().held;
+    let unwanted: Vec<Payer> = held.iter().filter(|held| !held.is_wanted).map(|held| held.payer).collect();
+    assert_eq!(unwanted, [payer(SECOND, 1)]);
+    a.release(unwanted[0]).unwrap();
+    assert_eq!(beat(&b), [(SECOND, 2)]);
+    assert_eq!(beat(&a), [(FIRST, 1)]);
+    b.leave().unwrap();
+    assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 3)], "who leaves is replaced at once");
+}
+
+#[test]
+fn what_a_former_holder_writes_about_a_nonce_fails() {
+    let shared = Shared::new();
+    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
+    beat(&a);
+    let (old, new) = (payer(FIRST, 1), payer(FIRST, 2));
+    a.accept(&relay(1), NOW).unwrap();
+    a.record(old, &[transaction(0, Some(1), 0x11)], NOW).unwrap();
+    shared.pass(LEASE * 2);
+    beat(&b);
+
+    let fenced = [
+        a.record(old, &[transaction(1, None, 0x12)], NOW),
+        a.record(old, &[transaction(0, Some(1), 0x13)], NOW),
+        a.record_gap(old, &transaction(1, None, 0x14), 1, 1_000, NOW).map(drop),
+        a.settle(old, &settlement(&a, FIRST, 0, 0x11), NOW),
+        a.reopen(old, 0, 1, NOW).map(drop),
+        a.lose(old, 0),
+        a.give_up(old, 0),
+        a.doubt(old),
+        a.checked(old, &[]),
+        a.release(old),
+        // Without an epoch nothing is written at all.
+        a.record(FIRST, &[transaction(1, None, 0x15)], NOW),
+        b.record(FIRST, &[transaction(1, None, 0x15)], NOW),
+    ];
+    for result in fenced {
+        assert_eq!(result, Err(StoreError::Fenced));
+    }
+    let [open] = b.open_nonces(FIRST).unwrap().try_into().unwrap();
+    assert_eq!(open.transactions.len(), 1, "nothing was written");
+    b.record(new, &[transaction(0, Some(1), 0x16)], NOW).unwrap();
+    b.settle(new, &settlement(&b, FIRST, 0, 0x16), NOW).unwrap();
+    assert!(matches!(a.relay(id(1)).unwrap().unwrap().outcome, Some(RelayOutcome::Executed { .. })));
+}
+
+#[test]
+fn leases_that_are_renounced_get_new_epochs() {
+    let shared = Shared::new();
+    let a = daemon(&shared, "a");
+    beat(&a);
+    let held = a.beat(&ACCOUNTS, true).unwrap().held;
+    assert_eq!(held.iter().map(|held| held.payer).collect::<Vec<_>>(), [payer(FIRST, 2), payer(SECOND, 2)]);
+    assert_eq!(a.lose(payer(FIRST, 1), 0), Err(StoreError::Fenced), "also for the same daemon");
+}
+
+#[test]
+fn a_request_sent_to_two_daemons_at_once_is_one_relay() {
+    let shared = Shared::new();
+    let daemons = [Arc::new(daemon(&shared, "a")), Arc::new(daemon(&shared, "b"))];
+    daemons.iter().for_each(|daemon| drop(beat(daemon)));
+    for byte in 1..20 {
+        let accepted: Vec<Accepted> = std::thread::scope(|threads| {
+            let accepts =
+                daemons.each_ref().map(|daemon| threads.spawn(move || daemon.accept(&relay(byte), NOW)));
+            accepts.map(|accept| accept.join().unwrap().unwrap()).into()
+        });
+        let runs = accepted.iter().filter(|accepted| **accepted == Accepted::Pending).count();
+        let joins = accepted.iter().filter(|accepted| **accepted == Accepted::Elsewhere).count();
+        assert_eq!((runs, joins), (1, 1), "{accepted:?}");
+    }
+}
+
+#[test]
+fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them() {
+    let shared = Shared::new();
+    let [a, b, c] = ["a", "b", "c"].map(|name| daemon(&shared, name));
+    let accounts = beat(&a);
+    assert_eq!(accounts, [(FIRST, 1), (SECOND, 1)]);
+    for byte in 1..=3 {
+        a.accept(&relay(byte), NOW).unwrap();
+        a.reserve(id(byte), 100, 1_000, NOW).unwrap();
+    }
+    a.record(payer(FIRST, 1), &[transaction(0, Some(1), 0x11)], NOW).unwrap();
+    let claim = |store: &Store| -> Vec<B256> {
+        store.claim(HashSet::new(), NOW).unwrap().into_iter().map(|relay| relay.id).collect()
+    };
+    beat(&b);
+    beat(&c);
+    assert_eq!([claim(&b), claim(&c)].concat(), [B256::ZERO; 0], "it lives");
+
+    shared.pass(LEASE * 2);
+    beat(&b);
+    beat(&c);
+    assert_eq!(claim(&b), [id(2), id(3)], "the sent one goes with its account");
+    assert_eq!(claim(&c), [B256::ZERO; 0], "once");
+    assert_eq!(b.budget(1_000, NOW).unwrap().reserved_wei, 100, "what is not sent reserves nothing");
+
+    // It had only stood still.
+    assert_eq!(a.reserve(id(2), 100, 1_000, NOW), Err(StoreError::HeldElsewhere));
+    let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::RpcTimeout) };
+    assert_eq!(a.finish_unsent(id(2), &dropped, NOW), Err(StoreError::HeldElsewhere));
+    assert_eq!(a.accept(&relay(2), NOW).unwrap(), Accepted::Elsewhere);
+    let holder = if beat(&b).iter().any(|(account, _)| *account == FIRST) { &b } else { &c };
+    let epoch = beat(holder)[0].1;
+    holder.settle(payer(FIRST, epoch), &settlement(holder, FIRST, 0, 0x11), NOW).unwrap();
+}
+
+#[test]
+fn a_relay_that_another_daemon_took_gets_no_nonce_here() {
+    let shared = Shared::new();
+    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
+    beat(&a);
+    a.accept(&relay(1), NOW).unwrap();
+    a.hand_over(id(1), NOW).unwrap();
+    beat(&b);
+    let refused = a.record(payer(FIRST, 1), &[transaction(0, Some(1), 0x11)], NOW);
+    assert_eq!(refused, Err(StoreError::HeldElsewhere));
+    assert_eq!(b.claim(HashSet::new(), NOW).unwrap(), [relay(1)]);
+    let refused = a.record(payer(FIRST, 1), &[transaction(0, Some(1), 0x11)], NOW);
+    assert_eq!(refused, Err(StoreError::HeldElsewhere));
+    assert_eq!(a.next_nonce(FIRST).unwrap(), None);
+}
+
+#[test]
+fn a_relay_that_its_own_daemon_has_forgotten_is_claimed_by_it_and_one_that_it_runs_is_not() {
+    let shared = Shared::new();
+    let a = daemon(&shared, "a");
+    beat(&a);
+    a.accept(&relay(1), NOW).unwrap();
+    assert_eq!(a.claim(HashSet::from([id(1)]), NOW).unwrap(), []);
+    assert_eq!(a.claim(HashSet::new(), NOW).unwrap(), [relay(1)]);
+}
+
+#[test]
+fn a_relay_with_a_nonce_that_a_failed_commit_hid_is_neither_dropped_nor_handed_over() {
+    let shared = Shared::new();
+    let a = daemon(&shared, "a");
+    beat(&a);
+    a.accept(&relay(1), NOW).unwrap();
+    a.reserve(id(1), 100, 1_000, NOW).unwrap();
+    a.record(payer(FIRST, 1), &[transaction(0, Some(1), 0x11)], NOW).unwrap();
+    let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::RpcTimeout) };
+    assert_eq!(a.finish_unsent(id(1), &dropped, NOW), Err(StoreError::HeldElsewhere));
+    assert_eq!(a.hand_over(id(1), NOW), Err(StoreError::HeldElsewhere));
+    assert_eq!(a.budget(1_000, NOW).unwrap().reserved_wei, 100);
+}
+
+#[test]
+fn a_request_sees_those_before_it_at_other_daemons() {
+    let shared = Shared::new();
+    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
+    a.accept(&relay_of(1, 7, 4), NOW).unwrap();
+    let (same, next, own) = (relay_of(2, 7, 4), relay_of(3, 7, 5), relay_of(4, 7, 6));
+    for relay in [&same, &next, &own] {
+        b.accept(relay, NOW).unwrap();
+    }
+    assert_eq!(b.ahead_of(&same).unwrap(), [(id(1), U256::from(4))]);
+    assert_eq!(a.ahead_of(&relay_of(1, 7, 4)).unwrap(), [], "it came first");
+    assert_eq!(b.ahead_of(&next).unwrap(), [(id(1), U256::from(4))], "its own ones it knows");
+    assert_eq!(b.ahead_of(&own).unwrap(), []);
+    let nonces: Vec<U256> = a.pending_nonces(own.signer).unwrap().into_iter().collect();
+    assert_eq!(nonces, [4, 5, 6].map(U256::from));
+}
+
+#[test]
+fn a_rate_limit_is_one_for_all_daemons() {
+    let shared = Shared::new();
+    let daemons = [daemon(&shared, "a"), daemon(&shared, "b")];
+    let charge = |turn: usize| daemons[turn % 2].charge_rate("ip 192.0.2.7".to_owned(), 20).unwrap();
+    assert!((0..20).all(|turn| charge(turn).is_ok()));
+    let wait = charge(20).unwrap_err();
+    assert!((170..=180).contains(&wait), "{wait}");
+    assert_eq!(daemons[0].charge_rate("ip 192.0.2.8".to_owned(), 20).unwrap(), Ok(()));
+    shared.pass(Duration::from_secs(wait));
+    assert_eq!((charge(21), charge(22).is_err()), (Ok(()), true), "one more in three minutes");
+}

@@ -1,0 +1,139 @@
+//! The store's promises, each kept by both engines: one suite of tests, run on SQLite and on Postgres. What is
+//! said of a fleet is tried on Postgres too, and on SQLite with a clock that the test moves.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+#[allow(dead_code, unreachable_pub, reason = "the end-to-end tests use it too")]
+#[path = "../../../tests/src/postgres.rs"]
+mod postgres_server;
+
+mod sqlite {
+    use relayer_daemon::store::Store;
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicI64, Ordering},
+        },
+        time::Duration,
+    };
+    use tempfile::TempDir;
+
+    /// A store that is empty.
+    fn fresh() -> Store {
+        Store::in_memory().unwrap()
+    }
+
+    /// A journal that outlives its stores.
+    struct Journal(TempDir);
+
+    impl Journal {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn open(&self) -> Store {
+            Store::open(&self.0.path().join("journal.sqlite")).unwrap()
+        }
+    }
+
+    mod suite {
+        use super::{Journal, fresh};
+        include!("suite.rs");
+    }
+
+    mod sponsorship {
+        use super::fresh;
+        include!("sponsorship.rs");
+    }
+
+    /// A store that several daemons share.
+    struct Shared {
+        store: Store,
+        clock: Arc<AtomicI64>,
+    }
+
+    impl Shared {
+        fn new() -> Self {
+            let clock = Arc::new(AtomicI64::new(1_000_000));
+            Self { store: Store::in_memory_of_a_fleet(Arc::clone(&clock)).unwrap(), clock }
+        }
+
+        /// Time passes by the database's clock.
+        fn pass(&self, time: Duration) {
+            self.clock.fetch_add(time.as_millis() as i64, Ordering::Relaxed);
+        }
+    }
+
+    mod fleet {
+        use super::Shared;
+        include!("fleet.rs");
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use super::postgres_server::Postgres;
+    use relayer_daemon::store::Store;
+    use std::{sync::LazyLock, time::Duration};
+
+    static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(&["fsync=off"]));
+
+    fn fresh() -> Store {
+        Journal::new().open()
+    }
+
+    struct Journal(String);
+
+    impl Journal {
+        fn new() -> Self {
+            Self(SERVER.schema())
+        }
+
+        fn open(&self) -> Store {
+            Store::connect(&self.0).unwrap()
+        }
+    }
+
+    mod suite {
+        use super::{Journal, fresh};
+        include!("suite.rs");
+    }
+
+    mod sponsorship {
+        use super::fresh;
+        include!("sponsorship.rs");
+    }
+
+    /// A store that several daemons share.
+    struct Shared {
+        store: Store,
+        url: String,
+    }
+
+    impl Shared {
+        fn new() -> Self {
+            let url = SERVER.schema();
+            Self { store: Store::connect(&url).unwrap(), url }
+        }
+
+        /// All that was said of the time before is older now.
+        fn pass(&self, time: Duration) {
+            let (_, schema) = self.url.split_once("search_path%3D").unwrap();
+            for (table, column) in [("leases", "expires_at"), ("daemons", "expires_at"), ("rates", "full_at")]
+            {
+                let ms = time.as_millis();
+                SERVER.sql(&format!("UPDATE {schema}.{table} SET {column} = {column} - {ms}"));
+            }
+        }
+    }
+
+    mod fleet {
+        use super::Shared;
+        include!("fleet.rs");
+    }
+
+    mod server {
+        use super::{Journal, Postgres};
+        include!("server.rs");
+    }
+}

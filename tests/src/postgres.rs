@@ -1,0 +1,165 @@
+//! A Postgres server of Debian's package, for one test or one test program: its files in a temporary
+//! directory, reached by a socket there.
+//!
+//! It ends when it is dropped, and also when the process that started it dies.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long the server may take to start.
+const START: Duration = Duration::from_secs(60);
+
+/// Ends the server with the process that holds the other end of the pipe on stdin, and deletes its files.
+const WATCH: &str = r#"
+trap '' TERM INT HUP
+read -r _
+"$1/pg_ctl" -D "$2/data" -m immediate stop
+rm -rf -- "$2"
+"#;
+
+/// A running server.
+#[derive(Debug)]
+pub struct Postgres {
+    programs: PathBuf,
+    dir: TempDir,
+    watch: Child,
+    schemas: AtomicU32,
+}
+
+impl Postgres {
+    /// Starts a server with no data. `options` are settings of `postgresql.conf`, as `name=value`.
+    ///
+    /// # Panics
+    /// If Postgres is not installed, or does not start.
+    pub fn start(options: &[&str]) -> Self {
+        let programs = programs();
+        let dir = tempfile::Builder::new().prefix("postgres-").tempdir().expect("a temporary directory");
+        if is_root() {
+            // Postgres refuses to run as root.
+            run(Command::new("chown").arg("postgres").arg(dir.path()));
+        }
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).expect("a private directory");
+        let data = dir.path().join("data");
+        run(own(&programs.join("initdb"))
+            .args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"])
+            .arg("-D")
+            .arg(&data));
+        let mut watch = own(Path::new("/bin/sh"));
+        watch.args(["-c", WATCH, "postgres"]).arg(&programs).arg(dir.path());
+        let watch = watch.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let watch = watch.spawn().expect("a shell");
+        let mut settings = String::from("listen_addresses=''\nmax_connections=200\n");
+        settings.push_str(&format!("unix_socket_directories='{}'\n", dir.path().display()));
+        options.iter().for_each(|option| settings.push_str(&format!("{option}\n")));
+        let file = data.join("postgresql.conf");
+        let before = fs::read_to_string(&file).expect("initdb's settings");
+        fs::write(&file, before + &settings).expect("the settings");
+        let server = Self { programs, dir, watch, schemas: AtomicU32::new(0) };
+        server.go_on();
+        server
+    }
+
+    /// The URL of a new empty schema.
+    ///
+    /// # Panics
+    /// If the server does not answer.
+    pub fn schema(&self) -> String {
+        let name = format!("s{}", self.schemas.fetch_add(1, Ordering::Relaxed));
+        self.sql(&format!("CREATE SCHEMA {name}"));
+        let socket = self.dir.path().display().to_string().replace('/', "%2F");
+        format!("postgres://postgres@{socket}/postgres?options=-csearch_path%3D{name}")
+    }
+
+    /// Runs a statement, and returns what it prints.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn sql(&self, statement: &str) -> String {
+        let mut psql = own(&self.programs.join("psql"));
+        psql.args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-h"]);
+        let output = psql.arg(self.dir.path()).args(["-c", statement]).output().expect("psql");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{statement}: {errors}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// Stops the server as a crash does: no client hears of it.
+    pub fn crash(&self) {
+        run(self.pg_ctl().args(["-m", "immediate", "-w", "stop"]));
+    }
+
+    /// Starts it again on its data.
+    pub fn go_on(&self) {
+        let log = self.dir.path().join("log");
+        let began = Instant::now();
+        loop {
+            let mut start = self.pg_ctl();
+            start.arg("-l").arg(&log).args(["-w", "-t", "60", "start"]);
+            // Without a pipe of ours: the server outlives the command.
+            let status = start.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("pg_ctl");
+            if status.success() {
+                return;
+            }
+            // After a crash the last processes of the server before may hold its memory for a moment.
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            assert!(began.elapsed() < START, "Postgres does not start: {said}");
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn pg_ctl(&self) -> Command {
+        let mut command = own(&self.programs.join("pg_ctl"));
+        command.arg("-D").arg(self.dir.path().join("data"));
+        command
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // The watching shell stops the server, and deletes what belongs to it.
+        drop(self.watch.stdin.take());
+        let _ = self.watch.wait();
+    }
+}
+
+/// Where Debian has the programs of the newest version.
+fn programs() -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let programs =
+        versions.map(|version| version.path().join("bin")).filter(|bin| bin.join("initdb").exists());
+    let newest = programs.max_by_key(|bin| {
+        let version = bin.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        version.and_then(|version| version.parse::<u32>().ok())
+    });
+    newest.expect("Postgres is missing: run `cargo xtask setup` (Debian: apt-get install postgresql)")
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output().expect("id");
+    id.stdout.starts_with(b"0")
+}
+
+/// A command of the server's user, in a directory that this user may enter.
+fn own(program: &Path) -> Command {
+    let mut command = if is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(program);
+        command
+    } else {
+        Command::new(program)
+    };
+    command.current_dir("/").stdin(Stdio::null());
+    command
+}
+
+fn run(command: &mut Command) {
+    let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output().expect("a command");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
