@@ -9,13 +9,12 @@ use registry_core::{
     eth::timestamp::Timestamp,
     host::rate_limit::{ClientKey, RateLimitVerdict},
     registry::error_code::Code,
-    snapshot::ShardEntry,
 };
-use worker::{Context, Env, event, web_sys};
+use worker::{Context, Env, event, js_sys::Reflect, web_sys};
 
 use crate::{
     body,
-    cache::{self, Request, RequestContext},
+    cache::{self, Download, Request, RequestContext},
     http::{self, Content, Delivery, EVENTS_TYPE, JSON_TYPE, Target},
     index::{IndexClient, IndexResponse},
     limiter,
@@ -37,8 +36,13 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
         (204, http::preflight(&record.id, takes_post)?)
     } else {
         let (answer, verdict) = answer(&request, &env, context, &mut record).await;
-        let delivery =
-            Delivery { request_id: &record.id, verdict, now: Timestamp::from_millis(unix_millis()) };
+        let delivery = Delivery {
+            request_id: &record.id,
+            verdict,
+            now: Timestamp::from_millis(unix_millis()),
+            is_compressed: matches!(&answer, Ok(Payload::Document(content)) if content.is_download)
+                && request.takes_gzip(),
+        };
         match answer {
             Ok(Payload::Document(content)) => {
                 record.source = content.source;
@@ -90,6 +94,17 @@ impl<'a> Incoming<'a> {
 
     fn header(&self, name: &str) -> Option<String> {
         self.headers.get(name).ok().flatten()
+    }
+
+    /// Whether the client takes a body in gzip. What it accepts is beside the request: the header that a Worker
+    /// sees is Cloudflare's own.
+    fn takes_gzip(&self) -> bool {
+        let of_client = Reflect::get(self.request, &"cf".into())
+            .and_then(|cf| Reflect::get(&cf, &"clientAcceptEncoding".into()))
+            .ok()
+            .and_then(|accepted| accepted.as_string());
+        let accepted = of_client.or_else(|| self.header("Accept-Encoding"));
+        accepted.is_some_and(|accepted| http::accepts_gzip(&accepted))
     }
 
     /// The key of the rate limit. Only headers are trusted that Cloudflare sets and clients cannot.
@@ -149,9 +164,8 @@ impl Resource {
         match path {
             "/livez" => Ok(Self::Live),
             READY => Ok(Self::Counted(Request::Ready)),
-            MANIFEST => Ok(Self::Counted(Request::Manifest)),
-            path if path.starts_with(SHARDS) => {
-                shard(target.path_and_query()).map(|entry| Self::Counted(Request::Shard(entry)))
+            _ if let Some(download) = Download::parse(target.path_and_query()) => {
+                download.map(|download| Self::Counted(Request::Download(download)))
             }
             _ => Route::parse(target.path_and_query()).map(|route| Self::Counted(Request::Api(route))),
         }
@@ -170,26 +184,12 @@ impl Resource {
             Self::Page(page) => page.path,
             Self::Live => "/livez",
             Self::Counted(Request::Ready) => READY,
-            Self::Counted(Request::Manifest) => MANIFEST,
-            Self::Counted(Request::Shard(_)) => "/api/v1/snapshot/:shard",
+            Self::Counted(Request::Download(download)) => download.pattern(),
             Self::Counted(Request::Api(route)) => route.pattern(),
             // Routes become streams later.
             Self::Counted(Request::Events(_)) => "/api/v1/changes",
         }
     }
-}
-
-/// The path of the snapshot's manifest, and what those of its shards begin with.
-const MANIFEST: &str = "/api/v1/snapshot";
-const SHARDS: &str = "/api/v1/snapshot/";
-
-/// The shard that a target names, with its version.
-fn shard(target: &str) -> Result<ShardEntry, Error> {
-    let (range, version) =
-        target.strip_prefix(SHARDS).and_then(|rest| rest.split_once('?')).unwrap_or_default();
-    let version = version.split('&').find_map(|parameter| parameter.strip_prefix("v=")).unwrap_or_default();
-    let rule = "must be 14 hex digits, with its version as v, of 24 hex digits";
-    ShardEntry::parse(range, version).ok_or(Error::InvalidParameter { field: "shard", rule })
 }
 
 /// The status of an error: 503 where a service that is not ready says why, the documented one otherwise.

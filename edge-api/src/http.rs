@@ -74,6 +74,15 @@ impl Target {
     }
 }
 
+/// How long a body may be cached, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// So long; 0 is `no-store`.
+    Seconds(u32),
+    /// So long without asking whether it has changed: it never does (RFC 8246).
+    Immutable(u32),
+}
+
 /// The body of a successful answer, and its caching.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
@@ -90,6 +99,9 @@ pub(crate) struct Content {
     pub(crate) max_age: u32,
     /// Where a verdict comes from: `snapshot` or `chain`.
     pub(crate) source: &'static str,
+    /// Whether these are bytes for clients that hold the registry themselves: compressed for clients that take
+    /// it so, and not kept in memory.
+    pub(crate) is_download: bool,
 }
 
 impl Content {
@@ -100,13 +112,19 @@ impl Content {
         etag: String,
         links: Option<String>,
         made_at: Timestamp,
-        max_age: u32,
+        lifetime: Lifetime,
     ) -> Self {
         let mut head = Head::common();
         head.set("Content-Type", media_type);
-        match max_age {
-            0 => head.set("Cache-Control", "no-store"),
-            seconds => head.set("Cache-Control", format_args!("public, max-age={seconds}")),
+        let max_age = match lifetime {
+            Lifetime::Seconds(seconds) | Lifetime::Immutable(seconds) => seconds,
+        };
+        match lifetime {
+            Lifetime::Seconds(0) => head.set("Cache-Control", "no-store"),
+            Lifetime::Seconds(_) => head.set("Cache-Control", format_args!("public, max-age={max_age}")),
+            Lifetime::Immutable(_) => {
+                head.set("Cache-Control", format_args!("public, max-age={max_age}, immutable"));
+            }
         }
         if !etag.is_empty() {
             head.set("ETag", &etag);
@@ -114,14 +132,21 @@ impl Content {
         if let Some(links) = &links {
             head.set("Link", links);
         }
-        Self { head, body, etag, links, made_at, max_age, source: "" }
+        Self { head, body, etag, links, made_at, max_age, source: "", is_download: false }
     }
 
     /// A document that was read at `made_at`. Its TTL is `time_to_live` seconds, or less where something in
     /// it expires sooner.
     pub(crate) fn of(document: Document, time_to_live: u32, made_at: Timestamp) -> Self {
         let max_age = document.max_age(time_to_live, made_at);
-        Self::new(JSON_TYPE, document.body.into_bytes(), document.etag, document.links, made_at, max_age)
+        Self::new(
+            JSON_TYPE,
+            document.body.into_bytes(),
+            document.etag,
+            document.links,
+            made_at,
+            Lifetime::Seconds(max_age),
+        )
     }
 
     /// Adds the header that names the block.
@@ -136,6 +161,12 @@ impl Content {
         Self { source, ..self }
     }
 
+    /// Marks it as bytes for clients that hold the registry themselves.
+    pub(crate) fn into_download(mut self) -> Self {
+        self.head.set("Vary", "Accept-Encoding");
+        Self { is_download: true, ..self }
+    }
+
     /// Adds the header that the answer depends on `Accept`.
     pub(crate) fn varying_by_accept(mut self) -> Self {
         self.head.set("Vary", "Accept");
@@ -144,7 +175,7 @@ impl Content {
 
     /// A body that must not be kept.
     pub(crate) fn no_store(media_type: &str, body: &str, now: Timestamp) -> Self {
-        Self::new(media_type, body.into(), String::new(), None, now, 0)
+        Self::new(media_type, body.into(), String::new(), None, now, Lifetime::Seconds(0))
     }
 
     /// Seconds since it was made, rounded up: a cache downstream must not keep it too long.
@@ -175,6 +206,8 @@ pub(crate) struct Delivery<'a> {
     pub(crate) request_id: &'a str,
     pub(crate) verdict: Option<RateLimitVerdict>,
     pub(crate) now: Timestamp,
+    /// Whether the body is a download, and the client takes it compressed.
+    pub(crate) is_compressed: bool,
 }
 
 /// Headers, as the members of a JSON object.
@@ -274,6 +307,10 @@ pub(crate) fn success(
     head.deliver(delivery);
     let is_known = known.is_some_and(|known| !content.etag.is_empty() && matches(known, &content.etag));
     let (status, body) = if is_known { (304, None) } else { (200, Some(content.body.as_slice())) };
+    // The runtime compresses what has this header. Types of text are compressed without it.
+    if delivery.is_compressed && body.is_some() {
+        head.set("Content-Encoding", "gzip");
+    }
     Ok((status, head.response(status, body)?))
 }
 
@@ -307,6 +344,15 @@ pub(crate) fn failure(error: &Error, status: u16, delivery: &Delivery<'_>) -> Re
     head.response(status, Some(error.body().as_bytes()))
 }
 
+/// Whether `Accept-Encoding` names gzip, and not to refuse it (RFC 9110 section 12.5.3).
+pub(crate) fn accepts_gzip(accepted: &str) -> bool {
+    accepted.split(',').any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let weight = weight.trim().strip_prefix("q=").map_or(1.0, |q| q.parse().unwrap_or(0.0));
+        name.trim().eq_ignore_ascii_case("gzip") && weight > 0.0
+    })
+}
+
 /// Whether `If-None-Match` names the entity tag (RFC 9110 section 13.1.2: weak comparison, a list, or `*`).
 fn matches(known: &str, etag: &str) -> bool {
     let opaque = |tag| str::strip_prefix(tag, "W/").unwrap_or(tag);
@@ -325,7 +371,7 @@ mod tests {
             "W/\"1\"".to_owned(),
             links,
             Timestamp::from_millis(10_000),
-            max_age,
+            Lifetime::Seconds(max_age),
         )
     }
 
@@ -362,6 +408,33 @@ mod tests {
         let content = content(60);
         for (now, age) in [(10_000, 0), (10_001, 1), (11_000, 1), (11_001, 2), (69_999, 60), (5, 0)] {
             assert_eq!(content.age(Timestamp::from_millis(now)), age, "{now}");
+        }
+    }
+
+    #[test]
+    fn what_never_changes_says_so() {
+        let content =
+            |lifetime| Content::new("a/b", Vec::new(), String::new(), None, Timestamp::default(), lifetime);
+        for (lifetime, expected, max_age) in [
+            (Lifetime::Seconds(0), "no-store", 0),
+            (Lifetime::Seconds(20), "public, max-age=20", 20),
+            (Lifetime::Immutable(86_400), "public, max-age=86400, immutable", 86_400),
+        ] {
+            let content = content(lifetime);
+            assert_eq!(
+                (parsed(&content.head)["Cache-Control"].as_str(), content.max_age),
+                (Some(expected), max_age)
+            );
+        }
+    }
+
+    #[test]
+    fn gzip_is_for_clients_that_name_it() {
+        for takes in ["gzip", "deflate, GZIP", "br;q=1.0, gzip;q=0.8"] {
+            assert!(accepts_gzip(takes), "{takes}");
+        }
+        for not in ["", "br", "gzip;q=0", "xgzip", "*"] {
+            assert!(!accepts_gzip(not), "{not}");
         }
     }
 

@@ -49,6 +49,7 @@ pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
         ("checkRange", schemas.answer(&kya_range())),
         ("getSnapshot", binary()),
         ("getShard", binary()),
+        ("getShards", binary()),
         ("getAgent", schemas.answer(&agent())),
         ("listAgents", agents),
         ("listCompliance", schemas.answer(&in_full(scan().compliance(None, now())))),

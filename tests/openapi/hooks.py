@@ -45,6 +45,8 @@ def before_call(context, case, kwargs):
     if case.operation.label == "GET /api/v1/snapshot/{shard}" and case.meta.generation.mode.is_positive and known["shard"]:
         # A version is named, not guessed.
         case.path_parameters["shard"], case.query["v"] = known["shard"]
+    if case.operation.label == "GET /api/v1/snapshot/shards" and case.meta.generation.mode.is_positive and known["shard"]:
+        case.query["names"] = "-".join(known["shard"])
     if case.operation.label == "GET /api/v1/agents" and case.meta.generation.mode.is_positive and case.query:
         # A cursor is of one order, and no page of a number; numbered pages of filtered lists are the first ones.
         if "cursor" in case.query:

@@ -21,8 +21,10 @@ const PAGE = {
   "page.js": `
     import initEvidence, { verifyEvidence } from "./evidence.js";
     import init, * as registry from "./index.js";
-    await Promise.all([init(), initEvidence()]);
+    import initLocal, * as local from "./local.js";
+    await Promise.all([init(), initEvidence(), initLocal()]);
     window.registry = registry;
+    window.local = local;
     window.verifyEvidence = verifyEvidence;
     document.title = "ready";`,
 };
@@ -32,7 +34,7 @@ const POLICY = [
   "default-src 'none'",
   "img-src data:",
   "script-src 'self' 'wasm-unsafe-eval'",
-  `connect-src 'self' ${stack.rpc} ${stack.silentRpc}`,
+  `connect-src 'self' ${stack.rpc} ${stack.silentRpc} ${stack.snapshots}`,
 ].join("; ");
 
 let browser;
@@ -56,7 +58,7 @@ export function inAPage(options, body) {
   return serving(files, async (url) => {
     const context = await browser.newContext();
     try {
-      const guard = new Guard([url, stack.rpc, stack.silentRpc], options.faults ?? false);
+      const guard = new Guard([url, stack.rpc, stack.silentRpc, stack.snapshots], options.faults ?? false);
       await guard.watch(context);
       const wallet = new BrowserWallet(stack.rpc);
       await wallet.install(context, "window.ethereum");

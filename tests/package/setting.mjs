@@ -3,12 +3,14 @@
 import { createServer } from "node:http";
 
 import initEvidence from "../../browser/pkg/evidence-node.js";
+import initLocal from "../../browser/pkg/local-node.js";
 import init from "../../browser/pkg/node.js";
 import { stack } from "../browser/harness/stack.mjs";
 
-await Promise.all([init(), initEvidence()]);
+await Promise.all([init(), initEvidence(), initLocal()]);
 
 export * from "../../browser/pkg/node.js";
+export { FolderStore, LocalKya, kyaPrivately } from "../../browser/pkg/local-node.js";
 export { verifyEvidence } from "../../browser/pkg/evidence-node.js";
 export { api } from "../browser/harness/api.mjs";
 export { stack };

@@ -16,6 +16,7 @@ import init, {
   parse,
   registerAgent,
 } from "../../browser/pkg/index.js";
+import { FolderStore, IndexedDbStore, LocalKya, MemoryStore, type SpotCheck, kyaPrivately } from "../../browser/pkg/local.js";
 
 declare const ethereum: { request(call: { method: string; params?: unknown[] }): Promise<unknown> };
 
@@ -93,4 +94,18 @@ export async function proving(document: Evidence, blockHash: string): Promise<Ky
   const { verdict, block } = verifyEvidence(document, { blockHash });
   const hash: string = block.hash;
   return hash === blockHash ? verdict : document.verdict;
+}
+
+export async function locally(chain: Registry): Promise<Kya> {
+  const stores = [new FolderStore("registry"), new IndexedDbStore(), new MemoryStore()];
+  const local = new LocalKya({ api: "https://kya.example", chainId: 1, maxAgeSeconds: 30, store: stores[0], chain });
+  const { shards, bytes }: { shards: number; bytes: number } = await local.update();
+  const check: SpotCheck = await local.spotCheck("0x");
+  if (!check.agrees) throw new Error(`${check.evidence ?? shards + bytes}`);
+  local.run({ everySeconds: 10, report: (event) => void ("error" in event && event.error.code) })();
+  const age: number | undefined = local.ageSeconds;
+  const { verdict, sent } = await kyaPrivately("0x", { api: "https://kya.example" });
+  // @ts-expect-error: an API has to be named
+  new LocalKya({});
+  return age === undefined || sent === "" ? verdict : local.kya("0x");
 }

@@ -37,6 +37,8 @@ pub struct Stack {
     worker: Worker,
     /// The Worker that keeps the index.
     index: IndexWorker,
+    /// Another instance, with verdicts from the registry's snapshot.
+    snapshots: Worker,
     /// Bound and not listening: connections are refused, and no other process gets the port.
     silent: TcpSocket,
 }
@@ -62,15 +64,24 @@ impl Stack {
             .var("KYA_SOURCE", "chain");
         let (worker, index) = IndexWorker::start(options).await?;
         index_answers(&worker).await?;
+        // Private lookups take a snapshot. Their wallets were registered long ago.
+        let options = index.another().var("KYA_SOURCE", "snapshot").unset("KYA_TTL_SECONDS");
+        let snapshots = Worker::start(options).await?;
+        snapshot_answers(&snapshots).await?;
 
         let silent = TcpSocket::new_v4()?;
         silent.bind(([127, 0, 0, 1], 0).into())?;
-        Ok(Self { chain, showcase, other, relayer, worker, index, silent })
+        Ok(Self { chain, showcase, other, relayer, worker, index, snapshots, silent })
     }
 
     /// Whether the Workers still run, and what they printed last: often why a test failed.
     pub fn last_words(&mut self) -> String {
-        [("the Worker", self.worker.process()), ("the Worker of the index", self.index.process())]
+        let workers = [
+            ("the Worker", self.worker.process()),
+            ("the Worker of the index", self.index.process()),
+            ("the Worker with snapshots", self.snapshots.process()),
+        ];
+        workers
             .map(|(name, process)| {
                 let state = match process.exit_status() {
                     Ok(None) => "still runs".to_owned(),
@@ -94,6 +105,7 @@ impl Stack {
         }
         Ok(json!({
             "worker": self.worker.url(),
+            "snapshots": self.snapshots.url(),
             "relayer": self.relayer.url(),
             "rpc": self.chain.node.url(),
             "otherRpc": self.other.url(),
@@ -113,6 +125,16 @@ async fn index_answers(worker: &Worker) -> Result<()> {
         network = network.wrapping_add(1);
         let client = worker.client().at(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, 1));
         (client.get(&path).await.status == 200).then_some(())
+    })
+    .await
+}
+
+/// Waits until a Worker takes verdicts from the snapshot.
+async fn snapshot_answers(worker: &Worker) -> Result<()> {
+    let client = worker.client().with("cf-connecting-ip", "2001:db8:ffff::1");
+    eventually("a snapshot", FILL, async || {
+        let ready = client.get("/readyz").await;
+        (ready.status == 200 && ready.json()["kyaSource"] == "snapshot").then_some(())
     })
     .await
 }

@@ -125,8 +125,7 @@ impl Stage {
         settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
     ) -> Result<Option<Worker>> {
         let Some(index) = &self.index else { return Ok(None) };
-        let options = WorkerOptions { state: None, config: None, ..index.options.clone() };
-        Worker::start(settings(options)).await.map(Some)
+        Worker::start(settings(index.another())).await.map(Some)
     }
 
     /// Starts both Workers again with other settings; the index finds what it has stored.
@@ -138,8 +137,7 @@ impl Stage {
         index.worker.process().kill();
         self.worker.process().kill();
         index.options = settings(index.options.clone());
-        let options = WorkerOptions { state: None, config: None, ..index.options.clone() };
-        let options = options.var("INDEX", "durable-object");
+        let options = index.another().var("INDEX", "durable-object");
         let started = tokio::try_join!(Worker::start(index.options.clone()), Worker::start(options))?;
         (index.worker, self.worker) = started;
         self.client = self.worker.client();
@@ -211,6 +209,11 @@ impl IndexWorker {
         let options = WorkerOptions { registry, ..options };
         let (index, worker) = tokio::try_join!(Worker::start(own.clone()), Worker::start(options))?;
         Ok((worker, Self { worker: index, options: own, _directories: directories }))
+    }
+
+    /// The options of another Worker with this index.
+    pub fn another(&self) -> WorkerOptions {
+        WorkerOptions { state: None, config: None, ..self.options.clone() }
     }
 
     /// The process behind it, to watch over.

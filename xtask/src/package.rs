@@ -1,5 +1,5 @@
-//! The browser package: `browser/` and `browser/evidence/` compiled, bound with wasm-bindgen, optimised for
-//! size, and laid out for npm.
+//! The browser package: `browser/`, `browser/evidence/` and `browser/snapshot/` compiled, bound with
+//! wasm-bindgen, optimised for size, and laid out for npm.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ struct Module {
     size_limit: usize,
 }
 
-const MODULES: [Module; 2] = [
+const MODULES: [Module; 3] = [
     Module {
         title: "Browser package: wasm",
         crate_name: "registry-browser",
@@ -35,6 +35,12 @@ const MODULES: [Module; 2] = [
         crate_name: "registry-browser-evidence",
         name: "evidence",
         size_limit: 80 * 1024,
+    },
+    Module {
+        title: "Browser package, snapshot: wasm",
+        crate_name: "registry-browser-snapshot",
+        name: "snapshot",
+        size_limit: 60 * 1024,
     },
 ];
 
@@ -59,7 +65,7 @@ pub(crate) fn build() -> Result<()> {
     let (browser, package) = (root().join("browser"), root().join("browser/pkg"));
     let mut inputs = core_inputs();
     inputs.extend(["xtask/src/package.rs", DESCRIPTION].map(|path| root().join(path)));
-    let own = ["Cargo.toml", "openapi-types.mjs", "src", "npm", "evidence", "fetch", "values"];
+    let own = ["Cargo.toml", "openapi-types.mjs", "src", "npm", "evidence", "fetch", "snapshot", "values"];
     inputs.extend(own.map(|path| browser.join(path)));
     let stamp = Stamp::of(root().join("target/xtask/package.stamp"), &inputs)?;
     if !stamp.is_current() || !MODULES.iter().all(|module| package.join(module.file()).is_file()) {

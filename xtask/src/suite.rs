@@ -39,7 +39,7 @@ const LANES: usize = 3;
 /// Runs all steps, or those with one of the words in their names. Fails if any step failed.
 pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     let mut fast = Vec::new();
-    for package in ["core", "evidence", "openapi", "relayer-daemon", "xtask"] {
+    for package in ["core", "evidence", "kya-local", "openapi", "relayer-daemon", "xtask"] {
         fast.extend(integration_tests(&root().join(package))?);
     }
     let end_to_end = integration_tests(&root().join("tests"))?;
@@ -56,6 +56,7 @@ pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
         ("clippy, Worker of the index", "edge-api", "index-object"),
         ("clippy, browser package", "registry-browser", ""),
         ("clippy, browser package: evidence", "registry-browser-evidence", ""),
+        ("clippy, browser package: snapshot", "registry-browser-snapshot", ""),
     ] {
         // One by one: a common build would unify their features.
         summary.step(name, || {
@@ -133,7 +134,7 @@ fn purity() -> Result<Tally> {
 
 /// Packs what a release publishes: the crates, and the npm package that `build` has left in `browser/pkg`.
 fn packages() -> Result<Tally> {
-    let crates = ["-p", "registry-core", "-p", "registry-evidence"];
+    let crates = ["-p", "registry-core", "-p", "registry-evidence", "-p", "kya-local"];
     run(cargo().args(["package", "--quiet", "--no-verify", "--allow-dirty"]).args(crates))?;
     check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
 }

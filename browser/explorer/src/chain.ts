@@ -1,7 +1,8 @@
-/** The core in this page: the same code that answers in the Worker, each of its two modules loaded when it is first needed. */
+/** The core in this page: the same code that answers in the Worker, each of its modules loaded when it is first needed. */
 
 import type * as Verifier from "../../pkg/evidence.js";
 import type * as Core from "../../pkg/index.js";
+import type * as Local from "../../pkg/local.js";
 
 import { ask } from "./api";
 import type { Eip1193Provider, Stats } from "./documents";
@@ -19,6 +20,13 @@ export const core: () => Promise<typeof Core> = once(async () => {
 export const verifier: () => Promise<typeof Verifier> = once(async () => {
   const module = await import("../../pkg/evidence.js");
   await module.default({ module_or_path: address(await import("../../pkg/evidence_bg.wasm")) });
+  return module;
+});
+
+/** The package's private lookups, with their wasm. */
+export const local: () => Promise<typeof Local> = once(async () => {
+  const module = await import("../../pkg/local.js");
+  await module.default({ module_or_path: address(await import("../../pkg/snapshot_bg.wasm")) });
   return module;
 });
 

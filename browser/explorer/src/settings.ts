@@ -9,25 +9,34 @@ export interface Settings {
   relayerUrl: string;
   /** The registry the visitor knows to be the right one; empty to believe the API. */
   registry: string;
+  /** Whether the API is asked for ranges of wallets in place of the one looked up. */
+  asksPrivately: boolean;
 }
 
 const KEY = "agent-registry.settings";
 /** `theme.ts` reads this one before the first paint. */
 const THEME_KEY = "agent-registry.theme";
 
-const NOTHING: Settings = { rpcUrl: "", relayerUrl: "", registry: "" };
+const NOTHING: Settings = { rpcUrl: "", relayerUrl: "", registry: "", asksPrivately: false };
 
 /** The settings as saved; empty ones where there are none, or where storage is switched off. */
 export function settings(): Settings {
   try {
     const stored: unknown = JSON.parse(localStorage.getItem(KEY) ?? "{}");
+    const value = (name: keyof Settings): unknown =>
+      (stored as Partial<Record<keyof Settings, unknown>> | null)?.[name];
     const of = (name: keyof Settings): string => {
-      const value = (stored as Partial<Record<keyof Settings, unknown>> | null)?.[name];
-      return typeof value === "string" ? value : "";
+      const text = value(name);
+      return typeof text === "string" ? text : "";
     };
     // What was stored by hand, or by an older page, is checked as what is typed in.
     const url = (text: string): string => (urlFault(text) === undefined ? text : "");
-    return { rpcUrl: url(of("rpcUrl")), relayerUrl: url(of("relayerUrl")), registry: of("registry") };
+    return {
+      rpcUrl: url(of("rpcUrl")),
+      relayerUrl: url(of("relayerUrl")),
+      registry: of("registry"),
+      asksPrivately: value("asksPrivately") === true,
+    };
   } catch {
     return NOTHING;
   }

@@ -5,6 +5,7 @@ use registry_core::{
     api::error::Error,
     evidence::EvidenceError,
     forward::{ParseError, Refusal},
+    snapshot::SnapshotError,
 };
 use wasm_bindgen::prelude::*;
 
@@ -46,5 +47,11 @@ impl From<Refusal> for RegistryError {
 impl From<EvidenceError> for RegistryError {
     fn from(error: EvidenceError) -> Self {
         Self::new(&error.to_string(), "INVALID_EVIDENCE", 400, &JsValue::UNDEFINED)
+    }
+}
+
+impl From<SnapshotError> for RegistryError {
+    fn from(error: SnapshotError) -> Self {
+        Self::new(&error.to_string(), "INVALID_SNAPSHOT", 502, &JsValue::UNDEFINED)
     }
 }

@@ -136,10 +136,21 @@ impl Facts {
             ended_at: (ended_at > 0).then(|| time(ended_at)),
         });
         let past = Past { former: Ok(former.collect()), ancestors: Ok(ancestors.collect()) };
-        let agent = agent.map(|agent| agent.record(wallet));
-        let grace = U256::from(manifest.grace_seconds);
-        Some(Kya::of(wallet, agent, grace, now, manifest.as_of).with_past(past))
+        Some(judge(agent, wallet, manifest, now).with_past(past))
     }
+
+    /// The part of the verdict at the manifest's block that evidence of that block proves; `None` where only
+    /// the chain can tell.
+    pub fn provable(self, wallet: Address, manifest: &Manifest) -> Option<Kya> {
+        let Self::Known { agent, .. } = self else { return None };
+        Some(judge(agent, wallet, manifest, manifest.as_of.block_timestamp).as_proved())
+    }
+}
+
+/// The verdict without the wallet's past.
+fn judge(agent: Option<Box<LiveAgent>>, wallet: Address, manifest: &Manifest, now: Timestamp) -> Kya {
+    let (agent, grace) = (agent.map(|agent| agent.record(wallet)), U256::from(manifest.grace_seconds));
+    Kya::of(wallet, agent, grace, now, manifest.as_of)
 }
 
 impl LiveAgent {

@@ -57,6 +57,11 @@ impl ShardEntry {
         hex::encode([&self.version.block.to_be_bytes()[..], &self.version.tag.to_be_bytes()].concat())
     }
 
+    /// Both texts, as a name.
+    pub fn name(&self) -> String {
+        [self.range_text(), self.version_text()].join("-")
+    }
+
     /// Reads both texts; `None` for anything else.
     pub fn parse(range: &str, version: &str) -> Option<Self> {
         let (range, version) = (hex::decode(range).ok()?, hex::decode(version).ok()?);
@@ -179,12 +184,17 @@ impl Manifest {
     /// How many hexadecimal digits the prefix of a range may have: at most so many that thirty agents or more
     /// share it, at least one.
     pub fn prefix_digits_max(&self) -> u8 {
-        let is_shared = |digits: &u8| self.agents >> (4 * u32::from(*digits)) >= SHARING;
-        (1..=PREFIX_DIGITS_MAX).rev().find(is_shared).unwrap_or(1)
+        prefix_digits_max(self.agents)
     }
 
     /// What it takes in memory.
     pub fn size_bytes(&self) -> usize {
         size_of::<Self>() + self.shards.capacity() * size_of::<ShardEntry>()
     }
+}
+
+/// How many hexadecimal digits the prefix of a range may have in a registry of so many agents.
+pub fn prefix_digits_max(agents: u64) -> u8 {
+    let is_shared = |digits: &u8| agents >> (4 * u32::from(*digits)) >= SHARING;
+    (1..=PREFIX_DIGITS_MAX).rev().find(is_shared).unwrap_or(1)
 }

@@ -17,8 +17,10 @@
 //! | `manifest` | the manifest, and the shard of a wallet |
 //! | `shard` | one shard, searched without decoding it |
 //! | `facts` | what a shard holds of a wallet, and the verdict made of it |
+//! | `bundle` | several shards in one answer |
 //! | `make` | manifests and shards from an index |
 
+mod bundle;
 mod facts;
 mod make;
 mod manifest;
@@ -28,9 +30,10 @@ mod wire;
 use alloy_primitives::Address;
 
 pub use crate::index::{ShardRange, ShardVersion};
+pub use bundle::{BUNDLE_BYTES_MAX, BUNDLE_MAX, Bundle, bundle_names, parse_bundle_names, read_bundle};
 pub use facts::{Facts, Former, LiveAgent};
 pub use make::{Shards, shard};
-pub use manifest::{Manifest, ShardEntry};
+pub use manifest::{Manifest, ShardEntry, prefix_digits_max};
 pub use shard::Shard;
 
 /// The registry that a snapshot is of.

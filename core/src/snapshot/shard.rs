@@ -64,8 +64,29 @@ impl Shard {
     pub fn parse(bytes: Vec<u8>, identity: &Identity, entry: ShardEntry) -> Result<Self, SnapshotError> {
         let mut rest = Bytes(&bytes);
         rest.begin(MAGIC)?;
-        let mut rest = Bytes(wire::unseal(identity, &bytes)?);
-        rest.take(MAGIC.len() + 1)?;
+        wire::unseal(identity, &bytes)?;
+        let shard = Self::reopen(bytes, entry)?;
+        let mut last = None;
+        for index in 0..shard.count {
+            let (wallet, _) = shard.at(index)?;
+            if last.is_some_and(|last| last >= wallet) {
+                return Err(SnapshotError::Damaged);
+            }
+            last = Some(wallet);
+        }
+        Ok(shard)
+    }
+
+    /// Takes bytes that [`parse`](Self::parse) has taken before: the seal and the wallets' order are not
+    /// checked again.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`], [`SnapshotError::Another`] for another shard or version.
+    pub fn reopen(bytes: Vec<u8>, entry: ShardEntry) -> Result<Self, SnapshotError> {
+        let content = bytes.len().checked_sub(wire::SEAL).and_then(|length| bytes.get(..length));
+        let mut rest = Bytes(content.ok_or(SnapshotError::Damaged)?);
+        rest.begin(MAGIC)?;
         let bits = rest.byte()?;
         let range = ShardRange { start: rest.place()?, bits };
         let version = ShardVersion { block: rest.u64()?, tag: rest.u32()? };
@@ -73,16 +94,7 @@ impl Shard {
             return Err(SnapshotError::Another);
         }
         let count = rest.u32()? as usize;
-        let mut directory = Bytes(rest.take(count.checked_mul(ENTRY).ok_or(SnapshotError::Damaged)?)?);
-        let mut last = None;
-        for _ in 0..count {
-            let wallet = directory.address()?;
-            directory.u32()?;
-            if last.is_some_and(|last| last >= wallet) {
-                return Err(SnapshotError::Damaged);
-            }
-            last = Some(wallet);
-        }
+        rest.take(count.checked_mul(ENTRY).ok_or(SnapshotError::Damaged)?)?;
         Ok(Self { entry, count, bytes })
     }
 

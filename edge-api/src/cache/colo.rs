@@ -8,7 +8,7 @@ use registry_core::{api::route::Route, eth::timestamp::Timestamp};
 use worker::{Cache, Headers, Response, Result};
 
 use crate::{
-    http::{Content, JSON_TYPE},
+    http::{Content, JSON_TYPE, Lifetime},
     settings::Settings,
 };
 
@@ -37,7 +37,7 @@ pub(super) async fn find(key: &str, time_to_live: u32, now: Timestamp) -> Option
     }
     let (etag, links) = (header("ETag")?, header("Link"));
     let body = response.bytes().await.ok()?;
-    Some(Content::new(JSON_TYPE, body, etag, links, made_at, max_age))
+    Some(Content::new(JSON_TYPE, body, etag, links, made_at, Lifetime::Seconds(max_age)))
 }
 
 /// Stores an answer.

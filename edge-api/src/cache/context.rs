@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use registry_core::{api::route::Route, registry::changes::Since, snapshot::ShardEntry};
+use registry_core::{api::route::Route, registry::changes::Since};
 use worker::Context;
 
+use super::downloads::Download;
 use crate::{index::IndexClient, settings::Settings, stream::slot::StreamSlot};
 
 /// The surroundings of a request.
@@ -26,10 +27,8 @@ pub(crate) struct RequestContext {
 pub(crate) enum Request {
     /// Whether a question could be answered.
     Ready,
-    /// The manifest of the registry's snapshot.
-    Manifest,
-    /// A shard of the registry's snapshot.
-    Shard(ShardEntry),
+    /// Bytes of the registry's snapshot.
+    Download(Download),
     /// A question of the read API.
     Api(Route),
     /// Changes from there on, for a stream.

@@ -57,9 +57,8 @@ impl CacheKey for DocumentKey {
             | Self::Read(DocumentRead::Index(route) | DocumentRead::Direct(Request::Api(route))) => {
                 route.heap_bytes()
             }
-            Self::Read(DocumentRead::Direct(
-                Request::Ready | Request::Events(_) | Request::Manifest | Request::Shard(_),
-            )) => 0,
+            Self::Read(DocumentRead::Direct(Request::Download(download))) => download.heap_bytes(),
+            Self::Read(DocumentRead::Direct(Request::Ready | Request::Events(_))) => 0,
         }
     }
 }
@@ -102,8 +101,7 @@ impl SharedRead for DocumentRead {
         let read = match self {
             Self::Index(route) => from_index(route, flight).boxed_local(),
             Self::Direct(Request::Events(since)) => events(*since, flight).boxed_local(),
-            Self::Direct(Request::Manifest) => snapshot::manifest(flight).boxed_local(),
-            Self::Direct(Request::Shard(entry)) => snapshot::shard(flight, *entry).boxed_local(),
+            Self::Direct(Request::Download(download)) => download.answer(flight).boxed_local(),
             Self::Direct(Request::Ready) => readiness(flight).boxed_local(),
             Self::Direct(Request::Api(route)) => from_chain(route, flight).boxed_local(),
         };
@@ -112,7 +110,9 @@ impl SharedRead for DocumentRead {
 
     fn outcome(content: &Rc<Content>) -> ReadOutcome {
         let (bytes, made_at) = (content.size(), content.made_at.as_millis());
-        ReadOutcome::Value { bytes, made_at, millis: content.max_age_millis(), renewal: Renewal::IfHot }
+        // A download's parts are kept, and it is made of them again.
+        let millis = if content.is_download { 0 } else { content.max_age_millis() };
+        ReadOutcome::Value { bytes, made_at, millis, renewal: Renewal::IfHot }
     }
 
     fn error_millis(&self, error: &Error) -> u64 {

@@ -2,13 +2,14 @@
 //! the index, the chain.
 //!
 //! In memory are caches of documents ([`documents`]), scans ([`scans`]), excerpts ([`excerpts`]) and of the
-//! registry's snapshot ([`snapshot`]).
+//! registry's snapshot ([`snapshot`]), which can be downloaded, too ([`downloads`]).
 //! Concurrent requests share one read ([`single_flight`]) of the same source: all answers about the whole
 //! registry are made from one scan, however many pages of it there are.
 
 mod colo;
 mod context;
 mod documents;
+mod downloads;
 mod excerpts;
 mod scans;
 mod single_flight;
@@ -18,7 +19,10 @@ use std::rc::Rc;
 
 use registry_core::api::error::Error;
 
-pub(crate) use self::context::{Request, RequestContext};
+pub(crate) use self::{
+    context::{Request, RequestContext},
+    downloads::Download,
+};
 use self::{
     documents::{DocumentRead, of_scan},
     scans::ScanRead,

@@ -31,7 +31,6 @@ use worker::Delay;
 use super::{
     colo,
     context::RequestContext,
-    documents::DocumentRead,
     excerpts::UNINDEXED_MILLIS,
     single_flight::{Flight, Memory, SharedRead, share},
 };
@@ -48,7 +47,7 @@ const MANIFEST_CAPACITY_BYTES: usize = 1024 * 1024;
 /// Some 350 shards, and one that is far larger than usual.
 const SHARD_CAPACITY_BYTES: usize = 16 * 1024 * 1024;
 /// For how many seconds a data centre keeps a shard.
-const SHARD_SECONDS: u32 = 86_400;
+pub(super) const SHARD_SECONDS: u32 = 86_400;
 /// Milliseconds for which a verdict waits for the object, before it asks the chain.
 const OBJECT_MILLIS: u64 = 1_000;
 
@@ -61,10 +60,18 @@ thread_local! {
 
 /// A manifest, and when it was got from the object.
 #[derive(Debug)]
-struct KeptManifest {
-    manifest: Manifest,
+pub(super) struct KeptManifest {
+    pub(super) manifest: Manifest,
     made_at: u64,
     millis: u64,
+}
+
+impl KeptManifest {
+    /// Seconds until it is read anew.
+    pub(super) fn seconds_left(&self) -> u32 {
+        let left = self.made_at.saturating_add(self.millis).saturating_sub(unix_millis()) / 1_000;
+        u32::try_from(left).unwrap_or(0)
+    }
 }
 
 /// The read of the manifest.
@@ -118,7 +125,7 @@ impl SharedRead for ManifestRead {
 
 /// The read of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct ShardRead(ShardEntry);
+pub(super) struct ShardRead(pub(super) ShardEntry);
 
 impl CacheKey for ShardRead {
     fn heap_bytes(&self) -> usize {
@@ -144,8 +151,7 @@ impl SharedRead for ShardRead {
 
     async fn read(&self, flight: &Flight<Self>) -> Result<Rc<Shard>, Error> {
         let settings = flight.settings();
-        let name = [self.0.range_text(), self.0.version_text()].join("-");
-        let key = colo::snapshot_key(&flight.context.origin, settings, &name);
+        let key = colo::snapshot_key(&flight.context.origin, settings, &self.0.name());
         let identity = settings.identity().ok_or(Error::IndexRequired)?;
         let parsed = |bytes| Shard::parse(bytes, &identity, self.0).map(Rc::new);
         if let Some(Ok(shard)) = colo::find_bytes(&key).await.map(|(bytes, _)| parsed(bytes)) {
@@ -209,7 +215,10 @@ fn usable_until(manifest: &Manifest, settings: &Settings) -> u64 {
 }
 
 /// The manifest, where verdicts may come from it now.
-async fn usable_manifest(context: &RequestContext, record: &Record) -> Result<Rc<KeptManifest>, Error> {
+pub(super) async fn usable_manifest(
+    context: &RequestContext,
+    record: &Record,
+) -> Result<Rc<KeptManifest>, Error> {
     let settings = &context.settings;
     if settings.kya_source != KyaSource::Snapshot || context.index.is_none() {
         return Err(Error::IndexRequired);
@@ -228,41 +237,6 @@ async fn usable_manifest(context: &RequestContext, record: &Record) -> Result<Rc
 /// Whether verdicts come from the snapshot now.
 pub(super) async fn is_usable(context: &RequestContext, record: &Record) -> bool {
     usable_manifest(context, record).await.is_ok()
-}
-
-/// The manifest as it is.
-///
-/// # Errors
-///
-/// Those of [`answer`].
-pub(super) async fn manifest(flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
-    let kept = usable_manifest(&flight.context, &flight.record).boxed_local().await?;
-    let now = unix_millis();
-    let left = kept.made_at.saturating_add(kept.millis).saturating_sub(now) / 1_000;
-    let bytes = kept.manifest.encode().map_err(|_| Error::IndexUnavailable)?;
-    Ok(binary(bytes, u32::try_from(left).unwrap_or(0)))
-}
-
-/// A shard as it is.
-///
-/// # Errors
-///
-/// Those of [`answer`], and [`Error::NotFound`] for one that the manifest does not name.
-pub(super) async fn shard(flight: &Flight<DocumentRead>, entry: ShardEntry) -> Result<Rc<Content>, Error> {
-    let kept = usable_manifest(&flight.context, &flight.record).boxed_local().await?;
-    if !kept.manifest.shards().contains(&entry) {
-        return Err(Error::NotFound);
-    }
-    let shard = share(&flight.context, ShardRead(entry), &mut flight.record.clone()).boxed_local().await;
-    let shard = shard.map_err(|_| Error::IndexUnavailable)?;
-    Ok(binary(shard.as_bytes().to_vec(), SHARD_SECONDS))
-}
-
-/// Bytes of the snapshot; their seal is their tag.
-fn binary(bytes: Vec<u8>, max_age: u32) -> Rc<Content> {
-    let seal = bytes.last_chunk::<8>().map_or(0, |seal| u64::from_be_bytes(*seal));
-    let (tag, now) = (format!("W/\"{seal:016x}\""), Timestamp::from_millis(unix_millis()));
-    Rc::new(Content::new("application/octet-stream", bytes, tag, None, now, max_age))
 }
 
 /// The answer of a route from the snapshot.

@@ -9,7 +9,7 @@ use worker::{Env, Result as WorkerResult, js_sys::Reflect};
 
 use crate::{
     binding,
-    http::{Content, Target},
+    http::{Content, Lifetime, Target},
 };
 
 /// The TTL of a page in seconds: pages change with deployments alone.
@@ -59,7 +59,14 @@ impl Page {
         };
         let etag = entity_tag(&text);
         let body = text.replace("{origin}", target.origin()).into_bytes();
-        Ok(Content::new(self.media_type, body, etag, self.links.map(str::to_owned), now, MAX_AGE))
+        Ok(Content::new(
+            self.media_type,
+            body,
+            etag,
+            self.links.map(str::to_owned),
+            now,
+            Lifetime::Seconds(MAX_AGE),
+        ))
     }
 }
 

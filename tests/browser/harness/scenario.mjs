@@ -30,6 +30,7 @@ after(() => browser?.close());
  * @property {{ width: number, height: number }} [viewport]
  * @property {"light" | "dark"} [colorScheme] what the visitor's system prefers
  * @property {"window.ethereum" | "EIP-6963"} [wallet] how the visitor's wallet, if any, presents itself
+ * @property {string} [worker] the Worker behind the page; the stack's first, if not given
  * @property {boolean} [faults] whether answers of 400 and above, and none, are part of the promise
  *
  * @typedef {object} Scene
@@ -54,7 +55,7 @@ export function scenario(promise, options, body) {
 async function play(promise, options, body) {
   const picture = join(PICTURES, "failed", `${promise.replace(/[^a-z0-9]+/gi, "-").slice(0, 80)}.png`);
   rmSync(picture, { force: true });
-  const front = await Front.start(stack.worker);
+  const front = await Front.start(options.worker ?? stack.worker);
   const { viewport = { width: 1280, height: 800 }, colorScheme = "light" } = options;
   // A visitor elsewhere: what the page shows in local time must not look right by chance.
   const context = await browser.newContext({ viewport, colorScheme, locale: "en-GB", timezoneId: "Asia/Kolkata" });

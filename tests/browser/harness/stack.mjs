@@ -7,6 +7,7 @@ import { Contract, JsonRpcProvider } from "ethers";
 /**
  * @typedef {object} Stack
  * @property {string} worker the Worker's address, which serves page and API
+ * @property {string} snapshots the address of another instance, with verdicts from the registry's snapshot
  * @property {string} relayer the relayer's address
  * @property {string} rpc the chain's node
  * @property {string} otherRpc a node of another chain

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 
 import { addressRule, hashRule, optional, useForm } from "../form";
 import { useSignal } from "../hooks";
+import { Check } from "../parts/check";
 import { Connector, type Creator } from "../parts/connector";
 import { Field } from "../parts/field";
 import { Form } from "../parts/form";
@@ -126,19 +127,13 @@ function RegistrationForm({ relayerUrl }: { relayerUrl: string }) {
         placeholder="0"
         help="The Active agent that made this one. Empty or 0: none."
       />
-      <div class="field checkbox">
-        <input
-          id="self-modifying"
-          type="checkbox"
-          aria-describedby="self-modifying-help"
-          checked={selfModifying}
-          onChange={(event) => setSelfModifying(event.currentTarget.checked)}
-        />
-        <label for="self-modifying">Self-modifying</label>
-        <p id="self-modifying-help" class="help">
-          It may change its own code or instructions.
-        </p>
-      </div>
+      <Check
+        id="self-modifying"
+        label="Self-modifying"
+        help="It may change its own code or instructions."
+        checked={selfModifying}
+        onChecked={setSelfModifying}
+      />
       <h2>3. Sign</h2>
       <p class="help">The wallet shows a request to the registry that moves no money. It is good for an hour.</p>
       <button type="submit" class="primary" aria-disabled={isRunning || undefined}>

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 
 import { addressRule, optional, useForm } from "../form";
+import { Check } from "../parts/check";
 import { Field } from "../parts/field";
 import { Form } from "../parts/form";
 import { Heading } from "../parts/heading";
@@ -39,6 +40,7 @@ function SettingsForm({ query }: { query: URLSearchParams }) {
     },
     { rpc: optional(urlFault), relayer: optional(urlFault), registry: optional(addressRule) },
   );
+  const [asksPrivately, setAsksPrivately] = useState(() => stored().asksPrivately);
   const [saved, setSaved] = useState<{ isKept: boolean }>();
   const submit = (): void => {
     if (!form.check()) return setSaved(undefined);
@@ -46,6 +48,7 @@ function SettingsForm({ query }: { query: URLSearchParams }) {
       rpcUrl: form.text("rpc"),
       relayerUrl: form.text("relayer").replace(/\/+$/, ""),
       registry: form.text("registry"),
+      asksPrivately,
     });
     setSaved({ isKept });
   };
@@ -74,6 +77,13 @@ function SettingsForm({ query }: { query: URLSearchParams }) {
         label="Registry address"
         help="The registry you know to be the right one. Left empty, the one the API names is believed."
         placeholder="0x"
+      />
+      <Check
+        id="privately"
+        label="Ask privately"
+        help="A wallet's verdict is looked up in a range of wallets: the service learns the range, and not the wallet. It takes a service with an index."
+        checked={asksPrivately}
+        onChecked={setAsksPrivately}
       />
       <ThemeChoice />
       <button type="submit" class="primary">

@@ -7,9 +7,11 @@ import { Answered } from "../parts/answer";
 import { Fact, Facts, LiableFact, TimeFact } from "../parts/facts";
 import { Heading } from "../parts/heading";
 import { Time } from "../parts/moment";
+import { Privately } from "../parts/privately";
 import { ChainText } from "../parts/text";
 import { VerdictStamp } from "../parts/verdictStamp";
 import { hrefTo, type Route } from "../router";
+import { settings } from "../settings";
 import { pastOf } from "../verdict";
 
 export function WalletView({ route: { segments } }: { route: Route }) {
@@ -23,22 +25,32 @@ export function WalletView({ route: { segments } }: { route: Route }) {
           <Hex text={address} />
         </span>
       </Heading>
-      {/* With its past, so that a wallet revoked and registered again does not look new. */}
-      <Answered<[Kya]> paths={[`/api/v1/kya/${encodeURIComponent(address)}?history=1`]} placeholder={<Waiting />}>
-        {([{ document }], again) => (
-          <>
-            <VerdictStamp kya={document} again={again} />
-            {document.agent ? <Liable agent={document.agent} /> : <Unregistered />}
-            <p>
-              <a href={hrefTo(["liable", address])}>What this wallet is liable for</a>
-            </p>
-            <Past kya={document} />
-            <p class="muted">
-              Checked <Time at={document.checkedAt} />. An answer is kept for up to a minute.
-            </p>
-          </>
-        )}
-      </Answered>
+      {settings().asksPrivately ? (
+        <Privately key={address} address={address} placeholder={<Waiting />}>
+          {(kya, again) => <Verdict address={address} kya={kya} again={again} />}
+        </Privately>
+      ) : (
+        // With its past, so that a wallet revoked and registered again does not look new.
+        <Answered<[Kya]> paths={[`/api/v1/kya/${encodeURIComponent(address)}?history=1`]} placeholder={<Waiting />}>
+          {([{ document }], again) => <Verdict address={address} kya={document} again={again} />}
+        </Answered>
+      )}
+    </>
+  );
+}
+
+function Verdict({ address, kya, again }: { address: string; kya: Kya; again: () => void }) {
+  return (
+    <>
+      <VerdictStamp kya={kya} again={again} />
+      {kya.agent ? <Liable agent={kya.agent} /> : <Unregistered />}
+      <p>
+        <a href={hrefTo(["liable", address])}>What this wallet is liable for</a>
+      </p>
+      <Past kya={kya} />
+      <p class="muted">
+        Checked <Time at={kya.checkedAt} />. An answer is kept for up to a minute.
+      </p>
     </>
   );
 }

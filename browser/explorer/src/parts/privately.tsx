@@ -1,0 +1,71 @@
+/** A verdict that the service is not asked for by the wallet: it learns a range of wallets, and the page says which. */
+
+import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useState } from "preact/hooks";
+
+import { ask, ServiceError } from "../api";
+import { local, statusOf } from "../chain";
+import type { Kya, KyaRange, Stats } from "../documents";
+import { Answered } from "./answer";
+import { Failure } from "./failure";
+
+export interface PrivatelyProps {
+  address: string;
+  placeholder: ComponentChildren;
+  /** What the verdict looks like. `again` asks anew. */
+  children: (kya: Kya, again: () => void) => ComponentChildren;
+}
+
+/** What is sent in place of the wallet, and how its verdict is found in the answer; or why neither is known. */
+type Range = { path: string; verdictIn: (range: KyaRange) => Kya } | { error: unknown };
+
+export function Privately({ address, placeholder, children }: PrivatelyProps) {
+  const [round, setRound] = useState(0);
+  const [range, setRange] = useState<Range>();
+  useLayoutEffect(() => {
+    const controller = new AbortController();
+    rangeOf(address, controller.signal)
+      .catch((error: unknown) => ({ error }))
+      .then((found) => controller.signal.aborted || setRange(found));
+    return () => controller.abort();
+  }, [round]);
+  if (range === undefined) {
+    return (
+      <div class="answer" aria-busy="true">
+        {placeholder}
+      </div>
+    );
+  }
+  if ("error" in range) return <Failure error={range.error} again={() => setRound((last) => last + 1)} />;
+  return (
+    <Answered<[KyaRange]> paths={[range.path]} verifiable={false} placeholder={placeholder}>
+      {([{ document }], again) => (
+        <>
+          {children(range.verdictIn(document), again)}
+          <p class="note" data-sent={range.path}>
+            Asked privately. The service was sent <code>{range.path}</code>: that is a range of all possible wallets, of
+            which {document.total} have or had an agent. Links from here ask for what they name.
+          </p>
+        </>
+      )}
+    </Answered>
+  );
+}
+
+async function rangeOf(address: string, signal: AbortSignal): Promise<Range> {
+  const [module, { document }] = await Promise.all([local(), ask<Stats>("/api/v1/stats", signal)]);
+  return {
+    path: `/api/v1/kya/range/${refused(() => module.rangeOf(address, Number(document.totalAgents)))}`,
+    verdictIn: (range) => module.verdictInRange(address, range),
+  };
+}
+
+/** The core refuses what is no address, as the service would. */
+function refused<T>(make: () => T): T {
+  try {
+    return make();
+  } catch (error) {
+    if (statusOf(error) !== 400) throw error;
+    throw new ServiceError((error as Error).message, 400, "INVALID_PARAMETER", undefined);
+  }
+}

@@ -1,0 +1,70 @@
+// For Node, where `fetch` reads no files and there is no IndexedDB: `await init()` reads the wasm from beside this file, and
+// shards are kept in a folder.
+import { mkdir, open, readFile, readdir, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import init from "./snapshot.js";
+
+export * from "./local.js";
+
+export default async function (source) {
+  return init(source ?? { module_or_path: await readFile(new URL("./snapshot_bg.wasm", import.meta.url)) });
+}
+
+const HEAD = "manifest";
+
+/** Keeps shards in a folder, each in a file by its name; a crash at any time leaves the last manifest with all its shards. */
+export class FolderStore {
+  #folder;
+
+  /** @param {string} folder of its own; it is made where there is none */
+  constructor(folder) {
+    this.#folder = folder;
+  }
+
+  async read() {
+    await mkdir(this.#folder, { recursive: true });
+    const shards = (await readdir(this.#folder)).filter((name) => /^[0-9a-f]{14}-[0-9a-f]{24}$/.test(name));
+    const head = await this.#file(HEAD);
+    if (head === undefined) return { shards };
+    return { manifest: head.subarray(8), fetchedAt: Number(head.readBigUInt64BE()), shards };
+  }
+
+  async shard(name) {
+    return this.#file(name);
+  }
+
+  async add(shards) {
+    await Promise.all(shards.map(([name, bytes]) => this.#replace(name, bytes)));
+  }
+
+  async adopt(manifest, fetchedAt, names) {
+    const time = Buffer.alloc(8);
+    time.writeBigUInt64BE(BigInt(fetchedAt));
+    await this.#replace(HEAD, Buffer.concat([time, manifest]));
+    const { shards } = await this.read();
+    await Promise.all(shards.filter((name) => !names.has(name)).map((name) => rm(join(this.#folder, name), { force: true })));
+  }
+
+  /** A file's bytes; undefined where there is none. */
+  async #file(name) {
+    try {
+      return await readFile(join(this.#folder, name));
+    } catch (error) {
+      if (error.code === "ENOENT") return undefined;
+      throw error;
+    }
+  }
+
+  /** Replaces a file, atomically, once its bytes are on the disk. */
+  async #replace(name, bytes) {
+    const path = join(this.#folder, name);
+    const file = await open(`${path}.new`, "w");
+    try {
+      await file.writeFile(bytes);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(`${path}.new`, path);
+  }
+}

@@ -1,0 +1,122 @@
+/// <reference lib="esnext.disposable" />
+
+import type { Kya } from "./registry.js";
+import type { RegistryError } from "./index.js";
+
+export { default, initSync } from "./snapshot.js";
+export { RegistryError } from "./index.js";
+
+/** Where shards are kept. */
+export interface SnapshotStore {
+  /** The manifest that was adopted last, when it came (unix milliseconds), and the names of all shards. */
+  read(): Promise<{ manifest?: Uint8Array; fetchedAt?: number; shards: string[] }>;
+  shard(name: string): Promise<Uint8Array | undefined>;
+  add(shards: [name: string, bytes: Uint8Array][]): Promise<void>;
+  /** Replaces the manifest, atomically; then deletes all shards but these. */
+  adopt(manifest: Uint8Array, fetchedAt: number, names: Set<string>): Promise<void>;
+}
+
+/** Keeps shards in memory. */
+export class MemoryStore implements SnapshotStore {
+  read(): Promise<{ manifest?: Uint8Array; fetchedAt?: number; shards: string[] }>;
+  shard(name: string): Promise<Uint8Array | undefined>;
+  add(shards: [name: string, bytes: Uint8Array][]): Promise<void>;
+  adopt(manifest: Uint8Array, fetchedAt: number, names: Set<string>): Promise<void>;
+}
+
+/** Keeps shards in the browser's IndexedDB. */
+export class IndexedDbStore extends MemoryStore {
+  /** @param name the database's; `agent-registry` if not given */
+  constructor(name?: string);
+}
+
+/** Keeps shards in a folder of its own; in Node. */
+export class FolderStore extends MemoryStore {
+  constructor(folder: string);
+}
+
+export interface LocalKyaOptions {
+  /** The read API, for example `https://kya.example`. */
+  api: string;
+  /** The chain that the registry has to be on; any if not given. */
+  chainId?: number | bigint | string;
+  /** The registry's address; the API's if not given. */
+  registry?: string;
+  /** How old a verdict may be: 60 if not given. */
+  maxAgeSeconds?: number;
+  /** How old its block may be, by the block's time; any age if not given. */
+  maxBlockAgeSeconds?: number;
+  /** In memory if not given. */
+  store?: SnapshotStore;
+  /** What spot checks ask: a `Registry` on an endpoint of your own. */
+  chain?: { kya(wallet: string, query: { block: number | bigint | string }): Promise<Kya> };
+  /** What to reach the API with, instead of the global `fetch`. */
+  fetch?: typeof globalThis.fetch;
+}
+
+/** What an update took. */
+export interface SnapshotUpdate {
+  block: number;
+  agents: number;
+  /** Shards that were fetched. */
+  shards: number;
+  requests: number;
+  /** Bytes of the answers, decompressed. */
+  bytes: number;
+}
+
+export type SpotCheck =
+  | { agrees: true; wallet: string }
+  | {
+      agrees: false;
+      wallet: string;
+      block: number;
+      /** The verdict as of the snapshot's block. */
+      held: Kya;
+      /** The chain's. */
+      chain: Kya;
+      /** The API's own document of evidence for the wallet now, where it gives one: keep it. */
+      evidence?: string;
+    };
+
+/** What `run` tells: an update, a spot check, or why there was none. */
+export type LocalKyaEvent = { updated: SnapshotUpdate } | { checked: SpotCheck } | { error: RegistryError };
+
+/** The registry, held here: verdicts without a network. `await init()` first. */
+export class LocalKya {
+  constructor(options: LocalKyaOptions);
+  /** How old a verdict would be now; undefined where nothing is held yet. */
+  readonly ageSeconds: number | undefined;
+  /** Reads what the store holds. The other methods do it first. */
+  open(): Promise<void>;
+  /**
+   * The verdict on a wallet, as the API has it.
+   *
+   * @throws RegistryError with the code STALE in place of a verdict that is too old, ASK_CHAIN where only the chain can tell
+   */
+  kya(wallet: string): Promise<Kya>;
+  /** Fetches the manifest and the shards that have changed. One that fails leaves verdicts as they were; the next goes on. */
+  update(): Promise<SnapshotUpdate>;
+  /** Compares a verdict with the chain's at the same block: a wallet asked for since the last check, or a random one. */
+  spotCheck(wallet?: string): Promise<SpotCheck>;
+  /** Updates and checks again and again, until the returned function is called. */
+  run(options?: { everySeconds?: number; checkEverySeconds?: number; report?: (event: LocalKyaEvent) => void }): () => void;
+}
+
+/** The verdict on a wallet that the API is not told: it learns a range that about thirty agents or more share. */
+export function kyaPrivately(
+  wallet: string,
+  options: { api: string; fetch?: typeof globalThis.fetch },
+): Promise<{
+  verdict: Kya;
+  /** The path that was asked for. */
+  sent: string;
+  /** Wallets of the range that have or had an agent. */
+  shared: number;
+}>;
+
+/** The prefix of a wallet's range, for `/api/v1/kya/range/:prefix`, in a registry of so many agents. */
+export function rangeOf(wallet: string, agents: number): string;
+
+/** The verdict on a wallet in the answer to `/api/v1/kya/range/:prefix`. */
+export function verdictInRange(wallet: string, range: { data: ({ wallet: string } | Kya)[]; asOf: Kya["asOf"] }): Kya;

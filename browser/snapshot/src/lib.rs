@@ -1,0 +1,150 @@
+//! Reading the registry's snapshot in web pages and Node, without a network, and private lookups by range.
+//!
+//! A wasm module of its own beside the package's others: it needs no chain. `npm/local.js` is built on it and
+//! moves the bytes, from the API and to where they are kept.
+
+use alloy_primitives::{Address, U256, keccak256};
+use registry_browser_values::{error::RegistryError, member::invalid, value::parse};
+use registry_core::{
+    api::error::Error,
+    eth::{address, as_of::AsOf, timestamp::Timestamp},
+    registry::kya::{Kya, Past},
+    snapshot::{self, Shard, ShardEntry, SnapshotError},
+};
+use wasm_bindgen::prelude::*;
+
+/// The manifest of a snapshot: of which block it is, and which shards belong to it.
+#[wasm_bindgen]
+pub struct Manifest(snapshot::Manifest);
+
+#[wasm_bindgen]
+impl Manifest {
+    /// Reads a manifest's bytes.
+    ///
+    /// @throws RegistryError with the code INVALID_SNAPSHOT
+    #[wasm_bindgen(constructor)]
+    pub fn new(bytes: &[u8]) -> Result<Self, RegistryError> {
+        Ok(Self(snapshot::Manifest::parse(bytes)?))
+    }
+
+    /// The chain's id.
+    #[wasm_bindgen(getter, js_name = chainId)]
+    pub fn chain_id(&self) -> f64 {
+        self.0.identity.chain_id as f64
+    }
+
+    /// The registry's address.
+    #[wasm_bindgen(getter)]
+    pub fn registry(&self) -> String {
+        self.0.identity.registry.to_checksum(None)
+    }
+
+    /// The block's number.
+    #[wasm_bindgen(getter)]
+    pub fn block(&self) -> f64 {
+        self.0.as_of.block_number as f64
+    }
+
+    /// The block's time, unix milliseconds.
+    #[wasm_bindgen(getter, js_name = blockTime)]
+    pub fn block_time(&self) -> f64 {
+        self.0.as_of.block_timestamp.as_millis() as f64
+    }
+
+    /// When the API last found the registry's storage root to be this one, unix milliseconds.
+    #[wasm_bindgen(getter, js_name = confirmedAt)]
+    pub fn confirmed_at(&self) -> f64 {
+        self.0.confirmed_at as f64
+    }
+
+    /// The number of agents.
+    #[wasm_bindgen(getter)]
+    pub fn agents(&self) -> f64 {
+        self.0.agents as f64
+    }
+
+    /// The names of all shards, as requests have them.
+    pub fn names(&self) -> Vec<String> {
+        self.0.shards().iter().map(ShardEntry::name).collect()
+    }
+
+    /// The name of a wallet's shard.
+    ///
+    /// @throws RegistryError with the code INVALID_PARAMETER
+    #[wasm_bindgen(js_name = shardOf)]
+    pub fn shard_of(&self, wallet: &str) -> Result<String, RegistryError> {
+        let entry = self.0.shard_of(wallet_of(wallet)?);
+        Ok(entry.ok_or(SnapshotError::Damaged)?.name())
+    }
+
+    /// Checks that bytes are the shard of this name, whole.
+    ///
+    /// @throws RegistryError with the code INVALID_SNAPSHOT
+    pub fn check(&self, name: &str, bytes: Vec<u8>) -> Result<(), RegistryError> {
+        Ok(Shard::parse(bytes, &self.0.identity, entry_of(name)?).map(drop)?)
+    }
+
+    /// The verdict on a wallet at `now`, unix milliseconds, from its shard's bytes, which were checked before;
+    /// `undefined` where only the chain can tell.
+    ///
+    /// @throws RegistryError with the code INVALID_SNAPSHOT
+    #[wasm_bindgen(unchecked_return_type = "Kya | undefined")]
+    pub fn verdict(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        wallet: &str,
+        now: f64,
+    ) -> Result<JsValue, RegistryError> {
+        let (wallet, shard) = (wallet_of(wallet)?, Shard::reopen(bytes, entry_of(name)?)?);
+        let kya = shard.find(wallet)?.verdict(wallet, &self.0, Timestamp::from_millis(now as u64));
+        kya.map_or(Ok(JsValue::UNDEFINED), |kya| value_of(&kya))
+    }
+
+    /// The registered wallets of a shard.
+    ///
+    /// @throws RegistryError with the code INVALID_SNAPSHOT
+    pub fn wallets(&self, name: &str, bytes: Vec<u8>) -> Result<Vec<String>, RegistryError> {
+        let entry = entry_of(name)?;
+        let wallets = Shard::reopen(bytes, entry)?.wallets_of(entry.range)?;
+        Ok(wallets.iter().map(|(wallet, _)| wallet.to_checksum(None)).collect())
+    }
+}
+
+/// The prefix of a wallet's range, as long as a registry of so many agents allows.
+///
+/// @throws RegistryError with the code INVALID_PARAMETER
+#[wasm_bindgen(js_name = rangeOf)]
+pub fn range_of(wallet: &str, agents: f64) -> Result<String, RegistryError> {
+    let digits = usize::from(snapshot::prefix_digits_max(agents as u64));
+    let hash = keccak256(wallet_of(wallet)?).to_string();
+    Ok(hash.chars().skip(2).take(digits).collect())
+}
+
+/// The verdict at `now`, unix milliseconds, on a wallet that never had an agent; its `asOf` is to be filled in.
+///
+/// @throws RegistryError with the code INVALID_PARAMETER
+#[wasm_bindgen(unchecked_return_type = "Kya")]
+pub fn unregistered(wallet: &str, now: f64) -> Result<JsValue, RegistryError> {
+    let nothing = Past { former: Ok(Vec::new()), ancestors: Ok(Vec::new()) };
+    let now = Timestamp::from_millis(now as u64);
+    value_of(&Kya::of(wallet_of(wallet)?, None, U256::ZERO, now, AsOf::default()).with_past(nothing))
+}
+
+/// The types of documents, which the build puts beside this module.
+#[wasm_bindgen(typescript_custom_section)]
+const TYPES: &str = r#"import type { Kya } from "./registry.js";"#;
+
+fn wallet_of(text: &str) -> Result<Address, Error> {
+    address::parse(text).map_err(|error| invalid("wallet", error.rule()))
+}
+
+fn entry_of(name: &str) -> Result<ShardEntry, SnapshotError> {
+    let entry = name.split_once('-').and_then(|(range, version)| ShardEntry::parse(range, version));
+    entry.ok_or(SnapshotError::Format)
+}
+
+fn value_of(kya: &Kya) -> Result<JsValue, RegistryError> {
+    // Texts and numbers: serialization has nothing to fail on.
+    parse(&serde_json::to_string(kya).unwrap_or_default())
+}

@@ -1,0 +1,226 @@
+//! The shards on disk, read one at a time.
+//!
+//! A lookup reads one shard of some 32 KiB from the file, with a positioned read: the system's page cache
+//! holds what is asked often, and the process holds only where each shard lies. A mapped file would save the
+//! copy, but takes `unsafe`, and another process that cut the file would end this one.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs::{File, TryLockError},
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    sync::{
+        PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use alloy_primitives::Address;
+use registry_core::snapshot::{Facts, Identity, Manifest, Shard, ShardEntry, SnapshotError};
+
+use crate::{
+    error::Error,
+    head::Head,
+    space::{Extent, Space},
+};
+
+/// The registry on disk.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    identity: Identity,
+    data: File,
+    head: PathBuf,
+    held: RwLock<Held>,
+}
+
+/// What the files hold. A lookup keeps it locked while it reads: places of shards that it no longer names are
+/// written over only after all such lookups have ended.
+#[derive(Debug, Default)]
+struct Held {
+    current: Option<Current>,
+    /// Those of the current manifest, and of a newer one that is being fetched.
+    shards: HashMap<ShardEntry, Slot>,
+}
+
+/// The manifest that lookups go by.
+#[derive(Debug)]
+pub(crate) struct Current {
+    pub(crate) manifest: Manifest,
+    /// When it came, unix milliseconds.
+    fetched_at: u64,
+    /// When it came, by a clock that is never set back; `None` where another process fetched it.
+    received: Option<Instant>,
+}
+
+/// Where a shard lies.
+#[derive(Debug)]
+struct Slot {
+    extent: Extent,
+    /// Its bytes have been checked as a whole by this process.
+    is_checked: AtomicBool,
+}
+
+impl Current {
+    /// How old it is at `now`, unix milliseconds. The API's clock is not believed beyond the time of receipt,
+    /// nor this computer's where it was set back.
+    pub(crate) fn age(&self, now: u64) -> Duration {
+        let confirmed = self.manifest.confirmed_at.min(self.fetched_at);
+        let by_clock = Duration::from_millis(now.saturating_sub(confirmed));
+        by_clock.max(self.received.map_or(Duration::ZERO, |received| received.elapsed()))
+    }
+}
+
+impl Holding {
+    /// Opens the files, or makes them, and finds the space between the shards. Files of another registry, or
+    /// damaged ones, are begun anew.
+    pub(crate) fn open(path: &Path, identity: Identity) -> Result<(Self, Space), Error> {
+        let data = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        data.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Error::InUse,
+            TryLockError::Error(error) => Error::File(error),
+        })?;
+        let mut head = path.as_os_str().to_owned();
+        head.push(".head");
+        let head = PathBuf::from(head);
+        let found = Head::read(&head)?.unwrap_or_default();
+        let is_own = |(manifest, _): &(Manifest, u64)| manifest.identity == identity;
+        let extents = found.shards.iter().map(|(_, extent)| *extent);
+        let (found, space) = match Space::around(extents) {
+            Some(space) if found.manifest.as_ref().is_none_or(is_own) => (found, space),
+            _ => Default::default(),
+        };
+        let slot = |(entry, extent)| (entry, Slot { extent, is_checked: AtomicBool::new(false) });
+        let current = found.manifest;
+        let current = current.map(|(manifest, fetched_at)| Current { manifest, fetched_at, received: None });
+        let held = Held { current, shards: found.shards.into_iter().map(slot).collect() };
+        Ok((Self { identity, data, head, held: RwLock::new(held) }, space))
+    }
+
+    /// What is known of a wallet, with the manifest that it is of, if that is `usable`.
+    pub(crate) fn look_up<T>(
+        &self,
+        wallet: Address,
+        usable: impl FnOnce(&Current) -> Result<(), Error>,
+        then: impl FnOnce(Facts, &Manifest) -> T,
+    ) -> Result<T, Error> {
+        let held = self.read();
+        let current = held.current.as_ref().ok_or(Error::Stale { age: None })?;
+        usable(current)?;
+        let entry = current.manifest.shard_of(wallet).ok_or(SnapshotError::Damaged)?;
+        match self.shard(&held, entry).and_then(|shard| Ok(shard.find(wallet)?)) {
+            Ok(facts) => Ok(then(facts, &current.manifest)),
+            Err(error) => {
+                drop(held);
+                self.forget(entry, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// The registered wallets of one shard, which a number chooses; empty where nothing is held.
+    pub(crate) fn wallets_at(&self, number: u64) -> Result<Vec<Address>, Error> {
+        let held = self.read();
+        let Some(current) = &held.current else { return Ok(Vec::new()) };
+        let shards = current.manifest.shards();
+        let index = usize::try_from(number % (shards.len() as u64).max(1)).unwrap_or(0);
+        let Some(entry) = shards.get(index) else { return Ok(Vec::new()) };
+        let wallets = self.shard(&held, *entry)?.wallets_of(entry.range)?;
+        Ok(wallets.into_iter().map(|(wallet, _)| wallet).collect())
+    }
+
+    fn shard(&self, held: &Held, entry: ShardEntry) -> Result<Shard, Error> {
+        let slot = held.shards.get(&entry).ok_or(SnapshotError::Damaged)?;
+        let mut bytes = vec![0; slot.extent.length as usize];
+        self.data.read_exact_at(&mut bytes, slot.extent.offset)?;
+        if slot.is_checked.load(Ordering::Relaxed) {
+            return Ok(Shard::reopen(bytes, entry)?);
+        }
+        let shard = Shard::parse(bytes, &self.identity, entry)?;
+        slot.is_checked.store(true, Ordering::Relaxed);
+        Ok(shard)
+    }
+
+    /// Has a shard fetched again that the disk no longer has as it was written.
+    fn forget(&self, entry: ShardEntry, error: &Error) {
+        if matches!(error, Error::Snapshot(_) | Error::File(_)) {
+            self.write().shards.remove(&entry);
+        }
+    }
+
+    /// The manifest that lookups go by, as `of` sees it.
+    pub(crate) fn current<T>(&self, of: impl FnOnce(&Current) -> T) -> Option<T> {
+        self.read().current.as_ref().map(of)
+    }
+
+    /// The shards of a manifest that are not here.
+    pub(crate) fn missing(&self, manifest: &Manifest) -> Vec<ShardEntry> {
+        let held = self.read();
+        let missing = manifest.shards().iter().filter(|entry| !held.shards.contains_key(entry));
+        missing.copied().collect()
+    }
+
+    /// Writes a shard that was fetched; lookups go by it once its manifest is [adopted](Self::adopt).
+    pub(crate) fn add(&self, space: &mut Space, entry: ShardEntry, bytes: &[u8]) -> Result<(), Error> {
+        let shard = Shard::parse(bytes.to_vec(), &self.identity, entry)?;
+        let length = u32::try_from(bytes.len()).map_err(|_| SnapshotError::Damaged)?;
+        let extent = space.take(length);
+        if let Err(error) = self.data.write_all_at(shard.as_bytes(), extent.offset) {
+            space.give_back(extent);
+            return Err(error.into());
+        }
+        let slot = Slot { extent, is_checked: AtomicBool::new(true) };
+        self.write().shards.insert(entry, slot);
+        Ok(())
+    }
+
+    /// Makes what was added durable, so that an interrupted update goes on with it.
+    pub(crate) fn save(&self) -> Result<(), Error> {
+        let head = {
+            let held = self.read();
+            let manifest =
+                held.current.as_ref().map(|current| (current.manifest.clone(), current.fetched_at));
+            Head { manifest, shards: extents(&held, |_| true) }
+        };
+        self.data.sync_data()?;
+        Ok(head.write(&self.head)?)
+    }
+
+    /// Goes by a manifest that came at that unix millisecond and has all its shards here; gives back the space
+    /// of all others.
+    pub(crate) fn adopt(&self, space: &mut Space, manifest: Manifest, fetched_at: u64) -> Result<(), Error> {
+        let named: HashSet<ShardEntry> = manifest.shards().iter().copied().collect();
+        let shards = extents(&self.read(), |entry| named.contains(entry));
+        let head = Head { manifest: Some((manifest, fetched_at)), shards };
+        self.data.sync_data()?;
+        head.write(&self.head)?;
+        let Some((manifest, _)) = head.manifest else { return Ok(()) };
+        let mut held = self.write();
+        held.current = Some(Current { manifest, fetched_at, received: Some(Instant::now()) });
+        for (_, slot) in held.shards.extract_if(|entry, _| !named.contains(entry)) {
+            space.give_back(slot.extent);
+        }
+        self.data.set_len(space.end())?;
+        Ok(())
+    }
+
+    /// The registry.
+    pub(crate) const fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    // A thread that panics leaves the map whole: each change is one call.
+    fn read(&self) -> RwLockReadGuard<'_, Held> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Held> {
+        self.held.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where the shards lie that `keep` names.
+fn extents(held: &Held, keep: impl Fn(&ShardEntry) -> bool) -> Vec<(ShardEntry, Extent)> {
+    let kept = held.shards.iter().filter(|(entry, _)| keep(entry));
+    kept.map(|(entry, slot)| (*entry, slot.extent)).collect()
+}

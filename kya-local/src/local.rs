@@ -1,0 +1,295 @@
+//! Lookups, updates, and the loop of both.
+
+use std::{
+    convert::Infallible,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use alloy_primitives::Address;
+use registry_core::{
+    eth::timestamp::Timestamp,
+    registry::kya::Kya,
+    snapshot::{BUNDLE_MAX, Manifest, ShardEntry, SnapshotError},
+};
+use tokio::{
+    sync::Mutex,
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+use crate::{
+    error::Error,
+    holding::{Current, Holding},
+    options::Options,
+    sample::{Sample, random},
+    service::{Received, Service, shards_of},
+    space::Space,
+    spot_check::{Checker, SpotCheck},
+};
+
+/// Bundles after which a long update is made durable.
+const BUNDLES_A_SAVE: u32 = 16;
+/// The longest wait for the API's rate limit before it is asked again.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// The registry, held in a file. It is shared by reference or in an `Arc`: all methods take `&self`.
+#[derive(Debug)]
+pub struct LocalKya {
+    options: Options,
+    service: Service,
+    holding: Holding,
+    /// The data file's space, which one update at a time writes to.
+    space: Mutex<Space>,
+    sample: Sample,
+    checker: Option<Checker>,
+}
+
+/// What an update took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Update {
+    /// The block that verdicts are as of now.
+    pub block: u64,
+    /// The number of agents.
+    pub agents: u64,
+    /// Shards that were fetched.
+    pub shards: u64,
+    /// Requests to the API.
+    pub requests: u64,
+    /// Bytes of its answers, as they came over the network.
+    pub bytes: u64,
+}
+
+/// What [`LocalKya::run`] tells.
+#[derive(Debug)]
+pub enum Event {
+    /// An update is complete.
+    Updated(Update),
+    /// An update failed. The next one goes on where it ended; verdicts are given until they are too old.
+    UpdateFailed(Error),
+    /// A verdict was compared with the chain's.
+    Checked(SpotCheck),
+    /// A verdict could not be compared.
+    CheckFailed(Error),
+}
+
+impl LocalKya {
+    /// Opens the file, or makes it. Asks nothing: where the file holds a registry that is not too old, verdicts
+    /// are given at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`], [`Error::InUse`], [`Error::File`].
+    pub fn open(options: Options) -> Result<Self, Error> {
+        let service = Service::new(&options.api)?;
+        let checks = options.spot_checks.clone();
+        let checker = checks.map(|checks| Checker::new(checks, options.identity)).transpose()?;
+        let (holding, space) = Holding::open(&options.file, options.identity)?;
+        Ok(Self { options, service, holding, space: Mutex::new(space), sample: Sample::default(), checker })
+    }
+
+    /// The verdict on a wallet: the API's, with the past that a wallet has, as of the snapshot's block. It
+    /// reads one shard from the file, and no network.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stale`] in place of a verdict that is too old; [`Error::AskChain`];
+    /// [`Error::Snapshot`] or [`Error::File`] where the disk lost a shard, which the next update mends.
+    pub fn kya(&self, wallet: Address) -> Result<Kya, Error> {
+        let now = now_millis();
+        let usable = |current: &Current| self.check_age(current, now);
+        let at = Timestamp::from_millis(now);
+        let found =
+            self.holding.look_up(wallet, usable, |facts, manifest| facts.verdict(wallet, manifest, at));
+        if self.checker.is_some() {
+            self.sample.note(wallet);
+        }
+        found?.ok_or(Error::AskChain)
+    }
+
+    /// How old a verdict would be now; `None` where nothing is held yet.
+    pub fn age(&self) -> Option<Duration> {
+        self.holding.current(|current| current.age(now_millis()))
+    }
+
+    fn check_age(&self, current: &Current, now: u64) -> Result<(), Error> {
+        let age = current.age(now);
+        let block = current.manifest.as_of.block_timestamp.as_millis();
+        let of_block = Duration::from_millis(now.saturating_sub(block));
+        let is_old_block = self.options.max_block_age.is_some_and(|max| of_block > max);
+        match age > self.options.max_age || is_old_block {
+            true => Err(Error::Stale { age: Some(if is_old_block { of_block } else { age }) }),
+            false => Ok(()),
+        }
+    }
+
+    /// Fetches the manifest and the shards that have changed. Verdicts go by them once all are here; an update
+    /// that fails or is dropped leaves them as they were, and the next one goes on where it ended. Where the
+    /// API's rate limit is used up, it waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`], [`Error::Refused`], [`Error::Snapshot`], [`Error::File`].
+    pub async fn update(&self) -> Result<Update, Error> {
+        let mut space = self.space.lock().await;
+        let mut update = Update::default();
+        let fetched = self.fetch(&mut space, &mut update).await;
+        if fetched.is_err() && update.shards > 0 {
+            self.holding.save()?;
+        }
+        fetched.map(|()| update)
+    }
+
+    async fn fetch(&self, space: &mut Space, update: &mut Update) -> Result<(), Error> {
+        loop {
+            let (began, before) = (Instant::now(), update.shards);
+            let received = self.ask(update, async || self.service.manifest().await).await?;
+            let (manifest, fetched_at) = (Manifest::parse(&received.bytes)?, now_millis());
+            if manifest.identity != self.holding.identity() {
+                return Err(SnapshotError::Another.into());
+            }
+            let missing = self.holding.missing(&manifest);
+            self.fetch_shards(space, update, &missing).await?;
+            if self.holding.missing(&manifest).is_empty() {
+                (update.block, update.agents) = (manifest.as_of.block_number, manifest.agents);
+                self.holding.adopt(space, manifest, fetched_at)?;
+                // What took long is old already.
+                if began.elapsed() < self.options.max_age / 4 {
+                    return Ok(());
+                }
+            } else if update.shards == before {
+                // The API has a newer manifest by the next update.
+                return Err(Error::Refused { status: 404, retry_after: None });
+            }
+        }
+    }
+
+    /// Fetches these shards, as far as the API still has these versions of them.
+    async fn fetch_shards(
+        &self,
+        space: &mut Space,
+        update: &mut Update,
+        missing: &[ShardEntry],
+    ) -> Result<(), Error> {
+        for (entries, count) in missing.chunks(BUNDLE_MAX).zip(1_u32..) {
+            let received = match self.ask(update, async || self.service.bundle(entries).await).await {
+                // The newest manifest has another version of each.
+                Err(Error::Refused { status: 404, .. }) => return Ok(()),
+                received => received?,
+            };
+            for (entry, bytes) in entries.iter().zip(shards_of(&received, entries)?) {
+                if let Some(bytes) = bytes {
+                    self.holding.add(space, *entry, bytes)?;
+                    update.shards += 1;
+                }
+            }
+            if count.is_multiple_of(BUNDLES_A_SAVE) {
+                self.holding.save()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the API, again after a while where its rate limit is used up.
+    async fn ask(
+        &self,
+        update: &mut Update,
+        request: impl AsyncFn() -> Result<Received, Error>,
+    ) -> Result<Received, Error> {
+        loop {
+            update.requests += 1;
+            match request().await {
+                Err(Error::Refused { status: 429, retry_after }) => {
+                    sleep(retry_after.unwrap_or(WAIT_MAX).clamp(Duration::from_secs(1), WAIT_MAX)).await;
+                }
+                received => {
+                    update.bytes += received.as_ref().map_or(0, |received| received.sent);
+                    return received;
+                }
+            }
+        }
+    }
+
+    /// Compares the verdict on a wallet with the chain's, both as of the snapshot's block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] without [`Options::spot_checks`]; [`Error::Chain`] where the endpoint gives no evidence;
+    /// those of [`kya`](Self::kya).
+    pub async fn spot_check(&self, wallet: Address) -> Result<SpotCheck, Error> {
+        let checker = self.checker.as_ref().ok_or(Error::Option("spot_checks is not set"))?;
+        let now = now_millis();
+        let usable = |current: &Current| self.check_age(current, now);
+        let held = self.holding.look_up(wallet, usable, |facts, manifest| facts.provable(wallet, manifest));
+        checker.check(held?.ok_or(Error::AskChain)?).await
+    }
+
+    /// Keeps the registry up to date, and compares verdicts with the chain's where
+    /// [`Options::spot_checks`] say so: one that was asked for since the last comparison, or else a random
+    /// one. It never ends; drop or abort it.
+    ///
+    /// ```no_run
+    /// # async fn example(options: kya_local::Options) -> Result<(), kya_local::Error> {
+    /// use std::sync::Arc;
+    ///
+    /// use kya_local::{Event, LocalKya, SpotCheck};
+    ///
+    /// let local = Arc::new(LocalKya::open(options)?);
+    /// let own = Arc::clone(&local);
+    /// tokio::spawn(async move {
+    ///     own.run(|event| match event {
+    ///         Event::Checked(SpotCheck::Contradicts(found)) => eprintln!("the API lies: {}", found.evidence),
+    ///         event => println!("{event:?}"),
+    ///     })
+    ///     .await
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run(&self, mut report: impl FnMut(Event)) -> Infallible {
+        let every = |period: Duration| {
+            let mut interval = interval(period.max(Duration::from_millis(1)));
+            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            interval
+        };
+        let mut updates = every(self.options.update_every);
+        let mut checks = every(self.checker.as_ref().map_or(WAIT_MAX, Checker::every));
+        loop {
+            tokio::select! {
+                biased;
+                _ = updates.tick() => report(match self.update().await {
+                    Ok(update) => Event::Updated(update),
+                    Err(error) => Event::UpdateFailed(error),
+                }),
+                _ = checks.tick(), if self.checker.is_some() => match self.check_one().await {
+                    Ok(Some(check)) => report(Event::Checked(check)),
+                    Ok(None) => {}
+                    Err(error) => report(Event::CheckFailed(error)),
+                },
+            }
+        }
+    }
+
+    /// A comparison; `None` where nothing is held.
+    async fn check_one(&self) -> Result<Option<SpotCheck>, Error> {
+        let wallet = match self.sample.take() {
+            Some(wallet) => wallet,
+            None => {
+                let wallets = self.holding.wallets_at(random())?;
+                let index = random().checked_rem(wallets.len() as u64).unwrap_or(0);
+                let Some(wallet) = usize::try_from(index).ok().and_then(|index| wallets.get(index)) else {
+                    return Ok(None);
+                };
+                *wallet
+            }
+        };
+        match self.spot_check(wallet).await {
+            Err(Error::AskChain) => Ok(None),
+            check => check.map(Some),
+        }
+    }
+}
+
+/// The clock, in unix milliseconds.
+fn now_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

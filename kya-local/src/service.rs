@@ -1,0 +1,105 @@
+//! The read API's client: manifests, and shards in bundles. Nothing that it sends depends on who is asked for.
+
+use std::{io::Read as _, time::Duration};
+
+use flate2::read::GzDecoder;
+use registry_core::snapshot::{ShardEntry, SnapshotError, bundle_names, read_bundle};
+use reqwest::{
+    Client, Response,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, RETRY_AFTER},
+    redirect::Policy,
+};
+
+use crate::error::Error;
+
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest answer that is read, compressed or not: several times what the API sends.
+const BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The API.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    client: Client,
+    base: String,
+}
+
+/// An answer's bytes, and how many came over the network.
+pub(crate) struct Received {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) sent: u64,
+}
+
+/// A client that follows no redirect. Where the program has not chosen what TLS computes with, it is ring.
+pub(crate) fn client() -> Result<Client, Error> {
+    // An error says that the program has chosen.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::builder().timeout(TIMEOUT).redirect(Policy::none()).build();
+    client.map_err(unreachable)
+}
+
+impl Service {
+    pub(crate) fn new(api: &str) -> Result<Self, Error> {
+        if !api.starts_with("https://") && !api.starts_with("http://") {
+            return Err(Error::Option("api must begin with https:// or http://"));
+        }
+        Ok(Self { client: client()?, base: api.trim_end_matches('/').to_owned() })
+    }
+
+    /// The manifest.
+    pub(crate) async fn manifest(&self) -> Result<Received, Error> {
+        self.get("/api/v1/snapshot").await
+    }
+
+    /// Several shards: what [`shards_of`] reads.
+    pub(crate) async fn bundle(&self, entries: &[ShardEntry]) -> Result<Received, Error> {
+        self.get(&format!("/api/v1/snapshot/shards?names={}", bundle_names(entries))).await
+    }
+
+    async fn get(&self, path: &str) -> Result<Received, Error> {
+        let request = self.client.get([&self.base, path].concat()).header(ACCEPT_ENCODING, "gzip");
+        let mut response = request.send().await.map_err(unreachable)?;
+        let status = response.status().as_u16();
+        if status != 200 {
+            return Err(Error::Refused { status, retry_after: retry_after(&response) });
+        }
+        let is_compressed = response.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding == "gzip");
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            if bytes.len() + chunk.len() > BYTES_MAX {
+                return Err(SnapshotError::Damaged.into());
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        let sent = bytes.len() as u64;
+        let bytes = if is_compressed { inflate(&bytes)? } else { bytes };
+        Ok(Received { bytes, sent })
+    }
+}
+
+/// The bytes of each shard of a bundle; `None` for one that was not given.
+pub(crate) fn shards_of<'a>(
+    received: &'a Received,
+    entries: &[ShardEntry],
+) -> Result<Vec<Option<&'a [u8]>>, Error> {
+    Ok(read_bundle(&received.bytes, entries.len())?)
+}
+
+fn inflate(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut inflated = Vec::new();
+    let read = GzDecoder::new(bytes).take(BYTES_MAX as u64 + 1).read_to_end(&mut inflated);
+    match read {
+        Ok(length) if length <= BYTES_MAX => Ok(inflated),
+        _ => Err(SnapshotError::Damaged.into()),
+    }
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// Without the URL, which may hold a key.
+fn unreachable(error: reqwest::Error) -> Error {
+    Error::Unreachable(error.without_url().to_string())
+}

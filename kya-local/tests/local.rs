@@ -1,0 +1,291 @@
+//! What a `LocalKya` promises.
+//!
+//! 1. Verdicts are given without the service, and right after a restart; an unregistered wallet has one, too.
+//! 2. An update fetches only what changed, and an interrupted one goes on where it ended.
+//! 3. In place of a verdict that is too old there is an error, whatever the clocks of the API say.
+//! 4. Bytes that are not the manifest's, of another registry, or lost by the disk give no verdict.
+//! 5. One file has one holder. Where the rate limit is used up, an update waits.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
+
+mod common;
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use common::{BUNDLES, Fault, MANIFESTS, Registry, Service, now_millis, wallet};
+use kya_local::{Address, Decision, Error, LocalKya, Options};
+use registry_core::{registry::agent::Status, snapshot::SnapshotError};
+use tempfile::TempDir;
+
+const AGENTS: u64 = 4_000;
+/// Shards: more than two bundles.
+const SHARDS: u64 = 128;
+
+async fn service() -> (Service, TempDir) {
+    (Service::start(Registry::new(AGENTS, 7)).await, tempfile::tempdir().unwrap())
+}
+
+/// Holds all verdicts against the service's registry.
+fn is_the_services(local: &LocalKya, service: &Service) {
+    let registry = &service.state().registry;
+    for id in 1..=registry.agents() {
+        let verdict = local.kya(wallet(id)).unwrap();
+        let expected = match registry.status(id) {
+            Status::Active => Decision::Provision,
+            _ => Decision::RequestRenewal,
+        };
+        assert_eq!(verdict.decision, expected, "{id}");
+        assert_eq!(verdict.agent.unwrap().agent_id.to_string(), id.to_string());
+        assert_eq!(verdict.as_of.block_number, registry.block);
+    }
+    for byte in 1..50 {
+        assert_eq!(local.kya(Address::repeat_byte(byte)).unwrap().decision, Decision::Deny);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verdicts_are_given_without_the_service_and_right_after_a_restart() {
+    let (service, directory) = service().await;
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    assert!(matches!(local.kya(wallet(1)), Err(Error::Stale { age: None })));
+    assert_eq!(local.age(), None);
+    let update = local.update().await.unwrap();
+    assert_eq!((update.shards, update.agents, update.requests), (SHARDS, AGENTS, 5));
+    service.asked();
+    is_the_services(&local, &service);
+    assert!(local.age().unwrap() < Duration::from_secs(10));
+
+    drop(local);
+    let began = Instant::now();
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    assert_eq!(local.kya(wallet(7)).unwrap().decision, Decision::Provision);
+    println!("the first verdict {:?} after a restart", began.elapsed());
+    is_the_services(&local, &service);
+    assert_eq!(service.asked(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_fetches_only_what_changed() {
+    let (service, directory) = service().await;
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    local.update().await.unwrap();
+    for round in 1..20 {
+        service.state().registry.toggle((round..=AGENTS).step_by(997));
+        let update = local.update().await.unwrap();
+        assert!((1..=5).contains(&update.shards) && update.requests == 2, "{update:?}");
+        is_the_services(&local, &service);
+    }
+    let update = local.update().await.unwrap();
+    assert_eq!((update.shards, update.requests), (0, 1));
+    // Space is used again.
+    let bytes = fs::metadata(directory.path().join("registry.kya")).unwrap().len();
+    assert!(bytes < AGENTS * 320, "{bytes}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_update_goes_on_where_it_ended_and_verdicts_stay_until_then() {
+    let (service, directory) = service().await;
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    service.state().faults.insert((BUNDLES, 2), Fault::Status(503, ""));
+    assert!(matches!(local.update().await, Err(Error::Refused { status: 503, .. })));
+    assert!(matches!(local.kya(wallet(1)), Err(Error::Stale { age: None })));
+    drop(local);
+    service.state().faults.clear();
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    assert_eq!(local.update().await.unwrap().shards, SHARDS - 64);
+    is_the_services(&local, &service);
+
+    // All shards change, and the update is interrupted: the verdicts are those of the block before.
+    service.asked();
+    service.state().registry.toggle(1..=AGENTS);
+    service.state().faults.insert((BUNDLES, 1), Fault::Status(500, ""));
+    local.update().await.unwrap_err();
+    for id in 1..=AGENTS {
+        let verdict = local.kya(wallet(id)).unwrap();
+        assert_eq!((verdict.decision, verdict.as_of.block_number), (Decision::Provision, 1));
+    }
+    service.state().faults.clear();
+    assert_eq!(local.update().await.unwrap().shards, SHARDS - 32);
+    is_the_services(&local, &service);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn crashes_at_any_time_leave_a_registry_whole() {
+    let (service, directory) = service().await;
+    let mut local = LocalKya::open(service.options(&directory)).unwrap();
+    local.update().await.unwrap();
+    let (data, head) = ("registry.kya", "registry.kya.head");
+    let mut saved_head = fs::read(directory.path().join(head)).unwrap();
+    for round in 1..12 {
+        service.state().registry.toggle((round..=AGENTS).step_by(61));
+        let before = service.state().registry.block - 1;
+        // The process ends after the shards were written, before the head was replaced.
+        local.update().await.unwrap();
+        let new_head = std::mem::replace(&mut saved_head, fs::read(directory.path().join(head)).unwrap());
+        let bytes = fs::read(directory.path().join(data)).unwrap();
+        drop(local);
+        let crashed = tempfile::tempdir().unwrap();
+        fs::write(crashed.path().join(data), &bytes).unwrap();
+        fs::write(crashed.path().join(head), &new_head).unwrap();
+        let old = LocalKya::open(service.options(&crashed)).unwrap();
+        for id in 1..=AGENTS {
+            match old.kya(wallet(id)) {
+                Ok(verdict) => assert_eq!(verdict.as_of.block_number, before),
+                // The file was made shorter after the head was replaced: this one is older than that.
+                Err(Error::File(_) | Error::Snapshot(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        old.update().await.unwrap();
+        is_the_services(&old, &service);
+        local = LocalKya::open(service.options(&directory)).unwrap();
+        is_the_services(&local, &service);
+    }
+}
+
+async fn becomes_stale(local: &LocalKya) {
+    let waiting = async {
+        while local.kya(wallet(1)).is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(common::PATIENCE, waiting).await.unwrap();
+    assert!(matches!(local.kya(wallet(1)), Err(Error::Stale { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_old_is_no_verdict_whatever_the_api_says_of_its_time() {
+    let (service, directory) = service().await;
+    let options = |max_age, max_block_age| Options {
+        max_age: Duration::from_millis(max_age),
+        max_block_age,
+        ..service.options(&directory)
+    };
+    service.state().confirmed_at = Some(now_millis() - 61_000);
+    let local = LocalKya::open(options(60_000, None)).unwrap();
+    local.update().await.unwrap();
+    let Err(Error::Stale { age: Some(age) }) = local.kya(wallet(1)) else { panic!("an old verdict") };
+    assert!(age >= Duration::from_secs(61) && local.age().unwrap() >= age);
+    // A time to come is not believed.
+    service.state().confirmed_at = Some(now_millis() + 3_600_000);
+    local.update().await.unwrap();
+    local.kya(wallet(1)).unwrap();
+    assert!(local.age().unwrap() < common::PATIENCE);
+
+    drop(local);
+    let local = LocalKya::open(options(50, None)).unwrap();
+    becomes_stale(&local).await;
+    drop(local);
+    let local = LocalKya::open(options(3_600_000, Some(Duration::from_millis(50)))).unwrap();
+    becomes_stale(&local).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn swapped_changed_and_foreign_bytes_are_refused_and_verdicts_stay() {
+    let (service, directory) = service().await;
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    local.update().await.unwrap();
+    for (kind, fault) in [(BUNDLES, Fault::Swapped), (BUNDLES, Fault::Flipped), (MANIFESTS, Fault::Flipped)] {
+        service.asked();
+        for _ in 0..2 {
+            service.state().registry.toggle(1..=AGENTS);
+        }
+        service.state().faults.insert((kind, 0), fault.clone());
+        let refused = local.update().await;
+        assert!(matches!(refused, Err(Error::Snapshot(_))), "{fault:?}: {refused:?}");
+        assert_eq!(local.kya(wallet(1)).unwrap().decision, Decision::Provision);
+        service.state().faults.clear();
+        local.update().await.unwrap();
+        is_the_services(&local, &service);
+    }
+    drop(local);
+    let mut other = service.options(&directory);
+    other.identity.chain_id = 1;
+    let local = LocalKya::open(other).unwrap();
+    assert!(matches!(local.kya(wallet(1)), Err(Error::Stale { age: None })));
+    assert!(matches!(local.update().await, Err(Error::Snapshot(SnapshotError::Another))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_the_disk_lost_gives_no_verdict_and_is_fetched_again() {
+    let (service, directory) = service().await;
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    local.update().await.unwrap();
+    drop(local);
+    let file = directory.path().join("registry.kya");
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    let lost = |id: &u64| matches!(local.kya(wallet(*id)), Err(Error::Snapshot(SnapshotError::Damaged)));
+    let lost = (1..=AGENTS).filter(lost).count();
+    assert!((1..100).contains(&lost), "{lost}");
+    assert_eq!(local.update().await.unwrap().shards, 1);
+    is_the_services(&local, &service);
+
+    // Without its head, or with half of it, the file is begun anew.
+    drop(local);
+    let head = directory.path().join("registry.kya.head");
+    let half = fs::read(&head).unwrap();
+    fs::write(&head, &half[..half.len() / 2]).unwrap();
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    assert!(matches!(local.kya(wallet(1)), Err(Error::Stale { age: None })));
+    assert_eq!(local.update().await.unwrap().shards, SHARDS);
+    is_the_services(&local, &service);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_has_one_holder_and_a_used_up_rate_limit_is_waited_for() {
+    let (service, directory) = service().await;
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    assert!(matches!(LocalKya::open(service.options(&directory)), Err(Error::InUse)));
+    service.state().faults.insert((BUNDLES, 1), Fault::Status(429, "Retry-After: 1\r\n"));
+    let began = Instant::now();
+    let update = local.update().await.unwrap();
+    assert_eq!((update.shards, update.requests), (SHARDS, 6));
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    is_the_services(&local, &service);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lookups_while_updates_write_are_of_one_block_and_never_another_shards() {
+    let (service, directory) = service().await;
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    local.update().await.unwrap();
+    let local = &local;
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|reader| {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let (mut id, mut lookups) = (reader, 0_u64);
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        id = id % AGENTS + 1;
+                        let verdict = local.kya(wallet(id)).unwrap();
+                        assert_eq!(verdict.agent.unwrap().agent_id.to_string(), id.to_string());
+                        // All agents change in each block.
+                        let is_even = verdict.as_of.block_number.is_multiple_of(2);
+                        assert_eq!(verdict.decision == Decision::RequestRenewal, is_even);
+                        lookups += 1;
+                    }
+                    lookups
+                })
+            })
+            .collect();
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(async {
+                for _ in 0..20 {
+                    service.state().registry.toggle(1..=AGENTS);
+                    local.update().await.unwrap();
+                }
+            });
+        });
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(readers.into_iter().all(|reader| reader.join().unwrap() > 0));
+    });
+}

@@ -1,0 +1,188 @@
+// The registry held locally, and private lookups.
+//
+// 1. Verdicts are the Worker's without a network; what is too old is an error, and an update fetches only what is not there.
+// 2. They are there right after a restart: from a folder in Node, from IndexedDB in a page.
+// 3. An API that lies about one agent is caught by spot checks against the visitor's own endpoint.
+// 4. A private lookup sends a range, and never the wallet.
+
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { concat, getBytes, keccak256, toBeHex } from "ethers";
+
+import { inAPage } from "../page.mjs";
+import { FolderStore, LocalKya, OPTIONS, Registry, RegistryError, api, kyaPrivately, stack, still } from "../setting.mjs";
+
+const NOBODY = "0x000000000000000000000000000000000000dEaD";
+const AGENTS = Object.values(stack.agents);
+const WALLETS = [...AGENTS.map(({ wallet }) => wallet), NOBODY];
+
+/** A `fetch` of another client each time, which notes what is asked for. */
+function noting(change = (bytes) => bytes) {
+  const asked = [];
+  const ask = async (url, init) => {
+    const path = url.slice(stack.snapshots.length);
+    asked.push(path);
+    const client = `2001:db8:${asked.length.toString(16)}:${process.pid.toString(16)}::2`;
+    const response = await fetch(url, { ...init, headers: { "cf-connecting-ip": client, connection: "close" } });
+    if (!path.startsWith("/api/v1/snapshot")) return response;
+    const { status, headers } = response;
+    return new Response(change(new Uint8Array(await response.arrayBuffer()), path), { status, headers });
+  };
+  return { asked, fetch: ask };
+}
+
+const noNetwork = () => assert.fail("no network is needed");
+
+const code = (code) => (error) => error instanceof RegistryError && error.code === code;
+
+/** Whether only the chain can tell: the index cuts a scope as long as that. */
+const isLong = ({ agent }) => Buffer.byteLength(agent?.operationalScope ?? "") >= 253;
+
+/** Holds each verdict against the Worker's; that of a long scope is an error of this code. */
+async function isTheWorkers(kya, codeOfLong = "ASK_CHAIN") {
+  let long = 0;
+  for (const wallet of WALLETS) {
+    const { text, document } = await api(`/api/v1/kya/${wallet}?history=1`);
+    if (isLong(document)) {
+      await assert.rejects(kya(wallet), code(codeOfLong));
+      long += 1;
+    } else {
+      assert.equal(still(JSON.stringify(await kya(wallet))), still(text), wallet);
+    }
+  }
+  assert.ok(long > 0 && long < 5, `${long} wallets of long scopes`);
+}
+
+test("verdicts are the Worker's without a network, and there is none in place of an old one", async () => {
+  const { asked, fetch } = noting();
+  const local = new LocalKya({ api: stack.snapshots, chainId: 31337, registry: stack.registry, fetch });
+  await assert.rejects(local.kya(NOBODY), code("STALE"));
+  assert.equal(local.ageSeconds, undefined);
+  const { shards, agents, requests } = await local.update();
+  assert.ok(shards >= 1 && requests === 2 && agents >= AGENTS.length, `${shards} shards, ${requests} requests, ${agents} agents`);
+  await isTheWorkers((wallet) => local.kya(wallet));
+  assert.equal(asked.length, 2, "no verdict was asked for");
+  assert.ok(local.ageSeconds < 60);
+  assert.deepEqual((await local.update()).shards, 0);
+  await assert.rejects(local.kya("0x12"), code("INVALID_PARAMETER"));
+
+  const strict = new LocalKya({ api: stack.snapshots, maxAgeSeconds: 0, fetch });
+  await strict.update();
+  await assert.rejects(strict.kya(NOBODY), code("STALE"));
+  const other = new LocalKya({ api: stack.snapshots, chainId: 1, fetch });
+  await assert.rejects(other.update(), code("INVALID_SNAPSHOT"));
+});
+
+test("a folder has the registry after a restart", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "local-kya-"));
+  try {
+    const options = { api: stack.snapshots, fetch: noting().fetch };
+    await new LocalKya({ ...options, store: new FolderStore(folder) }).update();
+    const local = new LocalKya({ ...options, store: new FolderStore(folder), fetch: noNetwork });
+    await isTheWorkers((wallet) => local.kya(wallet));
+    assert.ok(local.ageSeconds < 60);
+    const again = new LocalKya({ ...options, store: new FolderStore(folder) });
+    assert.equal((await again.update()).shards, 0);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+test("bytes that were changed are refused, and an interrupted update goes on", async () => {
+  let flips = true;
+  const { fetch } = noting((bytes, path) => {
+    if (flips && path.includes("/shards")) bytes[bytes.length >> 1] ^= 1;
+    return bytes;
+  });
+  const local = new LocalKya({ api: stack.snapshots, fetch });
+  await assert.rejects(local.update(), code("INVALID_SNAPSHOT"));
+  await assert.rejects(local.kya(NOBODY), code("STALE"));
+  flips = false;
+  await local.update();
+  await isTheWorkers((wallet) => local.kya(wallet));
+});
+
+/** A bundle in which the wallet's agent has another status, and all seals say that all is well. */
+function withALie(bundle, wallet) {
+  for (let begin = 0; begin < bundle.length; ) {
+    const length = new DataView(bundle.buffer, begin).getUint32(0);
+    const shard = bundle.subarray(begin + 4, begin + 4 + length);
+    begin += 4 + length;
+    const view = new DataView(shard.buffer, shard.byteOffset, length);
+    const starts = Array.from({ length: view.getUint32(24) }, (_, index) => 28 + 24 * index);
+    const at = starts.find((start) => Buffer.compare(shard.subarray(start, start + 20), getBytes(wallet)) === 0);
+    if (at === undefined) continue;
+    shard[view.getUint32(at + 20) + 57] ^= 1;
+    const sealed = concat([toBeHex(31337, 8), stack.registry, shard.subarray(0, -8)]);
+    shard.set(getBytes(keccak256(sealed)).subarray(0, 8), length - 8);
+  }
+  return bundle;
+}
+
+test("an API that lies about one agent is caught by spot checks", async () => {
+  const { wallet } = stack.agents.kyoto;
+  const wallets = [];
+  for (const asked of WALLETS) if (!isLong((await api(`/api/v1/kya/${asked}`)).document)) wallets.push(asked);
+  const chain = new Registry(OPTIONS);
+  const honest = new LocalKya({ api: stack.snapshots, chain, fetch: noting().fetch });
+  await honest.update();
+  for (const asked of wallets) assert.deepEqual(await honest.spotCheck(asked), { agrees: true, wallet: asked });
+
+  const { fetch } = noting((bytes, path) => (path.includes("/shards") ? withALie(bytes, wallet) : bytes));
+  const local = new LocalKya({ api: stack.snapshots, chain, fetch });
+  await local.update();
+  assert.equal((await local.kya(wallet)).decision, "request_renewal", "a lie is believed at first");
+  let checks = 0;
+  let found;
+  do {
+    for (const asked of wallets) await local.kya(asked);
+    found = await local.spotCheck();
+    checks += 1;
+    assert.ok(checks < 2_000, "a random one of the wallets asked for is checked");
+  } while (found.agrees);
+  console.log(`caught after ${checks} checks, of ${wallets.length} wallets that are asked for in turn`);
+  assert.deepEqual([found.wallet, found.held.agent.status, found.chain.agent.status], [wallet, "Suspended", "Active"]);
+  assert.equal(JSON.parse(found.evidence).verdict.decision, "provision", "what the API itself proves");
+});
+
+test("a private lookup sends a range and never the wallet", async () => {
+  const { asked, fetch } = noting();
+  await isTheWorkers(async (wallet) => {
+    const { verdict, sent, shared } = await kyaPrivately(wallet, { api: stack.snapshots, fetch });
+    assert.equal(sent, `/api/v1/kya/range/${keccak256(wallet).slice(2, 3)}`);
+    assert.equal(asked.at(-1), sent);
+    assert.ok(verdict.agent === null || shared > 0);
+    return verdict;
+  }, "TOO_LARGE");
+  assert.equal(asked.filter((path) => !path.includes("/range/")).length, 1, "the number of agents, once");
+  assert.ok(WALLETS.every((wallet) => !asked.join().toLowerCase().includes(wallet.slice(2).toLowerCase())));
+  await assert.rejects(kyaPrivately("0x12", { api: stack.snapshots, fetch }), code("INVALID_PARAMETER"));
+});
+
+test("a page keeps the registry in IndexedDB", () =>
+  inAPage({}, async (page) => {
+    const asked = { api: stack.snapshots, wallets: WALLETS };
+    const hold = async ({ api, wallets, updates }) => {
+      const { IndexedDbStore, LocalKya } = window.local;
+      const local = new LocalKya({ api, store: new IndexedDbStore(), ...(updates ? {} : { fetch: () => Promise.reject() }) });
+      const update = updates ? await local.update() : undefined;
+      const verdicts = [];
+      for (const wallet of wallets) verdicts.push(JSON.stringify(await local.kya(wallet).catch(({ code }) => ({ code }))));
+      return { update, verdicts };
+    };
+    const first = await page.evaluate(hold, { ...asked, updates: true });
+    assert.ok(first.update.shards >= 1);
+    await page.reload();
+    await page.waitForFunction(() => document.title === "ready");
+    const { verdicts } = await page.evaluate(hold, { ...asked, updates: false });
+    assert.deepEqual(verdicts.map(still), first.verdicts.map(still));
+    await isTheWorkers(async (wallet) => {
+      const verdict = JSON.parse(verdicts[WALLETS.indexOf(wallet)]);
+      if (verdict.code !== undefined) throw new RegistryError("in the page", verdict.code, 503);
+      return verdict;
+    });
+  }));
