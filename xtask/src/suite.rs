@@ -16,11 +16,13 @@ use crate::{build, debian, explorer, setup};
 const END_TO_END: &str = "end to end: ";
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 5] = [
+const NEEDED: [(&str, &debian::Package); 7] = [
     ("explorer", &debian::CHROMIUM),
     ("package", &debian::CHROMIUM),
     ("deployment", &debian::NGINX),
     ("deployment", &debian::SYSTEMD),
+    ("gate_proxies", &debian::CADDY),
+    ("gate_proxies", &debian::NGINX),
     (UNDER_LOAD, &debian::WRK),
 ];
 
@@ -38,7 +40,7 @@ const LANES: usize = 2;
 /// Runs all steps, or those with one of the words in their names. Fails if any step failed.
 pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     let mut fast = Vec::new();
-    for package in ["core", "evidence", "openapi", "relayer-daemon", "xtask"] {
+    for package in ["core", "evidence", "kya-gate", "openapi", "relayer-daemon", "xtask"] {
         fast.extend(integration_tests(&root().join(package))?);
     }
     let end_to_end = integration_tests(&root().join("tests"))?;
