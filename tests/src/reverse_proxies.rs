@@ -64,8 +64,12 @@ impl Kind {
 
     /// Starts it between the gate and the service; returns its address.
     pub async fn start(self, gate: &str, service: &str) -> Result<(Process, String)> {
+        self.start_on(free_port()?, gate, service).await
+    }
+
+    /// Starts it on this port of the machine itself.
+    pub async fn start_on(self, port: u16, gate: &str, service: &str) -> Result<(Process, String)> {
         let [gate, service] = [gate, service].map(|url| url.trim_start_matches("http://"));
-        let port = free_port()?;
         let mut process = match self {
             Self::Nginx => nginx(port, gate, service)?,
             Self::Caddy => caddy(port, gate, service)?,

@@ -16,11 +16,12 @@ use crate::{build, debian, explorer, setup};
 const END_TO_END: &str = "end to end: ";
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 7] = [
+const NEEDED: [(&str, &debian::Package); 8] = [
     ("explorer", &debian::CHROMIUM),
     ("package", &debian::CHROMIUM),
     ("deployment", &debian::NGINX),
     ("deployment", &debian::SYSTEMD),
+    ("gate_clients", &debian::NGINX),
     ("gate_proxies", &debian::CADDY),
     ("gate_proxies", &debian::NGINX),
     (UNDER_LOAD, &debian::WRK),
