@@ -1,5 +1,5 @@
 // Copies the parts of forge's output that tests and tools need into the repository, so that they need no
-// forge: `contracts/artifacts/<Contract>.json`, and the lens in `core/src/chain/lens`.
+// forge: `contracts/artifacts/<Contract>.json`, and the lenses in `core/src/chain`.
 //
 //     node artifacts.mjs            writes the files anew; run `forge build` before it
 //     node artifacts.mjs --check    fails if one of them is not what the compiler makes
@@ -37,7 +37,7 @@ const files = Object.entries(NEEDED).map(([contract, parts]) => {
 });
 files.push(["../core/src/chain/lens/registry_lens.hex", compiled("RegistryLens").deployedBytecode.object.slice(2)]);
 files.push(["../core/src/chain/lens/deployless.hex", compiled("Deployless").bytecode.object.slice(2)]);
-
+files.push(["../core/src/chain/account_lens.hex", compiled("AccountLens").deployedBytecode.object.slice(2)]);
 
 for (const [path, content] of files) {
   if (!process.argv.includes("--check")) writeFileSync(path, content);

@@ -18,6 +18,7 @@
 //! | [`evidence`] | Merkle proofs of verdicts, and the documents made of them |
 //! | [`index`] | the whole registry in SQL, and its upkeep |
 //! | [`snapshot`] | the registry in shards: what verdicts need, by wallet |
+//! | [`gate`] | signed HTTP requests (ERC-8128), and which agents a service serves; a cargo feature |
 //! | [`api`] | the read API: routes, errors, documents, questions, scans, health |
 //! | [`host`] | what hosts keep between requests: rate-limit windows, shared reads |
 
@@ -26,6 +27,8 @@ pub mod chain;
 pub mod eth;
 pub mod evidence;
 pub mod forward;
+#[cfg(feature = "gate")]
+pub mod gate;
 pub mod host;
 pub mod index;
 pub mod registry;

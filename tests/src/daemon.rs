@@ -339,11 +339,13 @@ fn binary(build: Build) -> Result<PathBuf> {
             (&FAULT_INJECTION, "relayer-daemon-fault-injection", features)
         }
     };
-    let built = once.get_or_init(|| compile(name, features).map_err(|error| format!("{error:#}")));
+    let built =
+        once.get_or_init(|| compile("relayer-daemon", name, features).map_err(|error| format!("{error:#}")));
     built.clone().map_err(anyhow::Error::msg)
 }
 
-fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
+/// Builds a program of the workspace, and keeps it as `name`.
+pub(crate) fn compile(program: &str, name: &str, features: &[&str]) -> Result<PathBuf> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Cargo's variables about this package are not for another build: build scripts that read them would run
     // again, and what depends on them would be compiled again, every time.
@@ -358,12 +360,12 @@ fn compile(name: &str, features: &[&str]) -> Result<PathBuf> {
     }
     let output = cargo
         .current_dir(repo::root())
-        .args(["all-build", "--quiet", "--bin", "relayer-daemon", "--message-format", "json"])
+        .args(["all-build", "--quiet", "--bin", program, "--message-format", "json"])
         .args(features)
         .output()
         .context("cargo cannot be started")?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "relayer-daemon does not compile:\n{errors}");
+    ensure!(output.status.success(), "{program} does not compile:\n{errors}");
     let text = String::from_utf8(output.stdout)?;
     let built = text
         .lines()

@@ -58,6 +58,21 @@ impl ForeignClient {
     }
 }
 
+/// Runs a program of `tests/signers` with Node; the JSON that it prints.
+pub async fn node(name: &str, arguments: &[&str]) -> Result<Value> {
+    printed(Command::new("node").arg(script(name)).args(arguments)).await
+}
+
+/// Runs a program of `tests/signers` with Python and its libraries; the JSON that it prints.
+pub async fn python(name: &str, arguments: &[&str]) -> Result<Value> {
+    let python = python::programs("signers").await?.join("python");
+    printed(Command::new(python).arg(script(name)).args(arguments)).await
+}
+
+async fn printed(command: &mut Command) -> Result<Value> {
+    serde_json::from_slice(&output(command).await?).context("the program prints JSON")
+}
+
 fn script(name: &str) -> PathBuf {
     repo::root().join("tests/signers").join(name)
 }

@@ -16,12 +16,15 @@ use crate::{build, debian, explorer, setup};
 const END_TO_END: &str = "end to end: ";
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 6] = [
+const NEEDED: [(&str, &debian::Package); 9] = [
     ("explorer", &debian::CHROMIUM),
     ("package", &debian::CHROMIUM),
     ("deployment", &debian::NGINX),
     ("deployment", &debian::SYSTEMD),
     ("relayer", &debian::POSTGRES),
+    ("gate_clients", &debian::NGINX),
+    ("gate_proxies", &debian::CADDY),
+    ("gate_proxies", &debian::NGINX),
     (UNDER_LOAD, &debian::WRK),
 ];
 
@@ -39,7 +42,7 @@ const LANES: usize = 3;
 /// Runs all steps, or those with one of the words in their names. Fails if any step failed.
 pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
     let mut fast = Vec::new();
-    for package in ["core", "evidence", "kya-local", "openapi", "relayer-daemon", "xtask"] {
+    for package in ["core", "evidence", "kya-gate", "kya-local", "openapi", "relayer-daemon", "xtask"] {
         fast.extend(integration_tests(&root().join(package))?);
     }
     let end_to_end = integration_tests(&root().join("tests"))?;

@@ -5,7 +5,7 @@ use std::iter;
 use alloy_primitives::{Address, Bytes, U256};
 use alloy_sol_types::SolCall;
 
-use super::{block::HeaderOf, logs::BlockRequest, marker::Marker, walk::WalkKey};
+use super::{account_lens, block::HeaderOf, logs::BlockRequest, marker::Marker, walk::WalkKey};
 use crate::{
     chain::lens::{self, Detail, Method, Span},
     eth::abi::IAgentRegistry::{getAgentCall, getRevenueHistoryCall},
@@ -156,7 +156,23 @@ pub(super) enum Job {
     Walk(WalkKey, Span),
 }
 
+/// Whether a call is to the account lens, which serves its whole chunk. Hosts without a gate ask for no account,
+/// and do not carry the lens.
+fn is_of_account(call: &Call) -> bool {
+    cfg!(feature = "gate") && call.target == account_lens::ADDRESS
+}
+
 impl Job {
+    /// Whether it runs a contract that is not deployed.
+    pub(super) fn runs_lens(&self) -> bool {
+        match self {
+            Self::Calls(calls) => calls.iter().any(|pending| is_of_account(&pending.call)),
+            Self::Suspect(pending) => is_of_account(&pending.call),
+            Self::Direct(_) => false,
+            Self::Walk(..) => true,
+        }
+    }
+
     pub(super) const fn requests(&self) -> usize {
         match self {
             Self::Calls(_) | Self::Direct(_) | Self::Walk(..) => 1,
@@ -254,6 +270,9 @@ impl InFlight {
         let marker = if self.marked { Marker::calls(multicall3).to_vec() } else { Vec::new() };
         let aggregate = |id, calls: &[Call]| {
             let data = multicall::pack(marker.iter().chain(calls));
+            if self.method != Method::Multicall && calls.iter().any(is_of_account) {
+                return rpc::request(id, "eth_call", account_lens::params(&data, self.method, block));
+            }
             eth_call(id, multicall3, &data, block)
         };
         let calls = self.jobs.iter().flat_map(|SentJob { id, job }| match job {

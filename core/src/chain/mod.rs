@@ -17,7 +17,8 @@
 //! Through its [`View`], a query reads contract calls ([`View::call`], [`View::calls`]), and inside this
 //! crate also the pinned block's header, other blocks' headers (`header_at`, `header_if_kept`), storage
 //! proofs (`proof`), storage roots (`storage_root_at`), logs (`logs`) and rows of consecutive agents
-//! (`rows`). Reads without a result yet are recorded and sent together.
+//! (`rows`); a call to the [account lens](account_lens) reads an account's code. Reads without a result yet are
+//! recorded and sent together.
 //!
 //! A host with several endpoints passes its [`Endpoints`] to the run ([`Run::over`]), posts each batch to the
 //! endpoint it names, reports elapsed time ([`Run::passed`]), and merges what the run learned
@@ -35,6 +36,7 @@
 //! tell an empty revert from running out of gas. What is too heavy even then ends in
 //! [`QueryError::TooHeavy`].
 
+pub(crate) mod account_lens;
 mod batch;
 mod block;
 mod endpoints;

@@ -10,14 +10,13 @@
 //! | repin | repin | ← | ← | ← | ← | ← |
 //! | retry | retry | ← | ← | ← | ← | ← |
 //! | give up | end, or retry a transient HTTP status | ← | ← | ← | ← | next method, if any |
+//!
+//! Calls with an account among them run a lens as well: giving up, they go on with the next method, too.
 
 use super::batch::Job;
-use crate::{
-    chain::lens::Method,
-    eth::rpc::{
-        ErrorPayload,
-        read_error::{Action, classify},
-    },
+use crate::eth::rpc::{
+    ErrorPayload,
+    read_error::{Action, classify},
 };
 
 /// The kind of request that failed.
@@ -75,12 +74,13 @@ pub(super) struct ErrorContext {
     pub(super) is_for_all: bool,
     /// The calls were pinned by block hash.
     pub(super) by_hash: bool,
-    pub(super) method: Method,
+    /// The request runs a contract that is not deployed, and there is another method of doing so.
+    pub(super) runs_lens: bool,
 }
 
 /// Looks up the table.
 pub(super) fn recovery(error: &ErrorPayload, asked: RequestKind, context: ErrorContext) -> Recovery {
-    let ErrorContext { status, requests, is_for_all, by_hash, method } = context;
+    let ErrorContext { status, requests, is_for_all, by_hash, runs_lens } = context;
     match (classify(error), asked) {
         (Action::SmallerBatch, _) if requests > 1 => Recovery::HalveBatch,
         // An error for a whole batch may be caused by its size.
@@ -99,9 +99,7 @@ pub(super) fn recovery(error: &ErrorPayload, asked: RequestKind, context: ErrorC
         (Action::PinByNumber, _) if by_hash => Recovery::PinByNumber,
         (Action::Repin, _) => Recovery::Repin,
         (Action::Retry, _) => Recovery::Retry,
-        (Action::GiveUp, RequestKind::Agents) if !is_for_all && method != Method::Multicall => {
-            Recovery::NextMethod
-        }
+        (Action::GiveUp, _) if !is_for_all && runs_lens => Recovery::NextMethod,
         (Action::GiveUp, _) if may_pass(status) => Recovery::Retry,
         (Action::PinByNumber | Action::GiveUp, _) => Recovery::End,
     }
@@ -130,11 +128,14 @@ mod tests {
         RequestKind::Agents,
     ];
     const ALONE: ErrorContext =
-        ErrorContext { status: 200, requests: 1, is_for_all: false, by_hash: true, method: Method::Override };
+        ErrorContext { status: 200, requests: 1, is_for_all: false, by_hash: true, runs_lens: false };
 
     fn row(message: &str, context: ErrorContext) -> [Recovery; 6] {
         let error = ErrorPayload { code: -32_000, message: message.to_owned().into(), data: None };
-        ALL.map(|asked| recovery(&error, asked, context))
+        ALL.map(|asked| {
+            let runs_lens = context.runs_lens || asked == RequestKind::Agents;
+            recovery(&error, asked, ErrorContext { runs_lens, ..context })
+        })
     }
 
     #[test]
@@ -143,6 +144,7 @@ mod tests {
         let several = ErrorContext { requests: 3, ..ALONE };
         let numbered = ErrorContext { by_hash: false, ..ALONE };
         let busy = ErrorContext { status: 503, ..ALONE };
+        let account = ErrorContext { runs_lens: true, ..ALONE };
         let too_much = [End, TooHeavy, Cut, TooHeavy, TooHeavy, Cut];
         for (message, context, recoveries) in [
             ("execution reverted", several, [End, End, Cut, TooHeavy, Reverted, Cut]),
@@ -155,6 +157,7 @@ mod tests {
             ("rate limit", several, [Retry; 6]),
             ("no such method", several, [End, End, End, End, End, NextMethod]),
             ("no such method", busy, [Retry, Retry, Retry, Retry, Retry, NextMethod]),
+            ("no such method", account, [NextMethod; 6]),
         ] {
             assert_eq!(row(message, context), recoveries, "{message}, {context:?}");
         }

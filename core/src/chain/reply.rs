@@ -158,6 +158,11 @@ impl ReplyParser<'_> {
     fn result(&mut self, job: &Job, result: &str) -> Result<(), RunError> {
         let data = call_result(result).ok_or(RunError::Malformed)?;
         match job {
+            // The node ignored the state override.
+            Job::Calls(_) if data.is_empty() && self.runs_lens(job) => {
+                self.parsed.lacks_method = true;
+                self.parsed.again.push(job.clone());
+            }
             Job::Calls(calls) => self.calls(calls, &data)?,
             Job::Suspect(call) | Job::Direct(call) => {
                 // The block of an unpinned direct call is unknown, so its data cannot be used.
@@ -314,18 +319,29 @@ impl ReplyParser<'_> {
             return self.apply(recovery(error, RequestKind::Header, context), None, error);
         }
         in_flight.jobs.iter().try_for_each(|SentJob { job, .. }| {
+            let context = ErrorContext { runs_lens: self.runs_lens(job), ..context };
             self.apply(recovery(error, RequestKind::of(job), context), Some(job), error)
         })
     }
 
     /// Applies an error for one request.
     fn node_error(&mut self, job: &Job, error: &ErrorPayload) -> Result<(), RunError> {
-        self.apply(recovery(error, RequestKind::of(job), self.context()), Some(job), error)
+        self.apply(recovery(error, RequestKind::of(job), self.context_of(job)), Some(job), error)
+    }
+
+    /// Whether a job ran a contract that is not deployed, so that another method may help it.
+    fn runs_lens(&self, job: &Job) -> bool {
+        self.in_flight.method != Method::Multicall && job.runs_lens()
     }
 
     const fn context(&self) -> ErrorContext {
-        let InFlight { by_hash, method, .. } = *self.in_flight;
-        ErrorContext { status: self.status, requests: self.requests, is_for_all: false, by_hash, method }
+        let by_hash = self.in_flight.by_hash;
+        let (status, requests) = (self.status, self.requests);
+        ErrorContext { status, requests, is_for_all: false, by_hash, runs_lens: false }
+    }
+
+    fn context_of(&self, job: &Job) -> ErrorContext {
+        ErrorContext { runs_lens: self.runs_lens(job), ..self.context() }
     }
 
     fn apply(&mut self, recovery: Recovery, job: Option<&Job>, error: &ErrorPayload) -> Result<(), RunError> {

@@ -169,6 +169,16 @@ sol! {
         function getCurrentBlockTimestamp() external view returns (uint256 timestamp);
     }
 
+    /// An account that says itself whether it has signed (ERC-1271).
+    interface IERC1271 {
+        function isValidSignature(bytes32 hash, bytes memory signature) external view returns (bytes4 magicValue);
+    }
+
+    /// The account lens (`AccountLens.sol`), without the function it shares with Multicall3.
+    interface IAccountLens {
+        function check(address account, bytes calldata data) external view returns (uint256 codeSize, bytes32 answer);
+    }
+
     /// The lens (`RegistryLens.sol`). [`lens`](crate::chain::lens) reads its return data, which is packed,
     /// not ABI-encoded.
     interface IRegistryLens {

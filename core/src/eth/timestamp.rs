@@ -41,6 +41,24 @@ impl Timestamp {
     }
 }
 
+impl Timestamp {
+    /// Parses what [`Display`](fmt::Display) writes of the years 1970 to 9999.
+    pub fn parse(text: &str) -> Option<Self> {
+        let number = |from: usize, to: usize| {
+            let digits = text.get(from..to)?;
+            digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok())?
+        };
+        let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+        let (hour, minute, second, millis) =
+            (number(11, 13)?, number(14, 16)?, number(17, 19)?, number(20, 23)?);
+        let days = days_from_civil(year, month, day)?;
+        let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
+        let parsed = Self::from_millis(seconds * 1_000 + millis);
+        // Fields out of range, other separators and years before 1970 are written otherwise.
+        (parsed.to_string() == text).then_some(parsed)
+    }
+}
+
 impl fmt::Display for Timestamp {
     /// Written by hand: date libraries stop long before `u64::MAX` seconds, which a contract may store. Years
     /// above 9999 have ISO 8601's expanded form with a plus sign.
@@ -57,6 +75,16 @@ impl fmt::Display for Timestamp {
 }
 
 serialize_as_text!(Timestamp);
+
+/// The inverse of [`civil_from_days`] for the years from 1970 on.
+fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
+    const DAYS_FROM_0000_03_01: u64 = 719_468;
+    let year = year.checked_sub((month <= 2) as u64)?;
+    let march_month = if month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * march_month + 2) / 5 + day.checked_sub(1)?;
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + day_of_year;
+    days.checked_sub(DAYS_FROM_0000_03_01)
+}
 
 /// The date of the proleptic Gregorian calendar, from days since 1970-01-01. Years begin in March, so that
 /// the leap day is the last of a year; all eras of 400 years have 146,097 days.
@@ -99,6 +127,13 @@ mod tests {
         fn any_second_is_written_without_overflow(seconds: u64) {
             let text = Timestamp::from_seconds(seconds).to_string();
             prop_assert!(text.ends_with(".000Z"));
+        }
+
+        #[test]
+        fn what_is_written_is_parsed_and_nothing_else(millis in 0u64..253_402_300_800_000, junk in ".{0,26}") {
+            let time = Timestamp::from_millis(millis);
+            prop_assert_eq!(Timestamp::parse(&time.to_string()), Some(time));
+            prop_assert!(Timestamp::parse(&junk).is_none_or(|time| time.to_string() == junk));
         }
 
         #[test]

@@ -4,7 +4,6 @@ use alloy_primitives::{Address, B256, Bytes, TxKind, U256, hex, keccak256};
 use alloy_sol_types::{Revert, SolCall, SolError};
 use registry_core::{
     chain::Batch,
-    chain::lens::LENS_ADDRESS,
     eth::abi::IAgentRegistry::{
         attestComplianceCall, reactivateAgentCall, registerAgentCall, reportRevenueCall, revokeAgentCall,
         suspendAgentCall, terminateSelfCall,
@@ -153,6 +152,29 @@ impl EvmChain {
         (200, reply)
     }
 
+    /// Registers an agent with this wallet.
+    pub(crate) fn register_wallet(&mut self, agent_wallet: Address) {
+        let call = registerAgentCall {
+            haftungsperson: actor(4),
+            agentWallet: agent_wallet,
+            constitutionHash: B256::ZERO,
+            capabilityHash: B256::ZERO,
+            operationalScope: String::new(),
+            parentAgentId: U256::ZERO,
+            selfModifying: false,
+        };
+        self.number += 1;
+        let tx = self.transaction(actor(1), TxKind::Call(self.registry), call.abi_encode().into());
+        assert!(self.evm.transact_commit(tx).unwrap().is_success());
+        self.agents += 1;
+    }
+
+    /// Whether a call to `account`, without effect on the chain, makes its own call to the registry succeed.
+    pub(crate) fn calls_registry(&mut self, account: Address) -> bool {
+        let tx = self.transaction(Address::ZERO, TxKind::Call(account), Bytes::new());
+        self.evm.transact(tx).unwrap().result.logs().iter().any(|log| log.address == self.registry)
+    }
+
     /// Puts code at an unused address.
     pub(crate) fn put_code(&mut self, code: Vec<u8>) -> Address {
         let address = Address::left_padding_from(&keccak256(&code)[..8]);
@@ -194,6 +216,9 @@ impl EvmChain {
                 return refusal("too many arguments, want at most 2");
             }
             for (address, account) in overrides {
+                assert!(
+                    self.evm.ctx.db_mut().load_account(address.parse().unwrap()).unwrap().info.is_empty()
+                );
                 let code = Bytecode::new_raw(hex::decode(account["code"].as_str().unwrap()).unwrap().into());
                 let account = AccountInfo::default().with_code(code);
                 self.evm.ctx.db_mut().insert_account_info(address.parse().unwrap(), account);
@@ -202,8 +227,8 @@ impl EvmChain {
         let gas_limit = self.gas_cap;
         let tx = TxEnv { gas_limit, ..self.transaction(Address::ZERO, kind, data) };
         let outcome = self.evm.transact(tx);
-        if params[2].is_object() {
-            self.evm.ctx.db_mut().insert_account_info(LENS_ADDRESS, AccountInfo::default());
+        for address in params[2].as_object().into_iter().flat_map(|overrides| overrides.keys()) {
+            self.evm.ctx.db_mut().insert_account_info(address.parse().unwrap(), AccountInfo::default());
         }
         match outcome.unwrap().result {
             ExecutionResult::Success { output, .. } => Ok(output.into_data()),

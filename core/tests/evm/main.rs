@@ -6,9 +6,11 @@
 //!    gas that run code which is not deployed in one way, another, or none.
 //! 3. An index that is filled from them answers the same.
 //! 4. No agent spoils the answer about the others.
-//! 5. Evidence knows the registry's code and storage as the compiler laid them out.
+//! 5. An account's code, its signature and the verdict on it are of one block, and its code changes none of them.
+//! 6. Evidence knows the registry's code and storage as the compiler laid them out.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod accounts;
 mod chain;
 mod crowded;
 #[path = "../index/database.rs"]

@@ -93,17 +93,23 @@ pub(crate) fn params(subject: Subject, span: Span, method: Method, block: &str) 
         maxBytes: U256::from(max_bytes),
         gasPerByte: U256::from(gas_per_byte),
     };
-    let data = hex::encode(call.abi_encode());
+    run((LENS_ADDRESS, LENS_CODE), &call.abi_encode(), method, block)
+}
+
+/// The parameters of the `eth_call` that runs a contract which is not deployed: its address during the call and
+/// its runtime bytecode, the calldata, and the JSON block parameter.
+pub(super) fn run((address, code): (Address, &str), data: &[u8], method: Method, block: &str) -> String {
+    let data = hex::encode(data);
     if method != Method::Create {
         return format!(
-            r#"[{{"to":"{LENS_ADDRESS:#x}","data":"0x{data}"}},{block},{{"{LENS_ADDRESS:#x}":{{"code":"0x{LENS_CODE}"}}}}]"#
+            r#"[{{"to":"{address:#x}","data":"0x{data}"}},{block},{{"{address:#x}":{{"code":"0x{code}"}}}}]"#
         );
     }
-    let mut creation = String::with_capacity(DEPLOYLESS_CODE.len() + LENS_CODE.len() + data.len() + 512);
+    let mut creation = String::with_capacity(DEPLOYLESS_CODE.len() + code.len() + data.len() + 512);
     creation.push_str(DEPLOYLESS_CODE);
-    let code_size = LENS_CODE.len() / 2;
+    let code_size = code.len() / 2;
     let _ = write!(creation, "{:064x}{:064x}", 64, 96 + code_size.next_multiple_of(32));
-    for text in [LENS_CODE, &data] {
+    for text in [code, &data] {
         let padding = text.len().next_multiple_of(64) - text.len();
         let _ = write!(creation, "{:064x}{text}{}", text.len() / 2, "0".repeat(padding));
     }

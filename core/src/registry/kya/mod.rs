@@ -5,7 +5,7 @@ mod past;
 mod range;
 
 use alloy_primitives::{Address, U256};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     eth::as_of::AsOf,
@@ -67,7 +67,7 @@ pub struct Kya {
 }
 
 /// What a provider does about a wallet (`service.md` section 4, the intended use of `/kya/:wallet`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
@@ -80,7 +80,7 @@ pub enum Decision {
 }
 
 /// The reason for a decision, or a remark beside it. A closed set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Reason {

@@ -1,0 +1,33 @@
+//! The account lens: a read-only contract (`contracts/src/AccountLens.sol`) that says in one `eth_call` what
+//! no contract on a chain does: whether an account has code. Like the [lens](super::lens) over agents it is
+//! never deployed, and runs by the same methods.
+//!
+//! It answers `aggregate3` as Multicall3 does, so that a chunk with a call to [`ADDRESS`] goes to the lens as it
+//! is, other calls included. All calls are static: an account whose code is asked for an opinion cannot change
+//! what the calls after it read.
+
+use alloy_primitives::Address;
+
+use super::lens::{self, Method};
+
+/// Runtime bytecode of `AccountLens`, as hexadecimal digits.
+const CODE: &str = include_str!("account_lens.hex");
+
+/// The lens's own address in its calls: the last 20 bytes of `keccak256("account lens")`.
+pub(crate) const ADDRESS: Address = alloy_primitives::address!("0x02f9e34504a5c63486edd977e036cc4cc5f4363c");
+
+/// The parameters of the `eth_call` with this calldata of `aggregate3`.
+pub(super) fn params(data: &[u8], method: Method, block: &str) -> String {
+    lens::run((ADDRESS, CODE), data, method, block)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_primitives::keccak256;
+
+    #[test]
+    fn the_lens_stands_where_its_name_hashes_to() {
+        assert_eq!(ADDRESS.as_slice(), &keccak256("account lens")[12..]);
+    }
+}

@@ -1,0 +1,76 @@
+//! What the chain says about a request's account: its code, its answer to ERC-1271, and the registry's verdict,
+//! all of one block and in one round trip.
+
+use alloy_primitives::{Address, B256, Bytes, U256};
+use alloy_sol_types::SolCall as _;
+
+use super::candidate::{AccountState, Attempt};
+use crate::{
+    chain::{Halt, Query, QueryError, View, account_lens, reader::Registry},
+    eth::{abi::IAccountLens::checkCall, abi::IERC1271::isValidSignatureCall, timestamp::Timestamp},
+    registry::kya::Kya,
+};
+
+/// Asks for an account, and for the verdict on it where a registry is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountQuery {
+    /// The account.
+    pub account: Address,
+    /// What it has to have signed, and the signature. `None` asks only whether there is code.
+    pub signed: Option<(B256, Bytes)>,
+    /// The registry whose verdict is wanted.
+    pub registry: Option<Address>,
+    /// The host's clock, by which compliance is judged.
+    pub now: Timestamp,
+}
+
+/// The chain's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountFacts {
+    /// The account.
+    pub state: AccountState,
+    /// The verdict, where a registry was named.
+    pub kya: Option<Kya>,
+}
+
+impl AccountQuery {
+    /// Asks about the account of an attempt.
+    pub fn of(attempt: &Attempt, registry: Option<Address>, now: Timestamp) -> Self {
+        let signed = Some((attempt.hash, attempt.signature.clone().into()));
+        Self { account: attempt.account.address, signed, registry, now }
+    }
+}
+
+impl Query for AccountQuery {
+    type Output = AccountFacts;
+    type Error = QueryError;
+
+    fn resolve(&self, view: &View) -> Result<AccountFacts, Halt> {
+        let data = self.signed.as_ref().map_or_else(Bytes::new, |(hash, signature)| {
+            isValidSignatureCall { hash: *hash, signature: signature.clone() }.abi_encode().into()
+        });
+        let check = view.call(account_lens::ADDRESS, &checkCall { account: self.account, data });
+        let registry = self.registry.map(|address| {
+            let registry = Registry { view, address };
+            (registry.grace_period(), registry.agent_of(self.account), view.as_of())
+        });
+        let check = check?;
+        let kya = match registry {
+            Some((grace, agent, as_of)) => Some(Kya::of(self.account, agent?, grace?, self.now, as_of?)),
+            None => None,
+        };
+        let accepts = check.answer == magic_value();
+        let state =
+            if check.codeSize == U256::ZERO { AccountState::NoCode } else { AccountState::Code { accepts } };
+        Ok(AccountFacts { state, kya })
+    }
+
+    fn is_one_round(&self) -> bool {
+        true
+    }
+}
+
+/// ERC-1271's answer to a valid signature: the function's selector at the head of a word.
+fn magic_value() -> B256 {
+    B256::right_padding_from(&isValidSignatureCall::SELECTOR)
+}

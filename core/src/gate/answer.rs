@@ -1,0 +1,223 @@
+//! The gate's answer: status, challenge, the headers for the upstream, and a problem document (RFC 9457).
+//!
+//! Every answer has every header of [`OUTPUT_HEADERS`], an empty one where there is nothing to say: some proxies
+//! let a client's own header through where the gate's is missing.
+
+use alloy_primitives::Address;
+use serde::Serialize;
+
+use super::{
+    candidate::{Posture, SignatureRules},
+    dialect::Dialect,
+    policy::{AgentDenial, Verdict},
+    refusal::RefusalCode,
+    request::Request,
+};
+use crate::{
+    eth::{json, timestamp::Timestamp},
+    registry::kya::{Decision, Reason},
+};
+
+/// The headers that an answer has for the upstream.
+pub const OUTPUT_HEADERS: [&str; 5] =
+    ["kya-wallet", "kya-agent-id", "kya-decision", "kya-liable", "kya-until"];
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Served.
+    Admitted(Subject),
+    /// No signature was accepted.
+    Refused(RefusalCode),
+    /// A signature was accepted, and its agent is not served.
+    Denied(Subject, AgentDenial),
+    /// The gate cannot say.
+    Unavailable(Unavailable),
+}
+
+/// The wallet that signed, and its verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// The wallet.
+    pub wallet: Address,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+/// Why the gate cannot say whether a request is served, although its signature may be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Unavailable {
+    /// There is no verdict.
+    KyaUnavailable,
+    /// No further nonce can be remembered.
+    NonceStoreFull,
+}
+
+/// Where an agent goes on, as configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// To register.
+    pub register: Option<String>,
+    /// To renew an attestation.
+    pub renew: Option<String>,
+}
+
+/// An HTTP answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateAnswer {
+    /// The status: 200, 400, 401, 403 or 503.
+    pub status: u16,
+    /// The headers, with names in lower case.
+    pub headers: Vec<(&'static str, String)>,
+    /// The problem document; empty for a request that is served.
+    pub body: String,
+}
+
+/// RFC 9457, with extensions.
+#[derive(Serialize)]
+struct Problem<'a> {
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    /// The stable code.
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<Decision>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasons: Option<&'a [Reason]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    register: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renew: Option<&'a str>,
+}
+
+impl Outcome {
+    /// The status of its answer.
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::Admitted(_) => 200,
+            Self::Refused(refusal) => refusal.status(),
+            Self::Denied(..) => 403,
+            Self::Unavailable(_) => 503,
+        }
+    }
+
+    /// The stable code of what became of the request.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Admitted(_) => "admitted",
+            Self::Refused(refusal) => refusal.code(),
+            Self::Denied(_, denial) => denial.code(),
+            Self::Unavailable(unavailable) => unavailable.into(),
+        }
+    }
+
+    /// The wallet that signed.
+    pub const fn subject(&self) -> Option<&Subject> {
+        match self {
+            Self::Admitted(subject) | Self::Denied(subject, _) => Some(subject),
+            Self::Refused(_) | Self::Unavailable(_) => None,
+        }
+    }
+
+    /// The answer to `request`.
+    pub fn answer(&self, request: &Request<'_>, rules: &SignatureRules, links: &Links) -> GateAnswer {
+        let mut headers = self.output_headers();
+        let body = self.problem(links);
+        if self.status() == 401 {
+            headers.extend(challenge(self.code(), request, rules));
+        }
+        if !body.is_empty() {
+            headers.push(("content-type", "application/problem+json".to_owned()));
+        }
+        headers.push(("cache-control", "no-store".to_owned()));
+        GateAnswer { status: self.status(), headers, body }
+    }
+
+    /// The answer where the gate only observes: the request is served, whatever became of it.
+    pub fn observed(&self) -> GateAnswer {
+        let mut headers = self.output_headers();
+        headers.push(("cache-control", "no-store".to_owned()));
+        GateAnswer { status: 200, headers, body: String::new() }
+    }
+
+    fn output_headers(&self) -> Vec<(&'static str, String)> {
+        let values = self.subject().map(|Subject { wallet, verdict }| {
+            let agent = verdict.agent.as_ref();
+            [
+                wallet.to_checksum(None),
+                agent.map(|agent| agent.id.clone()).unwrap_or_default(),
+                decision(verdict.decision).to_owned(),
+                agent.map(|agent| agent.liable.to_checksum(None)).unwrap_or_default(),
+                verdict.compliant_until.as_ref().map(Timestamp::to_string).unwrap_or_default(),
+            ]
+        });
+        OUTPUT_HEADERS.into_iter().zip(values.unwrap_or_default()).collect()
+    }
+
+    fn problem(&self, links: &Links) -> String {
+        let (title, detail) = match self {
+            Self::Admitted(_) => return String::new(),
+            Self::Refused(refusal) => ("Request not authenticated", refusal.advice()),
+            Self::Denied(_, denial) => ("Agent not served", denial_advice(*denial)),
+            Self::Unavailable(_) => ("Temporarily unavailable", "The gate cannot say now: try again."),
+        };
+        let denied = match self {
+            Self::Denied(subject, _) => Some(&subject.verdict),
+            _ => None,
+        };
+        let link = |wanted, link: &'_ Option<String>| {
+            link.clone().filter(|_| denied.is_some_and(|verdict| verdict.decision == wanted))
+        };
+        let (register, renew) =
+            (link(Decision::Deny, &links.register), link(Decision::RequestRenewal, &links.renew));
+        let problem = Problem {
+            title,
+            status: self.status(),
+            detail,
+            reason: self.code(),
+            decision: denied.map(|verdict| verdict.decision),
+            reasons: denied.map(|verdict| verdict.reasons.as_slice()),
+            register: register.as_deref(),
+            renew: renew.as_deref(),
+        };
+        json::text(&problem, 256)
+    }
+}
+
+const fn denial_advice(denial: AgentDenial) -> &'static str {
+    match denial {
+        AgentDenial::KyaNotAllowed => "The registry's verdict on this wallet is not one that is served here.",
+        AgentDenial::AttestationTooShort => "The agent's attestation lapses too soon: renew it.",
+        AgentDenial::AgentNotAllowed => "This agent is not served here.",
+    }
+}
+
+/// A decision as the read API writes it.
+const fn decision(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Provision => "provision",
+        Decision::RequestRenewal => "request_renewal",
+        Decision::Deny => "deny",
+    }
+}
+
+/// What a client has to send: the challenge (section 6), and the components to sign (RFC 9421, section 5).
+fn challenge(code: &str, request: &Request<'_>, rules: &SignatureRules) -> [(&'static str, String); 2] {
+    let mut challenge = format!("ERC8128 error=\"{code}\"");
+    if code == RefusalCode::UnsupportedChain.code() {
+        challenge.push_str(&format!(", chains=\"eip155:{}\"", rules.chain));
+    }
+    if code == RefusalCode::UnsupportedAccount.code() {
+        let account = match rules.posture {
+            Posture::Universal => "universal",
+            Posture::EoaOnly => "eoa-only",
+        };
+        challenge.push_str(&format!(", account=\"{account}\""));
+    }
+    let required = Dialect::Tagged.required(request, &rules.components);
+    let components: Vec<String> = required.map(|component| format!("\"{component}\"")).collect();
+    let accept = format!("request=({});created;expires;tag=\"erc8128\"", components.join(" "));
+    [("www-authenticate", challenge), ("accept-signature", accept)]
+}

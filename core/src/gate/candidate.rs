@@ -1,0 +1,219 @@
+//! One candidate: the checks before any cryptography, and the message that its account has to have signed.
+
+use alloy_primitives::{Address, B256, keccak256};
+use sfv::{BareItem, Dictionary, InnerList};
+
+use super::{
+    base::signature_base,
+    dialect::{Account, Dialect},
+    digest,
+    refusal::RefusalCode,
+    request::Request,
+    structured,
+};
+use crate::forward::recover;
+
+/// The longest decoded signature.
+const SIGNATURE_BYTES: usize = 8 * 1024;
+/// The most covered components.
+const COMPONENTS: usize = 32;
+/// The most signature parameters.
+const PARAMETERS: usize = 16;
+/// The longest nonce.
+const NONCE_BYTES: usize = 128;
+/// Seconds that the clocks of signer and verifier may differ.
+pub const SKEW: u64 = 30;
+/// The validity in seconds that every route has to accept.
+pub const BASELINE_VALIDITY: u64 = 60;
+
+/// The end of a signature that wraps another one together with the account's deployment (ERC-6492).
+const WRAPPER_MAGIC: [u8; 32] =
+    alloy_primitives::hex!("6492649264926492649264926492649264926492649264926492649264926492");
+
+/// What a route accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignatureRules {
+    /// The chain whose accounts are verified.
+    pub chain: u64,
+    /// The dialects, each at most once.
+    pub dialects: Vec<Dialect>,
+    /// Components to be signed beyond those that bind the request, in lower case.
+    pub components: Vec<String>,
+    /// The longest validity in seconds, at least [`BASELINE_VALIDITY`].
+    pub longest_validity: u64,
+    /// Which accounts are verified.
+    pub posture: Posture,
+    /// What a signature without a nonce is refused with.
+    pub without_nonce: WithoutNonce,
+    /// The only accounts that are served; empty for all of them.
+    pub principals: Vec<Address>,
+}
+
+/// Which accounts are verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Posture {
+    /// With code (ERC-1271) and without.
+    #[default]
+    Universal,
+    /// Without code.
+    EoaOnly,
+}
+
+/// Why a signature without a nonce is not admitted. None is: a signature without one can be used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WithoutNonce {
+    /// The service admits no such signature: [`RefusalCode::NonceRequired`].
+    #[default]
+    Unknown,
+    /// The service has routes that admit them, behind another verifier: [`RefusalCode::ReplayableNotAllowed`].
+    ElsewhereOnly,
+}
+
+/// The account at its address, at one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountState {
+    /// No code: its key signs.
+    NoCode,
+    /// Code, be it a delegation (EIP-7702): the code says whether it has signed.
+    Code {
+        /// What `isValidSignature` answered (ERC-1271).
+        accepts: bool,
+    },
+}
+
+/// A candidate that passed every check but the account's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The account it names.
+    pub account: Account,
+    /// Its dialect.
+    pub dialect: Dialect,
+    /// What the account has to have signed: the EIP-191 hash of the signature base.
+    pub hash: B256,
+    /// The signature.
+    pub signature: Vec<u8>,
+    /// Admits the account's signatures with this nonce once.
+    pub nonce: String,
+    /// When it was signed, in unix seconds by the signer's clock.
+    pub created: i64,
+    /// The last unix second at which the signature is valid, skew included: the nonce is kept until then.
+    pub valid_until: u64,
+    posture: Posture,
+}
+
+impl Attempt {
+    /// Judges the account's signature.
+    ///
+    /// # Errors
+    ///
+    /// [`RefusalCode::BadSignature`], or [`RefusalCode::UnsupportedAccount`] for an account with code where the route
+    /// is for others.
+    pub fn judge(&self, state: AccountState) -> Result<(), RefusalCode> {
+        let signed = match (state, self.posture) {
+            (AccountState::Code { .. }, Posture::EoaOnly) => return Err(RefusalCode::UnsupportedAccount),
+            (AccountState::Code { accepts }, Posture::Universal) => accepts,
+            (AccountState::NoCode, _) => self.is_of_key(),
+        };
+        if signed { Ok(()) } else { Err(RefusalCode::BadSignature) }
+    }
+
+    fn is_of_key(&self) -> bool {
+        recover(self.hash, &self.signature) == Ok(self.account.address)
+    }
+}
+
+/// Checks the candidate `label` at the unix second `now`.
+pub(super) fn check(
+    request: &Request<'_>,
+    (label, input): (&str, &InnerList),
+    signatures: &Dictionary,
+    dialect: Dialect,
+    rules: &SignatureRules,
+    now: u64,
+) -> Result<Attempt, RefusalCode> {
+    let parameters = &input.params;
+    if input.items.len() > COMPONENTS || parameters.len() > PARAMETERS {
+        return Err(RefusalCode::SignatureTooLarge);
+    }
+    let signature = structured::bytes_of(signatures, label).ok_or(RefusalCode::SignatureInputInvalid)?;
+    if signature.len() > SIGNATURE_BYTES {
+        return Err(RefusalCode::SignatureTooLarge);
+    }
+    if parameters.contains_key("alg") {
+        return Err(RefusalCode::UnsupportedAlgorithm);
+    }
+    let keyid = structured::text(parameters, "keyid").ok_or(RefusalCode::InvalidKeyid)?;
+    let account = dialect.account(keyid).ok_or(RefusalCode::InvalidKeyid)?;
+    if account.chain != rules.chain {
+        return Err(RefusalCode::UnsupportedChain);
+    }
+    let time = |key: &str| structured::integer(parameters, key).ok_or(RefusalCode::InvalidTime);
+    let (created, expires) = (time("created")?, time("expires")?);
+    let valid_until = valid_until(created, expires, rules.longest_validity, now)?;
+    let nonce = nonce(parameters.get("nonce"), rules.without_nonce)?;
+    let is_covered = |component: &str| {
+        input.items.iter().any(|item| match &item.bare_item {
+            BareItem::String(name) => item.params.is_empty() && name.as_str() == component,
+            _ => false,
+        })
+    };
+    let mut required = dialect.required(request, &rules.components);
+    if !required.all(is_covered) {
+        return Err(RefusalCode::InsufficientCoverage);
+    }
+    digest::check(request)?;
+    if !rules.principals.is_empty() && !rules.principals.contains(&account.address) {
+        return Err(RefusalCode::PrincipalNotAllowed);
+    }
+    if signature.ends_with(&WRAPPER_MAGIC) {
+        return Err(RefusalCode::UnsupportedAccount);
+    }
+    let base = signature_base(request, input).ok_or(RefusalCode::BadSignature)?;
+    Ok(Attempt {
+        account,
+        dialect,
+        hash: message_hash(&base),
+        signature: signature.to_vec(),
+        nonce: nonce.to_owned(),
+        created,
+        valid_until,
+        posture: rules.posture,
+    })
+}
+
+/// The last second at which a signature of these times is valid, if it is valid now.
+fn valid_until(created: i64, expires: i64, longest: u64, now: u64) -> Result<u64, RefusalCode> {
+    // A structured field's Integer has 15 digits, so that none of these overflows.
+    let validity = u64::try_from(expires - created).map_err(|_| RefusalCode::InvalidTime)?;
+    if validity == 0 {
+        return Err(RefusalCode::InvalidTime);
+    }
+    if validity > longest {
+        return Err(RefusalCode::RequestValidityTooLong);
+    }
+    let (now, skew) = (i64::try_from(now).unwrap_or(i64::MAX), SKEW.cast_signed());
+    if now < created - skew {
+        return Err(RefusalCode::RequestNotYetValid);
+    }
+    if now > expires + skew {
+        return Err(RefusalCode::RequestExpired);
+    }
+    // It is not before `now`, which is not negative.
+    Ok((expires + skew).unsigned_abs())
+}
+
+fn nonce(nonce: Option<&BareItem>, without: WithoutNonce) -> Result<&str, RefusalCode> {
+    match nonce {
+        Some(BareItem::String(nonce)) if nonce.as_str().len() <= NONCE_BYTES => Ok(nonce.as_str()),
+        Some(_) => Err(RefusalCode::InvalidNonce),
+        None => Err(match without {
+            WithoutNonce::Unknown => RefusalCode::NonceRequired,
+            WithoutNonce::ElsewhereOnly => RefusalCode::ReplayableNotAllowed,
+        }),
+    }
+}
+
+/// The hash of a signed message (EIP-191, version `E`).
+fn message_hash(base: &str) -> B256 {
+    keccak256(format!("\x19Ethereum Signed Message:\n{}{base}", base.len()))
+}

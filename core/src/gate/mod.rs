@@ -1,0 +1,50 @@
+//! A gate in front of a service: is a request signed by the wallet it names, and is that wallet's agent served?
+//!
+//! The signature is ERC-8128 over HTTP Message Signatures (RFC 9421). A host reads a request, and does what
+//! this module asks of it:
+//!
+//! ```text
+//! Request, SignatureRules --> Attempts --> Attempt --------> AccountQuery --> AccountState, Verdict   one round trip
+//!                       |            |                                    |
+//!                       |          nonce <-- admitted <-- AgentPolicy <--------+
+//!                       v            v                      v
+//!                    RefusalCode      Outcome::Admitted    Outcome::Denied ----> GateAnswer
+//! ```
+//!
+//! The host keeps the clock, the nonces and the verdicts. It spends a nonce last, atomically, and only for a
+//! request that it admits; it remembers the nonce until [`Attempt::valid_until`].
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `request` | a request as the client sent it, with the origin that was configured |
+//! | `structured`, `base`, `digest` | structured fields, signature bases, content digests: the RFCs |
+//! | `dialect` | what differs between the two forms of ERC-8128 |
+//! | `candidate`, `verifier` | one signature; all of a request's, in their order |
+//! | `account` | the question for the chain |
+//! | `policy` | which agents are served |
+//! | `refusal`, `answer` | the stable codes; status, challenge, headers and body |
+//!
+//! Signatures with a deployment around them (ERC-6492) are [`RefusalCode::UnsupportedAccount`]: verifying them
+//! means running the deployment.
+
+mod account;
+mod answer;
+mod base;
+mod candidate;
+mod dialect;
+mod digest;
+mod policy;
+mod refusal;
+mod request;
+mod structured;
+mod verifier;
+
+pub use account::{AccountFacts, AccountQuery};
+pub use answer::{GateAnswer, Links, OUTPUT_HEADERS, Outcome, Subject, Unavailable};
+pub use base::signature_base;
+pub use candidate::{AccountState, Attempt, BASELINE_VALIDITY, Posture, SKEW, SignatureRules, WithoutNonce};
+pub use dialect::{Account, Dialect};
+pub use policy::{AgentDenial, AgentPolicy, Verdict, VerdictAgent, Wallets};
+pub use refusal::RefusalCode;
+pub use request::{Content, Origin, Request};
+pub use verifier::Attempts;

@@ -1,0 +1,291 @@
+//! Which agents a route serves, once a signature has shown which wallet asks.
+
+use alloy_primitives::Address;
+use serde::Deserialize;
+
+use crate::{
+    eth::timestamp::Timestamp,
+    registry::kya::{Decision, Kya, Reason},
+};
+
+/// The part of a verdict that policies and upstreams need, from the chain or from the read API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The decision.
+    pub decision: Decision,
+    /// Its reasons, the most important first.
+    pub reasons: Vec<Reason>,
+    /// The agent, where one is registered.
+    pub agent: Option<VerdictAgent>,
+    /// The last second at which the attestation is current; `None` where the agent is not compliant, and where
+    /// the attestation never lapses.
+    pub compliant_until: Option<Timestamp>,
+    /// The number of the block that the registry was read at.
+    pub block: u64,
+}
+
+/// The agent of a [`Verdict`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerdictAgent {
+    /// Its id, in decimal.
+    pub id: String,
+    /// The wallet that registered it.
+    pub creator: Address,
+    /// The wallet of the liable person.
+    pub liable: Address,
+}
+
+impl From<&Kya> for Verdict {
+    fn from(kya: &Kya) -> Self {
+        let agent = kya.agent.as_ref().map(|agent| VerdictAgent {
+            id: agent.agent_id.to_string(),
+            creator: agent.creator,
+            liable: agent.haftungsperson,
+        });
+        Self {
+            decision: kya.decision,
+            reasons: kya.reasons.clone(),
+            agent,
+            compliant_until: kya.compliant_until,
+            block: kya.as_of.block_number,
+        }
+    }
+}
+
+/// An answer of `/api/v1/kya/:wallet`, as far as a gate reads it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ApiVerdict {
+    wallet: Address,
+    decision: Decision,
+    reasons: Vec<Reason>,
+    agent: Option<ApiAgent>,
+    compliant_until: Option<String>,
+    as_of: ApiBlock,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ApiBlock {
+    block_number: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ApiAgent {
+    /// A number, or its digits where JavaScript would round it.
+    agent_id: serde_json::Value,
+    creator: Address,
+    haftungsperson: Address,
+}
+
+impl Verdict {
+    /// Reads an answer of the read API about this wallet; `None` for anything else.
+    pub fn from_api(body: &[u8], wallet: Address) -> Option<Self> {
+        let answer: ApiVerdict = serde_json::from_slice(body).ok()?;
+        if answer.wallet != wallet || answer.agent.is_some() != (answer.decision != Decision::Deny) {
+            return None;
+        }
+        let compliant_until = match answer.compliant_until {
+            Some(text) => Some(Timestamp::parse(&text)?),
+            None => None,
+        };
+        let agent = answer.agent.map(|agent| VerdictAgent {
+            id: agent.agent_id.to_string().trim_matches('"').to_owned(),
+            creator: agent.creator,
+            liable: agent.haftungsperson,
+        });
+        let (decision, reasons, block) = (answer.decision, answer.reasons, answer.as_of.block_number);
+        Some(Self { decision, reasons, agent, compliant_until, block })
+    }
+
+    /// The verdict after a change that was announced at `block`. A change for the worse counts until a verdict
+    /// of that block or a later one is known; one for the better is left to that verdict.
+    #[must_use]
+    pub fn changed_to(self, decision: Decision, reason: Option<Reason>, block: u64) -> Self {
+        let rank = |decision| match decision {
+            Decision::Provision => 2,
+            Decision::RequestRenewal => 1,
+            Decision::Deny => 0,
+        };
+        if self.block >= block || rank(decision) >= rank(self.decision) {
+            return self;
+        }
+        let agent = self.agent.filter(|_| decision != Decision::Deny);
+        Self { decision, reasons: reason.into_iter().collect(), agent, compliant_until: None, block }
+    }
+
+    /// Whether the verdict still holds, by its own times.
+    pub fn holds_at(&self, now: Timestamp) -> bool {
+        self.compliant_until.is_none_or(|until| now.seconds() <= until.seconds())
+    }
+}
+
+/// What a route asks of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentPolicy {
+    /// The decisions that are served.
+    pub allow: Vec<Decision>,
+    /// Liable persons.
+    pub liable: Wallets,
+    /// Creators.
+    pub creators: Wallets,
+    /// Seconds for which the attestation has to be current.
+    pub remaining_seconds: u64,
+}
+
+/// Wallets that are served, or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wallets {
+    /// The only ones served; empty for all of them.
+    pub allow: Vec<Address>,
+    /// Those not served, whatever else is said.
+    pub deny: Vec<Address>,
+}
+
+impl Wallets {
+    fn serve(&self, wallet: Option<Address>) -> bool {
+        let Some(wallet) = wallet else { return self.allow.is_empty() };
+        !self.deny.contains(&wallet) && (self.allow.is_empty() || self.allow.contains(&wallet))
+    }
+}
+
+/// Why an agent is not served. Which wallets a policy names is not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum AgentDenial {
+    /// The decision is not one that the route serves.
+    KyaNotAllowed,
+    /// The attestation lapses too soon.
+    AttestationTooShort,
+    /// The liable person or the creator is not served.
+    AgentNotAllowed,
+}
+
+impl AgentDenial {
+    /// The stable code.
+    pub fn code(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl AgentPolicy {
+    /// Judges a verdict at this time.
+    ///
+    /// # Errors
+    ///
+    /// [`AgentDenial`]: the route does not serve the agent.
+    pub fn judge(&self, verdict: &Verdict, now: Timestamp) -> Result<(), AgentDenial> {
+        if !self.allow.contains(&verdict.decision) {
+            return Err(AgentDenial::KyaNotAllowed);
+        }
+        let agent = verdict.agent.as_ref();
+        if !self.liable.serve(agent.map(|agent| agent.liable))
+            || !self.creators.serve(agent.map(|agent| agent.creator))
+        {
+            return Err(AgentDenial::AgentNotAllowed);
+        }
+        let remaining = match (verdict.decision, verdict.compliant_until) {
+            (Decision::Provision, Some(until)) => until.seconds().saturating_sub(now.seconds()),
+            (Decision::Provision, None) => u64::MAX,
+            _ => 0,
+        };
+        if remaining < self.remaining_seconds { Err(AgentDenial::AttestationTooShort) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIABLE: Address = Address::repeat_byte(1);
+    const CREATOR: Address = Address::repeat_byte(2);
+
+    fn verdict(decision: Decision, until: Option<u64>) -> Verdict {
+        let agent = VerdictAgent { id: "7".to_owned(), creator: CREATOR, liable: LIABLE };
+        Verdict {
+            decision,
+            reasons: Vec::new(),
+            agent: (decision != Decision::Deny).then_some(agent),
+            compliant_until: until.map(Timestamp::from_seconds),
+            block: 1,
+        }
+    }
+
+    fn judged(policy: &AgentPolicy, verdict: &Verdict) -> Result<(), AgentDenial> {
+        policy.judge(verdict, Timestamp::from_seconds(1_000))
+    }
+
+    #[test]
+    fn only_allowed_decisions_are_served() {
+        use Decision::{Deny, Provision, RequestRenewal};
+        for (allow, served) in [
+            (vec![Provision], [true, false, false]),
+            (vec![Provision, RequestRenewal], [true, true, false]),
+            (vec![Provision, RequestRenewal, Deny], [true, true, true]),
+        ] {
+            let policy = AgentPolicy { allow, ..AgentPolicy::default() };
+            let judged =
+                [Provision, RequestRenewal, Deny].map(|decision| judged(&policy, &verdict(decision, None)));
+            assert_eq!(judged.map(|judged| judged.is_ok()), served, "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn liable_persons_and_creators_are_allowed_or_refused() {
+        let other = Address::repeat_byte(9);
+        for (allow, deny, served) in [
+            (vec![], vec![], true),
+            (vec![LIABLE], vec![], true),
+            (vec![other], vec![], false),
+            (vec![LIABLE], vec![LIABLE], false),
+            (vec![], vec![other], true),
+        ] {
+            let liable = Wallets { allow, deny };
+            let policy = AgentPolicy { allow: vec![Decision::Provision], liable, ..AgentPolicy::default() };
+            assert_eq!(judged(&policy, &verdict(Decision::Provision, None)).is_ok(), served, "{policy:?}");
+        }
+        let creators = Wallets { allow: vec![], deny: vec![CREATOR] };
+        let policy = AgentPolicy { allow: vec![Decision::Provision], creators, ..AgentPolicy::default() };
+        assert_eq!(judged(&policy, &verdict(Decision::Provision, None)), Err(AgentDenial::AgentNotAllowed));
+    }
+
+    #[test]
+    fn an_attestation_has_to_be_current_for_long_enough() {
+        let policy =
+            AgentPolicy { allow: vec![Decision::Provision], remaining_seconds: 60, ..AgentPolicy::default() };
+        assert_eq!(judged(&policy, &verdict(Decision::Provision, Some(1_060))), Ok(()));
+        assert_eq!(
+            judged(&policy, &verdict(Decision::Provision, Some(1_059))),
+            Err(AgentDenial::AttestationTooShort)
+        );
+        assert_eq!(judged(&policy, &verdict(Decision::Provision, None)), Ok(()), "it never lapses");
+    }
+
+    #[test]
+    fn a_change_for_the_worse_counts_until_a_verdict_of_its_block() {
+        use Decision::{Deny, Provision, RequestRenewal};
+        let before = verdict(Provision, Some(2_000));
+        let suspended = before.clone().changed_to(RequestRenewal, Some(Reason::Suspended), 2);
+        assert_eq!((suspended.decision, suspended.compliant_until), (RequestRenewal, None));
+        assert_eq!(suspended.reasons, [Reason::Suspended]);
+        assert_eq!(before.clone().changed_to(RequestRenewal, None, 1), before, "the verdict knows of it");
+        assert_eq!(suspended.clone().changed_to(Provision, None, 3), suspended, "for the better");
+        assert_eq!(before.changed_to(Deny, None, 2).agent, None);
+    }
+
+    #[test]
+    fn a_verdict_of_the_api_is_read_as_one_of_the_chain() {
+        use crate::{eth::as_of::AsOf, registry::fixture::agent};
+        use alloy_primitives::U256;
+        let registered = agent(7);
+        let (wallet, grace) = (registered.agent_wallet, U256::from(604_800));
+        for (agent, now) in [(Some(registered.clone()), 10), (Some(registered), 900_000), (None, 10)] {
+            let kya = Kya::of(wallet, agent, grace, Timestamp::from_seconds(now), AsOf::default());
+            let body = serde_json::to_vec(&kya).unwrap();
+            assert_eq!(Verdict::from_api(&body, wallet), Some(Verdict::from(&kya)));
+            assert_eq!(Verdict::from_api(&body, LIABLE), None, "of another wallet");
+        }
+        assert_eq!(Verdict::from_api(b"{}", wallet), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! A request as the client sent it, without the connection it came by.
+
+/// An HTTP request whose signature is verified. All text is raw: nothing is decoded or normalised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The method, as sent.
+    pub method: &'a str,
+    /// The origin that was configured for the service. A header never says it.
+    pub origin: &'a Origin,
+    /// The path and, after a `?`, the query.
+    pub target: &'a str,
+    /// The field lines in the order received, with names in lower case.
+    pub fields: &'a [(&'a str, &'a [u8])],
+    /// The content.
+    pub content: Content<'a>,
+}
+
+/// The scheme and authority that clients use for a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    scheme: Scheme,
+    /// In lower case, without a port that is the scheme's own.
+    authority: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+/// The content, as far as it reached this verifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// All of it; empty for a request without content.
+    Whole(&'a [u8]),
+    /// A proxy kept it: its digest can be required and not be compared.
+    Withheld {
+        /// The request has none.
+        is_empty: bool,
+    },
+}
+
+impl Origin {
+    /// Parses `https://api.example` or `http://127.0.0.1:8080`; `None` for anything else, a path included.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.to_ascii_lowercase();
+        let (scheme, authority) = text.split_once("://")?;
+        let (scheme, own_port) = match scheme {
+            "http" => (Scheme::Http, ":80"),
+            "https" => (Scheme::Https, ":443"),
+            _ => return None,
+        };
+        let authority = authority.strip_suffix(own_port).unwrap_or(authority);
+        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+        let is_valid = !authority.is_empty() && authority.bytes().all(is_host);
+        is_valid.then(|| Self { scheme, authority: authority.to_owned() })
+    }
+
+    /// `http` or `https`.
+    pub const fn scheme(&self) -> &'static str {
+        match self.scheme {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+
+    /// The host, and the port unless it is the scheme's own.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+}
+
+impl Content<'_> {
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_empty(),
+            Self::Withheld { is_empty } => *is_empty,
+        }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// The path; `/` where the target has none.
+    pub fn path(&self) -> &'a str {
+        match self.target.split_once('?').map_or(self.target, |(path, _)| path) {
+            "" => "/",
+            path => path,
+        }
+    }
+
+    /// The query without its `?`; `None` where there is none.
+    pub fn query(&self) -> Option<&'a str> {
+        self.target.split_once('?').map(|(_, query)| query)
+    }
+
+    /// Whether there is such a field.
+    pub fn has(&self, name: &str) -> bool {
+        self.fields.iter().any(|(field, _)| *field == name)
+    }
+
+    /// The combined value of a field's lines (RFC 9421, section 2.1); `None` where there is no such field, or
+    /// where it holds what no signature base can.
+    pub fn field(&self, name: &str) -> Option<String> {
+        let mut combined: Option<String> = None;
+        for (_, line) in self.fields.iter().filter(|(field, _)| *field == name) {
+            let line = str::from_utf8(line).ok().filter(|line| line.bytes().all(is_signable))?;
+            let line = line.trim_matches([' ', '\t']);
+            combined = Some(combined.map_or_else(|| line.to_owned(), |before| format!("{before}, {line}")));
+        }
+        combined
+    }
+}
+
+/// Visible ASCII, the space and the tab: a signature base holds nothing else.
+pub(super) const fn is_signable(byte: u8) -> bool {
+    matches!(byte, b'\t' | b' '..=b'~')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_a_scheme_and_an_authority() {
+        for (text, scheme, authority) in [
+            ("https://API.example", "https", "api.example"),
+            ("https://api.example:443", "https", "api.example"),
+            ("http://api.example:443", "http", "api.example:443"),
+            ("http://127.0.0.1:80", "http", "127.0.0.1"),
+            ("http://[::1]:8080", "http", "[::1]:8080"),
+        ] {
+            let origin = Origin::parse(text).unwrap();
+            assert_eq!((origin.scheme(), origin.authority()), (scheme, authority), "{text}");
+        }
+        for text in ["", "api.example", "ftp://a", "https://", "https://a/", "https://a/b", "https://u@a"] {
+            assert_eq!(Origin::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn repeated_lines_are_combined_in_their_order() {
+        let origin = Origin::parse("https://a").unwrap();
+        let fields: [(&str, &[u8]); 5] =
+            [("x", b" one "), ("y", b"\xff"), ("x", b"two  2"), ("x", b""), ("z", b"a\nb")];
+        let request = Request {
+            method: "GET",
+            origin: &origin,
+            target: "/",
+            fields: &fields,
+            content: Content::Whole(b""),
+        };
+        assert_eq!(request.field("x").as_deref(), Some("one, two  2, "));
+        assert_eq!((request.field("y"), request.field("z"), request.field("w")), (None, None, None));
+    }
+}

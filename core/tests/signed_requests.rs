@@ -1,0 +1,650 @@
+//! Signed requests as a gate verifies them.
+//!
+//! 1. The specification's vector is admitted, and each of its mutations gets the specification's code.
+//! 2. Of several candidates the first that passes wins, and none hides another.
+//! 3. A request that is not the one signed is never admitted.
+//! 4. No field panics, whatever is in it. `GATE_MUTATIONS` says how many are tried (50,000 if it does not),
+//!    `MUTATION_SEED` where the random numbers begin: `GATE_MUTATIONS=10000000 cargo test --release
+//!    -p registry-core --test signed_requests` are ten million.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
+
+#[path = "common/split_mix.rs"]
+mod split_mix;
+
+use alloy_primitives::{Address, B256, hex, keccak256};
+use base64ct::{Base64, Encoding as _};
+use k256::ecdsa::SigningKey;
+use registry_core::gate::{
+    AccountState, Attempt, Attempts, Content, Dialect, Links, Origin, Outcome, Posture, RefusalCode, Request,
+    SignatureRules, WithoutNonce,
+};
+use serde::Deserialize;
+use split_mix::{Random, setting};
+
+/// The account of the private key 1.
+const ADDRESS: &str = "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf";
+const COMPONENTS: [&str; 7] =
+    ["@scheme", "@authority", "@method", "@path", "@query", "content-digest", "content-type"];
+
+/// A request that can be changed.
+#[derive(Clone, Debug, Deserialize)]
+struct Message {
+    #[serde(rename = "clock")]
+    now: u64,
+    origin: String,
+    method: String,
+    target: String,
+    fields: Vec<(String, String)>,
+    content: String,
+    #[serde(default)]
+    base: String,
+    hash: B256,
+}
+
+impl Message {
+    /// The specification's positive vector.
+    fn vector() -> Self {
+        serde_json::from_str(include_str!("vectors/erc8128.json")).unwrap()
+    }
+
+    fn with<T>(&self, read: impl FnOnce(&Request<'_>) -> T) -> T {
+        let origin = Origin::parse(&self.origin).unwrap();
+        let fields: Vec<(&str, &[u8])> =
+            self.fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let content = Content::Whole(self.content.as_bytes());
+        read(&Request {
+            method: &self.method,
+            origin: &origin,
+            target: &self.target,
+            fields: &fields,
+            content,
+        })
+    }
+
+    fn field(&self, name: &str) -> &str {
+        &self.fields.iter().find(|(field, _)| field == name).unwrap().1
+    }
+
+    /// Sets a field, or removes it.
+    fn set(mut self, name: &str, value: impl Into<Option<String>>) -> Self {
+        self.fields.retain(|(field, _)| field != name);
+        self.fields.extend(value.into().map(|value| (name.to_owned(), value)));
+        self
+    }
+
+    fn edit(self, name: &str, change: impl FnOnce(&str) -> String) -> Self {
+        let value = change(self.field(name));
+        self.set(name, value)
+    }
+
+    /// Replaces a part of `Signature-Input`, which has it once.
+    fn input(self, from: &str, to: &str) -> Self {
+        assert_eq!(self.field("signature-input").matches(from).count(), 1, "{from}");
+        self.edit("signature-input", |input| input.replace(from, to))
+    }
+
+    /// Signs with the key 1, by a signature base of this test's own.
+    fn sign(self, components: &[&str], parameters: &str) -> Self {
+        let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
+        let mut base = String::new();
+        for component in components {
+            let value = match *component {
+                "@scheme" => self.origin.split_once("://").unwrap().0.to_owned(),
+                "@authority" => self.origin.split_once("://").unwrap().1.to_owned(),
+                "@method" => self.method.clone(),
+                "@path" => path.to_owned(),
+                "@query" => format!("?{query}"),
+                field => self.field(field).to_owned(),
+            };
+            base += &format!("\"{component}\": {value}\n");
+        }
+        let quoted: Vec<String> = components.iter().map(|component| format!("\"{component}\"")).collect();
+        let input = format!("({}){parameters}", quoted.join(" "));
+        base += &format!("\"@signature-params\": {input}");
+        let hash = keccak256(format!("\x19Ethereum Signed Message:\n{}{base}", base.len()));
+        let key = SigningKey::from_slice(B256::with_last_byte(1).as_slice()).unwrap();
+        let (signature, recovery) = key.sign_prehash_recoverable(hash.as_slice()).unwrap();
+        let bytes = [&signature.to_bytes()[..], &[27 + recovery.to_byte()]].concat();
+        self.set("signature-input", format!("request={input}"))
+            .set("signature", format!("request=:{}:", Base64::encode_string(&bytes)))
+    }
+
+    /// The first attempt that its account signed; all accounts are in this state.
+    fn verify_as(&self, rules: &SignatureRules, state: Option<AccountState>) -> Result<Attempt, RefusalCode> {
+        let mut attempts = self.with(|request| Attempts::of(request, rules, self.now))?;
+        while let Some(attempt) = attempts.next() {
+            let judged = state
+                .map_or(Err(RefusalCode::SignatureVerificationUnavailable), |state| attempt.judge(state));
+            match judged {
+                Ok(()) => return Ok(attempt),
+                Err(refusal) => attempts.refuse(refusal),
+            }
+        }
+        Err(attempts.conclude())
+    }
+
+    fn verify(&self, rules: &SignatureRules) -> Result<Attempt, RefusalCode> {
+        self.verify_as(rules, Some(AccountState::NoCode))
+    }
+
+    #[track_caller]
+    fn is_refused(&self, expected: RefusalCode) {
+        assert_eq!(self.verify(&rules()), Err(expected));
+    }
+}
+
+fn rules() -> SignatureRules {
+    SignatureRules {
+        chain: 1,
+        dialects: Dialect::ALL.to_vec(),
+        components: Vec::new(),
+        longest_validity: 60,
+        posture: Posture::Universal,
+        without_nonce: WithoutNonce::Unknown,
+        principals: Vec::new(),
+    }
+}
+
+/// The parameters of the vector.
+fn parameters(created: u64, expires: u64) -> String {
+    format!(
+        r#";created={created};expires={expires};nonce="EjRWeJCrze8BI0VniavN7w";keyid="eip155:1:{ADDRESS}";tag="erc8128""#
+    )
+}
+
+#[test]
+fn the_vector_of_the_specification_is_admitted() {
+    let message = Message::vector();
+    let attempt = message.verify(&rules()).unwrap();
+    assert_eq!(message.base.len(), 449);
+    assert_eq!(keccak256(format!("\x19Ethereum Signed Message:\n449{}", message.base)), message.hash);
+    assert_eq!(attempt.hash, message.hash);
+    assert_eq!((attempt.account.chain, attempt.account.address), (1, ADDRESS.parse::<Address>().unwrap()));
+    assert_eq!((attempt.nonce.as_str(), attempt.valid_until), ("EjRWeJCrze8BI0VniavN7w", 1_700_000_090));
+    // This test's own signer makes the same request.
+    let signed = message.clone().sign(&COMPONENTS, &parameters(1_700_000_000, 1_700_000_060));
+    assert_eq!(signed.field("signature-input"), message.field("signature-input"));
+    assert_eq!(signed.field("signature"), message.field("signature"));
+}
+
+#[test]
+fn signature_missing() {
+    for name in ["signature", "signature-input"] {
+        Message::vector().set(name, None).is_refused(RefusalCode::SignatureMissing);
+    }
+}
+
+#[test]
+fn signature_input_invalid() {
+    for name in ["signature", "signature-input"] {
+        for broken in ["", "request", "request=:/", "request=(", "request=()\u{e9}", "a=1,", "Request=()"] {
+            let refusal = Message::vector().set(name, broken.to_owned()).verify(&rules()).unwrap_err();
+            // An empty dictionary is well-formed, and so is a member without a value.
+            let is_dictionary = broken.is_empty() || broken == "request";
+            let expected = match name {
+                "signature-input" if is_dictionary => RefusalCode::NoAcceptableSignature,
+                _ => RefusalCode::SignatureInputInvalid,
+            };
+            assert_eq!(refusal, expected, "{name}: {broken}");
+        }
+    }
+    Message::vector()
+        .edit("signature", |value| value.replace("request", "other"))
+        .is_refused(RefusalCode::SignatureInputInvalid);
+    Message::vector()
+        .set("signature", "request=\"text\"".to_owned())
+        .is_refused(RefusalCode::SignatureInputInvalid);
+}
+
+#[test]
+fn signature_too_large() {
+    let vector = Message::vector();
+    let padding = |bytes: usize| Base64::encode_string(&vec![0; bytes]);
+    for (what, message) in [
+        (
+            "input",
+            vector
+                .clone()
+                .edit("signature-input", |input| format!("{input}, a=\"{}\"", "x".repeat(16 * 1024))),
+        ),
+        (
+            "signature",
+            vector.clone().edit("signature", |value| format!("{value}, a=:{}:", padding(12 * 1024))),
+        ),
+        ("member", vector.clone().set("signature", format!("request=:{}:", padding(8 * 1024 + 1)))),
+        (
+            "parameters",
+            vector
+                .clone()
+                .input(";tag", &format!("{};tag", (0..12).map(|n| format!(";a{n}")).collect::<String>())),
+        ),
+        (
+            "components",
+            vector.clone().input(
+                "(",
+                &format!("({} ", (0..26).map(|n| format!("\"a{n}\"")).collect::<Vec<_>>().join(" ")),
+            ),
+        ),
+        (
+            "candidates",
+            vector.clone().edit("signature-input", |input| {
+                let input = input.strip_prefix("request").unwrap();
+                (0..9).map(|n| format!("a{n}{input}")).collect::<Vec<_>>().join(", ")
+            }),
+        ),
+    ] {
+        assert_eq!(message.verify(&rules()), Err(RefusalCode::SignatureTooLarge), "{what}");
+    }
+}
+
+#[test]
+fn no_acceptable_signature() {
+    Message::vector()
+        .input("\"erc8128\"", "\"erc8128-delegated\"")
+        .is_refused(RefusalCode::NoAcceptableSignature);
+    Message::vector().input("\"erc8128\"", "erc8128").is_refused(RefusalCode::NoAcceptableSignature);
+    Message::vector().input(";tag=\"erc8128\"", "").is_refused(RefusalCode::NoAcceptableSignature);
+}
+
+#[test]
+fn invalid_keyid() {
+    let keyid = format!(r#""eip155:1:{ADDRESS}""#);
+    for (what, other) in [
+        ("a leading zero", keyid.replace(":1:", ":01:")),
+        ("upper case", keyid.to_uppercase().replace("EIP155", "eip155")),
+        ("the other dialect's", keyid.replace("eip155", "erc8128")),
+        ("a token", "eip155".to_owned()),
+        ("nothing", "?1".to_owned()),
+    ] {
+        let refusal = Message::vector().input(&keyid, &other).verify(&rules());
+        assert_eq!(refusal, Err(RefusalCode::InvalidKeyid), "{what}");
+    }
+    Message::vector().input(&format!(";keyid={keyid}"), "").is_refused(RefusalCode::InvalidKeyid);
+}
+
+#[test]
+fn unsupported_chain() {
+    let message = Message::vector().input("eip155:1:", "eip155:8453:");
+    message.is_refused(RefusalCode::UnsupportedChain);
+    let answer = message.with(|request| {
+        Outcome::Refused(RefusalCode::UnsupportedChain).answer(request, &rules(), &Links::default())
+    });
+    let challenge = "ERC8128 error=\"unsupported_chain\", chains=\"eip155:1\"".to_owned();
+    assert!(answer.headers.contains(&("www-authenticate", challenge)), "{answer:?}");
+}
+
+#[test]
+fn unsupported_account() {
+    let eoa_only = SignatureRules { posture: Posture::EoaOnly, ..rules() };
+    for accepts in [true, false] {
+        let judged = Message::vector().verify_as(&eoa_only, Some(AccountState::Code { accepts }));
+        assert_eq!(judged, Err(RefusalCode::UnsupportedAccount));
+    }
+    let magic = hex!("6492649264926492649264926492649264926492649264926492649264926492");
+    let wrapped = [&[0; 96], magic.as_slice()].concat();
+    let wrapped =
+        Message::vector().set("signature", format!("request=:{}:", Base64::encode_string(&wrapped)));
+    for rules in [rules(), eoa_only] {
+        assert_eq!(wrapped.verify(&rules), Err(RefusalCode::UnsupportedAccount));
+    }
+}
+
+#[test]
+fn invalid_time() {
+    for (from, to) in [
+        (";created=1700000000", ""),
+        (";expires=1700000060", ""),
+        ("created=1700000000", "created=\"1700000000\""),
+        ("expires=1700000060", "expires=1700000060.5"),
+        ("expires=1700000060", "expires=1700000000"),
+        ("expires=1700000060", "expires=1699999999"),
+        ("expires=1700000060", "expires=-999999999999999"),
+    ] {
+        Message::vector().input(from, to).is_refused(RefusalCode::InvalidTime);
+    }
+}
+
+#[test]
+fn request_not_yet_valid() {
+    Message { now: 1_699_999_969, ..Message::vector() }.is_refused(RefusalCode::RequestNotYetValid);
+    assert!(Message { now: 1_699_999_970, ..Message::vector() }.verify(&rules()).is_ok());
+}
+
+#[test]
+fn request_expired() {
+    Message { now: 1_700_000_091, ..Message::vector() }.is_refused(RefusalCode::RequestExpired);
+    Message { now: u64::MAX, ..Message::vector() }.is_refused(RefusalCode::RequestExpired);
+    assert!(Message { now: 1_700_000_090, ..Message::vector() }.verify(&rules()).is_ok());
+}
+
+#[test]
+fn request_validity_too_long() {
+    let message = Message::vector().sign(&COMPONENTS, &parameters(1_700_000_000, 1_700_000_061));
+    message.is_refused(RefusalCode::RequestValidityTooLong);
+    assert!(message.verify(&SignatureRules { longest_validity: 61, ..rules() }).is_ok());
+}
+
+#[test]
+fn invalid_nonce() {
+    let nonce = r#""EjRWeJCrze8BI0VniavN7w""#;
+    for other in ["token", "1", "?1", ":AAAA:", &format!("\"{}\"", "n".repeat(129))] {
+        Message::vector().input(nonce, other).is_refused(RefusalCode::InvalidNonce);
+    }
+}
+
+#[test]
+fn insufficient_coverage() {
+    for component in COMPONENTS {
+        let others: Vec<&str> = COMPONENTS.into_iter().filter(|other| *other != component).collect();
+        let message = Message::vector().sign(&others, &parameters(1_700_000_000, 1_700_000_060));
+        message.is_refused(RefusalCode::InsufficientCoverage);
+    }
+    Message::vector().input("\"@query\"", "\"@query\";req").is_refused(RefusalCode::InsufficientCoverage);
+    let wanting = SignatureRules { components: vec!["x-order".to_owned()], ..rules() };
+    assert_eq!(Message::vector().verify(&wanting), Err(RefusalCode::InsufficientCoverage));
+    let extended: Vec<&str> = COMPONENTS.into_iter().chain(["x-order"]).collect();
+    let message = Message::vector().set("x-order", "7".to_owned());
+    let message = message.sign(&extended, &parameters(1_700_000_000, 1_700_000_060));
+    assert!(message.verify(&wanting).is_ok());
+}
+
+#[test]
+fn content_digest_required() {
+    let covered: Vec<&str> = COMPONENTS.into_iter().filter(|name| *name != "content-digest").collect();
+    let message = Message::vector().set("content-digest", None);
+    // It cannot be signed where it is not sent: the refusal names what is missing first.
+    message
+        .clone()
+        .sign(&covered, &parameters(1_700_000_000, 1_700_000_060))
+        .is_refused(RefusalCode::InsufficientCoverage);
+    message.is_refused(RefusalCode::ContentDigestRequired);
+}
+
+#[test]
+fn bad_content_digest() {
+    Message { content: r#"{"hello":"World"}"#.to_owned(), ..Message::vector() }
+        .is_refused(RefusalCode::BadContentDigest);
+    Message { content: String::new(), ..Message::vector() }.is_refused(RefusalCode::BadContentDigest);
+    for suffix in [",", ", sha-512=:AAAA:"] {
+        let message = Message::vector().edit("content-digest", |digest| format!("{digest}{suffix}"));
+        message.is_refused(RefusalCode::BadContentDigest);
+    }
+}
+
+#[test]
+fn nonce_required() {
+    let without = parameters(1_700_000_000, 1_700_000_060).replace(r#"nonce="EjRWeJCrze8BI0VniavN7w";"#, "");
+    Message::vector().sign(&COMPONENTS, &without).is_refused(RefusalCode::NonceRequired);
+}
+
+#[test]
+fn nonce_reused() {
+    // The host spends the nonce, and says that it was spent; a later candidate may still win.
+    let message = Message::vector();
+    let mut attempts = message.with(|request| Attempts::of(request, &rules(), message.now)).unwrap();
+    assert!(attempts.next().unwrap().judge(AccountState::NoCode).is_ok());
+    attempts.refuse(RefusalCode::NonceReused);
+    assert!(attempts.next().is_none());
+    assert_eq!(attempts.conclude(), RefusalCode::NonceReused);
+}
+
+#[test]
+fn replayable_not_allowed() {
+    let without = parameters(1_700_000_000, 1_700_000_060).replace(r#"nonce="EjRWeJCrze8BI0VniavN7w";"#, "");
+    let rules = SignatureRules { without_nonce: WithoutNonce::ElsewhereOnly, ..rules() };
+    let message = Message::vector().sign(&COMPONENTS, &without);
+    assert_eq!(message.verify(&rules), Err(RefusalCode::ReplayableNotAllowed));
+}
+
+#[test]
+fn unsupported_algorithm() {
+    Message::vector().input(";tag", ";alg=\"ecdsa\";tag").is_refused(RefusalCode::UnsupportedAlgorithm);
+}
+
+#[test]
+fn bad_signature() {
+    let vector = Message::vector();
+    Message { target: "/items?view=brief".to_owned(), ..vector.clone() }
+        .is_refused(RefusalCode::BadSignature);
+    let bytes = hex!(
+        "fc1a444e8b24c64309eb9b9199a3543e20706f0c20eb3dc2c440c9270118444231d47c27f396752fc5e546920b1b1e2af34c9e88dba0633694b153d688f701d01b"
+    );
+    let with =
+        |bytes: &[u8]| vector.clone().set("signature", format!("request=:{}:", Base64::encode_string(bytes)));
+    assert!(with(&bytes).verify(&rules()).is_ok());
+    let order =
+        alloy_primitives::uint!(0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141_U256);
+    let s = alloy_primitives::U256::from_be_slice(&bytes[32..64]);
+    let high: [u8; 32] = (order - s).to_be_bytes();
+    for (what, bytes) in [
+        ("64 bytes", bytes[..64].to_vec()),
+        ("66 bytes", [&bytes[..], &[0]].concat()),
+        ("v 0", [&bytes[..64], &[0]].concat()),
+        ("v 28", [&bytes[..64], &[28]].concat()),
+        ("v of a transaction", [&bytes[..64], &[37]].concat()),
+        ("a high s", [&bytes[..32], &high, &[28]].concat()),
+        ("r 0", [&[0; 32], &bytes[32..]].concat()),
+        ("s 0", [&bytes[..32], &[0; 32], &[27]].concat()),
+        ("nothing", Vec::new()),
+    ] {
+        assert_eq!(with(&bytes).verify(&rules()), Err(RefusalCode::BadSignature), "{what}");
+    }
+    // Code decides alone, whatever its key signed.
+    assert_eq!(
+        vector.verify_as(&rules(), Some(AccountState::Code { accepts: false })),
+        Err(RefusalCode::BadSignature)
+    );
+    let opaque = with(b"opaque");
+    assert!(opaque.verify_as(&rules(), Some(AccountState::Code { accepts: true })).is_ok());
+}
+
+#[test]
+fn signature_verification_unavailable() {
+    let message = Message::vector();
+    assert_eq!(message.verify_as(&rules(), None), Err(RefusalCode::SignatureVerificationUnavailable));
+    // It is told before the failure of an earlier candidate, which no retry can help.
+    let message = message.edit("signature-input", |input| {
+        format!("{}, {input}", input.replace("request=", "first=").replace("eip155:1:", "eip155:2:"))
+    });
+    assert_eq!(message.verify_as(&rules(), None), Err(RefusalCode::SignatureVerificationUnavailable));
+}
+
+#[test]
+fn principal_not_allowed() {
+    let rules = SignatureRules { principals: vec![Address::ZERO], ..rules() };
+    assert_eq!(Message::vector().verify(&rules), Err(RefusalCode::PrincipalNotAllowed));
+    let rules = SignatureRules { principals: vec![Address::ZERO, ADDRESS.parse().unwrap()], ..rules };
+    assert!(Message::vector().verify(&rules).is_ok());
+}
+
+#[test]
+fn a_failing_candidate_hides_none_behind_it() {
+    let vector = Message::vector();
+    let (input, signature) = (vector.field("signature-input"), vector.field("signature"));
+    let inputs = [
+        input.replace("request=", "unsigned="),
+        input.replace("request=", "late=").replace("expires=1700000060", "expires=1700000061"),
+        input.replace("request=", "forged=").replace("?view", "?other"),
+        "web=(\"@authority\");created=1;keyid=\"k\";alg=\"ed25519\";tag=\"web-bot-auth\"".to_owned(),
+        "item=1".to_owned(),
+        input.to_owned(),
+    ];
+    let message = vector
+        .clone()
+        .set("signature-input", inputs.join(", "))
+        .set("signature", format!("late=:AAAA:, forged=:AAAA:, web=:AAAA:, {signature}"));
+    assert_eq!(message.verify(&rules()).unwrap().nonce, "EjRWeJCrze8BI0VniavN7w");
+    // Without the last one, the refusal is the first candidate's.
+    let message = message.set("signature-input", inputs[..5].join(", "));
+    message.is_refused(RefusalCode::SignatureInputInvalid);
+    // Several lines of a field are one dictionary.
+    let mut message = vector.clone();
+    message.fields.insert(0, ("signature-input".to_owned(), inputs[1].clone()));
+    message.fields.insert(0, ("signature".to_owned(), "late=:AAAA:".to_owned()));
+    assert!(message.verify(&rules()).is_ok());
+}
+
+#[test]
+fn any_order_of_components_and_parameters_is_legal_and_kept() {
+    let reversed: Vec<&str> = COMPONENTS.into_iter().rev().collect();
+    let parameters = format!(
+        r#";tag="erc8128";keyid="eip155:1:{ADDRESS}";nonce="n";expires=1700000060;created=1700000000"#
+    );
+    assert!(Message::vector().sign(&reversed, &parameters).verify(&rules()).is_ok());
+}
+
+#[test]
+fn the_published_clients_dialect_is_admitted_where_it_is_on() {
+    let parameters =
+        format!(r#";created=1700000000;expires=1700000060;nonce="n";keyid="erc8128:1:{ADDRESS}""#);
+    let published = ["@authority", "@method", "@path", "@query", "content-digest"];
+    let message = Message::vector().sign(&published, &parameters);
+    assert_eq!(message.verify(&rules()).unwrap().dialect, Dialect::Untagged);
+    let tagged_only = SignatureRules { dialects: vec![Dialect::Tagged], ..rules() };
+    assert_eq!(message.verify(&tagged_only), Err(RefusalCode::NoAcceptableSignature));
+    let untagged_only = SignatureRules { dialects: vec![Dialect::Untagged], ..rules() };
+    assert_eq!(Message::vector().verify(&untagged_only), Err(RefusalCode::NoAcceptableSignature));
+    // Without content and query it covers neither; a query added later is not covered.
+    let bare = Message { target: "/items".to_owned(), content: String::new(), ..Message::vector() };
+    let bare = bare.set("content-digest", None).sign(&published[..3], &parameters);
+    assert!(bare.verify(&rules()).is_ok());
+    for target in ["/items?", "/items?view=full"] {
+        Message { target: target.to_owned(), ..bare.clone() }.is_refused(RefusalCode::InsufficientCoverage);
+    }
+    // Another profile's tag is never read as this dialect.
+    let other = Message::vector().sign(&published, &format!("{parameters};tag=\"other\""));
+    other.is_refused(RefusalCode::NoAcceptableSignature);
+}
+
+#[test]
+fn a_challenge_lists_what_to_sign() {
+    let accept = |message: &Message, rules: &SignatureRules| {
+        let outcome = Outcome::Refused(RefusalCode::SignatureMissing);
+        let answer = message.with(|request| outcome.answer(request, rules, &Links::default()));
+        assert_eq!(answer.status, 401);
+        let (_, accept) = answer.headers.into_iter().find(|(name, _)| *name == "accept-signature").unwrap();
+        accept
+    };
+    let bare = Message { content: String::new(), ..Message::vector() };
+    let bare = bare.set("content-type", None).set("content-digest", None);
+    let baseline =
+        r#"request=("@scheme" "@authority" "@method" "@path" "@query");created;expires;tag="erc8128""#;
+    assert_eq!(accept(&bare, &rules()), baseline);
+    let rules = SignatureRules { components: vec!["x-order".to_owned()], ..rules() };
+    let all = baseline.replace("\"@query\"", r#""@query" "content-digest" "content-type" "x-order""#);
+    assert_eq!(accept(&Message::vector(), &rules), all);
+}
+
+/// Another text: a byte replaced, added or removed.
+fn changed(text: &str, random: &mut Random) -> String {
+    const ALPHABET: &[u8] = b"abcXYZ012/?&=%.-_ :";
+    let mut bytes = text.as_bytes().to_vec();
+    let at = random.below(bytes.len() + 1);
+    match random.below(3) {
+        0 if at < bytes.len() => bytes[at] = *random.of(ALPHABET),
+        1 if at < bytes.len() => drop(bytes.remove(at)),
+        _ => bytes.insert(at, *random.of(ALPHABET)),
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_request_that_is_not_the_one_signed_is_never_admitted() {
+    let mut random = Random(setting("MUTATION_SEED", 0));
+    let vector = Message::vector().set("x-order", "7 of 9".to_owned());
+    let extended: Vec<&str> = COMPONENTS.into_iter().chain(["x-order"]).collect();
+    let signed = vector.sign(&extended, &parameters(1_700_000_000, 1_700_000_060));
+    assert!(signed.verify(&rules()).is_ok());
+    let mut tried = 0;
+    while tried < 10_000 {
+        let mut other = signed.clone();
+        match random.below(7) {
+            0 => other.method = changed(&other.method, &mut random),
+            1 | 2 => other.target = changed(&other.target, &mut random),
+            3 => other.content = changed(&other.content, &mut random),
+            4 => {
+                let origin = format!("https://{}", changed("api.example", &mut random));
+                let Some(parsed) = Origin::parse(&origin) else { continue };
+                if parsed == Origin::parse(&signed.origin).unwrap() {
+                    continue;
+                }
+                other.origin = origin;
+            }
+            _ => {
+                let name = *random.of(&["content-digest", "content-type", "x-order"]);
+                other = other.edit(name, |value| changed(value, &mut random));
+                if other.field(name).trim_matches([' ', '\t']) == signed.field(name) {
+                    continue;
+                }
+            }
+        }
+        if (&other.method, &other.target, &other.content, &other.origin, &other.fields)
+            == (&signed.method, &signed.target, &signed.content, &signed.origin, &signed.fields)
+        {
+            continue;
+        }
+        tried += 1;
+        assert!(other.verify(&rules()).is_err(), "{other:?}");
+    }
+}
+
+#[test]
+fn no_field_panics() {
+    let mut random = Random(setting("MUTATION_SEED", 0).wrapping_add(1));
+    let pieces = [
+        "request=",
+        "(",
+        ")",
+        "\"@query\"",
+        ";created=",
+        "999999999999999",
+        "-999999999999999",
+        ";expires=",
+        ";keyid=",
+        "\"eip155:1:",
+        ";tag=\"erc8128\"",
+        ":AAAA:",
+        ",",
+        ";",
+        "=",
+        "\"",
+        "?1",
+        "1.5",
+        "@1",
+        "%\"a\"",
+        "\"@query-param\";name=\"a\"",
+        "sha-256=",
+        "\u{e9}",
+        "\0",
+    ];
+    let rules = SignatureRules { components: vec!["x".to_owned()], longest_validity: u64::MAX, ..rules() };
+    for _ in 0..setting("GATE_MUTATIONS", 50_000) {
+        let mut message = Message::vector();
+        for _ in 0..=random.below(4) {
+            let index = random.below(message.fields.len());
+            let value = &mut message.fields[index].1;
+            let places: Vec<usize> =
+                (0..=value.len()).filter(|place| value.is_char_boundary(*place)).collect();
+            let (from, to) = (*random.of(&places), *random.of(&places));
+            match random.below(4) {
+                0 => value.insert_str(from, random.of::<&str>(&pieces)),
+                1 => value.replace_range(from.min(to)..from.max(to), ""),
+                2 => value.replace_range(from.min(to)..from.max(to), random.of::<&str>(&pieces)),
+                _ => {
+                    let piece = value[from.min(to)..from.max(to)].to_owned();
+                    value.insert_str(from, &piece);
+                }
+            }
+        }
+        if random.below(8) == 0 {
+            message.target = changed(&message.target, &mut random);
+            message.now = random.next();
+        }
+        let outcome = match message.verify(&rules) {
+            Ok(_) => continue,
+            Err(refusal) => Outcome::Refused(refusal),
+        };
+        let answer = message.with(|request| outcome.answer(request, &rules, &Links::default()));
+        assert!(matches!(answer.status, 400 | 401), "{answer:?}");
+    }
+}

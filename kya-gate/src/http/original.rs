@@ -1,0 +1,185 @@
+//! The request that a proxy asks about, taken from the request that it asks with.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use hyper::HeaderMap;
+use registry_core::gate::{Content, Origin, Request};
+
+use crate::settings::{ContentSource, ProxySettings, TargetSource};
+
+/// The proxy does not ask as it is configured to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Misconfigured {
+    /// An address outside `proxy.networks` asks.
+    #[error("asked from an address that is not the proxy's")]
+    Stranger,
+    /// The header with the target is missing, or there are several of it.
+    #[error("the header with the original target is missing, or there several times")]
+    Target,
+    /// The header with the method is missing, or there are several of it.
+    #[error("the header with the original method is missing, or there several times")]
+    Method,
+}
+
+/// The parts of a request that a proxy asks about; [`as_request`](Self::as_request) joins them.
+#[derive(Debug)]
+pub(super) struct Original<'a> {
+    method: &'a str,
+    target: &'a str,
+    fields: Vec<(&'a str, &'a [u8])>,
+    content: Content<'a>,
+}
+
+impl<'a> Original<'a> {
+    /// Reads the parts. `rest` is what follows the policy in the path that the proxy asked for.
+    ///
+    /// # Errors
+    /// [`Misconfigured`]: the proxy does not say what it was asked.
+    pub(super) fn read(
+        proxy: &ProxySettings,
+        peer: IpAddr,
+        (method, rest): (&'a str, &'a str),
+        headers: &'a HeaderMap,
+        body: &'a Bytes,
+    ) -> Result<Self, Misconfigured> {
+        let peer = peer.to_canonical();
+        if !proxy.networks.iter().any(|network| network.contains(&peer)) {
+            return Err(Misconfigured::Stranger);
+        }
+        let target = match &proxy.target {
+            TargetSource::Path if rest.is_empty() => "/",
+            TargetSource::Path => rest,
+            TargetSource::Header(name) => single(headers, name).ok_or(Misconfigured::Target)?,
+        };
+        if !target.starts_with('/') && target != "*" {
+            return Err(Misconfigured::Target);
+        }
+        let method = match &proxy.method_header {
+            None => method,
+            Some(name) => single(headers, name).ok_or(Misconfigured::Method)?,
+        };
+        let content = match &proxy.content {
+            ContentSource::Passed => Content::Whole(body),
+            ContentSource::Withheld(None) => Content::Withheld { is_empty: matches!(method, "GET" | "HEAD") },
+            ContentSource::Withheld(Some(name)) => {
+                let values = headers.get_all(name.as_str());
+                let is_empty = values.iter().all(|value| matches!(value.as_bytes(), b"" | b"0"));
+                Content::Withheld { is_empty }
+            }
+        };
+        // hyper keeps the order of a field's lines, which is all that counts, and writes names in lower case.
+        let fields = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        Ok(Self { method, target, fields, content })
+    }
+
+    /// The request at its origin.
+    pub(super) fn as_request<'b>(&'b self, origin: &'b Origin) -> Request<'b> {
+        Request {
+            method: self.method,
+            origin,
+            target: self.target,
+            fields: &self.fields,
+            content: self.content,
+        }
+    }
+}
+
+/// The value of a header that is there once.
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxy(target: &str, content: ContentSource) -> ProxySettings {
+        let header = |name: &str| TargetSource::Header(name.to_owned());
+        ProxySettings {
+            networks: vec!["127.0.0.1/32".parse().unwrap()],
+            target: if target == "path" { TargetSource::Path } else { header(target) },
+            method_header: (target != "path").then(|| "x-method".to_owned()),
+            content,
+        }
+    }
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    fn read<'a>(
+        proxy: &ProxySettings,
+        rest: &'a str,
+        headers: &'a HeaderMap,
+        body: &'a Bytes,
+    ) -> Result<Original<'a>, Misconfigured> {
+        Original::read(proxy, IpAddr::from([127, 0, 0, 1]), ("POST", rest), headers, body)
+    }
+
+    #[test]
+    fn a_target_is_taken_as_it_is() {
+        let (envoy, body) = (proxy("path", ContentSource::Passed), Bytes::new());
+        for target in ["/a%2Fb//c/../d?x=%2F&policy=other", "/", "//evil.example/", "/?"] {
+            let headers = HeaderMap::new();
+            assert_eq!(read(&envoy, target, &headers, &body).unwrap().target, target);
+            let named = [("x-uri", target), ("x-method", "PATCH")];
+            let mut headers = HeaderMap::new();
+            for (name, value) in named {
+                headers.append(name, value.parse().unwrap());
+            }
+            let nginx = proxy("x-uri", ContentSource::Withheld(None));
+            let original = read(&nginx, "/ignored", &headers, &body).unwrap();
+            assert_eq!((original.target, original.method), (target, "PATCH"));
+        }
+        assert_eq!(read(&envoy, "", &HeaderMap::new(), &body).unwrap().target, "/");
+    }
+
+    #[test]
+    fn a_proxy_that_does_not_say_what_it_was_asked_admits_nothing() {
+        let (nginx, body) = (proxy("x-uri", ContentSource::Withheld(None)), Bytes::new());
+        for (pairs, error) in [
+            (vec![("x-method", "GET")], Misconfigured::Target),
+            (vec![("x-uri", "/"), ("x-uri", "/"), ("x-method", "GET")], Misconfigured::Target),
+            (vec![("x-uri", "http://a/"), ("x-method", "GET")], Misconfigured::Target),
+            (vec![("x-uri", "/")], Misconfigured::Method),
+            (vec![("x-uri", "/"), ("x-method", "GET"), ("x-method", "GET")], Misconfigured::Method),
+        ] {
+            assert_eq!(read(&nginx, "/", &headers(&pairs), &body).unwrap_err(), error, "{pairs:?}");
+        }
+        let stranger = IpAddr::from([192, 0, 2, 1]);
+        let named = headers(&[("x-uri", "/"), ("x-method", "GET")]);
+        let asked = Original::read(&nginx, stranger, ("GET", "/"), &named, &body);
+        assert_eq!(asked.unwrap_err(), Misconfigured::Stranger);
+    }
+
+    #[test]
+    fn withheld_content_is_empty_only_where_that_is_known() {
+        let body = Bytes::new();
+        let content = |content: ContentSource, pairs: &[(&'static str, &'static str)]| {
+            let headers = headers(pairs);
+            let original = read(&proxy("x-uri", content), "/", &headers, &body);
+            original.unwrap().content == Content::Withheld { is_empty: true }
+        };
+        let said = || ContentSource::Withheld(Some("x-content".to_owned()));
+        for (pairs, is_empty) in [
+            (vec![("x-uri", "/"), ("x-method", "POST")], true),
+            (vec![("x-uri", "/"), ("x-method", "POST"), ("x-content", "")], true),
+            (vec![("x-uri", "/"), ("x-method", "POST"), ("x-content", "0")], true),
+            (vec![("x-uri", "/"), ("x-method", "GET"), ("x-content", "17")], false),
+            (vec![("x-uri", "/"), ("x-method", "GET"), ("x-content", "chunked")], false),
+        ] {
+            assert_eq!(content(said(), &pairs), is_empty, "{pairs:?}");
+        }
+        for (method, is_empty) in [("GET", true), ("HEAD", true), ("POST", false), ("DELETE", false)] {
+            let pairs = [("x-uri", "/"), ("x-method", method)];
+            assert_eq!(content(ContentSource::Withheld(None), &pairs), is_empty, "{method}");
+        }
+    }
+}

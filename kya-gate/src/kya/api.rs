@@ -1,0 +1,76 @@
+//! The read API as the source of verdicts.
+
+use std::time::Duration;
+
+use alloy_primitives::Address;
+use futures_util::StreamExt as _;
+use registry_core::{eth::redact::public_origin, gate::Verdict};
+use reqwest::{Client, Response, Url, header};
+
+use crate::metrics::Metrics;
+
+/// How long the API may take for a verdict.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest answer that is read: a scope may be long.
+const LONGEST: usize = 1 << 20;
+
+/// The read API.
+#[derive(Debug, Clone)]
+pub struct Api {
+    client: Client,
+    url: Url,
+    metrics: Metrics,
+}
+
+impl Api {
+    pub(super) const fn new(client: Client, url: Url, metrics: Metrics) -> Self {
+        Self { client, url, metrics }
+    }
+
+    /// Its scheme and host.
+    pub fn label(&self) -> String {
+        public_origin(self.url.as_str())
+    }
+
+    /// The verdict on a wallet; `None` where the API does not give one.
+    pub(super) async fn verdict(&self, wallet: Address) -> Option<Verdict> {
+        let verdict = self.read(wallet).await;
+        let result = if verdict.is_ok() { "ok" } else { "failed" };
+        self.metrics.round_trips.with_label_values(&["api", result]).inc();
+        verdict.inspect_err(|error| tracing::warn!(%error, "the read API gave no verdict")).ok()
+    }
+
+    async fn read(&self, wallet: Address) -> Result<Verdict, String> {
+        let url = self.endpoint(&format!("kya/{wallet}"));
+        let without_url = |error: reqwest::Error| error.without_url().to_string();
+        let response = self.client.get(url).timeout(TIMEOUT).send().await.map_err(without_url)?;
+        if !response.status().is_success() {
+            return Err(format!("status {}", response.status()));
+        }
+        let mut body = Vec::new();
+        let mut pieces = response.bytes_stream();
+        while let Some(piece) = pieces.next().await {
+            body.extend_from_slice(&piece.map_err(without_url)?);
+            if body.len() > LONGEST {
+                return Err("an answer of more than 1 MiB".to_owned());
+            }
+        }
+        Verdict::from_api(&body, wallet).ok_or_else(|| "an answer that is no verdict".to_owned())
+    }
+
+    /// Opens the stream of changes behind `last`, or of those from now on.
+    pub(super) async fn changes(&self, last: Option<&str>) -> Result<Response, reqwest::Error> {
+        let request =
+            self.client.get(self.endpoint("changes?since=now")).header(header::ACCEPT, "text/event-stream");
+        let request = match last {
+            Some(id) => request.header("last-event-id", id),
+            None => request,
+        };
+        request.send().await.map_err(reqwest::Error::without_url)
+    }
+
+    fn endpoint(&self, path: &str) -> Url {
+        let base = self.url.as_str().trim_end_matches('/');
+        Url::parse(&format!("{base}/api/v1/{path}")).unwrap_or_else(|_| self.url.clone())
+    }
+}

@@ -1,0 +1,239 @@
+//! Verdicts, and which accounts have no code: the least recently used are forgotten first.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use alloy_primitives::Address;
+use lru::LruCache;
+use registry_core::{
+    eth::timestamp::Timestamp,
+    gate::{AccountState, Verdict},
+    registry::kya::{Decision, Reason},
+};
+use tokio::time::Instant;
+
+/// The wallets known at once. An entry takes less than a kilobyte.
+const WALLETS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99_999);
+/// The changes remembered at once.
+const CHANGES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
+
+#[derive(Debug)]
+pub(super) struct Cache {
+    cached: Duration,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Debug)]
+struct Entries {
+    wallets: LruCache<Address, Entry>,
+    /// The last change of each wallet, for answers that are older.
+    changes: LruCache<Address, Change>,
+    /// Counts the changes: what was read across one is not cached.
+    generation: u64,
+    /// Changes are followed, and none can have been missed.
+    is_followed: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Entry {
+    verdict: Option<(Arc<Verdict>, Instant)>,
+    no_code_since: Option<Instant>,
+}
+
+/// A change of a verdict, as the read API announces it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Change {
+    pub(super) decision: Decision,
+    pub(super) reason: Option<Reason>,
+    pub(super) block: u64,
+}
+
+/// What is cached of a wallet and holds now.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cached {
+    pub(super) verdict: Option<Arc<Verdict>>,
+    pub(super) has_no_code: bool,
+}
+
+/// The beginning of a read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading {
+    at: Instant,
+    generation: u64,
+}
+
+impl Cache {
+    pub(super) fn new(cached: Duration) -> Self {
+        let (wallets, changes) = (LruCache::new(WALLETS), LruCache::new(CHANGES));
+        let entries = Entries { wallets, changes, generation: 0, is_followed: false };
+        Self { cached, entries: Mutex::new(entries) }
+    }
+
+    pub(super) fn get(&self, wallet: Address, now: Timestamp) -> Cached {
+        let mut entries = self.lock();
+        let verdicts_hold = if entries.is_followed { super::FOLLOWED } else { self.cached };
+        let Some(entry) = entries.wallets.get(&wallet) else { return Cached::default() };
+        let verdict = entry
+            .verdict
+            .as_ref()
+            .filter(|(verdict, since)| since.elapsed() < verdicts_hold && verdict.holds_at(now));
+        Cached {
+            verdict: verdict.map(|(verdict, _)| Arc::clone(verdict)),
+            has_no_code: entry.no_code_since.is_some_and(|since| since.elapsed() < self.cached),
+        }
+    }
+
+    pub(super) fn begin(&self) -> Reading {
+        Reading { at: Instant::now(), generation: self.lock().generation }
+    }
+
+    /// A verdict that was read, or what a later change made of it.
+    pub(super) fn latest(&self, wallet: Address, verdict: Verdict) -> Arc<Verdict> {
+        let change = self.lock().changes.get(&wallet).copied();
+        Arc::new(match change {
+            Some(Change { decision, reason, block }) => verdict.changed_to(decision, reason, block),
+            None => verdict,
+        })
+    }
+
+    /// Keeps what a read found, as of its beginning.
+    pub(super) fn put(
+        &self,
+        wallet: Address,
+        verdict: Option<&Arc<Verdict>>,
+        state: Option<AccountState>,
+        reading: &Reading,
+    ) {
+        let mut entries = self.lock();
+        let is_current = entries.generation == reading.generation;
+        let entry = entries.wallets.get_or_insert_mut(wallet, Entry::default);
+        if let Some(verdict) = verdict.filter(|_| is_current) {
+            // A verdict that came from here keeps its age.
+            if !entry.verdict.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, verdict)) {
+                entry.verdict = Some((Arc::clone(verdict), reading.at));
+            }
+        }
+        match state {
+            Some(AccountState::NoCode) => {
+                entry.no_code_since.get_or_insert(reading.at);
+                if entry.no_code_since.is_some_and(|since| since.elapsed() >= self.cached) {
+                    entry.no_code_since = Some(reading.at);
+                }
+            }
+            Some(AccountState::Code { .. }) => entry.no_code_since = None,
+            None => {}
+        }
+    }
+
+    /// A verdict has changed.
+    pub(super) fn changed(&self, wallet: Address, change: Change) {
+        let mut entries = self.lock();
+        entries.generation += 1;
+        entries.changes.put(wallet, change);
+        if let Some(entry) = entries.wallets.get_mut(&wallet) {
+            entry.verdict = None;
+        }
+    }
+
+    /// Changes are followed from now on, without a gap or after one.
+    pub(super) fn follows(&self, without_gap: bool) {
+        let mut entries = self.lock();
+        if !without_gap {
+            entries.generation += 1;
+            for (_, entry) in &mut entries.wallets {
+                entry.verdict = None;
+            }
+        }
+        entries.is_followed = true;
+    }
+
+    /// Changes are no longer followed: verdicts hold for as long as they do without.
+    pub(super) fn stopped_following(&self) {
+        self.lock().is_followed = false;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WALLET: Address = Address::repeat_byte(1);
+    const CACHED: Duration = Duration::from_secs(60);
+
+    fn verdict(block: u64) -> Arc<Verdict> {
+        Arc::new(Verdict {
+            decision: Decision::Provision,
+            reasons: Vec::new(),
+            agent: None,
+            compliant_until: Some(Timestamp::from_seconds(2_000)),
+            block,
+        })
+    }
+
+    fn filled() -> Cache {
+        let cache = Cache::new(CACHED);
+        cache.put(WALLET, Some(&verdict(1)), Some(AccountState::NoCode), &cache.begin());
+        cache
+    }
+
+    /// Whether verdict and absence of code are cached.
+    fn known(cache: &Cache, now: u64) -> (bool, bool) {
+        let cached = cache.get(WALLET, Timestamp::from_seconds(now));
+        (cached.verdict.is_some(), cached.has_no_code)
+    }
+
+    const SUSPENDED: Change =
+        Change { decision: Decision::RequestRenewal, reason: Some(Reason::Suspended), block: 5 };
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_holds_for_its_time_and_never_beyond_the_attestation() {
+        let cache = filled();
+        assert_eq!(known(&cache, 2_000), (true, true));
+        assert_eq!(known(&cache, 2_001), (false, true), "the attestation has lapsed");
+        tokio::time::advance(CACHED - Duration::from_millis(1)).await;
+        assert_eq!(known(&cache, 1_000), (true, true));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(known(&cache, 1_000), (false, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_followed_verdict_holds_longer_until_it_changes() {
+        let cache = filled();
+        cache.follows(true);
+        tokio::time::advance(CACHED).await;
+        assert_eq!(known(&cache, 1_000), (true, false), "code is not followed");
+        cache.changed(WALLET, SUSPENDED);
+        assert_eq!(known(&cache, 1_000), (false, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_the_stream_a_verdict_holds_as_long_as_any() {
+        let cache = filled();
+        cache.follows(true);
+        cache.stopped_following();
+        tokio::time::advance(CACHED).await;
+        assert_eq!(known(&cache, 1_000), (false, false));
+        let cache = filled();
+        cache.follows(false);
+        assert_eq!(known(&cache, 1_000), (false, true), "a change may have been missed");
+    }
+
+    #[tokio::test]
+    async fn a_verdict_read_across_a_change_is_not_cached_and_an_older_one_is_corrected() {
+        let cache = Cache::new(CACHED);
+        let reading = cache.begin();
+        cache.changed(WALLET, SUSPENDED);
+        cache.put(WALLET, Some(&verdict(4)), Some(AccountState::NoCode), &reading);
+        assert_eq!(known(&cache, 1_000), (false, true));
+        let corrected = cache.latest(WALLET, (*verdict(4)).clone());
+        assert_eq!((corrected.decision, corrected.reasons[0]), (Decision::RequestRenewal, Reason::Suspended));
+        assert_eq!(cache.latest(WALLET, (*verdict(5)).clone()).decision, Decision::Provision);
+    }
+}

@@ -1,0 +1,241 @@
+//! Follows the changes of verdicts that the read API streams, as server-sent events (HTML, section 9.2).
+//!
+//! ```text
+//!   connecting --stream open--> following --end of the stream--> connecting, from the last id: no gap
+//!        ^                          |
+//!        +------- backoff ----------+--silence, failure--> not following: verdicts hold for cache-seconds
+//! ```
+//!
+//! A connection without an id to go on from may have missed changes, and one that the API refuses (`410`) has:
+//! every cached verdict is forgotten.
+
+use std::{sync::Arc, time::Duration};
+
+use alloy_primitives::Address;
+use futures_util::StreamExt as _;
+use registry_core::registry::kya::{Decision, Reason};
+use reqwest::StatusCode;
+use serde::Deserialize;
+use tokio::{sync::watch, time::timeout};
+
+use super::{AccountReader, Source, cache::Change};
+
+/// The longest silence of a stream that is alive: it names a block at least every ten seconds.
+const SILENCE: Duration = Duration::from_secs(30);
+/// The backoff after a failure: the first, and the longest.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// The longest line that is read.
+const LONGEST_LINE: usize = 64 * 1024;
+
+/// Follows the changes until `stop` turns true, if verdicts come from the read API.
+pub async fn follow(accounts: Arc<AccountReader>, mut stop: watch::Receiver<bool>) {
+    let following = async {
+        let (mut last, mut backoff) = (None, BACKOFF.0);
+        loop {
+            let opened = accounts.follow_once(&mut last).await;
+            accounts.metrics.following.set(0);
+            if opened {
+                backoff = BACKOFF.0;
+            }
+            // The end of a stream after its five minutes: what holds meanwhile is short.
+            accounts.cache.stopped_following();
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(BACKOFF.1);
+        }
+    };
+    tokio::select! {
+        () = following => {}
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+}
+
+impl AccountReader {
+    /// One stream to its end; whether it was open.
+    async fn follow_once(&self, last: &mut Option<String>) -> bool {
+        let Source::Api(api) = &self.source else { return std::future::pending().await };
+        let response = match timeout(SILENCE, api.changes(last.as_deref())).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "changes of verdicts are not followed");
+                return false;
+            }
+            Err(_) => {
+                tracing::warn!("changes of verdicts are not followed: no answer");
+                return false;
+            }
+        };
+        if !response.status().is_success() {
+            tracing::warn!(status = response.status().as_u16(), "changes of verdicts are not followed");
+            if response.status() == StatusCode::GONE {
+                *last = None;
+            }
+            return false;
+        }
+        self.cache.follows(last.is_some());
+        self.metrics.following.set(1);
+        tracing::info!("changes of verdicts are followed");
+        let (mut pieces, mut events) = (response.bytes_stream(), Events::default());
+        while let Ok(Some(Ok(piece))) = timeout(SILENCE, pieces.next()).await {
+            for event in events.take(&piece) {
+                if let Some(id) = event.id {
+                    *last = Some(id);
+                }
+                match event.kind.as_str() {
+                    "change" => {
+                        if let Some((wallet, change)) = read_change(&event.data) {
+                            self.metrics.changes.with_label_values(&["change"]).inc();
+                            self.cache.changed(wallet, change);
+                        }
+                    }
+                    "failure" => {
+                        // The chain does not answer the API: a change may be on it that it does not see.
+                        self.metrics.changes.with_label_values(&["failure"]).inc();
+                        self.cache.stopped_following();
+                        self.metrics.following.set(0);
+                    }
+                    // A block without changes.
+                    _ => {
+                        self.cache.follows(true);
+                        self.metrics.following.set(1);
+                    }
+                }
+            }
+            if events.is_too_long() {
+                break;
+            }
+        }
+        true
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ChangeData {
+    wallet: Address,
+    to: Option<Standing>,
+    block_number: u64,
+}
+
+#[derive(Deserialize)]
+struct Standing {
+    status: String,
+    decision: Decision,
+}
+
+fn read_change(data: &str) -> Option<(Address, Change)> {
+    let change: ChangeData = serde_json::from_str(data).ok()?;
+    let (decision, reason) = match &change.to {
+        None => (Decision::Deny, Some(Reason::NotRegistered)),
+        Some(Standing { decision: Decision::Deny, .. }) => (Decision::Deny, Some(Reason::NotRegistered)),
+        Some(Standing { decision: Decision::Provision, .. }) => (Decision::Provision, None),
+        Some(Standing { status, decision }) if status == "Suspended" => (*decision, Some(Reason::Suspended)),
+        Some(Standing { decision, .. }) => (*decision, Some(Reason::AttestationExpired)),
+    };
+    Some((change.wallet, Change { decision, reason, block: change.block_number }))
+}
+
+/// Server-sent events in a stream of bytes.
+#[derive(Debug, Default)]
+struct Events {
+    /// The line that has not ended.
+    line: Vec<u8>,
+    event: Event,
+}
+
+/// One event, or an id alone.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Event {
+    kind: String,
+    data: String,
+    id: Option<String>,
+}
+
+impl Events {
+    /// The events that end in this piece.
+    fn take(&mut self, piece: &[u8]) -> Vec<Event> {
+        let mut ended = Vec::new();
+        for byte in piece {
+            if *byte != b'\n' {
+                self.line.push(*byte);
+                continue;
+            }
+            let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
+            ended.extend(self.line(line.trim_end_matches('\r')));
+        }
+        ended
+    }
+
+    fn line(&mut self, line: &str) -> Option<Event> {
+        if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            return (event != Event::default()).then_some(event);
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut self.event.kind),
+            "id" => self.event.id = Some(value.to_owned()),
+            "data" => self.event.data.push_str(value),
+            // A comment.
+            _ => {}
+        }
+        None
+    }
+
+    /// Whether a line has no end.
+    fn is_too_long(&self) -> bool {
+        self.line.len() > LONGEST_LINE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_however_the_stream_is_cut() {
+        let stream =
+            b": block 7\nid: 1-0\n\nevent: change\nid: 1-1\ndata: {}\n\nevent: failure\r\ndata: x\r\n\r\n";
+        let event = |kind: &str, data: &str, id: Option<&str>| Event {
+            kind: kind.to_owned(),
+            data: data.to_owned(),
+            id: id.map(str::to_owned),
+        };
+        let expected =
+            [event("", "", Some("1-0")), event("change", "{}", Some("1-1")), event("failure", "x", None)];
+        for cut in 1..stream.len() {
+            let mut events = Events::default();
+            let read: Vec<Event> = stream.chunks(cut).flat_map(|piece| events.take(piece)).collect();
+            assert_eq!(read, expected, "cut every {cut} bytes");
+        }
+    }
+
+    #[test]
+    fn a_change_is_read_as_the_api_writes_it() {
+        let line = |to: &str| {
+            format!(
+                r#"{{"cursor":"1-2","agentId":7,"wallet":"0x0000000000000000000000000000000000000001","from":null,"to":{to},"blockNumber":9,"time":"2026-11-22T13:51:07.000Z"}}"#
+            )
+        };
+        for (to, decision, reason) in [
+            ("null", Decision::Deny, Some(Reason::NotRegistered)),
+            (r#"{"status":"Active","decision":"provision"}"#, Decision::Provision, None),
+            (
+                r#"{"status":"Active","decision":"request_renewal"}"#,
+                Decision::RequestRenewal,
+                Some(Reason::AttestationExpired),
+            ),
+            (
+                r#"{"status":"Suspended","decision":"request_renewal"}"#,
+                Decision::RequestRenewal,
+                Some(Reason::Suspended),
+            ),
+            (r#"{"status":"Revoked","decision":"deny"}"#, Decision::Deny, Some(Reason::NotRegistered)),
+        ] {
+            let (wallet, change) = read_change(&line(to)).unwrap();
+            assert_eq!(wallet, Address::with_last_byte(1));
+            assert_eq!((change.decision, change.reason, change.block), (decision, reason, 9), "{to}");
+        }
+        assert!(read_change("{}").is_none());
+    }
+}

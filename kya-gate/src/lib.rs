@@ -1,0 +1,27 @@
+//! The gate: a daemon beside a service that its reverse proxy asks about every request. It admits a request
+//! that is signed by the wallet it names (ERC-8128), if that wallet's agent is served.
+//!
+//! What a signature, a policy and an answer are is in `registry_core::gate`. This crate has what those need of
+//! the world: a clock, nonces, verdicts and a port. Each module imports only from those above it in this list.
+//!
+//! | module | contains |
+//! |---|---|
+//! | [`logging`], [`metrics`] | log lines; Prometheus metrics |
+//! | [`settings`] | the configuration file, validated |
+//! | [`nonces`] | the nonces that were spent |
+//! | [`rpc`] | the RPC endpoints, which drive the core's queries |
+//! | [`kya`] | accounts and verdicts: read, cached, and forgotten when they change |
+//! | [`gate`] | the decision on one request |
+//! | [`http`] | the port: what a proxy asks, and monitoring |
+//! | [`check`], [`serve`] | the checks before the start; the life of the process |
+
+pub mod check;
+pub mod gate;
+pub mod http;
+pub mod kya;
+pub mod logging;
+pub mod metrics;
+pub mod nonces;
+pub mod rpc;
+pub mod serve;
+pub mod settings;

@@ -1,0 +1,69 @@
+//! The gate's command line: `serve` runs it, `check` says whether it could run.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use kya_gate::{
+    check,
+    logging::{self, LogFormat},
+    serve,
+    settings::Settings,
+};
+use tracing::Level;
+
+/// Admits signed requests of compliant agents, for nginx, Caddy and Envoy.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    /// How log lines are written.
+    #[arg(long, global = true, env = "LOG_FORMAT", value_enum, default_value = "json")]
+    log_format: LogFormat,
+    /// The least level that is logged: admitted requests are `debug`, others `info`.
+    #[arg(long, global = true, env = "LOG_LEVEL", default_value = "info")]
+    log_level: Level,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check everything, then answer until told to stop
+    Serve {
+        /// The configuration file.
+        config: PathBuf,
+    },
+    /// Check everything and print one line for each thing
+    Check {
+        /// The configuration file.
+        config: PathBuf,
+    },
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Cli { log_format, log_level, command } = Cli::parse();
+    logging::init(log_format, log_level);
+    // The only provider compiled in; a second call, which cannot happen, would change nothing.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match run(command).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("kya-gate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve { config } => serve::serve(Settings::read(&config)?).await?,
+        Command::Check { config } => {
+            let report = check::run(&Settings::read(&config)?).await?;
+            print!("{report}");
+            if !report.is_good() {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,71 @@
+//! Prometheus metrics. Label values come from closed sets only, so that no client can grow them.
+
+use prometheus::{
+    Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
+
+/// Every metric of the gate; clones share them.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Registry,
+    /// Requests decided, by `policy` and `outcome`.
+    pub requests: IntCounterVec,
+    /// Seconds to decide a request, by `policy`.
+    pub seconds: HistogramVec,
+    /// Verdicts and account states by where they came from: `cache`, `read`.
+    pub lookups: IntCounterVec,
+    /// Round trips to `chain` and `api`, by `result`: `ok`, `failed`.
+    pub round_trips: IntCounterVec,
+    /// Nonces remembered.
+    pub nonces: IntGauge,
+    /// Whether changes of verdicts are followed: 1 while the stream is open.
+    pub following: IntGauge,
+    /// Changes of verdicts received, by `kind`: `change`, `failure`.
+    pub changes: IntCounterVec,
+}
+
+impl Metrics {
+    /// All metrics, at zero.
+    ///
+    /// # Errors
+    /// If two metrics have the same name: a mistake in this file.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        const SECONDS: [f64; 10] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0];
+        let registry = Registry::new();
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            let counter = IntCounterVec::new(opts(name, help), labels)?;
+            registry.register(Box::new(counter.clone()))?;
+            Ok::<_, prometheus::Error>(counter)
+        };
+        let gauge = |name: &str, help: &str| {
+            let gauge = IntGauge::with_opts(opts(name, help))?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok::<_, prometheus::Error>(gauge)
+        };
+        let seconds = HistogramOpts::from(opts("request_seconds", "Time to decide a request"));
+        let seconds = HistogramVec::new(seconds.buckets(SECONDS.to_vec()), &["policy"])?;
+        registry.register(Box::new(seconds.clone()))?;
+        Ok(Self {
+            requests: counter("requests_total", "Requests decided", &["policy", "outcome"])?,
+            seconds,
+            lookups: counter("lookups_total", "AccountReader and verdicts needed", &["from"])?,
+            round_trips: counter("round_trips_total", "Round trips", &["to", "result"])?,
+            nonces: gauge("nonces", "Nonces remembered")?,
+            following: gauge("following_changes", "Whether changes of verdicts are followed")?,
+            changes: counter("changes_total", "Changes of verdicts received", &["kind"])?,
+            registry,
+        })
+    }
+
+    /// The text that `/metrics` answers.
+    pub fn text(&self) -> String {
+        let mut text = Vec::new();
+        // Only a metric without a sample fails, and there is none.
+        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);
+        String::from_utf8(text).unwrap_or_default()
+    }
+}
+
+fn opts(name: &str, help: &str) -> Opts {
+    Opts::new(format!("kya_gate_{name}"), help)
+}

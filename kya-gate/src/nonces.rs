@@ -1,0 +1,157 @@
+//! The nonces that were spent. A signature is admitted at most once, across all connections of this process.
+//!
+//! Memory is bounded: an entry is a hash, and a full store takes no further nonce, so that none is forgotten
+//! before its signature has expired. Only admitted requests add entries. A million of them take about 100 MB.
+//!
+//! A restart forgets them. Signatures that were made before the store are therefore refused: their signers sign
+//! again. What is left is a signer with a clock ahead of this one, for the seconds that it is ahead.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{Mutex, PoisonError},
+};
+
+use alloy_primitives::{B256, keccak256};
+use registry_core::gate::{Account, Attempt};
+
+/// What became of a nonce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spending {
+    /// It is spent now.
+    Spent,
+    /// It was spent before.
+    Reused,
+    /// No further nonce can be remembered.
+    Full,
+}
+
+/// Spent nonces.
+#[derive(Debug)]
+pub struct Nonces {
+    capacity: usize,
+    /// When the store began, in unix seconds.
+    began: i64,
+    spent: Mutex<Entries>,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    keys: HashSet<B256>,
+    /// Keys by the last second at which their signature is valid.
+    ends: BTreeMap<u64, Vec<B256>>,
+}
+
+impl Nonces {
+    /// Room for so many nonces, from the unix second `now` on.
+    pub fn new(capacity: usize, now: u64) -> Self {
+        Self { capacity, began: now.cast_signed(), spent: Mutex::default() }
+    }
+
+    /// Spends the nonce of an attempt at the unix second `now`: of any number of calls with one nonce, a
+    /// single one is [`Spending::Spent`].
+    pub fn spend(&self, attempt: &Attempt, now: u64) -> Spending {
+        if attempt.created < self.began {
+            return Spending::Reused;
+        }
+        let key = key(attempt.account, &attempt.nonce);
+        let mut entries = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.forget_before(now);
+        if entries.keys.contains(&key) {
+            return Spending::Reused;
+        }
+        if entries.keys.len() >= self.capacity {
+            return Spending::Full;
+        }
+        entries.keys.insert(key);
+        entries.ends.entry(attempt.valid_until).or_default().push(key);
+        Spending::Spent
+    }
+
+    /// Whether the nonce of an attempt was spent.
+    pub fn is_spent(&self, attempt: &Attempt) -> bool {
+        if attempt.created < self.began {
+            return true;
+        }
+        let key = key(attempt.account, &attempt.nonce);
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner).keys.contains(&key)
+    }
+
+    /// How many are remembered.
+    pub fn len(&self) -> usize {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner).keys.len()
+    }
+
+    /// Whether none is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Entries {
+    fn forget_before(&mut self, now: u64) {
+        while let Some(first) = self.ends.first_entry().filter(|first| *first.key() < now) {
+            for key in first.remove() {
+                self.keys.remove(&key);
+            }
+        }
+    }
+}
+
+/// An account and a nonce in a word. The account's part has a fixed length, so that no two pairs are one text.
+fn key(account: Account, nonce: &str) -> B256 {
+    let chain = account.chain.to_be_bytes();
+    keccak256([chain.as_slice(), account.address.as_slice(), nonce.as_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::tests::attempt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn of_many_threads_with_one_nonce_a_single_one_spends_it() {
+        let (nonces, spent) = (Nonces::new(10, 0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        if nonces.spend(&attempt("n", 1_000), 900) == Spending::Spent {
+                            spent.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!((spent.into_inner(), nonces.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_full_store_refuses_and_forgets_none_before_its_end() {
+        let nonces = Nonces::new(2, 0);
+        assert_eq!(nonces.spend(&attempt("a", 1_000), 900), Spending::Spent);
+        assert_eq!(nonces.spend(&attempt("b", 1_001), 900), Spending::Spent);
+        assert_eq!(nonces.spend(&attempt("c", 1_002), 1_000), Spending::Full);
+        assert_eq!(nonces.spend(&attempt("a", 1_000), 1_000), Spending::Reused, "it is still valid");
+        assert_eq!(nonces.spend(&attempt("c", 1_002), 1_001), Spending::Spent, "the first has ended");
+        assert!(nonces.is_spent(&attempt("c", 1_002)) && !nonces.is_spent(&attempt("d", 1_002)));
+    }
+
+    #[test]
+    fn a_signature_from_before_the_start_may_have_been_admitted_and_is_refused() {
+        let nonces = Nonces::new(10, 951);
+        // Signed at 950.
+        assert_eq!(nonces.spend(&attempt("a", 1_040), 960), Spending::Reused);
+        assert!(nonces.is_spent(&attempt("a", 1_040)));
+        assert_eq!(nonces.spend(&attempt("a", 1_041), 960), Spending::Spent);
+    }
+
+    #[test]
+    fn nonces_of_different_accounts_are_different() {
+        let nonces = Nonces::new(10, 0);
+        let mut other = attempt("a", 1_000);
+        other.account.chain = 2;
+        assert_eq!(nonces.spend(&attempt("a", 1_000), 900), Spending::Spent);
+        assert_eq!(nonces.spend(&other, 900), Spending::Spent);
+    }
+}

@@ -1,0 +1,58 @@
+//! The life of the process: checks, listening, and the end at SIGTERM or SIGINT.
+
+use std::{io::Write as _, sync::Arc};
+
+use anyhow::{Context as _, bail};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::{Mutex, watch},
+};
+
+use crate::{
+    check,
+    gate::Gate,
+    http::{self, App},
+    kya::{self, AccountReader},
+    metrics::Metrics,
+    nonces::Nonces,
+    settings::{KyaSource, Settings},
+};
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// Why it did not start.
+pub async fn serve(settings: Settings) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let report = check::run(&settings).await?;
+    if !report.is_good() {
+        eprint!("{report}");
+        bail!("not started: see the crosses above");
+    }
+    let metrics = Metrics::new()?;
+    let accounts = Arc::new(AccountReader::new(&settings, metrics.clone())?);
+    let listener = TcpListener::bind(settings.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", settings.listen))?;
+    let address = listener.local_addr()?;
+    let (stop, stopping) = watch::channel(false);
+    let follows = matches!(settings.kya.source, KyaSource::Api { follow_changes: true, .. });
+    let follower = follows.then(|| tokio::spawn(kya::follow(Arc::clone(&accounts), stopping.clone())));
+    let nonces = Nonces::new(settings.nonces, http::now().seconds());
+    let gate = Gate { accounts, nonces, metrics, log_wallets: settings.log_wallets };
+    let app = App { gate, proxy: settings.proxy, policies: settings.policies, readiness: Mutex::new(None) };
+    let server = tokio::spawn(http::serve(listener, Arc::new(app), stopping));
+    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
+    let mut out = std::io::stdout();
+    // Standard output may be closed.
+    let _ = writeln!(out, "kya-gate listening on http://{address}").and_then(|()| out.flush());
+    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    tracing::info!("stopping");
+    let _ = stop.send(true);
+    server.await?;
+    if let Some(follower) = follower {
+        follower.await?;
+    }
+    Ok(())
+}

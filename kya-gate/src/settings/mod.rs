@@ -1,0 +1,313 @@
+//! The configuration file: TOML, read as a whole and validated field by field. The README describes each field.
+
+mod policy;
+
+use std::{collections::BTreeMap, env, fs, net::SocketAddr, path::Path, time::Duration};
+
+use alloy_primitives::Address;
+use anyhow::{Context as _, bail, ensure};
+use ipnet::IpNet;
+use registry_core::{
+    eth::multicall,
+    gate::{Dialect, Links, Origin},
+};
+use reqwest::Url;
+use serde::Deserialize;
+
+use policy::PolicyTable;
+pub use policy::RoutePolicy;
+
+/// A validated configuration.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where the gate listens.
+    pub listen: SocketAddr,
+    /// The reverse proxy.
+    pub proxy: ProxySettings,
+    /// The chain of the accounts.
+    pub chain: ChainSettings,
+    /// Where verdicts come from.
+    pub kya: KyaSettings,
+    /// Nonces that are remembered at most.
+    pub nonces: usize,
+    /// Whether log lines name wallets.
+    pub log_wallets: bool,
+    /// The policies by name.
+    pub policies: BTreeMap<String, RoutePolicy>,
+}
+
+/// How the reverse proxy says what it was asked.
+#[derive(Debug, Clone)]
+pub struct ProxySettings {
+    /// The networks that it asks from.
+    pub networks: Vec<IpNet>,
+    /// Where the original target is.
+    pub target: TargetSource,
+    /// The header with the original method; the request's own method where there is none.
+    pub method_header: Option<String>,
+    /// What the proxy does with the content.
+    pub content: ContentSource,
+}
+
+/// Where the original target is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetSource {
+    /// Behind the policy in the path: Envoy.
+    Path,
+    /// In this header: nginx, Caddy.
+    Header(String),
+}
+
+/// What the proxy does with the content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContentSource {
+    /// It passes it on: Envoy with `with_request_body`.
+    Passed,
+    /// It keeps it. This header says whether there is any: empty or `0` means none. Without a header, requests
+    /// other than GET and HEAD count as ones with content.
+    Withheld(Option<String>),
+}
+
+/// The chain of the accounts.
+#[derive(Debug, Clone)]
+pub struct ChainSettings {
+    /// Its id.
+    pub id: u64,
+    /// RPC endpoints, the preferred first. Their paths and queries may hold keys.
+    pub rpc: Vec<Url>,
+    /// Multicall3.
+    pub multicall3: Address,
+    /// An endpoint with an older newest block counts as failed; 0 accepts any age.
+    pub max_head_age_seconds: u64,
+}
+
+/// Where verdicts come from.
+#[derive(Debug, Clone)]
+pub struct KyaSettings {
+    /// The source.
+    pub source: KyaSource,
+    /// How long a verdict, or that an account has no code, is used without asking again.
+    pub cached: Duration,
+}
+
+/// The source of verdicts.
+#[derive(Debug, Clone)]
+pub enum KyaSource {
+    /// The registry at this address, read with the account.
+    Registry(Address),
+    /// The read API at this origin.
+    Api {
+        /// The URL that `/api/v1` follows.
+        url: Url,
+        /// Follows `/changes`: verdicts are then used until they change.
+        follow_changes: bool,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    listen: SocketAddr,
+    origin: String,
+    proxy: ProxyTable,
+    chain: ChainTable,
+    #[serde(default)]
+    kya: KyaTable,
+    #[serde(default = "default_nonces")]
+    nonces: usize,
+    #[serde(default)]
+    log_wallets: bool,
+    #[serde(default)]
+    links: LinksTable,
+    #[serde(default = "default_dialects")]
+    dialects: Vec<Dialect>,
+    #[serde(default)]
+    policy: BTreeMap<String, PolicyTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ProxyTable {
+    #[serde(default = "default_networks")]
+    networks: Vec<IpNet>,
+    target: String,
+    method_header: Option<String>,
+    #[serde(default)]
+    content_passed: bool,
+    content_header: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ChainTable {
+    id: u64,
+    #[serde(default)]
+    rpc: Vec<Url>,
+    multicall3: Option<Address>,
+    #[serde(default = "default_head_age")]
+    max_head_age_seconds: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct KyaTable {
+    registry: Option<Address>,
+    api: Option<Url>,
+    follow_changes: Option<bool>,
+    cache_seconds: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct LinksTable {
+    register: Option<Url>,
+    renew: Option<Url>,
+}
+
+/// RPC endpoints, separated by commas: for those with a key, which do not belong into a file.
+const RPC_VARIABLE: &str = "KYA_GATE_RPC_URL";
+
+const fn default_head_age() -> u64 {
+    60
+}
+
+/// About 100 MB when full.
+const fn default_nonces() -> usize {
+    1_000_000
+}
+
+fn default_dialects() -> Vec<Dialect> {
+    Dialect::ALL.to_vec()
+}
+
+fn default_networks() -> Vec<IpNet> {
+    vec![IpNet::from(std::net::IpAddr::from([127, 0, 0, 1]))]
+}
+
+impl Settings {
+    /// Reads a file, and RPC endpoints from the environment where the file names none.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::parse(&text, env::var(RPC_VARIABLE).ok().as_deref())
+            .with_context(|| format!("{} is not valid", path.display()))
+    }
+
+    /// Parses a file's text. `rpc` is the value of `KYA_GATE_RPC_URL`.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn parse(text: &str, rpc: Option<&str>) -> anyhow::Result<Self> {
+        let file: File = toml::from_str(text)?;
+        let origin = Origin::parse(&file.origin)
+            .context("origin: must be a scheme and a host, such as https://api.example")?;
+        let links = Links {
+            register: file.links.register.map(String::from),
+            renew: file.links.renew.map(String::from),
+        };
+        ensure!(!file.dialects.is_empty(), "dialects: must name tagged, untagged or both");
+        ensure!(file.nonces > 0, "nonces: must be at least 1");
+        ensure!(!file.policy.is_empty(), "policy: at least one is needed, such as [policy.api]");
+        let chain = file.chain.validated(rpc)?;
+        let policies = file.policy.into_iter().map(|(name, table)| {
+            ensure!(is_name(&name), "policy.{name}: a name has only a-z, 0-9, - and _");
+            let policy = table.validated(&origin, &file.dialects, chain.id, &links);
+            Ok((name.clone(), policy.with_context(|| format!("policy.{name}"))?))
+        });
+        Ok(Self {
+            listen: file.listen,
+            proxy: file.proxy.validated()?,
+            policies: policies.collect::<anyhow::Result<_>>()?,
+            chain,
+            kya: file.kya.validated()?,
+            nonces: file.nonces,
+            log_wallets: file.log_wallets,
+        })
+    }
+}
+
+impl ProxyTable {
+    fn validated(self) -> anyhow::Result<ProxySettings> {
+        let target = match self.target.as_str() {
+            "path" => TargetSource::Path,
+            header => TargetSource::Header(header_name("proxy.target", header)?),
+        };
+        let method_header =
+            self.method_header.map(|name| header_name("proxy.method-header", &name)).transpose()?;
+        if matches!(target, TargetSource::Header(_)) && method_header.is_none() {
+            bail!("proxy.method-header: is needed where the target is in a header");
+        }
+        let content_header =
+            self.content_header.map(|name| header_name("proxy.content-header", &name)).transpose()?;
+        ensure!(
+            !self.content_passed || content_header.is_none(),
+            "proxy.content-header: means nothing where content-passed is true"
+        );
+        ensure!(!self.networks.is_empty(), "proxy.networks: at least one is needed");
+        for network in &self.networks {
+            ensure!(network.prefix_len() > 0, "proxy.networks: {network} would believe every client");
+        }
+        let content =
+            if self.content_passed { ContentSource::Passed } else { ContentSource::Withheld(content_header) };
+        Ok(ProxySettings { networks: self.networks, target, method_header, content })
+    }
+}
+
+impl ChainTable {
+    fn validated(self, variable: Option<&str>) -> anyhow::Result<ChainSettings> {
+        ensure!(self.id > 0, "chain.id: must be at least 1");
+        let mut rpc = self.rpc;
+        if rpc.is_empty() {
+            let urls = variable.unwrap_or_default().split(',').map(str::trim).filter(|url| !url.is_empty());
+            // The URL is not quoted: it may hold a key.
+            rpc = urls
+                .map(|url| Url::parse(url).map_err(|_| anyhow::anyhow!("{RPC_VARIABLE}: must be URLs")))
+                .collect::<anyhow::Result<_>>()?;
+        }
+        ensure!(!rpc.is_empty(), "chain.rpc: an endpoint is needed, here or in {RPC_VARIABLE}");
+        let is_http = |url: &Url| matches!(url.scheme(), "http" | "https");
+        ensure!(rpc.iter().all(is_http), "chain.rpc: must be http or https");
+        let multicall3 = self.multicall3.unwrap_or(multicall::CANONICAL_ADDRESS);
+        Ok(ChainSettings { id: self.id, rpc, multicall3, max_head_age_seconds: self.max_head_age_seconds })
+    }
+}
+
+impl KyaTable {
+    fn validated(self) -> anyhow::Result<KyaSettings> {
+        let source = match (self.registry, self.api) {
+            (Some(registry), None) => {
+                ensure!(
+                    self.follow_changes.is_none(),
+                    "kya.follow-changes: only an api lists changes; verdicts of a registry are cached for \
+                     cache-seconds"
+                );
+                KyaSource::Registry(registry)
+            }
+            (None, Some(url)) => {
+                ensure!(matches!(url.scheme(), "http" | "https"), "kya.api: must be http or https");
+                KyaSource::Api { url, follow_changes: self.follow_changes.unwrap_or(true) }
+            }
+            _ => bail!("kya: needs either registry, an address, or api, a URL"),
+        };
+        let seconds = self.cache_seconds.unwrap_or(60);
+        ensure!(seconds <= 3_600, "kya.cache-seconds: must be at most 3600");
+        Ok(KyaSettings { source, cached: Duration::from_secs(seconds) })
+    }
+}
+
+/// Whether a policy's name needs no encoding in a path.
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+    !name.is_empty() && name.bytes().all(is_plain)
+}
+
+/// A header's name in lower case.
+fn header_name(field: &str, name: &str) -> anyhow::Result<String> {
+    let name = hyper::header::HeaderName::from_bytes(name.as_bytes());
+    Ok(name.with_context(|| format!("{field}: must be the name of a header"))?.as_str().to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+use super::*;
+use registry_core::{gate::Posture, registry::kya::Decision};
+
+const MINIMAL: &str = r#"
+listen = "127.0.0.1:4180"
+origin = "https://api.example"
+
+[proxy]
+target = "X-Original-URI"
+method-header = "X-Original-Method"
+
+[chain]
+id = 8453
+rpc = ["https://rpc.example/k3y"]
+
+[kya]
+registry = "0x00000000000000000000000000000000000000aa"
+
+[policy.api]
+allow = ["provision"]
+"#;
+
+fn error(text: &str, rpc: Option<&str>) -> String {
+    format!("{:#}", Settings::parse(text, rpc).unwrap_err())
+}
+
+#[test]
+fn a_short_file_suffices() {
+    let settings = Settings::parse(MINIMAL, None).unwrap();
+    let policy = &settings.policies["api"];
+    assert_eq!((policy.origin.scheme(), policy.origin.authority()), ("https", "api.example"));
+    assert_eq!((policy.rules.chain, policy.rules.longest_validity), (8453, 60));
+    assert_eq!(policy.rules.dialects, Dialect::ALL);
+    assert_eq!((policy.rules.posture, policy.observe), (Posture::Universal, false));
+    assert_eq!(policy.agents.allow, [Decision::Provision]);
+    assert_eq!(settings.proxy.target, TargetSource::Header("x-original-uri".to_owned()));
+    assert_eq!(settings.proxy.content, ContentSource::Withheld(None));
+    assert_eq!((settings.nonces, settings.kya.cached), (1_000_000, Duration::from_secs(60)));
+}
+
+#[test]
+fn endpoints_with_keys_come_from_the_environment() {
+    let without = MINIMAL.replace("rpc = [\"https://rpc.example/k3y\"]", "");
+    let settings = Settings::parse(&without, Some("https://a.example/k3y, https://b.example")).unwrap();
+    assert_eq!(settings.chain.rpc.len(), 2);
+    assert!(error(&without, None).contains("KYA_GATE_RPC_URL"));
+    let broken = error(&without, Some("k3y"));
+    assert!(broken.contains("must be URLs") && !broken.contains("k3y"), "{broken}");
+}
+
+#[test]
+fn every_mistake_is_named_with_its_place() {
+    for (from, to, words) in [
+        ("https://api.example", "https://api.example/v1", "origin: must be"),
+        ("allow = [\"provision\"]", "allow = []", "policy.api: allow"),
+        ("allow = [\"provision\"]", "allow = [\"serve\"]", "unknown variant `serve`"),
+        ("allow = [\"provision\"]", "allow = [\"provision\"]\nlongest-validity = 59", "from 60 to 3600"),
+        ("allow = [\"provision\"]", "allow = [\"provision\"]\ncomponents = [\"@path\"]", "components"),
+        ("allow = [\"provision\"]", "allow = [\"provision\"]\nalow = []", "unknown field `alow`"),
+        ("[policy.api]", "[policy.\"a/b\"]", "policy.a/b: a name"),
+        ("method-header = \"X-Original-Method\"", "", "proxy.method-header: is needed"),
+        ("target = \"X-Original-URI\"", "target = \"X Original\"", "proxy.target: must be the name"),
+        ("method-header", "networks = [\"0.0.0.0/0\"]\nmethod-header", "believe every client"),
+        ("registry = \"0x00000000000000000000000000000000000000aa\"", "", "kya: needs either"),
+        ("registry =", "follow-changes = true\nregistry =", "kya.follow-changes"),
+        ("id = 8453", "id = 0", "chain.id"),
+        ("listen = \"127.0.0.1:4180\"", "listen = \"127.0.0.1\"", "listen"),
+        ("listen =", "nonces = 0\nlisten =", "nonces"),
+        ("listen =", "dialects = []\nlisten =", "dialects"),
+    ] {
+        assert_eq!(MINIMAL.matches(from).count(), 1, "{from}");
+        let message = error(&MINIMAL.replace(from, to), None);
+        assert!(message.contains(words), "{to}: {message}");
+    }
+}

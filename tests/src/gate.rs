@@ -1,0 +1,157 @@
+//! The real gate as a child process, and a service behind it that remembers what reached it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Error, Result};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use rustix::process::Signal;
+use tokio::task::JoinSet;
+
+use crate::daemon::compile;
+use crate::http;
+use crate::process::{Process, Spawn};
+
+/// How long the gate may take to check its surroundings and listen.
+const START: Duration = Duration::from_secs(30);
+
+/// A running gate; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Gate {
+    process: Process,
+    url: String,
+}
+
+impl Gate {
+    /// Starts `kya-gate serve` with this configuration, on any free port, and waits until it listens.
+    pub async fn start(configuration: &str) -> Result<Self> {
+        let mut process = spawn("serve", configuration)?.start()?;
+        let url = process.announced("kya-gate listening on ", START).await?;
+        Ok(Self { process, url })
+    }
+
+    /// Runs `kya-gate check`: whether all was good, and what it printed.
+    pub async fn check(configuration: &str) -> Result<(bool, String)> {
+        let mut process = spawn("check", configuration)?.start()?;
+        let status = process.exited(START).await?;
+        Ok((status.success(), process.log()))
+    }
+
+    /// Its address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// All it has printed.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// The value of a metric's line, which begins with these words.
+    pub async fn metric(&self, words: &str) -> Option<f64> {
+        let answer = http::client(START).get(format!("{}/metrics", self.url)).send().await.ok()?;
+        let text = answer.text().await.ok()?;
+        text.lines().find_map(|line| line.strip_prefix(words)?.trim().parse().ok())
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub async fn terminate(mut self) -> Result<ExitStatus> {
+        self.process.signal(Signal::TERM)?;
+        self.process.exited(START).await
+    }
+}
+
+fn spawn(command: &str, configuration: &str) -> Result<Spawn> {
+    let spawn = Spawn::new("kya-gate", binary()?);
+    let file = spawn.scratch().join("gate.toml");
+    fs::write(&file, configuration)?;
+    Ok(spawn.env("LOG_LEVEL", "debug").env_remove("KYA_GATE_RPC_URL").arg(command).arg(file))
+}
+
+/// The gate, built once per process that asks for it.
+fn binary() -> Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built =
+        BUILT.get_or_init(|| compile("kya-gate", "kya-gate", &[]).map_err(|error| format!("{error:#}")));
+    built.clone().map_err(Error::msg)
+}
+
+/// A service that answers every request with 200, and remembers them.
+#[derive(Debug)]
+pub struct Service {
+    url: String,
+    received: Arc<Mutex<Vec<Received>>>,
+    _server: JoinSet<()>,
+}
+
+/// A request as it reached the service.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// The method.
+    pub method: String,
+    /// The path and query.
+    pub target: String,
+    /// The headers, with names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The content.
+    pub body: Bytes,
+}
+
+impl Received {
+    /// The values of a header.
+    pub fn header(&self, name: &str) -> Vec<&str> {
+        self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+impl Service {
+    /// Listens on a free port.
+    pub async fn start() -> Result<Self> {
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::clone(&received);
+        let (port, server) = http::serve(0, move |stream| {
+            let received = Arc::clone(&shared);
+            let service = service_fn(move |request| remember(Arc::clone(&received), request));
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service)
+        })
+        .await?;
+        Ok(Self { url: format!("http://127.0.0.1:{port}"), received, _server: server })
+    }
+
+    /// Its address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The requests since the last call.
+    pub fn take(&self) -> Vec<Received> {
+        std::mem::take(&mut *self.received.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+async fn remember(
+    received: Arc<Mutex<Vec<Received>>>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>> {
+    let (parts, body) = request.into_parts();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let request = Received {
+        method: parts.method.to_string(),
+        target: parts.uri.to_string(),
+        headers: parts
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), text(value.as_bytes())))
+            .collect(),
+        body: body.collect().await?.to_bytes(),
+    };
+    received.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    Ok(Response::new(Full::from("served")))
+}

@@ -1,0 +1,198 @@
+//! Requests that an account signs (ERC-8128), sent byte for byte: HTTP clients rewrite targets.
+
+use std::time::Duration;
+
+use alloy::hex;
+use alloy::primitives::{Address, B256};
+use alloy::signers::SignerSync as _;
+use alloy::signers::local::PrivateKeySigner;
+use anyhow::{Context as _, Result};
+use base64ct::{Base64, Encoding as _};
+use ring::digest::{SHA256, digest};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::anvil::wall_clock;
+
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A request that is not signed yet.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// The method.
+    pub method: String,
+    /// The path and query, as they are sent.
+    pub target: String,
+    /// Where clients think the service is, such as `https://api.example`.
+    pub origin: String,
+    /// Headers beside those of the signature and the content.
+    pub headers: Vec<(String, String)>,
+    /// The content.
+    pub body: String,
+    /// The content goes in chunks.
+    pub chunked: bool,
+}
+
+impl Draft {
+    /// A GET.
+    pub fn get(origin: &str, target: &str) -> Self {
+        let text = str::to_owned;
+        Self {
+            method: text("GET"),
+            target: text(target),
+            origin: text(origin),
+            headers: Vec::new(),
+            body: String::new(),
+            chunked: false,
+        }
+    }
+
+    /// A POST with this content.
+    pub fn post(origin: &str, target: &str, body: &str) -> Self {
+        let mut draft =
+            Self { method: "POST".to_owned(), body: body.to_owned(), ..Self::get(origin, target) };
+        draft.headers.push(("content-type".to_owned(), "application/json".to_owned()));
+        draft
+    }
+
+    /// With one more header, which is not signed unless it is the content's type.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Signed by an account of this chain, with a new nonce, for a minute from now on.
+    pub fn sign(self, key: &PrivateKeySigner, chain: u64) -> Signed {
+        self.sign_for(key, key.address(), chain)
+    }
+
+    /// Signed by a key for an account that may be another: one with code.
+    pub fn sign_for(mut self, key: &PrivateKeySigner, account: Address, chain: u64) -> Signed {
+        let mut components = vec!["@scheme", "@authority", "@method", "@path", "@query"];
+        if !self.body.is_empty() {
+            let digest = Base64::encode_string(digest(&SHA256, self.body.as_bytes()).as_ref());
+            self.headers.push(("content-digest".to_owned(), format!("sha-256=:{digest}:")));
+            components.push("content-digest");
+        }
+        if self.headers.iter().any(|(name, _)| name == "content-type") {
+            components.push("content-type");
+        }
+        let (scheme, authority) = self.origin.split_once("://").expect("an origin has a scheme");
+        let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
+        let mut base = String::new();
+        for component in &components {
+            let value = match *component {
+                "@scheme" => scheme.to_owned(),
+                "@authority" => authority.to_owned(),
+                "@method" => self.method.clone(),
+                "@path" => path.to_owned(),
+                "@query" => format!("?{query}"),
+                name => self.headers.iter().find(|(header, _)| header == name).expect("is there").1.clone(),
+            };
+            base += &format!("\"{component}\": {value}\n");
+        }
+        let quoted: Vec<String> = components.iter().map(|component| format!("\"{component}\"")).collect();
+        let (created, nonce) = (wall_clock(), hex::encode(B256::random()));
+        let input = format!(
+            "({});created={created};expires={};nonce=\"{nonce}\";keyid=\"eip155:{chain}:{:#x}\";tag=\"erc8128\"",
+            quoted.join(" "),
+            created + 60,
+            account,
+        );
+        base += &format!("\"@signature-params\": {input}");
+        let signature = key.sign_message_sync(base.as_bytes()).expect("a key in memory signs");
+        let signature = Base64::encode_string(&signature.as_bytes());
+        self.headers.push(("signature-input".to_owned(), format!("request={input}")));
+        self.headers.push(("signature".to_owned(), format!("request=:{signature}:")));
+        Signed { draft: self }
+    }
+
+    /// As it is, without a signature.
+    pub fn unsigned(self) -> Signed {
+        Signed { draft: self }
+    }
+}
+
+/// A request to send.
+#[derive(Debug, Clone)]
+pub struct Signed {
+    /// What is sent.
+    pub draft: Draft,
+}
+
+/// An answer, as far as tests look at it.
+#[derive(Debug, Clone)]
+pub struct RawAnswer {
+    /// The status.
+    pub status: u16,
+    /// The headers as text, in lower case.
+    pub head: String,
+    /// The content, with the chunks' sizes in it if there are any.
+    pub body: String,
+}
+
+impl Signed {
+    /// Replaces a header.
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.draft.headers.retain(|(header, _)| header != name);
+        self.draft.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The same signature on another request.
+    pub fn asking(mut self, method: &str, target: &str) -> Self {
+        (self.draft.method, self.draft.target) = (method.to_owned(), target.to_owned());
+        self
+    }
+
+    /// The same signature at another host.
+    pub fn at(mut self, origin: &str) -> Self {
+        origin.clone_into(&mut self.draft.origin);
+        self
+    }
+
+    /// The same signature with other content.
+    pub fn carrying(mut self, body: &str, chunked: bool) -> Self {
+        (self.draft.body, self.draft.chunked) = (body.to_owned(), chunked);
+        self
+    }
+
+    /// Sends it to the server at `url`, on a connection of its own.
+    pub async fn send(&self, url: &str) -> Result<RawAnswer> {
+        tokio::time::timeout(TIMEOUT, self.exchange(url)).await.context("no answer in time")?
+    }
+
+    async fn exchange(&self, url: &str) -> Result<RawAnswer> {
+        let Draft { method, target, origin, headers, body, chunked } = &self.draft;
+        let address = url.strip_prefix("http://").context("a plain address")?;
+        let (_, authority) = origin.split_once("://").context("an origin")?;
+        let mut text = format!("{method} {target} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n");
+        for (name, value) in headers {
+            text += &format!("{name}: {value}\r\n");
+        }
+        text += &match (body.as_str(), chunked) {
+            ("", _) => "\r\n".to_owned(),
+            (body, true) => {
+                format!("transfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
+            }
+            (body, false) => format!("content-length: {}\r\n\r\n{body}", body.len()),
+        };
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(text.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("no answer: {answer:?}"))?;
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
+        Ok(RawAnswer { status, head: head.to_ascii_lowercase(), body: body.to_owned() })
+    }
+}
+
+impl RawAnswer {
+    /// The values of a header.
+    pub fn header(&self, name: &str) -> Vec<&str> {
+        let lines = self.head.lines().filter_map(|line| line.split_once(':'));
+        lines.filter(|(header, _)| *header == name).map(|(_, value)| value.trim()).collect()
+    }
+}
